@@ -58,7 +58,7 @@ class Cell:
         return power_dbm - self.path_loss_db - self.shadowing_db - noise_dbm
 
 
-def drop(
+def place_clients_in_cell(
     clients: int,
     rng: np.random.Generator,
     *,
@@ -84,8 +84,8 @@ def drop(
 
     Example:
         >>> import numpy as np
-        >>> from channels.cell import drop
-        >>> cell = drop(4, np.random.default_rng(0), radius_m=200)
+        >>> from channels.cell import place_clients_in_cell
+        >>> cell = place_clients_in_cell(4, np.random.default_rng(0), radius_m=200)
         >>> cell.snr_db(power_dbm=23, bandwidth_hz=250e3, noise_figure_db=5).round().tolist()
         [...]
     """

@@ -33,7 +33,7 @@ class Estimate(NamedTuple):
     """E|h - mean|^2, real."""
 
 
-def combine(gains: Tensor, dim: int) -> Tensor:
+def combine_antennas(gains: Tensor, dim: int) -> Tensor:
     """Return the one gain that maximum ratio combining makes of those of N antennas along a dimension.
 
     The receiver weighs what antenna i hears by h_i* / g, g = sqrt(sum |h_i|^2), which leaves `g x + n` with noise as of
@@ -44,7 +44,7 @@ def combine(gains: Tensor, dim: int) -> Tensor:
     return torch.linalg.vector_norm(gains, dim=dim).to(gains.dtype)
 
 
-def check_antennas(antennas: int, equaliser: str, csi: str = "perfect") -> None:
+def check_equaliser_antennas(antennas: int, equaliser: str, csi: str = "perfect") -> None:
     """Raise ValueError unless it is a number of antennas, and the receiver knows h where it combines several."""
     require("antennas", antennas, COUNT)
     if antennas > 1 and (equaliser == "none" or csi != "perfect"):

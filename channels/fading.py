@@ -10,16 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.equalise import check_antennas, combine
+from channels.equalise import check_equaliser_antennas, combine_antennas
 from channels.link import DOWNLINKS, Cost, Downlink, Link, Realisation, complex_normal
 from channels.meter import Meter
-from channels.options import BaseOptions, Rule, one_of, require
+from channels.options import NOT_NEGATIVE, BaseOptions, Rule, one_of, require
 from channels.power import check_even, check_finite
+from channels.users import PATHS, Combining, Fades, check_users, separate_users, sum_waves, weigh_antennas
 
 Power = Literal["normalised", "free"]
 POWERS = get_args(Power)
 Coherence = Literal["symbol", "sample", "batch", "round"]
 COHERENCES = get_args(Coherence)
+SLOTS = 64
+"""Blocks of a user's fading that are drawn in one piece: the first are the same, however many follow."""
 K_FACTORS_DB = Rule(lambda v: -100 <= v <= 100, "a number from -100 to 100 dB")
 
 
@@ -131,30 +134,113 @@ class Rayleigh(Link):
         """Time that one h lasts: a "symbol", a "sample" (an image), a mini-"batch", or a client's "round"."""
         antennas: int = 1
         """Antennas of the base station, which fade independently and are combined (maximum ratio, both ways)."""
+        users: int = 1
+        """Clients that send on the same resource at the same time, and are told apart by the antennas."""
+        combining: Combining = "mmse"
+        """Combining of the antennas for one of several users: "mmse", "zf" (others are nulled), or "mrc"."""
+        round_doppler: float | None = None
+        """Doppler frequency times the time from a round to the next, by which h of a round ("round" coherence) depends
+        on that of others: correlation J0(2 pi n round_doppler) after n rounds (None: independent)."""
 
         def check(self) -> None:
-            """Raise ValueError for an unknown `coherence`, antennas that cannot be combined, or as the parent does."""
+            """Raise ValueError for a value that makes no sense, or as the parent does."""
             super().check()
             one_of("coherence", self.coherence, COHERENCES)
-            check_antennas(self.antennas, self.equaliser)
+            check_equaliser_antennas(self.antennas, self.equaliser)
+            check_users(self.users, self.combining, self.antennas, self.equaliser)
+            require("round_doppler", self.round_doppler, NOT_NEGATIVE)
+            if self.round_doppler is not None and self.coherence != "round":
+                raise ValueError(
+                    f"round_doppler: h of coherence {self.coherence} does not last for a round; choose coherence round"
+                )
 
     options: Options
 
+    def __init__(self, options: BaseOptions) -> None:
+        super().__init__(options)
+        self.users = getattr(options, "users", 1)
+        self.lasting = getattr(options, "round_doppler", None) is not None
+
     def draw(
-        self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
+        self,
+        sizes: Sequence[int],
+        d: int,
+        generator: torch.Generator,
+        dtype: torch.dtype = torch.float32,
+        fades: Fades | None = None,
     ) -> dict[str, Tensor]:
-        """Draw as `Link` does, and "fading": complex `[sum(sizes), d/2]` (coherence "symbol") or `[sum(sizes), 1]`."""
+        """Draw as `Link` does, and "fading": complex `[sum(sizes), d/2]` (coherence "symbol") or `[sum(sizes), 1]`.
+
+        Several users: what `channels.users.separate_users` says, by gains of all of them. `fades` has their generators
+        and the round; without it the one generator draws all gains, and no other round is known.
+        """
         drawn, coherence = super().draw(sizes, d, generator, dtype), self.options.coherence
-        shape = self.options.antennas, *fading_shape(coherence, sizes, d // 2)
-        return drawn | {"fading": spread(combine(self.gains(shape, generator, dtype), 0), coherence, sizes)}
+        blocks, n = fading_shape(coherence, sizes, d // 2)
+        antennas, users = self.options.antennas, self.users
+        if fades is None:
+            gains = self.gains((users * antennas, blocks, n), generator, dtype).unflatten(0, (users, antennas))
+        else:
+            gains = torch.stack([self._of_user(g, fades.round, (antennas, blocks, n), dtype) for g in fades.generators])
+        if users == 1:
+            return drawn | {"fading": spread_fading(combine_antennas(gains[0], 0), coherence, sizes)}
+        apart = separate_users(gains.permute(2, 3, 1, 0), self.options.combining)
+        return drawn | {name: spread_fading(t, coherence, sizes) for name, t in apart.items()}
+
+    def _of_user(
+        self, generator: torch.Generator, round_: int, shape: tuple[int, int, int], dtype: torch.dtype
+    ) -> Tensor:
+        """Draw the gains of one user, `[antennas, blocks, n]`; with less blocks these are the first of more."""
+        antennas, blocks, n = shape
+        if self.options.round_doppler is not None:
+            return self.moving(round_ * self.options.round_doppler, antennas, generator).to(dtype.to_complex())
+        pieces = [self.gains((antennas, SLOTS, n), generator, dtype) for _ in range(0, blocks, SLOTS)]
+        return torch.cat(pieces, 1)[:, :blocks] if pieces else self.gains(shape, generator, dtype)
+
+    def draw_all(
+        self,
+        clients: Sequence[int],
+        sizes: Sequence[Sequence[int]],
+        d: int,
+        generators: Sequence[torch.Generator],
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | None = None,
+        fades: Sequence[Fades] | None = None,
+    ) -> list[dict[str, Tensor]]:
+        """Draw as `Link` does, each client with its `fades` where there are such."""
+        if fades is None:
+            return super().draw_all(clients, sizes, d, generators, dtype, device)
+        each = zip(sizes, generators, fades, strict=True)
+        return [self.draw(own, d, generator, dtype, fade) for own, generator, fade in each]
 
     def gains(self, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         """Draw independent h of `shape`, complex."""
         return complex_normal(shape, generator, dtype)
 
+    def moving(self, turns: float, antennas: int, generator: torch.Generator) -> Tensor:
+        """Return h of each antenna after some turns, complex128 `[antennas, 1, 1]`; see `channels.users.sum_waves`."""
+        return sum_waves(turns, antennas, PATHS, generator)
+
+    def strength(self, generator: torch.Generator, round_: int) -> float:
+        """Return the sum of |h|^2 over the antennas in a round."""
+        assert self.options.round_doppler is not None
+        h = self.moving(round_ * self.options.round_doppler, self.options.antennas, generator)
+        return float(h.abs().square().sum())
+
     def gain(self, drawn: Realisation) -> Tensor:
-        """Return h per symbol."""
-        return drawn["fading"]
+        """Return h per symbol; where several users are told apart by MMSE, that at no = 1."""
+        return drawn["fading"] if "fading" in drawn else self.gain_at(drawn, torch.ones_like(drawn["others"][..., 0]))
+
+    def gain_at(self, drawn: Realisation, no: Tensor) -> Tensor:
+        """Return h per symbol, or what combining at a noise variance makes of it."""
+        if "strengths" not in drawn:
+            return self.gain(drawn)
+        return weigh_antennas(drawn["strengths"], drawn["others"], no)[0].to(no.dtype.to_complex())
+
+    def interference(self, drawn: Realisation, no: Tensor) -> Tensor | None:
+        """Return the power of other users' symbols after combining."""
+        if "strengths" in drawn:
+            return weigh_antennas(drawn["strengths"], drawn["others"], no)[1]
+        return drawn.get("others")
 
 
 class Rician(Rayleigh):
@@ -186,6 +272,12 @@ class Rician(Rayleigh):
         k = 10 ** (self.options.k_factor_db / 10)
         return (k / (k + 1)) ** 0.5 * torch.polar(torch.ones_like(angle), angle) + scattered / (k + 1) ** 0.5
 
+    def moving(self, turns: float, antennas: int, generator: torch.Generator) -> Tensor:
+        """Return as `Rayleigh` does, with a line of sight that is one more wave from anywhere."""
+        scattered, sight = super().moving(turns, antennas, generator), sum_waves(turns, antennas, 1, generator)
+        k = 10 ** (self.options.k_factor_db / 10)
+        return (k / (k + 1)) ** 0.5 * sight + scattered / (k + 1) ** 0.5
+
 
 def fading_shape(coherence: str, sizes: Sequence[int], s: int) -> tuple[int, int]:
     """Return the independent gains of a round, (blocks, gains per block), for mini-batches with s symbols a sample."""
@@ -193,9 +285,9 @@ def fading_shape(coherence: str, sizes: Sequence[int], s: int) -> tuple[int, int
     return blocks, s if coherence == "symbol" else 1
 
 
-def spread(gains: Tensor, coherence: str, sizes: Sequence[int]) -> Tensor:
+def spread_fading(gains: Tensor, coherence: str, sizes: Sequence[int]) -> Tensor:
     """Return gains per block `[blocks, ...]` sample by sample, `[sum(sizes), ...]`."""
     if coherence == "batch":
         repeats = torch.tensor(sizes, dtype=torch.int64, device=gains.device)
         return gains.repeat_interleave(repeats, dim=0, output_size=sum(sizes))
-    return gains.repeat(sum(sizes), 1) if coherence == "round" else gains
+    return gains.repeat(sum(sizes), *[1] * (gains.ndim - 1)) if coherence == "round" else gains

@@ -108,6 +108,12 @@ class Link:
     """Part of each client in the band, summing to 1; None: those that take part share it equally."""
     bandwidth_hz: float | None = None
     """Band of all clients, if the link knows it."""
+    users: int = 1
+    """Clients that share each part of the band. A link of several couples clients: its `draw_all` takes `fades`, for
+    each client the generators of all of them (`channels.users.Fades`)."""
+    lasting: bool = False
+    """True if a client's fading goes on from round to round; then `draw_all` takes `fades`, whose generators are the
+    same in all rounds."""
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> Link:
         """Return this link with its band shared by the clients.
@@ -176,6 +182,18 @@ class Link:
 
     def gain(self, drawn: Realisation) -> Tensor | None:
         """Return h per symbol, complex, broadcastable to the symbols, from stacked `drawn`; None: 1 everywhere."""
+        return None
+
+    def gain_at(self, drawn: Realisation, no: Tensor) -> Tensor | None:
+        """Return h as `gain` does, where it depends on the noise variance `no`, broadcastable to the symbols, too."""
+        return self.gain(drawn)
+
+    def strength(self, generator: torch.Generator, round_: int) -> float:
+        """Return |h|^2 of a client in a round, where it lasts (`lasting`), by the generator of its fading."""
+        raise NotImplementedError
+
+    def interference(self, drawn: Realisation, no: Tensor) -> Tensor | None:
+        """Return the variance of what other users' symbols add to the noise; None: nothing. Real, per symbol."""
         return None
 
     def amplitude(self, gain: Tensor | None, no: Tensor) -> Tensor | None:
@@ -254,7 +272,8 @@ class Link:
         """Return the crossing of `drawn` at `snr_db` `[k]`, for tensors like `like` `[k, ...]`."""
         no = torch.pow(10.0, snr_db.to(like.real.dtype) / -10.0).view(-1, *[1] * (like.ndim - 1))
         deviation = no.sqrt()
-        return Hop(*self.gains_at(drawn, no, deviation), drawn.get("noise"), deviation, meter)
+        gains, others = self.gains_at(drawn, no, deviation), self.interference(drawn, no)
+        return Hop(*gains, drawn.get("noise"), deviation if others is None else (no + others).sqrt(), meter)
 
     def gains_at(
         self, drawn: Realisation, no: Tensor, deviation: Tensor
@@ -266,10 +285,11 @@ class Link:
             no: real, broadcastable to the symbols.
             deviation: its square root.
         """
-        gain = self.gain(drawn)
+        gain, others = self.gain_at(drawn, no), self.interference(drawn, no)
         if (amplitude := self.amplitude(gain, no)) is not None:
             gain = amplitude.to(no.dtype.to_complex()) if gain is None else amplitude * gain
-        return gain, *equalise(self.equaliser, gain, no, self.estimate(drawn, deviation))
+        heard = no if others is None else no + others
+        return gain, *equalise(self.equaliser, gain, heard, self.estimate(drawn, deviation))
 
 
 def complex_normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:

@@ -32,9 +32,9 @@ class Meter:
             unit: r.m.s. of unit-power symbols in these tensors, broadcastable to `[k, ..., 1]`.
             mask: bool `[k, ...]`, True for valid samples (None: for all).
         """
-        heard = _energy(signal, unit, mask)
+        heard = _measure_energy(signal, unit, mask)
         self.signal = heard if self.signal is None else self.signal.add_(heard)  # in place, for steps in a CUDA graph
-        disturbed = torch.zeros_like(heard) if noise is None else _energy(noise, unit, mask)
+        disturbed = torch.zeros_like(heard) if noise is None else _measure_energy(noise, unit, mask)
         self.noise = disturbed if self.noise is None else self.noise.add_(disturbed)
 
     def count(self, wrong: Tensor, mask: Tensor | None) -> None:
@@ -69,7 +69,7 @@ def ratio_db(signal: float, noise: float) -> float:
     return 10.0 * (math.log10(ratio) if ratio else math.log10(signal) - math.log10(noise))  # which may underflow
 
 
-def _energy(symbols: Tensor, unit: Tensor | float, mask: Tensor | None) -> Tensor:
+def _measure_energy(symbols: Tensor, unit: Tensor | float, mask: Tensor | None) -> Tensor:
     """Return the sum of |symbol / unit|^2 over valid samples, 0-dim float64; with a unit of zero nothing was sent."""
     power = torch.linalg.vector_norm(to_features(symbols), dim=-1).square()
     if isinstance(unit, Tensor):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Generic, Literal, TypeVar
 
-from channels.options import undeclared
+from channels.options import find_undeclared_options
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ _NAMES: ContextVar[list[str] | None] = ContextVar("names", default=None)
 
 
 @contextmanager
-def registering(source: str) -> Iterator[list[str]]:
+def registering_source(source: str) -> Iterator[list[str]]:
     """Let names that are registered inside belong to `source`, a plug-in: no other plug-in can take them.
 
     They are listed in what is given.
@@ -72,7 +72,7 @@ class Registry(Generic[T]):
 
     def unknown(self, name: str) -> str:
         """Explain that nothing is called `name`: what is, the nearest first, and what could not be found."""
-        words = unknown(name, self.names()) if self.names() else f"{name!r} is unknown"
+        words = describe_unknown_name(name, self.names()) if self.names() else f"{name!r} is unknown"
         return "; ".join(filter(None, (words, self._problem)))
 
     def names(self) -> list[str]:
@@ -104,7 +104,7 @@ class Registry(Generic[T]):
         """Return what is wrong with an entry; None: nothing is."""
         if self._base is None:
             return self._undeclared(entry) if callable(entry) else f"{entry!r:.80} is no function"
-        base, shown = _imported(self._base), self._base.replace(":", ".")
+        base, shown = _import_registry_entry(self._base), self._base.replace(":", ".")
         if self._made:
             return None if isinstance(entry, base) else f"{entry!r:.80} is no {shown}"
         if not isinstance(entry, type) or not issubclass(entry, base):
@@ -120,7 +120,7 @@ class Registry(Generic[T]):
         for other in {"Hyper", "Options"} - {self._options}:
             if hasattr(entry, other):
                 return f"it declares {other}; the options of a {self.kind} are called {self._options}"
-        return undeclared(entry, self._options)
+        return find_undeclared_options(entry, self._options)
 
     def source(self, name: str) -> str | None:
         """Return the plug-in that registered an entry; None for one that ships, or was registered outside plug-ins."""
@@ -139,17 +139,17 @@ class Registry(Generic[T]):
             return self._added[name]
         if name not in self:
             raise ValueError(f"{self.kind}: {self.unknown(name)}")
-        return _imported(self._own[name])
+        return _import_registry_entry(self._own[name])
 
 
-def unknown(name: str, known: Sequence[str]) -> str:
+def describe_unknown_name(name: str, known: Sequence[str]) -> str:
     """Return the words on a name that is not among those known, the nearest of them first."""
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"{name!r} is unknown: {hint}known are {', '.join(known)}"
 
 
-def _imported(place: str) -> Any:
+def _import_registry_entry(place: str) -> Any:
     """Return what "module:attribute" names."""
     module, attribute = place.split(":")
     return getattr(importlib.import_module(module), attribute)

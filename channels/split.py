@@ -66,7 +66,7 @@ class Split(torch.autograd.Function):
         gradient = _valid(grads[0], ctx.mask)
         pairs = to_pairs(gradient)
         if ctx.down is not None:
-            pairs = ctx.down.send(pairs, _rms(pairs, ctx.mask), ctx.mask)
+            pairs = ctx.down.send(pairs, _measure_rms(pairs, ctx.mask), ctx.mask)
         if ctx.effective is not None:
             pairs = ctx.effective.conj() * pairs
         received = to_features(pairs)
@@ -78,7 +78,7 @@ def _valid(gradient: Tensor, mask: Tensor | None) -> Tensor:
     return gradient if mask is None else torch.where(mask.unsqueeze(-1), gradient, 0.0)
 
 
-def _rms(pairs: Tensor, mask: Tensor | None) -> Tensor:
+def _measure_rms(pairs: Tensor, mask: Tensor | None) -> Tensor:
     """Return the r.m.s. per client, `[k, 1, 1]`, of pairs `[k, b, s]`; masked samples are zero and do not count."""
     norm = torch.linalg.vector_norm(to_features(pairs), dim=(-2, -1), keepdim=True)  # 60 times the speed of complex
     if mask is None:

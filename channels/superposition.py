@@ -1,7 +1,7 @@
 """What uncoded numbers meet on the air, on average and when all clients send at once.
 
 *Alone*, an estimate `w (h x + n)` has the mean E[a] x, a = w h: over Rayleigh fading an MMSE equaliser shrinks what is
-sent, to 0.80 of it at 10 dB. `mean_gain` is that factor; divided by it, an estimate is unbiased.
+sent, to 0.80 of it at 10 dB. `average_superposed_gain` is that factor; divided by it, an estimate is unbiased.
 
 *At once* (over-the-air computation), the base station hears `y = sum over k of h_k x_k + n`. To let the sum of numbers
 v_k arrive, client k sends `x_k = alpha v_k / g_k`, where it takes g_k for h_k, and nothing where |g_k|^2 is below a
@@ -32,7 +32,7 @@ SAMPLES = 2**14
 """Realisations that the means over the channel are taken of: their error is below 0.5 %."""
 
 
-def typical(link: Link, samples: int = SAMPLES) -> Mapping[str, Tensor]:
+def draw_superposed_gains(link: Link, samples: int = SAMPLES) -> Mapping[str, Tensor]:
     """Draw independent realisations of a link, of one symbol each, `[samples, ...]`: the same at every call."""
     generator = torch.Generator().manual_seed(0)
     drawn = link.draw([1] * samples, 2, generator, torch.float64)
@@ -43,12 +43,12 @@ def typical(link: Link, samples: int = SAMPLES) -> Mapping[str, Tensor]:
     return {name: torch.cat([d[name] for d in each]) for name in drawn}
 
 
-def mean_gain(link: Link, drawn: Mapping[str, Tensor], snr_db: Tensor) -> Tensor | None:
+def average_superposed_gain(link: Link, drawn: Mapping[str, Tensor], snr_db: Tensor) -> Tensor | None:
     """Return E[a] of an equaliser that shrinks, `[k]` for SNRs `[k]` in dB; None for one that does not.
 
     Args:
         link: whose equaliser it is.
-        drawn: realisations of `typical`.
+        drawn: realisations of `draw_superposed_gains`.
         snr_db: in dB.
     """
     gain = link.gain(drawn)

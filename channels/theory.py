@@ -6,7 +6,9 @@ takes a number or a NumPy array and returns the same. Powers and errors are in u
 [Proakis] J. G. Proakis and M. Salehi, Digital Communications, 5th ed., 2008. [Cho] K. Cho and D. Yoon, "On the general
 BER expression of one- and two-dimensional amplitude modulations", IEEE Trans. Commun. 50(7), 2002. [Alouini] M.-S.
 Alouini and A. J. Goldsmith, "Capacity of Rayleigh fading channels under different adaptive transmission and
-diversity-combining techniques", IEEE Trans. Veh. Technol. 48(4), 1999.
+diversity-combining techniques", IEEE Trans. Veh. Technol. 48(4), 1999. [Gao] H. Gao, P. J. Smith and M. V. Clark,
+"Theoretical reliability of MMSE linear diversity combining in Rayleigh-fading additive interference channels", IEEE
+Trans. Commun. 46(5), 1998.
 """
 
 from __future__ import annotations
@@ -131,6 +133,30 @@ def power_cdf(a: Real, k_factor: float = 0.0, antennas: int = 1) -> Real:
     if k_factor == 0.0:
         return special.gammainc(antennas, a)
     return stats.ncx2.cdf(2 * (1 + k_factor) * a, 2 * antennas, 2 * k_factor * antennas)
+
+
+def combined_cdf(combining: str, x: Real, no: Real, antennas: int, users: int) -> Real:
+    """Return P(SINR < x) of one of U users on N antennas, all of mean power 1, over independent Rayleigh fading.
+
+    "zf": Gamma(N - U + 1) / no. "mrc": Gamma(N) / (no + Gamma(U - 1)), a sum of N terms. "mmse" [Gao]:
+    1 - e^(-x no) sum_m a_m (x no)^(m - 1) / (m - 1)!, m = 1 to N, with a_m = 1 for m <= N - U + 1, or else
+    sum_i C(U - 1, i) x^i / (1 + x)^(U - 1), i = 0 to N - m.
+    """
+    if combining == "zf":
+        return special.gammainc(antennas - users + 1, x * no)
+    others, total = users - 1, 0.0 * x
+    for m in range(antennas):
+        if combining == "mmse":
+            few = m + 1 + others > antennas
+            kept = sum(math.comb(others, i) * x**i for i in range(antennas - m)) / (1 + x) ** others if few else 1.0
+            total = total + kept * (x * no) ** m / math.factorial(m)
+        else:
+            ways = [
+                math.comb(m, i) * special.poch(others, i) * no ** (m - i) / (1 + x) ** (others + i)
+                for i in range(m + 1)
+            ]
+            total = total + x**m / math.factorial(m) * sum(ways)
+    return 1 - np.exp(-x * no) * total
 
 
 def power_variance(k_factor: float = 0.0) -> float:

@@ -8,24 +8,28 @@ from __future__ import annotations
 
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid
-from semcom.studies.results.outcome import train_then
+from semcom.studies.results.outcome import train_and_add_outcome
 
 
-def train_and_measure(config: RunConfig) -> None:
+def train_and_measure_bounds(config: RunConfig) -> None:
     """Train, measuring after each round; then leave both sides of the method's theorem as `bounds` in the summary.
 
     Raises:
         ConfigError: the run is none that a theorem is about, see `theorem_of`.
     """
-    from experiments.measures.bounds_report import report
-    from experiments.measures.bounds_round import measure, theorem_of
+    from experiments.measures.bounds_report import report_bounds
+    from experiments.measures.bounds_round import find_theorem_of_bound, measure_bounds_of_round
     from semcom.runs.resolve import resolve
 
-    theorem = theorem_of(resolve(config))
-    train_then(config, lambda result: {"bounds": report(theorem, result.metrics)}, observe=measure)
+    theorem = find_theorem_of_bound(resolve(config))
+    train_and_add_outcome(
+        config, lambda result: {"bounds": report_bounds(theorem, result.metrics)}, observe=measure_bounds_of_round
+    )
 
 
-def _grid(data: str, encoder: str, clients: int, shots: int, batch: int, rounds: int, rate: float = 1e-2) -> Grid:
+def _make_bounds_grid(
+    data: str, encoder: str, clients: int, shots: int, batch: int, rounds: int, rate: float = 1e-2
+) -> Grid:
     """Return the grid of one scale; at a rate of 0.01 a short run comes further than at the letter's 0.001."""
     base = RunConfig(
         data=DataConfig(name=data),
@@ -44,12 +48,12 @@ CONVERGENCE_BOUND = Experiment(
     paper="FedCL letter, Theorem 1; FedCoSR, Theorems 1 and 2",
     variants=("fedcl", "fedcosr"),
     scales={
-        "smoke": _grid("digits", "dcgan-narrow", 3, 15, 15, 2),
-        "small": _grid("cifar10", "dcgan-narrow", 5, 50, 50, 20),
-        "paper": _grid("cifar10", "dcgan", 20, 100, 50, 200, 1e-3),
+        "smoke": _make_bounds_grid("digits", "dcgan-narrow", 3, 15, 15, 2),
+        "small": _make_bounds_grid("cifar10", "dcgan-narrow", 5, 50, 50, 20),
+        "paper": _make_bounds_grid("cifar10", "dcgan", 20, 100, 50, 200, 1e-3),
     },
     axis="channel.snr_db",
     figures=("convergence-bound",),
-    train=train_and_measure,
+    train=train_and_measure_bounds,
 )
 """Both methods along their theorems."""

@@ -9,11 +9,12 @@ from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
 """Folder of the archives of studies that come with a checkout."""
-COMMANDS = {"claims": "experiments.claims.command:claims"}
+COMMANDS = {"claims": "experiments.claims.command:carry_out_claims_command"}
 EXPERIMENTS = {
     "arms-small": "experiments.arms_small:ARMS_SMALL",
     "collaboration": "experiments.collaboration:COLLABORATION",
     "convergence-bound": "experiments.bounds:CONVERGENCE_BOUND",
+    "deepjscc-federated": "experiments.deepjscc:DEEPJSCC_FEDERATED",
     "demo": "experiments.demo:DEMO",
     "fedcosr-fig4": "experiments.fedcosr.items:FIG4",
     "fedcosr-fig5": "experiments.fedcosr.items:FIG5",
@@ -72,5 +73,6 @@ EXPERIMENTS = {
     "wireless-baselines": "experiments.wireless_baselines:WIRELESS_BASELINES",
     "wireless-exchange": "experiments.wireless:WIRELESS_EXCHANGE",
     "wireless-heterogeneity": "experiments.wireless:WIRELESS_HETEROGENEITY",
+    "wireless-network": "experiments.network:WIRELESS_NETWORK",
     "wireless-snr": "experiments.wireless:WIRELESS_SNR",
 }

@@ -22,9 +22,19 @@ from typing import Any
 import pandas as pd
 
 from experiments.arms import ALL
-from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, by_seed, decide, describe, of_variant, over_places
+from experiments.verdicts import (
+    OPEN,
+    REFUTED,
+    SUPPORTED,
+    Row,
+    decide,
+    describe,
+    over_places,
+    read_verdict_of_variant,
+    tabulate_by_seed,
+)
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.studies.analysis.statistics import t_interval
+from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.experiment import Experiment, Grid, each_scale
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -38,7 +48,7 @@ SHOTS = {"smoke": (3,), "small": (5, 30), "paper": (5, 20, 80, 200)}
 """Scale -> training images of each."""
 
 
-def base(scale: str) -> RunConfig:
+def make_collaboration_base(scale: str) -> RunConfig:
     """Return the configuration that the runs of a scale share."""
     size, smoke = SIZES[scale], scale == "smoke"
     return RunConfig(
@@ -53,7 +63,7 @@ def base(scale: str) -> RunConfig:
 
 def _grid(scale: str) -> Grid:
     vary = {"partition.ways": WAYS[scale], "partition.shots": SHOTS[scale], "seed": SIZES[scale]["seeds"]}
-    return Grid(base(scale), vary)
+    return Grid(make_collaboration_base(scale), vary)
 
 
 COLLABORATION = Experiment(
@@ -75,8 +85,8 @@ MAP = ("partition.ways", "partition.shots")
 
 def judge_collaboration(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield which methods gain over `local`: those with a common encoder, those without, and most with two classes."""
-    found = by_seed(frame, "last", MAP)
-    personal = of_variant(frame, "fedbabu", "last", MAP, "personal")
+    found = tabulate_by_seed(frame, "last", MAP)
+    personal = read_verdict_of_variant(frame, "fedbabu", "last", MAP, "personal")
     gains = found.assign(fedbabu=personal).drop(columns="local").sub(found["local"], axis=0)
     several = gains[gains.index.get_level_values("partition.ways") > 2]
     for method in ("fedper", "fedrep", "fedbabu"):
@@ -94,10 +104,10 @@ def judge_collaboration(frame: pd.DataFrame) -> Iterator[Row]:
         yield describe("fine-tuned FedAvg minus others, all places", method, more)
     headline = found.drop(columns="local").sub(found["local"], axis=0)
     for shots, part in headline.xs(2, level="partition.ways").groupby("partition.shots"):
-        intervals = [t_interval(part[method].dropna().to_numpy()) for method in part]
+        intervals = [compute_t_interval(part[method].dropna().to_numpy()) for method in part]
         none, some = (sum(test) for test in zip(*((i.high < 1, i.low > 0) for i in intervals), strict=True))
         said = SUPPORTED if none > len(intervals) / 2 else REFUTED if some > len(intervals) / 2 else OPEN
         place = f"q {shots:g}: {none} of {len(intervals)} methods gain less than 1 point, {some} gain"
-        mean = t_interval(part.mean(axis=1).to_numpy())
+        mean = compute_t_interval(part.mean(axis=1).to_numpy())
         ends = {"difference": mean.mean, "low": mean.low, "high": mean.high, "seeds": len(part)}
         yield {"hypothesis": "with two classes most methods do not gain", "place": place, **ends, "answer": said}

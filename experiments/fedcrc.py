@@ -35,11 +35,19 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from experiments.verdicts import Row, at_each, decide, describe, level, of_variant, over_places
+from experiments.verdicts import (
+    Row,
+    decide,
+    decide_verdict_at_each,
+    describe,
+    level,
+    over_places,
+    read_verdict_of_variant,
+)
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid, each_scale
 from semcom.studies.grid import set_fields
-from semcom.studies.results.outcome import train_then
+from semcom.studies.results.outcome import train_and_add_outcome
 
 if TYPE_CHECKING:
     from semcom.engine.store.population import Population
@@ -82,7 +90,7 @@ EPOCHS = {"smoke": (1, 4), "small": (1, 2, 5, 10, 20), "paper": (1, 2, 5, 10, 20
 """Scale -> epochs of the predictor alone in Fig. 1."""
 
 
-def base(scale: str, data: str = "cifar10") -> RunConfig:
+def make_fedcrc_base(scale: str, data: str = "cifar10") -> RunConfig:
     """Return the configuration that the runs of a scale share; what clients own is set by the axes."""
     size = SIZES[scale]
     return RunConfig(
@@ -108,17 +116,17 @@ def base(scale: str, data: str = "cifar10") -> RunConfig:
 def _table1(scale: str) -> Grid:
     apart = {"data.name": {"cifar100": {"model.encoder": "resnet18-pooled", "model.features": 512}}}
     vary = {DIVISION: SKEWED[scale], "seed": SEEDS[scale]}
-    return Grid(base(scale), vary, apart if scale == "paper" else {}, own=HEADS.get(scale, {}))
+    return Grid(make_fedcrc_base(scale), vary, apart if scale == "paper" else {}, own=HEADS.get(scale, {}))
 
 
 def _table2(scale: str) -> Grid:
     joining = {"partition.kind": "dirichlet-client"}
     few, new = (6, 4) if scale == "smoke" else (60, 40)
-    fixed = set_fields(base(scale), {**joining, "clients": few, "new_clients": new})
+    fixed = set_fields(make_fedcrc_base(scale), {**joining, "clients": few, "new_clients": new})
     return Grid(fixed, {"partition.beta": BETAS[scale], "seed": SEEDS[scale]}, own=HEADS.get(scale, {}))
 
 
-def _table3(scale: str) -> Grid:
+def _make_fedcrc_table3(scale: str) -> Grid:
     small = scale == "small"
     divisions = tuple(("dirichlet-client", beta) for beta in BETAS[scale][: 1 if small else None])
     equal = () if scale == "smoke" else (("iid", None),)
@@ -127,17 +135,17 @@ def _table3(scale: str) -> Grid:
         "hyper.tau": TAUS[scale],
         "seed": tuple(range(6)) if small else SEEDS[scale],
     }
-    return Grid(base(scale), vary)
+    return Grid(make_fedcrc_base(scale), vary)
 
 
-def _fig3(scale: str) -> Grid:
+def _make_fedcrc_fig3(scale: str) -> Grid:
     every = {"train.participation": 1.0, "train.local_epochs": 1, "train.eval_every": 1}
     vary = {
         ("partition.kind", "partition.beta"): (("dirichlet-client", BETAS[scale][0]), ("iid", None)),
         "seed": SEEDS[scale],
     }
     fewer = {"train.rounds": 20, "train.lr_milestones": (10, 15)} if scale == "small" else {}
-    return Grid(set_fields(base(scale), {**every, **fewer}), vary)
+    return Grid(set_fields(make_fedcrc_base(scale), {**every, **fewer}), vary)
 
 
 TABLE1 = Experiment(
@@ -164,7 +172,7 @@ TABLE3 = Experiment(
     title="FedCRC against tau, the weight of the moving average",
     paper="FedCRC, Table III",
     variants=("fedcrc",),
-    scales=each_scale(_table3),
+    scales=each_scale(_make_fedcrc_table3),
     axis="hyper.tau",
     figures=("fedcrc-table3",),
 )
@@ -174,20 +182,22 @@ FIG3 = Experiment(
     title="Learning curves with all clients in each round",
     paper="FedCRC, Fig. 3",
     variants=("fedavg", "fedcrc"),
-    scales=each_scale(_fig3),
+    scales=each_scale(_make_fedcrc_fig3),
     axis="partition.kind",
     figures=("fedcrc-fig3",),
 )
 """Fig. 3."""
 
 
-def train_and_compare(config: RunConfig) -> None:
+def train_and_compare_fedcrc(config: RunConfig) -> None:
     """Train two clients; then leave the distance of their predictors as `predictor_distance`.
 
     Args:
         config: of a run with two clients whose first view has heads of their own.
     """
-    train_then(config, lambda result: {"predictor_distance": distance(next(iter(result.views.values())).population)})
+    train_and_add_outcome(
+        config, lambda result: {"predictor_distance": distance(next(iter(result.views.values())).population)}
+    )
 
 
 def distance(population: Population) -> float:
@@ -196,7 +206,7 @@ def distance(population: Population) -> float:
     return math.sqrt(sum(float((head[0] - head[1]).double().square().sum()) for head in heads))
 
 
-def _fig1(scale: str) -> Grid:
+def _make_fedcrc_fig1(scale: str) -> Grid:
     whole = {
         "clients": 2,
         "partition.fraction": 0.2 if scale == "smoke" else 0.05,
@@ -211,7 +221,7 @@ def _fig1(scale: str) -> Grid:
         "finish.epochs": EPOCHS[scale],
         "seed": SEEDS[scale],
     }
-    return Grid(set_fields(base(scale, "mnist"), whole), vary)
+    return Grid(set_fields(make_fedcrc_base(scale, "mnist"), whole), vary)
 
 
 FIG1 = Experiment(
@@ -219,10 +229,10 @@ FIG1 = Experiment(
     title="Distance between the predictors of two clients against their updates",
     paper="FedCRC, Fig. 1",
     variants=("fedavg_ft",),
-    scales=each_scale(_fig1),
+    scales=each_scale(_make_fedcrc_fig1),
     axis="finish.epochs",
     figures=("fedcrc-fig1",),
-    train=train_and_compare,
+    train=train_and_compare_fedcrc,
 )
 """Fig. 1: a last stage of the predictor alone, after a common training."""
 
@@ -236,10 +246,10 @@ def judge_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
     frame = frame.assign(division=_divisions(frame))
 
     def of(method: str, view: str) -> pd.Series:
-        return of_variant(frame, method, "last", [PLACE], view)
+        return read_verdict_of_variant(frame, method, "last", [PLACE], view)
 
     def and_mean(title: str, difference: pd.Series) -> Iterator[Row]:
-        yield from at_each(title, difference, [PLACE])
+        yield from decide_verdict_at_each(title, difference, [PLACE])
         yield decide(title, "mean over the divisions", over_places(difference))
 
     yield from and_mean("FedCRC's global model is above fedavg", of("fedcrc", "global") - of("fedavg", "global"))
@@ -258,19 +268,21 @@ def judge_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
 def judge_fedcrc_table2(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether FedCRC's global model is above FedAvg's on clients that took no part, at each beta."""
     places, number = ["partition.beta"], "new_clients.global.accuracy"
-    difference = of_variant(frame, "fedcrc", number, places) - of_variant(frame, "fedavg", number, places)
-    yield from at_each("on new clients FedCRC is above FedAvg", difference, places, "beta {:g}")
+    difference = read_verdict_of_variant(frame, "fedcrc", number, places) - read_verdict_of_variant(
+        frame, "fedavg", number, places
+    )
+    yield from decide_verdict_at_each("on new clients FedCRC is above FedAvg", difference, places, "beta {:g}")
 
 
 def judge_fedcrc_table3(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether a tau of 0.99 is better than one of 0.2, at each division, and how personal models compare."""
     frame = frame.assign(division=_divisions(frame))
-    found = of_variant(frame, "fedcrc", "accuracy", [TAU, PLACE])
-    yield from at_each("tau 0.99 is better than 0.2", found[0.99] - found[0.2], [PLACE])
+    found = read_verdict_of_variant(frame, "fedcrc", "accuracy", [TAU, PLACE])
+    yield from decide_verdict_at_each("tau 0.99 is better than 0.2", found[0.99] - found[0.2], [PLACE])
     for view in ("personal", "own_body"):
-        own = of_variant(frame, "fedcrc", "accuracy", [TAU, PLACE], view)
-        yield from at_each(f"{view}: tau 0.99 minus 0.2", own[0.99] - own[0.2], [PLACE], of=describe)
-        yield from at_each(f"{view} minus global", own - found, [TAU, PLACE], "tau {:g}, {}", describe)
+        own = read_verdict_of_variant(frame, "fedcrc", "accuracy", [TAU, PLACE], view)
+        yield from decide_verdict_at_each(f"{view}: tau 0.99 minus 0.2", own[0.99] - own[0.2], [PLACE], of=describe)
+        yield from decide_verdict_at_each(f"{view} minus global", own - found, [TAU, PLACE], "tau {:g}, {}", describe)
 
 
 def _divisions(frame: pd.DataFrame) -> pd.Series:

@@ -12,8 +12,8 @@ defaults. Its curves are smoothed over 20 rounds. Its headline is the mixture of
 
 from __future__ import annotations
 
-from experiments.fedcosr.items import ARMS, PERSONAL, curves, features, table2, table3
-from experiments.measures.features import train_and_measure
+from experiments.fedcosr.items import ARMS, PERSONAL, features, make_curves, make_table2, table3
+from experiments.measures.features import train_and_measure_features
 from semcom.studies.experiment import Experiment, each_scale
 
 METHODS = tuple(arm for arm in ARMS if arm != "fedcosr")
@@ -24,7 +24,7 @@ TABLE2 = Experiment(
     title="Sixteen methods in the default divisions",
     paper="FedCRL, Table II",
     variants=(*METHODS, "fedcrl"),
-    scales=each_scale(table2),
+    scales=each_scale(make_table2),
     axis="partition.kind",
     figures=("fedcrl-table2",),
 )
@@ -43,7 +43,7 @@ CURVES = Experiment(
     title="Learning curves of personalised methods in the default divisions",
     paper="FedCRL, the figure of its learning curves",
     variants=(*PERSONAL, "fedcrl"),
-    scales=each_scale(curves),
+    scales=each_scale(make_curves),
     axis="partition.kind",
     figures=("fedcrl-curves",),
 )
@@ -56,6 +56,6 @@ TSNE = Experiment(
     scales=each_scale(features),
     axis="partition.kind",
     figures=("fedcrl-tsne",),
-    train=train_and_measure,
+    train=train_and_measure_features,
 )
 """The figure of features, with two numbers for what it shows."""

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import semcom
-from experiments.shell import on_studies
+from experiments.shell import run_on_studies_of_shell
 from semcom.config import FinishConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
 from semcom.runs.folder import write_summary
-from semcom.studies.analysis.means import markdown
+from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import stored_table
-from semcom.studies.results.outcome import run_folder
+from semcom.studies.results.archive import read_stored_table
+from semcom.studies.results.outcome import locate_run_folder
 
 if TYPE_CHECKING:
     from semcom.engine.train.view import View
@@ -50,19 +50,19 @@ COLUMN = "search"
 """What the columns of the accuracies begin with."""
 
 
-def search(config: RunConfig) -> None:
-    """Train, and leave the validation accuracy of each candidate and stage as `search` in the summary."""
+def make_finish_search(config: RunConfig) -> None:
+    """Train, and leave the validation accuracy of each candidate and stage as `make_finish_search` in the summary."""
     result = semcom.run(set_fields(config, {"out": None}))
     body = next(iter(result.views.values()))
-    found = {_name(candidate): dict(_scores(result.world, body, candidate)) for candidate in CANDIDATES}
-    write_summary(run_folder(config), {**result.summary, COLUMN: found, "hash": run_hash(config)})
+    found = {_name(candidate): dict(_read_finish_scores(result.world, body, candidate)) for candidate in CANDIDATES}
+    write_summary(locate_run_folder(config), {**result.summary, COLUMN: found, "hash": run_hash(config)})
 
 
 def _name(candidate: FinishConfig) -> str:
     return f"{candidate.optimizer} {candidate.lr:g} x {candidate.epochs}"
 
 
-def _scores(world: World, body: View, candidate: FinishConfig) -> Iterator[tuple[str, float]]:
+def _read_finish_scores(world: World, body: View, candidate: FinishConfig) -> Iterator[tuple[str, float]]:
     """Yield the validation accuracy after each stage that trains by a candidate, after the rounds of a run."""
     from semcom.engine.train.view import View
     from semcom.methods.fedavg import FedAvg
@@ -72,24 +72,24 @@ def _scores(world: World, body: View, candidate: FinishConfig) -> Iterator[tuple
     trial.session = replace(world.session, chunk=None)  # all heads at once, which is faster
     trial.config = replace(world.config, finish=candidate)
     for kind in HEADS:
-        yield kind, _accuracy(trial, with_classifiers(trial, body.population, kind))
+        yield kind, _read_finish_accuracy(trial, with_classifiers(trial, body.population, kind))
     if world.config.method == "fedbabu":
         trial.config = replace(world.config, finish=replace(candidate, epochs=5))
-        yield "all", _accuracy(trial, View(fine_tuned(trial, body.population, FedAvg.averages)))
+        yield "all", _read_finish_accuracy(trial, View(fine_tuned(trial, body.population, FedAvg.averages)))
 
 
-def _accuracy(world: World, view: View) -> float:
+def _read_finish_accuracy(world: World, view: View) -> float:
     """Return the accuracy on validation images, the mean over clients."""
-    from semcom.engine.train.view import confusion
-    from semcom.runs.accuracy import per_client
+    from semcom.engine.train.view import count_confusion
+    from semcom.runs.accuracy import compute_client_accuracies
 
     session = world.session
     table = session.draws.federation.validation
-    counts = confusion(session, {"": view}, session.draws.test_snrs[0], table, "validation", metered=False)
-    return float(per_client(counts[""].cpu().numpy()).mean())
+    counts = count_confusion(session, {"": view}, session.draws.test_snrs[0], table, "validation", metered=False)
+    return float(compute_client_accuracies(counts[""].cpu().numpy()).mean())
 
 
-def scores(frame: pd.DataFrame) -> pd.DataFrame:
+def compute_finish_scores(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a row per candidate with its score in %, the best first, from the table of a sweep.
 
     Columns: optimizer, lr, epochs, score, and the mean of each stage (`linear`, `mlp`, `all`).
@@ -104,7 +104,7 @@ def scores(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("score", ascending=False, ignore_index=True, kind="stable")
 
 
-def chosen(rows: pd.DataFrame) -> pd.Series:
+def choose_finish(rows: pd.DataFrame) -> pd.Series:
     """Return the row of the cheapest candidate among those that are tied with the best one."""
     tied = rows[rows.score >= rows.score.max() - 100 * TIED]
     return tied.assign(adam=tied.optimizer == "adam").sort_values(["epochs", "adam", "lr"]).drop(columns="adam").iloc[0]
@@ -133,18 +133,22 @@ FINISH_SEARCH = Experiment(
         "small": Grid(BASE, {"data.name": ("digits", "cifar10")}, APART),
     },
     axis="data.name",
-    train=search,
+    train=make_finish_search,
 )
 """The experiment behind the defaults of `finish`."""
 
 
-def _tell(path: str) -> None:
+def _print_finish_search(path: str) -> None:
     """Print the scores and the choice."""
-    table = scores(stored_table(path))
-    print(markdown(table.map(lambda value: f"{value:.1f}" if isinstance(value, float) and value > 1 else f"{value}")))
-    choice = chosen(table)
+    table = compute_finish_scores(read_stored_table(path))
+    print(
+        format_markdown(
+            table.map(lambda value: f"{value:.1f}" if isinstance(value, float) and value > 1 else f"{value}")
+        )
+    )
+    choice = choose_finish(table)
     print(f"\nchosen: {choice.epochs} epochs of {choice.optimizer} at {choice.lr:g}")
 
 
 if __name__ == "__main__":
-    on_studies(_tell)
+    run_on_studies_of_shell(_print_finish_search)

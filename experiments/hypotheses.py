@@ -14,11 +14,11 @@ from pathlib import Path
 import pandas as pd
 
 from channels.registry import Registry
-from experiments.shell import on_studies
+from experiments.shell import run_on_studies_of_shell
 from experiments.verdicts import Row
 from semcom.config import ConfigError
-from semcom.studies.analysis.means import markdown
-from semcom.studies.results.archive import stored_table
+from semcom.studies.analysis.means import format_markdown
+from semcom.studies.results.archive import read_stored_table
 
 JUDGES: Registry[Callable[[pd.DataFrame], Iterator[Row]]] = Registry(
     "experiment",
@@ -26,18 +26,19 @@ JUDGES: Registry[Callable[[pd.DataFrame], Iterator[Row]]] = Registry(
         "letter-ablation": "experiments.letter.figures:judge_ablation",
         "letter-lead": "experiments.letter.lead:judge_lead",
         "letter-weight": "experiments.letter.weight:judge_weight",
-        "letter-pull": "experiments.letter.weight:judge_pull",
-        "letter-low": "experiments.letter.low:judge_low",
-        "letter-scg": "experiments.letter.low:judge_scg",
-        "letter-full": "experiments.letter.full:judge_full",
-        "letter-full-adam": "experiments.letter.full:judge_full",
-        "letter-readings": "experiments.letter.full:judge_readings",
+        "letter-pull": "experiments.letter.weight:judge_weight_pull",
+        "letter-low": "experiments.letter.low:judge_letter_low",
+        "letter-scg": "experiments.letter.low:judge_low_scg",
+        "letter-full": "experiments.letter.full:judge_letter_full",
+        "letter-full-adam": "experiments.letter.full:judge_letter_full",
+        "letter-readings": "experiments.letter.full:judge_full_readings",
         "letter-regime": "experiments.letter.regime:judge_regime",
-        "letter-encoder": "experiments.letter.regime:judge_encoder",
-        "letter-unseen": "experiments.letter.regime:judge_unseen",
+        "letter-encoder": "experiments.letter.regime:judge_regime_encoder",
+        "letter-unseen": "experiments.letter.regime:judge_regime_unseen",
         "collaboration": "experiments.collaboration:judge_collaboration",
         "wireless-snr": "experiments.wireless:judge_wireless_snr",
         "wireless-exchange": "experiments.wireless:judge_wireless_exchange",
+        "wireless-network": "experiments.network:judge_wireless_network",
         "wireless-heterogeneity": "experiments.wireless:judge_wireless_heterogeneity",
         "fedcrc-table1": "experiments.fedcrc:judge_fedcrc_table1",
         "fedcrc-table2": "experiments.fedcrc:judge_fedcrc_table2",
@@ -59,7 +60,7 @@ def judge_study(path: Path | str) -> pd.DataFrame:
     Raises:
         ConfigError: docs/protocol.md has none about it, or its runs are missing.
     """
-    frame = stored_table(path)
+    frame = read_stored_table(path)
     name = frame["experiment"].iloc[0]
     if name not in JUDGES:
         known = ", ".join(JUDGES.names())
@@ -71,8 +72,8 @@ def judge_study(path: Path | str) -> pd.DataFrame:
 
 
 def _print(path: str) -> None:
-    print(markdown(judge_study(path).map(lambda v: f"{v:z.2f}" if isinstance(v, float) else str(v))))
+    print(format_markdown(judge_study(path).map(lambda v: f"{v:z.2f}" if isinstance(v, float) else str(v))))
 
 
 if __name__ == "__main__":
-    on_studies(_print)
+    run_on_studies_of_shell(_print)

@@ -25,15 +25,15 @@ import pandas as pd
 
 import semcom
 from experiments.arms import ALL
-from experiments.fedcosr.items import SEEDS, base, first_division
-from experiments.shell import on_studies
+from experiments.fedcosr.items import SEEDS, first_division, make_fedcosr_base
+from experiments.shell import run_on_studies_of_shell
 from semcom.config import RunConfig
-from semcom.studies.analysis.means import markdown
+from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Experiment, Grid, each_scale
 from semcom.studies.grid import set_fields
 from semcom.studies.names import METHODS
-from semcom.studies.results.archive import stored_table
-from semcom.studies.results.outcome import run_folder, train_then
+from semcom.studies.results.archive import read_stored_table
+from semcom.studies.results.outcome import locate_run_folder, train_and_add_outcome
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result
@@ -80,32 +80,34 @@ FORMULAS: Mapping[str, Formula] = {
 """Method -> floats per client and round, up and down together, by Section V-C2; it has nothing on the others."""
 
 
-def sizes_of(result: Result) -> Sizes:
+def measure_overhead_sizes(result: Result) -> Sizes:
     """Return the sizes of a finished run's models. Its first client stands for all: they have one architecture."""
     population = next(iter(result.views.values())).population
     encoder, head = (int(population.numbers(part)[0]) for part in ("encoder.", "head."))
     return Sizes(encoder, head, len(result.federation.classes) * result.config.model.features)
 
 
-def train_and_count(config: RunConfig) -> None:
+def train_and_count_overhead(config: RunConfig) -> None:
     """Train with and without the last round; leave what that round sends, and what the paper's formula says.
 
     `traffic` in the summary is per participating client of the last round, not of all rounds. `floats_formula` is the
     formula's number, null where there is none.
     """
     rounds = int(config.train.rounds or 0)
-    shorter = semcom.run(set_fields(config, {"out": str(run_folder(config) / "before"), "train.rounds": rounds - 1}))
+    shorter = semcom.run(
+        set_fields(config, {"out": str(locate_run_folder(config) / "before"), "train.rounds": rounds - 1})
+    )
     formula = FORMULAS.get(config.method)
 
     def counted(result: Result) -> dict[str, Any]:
-        said = None if formula is None else float(formula(sizes_of(result)))
-        last = last_round(result.summary["traffic"], shorter.summary["traffic"], rounds)
+        said = None if formula is None else float(formula(measure_overhead_sizes(result)))
+        last = read_last_overhead(result.summary["traffic"], shorter.summary["traffic"], rounds)
         return {"traffic": last, "floats_formula": said}
 
-    train_then(config, counted)
+    train_and_add_outcome(config, counted)
 
 
-def last_round(whole: Traffic, before: Traffic, rounds: int) -> dict[str, dict[str, float]]:
+def read_last_overhead(whole: Traffic, before: Traffic, rounds: int) -> dict[str, dict[str, float]]:
     """Return the traffic of the last round, from the means over all rounds and over those before it.
 
     Args:
@@ -119,14 +121,14 @@ def last_round(whole: Traffic, before: Traffic, rounds: int) -> dict[str, dict[s
     }
 
 
-def _grid(scale: str) -> Grid:
+def _make_overhead_grid(scale: str) -> Grid:
     short = {
         "train.rounds": 2 if scale == "smoke" else 3,
         "channel.kind": "awgn",
         "partition.fraction": {"smoke": 0.1, "small": 0.05}.get(scale, 1.0),
     }
     seeds = SEEDS[scale] if scale != "small" else (0, 1)
-    return Grid(set_fields(base(scale), {**first_division(scale), **short}), {"seed": seeds})
+    return Grid(set_fields(make_fedcosr_base(scale), {**first_division(scale), **short}), {"seed": seeds})
 
 
 OVERHEAD = Experiment(
@@ -134,14 +136,14 @@ OVERHEAD = Experiment(
     title="What each method sends per client and round, measured, beside FedCoSR's formulas",
     paper="FedCoSR and FedCRL, the sections on communication",
     variants=ALL,
-    scales=each_scale(_grid),
+    scales=each_scale(_make_overhead_grid),
     axis="partition.kind",
-    train=train_and_count,
+    train=train_and_count_overhead,
 )
 """Traffic of all methods."""
 
 
-def table(frame: pd.DataFrame) -> pd.DataFrame:
+def make_overhead_table(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a row per method: floats up and down, bits, channel uses, airtime in ms, energy, formula, and the ratio.
 
     Args:
@@ -168,7 +170,7 @@ def _both(runs: pd.DataFrame, cost: str) -> float:
     return float(sum(runs[f"traffic.{way}.{cost}"].mean() for way in ("up", "down")))
 
 
-def _shown(value: object) -> str:
+def _format_overhead(value: object) -> str:
     """Return a cell as text: three digits of small numbers, whole large ones, a dash where there is none."""
     if not isinstance(value, float):
         return str(value)
@@ -176,8 +178,8 @@ def _shown(value: object) -> str:
 
 
 def _tell(path: str) -> None:
-    print(markdown(table(stored_table(path)).map(_shown)))
+    print(format_markdown(make_overhead_table(read_stored_table(path)).map(_format_overhead)))
 
 
 if __name__ == "__main__":
-    on_studies(_tell)
+    run_on_studies_of_shell(_tell)

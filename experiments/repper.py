@@ -52,7 +52,7 @@ from semcom.config import (
     TrainConfig,
 )
 from semcom.studies.experiment import Experiment, Grid, each_scale
-from semcom.studies.results.outcome import train_then
+from semcom.studies.results.outcome import train_and_add_outcome
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result
@@ -98,7 +98,7 @@ IID, MILD, STRONG = 100.0, 1.0, 0.5
 """The values of alpha."""
 
 
-def base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
+def make_repper_base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
     """Return the configuration that the runs of a scale share; C is `share`."""
     paper, smoke = scale == "paper", scale == "smoke"
     longer = LONGER if scale == "small" and share == FEW else {}
@@ -121,12 +121,14 @@ def base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
     )
 
 
-def grid(scale: str, vary: Mapping[Any, tuple[Any, ...]], start: RunConfig | None = None, **more: Any) -> Grid:
+def make_repper_grid(
+    scale: str, vary: Mapping[Any, tuple[Any, ...]], start: RunConfig | None = None, **more: Any
+) -> Grid:
     """Return a grid of a scale over its seeds: one in a smoke test, three otherwise."""
     seeds = (0,) if scale == "smoke" else (0, 1, 2)
     heads = {name: HEADS[scale] for name in TUNED}
     own = {**heads, "fedrep": {"hyper.head_epochs": 5}} if scale == "small" else heads
-    return Grid(start or base(scale), {**vary, "seed": seeds}, own=own, **more)
+    return Grid(start or make_repper_base(scale), {**vary, "seed": seeds}, own=own, **more)
 
 
 # What is measured beside the accuracy ---------------------------------------------------------------------------------
@@ -134,34 +136,34 @@ def grid(scale: str, vary: Mapping[Any, tuple[Any, ...]], start: RunConfig | Non
 
 def train_and_group(config: RunConfig) -> None:
     """Train; then leave accuracy and silhouette of frequent and rare classes as `groups`, and `clusters` of all."""
-    train_then(config, _grouped)
+    train_and_add_outcome(config, _group_repper)
 
 
-def _grouped(result: Result) -> dict[str, Any]:
+def _group_repper(result: Result) -> dict[str, Any]:
     """Return `clusters` and `groups` of a run's headline view."""
     confusion = result.confusion[next(iter(result.views))]
-    whole, silhouettes = class_groups.clusters(result)
-    accuracies = class_groups.accuracy(confusion, class_groups.training_counts(result))
+    whole, silhouettes = class_groups.measure_class_clusters(result)
+    accuracies = class_groups.measure_class_group_accuracy(confusion, class_groups.count_training_classes(result))
     return {"clusters": whole, "groups": class_groups.together(accuracies, silhouettes)}
 
 
-def train_and_pull(config: RunConfig) -> None:
+def train_and_pull_repper(config: RunConfig) -> None:
     """Train; then leave the lengths of gradients for frequent and rare classes as `groups`.
 
     `gradient` is that of the loss by which the method trains its encoder. `groups_initial` has the same of the models
     before the first round.
     """
-    train_then(config, _pulled)
+    train_and_add_outcome(config, _measure_repper_pull)
 
 
-def _pulled(result: Result) -> dict[str, Any]:
+def _measure_repper_pull(result: Result) -> dict[str, Any]:
     """Return `groups` of a run's headline view, and `groups_initial`."""
     from semcom.engine.train.view import View
 
     own = gradients.CONTRAST if result.config.method == "repper" else gradients.ENTROPY
     start = View(result.world.population(shared=("encoder.", "head.")))
     views = {"groups": next(iter(result.views.values())), "groups_initial": start}
-    tables = {name: gradients.of_view(result, view) for name, view in views.items()}
+    tables = {name: gradients.measure_gradients_of_view(result, view) for name, view in views.items()}
     return {
         name: {group: {**numbers, "gradient": numbers[own]} for group, numbers in table.items() if own in numbers}
         for name, table in tables.items()
@@ -171,15 +173,15 @@ def _pulled(result: Result) -> dict[str, Any]:
 # The tables -----------------------------------------------------------------------------------------------------------
 
 
-def _table1(scale: str) -> Grid:
+def _make_repper_table1(scale: str) -> Grid:
     if scale == "paper":
-        return grid(scale, {SHARE: (0.2, 0.4, 0.8), LOCAL: EPOCHS[scale], BETA: (IID, MILD, STRONG)})
+        return make_repper_grid(scale, {SHARE: (0.2, 0.4, 0.8), LOCAL: EPOCHS[scale], BETA: (IID, MILD, STRONG)})
     if scale == "smoke":
-        return grid(scale, {SHARE: (0.4,), LOCAL: (1,), BETA: (IID, STRONG)})
+        return make_repper_grid(scale, {SHARE: (0.4,), LOCAL: (1,), BETA: (IID, STRONG)})
     few, many = EPOCHS[scale]
     settings = ((0.4, few), (0.4, many), (0.2, few), (0.8, few))
     places = tuple((share, epochs, alpha) for share, epochs in settings for alpha in (IID, MILD))
-    return grid(
+    return make_repper_grid(
         scale,
         {(SHARE, LOCAL, BETA): (*places, (0.4, few, STRONG))},
         apart={SHARE: {FEW: {f"train.{name}": value for name, value in LONGER.items()}}},
@@ -191,7 +193,7 @@ TABLE1 = Experiment(
     title="Accuracy over alpha, clients per round and local epochs",
     paper="RepPer, Table 1",
     variants=ARMS,
-    scales=each_scale(_table1),
+    scales=each_scale(_make_repper_table1),
     axis=BETA,
     figures=("repper-table1",),
     reduced=REDUCED,
@@ -203,7 +205,7 @@ def _table2(scale: str) -> Grid:
     paper = ("cinic10", "cifar10", "cifar100")
     data = {"smoke": ("digits",), "small": ("cifar10", "cifar100"), "paper": paper}[scale]
     alphas = (MILD, STRONG) if scale != "smoke" else (MILD,)
-    return grid(scale, {"data.name": data, BETA: alphas}, base(scale, share=FEW))
+    return make_repper_grid(scale, {"data.name": data, BETA: alphas}, make_repper_base(scale, share=FEW))
 
 
 TABLE2 = Experiment(
@@ -221,7 +223,7 @@ TABLE2 = Experiment(
 
 def _table3(scale: str) -> Grid:
     kinds = ("linear", "svm", "lr") if scale != "smoke" else ("linear", "svm")
-    return grid(scale, {"finish.kind": kinds}, apart={"finish.kind": {"linear": HEADS[scale]}})
+    return make_repper_grid(scale, {"finish.kind": kinds}, apart={"finish.kind": {"linear": HEADS[scale]}})
 
 
 TABLE3 = Experiment(
@@ -237,12 +239,12 @@ TABLE3 = Experiment(
 """Table 3."""
 
 
-def _table4(scale: str) -> Grid:
+def _make_repper_table4(scale: str) -> Grid:
     networks = (("mobilenet-v1", 1024), ("resnet34-pooled", 512))
     small = (("dcgan-narrow", 64), ("cnn", 64))
     data = {"smoke": ("digits",), "small": ("cifar10",), "paper": ("cifar10", "cifar100")}[scale]
     vary: dict[Any, Any] = {("model.encoder", "model.features"): networks if scale == "paper" else small}
-    return grid(scale, {**vary, "data.name": data})
+    return make_repper_grid(scale, {**vary, "data.name": data})
 
 
 TABLE4 = Experiment(
@@ -250,7 +252,7 @@ TABLE4 = Experiment(
     title="Accuracy with two encoders",
     paper="RepPer, Table 4",
     variants=ARMS,
-    scales=each_scale(_table4),
+    scales=each_scale(_make_repper_table4),
     axis="data.name",
     figures=("repper-table4",),
 )
@@ -262,9 +264,9 @@ TABLE4 = Experiment(
 
 def _skewed(scale: str, features: bool = True) -> Grid:
     """Return the runs of Figs. 1, 4 and 5, which keep matrices, and features where they are drawn."""
-    start = base(scale, STRONG, share=FEW)
+    start = make_repper_base(scale, STRONG, share=FEW)
     kept = replace(start, keep=("confusion", "features") if features else ("confusion",))
-    return grid(scale, {BETA: (STRONG,)}, kept)
+    return make_repper_grid(scale, {BETA: (STRONG,)}, kept)
 
 
 FIG1 = Experiment(
@@ -280,8 +282,8 @@ FIG1 = Experiment(
 """Fig. 1, with numbers for what its drawings show, in all and for frequent and rare classes."""
 
 
-def _fig3(scale: str) -> Grid:
-    start = base(scale)
+def _make_repper_fig3(scale: str) -> Grid:
+    start = make_repper_base(scale)
     schedule = replace(start.train, rounds=1, local_epochs=None, local_steps=1, lr_milestones=None, lr_decay=None)
     whole = PartitionConfig("dirichlet", options={"test": "own"})
     shown = replace(start, model=ModelConfig("dcgan-narrow"), partition=whole, train=schedule, keep=("confusion",))
@@ -294,7 +296,7 @@ FIG3 = Experiment(
     title="Images of 20 clients by class",
     paper="RepPer, Fig. 3",
     variants=("fedavg",),
-    scales=each_scale(_fig3),
+    scales=each_scale(_make_repper_fig3),
     axis=BETA,
     figures=("repper-fig3",),
 )
@@ -325,13 +327,15 @@ FIG5 = Experiment(
 """Fig. 5."""
 
 
-def _fig6(scale: str) -> Grid:
+def _make_repper_fig6(scale: str) -> Grid:
     if scale == "smoke":
-        return grid(scale, {BETA: (MILD,)}, replace(base(scale, share=1.0), new_clients=3, new_steps=10))
-    start = base(scale, share=1.0)
+        return make_repper_grid(
+            scale, {BETA: (MILD,)}, replace(make_repper_base(scale, share=1.0), new_clients=3, new_steps=10)
+        )
+    start = make_repper_base(scale, share=1.0)
     joined = replace(start, new_clients=20, new_data="cifar10", new_steps=100, data=DataConfig(name="cifar100"))
     heads = FinishConfig(optimizer="sgd", lr=HEADS[scale]["finish.lr"])
-    return grid(scale, {BETA: (MILD,)}, replace(joined, finish=heads))
+    return make_repper_grid(scale, {BETA: (MILD,)}, replace(joined, finish=heads))
 
 
 FIG6 = Experiment(
@@ -339,7 +343,7 @@ FIG6 = Experiment(
     title="Accuracy of 20 new clients with other data",
     paper="RepPer, Fig. 6",
     variants=("fedavg", "fedprox", "lg_fedavg", "fedrep", "repper"),
-    scales=each_scale(_fig6, ("smoke", "paper")),
+    scales=each_scale(_make_repper_fig6, ("smoke", "paper")),
     axis=BETA,
     figures=("repper-fig6",),
 )
@@ -350,9 +354,11 @@ GRADIENTS = Experiment(
     title="Gradients of images of frequent and rare classes",
     paper="RepPer, section 5",
     variants=("repper", "fedavg"),
-    scales=each_scale(lambda scale: grid(scale, {BETA: (STRONG,)}, base(scale, STRONG, share=FEW))),
+    scales=each_scale(
+        lambda scale: make_repper_grid(scale, {BETA: (STRONG,)}, make_repper_base(scale, STRONG, share=FEW))
+    ),
     axis=BETA,
     figures=("repper-gradients",),
-    train=train_and_pull,
+    train=train_and_pull_repper,
 )
 """Section 5, Eqs. 10 to 17, measured."""

@@ -13,8 +13,8 @@ import pandas as pd
 
 from experiments.claims.scorecard import NEAR
 from semcom.config import ConfigError
-from semcom.studies.analysis.statistics import t_interval
-from semcom.studies.results.table import number_of
+from semcom.studies.analysis.statistics import compute_t_interval
+from semcom.studies.results.table import read_number_in_row
 
 Row = dict[str, Any]
 """A hypothesis at a place, with the difference, its interval and the answer."""
@@ -41,7 +41,7 @@ def decide(hypothesis: str, place: str, values: pd.Series, limit: float = 0.0, a
     known = values.dropna()
     if known.empty:
         raise ConfigError(f"hypotheses: {hypothesis}: its runs are missing{f' at {place}' if place else ''}")
-    found = t_interval(known.to_numpy())
+    found = compute_t_interval(known.to_numpy())
     ends = {"difference": found.mean, "low": found.low, "high": found.high, "seeds": len(known)}
     return {"hypothesis": hypothesis, "place": place, **ends, "answer": answer(found.low, found.high, limit, above)}
 
@@ -51,7 +51,7 @@ def describe(what: str, place: str, values: pd.Series) -> Row:
     return {**decide(f"(reported: {what})", place, values), "answer": ""}
 
 
-def at_each(
+def decide_verdict_at_each(
     title: str,
     values: pd.Series,
     fields: Sequence[str],
@@ -73,7 +73,7 @@ def at_each(
         yield of(title, place.format(*key), part, **rule)
 
 
-def of_variant(
+def read_verdict_of_variant(
     frame: pd.DataFrame,
     variant: str,
     metric: str,
@@ -81,13 +81,13 @@ def of_variant(
     view: str | None = None,
     test_snr_db: float | None = None,
 ) -> pd.Series:
-    """Look up a number of a variant's runs in percent, by place and seed; arguments are those of `by_seed`."""
+    """Look up a number of a variant's runs in percent, by place and seed; arguments are those of `tabulate_by_seed`."""
     part = frame[frame["variant"] == variant]
     index = pd.MultiIndex.from_frame(part[[*places, "seed"]]) if places else pd.Index(part["seed"])
-    return 100 * numbers_of(part, metric, view, test_snr_db).set_axis(index)
+    return 100 * list_verdict_numbers(part, metric, view, test_snr_db).set_axis(index)
 
 
-def by_seed(
+def tabulate_by_seed(
     frame: pd.DataFrame,
     metric: str = "accuracy",
     places: Sequence[str] = (),
@@ -103,15 +103,15 @@ def by_seed(
         view: name of the view (None: the headline).
         test_snr_db: the test SNR that it is of (None: the first one).
     """
-    found = frame.assign(value=numbers_of(frame, metric, view, test_snr_db))
+    found = frame.assign(value=list_verdict_numbers(frame, metric, view, test_snr_db))
     return 100 * found.pivot(index=[*places, "seed"], columns="variant", values="value")
 
 
-def numbers_of(
+def list_verdict_numbers(
     frame: pd.DataFrame, metric: str, view: str | None = None, test_snr_db: float | None = None
 ) -> pd.Series:
-    """Look up a number of each run; arguments are those of `by_seed`."""
-    values = [number_of(row, metric, view, test_snr_db) for row in frame.to_dict("records")]
+    """Look up a number of each run; arguments are those of `tabulate_by_seed`."""
+    values = [read_number_in_row(row, metric, view, test_snr_db) for row in frame.to_dict("records")]
     return pd.Series(values, frame.index, dtype=float)
 
 

@@ -28,7 +28,16 @@ import numpy as np
 import pandas as pd
 
 from experiments.arms import ALL
-from experiments.verdicts import OPEN, Row, at_each, by_seed, decide, describe, of_variant, over_places
+from experiments.verdicts import (
+    OPEN,
+    Row,
+    decide,
+    decide_verdict_at_each,
+    describe,
+    over_places,
+    read_verdict_of_variant,
+    tabulate_by_seed,
+)
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 
@@ -56,7 +65,7 @@ WAYS = {
 """Scale -> classes of a client, and training images of each: their product is constant."""
 
 
-def base(scale: str) -> RunConfig:
+def make_wireless_base(scale: str) -> RunConfig:
     """Return the configuration that the runs of a scale share."""
     size, smoke = SIZES[scale], scale == "smoke"
     split = {"ways": 3, "shots": 5 if smoke else 50, "test_per_class": size["test"]}
@@ -72,22 +81,22 @@ def base(scale: str) -> RunConfig:
 
 def _snr(scale: str) -> Grid:
     vary = {"channel.kind": CHANNELS[scale], "channel.test_snr_db": SNRS[scale], "seed": SIZES[scale]["seeds"]}
-    return Grid(base(scale), vary)
+    return Grid(make_wireless_base(scale), vary)
 
 
 def _exchange(scale: str) -> Grid:
     exchanges = ("ideal", "analog") if scale != "smoke" else ("analog",)
     vary = {"air.parameters": exchanges, "channel.test_snr_db": SNRS[scale], "seed": SIZES[scale]["seeds"]}
-    return Grid(base(scale), vary)
+    return Grid(make_wireless_base(scale), vary)
 
 
-def _heterogeneity(scale: str) -> Grid:
+def _make_wireless_heterogeneity(scale: str) -> Grid:
     vary = {
         ("partition.ways", "partition.shots"): WAYS[scale],
         "channel.test_snr_db": SNRS[scale],  # those of `wireless-snr`, whose runs over AWGN are some of these
         "seed": SIZES[scale]["seeds"],
     }
-    return Grid(base(scale), vary)
+    return Grid(make_wireless_base(scale), vary)
 
 
 WIRELESS_SNR = Experiment(
@@ -115,7 +124,7 @@ WIRELESS_HETEROGENEITY = Experiment(
     title="All methods against classes per client at constant data, trained at 10 dB",
     paper="none",
     variants=ALL,
-    scales=each_scale(_heterogeneity),
+    scales=each_scale(_make_wireless_heterogeneity),
     axis="partition.ways",
     figures=("wireless-heterogeneity",),
 )
@@ -135,14 +144,14 @@ def judge_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
     more: dict[str, dict[str, pd.Series]] = {}  # number -> method -> what it loses more than local, in points
     for number in ("last", "among_own"):
         lost = {
-            name: of_variant(frame, name, number, [CHANNEL], "personal", 10)
-            - of_variant(frame, name, number, [CHANNEL], "personal", -5)
+            name: read_verdict_of_variant(frame, name, number, [CHANNEL], "personal", 10)
+            - read_verdict_of_variant(frame, name, number, [CHANNEL], "personal", -5)
             for name in ("local", *COMMON_DECODER)
         }
         more[number] = {name: lost[name] - lost["local"] for name in COMMON_DECODER}
     title = "under a common decoder more is lost in noise than with local training"
     for name, values in more["last"].items():
-        yield from at_each(title, values, [CHANNEL], f"{name}, {{}}")
+        yield from decide_verdict_at_each(title, values, [CHANNEL], f"{name}, {{}}")
     g, h = (pd.concat(list(of.values()), axis=1).mean(axis=1, skipna=False) for of in more.values())
     for channel in g.index.get_level_values(CHANNEL).unique():
         lost = describe("what is lost more, mean of the three", f"{channel}, among ten classes: g", g[channel])
@@ -150,7 +159,7 @@ def judge_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
         yield describe("what is lost more, mean of the three", f"{channel}, among own: h", h[channel])
         half = decide("that is knowing the classes: h - g / 2", channel, h[channel] - g[channel] / 2, above=False)
         yield half if lost["low"] > 0 else {**half, "answer": OPEN}
-    of_methods = by_seed(frame, "last", [CHANNEL], test_snr_db=10).drop(columns="fedcrl").dropna()
+    of_methods = tabulate_by_seed(frame, "last", [CHANNEL], test_snr_db=10).drop(columns="fedcrl").dropna()
     over_awgn = of_methods.loc["awgn"]
     pairs = combinations(over_awgn.index, 2)
     between = [over_awgn.loc[one].corr(over_awgn.loc[other], "spearman") for one, other in pairs]
@@ -166,11 +175,11 @@ def judge_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
 
 def judge_wireless_exchange(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield what exchange over the air costs methods that average encoders, and those that do not."""
-    found = by_seed(frame, "last", ["air.parameters"], test_snr_db=10)
+    found = tabulate_by_seed(frame, "last", ["air.parameters"], test_snr_db=10)
     free = found.loc["ideal"]
     for name in ("fedavg", "fedper", "fedrep"):
         analog = frame[frame["air.parameters"] == "analog"]
-        received = of_variant(analog, name, "last", [], "received", 10)
+        received = read_verdict_of_variant(analog, name, "last", [], "received", 10)
         title = f"exchange over the air costs more than {LARGE_LOSS:g} points where encoders are averaged"
         yield decide(title, name, free[name] - received, LARGE_LOSS)
         yield describe("with the base station's encoder", name, free[name] - found.loc["analog"][name])
@@ -184,7 +193,7 @@ def judge_wireless_heterogeneity(frame: pd.DataFrame) -> Iterator[Row]:
     several = frame[frame["partition.ways"] > 3]
     gains = {}
     for snr in (10, 0):
-        found = by_seed(several, "last", ["partition.ways"], test_snr_db=snr)
+        found = tabulate_by_seed(several, "last", ["partition.ways"], test_snr_db=snr)
         for name in ("fedper", "fedrep"):
             gains[name, snr] = over_places(found[name] - found["local"])
     for (name, snr), gain in gains.items():

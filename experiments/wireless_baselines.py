@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid
-from semcom.studies.results.outcome import train_then
+from semcom.studies.results.outcome import train_and_add_outcome
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result
@@ -22,21 +22,21 @@ USES = tuple(2**i for i in range(5, 13))
 """Complex channel uses of an image: 32 to 4,096."""
 
 
-def train_and_send(config: RunConfig) -> None:
+def train_and_send_baselines(config: RunConfig) -> None:
     """Train; a run over the link `ideal` then sends its test images through the image chain: its summary's `images`."""
-    from experiments.measures.image_curve import image_curves
-    from semcom.engine.host.ranks import alone
+    from experiments.measures.image_curve import measure_image_curves
+    from semcom.engine.host.ranks import run_single_rank
 
     def sent(result: Result) -> dict[str, Any]:
         if config.channel.kind != "ideal":
             return {}
-        with alone():
-            return {"images": image_curves(result, SNRS, USES)}
+        with run_single_rank():
+            return {"images": measure_image_curves(result, SNRS, USES)}
 
-    train_then(config, sent)
+    train_and_add_outcome(config, sent)
 
 
-def _base(data: str, shots: int, test: int, rounds: int, encoder: str) -> RunConfig:
+def _make_baselines_base(data: str, shots: int, test: int, rounds: int, encoder: str) -> RunConfig:
     """Return the configuration that the scales share."""
     return RunConfig(
         data=DataConfig(name=data),
@@ -58,11 +58,11 @@ WIRELESS_BASELINES = Experiment(
     paper="none",
     variants=("fedcl",),
     scales={
-        "smoke": Grid(_base("digits", 15, 10, 4, "dcgan"), {**KINDS, "seed": (0,)}, APART),
-        "small": Grid(_base("cifar10", 100, 50, 60, "dcgan-narrow"), KINDS, APART),
+        "smoke": Grid(_make_baselines_base("digits", 15, 10, 4, "dcgan"), {**KINDS, "seed": (0,)}, APART),
+        "small": Grid(_make_baselines_base("cifar10", 100, 50, 60, "dcgan-narrow"), KINDS, APART),
     },
     axis="channel.kind",
     figures=("wireless-baselines",),
-    train=train_and_send,
+    train=train_and_send_baselines,
 )
 """FedCL over three channels, and the image chain."""

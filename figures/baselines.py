@@ -5,8 +5,8 @@ from __future__ import annotations
 import pandas as pd
 
 from semcom.plots.base import Drawing, Plot
-from semcom.plots.points import described
-from semcom.studies.analysis.means import means
+from semcom.plots.points import describe_points
+from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST_SNR
 
@@ -54,7 +54,7 @@ def _chains(sent: pd.DataFrame) -> list[pd.DataFrame]:
 
 def _cells(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the points of one scheme over their seeds."""
-    cells = means(runs.astype({"accuracy": float}), ["scheme", "uses"], "accuracy")
+    cells = compute_means(runs.astype({"accuracy": float}), ["scheme", "uses"], "accuracy")
     cells.insert(1, "snr_db", float(runs[SNR].iloc[0]))
     return cells
 
@@ -63,7 +63,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the points and lines are."""
     snr_db, uses = cells[["snr_db", "uses"]].iloc[0]
     return (
-        f"{described(cells, plot)} The link is AWGN at {snr_db:g} dB. "
+        f"{describe_points(cells, plot)} The link is AWGN at {snr_db:g} dB. "
         "Images are compressed to what the uses carry with 5G's LDPC codes and QAM, and classified by the network that "
         "was trained without a channel; a lost one counts as its client's most frequent class. Headers that "
         f"are not sent are known to the receiver. Features take {uses:g} uses; thin lines go on at their level."

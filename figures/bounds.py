@@ -13,8 +13,8 @@ from matplotlib.ticker import MaxNLocator
 from semcom.config import ConfigError
 from semcom.plots.base import Drawing, Kind, Plot, Styles
 from semcom.plots.curves import MARKS
-from semcom.studies.analysis.means import means
-from semcom.studies.analysis.sheet import intervals
+from semcom.studies.analysis.means import compute_means
+from semcom.studies.analysis.sheet import describe_sheet_intervals
 from semcom.studies.analysis.study import Study
 
 LINES = {
@@ -40,7 +40,7 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
     rows = [{"hash": run.hash, **row} for run in study.stored for row in _rows((run.summary or {}).get("bounds"))]
     if not rows:
         raise ConfigError("kind: no run of the study has measured bounds; those of convergence-bound do")
-    return means(study.of_runs(rows), ["line", "variant", "round"], CHANGE)
+    return compute_means(study.of_runs(rows), ["line", "variant", "round"], CHANGE)
 
 
 def _rows(bounds: Any) -> Iterator[dict[str, Any]]:
@@ -80,7 +80,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the curves are."""
     return (
         "Change of the training loss from the start of a round's training to that of the next, mean over clients, "
-        f"{intervals(cells, 'bands')}. The bounds are those of the methods' convergence theorems, with "
+        f"{describe_sheet_intervals(cells, 'bands')}. The bounds are those of the methods' convergence theorems, with "
         "constants as measured: those of each client in the round itself, and the largest of all rounds and clients. A "
         "bound above zero promises no lower loss. The ordinate is linear up to 0.1 nat and logarithmic beyond."
     )

@@ -8,6 +8,7 @@ FIGURES = {
     "collaboration": "figures.every_method:COLLABORATION",
     "collaboration-ways": "figures.every_method:COLLABORATION_WAYS",
     "convergence-bound": "figures.bounds:CONVERGENCE_BOUND",
+    "deepjscc-federated": "figures.deepjscc:DEEPJSCC_FEDERATED",
     "demo": "figures.named:DEMO",
     "fedcosr-fig4": "figures.named:FEDCOSR_FIG4",
     "fedcosr-fig5": "figures.named:FEDCOSR_FIG5",

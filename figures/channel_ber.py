@@ -46,11 +46,11 @@ def _measure(kind: str, bits: int, snr_db: float, expected: float) -> dict[str, 
     import torch
 
     from channels.check import Lab
-    from channels.check.errors import wrong_bits
+    from channels.check.errors import measure_bit_errors
 
     blocks = max(1, math.ceil(WRONG / (expected * bits * BLOCK)))
     labs = (Lab(torch.device("cpu"), seed) for seed in range(blocks))
-    wrong: torch.Tensor = torch.cat([wrong_bits(lab, kind, bits, snr_db, BLOCK) for lab in labs])
+    wrong: torch.Tensor = torch.cat([measure_bit_errors(lab, kind, bits, snr_db, BLOCK) for lab in labs])
     rate, error = float(wrong.mean()), float(wrong.std()) / math.sqrt(len(wrong))
     return {"measured": rate, "low": rate - 1.96 * error, "high": rate + 1.96 * error, "symbols": len(wrong)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from semcom.plots.style import line_styles
+from semcom.plots.style import choose_line_styles
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def points(axes: Axes, cells: pd.DataFrame, x: str, label: str, index: int) -> None:
     """Draw `theory` over column `x` and, where there is one, `measured` with [`low`, `high`], in line style `index`."""
-    style = line_styles(index + 1)[index]
+    style = choose_line_styles(index + 1)[index]
     line = {name: style[name] for name in ("color", "linestyle")}
     mark = {"color": style["color"], "marker": style["marker"], "markerfacecolor": "none"}
     found = cells.dropna()

@@ -13,8 +13,8 @@ from semcom.plots import gain
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.gain import GAIN, OVER
 from semcom.plots.heatmap import HEATMAP
-from semcom.studies.analysis.compare import value_of
-from semcom.studies.analysis.statistics import LEVEL, holm, t_interval
+from semcom.studies.analysis.compare import read_compared_value
+from semcom.studies.analysis.statistics import LEVEL, compute_t_interval, correct_by_holm
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.results.run import Stored
@@ -33,7 +33,7 @@ COLLABORATION = Drawing(
     "collaboration",
     "collaboration",
     Plot(kind="gain", x=SHOTS, y="last", hue="variant", facet=WAYS, over=OVER),
-    numbers=lambda study, plot: gain.numbers(study, plot, LATER_VIEWS),
+    numbers=lambda study, plot: gain.compute_gain(study, plot, LATER_VIEWS),
     caption=lambda cells, plot: f"{GAIN.caption(cells, plot)} {VIEWS}",
 )
 """What every method gains over local training."""
@@ -64,13 +64,13 @@ def by_ways(study: Study, plot: Plot) -> pd.DataFrame:
     order = [name for name in known if name in wide and name != plot.over]
     gains = wide[order].sub(wide[str(plot.over)], axis=0).groupby([WAYS, "seed"]).mean()
     found = [
-        {"variant": name, WAYS: ways, "n": len(values), **vars(t_interval(values.to_numpy()))}
+        {"variant": name, WAYS: ways, "n": len(values), **vars(compute_t_interval(values.to_numpy()))}
         for name in order
         for ways, values in gains[name].groupby(WAYS)
     ]
     seeds = wide.index.get_level_values("seed").nunique()
     cells = pd.DataFrame(found).assign(interval=f"paired t over {seeds} seeds" if seeds > 1 else "there is one seed")
-    cells["p_holm"] = holm(cells["p"])
+    cells["p_holm"] = correct_by_holm(cells["p"])
     cells["supported"] = cells["p_holm"] < 1 - LEVEL
     return cells.drop(columns="p")
 
@@ -78,8 +78,8 @@ def by_ways(study: Study, plot: Plot) -> pd.DataFrame:
 def _of_views(run: Stored, metric: str) -> list[tuple[str, float]]:
     """Return a number of a run's headline, and of its later view where it has one, by the names of their rows."""
     later = LATER_VIEWS.get(run.variant)
-    own = [(f"{run.variant} {later}", value_of(run, later, metric))] if later else []
-    return [(run.variant, value_of(run, None, metric)), *own]
+    own = [(f"{run.variant} {later}", read_compared_value(run, later, metric))] if later else []
+    return [(run.variant, read_compared_value(run, None, metric)), *own]
 
 
 COLLABORATION_WAYS = Drawing(

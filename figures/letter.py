@@ -9,15 +9,15 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
-from experiments.letter.lead import BASE, STATED, effects, titled, told
+from experiments.letter.lead import BASE, STATED, format_lead, measure_lead_effects, titled
 from experiments.letter.regime import COMPARED, SETTINGS, in_setting
 from experiments.letter.regime import PLACE as FIELDS
 from semcom.config import ConfigError
 from semcom.plots.base import Drawing, Plot
-from semcom.plots.gain import OVER, gains
+from semcom.plots.gain import OVER, compute_gains
 from semcom.plots.points import SETTING
-from semcom.plots.style import line_styles
-from semcom.studies.analysis.sheet import intervals
+from semcom.plots.style import choose_line_styles
+from semcom.studies.analysis.sheet import describe_sheet_intervals
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import METHODS
 
@@ -37,14 +37,14 @@ def leads(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: FedCL and a rival have not both finished a run of any level.
     """
-    found = effects(study.runs).dropna(subset=["lead"])
+    found = measure_lead_effects(study.runs).dropna(subset=["lead"])
     if found.empty:
         raise ConfigError("results: FedCL and another arm have not both finished a run of any level")
     whole = found.rename(columns={"low": "effect_low", "high": "effect_high"})
     whole = whole.rename(columns={"lead": "mean", "lead_low": "low", "lead_high": "high", "seeds": "n"})
     names = [titled(factor, level) for factor, level in zip(found["factor"], found["level"], strict=True)]
     rivals = whole["rival"].map(lambda name: f"Lead over {METHODS[name]}")
-    cells = whole.assign(**{LEVEL: names, DOUBTLESS: told(found), RIVAL: rivals}).set_index([RIVAL, LEVEL])
+    cells = whole.assign(**{LEVEL: names, DOUBTLESS: format_lead(found), RIVAL: rivals}).set_index([RIVAL, LEVEL])
     both = pd.MultiIndex.from_product([dict.fromkeys(rivals), dict.fromkeys(names)], names=[RIVAL, LEVEL])
     points = ["mean", "low", "high", "effect", "effect_low", "effect_high"]
     shown = pd.concat([cells[points] / 100, cells[["n", DOUBTLESS]]], axis=1).reindex(both)
@@ -78,7 +78,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what marks, rings and lines are."""
     return (
         "Accuracy of FedCL minus that of FedProto and of FedAvg in percentage points, in the base and with one factor "
-        f"changed or another number taken; {intervals(cells, 'bars')}, paired. Rings: the lead "
+        f"changed or another number taken; {describe_sheet_intervals(cells, 'bars')}, paired. Rings: the lead "
         "differs from the base's, or under a level such as 'many with InfoNCE' from that under 'many' (the interval of "
         "the effect excludes 0; not corrected for the number of levels). "
         "Lines: the letter's leads with 20 clients (dotted) and at 9 dB (dashed)."
@@ -118,7 +118,7 @@ def stated_in_colours(figure: Figure, cells: pd.DataFrame) -> None:
     (axes,) = figure.axes
     axes.axvline(0, color="0.5", linewidth=0.6, zorder=0)
     rivals = list(dict.fromkeys(cells[RIVAL]))
-    for look, rival in zip(line_styles(len(rivals)), rivals, strict=True):
+    for look, rival in zip(choose_line_styles(len(rivals)), rivals, strict=True):
         for value, style in zip(_stated(rival), (":", "--"), strict=True):
             axes.axvline(value / 100, color=look["color"], linewidth=0.9, linestyle=style, zorder=1.9)
     names = [textwrap.fill(text.get_text(), LONGEST) for text in axes.get_yticklabels()]
@@ -135,7 +135,7 @@ LETTER_LEAD_LARGE = Drawing(
     caption=lambda cells, plot: (
         "Accuracy of FedCL minus that of FedProto and of FedAvg in percentage points, in the base and under the levels "
         f"of letter-lead that change one of the two by {LARGE:g} points or more, as far as can be told (those such as "
-        f"'many with InfoNCE' against 'many'); {intervals(cells, 'bars')}, paired. "
+        f"'many with InfoNCE' against 'many'); {describe_sheet_intervals(cells, 'bars')}, paired. "
         "Lines in the colours of the marks: the letter's leads, with 20 clients (dotted) and at 9 dB (dashed)."
     ),
     shows=("seed",),
@@ -149,7 +149,7 @@ LETTER_WEIGHT = Drawing(
     Plot(kind="lines", x="hyper.lam", facet="model.encoder"),
     caption=lambda cells, plot: (
         "Test accuracy against lambda, the weight of both methods' regulariser: the mean of the squared distance over "
-        f"the features; {intervals(cells, 'bars')}."
+        f"the features; {describe_sheet_intervals(cells, 'bars')}."
     ),
     shows=("hyper.lam", "model.encoder", "train.rounds"),
 )
@@ -161,7 +161,7 @@ LETTER_WEIGHT = Drawing(
 
 def by_place(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the gains over one method at each place of the map, see `semcom.plots.gain.gains`."""
-    return _placed(gains(study.along(FIELDS), plot))
+    return _placed(compute_gains(study.along(FIELDS), plot))
 
 
 def by_uses(study: Study, plot: Plot) -> pd.DataFrame:
@@ -248,9 +248,9 @@ LETTER_ENCODER = Drawing(
     numbers=in_settings,
     caption=lambda cells, plot: (
         "Accuracy of methods with a common encoder and own decoders minus that of Local in the same setting, in "
-        f"percentage points, paired by seed; {intervals(cells, 'bars')}. The first setting is that of the figure "
-        "letter-regime, 'all four' that of collaboration but for its numbers of classes and images; the others change "
-        "one thing of the first."
+        f"percentage points, paired by seed; {describe_sheet_intervals(cells, 'bars')}. The first setting is that of "
+        "the figure letter-regime, 'all four' that of collaboration but for its numbers of classes and images; "
+        "the others change one thing of the first."
     ),
     shows=FIELDS,
     finish=level_with_local,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pandas as pd
 
 from semcom.plots.base import Drawing, Plot
-from semcom.plots.points import SETTING, by_setting
-from semcom.studies.analysis.means import means
+from semcom.plots.points import SETTING, tabulate_points_by_setting
+from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST, TEST_SNR
-from semcom.studies.overrides import number
+from semcom.studies.overrides import format_number
 
 SNR, WAYS = "channel.snr_db", "partition.ways"
 KIND, DATA, BETA = "partition.kind", "data.name", "partition.beta"
@@ -89,8 +89,12 @@ FEDCRC_FIG3 = Drawing("fedcrc-fig3", "fedcrc-fig3", Plot(kind="curves", facet=KI
 
 def by_division(study: Study, plot: Plot) -> pd.DataFrame:
     """Return means over seeds against tau, with partition and beta as one field, `setting`."""
-    return by_setting(
-        study, plot, [str(plot.x)], [KIND, BETA], lambda _, beta: "iid" if pd.isna(beta) else f"beta {number(beta)}"
+    return tabulate_points_by_setting(
+        study,
+        plot,
+        [str(plot.x)],
+        [KIND, BETA],
+        lambda _, beta: "iid" if pd.isna(beta) else f"beta {format_number(beta)}",
     )
 
 
@@ -107,7 +111,7 @@ FEDCRC_TABLE3 = Drawing(
 def distances(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the mean distance of two clients' predictors over seeds, with its interval, by epochs and partition."""
     done = study.runs[study.runs["status"] == "done"]
-    return means(done, ["variant", *plot.fields], "predictor_distance")
+    return compute_means(done, ["variant", *plot.fields], "predictor_distance")
 
 
 FEDCRC_FIG1 = Drawing(

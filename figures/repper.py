@@ -17,12 +17,12 @@ from semcom.config import ConfigError
 from semcom.plots import classes, embedding, lines
 from semcom.plots.bars import DOTS
 from semcom.plots.base import Drawing, Plot
-from semcom.plots.points import SETTING, by_setting
+from semcom.plots.points import SETTING, tabulate_points_by_setting
 from semcom.runs.arrays import CONFUSION
-from semcom.studies.analysis.means import means
+from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import METHODS
-from semcom.studies.overrides import number
+from semcom.studies.overrides import format_number
 from semcom.studies.results.run import Stored
 
 ALPHA, SHARE, EPOCHS = "partition.beta", "train.participation", "train.local_epochs"
@@ -45,8 +45,12 @@ def _done(study: Study) -> list[Stored]:
 
 def by_schedule(study: Study, plot: Plot) -> pd.DataFrame:
     """Return means over seeds, with clients per round and local epochs as one field, `setting`."""
-    return by_setting(
-        study, plot, ["variant", ALPHA], [SHARE, EPOCHS], lambda share, epochs: f"C {number(float(share))}, E {epochs}"
+    return tabulate_points_by_setting(
+        study,
+        plot,
+        ["variant", ALPHA],
+        [SHARE, EPOCHS],
+        lambda share, epochs: f"C {format_number(float(share))}, E {epochs}",
     )
 
 
@@ -75,7 +79,7 @@ TABLE1 = Drawing(
 def of_one_client(study: Study, plot: Plot) -> pd.DataFrame:
     """Return `embedding.numbers` of the images of client 0 alone, a panel for each method, seed 0."""
     runs = [run for run in _done(study) if run.fields.get("seed") == 0]
-    panels = [embedding.panel(run, plot.view, client=0).assign(variant=run.variant) for run in runs]
+    panels = [embedding.draw_embedding_panel(run, plot.view, client=0).assign(variant=run.variant) for run in runs]
     return _whole(panels, "variant")
 
 
@@ -86,11 +90,11 @@ def of_clients(study: Study, plot: Plot) -> pd.DataFrame:
     """
     (run,) = [run for run in _done(study) if run.fields.get("seed") == 0]
     counts = run.arrays()["counts/train"]
-    panels = [embedding.panel(run, plot.view).assign(**{WHOSE: EVERYONE})]
+    panels = [embedding.draw_embedding_panel(run, plot.view).assign(**{WHOSE: EVERYONE})]
     some = np.arange(min(LOCAL, len(counts)))
     for client in some[np.argsort((counts.max(1) / counts.sum(1))[some], kind="stable")].tolist():
         name = f"client {client}: {(counts[client] > 0).sum()} classes"
-        panels.append(embedding.panel(run, plot.view, client=client).assign(**{WHOSE: name}))
+        panels.append(embedding.draw_embedding_panel(run, plot.view, client=client).assign(**{WHOSE: name}))
     return _whole(panels, WHOSE)
 
 
@@ -102,7 +106,7 @@ def _whole(panels: list[pd.DataFrame], name: str) -> pd.DataFrame:
 
 def of_client_0(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the dots are."""
-    return f"{embedding.caption(cells, plot)} All of client 0 (its test images), seed 0."
+    return f"{embedding.caption_embedding(cells, plot)} All of client 0 (its test images), seed 0."
 
 
 FIG1 = Drawing(
@@ -142,7 +146,9 @@ def by_rank(study: Study, plot: Plot) -> pd.DataFrame:
     clients = frame[(frame["seed"] == 0) & (frame[CLIENT] < SHOWN)]
     shown = pd.concat([mean, clients.assign(**{WHOSE: clients[CLIENT].map("client {}".format)})])
     order = [WHOSE, RANK]
-    return pd.concat([means(part, ["variant", *order], "accuracy") for _, part in shown.groupby(WHOSE, sort=False)])
+    return pd.concat(
+        [compute_means(part, ["variant", *order], "accuracy") for _, part in shown.groupby(WHOSE, sort=False)]
+    )
 
 
 def _ranked(run: Stored) -> Iterator[dict[str, Any]]:
@@ -162,7 +168,7 @@ def _ranked(run: Stored) -> Iterator[dict[str, Any]]:
 
 def of_ranks(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the lines are."""
-    text = lines.caption(cells, plot)
+    text = lines.caption_lines(cells, plot)
     return f"{text} Of a client's classes the first is that of which it has the most training images. Clients: seed 0."
 
 
@@ -193,7 +199,7 @@ def of_newcomers(study: Study, plot: Plot) -> pd.DataFrame:
             raise ConfigError(f"results: {run.variant} had no new clients")
         each = each if study.runs["seed"].nunique() == 1 else sorted(each)
         rows += [{"hash": run.hash, CLIENT: i, "accuracy": value} for i, value in enumerate(each)]
-    return means(study.of_runs(rows), ["variant", CLIENT], "accuracy")
+    return compute_means(study.of_runs(rows), ["variant", CLIENT], "accuracy")
 
 
 def of_each(cells: pd.DataFrame, plot: Plot) -> str:
@@ -228,7 +234,7 @@ def of_gradients(study: Study, plot: Plot) -> pd.DataFrame:
                 for loss, name in LOSSES.items():
                     relative = numbers[f"{loss}_share"] / numbers["image_share"]
                     rows.append({**place, LOSS: name, plot.y: relative})
-    cells = means(study.of_runs(rows), [MODEL, LOSS, THIRD], plot.y)
+    cells = compute_means(study.of_runs(rows), [MODEL, LOSS, THIRD], plot.y)
     return cells.sort_values(THIRD, key=lambda column: column.map(GROUPS.index), kind="stable", ignore_index=True)
 
 

@@ -15,10 +15,10 @@ import sys
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from semcom.packages import hidden, is_command
+from semcom.packages import find_hidden_package, is_package_command
 
-if _problem := hidden("channels"):
-    if is_command():
+if _problem := find_hidden_package("channels"):
+    if is_package_command():
         print(f"semcom: error: {_problem}", file=sys.stderr)
         sys.exit(2)
     raise ImportError(_problem)
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from semcom.data.dataset import Dataset
     from semcom.data.registry import DATASETS, PARTITIONS
     from semcom.data.split import Partition, Split
+    from semcom.engine.schedulers import SCHEDULERS
     from semcom.engine.store.population import Population, average
     from semcom.methods.base import Method
     from semcom.methods.registry import METHODS
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
     from semcom.studies.grid import Grid, Variant
     from semcom.studies.registry import EXPERIMENTS
     from semcom.studies.sweep.sweep import sweep
+    from semcom.tasks.metric import Metric
+    from semcom.tasks.registry import TASKS
+    from semcom.tasks.task import Task
 
 try:
     __version__ = metadata.version("semcom")
@@ -83,8 +87,12 @@ _LAZY = {
     "Plot": "semcom.plots.base",
     "Population": "semcom.engine.store.population",
     "Result": "semcom.runs.result",
+    "SCHEDULERS": "semcom.engine.schedulers",
     "Split": "semcom.data.split",
     "Study": "semcom.studies.analysis.study",
+    "TASKS": "semcom.tasks.registry",
+    "Task": "semcom.tasks.task",
+    "Metric": "semcom.tasks.metric",
     "TensorBoard": "semcom.runs.tracking",
     "Variant": "semcom.studies.grid",
     "average": "semcom.engine.store.population",
@@ -119,6 +127,7 @@ __all__ = [
     "HEADS",
     "METHODS",
     "Method",
+    "Metric",
     "ModelConfig",
     "NetworkConfig",
     "PARTITIONS",
@@ -129,8 +138,11 @@ __all__ = [
     "Result",
     "RunConfig",
     "RunError",
+    "SCHEDULERS",
     "Split",
     "Study",
+    "TASKS",
+    "Task",
     "TensorBoard",
     "TrainConfig",
     "Variant",

@@ -68,7 +68,7 @@ def write_atomically(
     return path
 
 
-def at_home(path: Path | str) -> Path:
+def resolve_file(path: Path | str) -> Path:
     """Return a path whose leading `~` or `~user` is that user's home folder.
 
     The name of a user who is not known stays as it is, so that what reads the path says that it is not there; pathlib's
@@ -77,7 +77,7 @@ def at_home(path: Path | str) -> Path:
     return Path(os.path.expanduser(path))
 
 
-def digest(files: Mapping[str, Path]) -> str:
+def digest_bytes(files: Mapping[str, Path]) -> str:
     """Return the digest of several files in their order: of names, which do not tell where they lie, and contents.
 
     Raises OSError for one that cannot be read.
@@ -143,21 +143,21 @@ def refuse_file(path: Path, field: str = "out") -> None:
         raise ConfigError(f"{field}: {lowest} is a file; give a folder")
 
 
-def remove_leftovers(path: Path) -> None:
+def remove_leftover_files(path: Path) -> None:
     """Remove what killed processes left of writing a file; only safe while no other process writes it."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         if part.name.split(".")[-2].isdigit():
             part.unlink(missing_ok=True)
 
 
-def set_aside(path: Path) -> Path:
+def set_file_aside(path: Path) -> Path:
     """Rename a damaged file, `name.ext` to `name.damaged.ext`, and return where it lies now."""
     aside = path.with_name(f"{path.stem}.damaged{path.suffix}")
     os.replace(path, aside)
     return aside
 
 
-def append(path: Path, line: bytes) -> None:
+def append_to_file(path: Path, line: bytes) -> None:
     """Add a line to a file: all of it, or, where the system refuses (OSError), nothing.
 
     A killed process may leave a part of the line; a machine that loses its power may lose it, as it is not synced.
@@ -173,7 +173,7 @@ def append(path: Path, line: bytes) -> None:
             raise
 
 
-def sync(path: Path) -> None:
+def sync_file(path: Path) -> None:
     """Wait until all of a file is on the disk."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())

@@ -9,12 +9,12 @@ from importlib.util import find_spec
 from typing import Any
 
 
-def hidden(name: str) -> str | None:
+def find_hidden_package(name: str) -> str | None:
     """Return one line about a package of ours that something of the user's hides; None if nothing does.
 
     Nothing is imported.
     """
-    root, found = os.path.dirname(os.path.dirname(os.path.realpath(__file__))), _place(name)
+    root, found = os.path.dirname(os.path.dirname(os.path.realpath(__file__))), _locate_package(name)
     if found is None:
         return f"the package {name!r}, which comes with semcom, is not here; install semcom again"
     if os.path.realpath(found) != os.path.join(root, name):
@@ -22,7 +22,7 @@ def hidden(name: str) -> str | None:
     return None
 
 
-def installed(group: str) -> tuple[list[Any], str]:
+def find_installed_packages(group: str) -> tuple[list[Any], str]:
     """Load what installed packages declare under a group of entry points, semcom's own among them.
 
     Returns:
@@ -31,7 +31,7 @@ def installed(group: str) -> tuple[list[Any], str]:
     found, problems = [], []
     for entry in metadata.entry_points(group=group):
         package = entry.module.partition(".")[0]
-        if package in ("experiments", "figures") and (problem := hidden(package)):
+        if package in ("experiments", "figures") and (problem := find_hidden_package(package)):
             problems.append(problem)
             continue
         try:
@@ -41,13 +41,13 @@ def installed(group: str) -> tuple[list[Any], str]:
     return found, "; ".join(problems)
 
 
-def catalogue(group: str) -> tuple[dict[str, str], str]:
-    """Collect the tables of names that installed packages declare under a group, see `installed`."""
-    tables, problem = installed(group)
+def read_package_catalogue(group: str) -> tuple[dict[str, str], str]:
+    """Collect the tables of names that installed packages declare under a group, see `find_installed_packages`."""
+    tables, problem = find_installed_packages(group)
     return {name: place for table in tables for name, place in table.items()}, problem
 
 
-def _place(name: str) -> str | None:
+def _locate_package(name: str) -> str | None:
     """Return the folder of a package, or the file of a module, that Python finds under a name."""
     spec = getattr(sys.modules.get(name), "__spec__", None) or find_spec(name)
     if spec is None:
@@ -57,7 +57,7 @@ def _place(name: str) -> str | None:
     return spec.origin
 
 
-def is_command() -> bool:
+def is_package_command() -> bool:
     """Return whether this process was started as the command `semcom` or as `python -m semcom`."""
     first = sys.argv[0] if sys.argv else ""
     if first == "-m":  # while Python looks for the module that it is to run

@@ -49,7 +49,7 @@ SIGNS = {"±": "+-", "–": "-", "→": "->", "…": "...", "━": "-", "╸": "
 codecs.register_error(NEAREST, _nearest)
 
 
-def on_terminal(stream: Any) -> bool:
+def is_terminal_screen(stream: Any) -> bool:
     """Check whether a stream is a terminal on which text can be replaced by other text."""
     if stream is None or os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
         return False
@@ -60,7 +60,7 @@ def on_terminal(stream: Any) -> bool:
 
 
 @contextmanager
-def bars(transient: bool = False) -> Iterator[Progress]:
+def show_bars_on_screen(transient: bool = False) -> Iterator[Progress]:
     """Show progress bars on the terminal that stderr is; each has a description, a number of steps and a `note`.
 
     Lines of this process, and of those that it starts, go above the bars: a pipe stands in the place of the terminal.
@@ -98,7 +98,7 @@ def bars(transient: bool = False) -> Iterator[Progress]:
     try:
         progress.start()
         for stream in (sys.stdout, sys.stderr):
-            if on_terminal(stream):
+            if is_terminal_screen(stream):
                 stream.flush()
                 number = stream.fileno()
                 saved[number] = os.dup(number)

@@ -21,14 +21,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from channels import Meter, make_link
 from semcom.bench import engine as bench_engine
 from semcom.bench.engine import CASES
 from semcom.bench.rounds import Rounds
-from semcom.bench.workloads import Variant, synthetic, variants
+from semcom.bench.workloads import Variant, list_workload_variants, make_synthetic_workload
 from semcom.cli import main as cli
 from semcom.config import RunError
-from semcom.engine.host.sending import send
 from semcom.engine.train import descent, replay
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
@@ -117,8 +115,8 @@ def test_every_method(arm: str) -> None:
     agrees(arm)
 
 
-@pytest.mark.parametrize("arm", ARMS)
-def test_every_method_with_one_client_after_the_other(arm: str) -> None:
+@pytest.mark.parametrize("arm", ["fedcl", "fedproto", "perfedavg", "repper"])
+def test_a_method_with_one_client_after_the_other(arm: str) -> None:
     agrees(arm, chunk=1, clients=2, train={"rounds": 1})
 
 
@@ -157,7 +155,7 @@ def test_every_link(link: str) -> None:
     agrees(**setting, building=2 * coded, error=error)
 
 
-@pytest.mark.parametrize("link", ["awgn", "ofdm-cdl-ls", "digital"])
+@pytest.mark.parametrize("link", ["ofdm-cdl-ls", "digital"])
 def test_a_run_on_the_cpu_of_a_machine_with_a_gpu(link: str) -> None:
     expected = outcome(run(request(**over(link))))
     with GPU() as gpu:
@@ -165,9 +163,9 @@ def test_a_run_on_the_cpu_of_a_machine_with_a_gpu(link: str) -> None:
     assert gpu.record == Record()
 
 
-@pytest.mark.parametrize("kind", ["linear", "mlp", "svm", "lr"])
+@pytest.mark.parametrize("kind", ["mlp", "svm", "lr"])
 def test_every_last_stage(kind: str) -> None:
-    epochs = {"epochs": 2} if kind in ("linear", "mlp") else {}
+    epochs = {"epochs": 2} if kind == "mlp" else {}
     agrees("fedavg", finish={"kind": kind, **epochs}, new_clients=2, train={"rounds": 1})
 
 
@@ -191,8 +189,15 @@ def test_other_settings(name: str) -> None:
     agrees(**{"train": {"rounds": 1}} | SETTINGS[name])
 
 
-@pytest.mark.parametrize("encoder", ["test-deep", "test-deep-vmap"])
-@pytest.mark.parametrize(("precision", "error"), [("float32", 1e-5), ("tf32", 1e-5), ("bf16", 2.0**-8)])
+@pytest.mark.parametrize(
+    ("precision", "error", "encoder"),
+    [
+        ("float32", 1e-5, "test-deep"),
+        ("tf32", 1e-5, "test-deep"),
+        ("bf16", 2.0**-8, "test-deep"),
+        ("bf16", 2.0**-8, "test-deep-vmap"),
+    ],
+)
 def test_every_precision(precision: Any, error: float, encoder: str) -> None:
     """Ways to convolve are tried in the first run of a process, which waits for them. The virtual TF32 is float32."""
     error = 2.0**-8 if REAL and precision == "tf32" else error
@@ -210,7 +215,7 @@ def test_every_precision(precision: Any, error: float, encoder: str) -> None:
 
 
 @virtual
-@pytest.mark.parametrize("chunk", [1, 2, 4])
+@pytest.mark.parametrize("chunk", [1, 4])
 def test_a_fit_waits_once(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """For whether all numbers are finite: what its chunks need is sent to them without a wait."""
     fit, waits = World.fit, []
@@ -227,8 +232,10 @@ def test_a_fit_waits_once(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert waits == [1] * 4, "two of FedCL in each of two rounds"
 
 
-@pytest.mark.parametrize("devices", [("cpu", "cuda"), ("cuda", "cpu")])
-@pytest.mark.parametrize(("method", "store"), [("fedcl", "host"), ("ditto", "disk"), ("fedproto", "device")])
+@pytest.mark.parametrize(
+    ("method", "store", "devices"),
+    [("fedcl", "host", ("cpu", "cuda")), ("ditto", "disk", ("cuda", "cpu")), ("fedproto", "device", ("cuda", "cpu"))],
+)
 def test_a_run_that_goes_on_elsewhere(method: str, store: str, devices: tuple[str, str], tmp_path: Path) -> None:
     setting: dict[str, Any] = {"store": store, "train": {"rounds": 3, "participation": 0.75}}
     whole = outcome(run(request(method, out=str(tmp_path / "whole"), **setting)))
@@ -277,46 +284,13 @@ def test_bench_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With smaller networks; `test_launches_of_a_step` has the true ones."""
     small = {"b": replace(bench_engine.SMALL["b"], encoder="test-deep", features=8, samples=4, pool=100)}
     monkeypatch.setattr(bench_engine, "SMALL", small)
-    names = [variant.name for variant in variants(cuda=True) if variant.device == "cuda"]
+    names = [variant.name for variant in list_workload_variants(cuda=True) if variant.device == "cuda"]
     words = f"bench engine --quick --cases b --variants {','.join(names)} --repeats 1 --growth 2"
     with GPU():
         assert cli.main([*words.split(), "--json", str(tmp_path / "bench.json"), "--log-level", "error"]) == 0
     rows = json.loads((tmp_path / "bench.json").read_text())["rows"]
     assert [row["variant"] for row in rows if not row["growing"]] == names
     assert [row["error"] for row in rows] == [None] * (len(names) + 3)
-
-
-@pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        *((kind, {}) for kind in ("ideal", "awgn", "rayleigh", "rician", "digital")),
-        ("digital", {"fading": "rayleigh"}),
-        *(("ofdm", {"profile": profile}) for profile in ("rayleigh", "tdl-a", "cdl-a")),
-        *(("ofdm", {"profile": profile, "csi": "ls"}) for profile in ("tdl-a", "cdl-a")),
-    ],
-)
-def test_no_link_waits_in_a_pass(kind: str, options: dict[str, Any]) -> None:
-    """Features of two clients go up and their gradient comes down, both metered, as in a step of a split method."""
-    link, device = make_link(kind, **options).in_band(2, 2, 64, 64), torch.device("cuda:0")
-    generators = [torch.Generator().manual_seed(client) for client in range(2)]
-
-    def draw() -> dict[str, Tensor]:
-        drawn = [send(each, device) for each in link.draw_all([0, 1], [[64]] * 2, 64, generators, device=device)]
-        return {name: torch.stack([each[name] for each in drawn]) for name in drawn[0]}
-
-    with GPU() as gpu:
-        features, up, down = torch.randn(2, 64, 64, device=device, requires_grad=True), draw(), draw()
-        snr_db, meter = torch.full((2,), 10.0, device=device), Meter()
-
-        def work() -> None:
-            back = {"down": down, "down_snr_db": snr_db, "down_meter": Meter()}
-            received = link(features, up, snr_db, meter=meter, check=False, **back)
-            torch.autograd.grad(received, features, torch.ones_like(features))
-
-        work()  # builds what there has to be, such as a code
-        with gpu.apart() as inside:
-            work()
-    assert inside.waits == {} and (REAL or inside.launches.total() > 5)
 
 
 # Launches ------------------------------------------------------------------------------------------------------------
@@ -339,9 +313,11 @@ def launches(case: str, precision: Any, samples: int) -> tuple[int, int]:
     workload = replace(CASES[case], clients=4, samples=samples, batch=4, pool=200)
     variant = Variant("cuda", device="cuda", chunk="auto", precision=precision)
     with GPU() as gpu, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(convolution, "_seconds", lambda work: 1.0)  # the first way to convolve, whatever is faster
+        patch.setattr(
+            convolution, "_time_convolution", lambda work: 1.0
+        )  # the first way to convolve, whatever is faster
         patch.setattr(replay, "LEAST", samples)  # no graph
-        play = Rounds(workload.config(variant), synthetic(workload))
+        play = Rounds(workload.config(variant), make_synthetic_workload(workload))
         with steps(gpu) as chunks:
             play()
     assert chunks[0][0] == samples // 4 and all_waits(chunks) == {}
@@ -362,15 +338,11 @@ def train(objective: Callable[[StackedModel, Batch, Context], Tensor]) -> Counte
 
 WAITS: dict[str, Callable[[Tensor, Batch], Tensor]] = {
     "item": lambda loss, batch: loss * loss.sum().item(),
-    "if": lambda loss, batch: loss if loss.sum() > 0 else -loss,
-    "tensor": lambda loss, batch: loss * torch.tensor(2.0, device=loss.device),
     "mask": lambda loss, batch: loss * (batch.y[batch.y > 0] > 0).all(),
-    "to the host": lambda loss, batch: loss * float(loss.detach().cpu().sum()),
     "blocking copy": lambda loss, batch: loss * torch.ones(len(loss), pin_memory=True).to(loss.device),
 }
 REFUSED: dict[str, Callable[[Tensor, Batch], Tensor]] = {
     "tensor on the host": lambda loss, batch: loss * torch.ones(len(loss)),
-    "numpy": lambda loss, batch: loss * loss.detach().numpy().sum(),
     "generator of the host": lambda loss, batch: loss * torch.rand_like(loss, generator=torch.Generator()),
 }
 
@@ -410,6 +382,6 @@ def test_cudnn_batch_norm_in_vmap_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
         return stack.movedim(2, -1).contiguous().movedim(-1, 2) if stack.dim() == 5 else stack
 
     monkeypatch.setattr(BatchNorm, "_native", native)
-    monkeypatch.setattr(descent, "channels_last", last)
+    monkeypatch.setattr(descent, "lay_channels_last", last)
     with VirtualGPU(), pytest.raises(RunError, match="querying is_contiguous inside of vmap"):
         run(request("fedavg", "cuda", encoder="test-deep-vmap"))

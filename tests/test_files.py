@@ -9,14 +9,14 @@ from typing import BinaryIO
 
 import pytest
 
-from semcom.files import append, at_home, remove_leftovers, sync, write_atomically
+from semcom.files import append_to_file, remove_leftover_files, resolve_file, sync_file, write_atomically
 
 
 def test_a_path_from_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/somewhere")
-    assert at_home("~/a") == Path("/somewhere/a")
-    assert at_home("a/~") == Path("a/~")
-    assert at_home("~nobody-at-all/a") == Path("~nobody-at-all/a")  # pathlib raises RuntimeError
+    assert resolve_file("~/a") == Path("/somewhere/a")
+    assert resolve_file("a/~") == Path("a/~")
+    assert resolve_file("~nobody-at-all/a") == Path("~nobody-at-all/a")  # pathlib raises RuntimeError
 
 
 @pytest.mark.parametrize("content", ["text\n", b"text\n", lambda file: file.write(b"text\n")])
@@ -46,7 +46,7 @@ def test_a_new_file_is_on_the_disk_before_it_has_its_name(tmp_path: Path, monkey
     monkeypatch.setattr(os, "fsync", lambda number: calls.append("sync") or fsync(number))
     monkeypatch.setattr(os, "replace", lambda old, new: calls.append("rename") or replace(old, new))
     write_atomically(tmp_path / "file", "text")
-    sync(tmp_path / "file")
+    sync_file(tmp_path / "file")
     assert calls == ["sync", "rename", "sync", "sync"]
 
 
@@ -64,14 +64,14 @@ def test_a_folder_that_cannot_be_synced_is_no_error(tmp_path: Path, monkeypatch:
 
 def test_lines_are_added(tmp_path: Path) -> None:
     for line in (b"one\n", b"two\n", b""):
-        append(tmp_path / "file", line)
+        append_to_file(tmp_path / "file", line)
     assert (tmp_path / "file").read_bytes() == b"one\ntwo\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_a_device_that_is_full() -> None:
     with pytest.raises(OSError) as error:
-        append(Path("/dev/full"), b"line\n")
+        append_to_file(Path("/dev/full"), b"line\n")
     assert error.value.errno == errno.ENOSPC
 
 
@@ -105,7 +105,7 @@ def test_a_line_that_does_not_fit_is_taken_back(taken: int, tmp_path: Path, monk
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match="full"):
         patch.setattr(Path, "open", lambda *arguments, **options: Almost(opened(*arguments, **options)))
-        append(path, b"two, three\n")
+        append_to_file(path, b"two, three\n")
     assert path.read_bytes() == b"one\n"
 
 
@@ -114,5 +114,5 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     others = [".file.x.part", ".file.1.part.txt", "file.1.part", ".other.1.part", "file"]
     for name in (*ours, *others):
         (tmp_path / name).write_text("half")
-    remove_leftovers(tmp_path / "file")
+    remove_leftover_files(tmp_path / "file")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)

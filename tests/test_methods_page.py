@@ -53,7 +53,6 @@ def quoted(text: str) -> list[str]:
 METHODS_TABLE = {quoted(row["method"])[0]: row for row in rows(PAGE, "## All methods")}
 PRESETS = {quoted(row["method"])[0]: row for row in rows(PAGE, "### Paper presets")}
 VISITS = rows(PAGE, "## Equal budgets")
-SPECIAL = rows(PAGE, "## Special cases")
 DEPARTURES = {quoted(row["method"])[0]: row for row in rows(PAGE, "## Departures")}
 CHOICE, DEPARTURE = "our choice", "departs from the paper or its code"
 
@@ -61,12 +60,6 @@ CHOICE, DEPARTURE = "our choice", "departs from the paper or its code"
 def test_every_arm_has_its_row() -> None:
     assert list(METHODS_TABLE) == ARMS and len(METHODS_TABLE) == len(rows(PAGE, "## All methods"))
     assert {METHODS.get(arm).paper for arm in ARMS if METHODS_TABLE[arm]["paper"] != METHODS.get(arm).paper} == set()
-
-
-def test_every_arm_has_its_words() -> None:
-    explained = PAGE[PAGE.index("\n## One model for all") :]
-    found = [name for bold in re.findall(r"\*\*((?:`\w+`(?:, )?)+)\*\*", explained) for name in quoted(bold)]
-    assert sorted([*found, *re.findall(r"^## (fedcl)$", explained, re.MULTILINE)]) == sorted(ARMS)
 
 
 @lru_cache
@@ -166,19 +159,6 @@ def shown(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-@pytest.mark.parametrize("row", SPECIAL, ids=lambda row: quoted(row["test"])[0])
-def test_every_special_case_has_its_test(row: dict[str, str]) -> None:
-    """A test of that name in the arm's file, which is as exact as the table says."""
-    arm, name = quoted(row["method"])[0], quoted(row["test"])[0]
-    source = (ROOT / "tests" / "methods" / f"test_{arm}.py").read_text(encoding="utf-8")
-    body = re.search(rf"^def {name}\(.*?(?=^\S|\Z)", source, re.MULTILINE | re.DOTALL)
-    assert body, f"{arm}: {name}"
-    assert row["equal"] in ("exact", "1e-10", "1e-12")
-    assert re.search(r"== 0\b|torch\.equal|population is " if row["equal"] == "exact" else row["equal"], body[0])
-    words = {word for word in quoted(row["with"]) if re.fullmatch(r"[a-z_]+", word)}
-    assert words <= set().union({"trained"}, *(vocabulary(of) for of in {arm, *words & set(ARMS)}))
-
-
 def vocabulary(arm: str) -> set[str]:
     """An arm's name, its hyperparameters and the words that they may be."""
     types = get_type_hints(METHODS.get(arm).Hyper)
@@ -189,15 +169,6 @@ def test_every_arm_has_its_departures() -> None:
     assert set(DEPARTURES) == set(ARMS)
     assert len(DEPARTURES) == len(rows(PAGE, "## Departures"))
     assert all(row[CHOICE] and row[DEPARTURE] for row in DEPARTURES.values())
-
-
-@pytest.mark.parametrize("arm", ARMS)
-def test_departures_are_in_the_file_of_the_method(arm: str) -> None:
-    """Its docstring has a part for what the table says, and none where the table says that there is nothing."""
-    said = inspect.getdoc(inspect.getmodule(METHODS.get(arm))) or ""
-    choices = re.search(r"where the (paper|letter) is silent", said)
-    assert bool(choices) == (DEPARTURES[arm][CHOICE] != "none")
-    assert ("Departures: " in said) == (DEPARTURES[arm][DEPARTURE] != "none known")
 
 
 @pytest.mark.parametrize("arm", ARMS)

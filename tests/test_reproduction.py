@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from experiments.claims.evidence import COMMITTED
-from experiments.claims.scorecard import scorecard
-from semcom.studies.results.archive import stored_table
+from experiments.claims.scorecard import make_scorecard
+from semcom.studies.results.archive import read_stored_table
 
 PAGE = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text("utf-8")
 STORED = (COMMITTED / "README.md").read_text("utf-8")
@@ -34,7 +34,7 @@ def table(page: str, first: str) -> pd.DataFrame:
 @functools.cache
 def stored(archive: Path) -> pd.DataFrame:
     """Return the table of an archive, which is read once."""
-    return stored_table(archive)
+    return read_stored_table(archive)
 
 
 def seconds(frame: pd.DataFrame) -> pd.Series:
@@ -43,7 +43,7 @@ def seconds(frame: pd.DataFrame) -> pd.Series:
 
 
 def test_the_counts_of_claims_are_those_of_the_scorecard(tmp_path: Path) -> None:
-    found = scorecard(tmp_path)  # a folder without results of the user's own
+    found = make_scorecard(tmp_path)  # a folder without results of the user's own
     counts = table(PAGE, "paper").set_index("paper").astype(int)
     whole = counts.loc["all"]
     counts = counts.drop("all")

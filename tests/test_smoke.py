@@ -16,11 +16,11 @@ from experiments import finish_search
 from semcom.config import RunConfig, run_hash, to_dict
 from semcom.files import CONFIG, METRICS, SUMMARY
 from semcom.plots.kinds import KINDS
-from semcom.plots.registry import drawings_of
+from semcom.plots.registry import find_drawings_of
 from semcom.plots.render import render
 from semcom.runs.folder import write_summary
 from semcom.studies.names import is_share
-from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep.sweep import sweep
 
@@ -52,12 +52,16 @@ def train_or_copy(config: RunConfig) -> None:
 
 
 def part(name: str, variants: list[str]) -> list[str]:
-    """What is trained of large grids, whose arms are trained in others: one arm, and one arm under each level."""
+    """Return what is trained of an experiment: of many arms, which other tests train, the first, some and the last."""
     if name in ("arms-small", "finish-search"):
         return variants[:1]
-    levels = {title.partition(" | ")[2]: title for title in reversed(variants)}
-    first = (title for title in variants if title.endswith(" | base") or title in levels.values())
-    return list(first) if name == "letter-lead" else variants
+    if len(variants) <= 5 or name == "letter-encoder":  # whose figure compares all of its arms
+        return variants
+    base = variants[0].partition(" | ")[2]
+    if base:  # all arms in the first setting; of the lead, one arm in each other
+        others = {title.partition(" | ")[2]: title for title in reversed(variants)} if name == "letter-lead" else {}
+        return [title for title in variants if title.endswith(f" | {base}") or title in others.values()]
+    return [*variants[: -1 : len(variants) // 3], variants[-1]]
 
 
 @pytest.mark.parametrize("name", [name for name in EXPERIMENTS.names() if name not in ELSEWHERE])
@@ -65,7 +69,7 @@ def test_every_experiment_runs_at_smoke_with_its_figures(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trained is what differs in more than numbers, and all that an experiment trains by a function of its own."""
-    found = experiment(name)
+    found = find_experiment(name)
     monkeypatch.setattr(finish_search, "CANDIDATES", finish_search.CANDIDATES[:1])  # all take two minutes
     if found.train is None:
         monkeypatch.setattr(semcom, "run", train_or_copy)
@@ -75,7 +79,7 @@ def test_every_experiment_runs_at_smoke_with_its_figures(
     assert len(frame) == sum(run.variant in variants for run in found.runs("smoke"))
     assert set(frame["status"]) == {"done"} and set(frame["variant"]) == set(variants)
     assert frame["accuracy"].astype(float).between(0, 1).all() and frame["accuracy"].astype(float).gt(0).any()
-    for drawing in drawings_of(found, "smoke"):
+    for drawing in find_drawings_of(found, "smoke"):
         files = render(drawing.name, results=tmp_path / name, out=tmp_path / "figures")
         assert {file.suffix for file in files} == {".pdf", ".png", ".csv", ".md"}
         shown = pd.read_csv(next(file for file in files if file.suffix == ".csv"))

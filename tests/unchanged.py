@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import semcom
-from experiments.claims.scorecard import scorecard
+from experiments.claims.scorecard import make_scorecard
 from semcom.config import ConfigError, from_dict, run_hash
 from semcom.plots import render
 from semcom.plots.base import Drawing
@@ -60,7 +60,7 @@ def archive_hashes() -> dict[str, str]:
 
 def verdicts() -> dict[str, str]:
     """Map claims to their state and the numbers that decided it."""
-    frame = scorecard(ROOT / "results-of-nobody")
+    frame = make_scorecard(ROOT / "results-of-nobody")
     return {row["id"]: " ".join(f"{row[c]}" for c in COLUMNS) for row in frame.to_dict("records")}
 
 

@@ -336,7 +336,7 @@ class VirtualGPU(TorchDispatchMode):
         for name in ("Event", "Stream", "current_stream", "default_stream"):
             yield cuda, name, stream
         yield cuda, "stream", lambda _: nullcontext()
-        yield replay, "record", lambda work, what: work  # what is replayed is carried out anew
+        yield replay, "record_graph", lambda work, what: work  # what is replayed is carried out anew
         yield cuda, "synchronize", synchronize
         yield cuda, "default_generators", (VirtualGenerator(DEVICE),)
         yield torch.accelerator, "synchronize", synchronize

@@ -30,7 +30,7 @@ import torch
 import semcom
 from channels import make_link, theory
 from channels.coding.image import ImageChain
-from channels.coding.modem import modem
+from channels.coding.modem import make_modem
 from channels.coding.qam import QAM
 from semcom import (
     ChannelConfig,
@@ -47,15 +47,15 @@ from semcom import (
 from semcom.cli import main as cli
 from semcom.cli.grids import Typed
 from semcom.config import ConfigError
-from semcom.data.load import load
-from semcom.data.partitions import partition
+from semcom.data.load import load_dataset
+from semcom.data.partitions import partition_dataset
 from semcom.runs import limits
-from semcom.studies.analysis.sheet import sheet
+from semcom.studies.analysis.sheet import make_sheet
 from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.grid import set_fields
-from semcom.studies.overrides import read_seeds, read_vary
-from semcom.studies.registry import EXPERIMENTS, experiment
-from semcom.studies.sweep.request import apply_overrides, parse_request
+from semcom.studies.overrides import parse_seeds_override, parse_vary_override
+from semcom.studies.registry import EXPERIMENTS, find_experiment
+from semcom.studies.sweep.request import apply_request, parse_request
 from tests import worlds
 from tests.data import test_datasets, test_partitions
 from tests.runs import test_new_clients, test_unused_settings
@@ -73,7 +73,7 @@ CUT = (
 
 NAMELESS = ("'", "clients, seed: ", "a value of type ", "hyper.a value of type ", "a b ")
 """How lines begin that are about a stray word, several fields, or a key that is no name."""
-LINKS = (">>> make_link(", ">>> ImageChain(", ">>> QAM(", ">>> modem(", ">>> theory.")
+LINKS = (">>> make_link(", ">>> ImageChain(", ">>> QAM(", ">>> make_modem(", ">>> theory.")
 """Requests to the package `channels`, which knows no ConfigError."""
 
 
@@ -126,7 +126,7 @@ def joining(**options: Any) -> None:
 
 
 def asked(request: dict[str, Any], of: Experiment = test_overrides.MINE) -> None:
-    apply_overrides(of, "smoke", parse_request(**request)).runs("smoke")
+    apply_request(of, "smoke", parse_request(**request)).runs("smoke")
 
 
 def sweep(name: str, **options: Any) -> None:
@@ -136,7 +136,7 @@ def sweep(name: str, **options: Any) -> None:
 def declared(fields: dict[str, Any]) -> None:
     """Sweep an experiment with some fields of its own."""
     vary = {"channel.snr_db": (9.0,), "seed": (0,), **fields.pop("vary", {})}
-    grid = Grid(set_fields(experiment("demo").scales["smoke"].base, fields.pop("base", {})), vary)
+    grid = Grid(set_fields(find_experiment("demo").scales["smoke"].base, fields.pop("base", {})), vary)
     usual = {"title": "", "paper": "none", "variants": ("fedavg",), "scales": {"smoke": grid}}
     EXPERIMENTS._added["mixed"] = Experiment("mixed", **{**usual, **fields})
     sweep("mixed")
@@ -155,7 +155,7 @@ def split_file(change: dict[str, Any]) -> None:
 
 
 def divide(clients: int, **options: Any) -> None:
-    partition(test_partitions.EVEN, worlds.divided(**options), clients, 0)
+    partition_dataset(test_partitions.EVEN, worlds.divided(**options), clients, 0)
 
 
 x, y, CPU = np.arange(480.0).reshape(80, 6), np.arange(80) % 2, torch.device("cpu")
@@ -195,7 +195,7 @@ def record(text: str) -> str:
 def main() -> int:
     """Compare all wordings, print what differs, and return the exit status."""
     before = RECORD.read_text()
-    limits.free_memory = lambda device: 2**30  # type: ignore[assignment]
+    limits.measure_free_memory = lambda device: 2**30  # type: ignore[assignment]
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for method, snr, seed in itertools.product(("fedavg", "fedcl"), (0.0, 9.0), range(3)):
             folders.simple(Path("s"), folders.config(method, seed, snr), [0.5, 0.5])

@@ -1,9 +1,9 @@
 """The physical layer measured against its closed forms, on this machine and with the installed versions.
 
-from channels.check import Lab, findings, table
+from channels.check import Lab, format_findings, run_checks
 
-found = list(findings(Lab(torch.device("cpu"))))
-print(table(found))
+found = list(run_checks(Lab(torch.device("cpu"))))
+print(format_findings(found))
 assert all(f.agrees for f in found)
 """
 
@@ -11,6 +11,6 @@ from __future__ import annotations
 
 from channels.check.finding import LIMIT, Finding
 from channels.check.lab import Lab
-from channels.check.run import CHECKS, findings, table
+from channels.check.run import CHECKS, format_findings, run_checks
 
-__all__ = ["CHECKS", "LIMIT", "Finding", "Lab", "findings", "table"]
+__all__ = ["CHECKS", "LIMIT", "Finding", "Lab", "format_findings", "run_checks"]

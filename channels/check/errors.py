@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from channels import theory
-from channels.check.fading import gains, strength
-from channels.check.finding import Finding, difference, mean
+from channels.check.fading import draw_fading_gains, strength
+from channels.check.finding import Finding, find_difference, find_mean
 from channels.check.lab import Lab
-from channels.ofdm.profiles import lent
+from channels.ofdm.profiles import lend_generators_to_sionna
 
 UNITS = 200_000
 NO = 0.1
@@ -26,24 +26,26 @@ CONSTELLATIONS = {"QPSK": (2, (4.0, 10.0)), "16-QAM": (4, (10.0, 16.0))}
 Owner = Literal["ours", "Sionna"]
 
 
-def equalisers(lab: Lab) -> Iterator[Finding]:
+def check_equaliser_errors(lab: Lab) -> Iterator[Finding]:
     """Measure the mean square error of QPSK symbols over Rayleigh fading at no = 0.1."""
     bits = lab.bits(UNITS, 2, key="equalisers")
     sent = torch.view_as_complex((1 - 2 * bits) / math.sqrt(2))[:, None]
-    power = strength(gains(lab, "rayleigh", UNITS, 1, "equalised"))[:, 0]  # of the same realisation as below
+    power = strength(draw_fading_gains(lab, "rayleigh", UNITS, 1, "equalised"))[
+        :, 0
+    ]  # of the same realisation as below
 
     def error(equaliser: str) -> Tensor:
         link = lab.make("rayleigh", equaliser=equaliser)
         return strength(lab.transmit(link, sent, -10 * math.log10(NO), "equalised") - sent)[:, 0]
 
     zf, known = error("zf"), power > LEAST
-    yield mean("MSE of ZF where |h|^2 > 0.01", zf[known], theory.mean_square_error("zf", NO, LEAST))
-    yield mean("MSE of ZF given h, times |h|^2/no", zf * power / NO, 1.0)
-    yield mean("MSE of biased MMSE", error("mmse"), theory.mean_square_error("mmse", NO))
-    yield mean("MSE without equaliser", error("none"), theory.mean_square_error("none", NO))
+    yield find_mean("MSE of ZF where |h|^2 > 0.01", zf[known], theory.mean_square_error("zf", NO, LEAST))
+    yield find_mean("MSE of ZF given h, times |h|^2/no", zf * power / NO, 1.0)
+    yield find_mean("MSE of biased MMSE", error("mmse"), theory.mean_square_error("mmse", NO))
+    yield find_mean("MSE without equaliser", error("none"), theory.mean_square_error("none", NO))
 
 
-def bit_errors(lab: Lab) -> Iterator[Finding]:
+def check_bit_errors(lab: Lab) -> Iterator[Finding]:
     """Measure bit error rates of max-log decisions: ours, Sionna's, and one against the other."""
     for kind, fades in (("awgn", False), ("rayleigh", True)):
         for name, (bits, levels) in CONSTELLATIONS.items():
@@ -51,14 +53,14 @@ def bit_errors(lab: Lab) -> Iterator[Finding]:
                 found = {}
                 for owner in get_args(Owner):
                     title = f"BER {name}, {'Rayleigh' if fades else 'AWGN'}, {snr_db:g} dB"
-                    wrong = wrong_bits(lab, kind, bits, snr_db, UNITS, owner)
+                    wrong = measure_bit_errors(lab, kind, bits, snr_db, UNITS, owner)
                     expected = theory.bit_error_rate(bits, snr_db, fades)
-                    found[owner] = mean(f"{title}, {owner}", wrong, expected)
+                    found[owner] = find_mean(f"{title}, {owner}", wrong, expected)
                     yield found[owner]
-                yield difference(f"{title}, ours less Sionna's", found["ours"], found["Sionna"])
+                yield find_difference(f"{title}, ours less Sionna's", found["ours"], found["Sionna"])
 
 
-def wrong_bits(lab: Lab, kind: str, bits: int, snr_db: float, symbols: int, owner: Owner = "ours") -> Tensor:
+def measure_bit_errors(lab: Lab, kind: str, bits: int, snr_db: float, symbols: int, owner: Owner = "ours") -> Tensor:
     """Return the share of wrong bits of each symbol, float64 `[symbols]`: 0, 1/bits, ..., 1.
 
     Over Rayleigh fading each symbol has an h of its own, known to the receiver; bits that share one are not
@@ -72,24 +74,24 @@ def wrong_bits(lab: Lab, kind: str, bits: int, snr_db: float, symbols: int, owne
         symbols: number of symbols.
         owner: of the channel; constellation and max-log demapper are Sionna's for both.
     """
-    parts, key = _sionna(), f"{owner} {kind} {bits} {snr_db}"
+    parts, key = _import_sionna(), f"{owner} {kind} {bits} {snr_db}"
     sent = lab.bits(symbols, bits, key=f"bits {key}")
     x = parts.Mapper("qam", bits, device=str(lab.device))(sent)  # [symbols, 1]
-    received = (_ours if owner == "ours" else _theirs)(lab, kind, x, snr_db, key)
+    received = (_send_through_our_link if owner == "ours" else _send_through_sionna)(lab, kind, x, snr_db, key)
     demapper = parts.Demapper("maxlog", "qam", bits, hard_out=True, device=str(lab.device))
     return (demapper(received, torch.ones((), device=lab.device)) != sent).double().mean(-1)
 
 
-def _ours(lab: Lab, kind: str, x: Tensor, snr_db: float, key: str) -> Tensor:
+def _send_through_our_link(lab: Lab, kind: str, x: Tensor, snr_db: float, key: str) -> Tensor:
     """Send symbols `[n, 1]` through our link."""
     link = lab.make(kind, equaliser="zf") if kind == "rayleigh" else lab.make(kind)
     return lab.transmit(link, x, snr_db, key)
 
 
-def _theirs(lab: Lab, kind: str, x: Tensor, snr_db: float, key: str) -> Tensor:
+def _send_through_sionna(lab: Lab, kind: str, x: Tensor, snr_db: float, key: str) -> Tensor:
     """Send symbols `[n, 1]` through Sionna's channel."""
-    parts, no, device = _sionna(), theory.noise_power(snr_db), str(lab.device)
-    with lent([lab.generator(f"Sionna {key}")]):
+    parts, no, device = _import_sionna(), theory.noise_power(snr_db), str(lab.device)
+    with lend_generators_to_sionna([lab.generator(f"Sionna {key}")]):
         if kind == "awgn":
             return parts.AWGN(device=device)(x, no)
         y, h = parts.FlatFadingChannel(1, 1, return_channel=True, device=device)(x, no)
@@ -97,7 +99,7 @@ def _theirs(lab: Lab, kind: str, x: Tensor, snr_db: float, key: str) -> Tensor:
 
 
 @lru_cache(maxsize=1)
-def _sionna() -> SimpleNamespace:
+def _import_sionna() -> SimpleNamespace:
     """Import the parts of Sionna that are measured beside ours; torch's global generator is left as it was."""
     with torch.random.fork_rng():  # importing reseeds it
         from sionna.phy.channel import AWGN, FlatFadingChannel

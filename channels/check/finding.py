@@ -44,21 +44,21 @@ class Finding:
         return abs(self.deviation) <= LIMIT
 
 
-def mean(quantity: str, samples: Tensor, theory: float) -> Finding:
+def find_mean(quantity: str, samples: Tensor, theory: float) -> Finding:
     """Return the mean of independent samples, with the standard error from their own spread."""
     values = samples.double().flatten()
     units = len(values)
     return Finding(quantity, theory, float(values.mean()), float(values.std()) / math.sqrt(units), units)
 
 
-def probability(quantity: str, hits: Tensor, theory: float) -> Finding:
+def find_probability(quantity: str, hits: Tensor, theory: float) -> Finding:
     """Return the share of independent trials (bool) that hit, with the standard error of the binomial law."""
     units = hits.numel()
     error = math.sqrt(theory * (1 - theory) / units)
     return Finding(quantity, theory, float(hits.double().mean()), error, units)
 
 
-def second_moment(quantity: str, samples: Tensor, theory: float) -> Finding:
+def find_second_moment(quantity: str, samples: Tensor, theory: float) -> Finding:
     """Return E[u^2] / E[u]^2 of independent samples u.
 
     The standard error is that of the delta method: to first order the ratio r is the mean of `u^2 / m^2 - 2 r u / m`,
@@ -71,13 +71,13 @@ def second_moment(quantity: str, samples: Tensor, theory: float) -> Finding:
     return Finding(quantity, theory, ratio, float((square - 2 * ratio * u).std()) / math.sqrt(len(u)), len(u))
 
 
-def difference(quantity: str, first: Finding, second: Finding) -> Finding:
+def find_difference(quantity: str, first: Finding, second: Finding) -> Finding:
     """Return two measurements of the same thing against each other."""
     error, units = math.hypot(first.error, second.error), min(first.units or 0, second.units or 0)
     return Finding(quantity, 0.0, first.measured - second.measured, error, units or None)
 
 
-def exact(quantity: str, apart: Tensor, rounding: float) -> Finding:
+def find_largest_error(quantity: str, apart: Tensor, rounding: float) -> Finding:
     """Return the largest magnitude of numbers that should all be zero, real or complex.
 
     Args:

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from channels import PROFILES, Link, theory
 from channels.check.fading import strength
-from channels.check.finding import Finding, epsilon, exact, mean
+from channels.check.finding import Finding, epsilon, find_largest_error, find_mean
 from channels.check.lab import Lab
 from channels.ofdm.grid import SLOT
-from channels.ofdm.profiles import sionna
+from channels.ofdm.profiles import import_sionna
 from channels.power import normalise_power
 
 FRAMES = {"rayleigh": 20_000, "tdl": 2000, "cdl": 500}
@@ -27,29 +27,30 @@ LIGHT = 299_792_458.0
 """Speed of light, m/s."""
 
 
-def transparency(lab: Lab) -> Iterator[Finding]:
+def check_ofdm_transparency(lab: Lab) -> Iterator[Finding]:
     """Check that zero-forcing of a known channel is transparent: for features without noise, for gradients always."""
     for profile in ("rayleigh", "tdl-a", "cdl-a"):
         link = lab.make("ofdm", profile=profile, equaliser="zf", downlink="ideal")
         sent = lab.normal(50, 64, key="sent").requires_grad_()
         received = lab.features(link, sent, math.inf, f"transparency {profile}")
         apart = received.detach() - normalise_power(sent.detach())
-        yield exact(f"OFDM {profile}, ZF, no noise: received less sent", apart, 4 * epsilon(torch.float32))
+        yield find_largest_error(f"OFDM {profile}, ZF, no noise: received less sent", apart, 4 * epsilon(torch.float32))
         weights = lab.normal(50, 64, key="weights")
-        yield exact(
+        yield find_largest_error(
             f"OFDM {profile}, ZF, {SNR_DB:g} dB: gradient less that of an ideal link",
-            _gradient(lab, link, sent, weights, profile) - _gradient(lab, lab.make("ideal"), sent, weights, profile),
+            _measure_ofdm_gradient(lab, link, sent, weights, profile)
+            - _measure_ofdm_gradient(lab, lab.make("ideal"), sent, weights, profile),
             epsilon(torch.float32) * float(weights.abs().max()),
         )
 
 
-def _gradient(lab: Lab, link: Link, sent: Tensor, weights: Tensor, key: str) -> Tensor:
+def _measure_ofdm_gradient(lab: Lab, link: Link, sent: Tensor, weights: Tensor, key: str) -> Tensor:
     """Return the gradient of the features where `weights` is that at the receiver."""
     received = lab.features(link, sent, SNR_DB, f"gradient {key}")
     return torch.autograd.grad(received, sent, weights)[0]
 
 
-def leaks(lab: Lab) -> Iterator[Finding]:
+def check_ofdm_leaks(lab: Lab) -> Iterator[Finding]:
     """Check that the users of a band are separate: features and gradients of one do not depend on the other."""
     link = lab.make("ofdm", profile="tdl-a", csi="ls").in_band(2, 2, 50, 64)
     ways = [[lab.draw(link.of(k), [50], 64, f"{way} of user {k}") for k in (0, 1)] for way in ("uplink", "downlink")]
@@ -62,55 +63,59 @@ def leaks(lab: Lab) -> Iterator[Finding]:
         (gradient,) = torch.autograd.grad((at_station.square() * torch.cat([mine, other])).sum(), features)
         received.append(at_station[0].detach())
         gradients.append(gradient[0])
-    yield exact("OFDM, two users: change at one when the other sends something else", received[0] - received[1], 0.0)
-    yield exact("OFDM, two users: change of one's gradient then", gradients[0] - gradients[1], 0.0)
+    yield find_largest_error(
+        "OFDM, two users: change at one when the other sends something else", received[0] - received[1], 0.0
+    )
+    yield find_largest_error("OFDM, two users: change of one's gradient then", gradients[0] - gradients[1], 0.0)
 
 
-def profiles(lab: Lab) -> Iterator[Finding]:
+def check_ofdm_profiles(lab: Lab) -> Iterator[Finding]:
     """Measure E|h|^2 of a resource element; a frame is the independent unit."""
     for profile in filter(PROFILES.ships, PROFILES.names()):
         link = lab.make("ofdm", profile=profile, equaliser="none")
         frames = FRAMES[profile.split("-")[0]]
         drawn = lab.draw(link, [1] * frames, 2, f"profile {profile}")
         h = link.transmit(lab.ones(1, frames, 1), drawn, lab.snr(math.inf))
-        yield mean(f"OFDM {profile}: E|h|^2", strength(h), 1.0)
+        yield find_mean(f"OFDM {profile}: E|h|^2", strength(h), 1.0)
     link = lab.make("ofdm", profile="tdl-a", equaliser="none")
     sent, key = lab.ones(500, 32), "noise of ofdm"
     added = lab.transmit(link, sent, SNR_DB, key) - lab.transmit(link, sent, math.inf, key)
-    yield mean("OFDM: noise per resource element at 10 dB, no", strength(added), theory.noise_power(SNR_DB))
+    yield find_mean("OFDM: noise per resource element at 10 dB, no", strength(added), theory.noise_power(SNR_DB))
 
 
-def doppler(lab: Lab) -> Iterator[Finding]:
+def check_ofdm_doppler(lab: Lab) -> Iterator[Finding]:
     """Measure the correlation of an element with later ones of its subcarrier: that of Jakes' spectrum."""
     speed, carrier, apart = 300.0, 3.5e9, (1, 3, 9)
     link = lab.make("ofdm", profile="tdl-a", pilots=(), speed_mps=speed, subcarriers=1)
     h = lab.draw(link, [1] * MOVING, 2 * SLOT, "doppler")["fading"][0]
     for n in apart:
         expected = theory.time_correlation(speed * carrier / LIGHT, n * 15 / 14 / 15e3)
-        yield from _correlation(
+        yield from _compare_ofdm_correlation(
             f"OFDM tdl-a, {speed:g} m/s: E[h h*] {n} symbols apart", h[:, n] * h[:, 0].conj(), expected
         )
 
 
-def delay(lab: Lab) -> Iterator[Finding]:
+def check_ofdm_delay(lab: Lab) -> Iterator[Finding]:
     """Measure the correlation of an element with others of its OFDM symbol: the transform of the profile's paths."""
     spread, apart = 300e-9, (10, 40, 100)
     link = lab.make("ofdm", profile="tdl-a", delay_spread_ns=1e9 * spread, subcarriers=max(apart) + 1)
     h = lab.draw(link, [1] * MOVING, 2 * (max(apart) + 1), "delay")["fading"][0]
-    paths = sionna().TDL("A", spread, 3.5e9, device="cpu")  # for its table alone
+    paths = import_sionna().TDL("A", spread, 3.5e9, device="cpu")  # for its table alone
     powers, delays = paths.mean_powers.double().numpy(), paths.delays.double().numpy()
     for n in apart:
         expected = theory.frequency_correlation(powers, delays, n * 15e3)
-        yield from _correlation(f"OFDM tdl-a, 300 ns: E[h h*] {15 * n} kHz apart", h[:, 0] * h[:, n].conj(), expected)
+        yield from _compare_ofdm_correlation(
+            f"OFDM tdl-a, 300 ns: E[h h*] {15 * n} kHz apart", h[:, 0] * h[:, n].conj(), expected
+        )
 
 
-def _correlation(title: str, products: Tensor, expected: complex) -> Iterator[Finding]:
+def _compare_ofdm_correlation(title: str, products: Tensor, expected: complex) -> Iterator[Finding]:
     """Measure the mean of independent products."""
-    yield mean(f"{title}, real", products.real, expected.real)
-    yield mean(f"{title}, imaginary", products.imag, expected.imag)
+    yield find_mean(f"{title}, real", products.real, expected.real)
+    yield find_mean(f"{title}, imaginary", products.imag, expected.imag)
 
 
-def estimates(lab: Lab) -> Iterator[Finding]:
+def check_ofdm_estimates(lab: Lab) -> Iterator[Finding]:
     """Measure E|estimate - h|^2 of least squares with one pilot symbol and a constant channel, and the MSE of MMSE.
 
     The one is no, on each subcarrier for itself.
@@ -122,11 +127,11 @@ def estimates(lab: Lab) -> Iterator[Finding]:
         deviation = torch.full((1, 1, 1), math.sqrt(no), device=lab.device)
         estimate, h = link.estimate(drawn, deviation), link.gain(drawn)
         assert estimate is not None and h is not None
-        yield mean(f"OFDM: squared error of LS at the pilots, {snr_db:g} dB, no", strength(estimate.gain - h), no)
+        yield find_mean(f"OFDM: squared error of LS at the pilots, {snr_db:g} dB, no", strength(estimate.gain - h), no)
     link = lab.make("ofdm", profile="rayleigh", csi="ls", pilots=0, subcarriers=1)
     for snr_db in (-10.0, 10.0):
         no, sent = theory.noise_power(snr_db), lab.ones(1, MOVING, 1)
         drawn = lab.draw(link, [1] * MOVING, 2, f"MMSE of LS {snr_db}")
         error = strength(link.transmit(sent, drawn, lab.snr(snr_db)) - sent)
         expected = theory.mean_square_error("mmse", no, known=1 / (1 + no))
-        yield mean(f"OFDM: MSE of MMSE with LS, {snr_db:g} dB", error, expected)
+        yield find_mean(f"OFDM: MSE of MMSE with LS, {snr_db:g} dB", error, expected)

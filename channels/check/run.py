@@ -13,34 +13,34 @@ from channels.check.lab import Lab
 Check = Callable[[Lab], Iterator[Finding]]
 
 CHECKS: Mapping[str, Check] = {
-    "noise": noise.noise,
-    "power": noise.power,
-    "fading": fading.fading,
-    "coherence": fading.coherence,
-    "received-snr": fading.snr,
-    "antennas": fading.antennas,
-    "equalisers": errors.equalisers,
-    "bit-errors": errors.bit_errors,
-    "ofdm-transparency": ofdm.transparency,
-    "ofdm-leaks": ofdm.leaks,
-    "ofdm-profiles": ofdm.profiles,
-    "ofdm-doppler": ofdm.doppler,
-    "ofdm-delay": ofdm.delay,
-    "ofdm-estimates": ofdm.estimates,
-    "digital": digital.digital,
-    "constellations": digital.constellations,
-    "codes": digital.codes,
+    "noise": noise.check_noise,
+    "power": noise.check_symbol_power,
+    "fading": fading.check_fading,
+    "coherence": fading.check_fading_coherence,
+    "received-snr": fading.check_snr_over_fading,
+    "antennas": fading.check_fading_antennas,
+    "equalisers": errors.check_equaliser_errors,
+    "bit-errors": errors.check_bit_errors,
+    "ofdm-transparency": ofdm.check_ofdm_transparency,
+    "ofdm-leaks": ofdm.check_ofdm_leaks,
+    "ofdm-profiles": ofdm.check_ofdm_profiles,
+    "ofdm-doppler": ofdm.check_ofdm_doppler,
+    "ofdm-delay": ofdm.check_ofdm_delay,
+    "ofdm-estimates": ofdm.check_ofdm_estimates,
+    "digital": digital.check_digital_link,
+    "constellations": digital.check_digital_constellations,
+    "codes": digital.check_digital_codes,
 }
 """Checks by name. Each uses draws of its own, so one alone finds the same as among the others."""
 
 
-def findings(lab: Lab, checks: Mapping[str, Check] | None = None) -> Iterator[Finding]:
+def run_checks(lab: Lab, checks: Mapping[str, Check] | None = None) -> Iterator[Finding]:
     """Yield the findings of the checks (None: of all), one check after the other."""
     for check in (CHECKS if checks is None else checks).values():
         yield from check(lab)
 
 
-def table(found: Sequence[Finding]) -> str:
+def format_findings(found: Sequence[Finding]) -> str:
     """Return findings as text; "units" are the independent ones behind a standard error, and a wrong one is marked."""
     columns = ["theory", "measured", "standard error", "units", "deviation", ""]
     cells = pd.DataFrame(map(_cells, found), index=[f.quantity for f in found], columns=columns)

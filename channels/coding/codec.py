@@ -24,7 +24,7 @@ RIFF_HEADER, TAG, START_AND_SIZE = 20, 3, 7
 
 
 @lru_cache(maxsize=4096)
-def payloads(pixels: bytes, shape: tuple[int, ...], codec: str, headers: str) -> tuple[tuple[bytes, int], ...]:
+def encode_payloads(pixels: bytes, shape: tuple[int, ...], codec: str, headers: str) -> tuple[tuple[bytes, int], ...]:
     """Return an image at each quality, the lowest first: the bytes that are sent, and the number of the header's.
 
     Args:
@@ -34,19 +34,19 @@ def payloads(pixels: bytes, shape: tuple[int, ...], codec: str, headers: str) ->
         headers: "sent", as part of the bytes, or "free".
     """
     image = Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(shape))
-    files = [_save(image, codec, quality, optimise=headers == "sent") for quality in QUALITIES[codec]]
-    parts = [_strip(file, codec, quality) for file, quality in zip(files, QUALITIES[codec], strict=True)]
+    files = [_save_with_codec(image, codec, quality, optimise=headers == "sent") for quality in QUALITIES[codec]]
+    parts = [_strip_codec_header(file, codec, quality) for file, quality in zip(files, QUALITIES[codec], strict=True)]
     sent = files if headers == "sent" else parts
     return tuple((data, len(file) - len(part)) for data, file, part in zip(sent, files, parts, strict=True))
 
 
-def read(data: bytes, shape: tuple[int, ...], codec: str, headers: str) -> np.ndarray | None:
+def decode_image(data: bytes, shape: tuple[int, ...], codec: str, headers: str) -> np.ndarray | None:
     """Return the image of bytes that arrived, uint8 of `shape`, or None where they cannot be decoded.
 
-    Zeros may lie behind them; the other arguments are those of `payloads`.
+    Zeros may lie behind them; the other arguments are those of `encode_payloads`.
     """
     try:
-        file = data if headers == "sent" else _restore(data, shape, codec)
+        file = data if headers == "sent" else _restore_codec_header(data, shape, codec)
         with Image.open(io.BytesIO(file)) as image:
             pixels = np.array(image.convert("L" if len(shape) == 2 else "RGB"))
     except (OSError, ValueError, SyntaxError, IndexError):  # what Pillow raises for a broken file
@@ -54,7 +54,7 @@ def read(data: bytes, shape: tuple[int, ...], codec: str, headers: str) -> np.nd
     return pixels if pixels.shape == shape else None
 
 
-def _save(image: Image.Image, codec: str, quality: int, optimise: bool) -> bytes:
+def _save_with_codec(image: Image.Image, codec: str, quality: int, optimise: bool) -> bytes:
     """Return a file, as small as the codec can make it; a JPEG with tables of its own only if `optimise`."""
     buffer = io.BytesIO()
     if codec == "webp":
@@ -64,7 +64,7 @@ def _save(image: Image.Image, codec: str, quality: int, optimise: bool) -> bytes
     return buffer.getvalue()
 
 
-def _strip(file: bytes, codec: str, quality: int) -> bytes:
+def _strip_codec_header(file: bytes, codec: str, quality: int) -> bytes:
     """Return a file without its header."""
     if codec == "webp":
         frame = file[RIFF_HEADER:]
@@ -72,7 +72,7 @@ def _strip(file: bytes, codec: str, quality: int) -> bytes:
     return bytes([quality]) + file[_scan(file) : -len(END_OF_JPEG)]
 
 
-def _restore(data: bytes, shape: tuple[int, ...], codec: str) -> bytes:
+def _restore_codec_header(data: bytes, shape: tuple[int, ...], codec: str) -> bytes:
     """Return the file to which bytes without header belong."""
     if codec == "jpeg":
         return _jpeg_header(shape, data[0]) + data[1:] + END_OF_JPEG
@@ -87,7 +87,7 @@ def _restore(data: bytes, shape: tuple[int, ...], codec: str) -> bytes:
 @lru_cache(maxsize=256)
 def _jpeg_header(shape: tuple[int, ...], quality: int) -> bytes:
     """Return the header that all JPEGs of a shape and quality have: that of a black one."""
-    file = _save(Image.fromarray(np.zeros(shape, np.uint8)), "jpeg", quality, optimise=False)
+    file = _save_with_codec(Image.fromarray(np.zeros(shape, np.uint8)), "jpeg", quality, optimise=False)
     return file[: _scan(file)]
 
 

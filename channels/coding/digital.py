@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from channels.coding.ldpc import HIGHEST_RATE, LOWEST_RATE
-from channels.coding.modem import Modem, codewords, modem
-from channels.coding.qam import SIZES, check_size
-from channels.coding.quantise import Quantiser, quantiser
+from channels.coding.modem import Modem, make_modem, split_into_modem_codewords
+from channels.coding.qam import SIZES, check_qam_size
+from channels.coding.quantise import Quantiser, make_quantiser
 from channels.fading import AWGN, Coherence, DownlinkOptions, Rayleigh, Rician
 from channels.link import Link, Realisation
 from channels.meter import Meter
@@ -62,8 +62,8 @@ class Digital(Link):
 
         def settled(self) -> Digital.Options:
             """Return these options with the open ones filled in; those that the fading does not take stay None."""
-            bits, modulation, code_rate = settle(self.bits, self.modulation, self.code_rate)
-            taken = carrier(self.fading, self.coherence, self.k_factor_db).options
+            bits, modulation, code_rate = settle_digital_rates(self.bits, self.modulation, self.code_rate)
+            taken = make_digital_carrier(self.fading, self.coherence, self.k_factor_db).options
             own: dict[str, Any] = {name: getattr(taken, name, None) for name in ("coherence", "k_factor_db")}
             return replace(self, bits=bits, modulation=modulation, code_rate=code_rate, **own)
 
@@ -72,13 +72,15 @@ class Digital(Link):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.options = options.settled()
-        self.bits, self.modulation, self.code_rate = settle(options.bits, options.modulation, options.code_rate)
-        self.carrier = carrier(options.fading, options.coherence, options.k_factor_db)
+        self.bits, self.modulation, self.code_rate = settle_digital_rates(
+            options.bits, options.modulation, options.code_rate
+        )
+        self.carrier = make_digital_carrier(options.fading, options.coherence, options.k_factor_db)
         """The link whose channel the symbols cross."""
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> Link:
         """Return this link. Raises ValueError where samples of `d` features make no codeword."""
-        codewords(self.payload(d), d // 2, self.modulation)
+        split_into_modem_codewords(self.payload(d), d // 2, self.modulation)
         return self
 
     def payload(self, d: int) -> int:
@@ -133,7 +135,7 @@ class Digital(Link):
     def _coder(self, d: int, device: torch.device) -> tuple[Quantiser, Modem]:
         """Return quantiser and modem of samples of `d` features, made once per device."""
         bits = self.payload(d)
-        return quantiser(d // 2, bits, device), modem(bits, d // 2, self.modulation, device)
+        return make_quantiser(d // 2, bits, device), make_modem(bits, d // 2, self.modulation, device)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +167,9 @@ class CodedHop(Hop):
         return to_pairs((arrived if mask is None else torch.where(mask.unsqueeze(-1), arrived, 0.0)) * scale)
 
 
-def settle(bits: float | None, modulation: int | None, code_rate: float | None) -> tuple[float, int, float]:
+def settle_digital_rates(
+    bits: float | None, modulation: int | None, code_rate: float | None
+) -> tuple[float, int, float]:
     """Return bits per number, constellation size and code rate from those that are given.
 
     Bits alone get the smallest constellation that carries them at rate 1/2 or less. Otherwise a missing constellation
@@ -177,8 +181,8 @@ def settle(bits: float | None, modulation: int | None, code_rate: float | None) 
     require("code_rate", code_rate, CODE_RATES)
     require("bits", bits, POSITIVE)
     if modulation is None:
-        modulation = 16 if bits is None else _modulation(bits, code_rate)
-    m = check_size(modulation)
+        modulation = 16 if bits is None else _choose_digital_modulation(bits, code_rate)
+    m = check_qam_size(modulation)
     if bits is None:
         code_rate = 1 / 2 if code_rate is None else code_rate
         return code_rate * m / 2, modulation, code_rate
@@ -194,9 +198,9 @@ def settle(bits: float | None, modulation: int | None, code_rate: float | None) 
     return bits, modulation, needed
 
 
-def _modulation(bits: float, code_rate: float | None) -> int:
+def _choose_digital_modulation(bits: float, code_rate: float | None) -> int:
     """Return the constellation for `bits` per number. Raises ValueError where none has the code rate that is given."""
-    known = [check_size(size) for size in SIZES]
+    known = [check_qam_size(size) for size in SIZES]
     if code_rate is None:
         return 2 ** next((m for m in known if 2 * bits / m <= 1 / 2), known[-1])
     m = 2 * bits / code_rate
@@ -208,7 +212,7 @@ def _modulation(bits: float, code_rate: float | None) -> int:
     return 2**near
 
 
-def carrier(fading: str, coherence: str | None, k_factor_db: float | None) -> Link:
+def make_digital_carrier(fading: str, coherence: str | None, k_factor_db: float | None) -> Link:
     """Return the link of a fading. Raises ValueError for one that is not known, or an option that would do nothing."""
     one_of("fading", fading, get_args(Fading))
     link = CARRIERS[fading]

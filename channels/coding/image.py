@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from channels.coding import codec as files
-from channels.coding.digital import CODE_RATES, carrier
-from channels.coding.modem import modem
-from channels.coding.qam import check_size
+from channels.coding.digital import CODE_RATES, make_digital_carrier
+from channels.coding.modem import make_modem
+from channels.coding.qam import check_qam_size
 from channels.options import COUNT, one_of, require
 from channels.theory import noise_power
 
@@ -82,13 +82,13 @@ class ImageChain:
         one_of("codec", codec, files.CODECS)
         one_of("headers", headers, files.HEADERS)
         self.uses, self.modulation = uses, modulation
-        self.bits = math.floor(code_rate * check_size(modulation) * uses)
+        self.bits = math.floor(code_rate * check_qam_size(modulation) * uses)
         self.room = self.bits // 8 - CHECKSUM
         """Bytes that an image may have."""
         if self.room < 1:
             raise ValueError(f"uses: {uses} carry {self.bits} bits, which do not hold a checksum of 16 and a byte")
         self.codec, self.headers = codec, headers
-        self.carrier = carrier(fading, coherence, k_factor_db)
+        self.carrier = make_digital_carrier(fading, coherence, k_factor_db)
         """The link whose channel the symbols cross."""
 
     def send(self, images: Tensor, snr_db: float, generator: torch.Generator) -> Received:
@@ -109,7 +109,7 @@ class ImageChain:
         arrived = self._carry([data for data, _ in sent], snr_db, generator)
         read, lost = np.zeros_like(pixels), torch.ones(len(pixels), dtype=torch.bool)
         for i, data in enumerate(arrived):
-            image = files.read(data, _flat(pixels).shape[1:], self.codec, self.headers) if data else None
+            image = files.decode_image(data, _flat(pixels).shape[1:], self.codec, self.headers) if data else None
             if image is not None:
                 _flat(read)[i], lost[i] = image, False
         headers = torch.tensor([count for _, count in sent], dtype=torch.int64)
@@ -120,7 +120,7 @@ class ImageChain:
 
     def _fit(self, image: np.ndarray) -> tuple[bytes, int]:
         """Return the bytes of the best quality that has room (none: no bytes), and the size of the file's header."""
-        each = files.payloads(image.tobytes(), image.shape, self.codec, self.headers)
+        each = files.encode_payloads(image.tobytes(), image.shape, self.codec, self.headers)
         return next((sent for sent in reversed(each) if len(sent[0]) <= self.room), (b"", 0))
 
     def _carry(self, data: list[bytes], snr_db: float, generator: torch.Generator) -> list[bytes]:
@@ -140,7 +140,7 @@ class ImageChain:
         padded = [file.ljust(self.room, b"\0") for file in data]
         bits = np.stack([np.unpackbits(np.frombuffer(file + _checksum(file), np.uint8)) for file in padded])
         spare = self.bits - bits.shape[1]
-        coder = modem(self.bits, self.uses, self.modulation, device)
+        coder = make_modem(self.bits, self.uses, self.modulation, device)
         symbols = coder.symbols(torch.nn.functional.pad(torch.from_numpy(bits).to(device), (0, spare)))
         drawn = self.carrier.draw([len(data)], 2 * self.uses, generator)
         gain = self.carrier.gain(drawn)

@@ -51,7 +51,7 @@ them: from 1e-20 that takes too many iterations, and 1e-2 is heard among the oth
 
 
 @lru_cache(maxsize=32)
-def code(k: int, n: int, m: int, device: torch.device) -> Code:
+def make_ldpc_code(k: int, n: int, m: int, device: torch.device) -> Code:
     """Return the `Code` of these numbers, made once."""
     return Code(k, n, m, device)
 
@@ -68,13 +68,13 @@ class Code:
 
     def __init__(self, k: int, n: int, m: int, device: torch.device) -> None:
         self.k, self.n = k, n
-        encoder = _sionna_encoder(k, n, m)
+        encoder = _make_sionna_ldpc_encoder(k, n, m)
         sendable = np.r_[2 * encoder.z : k, encoder.k_ldpc : encoder.n_ldpc]  # in order
         sent = sendable[encoder.out_int.numpy()]
-        checks = _checks(encoder, sent)
+        checks = _share_out_ldpc_checks(encoder, sent)
         known = np.unique(np.concatenate([np.arange(k), sent, *(check for part in checks for check in part)]))
         parts = [[np.searchsorted(known, check) for check in part] for part in checks]
-        made = _generator(encoder)[sent]
+        made = _find_ldpc_generator(encoder)[sent]
         self._coded = _Sums(np.split(made.indices, made.indptr[1:-1]), device)
         self._parity = _Sums([check for part in parts for check in part], device)
         starts = np.cumsum([0, *(sum(map(len, part)) for part in parts)])
@@ -170,7 +170,7 @@ class _Sums:
         return functional.embedding_bag(self._rows, table, self._starts, mode="sum")
 
 
-def _checks(encoder: Any, sent: np.ndarray) -> list[list[np.ndarray]]:
+def _share_out_ldpc_checks(encoder: Any, sent: np.ndarray) -> list[list[np.ndarray]]:
     """Return the bits of each check, those of the base graph's rows shared out among the turns.
 
     Fillers are known to be 0 and left out, and so are checks that say nothing since a bit of theirs was not sent and
@@ -186,7 +186,7 @@ def _checks(encoder: Any, sent: np.ndarray) -> list[list[np.ndarray]]:
     return [[check for row in list(rows.values())[i::TURNS] for check in row] for i in range(TURNS)]
 
 
-def _generator(encoder: Any) -> Any:
+def _find_ldpc_generator(encoder: Any) -> Any:
     """Return the information bits whose sum each bit of a codeword is, as a sparse matrix `[bits, k]` of ones.
 
     The four first rows of the base graph add up to one in which only the first parity bits are left, and each row then
@@ -195,14 +195,14 @@ def _generator(encoder: Any) -> Any:
     pcm, z = encoder.pcm.tocsr().astype(np.int64), encoder.z
     core = [pcm[i * z : (i + 1) * z] for i in range(4)]
     bits = sparse.eye(encoder.k_ldpc, encoder.k, dtype=np.int64, format="csr")  # fillers are 0
-    for checks in (_odd(sum(core[1:], core[0])), *core[:3], pcm[4 * z :]):
+    for checks in (_reduce_modulo_two(sum(core[1:], core[0])), *core[:3], pcm[4 * z :]):
         known, count = bits.shape[0], checks.shape[0]
         new = checks[:, known : known + count].T @ (checks[:, :known] @ bits)
-        bits = sparse.vstack([bits, _odd(new)], format="csr")
+        bits = sparse.vstack([bits, _reduce_modulo_two(new)], format="csr")
     return bits
 
 
-def _odd(matrix: Any) -> Any:
+def _reduce_modulo_two(matrix: Any) -> Any:
     """Return a sparse matrix with 1 where an entry is odd, and nothing elsewhere."""
     matrix = matrix.tocsr()
     matrix.data %= 2
@@ -210,7 +210,7 @@ def _odd(matrix: Any) -> Any:
     return matrix
 
 
-def _sionna_encoder(k: int, n: int, m: int) -> Any:
+def _make_sionna_ldpc_encoder(k: int, n: int, m: int) -> Any:
     """Make Sionna's encoder. Its import takes seconds and reseeds torch's global generators, which are put back."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         from sionna.phy.fec.ldpc import LDPC5GEncoder

@@ -17,7 +17,7 @@ RATES = {
 }
 """Code rates times 1,024 that 5G offers for a constellation size (3GPP TS 38.214, Table 5.1.3.1-2)."""
 MARGIN_DB = 2.0
-"""Gap of real codes to `longest_rate`, dB: from 1 dB (QPSK) to 3 dB (256-QAM) with the codes of `ldpc.py`."""
+"""Gap of real codes to `bound_mcs_rate`, dB: from 1 dB (QPSK) to 3 dB (256-QAM) with the codes of `ldpc.py`."""
 LOST = 0.01
 """Share of the blocks that may be lost."""
 
@@ -44,7 +44,7 @@ def capacity(snr_db: float) -> float:
     return math.log2(1 + 10 ** (snr_db / 10))
 
 
-def longest_rate(snr_db: float, uses: int, lost: float = LOST) -> float:
+def bound_mcs_rate(snr_db: float, uses: int, lost: float = LOST) -> float:
     """Return the most bits per use at which codewords of `uses` symbols can be lost no more often than `lost`.
 
     Y. Polyanskiy, H. V. Poor and S. Verdu, "Channel coding rate in the finite blocklength regime", IEEE Trans. Inf.
@@ -55,7 +55,7 @@ def longest_rate(snr_db: float, uses: int, lost: float = LOST) -> float:
     return capacity(snr_db) - math.sqrt(dispersion / uses) * float(stats.norm.isf(lost))
 
 
-def choose(snr_db: float, uses: int, margin_db: float = MARGIN_DB) -> Scheme | None:
+def choose_mcs(snr_db: float, uses: int, margin_db: float = MARGIN_DB) -> Scheme | None:
     """Return the fastest scheme for codewords of `uses` symbols over AWGN; None where the slowest would be lost too."""
-    limit = longest_rate(snr_db - margin_db, uses)
+    limit = bound_mcs_rate(snr_db - margin_db, uses)
     return max((s for s in SCHEMES if s.efficiency <= limit), key=lambda s: s.efficiency, default=None)

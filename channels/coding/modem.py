@@ -12,7 +12,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from channels.coding.ldpc import HIGHEST_RATE, LONGEST, LONGEST_SLOW, LOWEST_RATE, SHORTEST, SLOW_RATE, code
+from channels.coding.ldpc import HIGHEST_RATE, LONGEST, LONGEST_SLOW, LOWEST_RATE, SHORTEST, SLOW_RATE, make_ldpc_code
 from channels.coding.qam import QAM
 
 LEAST_NOISE = 1e-30
@@ -20,12 +20,12 @@ LEAST_NOISE = 1e-30
 
 
 @lru_cache(maxsize=32)
-def modem(bits: int, uses: int, modulation: int, device: torch.device) -> Modem:
+def make_modem(bits: int, uses: int, modulation: int, device: torch.device) -> Modem:
     """Return the `Modem` of these numbers, made once."""
     return Modem(bits, uses, modulation, device)
 
 
-def codewords(bits: int, uses: int, modulation: int) -> tuple[int, int, int]:
+def split_into_modem_codewords(bits: int, uses: int, modulation: int) -> tuple[int, int, int]:
     """Return the split of `bits` bits in `uses` symbols: number of codewords, information and coded bits of each.
 
     Raises:
@@ -57,9 +57,9 @@ class Modem:
     def __init__(self, bits: int, uses: int, modulation: int, device: torch.device) -> None:
         self.bits, self.uses = bits, uses
         self._qam = QAM(modulation, device)
-        self._count, self._k, self._n = codewords(bits, uses, modulation)
+        self._count, self._k, self._n = split_into_modem_codewords(bits, uses, modulation)
         self._used = self._count * self._n // self._qam.bits
-        self._code = code(self._k, self._n, self._qam.bits, device)
+        self._code = make_ldpc_code(self._k, self._n, self._qam.bits, device)
         # Scrambled as in 5G: bits that are not evenly 0 and 1 would change the power of the symbols.
         scramble = torch.randint(2, (self._n,), generator=torch.Generator().manual_seed(self._n))
         self._flip = (1.0 - 2.0 * scramble).to(device)

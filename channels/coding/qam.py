@@ -11,7 +11,7 @@ SIZES = (4, 16, 64, 256)
 """Constellation sizes that 5G has, all square."""
 
 
-def check_size(modulation: int) -> int:
+def check_qam_size(modulation: int) -> int:
     """Return the bits per symbol of a constellation. Raises ValueError unless its size is one of `SIZES`."""
     if modulation not in SIZES:
         power = modulation > 1 and math.log2(modulation).is_integer()
@@ -32,7 +32,7 @@ class QAM:
     """
 
     def __init__(self, size: int, device: torch.device) -> None:
-        self.bits = check_size(size)
+        self.bits = check_qam_size(size)
         half = self.bits // 2
         labels = torch.arange(2**half)[:, None] >> torch.arange(half - 1, -1, -1) & 1
         level = torch.zeros(2**half)

@@ -16,7 +16,7 @@ J. Max, "Quantizing for minimum distortion", IRE Trans. Inf. Theory 6(1). The ra
 
 
 @lru_cache(maxsize=32)
-def quantiser(s: int, bits: int, device: torch.device) -> Quantiser:
+def make_quantiser(s: int, bits: int, device: torch.device) -> Quantiser:
     """Return the `Quantiser` of these numbers, made once."""
     return Quantiser(s, bits, device)
 

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.ofdm.link import OFDM, GridOptions, warn_of_prefix
-from channels.ofdm.profiles import Profile, moved
+from channels.ofdm.link import OFDM, GridOptions, warn_of_ofdm_prefix
+from channels.ofdm.profiles import Profile, move_draws
 
 
 class CIR(OFDM):
@@ -36,8 +36,8 @@ class CIR(OFDM):
 
     def make_profile(self) -> Recorded:
         """Read the file. Raises ValueError for one that holds no impulse responses."""
-        profile = Recorded(*_read(str(self.options.path)))
-        warn_of_prefix("path: the file", "its clients", profile.last_path_s, self.options)
+        profile = Recorded(*_read_cir(str(self.options.path)))
+        warn_of_ofdm_prefix("path: the file", "its clients", profile.last_path_s, self.options)
         return profile
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> OFDM:
@@ -78,10 +78,10 @@ class Recorded(Profile):
             phase = -2 * torch.pi * self.delays[client][:, None] * frequencies
             rows.append(self.paths[client, at.cpu()] @ torch.polar(torch.ones_like(phase), phase))
         h = torch.cat(rows).to(torch.complex64)
-        return moved(h, device or generators[0].device)[:, None].expand(-1, times, -1)
+        return move_draws(h, device or generators[0].device)[:, None].expand(-1, times, -1)
 
 
-def _read(path: str) -> tuple[Tensor, Tensor]:
+def _read_cir(path: str) -> tuple[Tensor, Tensor]:
     """Return paths, complex128, and delays, float64, of a file. Raises ValueError for another content."""
     try:
         with np.load(path, allow_pickle=False) as file:

@@ -75,7 +75,7 @@ class Frame:
 
 
 @lru_cache(maxsize=64)
-def frame(grid: Grid, slots: int, device: torch.device) -> Frame:
+def make_grid_frame(grid: Grid, slots: int, device: torch.device) -> Frame:
     """Return a frame of some slots, whose positions stay on the device for the next one."""
     starts = SLOT * np.arange(slots)[:, None]
     data, pilots = ((starts + np.array(within, dtype=np.int64)).ravel() for within in (grid.data, grid.pilots))

@@ -26,10 +26,10 @@ import torch
 from torch import Tensor
 
 from channels import PROFILES
-from channels.equalise import Estimate, check_antennas, combine
+from channels.equalise import Estimate, check_equaliser_antennas, combine_antennas
 from channels.link import Cost, Link, Realisation, complex_normal
-from channels.ofdm.grid import SLOT, Band, Grid, frame
-from channels.ofdm.profiles import Profile, moved
+from channels.ofdm.grid import SLOT, Band, Grid, make_grid_frame
+from channels.ofdm.profiles import Profile, move_draws
 from channels.options import COUNT, MEASURE, NOT_NEGATIVE, PART, POSITIVE, NoEffect, one_of, require
 from channels.power import check_even
 
@@ -62,12 +62,12 @@ class GridOptions(Link.Options):
         one_of("csi", self.csi, KNOWLEDGE)
         if self.csi == "ls" and self.equaliser == "none":
             raise NoEffect("csi: 'ls' does nothing without an equaliser; choose mmse or zf")
-        _check_pilots(_several(self.pilots), self.csi)
+        _check_ofdm_pilots(_several(self.pilots), self.csi)
         require("spacing_khz", self.spacing_khz, MEASURE)
         require("cyclic_prefix", self.cyclic_prefix, PART)
         require("subcarriers", self.subcarriers, COUNT)
         if self.shares is not None:
-            _check_shares(_several(self.shares))
+            _check_ofdm_shares(_several(self.shares))
 
     def settled(self) -> GridOptions:
         """Return these options with those filled in that follow from others."""
@@ -100,7 +100,7 @@ class OFDM(Link):
                 if getattr(self, name) is not None:
                     value = getattr(self, name)
                     raise NoEffect(f"{name}: {value!r} is not for profile {self.profile}, which is flat and constant")
-            check_antennas(self.antennas, self.equaliser, self.csi)
+            check_equaliser_antennas(self.antennas, self.equaliser, self.csi)
             require("delay_spread_ns", self.delay_spread_ns, NOT_NEGATIVE)
             require("carrier_ghz", self.carrier_ghz, POSITIVE)
             require("speed_mps", self.speed_mps, NOT_NEGATIVE)
@@ -133,7 +133,7 @@ class OFDM(Link):
             return kind()
         spread_ns, carrier_ghz, speed = values
         profile = kind(1e-9 * spread_ns, 1e9 * carrier_ghz, speed)
-        warn_of_prefix(f"delay_spread_ns: {spread_ns:g}", options.profile, profile.last_path_s, options)
+        warn_of_ofdm_prefix(f"delay_spread_ns: {spread_ns:g}", options.profile, profile.last_path_s, options)
         return profile
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> OFDM:
@@ -224,18 +224,36 @@ class OFDM(Link):
         grid, frames, antennas = self._grid, [max(1, len(own)) for own in sizes], self.antennas
         many, times = [antennas * n for n in frames], SLOT * slots
         each = self.profile.response(clients, many, times, grid.symbol_rate, width, grid.spacing_hz, generators, device)
-        h = combine(each.to(dtype.to_complex()).unflatten(0, (-1, antennas)), 1)
-        at = frame(grid, slots, h.device)
+        h = combine_antennas(each.to(dtype.to_complex()).unflatten(0, (-1, antennas)), 1)
+        at = make_grid_frame(grid, slots, h.device)
         elements = {"fading": h.index_select(1, at.data)}
         if self.options.csi == "ls":
             pilots = h.index_select(1, at.pilots)
             elements["known"] = at.between(pilots)
             errors = [complex_normal((n, *pilots.shape[1:]), g, dtype) for n, g in zip(frames, generators, strict=True)]
-            elements["error"] = at.between(moved(torch.cat(errors), h.device))
-            known = _moments(self.profile, grid, slots, h.device).to(dtype)
+            elements["error"] = at.between(move_draws(torch.cat(errors), h.device))
+            known = _measure_ofdm_interpolation(self.profile, grid, slots, h.device).to(dtype)
             elements["moments"] = known.unsqueeze(1).expand(sum(frames), -1, width, -1)
         split = {name: grids.split(frames) for name, grids in elements.items()}
-        return [{name: _per_sample(grids[i], own, s) for name, grids in split.items()} for i, own in enumerate(sizes)]
+        return [
+            {name: _split_ofdm_grids(grids[i], own, s) for name, grids in split.items()} for i, own in enumerate(sizes)
+        ]
+
+    def response(
+        self,
+        client: int,
+        frames: int,
+        generator: torch.Generator,
+        width: int | None = None,
+        spacing_hz: float | None = None,
+    ) -> Tensor:
+        """Draw h of one antenna in some slots of a client, complex `[frames, 14, width]`.
+
+        `width` subcarriers, `spacing_hz` apart (None: those of the client's part of the band).
+        """
+        width = width or self._frame(client, 1)[0]
+        own = ([client], [frames], SLOT, self._grid.symbol_rate, width, spacing_hz or self._grid.spacing_hz)
+        return self.profile.response(*own, [generator])
 
     def gain(self, drawn: Realisation) -> Tensor:
         """Return h per symbol."""
@@ -260,7 +278,7 @@ HEARD = 500
 
 
 @lru_cache(maxsize=32)
-def _moments(profile: Profile, grid: Grid, slots: int, device: torch.device) -> Tensor:
+def _measure_ofdm_interpolation(profile: Profile, grid: Grid, slots: int, device: torch.device) -> Tensor:
     """Measure how good the interpolation at a frame's data symbols is, for E|h|^2 = 1, float64 `[T, 3]`.
 
     These are, of the first client, r = Re E[h known*]; E|known|^2 - r^2; and E|error|^2. Slots but the first and the
@@ -268,7 +286,7 @@ def _moments(profile: Profile, grid: Grid, slots: int, device: torch.device) -> 
     """
     few, clock = min(slots, 3), torch.Generator().manual_seed(0)
     h = profile.response([0], [HEARD], SLOT * few, grid.symbol_rate, 1, grid.spacing_hz, [clock]).to(torch.complex128)
-    at = frame(grid, few, h.device)
+    at = make_grid_frame(grid, few, h.device)
     true, known = h.index_select(1, at.data), at.between(h.index_select(1, at.pilots))
     power, heard, product = (t.real.mean(0) for t in (true * true.conj(), known * known.conj(), true * known.conj()))
     r, weights = product / power, at.part.square() + (1 - at.part).square()
@@ -276,7 +294,7 @@ def _moments(profile: Profile, grid: Grid, slots: int, device: torch.device) -> 
     return measured[[0, *[1] * (slots - 2), -1][:slots]].flatten(0, 1).to(device)
 
 
-def _per_sample(grids: Tensor, sizes: Sequence[int], s: int) -> Tensor:
+def _split_ofdm_grids(grids: Tensor, sizes: Sequence[int], s: int) -> Tensor:
     """Return data elements of frames `[S, symbols, width, ...]` sample by sample, `[sum(sizes), s, ...]`, in order."""
     flat = grids.flatten(1, 2)
     each = [flat[i, : b * s].unflatten(0, (b, s)) for i, b in enumerate(sizes)]
@@ -288,7 +306,7 @@ def _several(values: T | Sequence[T]) -> tuple[T, ...]:
     return tuple(values) if isinstance(values, Sequence) else (values,)
 
 
-def warn_of_prefix(cause: str, name: str, last_path_s: float, options: GridOptions) -> None:
+def warn_of_ofdm_prefix(cause: str, name: str, last_path_s: float, options: GridOptions) -> None:
     """Warn of paths beyond the cyclic prefix."""
     prefix_s = options.cyclic_prefix / (1e3 * options.spacing_khz)
     if last_path_s > prefix_s:
@@ -299,7 +317,7 @@ def warn_of_prefix(cause: str, name: str, last_path_s: float, options: GridOptio
         )
 
 
-def _check_pilots(pilots: tuple[int, ...], csi: str) -> None:
+def _check_ofdm_pilots(pilots: tuple[int, ...], csi: str) -> None:
     """Raise ValueError unless the pilot symbols leave data, and suffice for an estimate."""
     wrong = [i for i in pilots if i not in range(SLOT)]
     if wrong or len(set(pilots)) < len(pilots):
@@ -310,7 +328,7 @@ def _check_pilots(pilots: tuple[int, ...], csi: str) -> None:
         raise ValueError("pilots: there are none to estimate the channel from; csi ls needs one")
 
 
-def _check_shares(shares: tuple[float, ...]) -> None:
+def _check_ofdm_shares(shares: tuple[float, ...]) -> None:
     """Raise ValueError unless the shares are positive and sum to 1."""
     require("shares", shares, POSITIVE)
     if abs(sum(shares) - 1) > 1e-6:

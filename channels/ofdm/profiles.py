@@ -1,7 +1,7 @@
 """Frequency responses of 3GPP's channel profiles (TR 38.901, version 19.2) and of flat Rayleigh fading, through Sionna.
 
 Importing Sionna takes seconds and reseeds torch's global generator, and its blocks draw from a generator of its own:
-`sionna` and `lent` keep all that inside.
+`import_sionna` and `lend_generators_to_sionna` keep all that inside.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class ThreeGPP(Profile):
         Where the block lies changes nothing: shifted by f, path l would turn by 2 pi f tau_l, and its phase is uniform
         anyway.
         """
-        parts, count, place = sionna(), sum(frames), str(device or generators[0].device)
-        with lent(generators, frames, place):
+        parts, count, place = import_sionna(), sum(frames), str(device or generators[0].device)
+        with lend_generators_to_sionna(generators, frames, place):
             paths, delays = self.model(place)(count, times, rate)
         frequencies = parts.subcarrier_frequencies(width, spacing_hz, precision="single", device=place)
         h: Tensor = parts.cir_to_ofdm_channel(frequencies, paths, delays).view(count, times, width)
@@ -101,13 +101,13 @@ class ThreeGPP(Profile):
         # The line of sight of a CDL has phase 0, as if at distance 0; that of a TDL and of `rician` is uniform.
         rows = zip(frames, generators, strict=True)
         turns = torch.cat([torch.rand(n, 1, 1, generator=g, device=g.device) for n, g in rows])
-        turn = 2 * torch.pi * moved(turns, h.device)
+        turn = 2 * torch.pi * move_draws(turns, h.device)
         return h * torch.polar(torch.ones_like(turn), turn)
 
     @lru_cache(maxsize=32)  # noqa: B019 (profiles are few)
     def model(self, device: str) -> Any:
         """Make Sionna's generator of path coefficients and delays."""
-        parts, kind, letter = sionna(), self.name[:3], self.name[-1].upper()
+        parts, kind, letter = import_sionna(), self.name[:3], self.name[-1].upper()
         own = {"precision": "single", "device": device}
         if self.name == "rayleigh":
             return parts.RayleighBlockFading(1, 1, 1, 1, **own)
@@ -131,7 +131,7 @@ CDL_D, CDL_E = _of("cdl-d", 12.525), _of("cdl-e", 20.6419)
 
 
 @lru_cache(maxsize=1)
-def sionna() -> SimpleNamespace:
+def import_sionna() -> SimpleNamespace:
     """Import the parts of Sionna that are used, without a trace in torch's global generators."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         from sionna.phy import config
@@ -149,7 +149,7 @@ def sionna() -> SimpleNamespace:
 
 
 @contextlib.contextmanager
-def lent(
+def lend_generators_to_sionna(
     generators: Sequence[torch.Generator], rows: Sequence[int] = (1,), device: str | None = None
 ) -> Iterator[None]:
     """Lend generators to Sionna: inside, its blocks draw from them, and its own stays as it is.
@@ -159,7 +159,7 @@ def lent(
         rows: of several generators the rows of each, of all that is drawn in one call.
         device: of Sionna's blocks (None: that of the generators).
     """
-    with _Lent(sionna().config.torch_rng(device or str(generators[0].device)), generators, rows):
+    with _Lent(import_sionna().config.torch_rng(device or str(generators[0].device)), generators, rows):
         yield
 
 
@@ -182,9 +182,9 @@ class _Lent(TorchFunctionMode):
             func(*rest, size=own, **{**kwargs, "generator": g, "device": g.device})
             for own, g in zip(shapes, self.generators, strict=True)
         ]
-        return moved(torch.cat(drawn), self.own.device)
+        return move_draws(torch.cat(drawn), self.own.device)
 
 
-def moved(drawn: Tensor, device: torch.device) -> Tensor:
+def move_draws(drawn: Tensor, device: torch.device) -> Tensor:
     """Return draws on a device; to an accelerator without making the host wait for it."""
     return drawn if drawn.device == device else drawn.pin_memory().to(device, non_blocking=True)

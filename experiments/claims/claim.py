@@ -103,7 +103,7 @@ class Claim:
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Claim:
         """Return a row of `papers.claims`, read."""
-        at = papers.at(row["at"])
+        at = papers.parse_paper_point(row["at"])
         return cls(
             relation=row["relation"],
             left=papers.names(row["left"]),
@@ -139,14 +139,14 @@ class Claim:
         return self.relation == "below" or (self.relation == "best" and self.metric in LOW_IS_GOOD)
 
 
-def comparisons(claim: Claim, source: Source) -> list[Comparison]:
+def list_claimed_comparisons(claim: Claim, source: Source) -> list[Comparison]:
     """Return the comparisons of a claim at the points of a source; those without numbers have empty values."""
-    where = [k for k, place in source.places.items() if fits(place, claim.asked) and _part(place) == claim.part]
+    where = [k for k, place in source.places.items() if fits_claim(place, claim.asked) and _part(place) == claim.part]
     found = _Comparisons(claim, source)
     if claim.relation in ("falls_with", "rises_with"):
-        made = found.steps(groups(claim, where, source))
+        made = found.steps(group_claims(claim, where, source))
     else:
-        points = groups(claim, where, source) if claim.along else [[key] for key in where]
+        points = group_claims(claim, where, source) if claim.along else [[key] for key in where]
         made = found.of(points)
     return [replace(one, exact=claim.metric == "floats") for one in made]
 
@@ -156,7 +156,7 @@ def _part(place: Mapping[str, tuple[str, ...]]) -> str | None:
     return next((name for name in papers.PARTS if name in place), None)
 
 
-def fits(place: Mapping[str, tuple[str, ...]], asked: Mapping[str, tuple[str, ...]]) -> bool:
+def fits_claim(place: Mapping[str, tuple[str, ...]], asked: Mapping[str, tuple[str, ...]]) -> bool:
     """Return whether a point is one of those asked for.
 
     Where several kinds of partition are asked for, an option that the point's partition does not have is passed over.
@@ -166,7 +166,7 @@ def fits(place: Mapping[str, tuple[str, ...]], asked: Mapping[str, tuple[str, ..
     return all(set(place.get(field, ())) & set(values) for field, values in needed.items())
 
 
-def groups(claim: Claim, where: Sequence[Key], source: Source) -> list[list[Key]]:
+def group_claims(claim: Claim, where: Sequence[Key], source: Source) -> list[list[Key]]:
     """Return the points along the claim's axis, a list of two or more for each combination of the other fields.
 
     They are in the order in which the claim lists the axis' values, or ascend; a fall goes down from the largest.

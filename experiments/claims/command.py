@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.catalogue import RESULTS as COMMITTED
 from semcom.cli import flags
 from semcom.config import ConfigError
-from semcom.files import at_home, write_atomically
+from semcom.files import resolve_file, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,43 +35,43 @@ class ClaimsFlags:
     """Print this table of a paper, such as fedcosr-table2, beside ours and nothing else (None: none)."""
 
 
-def claims(words: list[str]) -> None:
+def carry_out_claims_command(words: list[str]) -> None:
     """Carry out `semcom claims`."""
-    from experiments.claims.scorecard import page, scorecard
+    from experiments.claims.scorecard import format_scorecard_page, make_scorecard
 
-    wanted = flags.parse(ClaimsFlags(), "semcom claims", words, {})
+    wanted = flags.parse_flags(ClaimsFlags(), "semcom claims", words, {})
     if not COMMITTED.is_dir():
         print("semcom: stored results are in its repository: --results CLONE/experiments/results", file=sys.stderr)
     if wanted.table is not None:
-        _table(wanted)
+        _make_claims_table(wanted)
         return
-    frame = scorecard(at_home(wanted.results), wanted.paper)
+    frame = make_scorecard(resolve_file(wanted.results), wanted.paper)
     if wanted.csv is not None:
-        print(f"table: {write_atomically(at_home(wanted.csv), frame.to_csv(index=False))}")
+        print(f"table: {write_atomically(resolve_file(wanted.csv), frame.to_csv(index=False))}")
     if wanted.html is not None:
-        print(f"page: {write_atomically(at_home(wanted.html), page(frame))}")
+        print(f"page: {write_atomically(resolve_file(wanted.html), format_scorecard_page(frame))}")
     if wanted.csv is None and wanted.html is None:
-        _print(frame)
+        _print_claims(frame)
 
 
-def _table(wanted: ClaimsFlags) -> None:
+def _make_claims_table(wanted: ClaimsFlags) -> None:
     """Print a table of a paper beside ours, or write its numbers.
 
     Raises:
         ConfigError: flags of the scorecard are given too, or there is no such table, or nothing of it has been run.
     """
-    from experiments.claims.beside import beside, text
+    from experiments.claims.beside import format_results_beside, set_results_beside_claims
 
     if wanted.paper is not None or wanted.html is not None:
         raise ConfigError("table: it comes without the scorecard; leave --paper and --html out")
-    frame = beside(wanted.table or "", at_home(wanted.results))
+    frame = set_results_beside_claims(wanted.table or "", resolve_file(wanted.results))
     if wanted.csv is not None:
-        print(f"table: {write_atomically(at_home(wanted.csv), frame.to_csv(index=False))}")
+        print(f"table: {write_atomically(resolve_file(wanted.csv), frame.to_csv(index=False))}")
     else:
-        print(text(frame))
+        print(format_results_beside(frame))
 
 
-def _print(frame: pd.DataFrame) -> None:
+def _print_claims(frame: pd.DataFrame) -> None:
     """Print a table per paper: state, our numbers, the claim; then the commands of what was not run."""
     from rich.console import Console
     from rich.table import Table
@@ -86,7 +86,7 @@ def _print(frame: pd.DataFrame) -> None:
         table.add_column("ours (shares in points)", max_width=44)
         table.add_column("claim", overflow="fold")
         for row in of.to_dict("records"):
-            table.add_row(row["state"], Text(_ours(row)), Text(_claim(row)))
+            table.add_row(row["state"], Text(_print_our_evidence(row)), Text(_print_claim(row)))
         console.print(table, "")
     missing = frame[frame["state"] == "not run"]["command"]
     commands = dict.fromkeys(part for line in missing for part in line.split("; ") if part)
@@ -96,7 +96,7 @@ def _print(frame: pd.DataFrame) -> None:
         console.print(Text(f"  {command}"))
 
 
-def _claim(row: dict[str, Any]) -> str:
+def _print_claim(row: dict[str, Any]) -> str:
     """Return a claim, how its percentage is read, where it belongs, and why it is inconclusive."""
     read = {"points": " Read as points.", "percent-relative": " Read as a percentage of the rival's accuracy."}
     reading = read.get(row["unit"], "") if row["relation"] == "by" else ""
@@ -105,13 +105,13 @@ def _claim(row: dict[str, Any]) -> str:
     return f"{row['claim']}{reading} ({row['item']}){note}{warned}"
 
 
-def _ours(row: dict[str, Any]) -> str:
+def _print_our_evidence(row: dict[str, Any]) -> str:
     """Return the comparison that is the least favourable to a claim, and how many there are."""
-    from semcom.studies.names import decimals
+    from semcom.studies.names import choose_decimals
 
     if not row["seeds"]:
         return ""
-    digits = decimals(True, (row["high"] - row["low"]) / 200)
+    digits = choose_decimals(True, (row["high"] - row["low"]) / 200)
     interval = "" if math.isnan(row["low"]) else f" [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
     asked = row["yes"] + row["no"] + row["open"]
     several = f"; yes {row['yes']}, no {row['no']}, open {row['open']}" if asked > 1 else ""

@@ -13,14 +13,14 @@ from experiments import papers
 from experiments.catalogue import RESULTS as COMMITTED
 from experiments.measures.class_groups import GROUPS
 from semcom.config import ConfigError
-from semcom.studies.analysis.compare import value_of
-from semcom.studies.analysis.curves import SPANS, roughness, speed, within
-from semcom.studies.analysis.selection import comparable
+from semcom.studies.analysis.compare import read_compared_value
+from semcom.studies.analysis.curves import SPANS, average_curve_within, measure_curve_roughness, measure_curve_speed
+from semcom.studies.analysis.selection import make_comparable
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.experiment import Experiment
 from semcom.studies.names import is_share
-from semcom.studies.overrides import plain_text
-from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.overrides import format_plain_value
+from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.run import Stored
 from semcom.studies.results.table import flatten
 
@@ -63,7 +63,7 @@ class Evidence:
         for item, (scale, each) in studies.items():
             reduced = _reduced(item, scale)
             self.stands |= {field: _in_words(field, values, scale) for field, values in reduced.items()}
-            for point, of in _points(item, scale, each).items():
+            for point, of in _find_evidence_points(item, scale, each).items():
                 self._add(item, point, of, reduced)
 
     def _add(
@@ -71,7 +71,7 @@ class Evidence:
     ) -> None:
         """Add the runs of a point, as a whole and part by part."""
         shared = {name: reduced.get(name, {}).get(value, value) for name, value in _common(runs).items()}
-        for part in (None, *dict.fromkeys(part for run in runs for part in _parts(run))):
+        for part in (None, *dict.fromkeys(part for run in runs for part in _split_evidence(run))):
             key = (item, point, part)
             self._runs[key] = runs
             self.places[key] = {name: (value,) for name, value in [*shared.items(), *([part] if part else [])]}
@@ -86,7 +86,9 @@ class Evidence:
             return pd.concat(each, axis=1).dropna().mean(axis=1) if each else pd.Series(dtype=float)
         view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
         metric = END if metric == "accuracy" and key[2] is None and key[0] in self.ended else metric
-        found = {run.fields.get("seed", 0): number_of(run, view, metric, key[2]) for run in self._of(method, key)}
+        found = {
+            run.fields.get("seed", 0): read_evidence_number(run, view, metric, key[2]) for run in self._of(method, key)
+        }
         return pd.Series({seed: value for seed, value in found.items() if value is not None}, dtype=float)
 
     def warned(self, methods: Sequence[str], keys: Sequence[Any]) -> tuple[int, int, str]:
@@ -102,17 +104,17 @@ class Evidence:
             return named
         method, settings = papers.OWN[name]
         wanted = {field: value for field, value in settings.items() if field != "view"}
-        plain = {field: comparable(value) for field, value in wanted.items()}
+        plain = {field: make_comparable(value) for field, value in wanted.items()}
         return [
             run
             for run in self._runs[key]
             if run.fields.get("method") == method
             and (plain or run.variant == method)
-            and all(comparable(run.fields.get(field)) == value for field, value in plain.items())
+            and all(make_comparable(run.fields.get(field)) == value for field, value in plain.items())
         ]
 
 
-def _points(item: str, scale: str, found: Study) -> dict[tuple[Any, ...], list[Stored]]:
+def _find_evidence_points(item: str, scale: str, found: Study) -> dict[tuple[Any, ...], list[Stored]]:
     """Return the finished runs of a study by the values of its axes.
 
     The axes are those that the experiment declares. Fields that differ because some variants have settings of their own
@@ -132,7 +134,7 @@ def _points(item: str, scale: str, found: Study) -> dict[tuple[Any, ...], list[S
 
 def _experiment(item: str) -> Experiment | None:
     """Return the experiment of a name; None where there is no such."""
-    return experiment(item) if item in EXPERIMENTS.names() else None
+    return find_experiment(item) if item in EXPERIMENTS.names() else None
 
 
 def _declared(item: str) -> list[str]:
@@ -145,14 +147,17 @@ def _common(runs: Sequence[Stored]) -> dict[str, str]:
     """Return the fields that all runs of a point share, as claims spell their values."""
     first = runs[0].fields
     shared = {name: v for name, v in first.items() if all(run.fields.get(name) == v for run in runs)}
-    return {name: plain_text(value) for name, value in shared.items()}
+    return {name: format_plain_value(value) for name, value in shared.items()}
 
 
 def _reduced(item: str, scale: str) -> dict[str, dict[str, str]]:
     """Return field -> value at a scale -> the paper's value that it stands for, as claims spell them."""
     known = _experiment(item)
     found = known.reduced.get(scale, {}) if known else {}
-    return {name: {plain_text(k): plain_text(v) for k, v in values.items()} for name, values in found.items()}
+    return {
+        name: {format_plain_value(k): format_plain_value(v) for k, v in values.items()}
+        for name, values in found.items()
+    }
 
 
 def _in_words(field: str, values: Mapping[str, str], scale: str) -> str:
@@ -166,7 +171,7 @@ def _has_last_stage(run: Stored) -> bool:
     return "finish" in (run.summary or {})
 
 
-def _parts(run: Stored) -> Iterator[Part]:
+def _split_evidence(run: Stored) -> Iterator[Part]:
     """Yield the parts of a run of which its summary has numbers."""
     summary = run.summary or {}
     for group in GROUPS:
@@ -179,25 +184,27 @@ def _parts(run: Stored) -> Iterator[Part]:
         yield "round", span
 
 
-def number_of(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
+def read_evidence_number(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
     """Return a number of a run, or of a part of it; None where it has no such.
 
     Accuracies and other shares are in percent. Where clients join at the end, accuracy is theirs, with the model as it
     is, or with heads of their own where its classes are others.
     """
     if part is not None:
-        return _of_part(run, view, metric, *part)
+        return _read_evidence_of_part(run, view, metric, *part)
     summary, headline = run.summary or {}, view or run.headline
     joined = summary.get("new_clients", {})
     found: float | None
     if metric in ("accuracy", END) and joined:
         found = 100 * joined.get("global", joined.get("head", {}))["accuracy"]
     elif metric in PERCENT:
-        found = 100 * value_of(run, view, metric)
+        found = 100 * read_compared_value(run, view, metric)
     elif metric == "roughness":
-        found = roughness(run.lines(), headline)
+        found = measure_curve_roughness(run.lines(), headline)
     elif metric == "speed":
-        found = speed(run.lines(), headline, value_of(run, view, "accuracy"), int(summary["rounds"]))
+        found = measure_curve_speed(
+            run.lines(), headline, read_compared_value(run, view, "accuracy"), int(summary["rounds"])
+        )
     elif metric == "floats":
         ways = summary.get("traffic", {}).values()
         found = sum(counts["floats"] for counts in ways) if ways else None
@@ -208,7 +215,7 @@ def number_of(run: Stored, view: str | None, metric: str, part: Part | None = No
     return None if found is None else float(found)
 
 
-def _of_part(run: Stored, view: str | None, metric: str, field: str, part: str) -> float | None:
+def _read_evidence_of_part(run: Stored, view: str | None, metric: str, field: str, part: str) -> float | None:
     """Return a number of a part of a run.
 
     That of its third of the classes in `groups` of the summary, the accuracy of a new client with a head of its own, or
@@ -217,7 +224,7 @@ def _of_part(run: Stored, view: str | None, metric: str, field: str, part: str) 
     summary = run.summary or {}
     if field == "round":
         lines, rounds = run.lines(), int(summary["rounds"])
-        return within(lines, view or run.headline, part, rounds) if metric == "accuracy" else None
+        return average_curve_within(lines, view or run.headline, part, rounds) if metric == "accuracy" else None
     if field == "new_client":
         each = summary.get("new_clients", {}).get("head", {}).get("clients", [])
         return 100 * each[int(part)] if int(part) < len(each) and metric == "accuracy_of_each" else None
@@ -226,7 +233,7 @@ def _of_part(run: Stored, view: str | None, metric: str, field: str, part: str) 
     return None if found is None else (100 if share else 1) * float(found)
 
 
-def evidence(items: Sequence[str], folder: Path) -> Evidence | None:
+def read_evidence(items: Sequence[str], folder: Path) -> Evidence | None:
     """Return the results of items, all of one scale, the one at which most have any; None where none has.
 
     Results that cannot be read are passed over, with a warning.
@@ -235,12 +242,14 @@ def evidence(items: Sequence[str], folder: Path) -> Evidence | None:
         items: names of experiments.
         folder: that holds folders and archives of sweeps, <item>-<scale>; after it those of the package are looked at.
     """
-    at_scale = {scale: {item: s for item in items if (s := _stored(item, scale, folder))} for scale in SCALES}
+    at_scale = {
+        scale: {item: s for item in items if (s := _read_stored_evidence(item, scale, folder))} for scale in SCALES
+    }
     scale = max(SCALES, key=lambda name: len(at_scale[name]))  # the better one of those with as many
     return Evidence({item: (scale, found) for item, found in at_scale[scale].items()}) if at_scale[scale] else None
 
 
-def _stored(item: str, scale: str, folder: Path) -> Study | None:
+def _read_stored_evidence(item: str, scale: str, folder: Path) -> Study | None:
     """Return the first study of an item at a scale with a run that is done; None where there is none."""
     for path in (folder / f"{item}-{scale}", *(root / f"{item}-{scale}.zip" for root in (folder, COMMITTED))):
         try:
@@ -253,7 +262,7 @@ def _stored(item: str, scale: str, folder: Path) -> Study | None:
     return None
 
 
-def command(item: str) -> str | None:
+def format_evidence_command(item: str) -> str | None:
     """Return the command that makes the results of an item; None where no experiment has its name."""
     known = _experiment(item)
     if known is None:

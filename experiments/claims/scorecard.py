@@ -13,9 +13,9 @@ import pandas as pd
 from scipy import stats
 
 from experiments import papers
-from experiments.claims.claim import Claim, Comparison, comparisons
-from experiments.claims.evidence import Evidence, command, evidence
-from semcom.studies.analysis.statistics import LEVEL, t_interval
+from experiments.claims.claim import Claim, Comparison, list_claimed_comparisons
+from experiments.claims.evidence import Evidence, format_evidence_command, read_evidence
+from semcom.studies.analysis.statistics import LEVEL, compute_t_interval
 
 Answer = Literal["yes", "no", "open"]
 State = Literal[
@@ -65,22 +65,22 @@ class Judged:
     seeds: int
 
 
-def judge(one: Comparison) -> Judged:
+def judge_claim(one: Comparison) -> Judged:
     """Return the answer of a comparison, by the table of docs/protocol.md; one without numbers is open."""
     if one.top is not None:
-        return _top(one, one.top)
-    mean, low, high = _interval(one.values[0], one.exact)
+        return _find_top_score(one, one.top)
+    mean, low, high = _compute_score_interval(one.values[0], one.exact)
     seeds = len(one.values[0])
     if math.isnan(low) or (one.target is not None and math.isnan(one.target)):
         return Judged(one, "open", mean, low, high, seeds)
     if one.target is None:
         answer: Answer = "yes" if low > 0 else "no" if high < 0 else "open"
     else:
-        answer = _number(one, one.target, low, high)
+        answer = _format_scored_number(one, one.target, low, high)
     return Judged(one, answer, mean, low, high, seeds)
 
 
-def _number(one: Comparison, target: float, low: float, high: float) -> Answer:
+def _format_scored_number(one: Comparison, target: float, low: float, high: float) -> Answer:
     """Return the answer about a stated number: a lead, or a value by itself."""
     if low > target + NEAR * one.point or high < target - NEAR * one.point:
         return "no"
@@ -88,9 +88,9 @@ def _number(one: Comparison, target: float, low: float, high: float) -> Answer:
     return "yes" if settled else "open"
 
 
-def _top(one: Comparison, places: int) -> Judged:
+def _find_top_score(one: Comparison, places: int) -> Judged:
     """Return the answer about being among the best: rivals are ahead, behind, or it is open."""
-    ends = [_interval(values, one.exact) for values in one.values]
+    ends = [_compute_score_interval(values, one.exact) for values in one.values]
     ahead, maybe = (sum(end[i] > 0 for end in ends) for i in (1, 2))
     unknown = any(math.isnan(low) for _, low, _ in ends)
     answer: Answer = "no" if ahead >= places else "yes" if maybe < places and not unknown else "open"
@@ -99,17 +99,17 @@ def _top(one: Comparison, places: int) -> Judged:
     return Judged(one, answer, -mean, -high, -low, min((len(v) for v in one.values if len(v)), default=0))
 
 
-def _interval(values: pd.Series, exact: bool) -> tuple[float, float, float]:
+def _compute_score_interval(values: pd.Series, exact: bool) -> tuple[float, float, float]:
     """Return mean and 95 % interval, NaN where there is none; counts that are equal in all seeds are known exactly."""
     if not len(values):
         return math.nan, math.nan, math.nan
-    found = t_interval(values.to_numpy().round(DIGITS))
+    found = compute_t_interval(values.to_numpy().round(DIGITS))
     if exact and math.isnan(found.low) and len(values) > 1:
         return found.mean, found.mean, found.mean
     return found.mean, found.low, found.high
 
 
-def decide(answers: Sequence[Answer], quantifier: str) -> State:
+def decide_score(answers: Sequence[Answer], quantifier: str) -> State:
     """Return what the answers of a claim's comparisons come to."""
     share, total = SHARES[quantifier], len(answers)
     more = quantifier in ("most", "some")
@@ -137,7 +137,7 @@ def seeds_needed(judged: Judged) -> int | None:
     return int(enough[0]) if len(enough) else None
 
 
-def row(claim: Mapping[str, Any], found: Evidence | None) -> dict[str, Any]:
+def make_scorecard_row(claim: Mapping[str, Any], found: Evidence | None) -> dict[str, Any]:
     """Return a claim's row of the scorecard.
 
     Args:
@@ -146,17 +146,17 @@ def row(claim: Mapping[str, Any], found: Evidence | None) -> dict[str, Any]:
     """
     read, judged, notes = Claim.read(claim), list[Judged](), list[str]()
     try:
-        judged = [judge(one) for one in comparisons(read, found)] if found is not None else []
+        judged = [judge_claim(one) for one in list_claimed_comparisons(read, found)] if found is not None else []
     except ValueError as error:
         notes = [str(error)]
-    state, more = _state(claim, read, found, judged)
+    state, more = _find_score_state(claim, read, found, judged)
     known = [one for one in judged if one.seeds]
     least = min(known, key=_favour) if known else None
     stands = [found.stands[field] for field in read.asked if field in found.stands] if found is not None else []
     ends = found.ended & set(claim["item"].split()) if found is not None and known else set()
     if ends and read.of_accuracy:
         more.append("accuracies are those of the end, where all methods are tested")
-    mean, low, high = _shown(read, least) if least else (math.nan,) * 3
+    mean, low, high = _format_score(read, least) if least else (math.nan,) * 3
     warned = _warned(found, known) if found is not None else ""
     return {
         "id": claim["id"],
@@ -176,11 +176,11 @@ def row(claim: Mapping[str, Any], found: Evidence | None) -> dict[str, Any]:
         "scale": ", ".join(found.scales) if found is not None and known else "",
         "note": "; ".join([*notes, *more, *(stands if known else [])]),
         "warnings": warned,
-        "command": "; ".join(filter(None, map(command, claim["item"].split()))),
+        "command": "; ".join(filter(None, map(format_evidence_command, claim["item"].split()))),
     }
 
 
-def _state(
+def _find_score_state(
     claim: Mapping[str, Any], read: Claim, found: Evidence | None, judged: Sequence[Judged]
 ) -> tuple[State, list[str]]:
     """Return the state of a claim, and what there is to be said of it."""
@@ -190,8 +190,8 @@ def _state(
         return "protocol unknown", [claim["note"]] if claim["note"] else []
     if found is None or not any(one.seeds for one in judged):
         return "not run", [] if found is None else [f"the runs have no {read.metric} at its points"]
-    missing = _missing(read, found, claim["item"].split())
-    state = decide([one.answer for one in judged], read.quantifier)
+    missing = _describe_missing_score(read, found, claim["item"].split())
+    state = decide_score([one.answer for one in judged], read.quantifier)
     if missing and state in OVERTURNED[read.quantifier]:
         state = "inconclusive"
     rivals = [name for one in judged for name in one.comparison.absent]
@@ -217,7 +217,7 @@ def _favour(judged: Judged) -> tuple[int, float]:
     return ("no", "open", "yes").index(judged.answer), judged.mean if target is None else -abs(judged.mean - target)
 
 
-def _shown(read: Claim, judged: Judged) -> tuple[float, float, float]:
+def _format_score(read: Claim, judged: Judged) -> tuple[float, float, float]:
     """Return mean and interval of left minus right, whatever sign speaks for the claim."""
     if (
         judged.comparison.target is None
@@ -228,7 +228,7 @@ def _shown(read: Claim, judged: Judged) -> tuple[float, float, float]:
     return judged.mean, judged.low, judged.high
 
 
-def _missing(read: Claim, found: Evidence, items: Sequence[str]) -> list[str]:
+def _describe_missing_score(read: Claim, found: Evidence, items: Sequence[str]) -> list[str]:
     """Return the items, and the values of fields, that a claim speaks of and no run has."""
     there = {key[0] for key in found.places}
     values = sorted(
@@ -247,7 +247,7 @@ def _label(judged: Judged) -> str:
     return one.method if one.against == one.method else f"{one.method} - {one.against}"
 
 
-def scorecard(folder: Path | str = "results", paper: str | None = None) -> pd.DataFrame:
+def make_scorecard(folder: Path | str = "results", paper: str | None = None) -> pd.DataFrame:
     """Return a row per claim of the five papers.
 
     Args:
@@ -263,11 +263,11 @@ def scorecard(folder: Path | str = "results", paper: str | None = None) -> pd.Da
         ConfigError: no such paper, or results that cannot be read.
     """
     if paper is not None:
-        papers.table(paper)
-    frame = papers.claims()
+        papers.read_paper_table(paper)
+    frame = papers.read_paper_claims()
     wanted = frame if paper is None else frame[frame["paper"] == paper]
-    found = {items: evidence(items.split(), Path(folder)) for items in wanted["item"].unique()}
-    return pd.DataFrame([row(claim, found[claim["item"]]) for _, claim in wanted.iterrows()])
+    found = {items: read_evidence(items.split(), Path(folder)) for items in wanted["item"].unique()}
+    return pd.DataFrame([make_scorecard_row(claim, found[claim["item"]]) for _, claim in wanted.iterrows()])
 
 
 STYLE = (
@@ -294,7 +294,7 @@ SHOWN = (
 """Columns of the page."""
 
 
-def page(frame: pd.DataFrame) -> str:
+def format_scorecard_page(frame: pd.DataFrame) -> str:
     """Return the scorecard as one HTML page, a table per paper, which needs no network."""
     parts = []
     for paper, of in frame.groupby("paper", sort=False):

@@ -30,7 +30,7 @@ from dataclasses import replace
 from typing import Any
 
 from experiments.arms import PERFEDAVG, PFEDME
-from experiments.measures.features import train_and_measure
+from experiments.measures.features import train_and_measure_features
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.grid import set_fields
@@ -108,7 +108,7 @@ MORE_SEEDS = {**SEEDS, "small": SEEDS["paper"]}
 """Those of the figures with few methods."""
 
 
-def base(scale: str, eval_every: int = 10) -> RunConfig:
+def make_fedcosr_base(scale: str, eval_every: int = 10) -> RunConfig:
     """Return the configuration that the runs of a scale share; what clients own is set by the axes."""
     size = SIZES[scale]
     return RunConfig(
@@ -121,32 +121,34 @@ def base(scale: str, eval_every: int = 10) -> RunConfig:
     )
 
 
-def table2(scale: str) -> Grid:
+def make_table2(scale: str) -> Grid:
     """Return the divisions of Table II at a scale. A smoke test has one of them."""
     divisions = {"smoke": DEFAULT[scale][:1], "small": (*DEFAULT[scale], *CIFAR100)}.get(scale, DEFAULT[scale])
-    return Grid(base(scale), {DIVISION: divisions, "seed": SEEDS[scale]})
+    return Grid(make_fedcosr_base(scale), {DIVISION: divisions, "seed": SEEDS[scale]})
 
 
 def table3(scale: str) -> Grid:
     """Return more clients, and more or less skewed divisions: Table III."""
-    return Grid(base(scale), {("clients", *DIVISION): HARDER[scale], "seed": SEEDS[scale]})
+    return Grid(make_fedcosr_base(scale), {("clients", *DIVISION): HARDER[scale], "seed": SEEDS[scale]})
 
 
-def curves(scale: str) -> Grid:
+def make_curves(scale: str) -> Grid:
     """Return the default divisions, with an evaluation every few rounds: Fig. 5."""
     every = {"smoke": 1, "small": 1, "paper": 5}[scale]
-    return Grid(base(scale, every), {DIVISION: _first(scale), "seed": SEEDS[scale]})
+    return Grid(make_fedcosr_base(scale, every), {DIVISION: _first(scale), "seed": SEEDS[scale]})
 
 
 def labels(scale: str) -> Grid:
     """Return the default divisions without training to speak of: Fig. 4 shows what the clients own."""
-    one = set_fields(replace(base(scale), keep=("confusion",)), {"train.rounds": 1})
+    one = set_fields(replace(make_fedcosr_base(scale), keep=("confusion",)), {"train.rounds": 1})
     return Grid(one, {DIVISION: _first(scale), "seed": (0,)})
 
 
 def features(scale: str) -> Grid:
     """Return CIFAR-10 in Dirichlet proportions, with the test images' features: Fig. 9."""
-    return Grid(set_fields(replace(base(scale), keep=("features",)), first_division(scale)), {"seed": SEEDS[scale]})
+    return Grid(
+        set_fields(replace(make_fedcosr_base(scale), keep=("features",)), first_division(scale)), {"seed": SEEDS[scale]}
+    )
 
 
 def first_division(scale: str) -> dict[str, Any]:
@@ -156,17 +158,17 @@ def first_division(scale: str) -> dict[str, Any]:
 
 def _first(scale: str) -> tuple[Division, ...]:
     """Return the default divisions of the first dataset; another one is `--set data.name=emnist`."""
-    return tuple(division for division in table2(scale).vary[DIVISION] if division[0] == DEFAULT[scale][0][0])
+    return tuple(division for division in make_table2(scale).vary[DIVISION] if division[0] == DEFAULT[scale][0][0])
 
 
 def _fig6(scale: str) -> Grid:
     scarce = {"partition.scarce": SCARCE[scale], "partition.scarce_fraction": 0.1}
-    return Grid(set_fields(base(scale), {**first_division(scale), **scarce}), {"seed": MORE_SEEDS[scale]})
+    return Grid(set_fields(make_fedcosr_base(scale), {**first_division(scale), **scarce}), {"seed": MORE_SEEDS[scale]})
 
 
 def _fig7(scale: str) -> Grid:
     vary = {DIVISION: _first(scale), "partition.fraction": FRACTIONS[scale], "seed": SEEDS[scale]}
-    return Grid(base(scale), vary)
+    return Grid(make_fedcosr_base(scale), vary)
 
 
 TABLE2 = Experiment(
@@ -174,7 +176,7 @@ TABLE2 = Experiment(
     title="Sixteen methods in the default divisions",
     paper="FedCoSR, Table II",
     variants=ARMS,
-    scales=each_scale(table2),
+    scales=each_scale(make_table2),
     axis="partition.kind",
     figures=("fedcosr-table2",),
 )
@@ -203,7 +205,7 @@ FIG5 = Experiment(
     title="Learning curves of personalised methods in the default divisions",
     paper="FedCoSR, Fig. 5",
     variants=(*PERSONAL, "fedcosr"),
-    scales=each_scale(curves),
+    scales=each_scale(make_curves),
     axis="partition.kind",
     figures=("fedcosr-fig5",),
 )
@@ -239,7 +241,9 @@ FIG8 = Experiment(
         Variant("fedcosr-without-sep", "fedcosr", {"hyper.separate": False}),
         Variant("fedcosr-without-crl", "fedcosr", {"hyper.alpha": 0.0}),
     ),
-    scales=each_scale(lambda scale: replace(table2(scale), vary={DIVISION: DEFAULT[scale], "seed": MORE_SEEDS[scale]})),
+    scales=each_scale(
+        lambda scale: replace(make_table2(scale), vary={DIVISION: DEFAULT[scale], "seed": MORE_SEEDS[scale]})
+    ),
     axis="partition.kind",
     figures=("fedcosr-fig8",),
 )
@@ -252,6 +256,6 @@ FIG9 = Experiment(
     scales=each_scale(features),
     axis="partition.kind",
     figures=("fedcosr-fig9",),
-    train=train_and_measure,
+    train=train_and_measure_features,
 )
 """Fig. 9, with two numbers for what its drawings show."""

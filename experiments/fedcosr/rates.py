@@ -21,13 +21,13 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.fedcosr.items import ARMS, DEFAULT, DIVISION, SEEDS, SIZES, base
-from experiments.letter.search import TIED, validation
-from experiments.shell import on_studies
-from semcom.studies.analysis.means import markdown
+from experiments.fedcosr.items import ARMS, DEFAULT, DIVISION, SEEDS, SIZES, make_fedcosr_base
+from experiments.letter.search import TIED, read_search_validation
+from experiments.shell import run_on_studies_of_shell
+from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import stored_table
+from semcom.studies.results.archive import read_stored_table
 
 FIRST = 0
 """Place of the candidate that `fedcosr-table2` has."""
@@ -50,7 +50,7 @@ CHOSEN: Mapping[str, int] = {}
 it is stored; filled before the first run of `fedcosr-table2-rates`."""
 
 
-def candidates(method: str) -> tuple[dict[str, float], ...]:
+def list_candidate_rates(method: str) -> tuple[dict[str, float], ...]:
     """Return the settings that are tried for a method, that of `fedcosr-table2` first."""
     return OWN.get(method, COMMON)
 
@@ -61,39 +61,39 @@ def arms() -> tuple[Variant, ...]:
 
 
 def _trial(arm: Variant, place: int) -> Variant:
-    return replace(arm, name=f"{arm.name} {place}", set={**arm.set, **candidates(arm.method)[place]})
+    return replace(arm, name=f"{arm.name} {place}", set={**arm.set, **list_candidate_rates(arm.method)[place]})
 
 
-def _search(scale: str) -> Grid:
+def _make_rate_search(scale: str) -> Grid:
     """Return the default divisions with a part of the training images set aside."""
     aside = {"partition.validation": 0.2, "train.eval_every": SIZES[scale]["rounds"]}
     divisions = DEFAULT[scale][: 1 if scale == "smoke" else None]
-    return Grid(set_fields(base(scale), aside), {DIVISION: divisions, "seed": (1000,)})
+    return Grid(set_fields(make_fedcosr_base(scale), aside), {DIVISION: divisions, "seed": (1000,)})
 
 
 FEDCOSR_RATES = Experiment(
     name="fedcosr-rates",
     title="Rates of sixteen methods, on validation images",
     paper="FedCoSR (not in it)",
-    variants=tuple(_trial(arm, place) for arm in arms() for place in range(len(candidates(arm.method)))),
-    scales=each_scale(_search, ("smoke", "small")),
+    variants=tuple(_trial(arm, place) for arm in arms() for place in range(len(list_candidate_rates(arm.method)))),
+    scales=each_scale(_make_rate_search, ("smoke", "small")),
     axis="partition.kind",
 )
 """The search for each method's own rate."""
 
 
-def scores(frame: pd.DataFrame) -> pd.DataFrame:
+def read_rate_scores(frame: pd.DataFrame) -> pd.DataFrame:
     """Return method, place and score of each candidate: its mean validation accuracy over divisions, in %.
 
     Raises:
         ConfigError: a run has failed, and there is nothing to choose from yet.
     """
     named = frame["variant"].str.rsplit(" ", n=1, expand=True)
-    rows = frame.assign(arm=named[0], place=named[1].astype(int), score=100 * validation(frame))
+    rows = frame.assign(arm=named[0], place=named[1].astype(int), score=100 * read_search_validation(frame))
     return rows.groupby(["arm", "place"], as_index=False)["score"].mean()
 
 
-def chosen(rows: pd.DataFrame) -> dict[str, int]:
+def choose_rate(rows: pd.DataFrame) -> dict[str, int]:
     """Return method -> place of its candidate: the first if it is within half a point of the best, else the best."""
     found = {}
     for name, of in rows.groupby("arm"):
@@ -102,36 +102,36 @@ def chosen(rows: pd.DataFrame) -> dict[str, int]:
     return found
 
 
-def _tuned(arm: Variant) -> Variant:
+def _make_tuned_rates(arm: Variant) -> Variant:
     """Return an arm with its own rate; one that has that of `fedcosr-table2` is the same run."""
     place = CHOSEN.get(arm.name, FIRST)
-    more: dict[str, Any] = candidates(arm.method)[place] if place != FIRST else {}
+    more: dict[str, Any] = list_candidate_rates(arm.method)[place] if place != FIRST else {}
     return replace(arm, set={**arm.set, **more})
 
 
 def _table(scale: str) -> Grid:
     divisions = DEFAULT[scale][: 1 if scale == "smoke" else None]
-    return Grid(base(scale), {DIVISION: divisions, "seed": SEEDS[scale]})
+    return Grid(make_fedcosr_base(scale), {DIVISION: divisions, "seed": SEEDS[scale]})
 
 
 TABLE2_RATES = Experiment(
     name="fedcosr-table2-rates",
     title="Sixteen methods in the default divisions, each with a rate of its own",
     paper="FedCoSR, Table II",
-    variants=tuple(map(_tuned, arms())),
+    variants=tuple(map(_make_tuned_rates, arms())),
     scales=each_scale(_table),
     axis="partition.kind",
 )
 """Table II with the rates that were chosen."""
 
 
-def _tell(path: str) -> None:
+def _print_rates(path: str) -> None:
     """Print the scores and the choice."""
-    rows = scores(stored_table(path))
+    rows = read_rate_scores(read_stored_table(path))
     wide = rows.pivot(index="arm", columns="place", values="score").round(1).rename(columns=str).reset_index()
-    print(markdown(wide.map(str)) + "\n")
-    print({name: place for name, place in chosen(rows).items() if place != FIRST})
+    print(format_markdown(wide.map(str)) + "\n")
+    print({name: place for name, place in choose_rate(rows).items() if place != FIRST})
 
 
 if __name__ == "__main__":
-    on_studies(_tell)
+    run_on_studies_of_shell(_print_rates)

@@ -23,8 +23,8 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.measures.features import train_and_measure
-from experiments.verdicts import Row, by_seed, decide, describe
+from experiments.measures.features import train_and_measure_features
+from experiments.verdicts import Row, decide, describe, tabulate_by_seed
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 
@@ -76,7 +76,7 @@ def base(scale: str, snr_db: float = 10.0, clients: int = 20, eval_every: int = 
     )
 
 
-def of_lambda(scale: str, variants: Iterable[Variant | str] = ("fedcl",)) -> dict[str, dict[str, Any]]:
+def set_lambda_of_letter(scale: str, variants: Iterable[Variant | str] = ("fedcl",)) -> dict[str, dict[str, Any]]:
     """Return what `Grid.own` sets at a scale: FedCL's lambda in each of the variants that are trained with it."""
     found = [one if isinstance(one, Variant) else Variant(one, one) for one in variants]
     trained = [one for one in found if one.method == "fedcl" and one.set.get("hyper.centroids") != "none"]
@@ -88,11 +88,11 @@ def seeds(scale: str, small: int = 3) -> tuple[int, ...]:
     return tuple(range({"smoke": 1, "small": small, "paper": 5}[scale]))
 
 
-def _fig2a(scale: str) -> Grid:
+def _make_letter_fig2a(scale: str) -> Grid:
     return Grid(
         base(scale, eval_every=CURVE[scale]),
         {"clients": (2, 4) if scale == "smoke" else (5, 20), "seed": seeds(scale, 5)},
-        own=of_lambda(scale),
+        own=set_lambda_of_letter(scale),
     )
 
 
@@ -101,7 +101,7 @@ FIG2A = Experiment(
     title="Learning curves with 5 and 20 clients",
     paper="FedCL letter, Fig. 2(a)",
     variants=ARMS,
-    scales=each_scale(_fig2a),
+    scales=each_scale(_make_letter_fig2a),
     axis="clients",
     figures=("letter-fig2a",),
 )
@@ -110,7 +110,7 @@ FIG2A = Experiment(
 
 def _fig2b(scale: str) -> Grid:
     snrs = {"smoke": (0.0, 9.0, 18.0), "small": (-15.0, -9.0, -3.0, 3.0, 9.0, 18.0), "paper": TEST_SNRS}[scale]
-    return Grid(base(scale), {"channel.snr_db": snrs, "seed": seeds(scale)}, own=of_lambda(scale))
+    return Grid(base(scale), {"channel.snr_db": snrs, "seed": seeds(scale)}, own=set_lambda_of_letter(scale))
 
 
 FIG2B = Experiment(
@@ -128,7 +128,7 @@ def _fig2b_once(scale: str) -> Grid:
     snrs = TEST_SNRS if scale != "smoke" else (-9.0, 9.0)
     features = (16, 64) if scale != "smoke" else (16,)
     vary = {"channel.test_snr_db": snrs, "model.features": features, "seed": seeds(scale)}
-    return Grid(base(scale, 9.0), vary, own=of_lambda(scale))
+    return Grid(base(scale, 9.0), vary, own=set_lambda_of_letter(scale))
 
 
 FIG2B_ONCE = Experiment(
@@ -145,7 +145,7 @@ FIG2B_ONCE = Experiment(
 
 def _fig3(scale: str, eval_every: int) -> Grid:
     vary = {("partition.ways", "partition.shots"): WAYS[scale], "seed": seeds(scale, 5)}
-    return Grid(base(scale, clients=5, eval_every=eval_every), vary, own=of_lambda(scale))
+    return Grid(base(scale, clients=5, eval_every=eval_every), vary, own=set_lambda_of_letter(scale))
 
 
 FIG3A = Experiment(
@@ -172,7 +172,7 @@ FIG3B = Experiment(
 
 
 def _fig4(scale: str) -> Grid:
-    return Grid(replace(base(scale, 5.0), keep=("features",)), {"seed": seeds(scale)}, own=of_lambda(scale))
+    return Grid(replace(base(scale, 5.0), keep=("features",)), {"seed": seeds(scale)}, own=set_lambda_of_letter(scale))
 
 
 FIG4 = Experiment(
@@ -183,7 +183,7 @@ FIG4 = Experiment(
     scales=each_scale(_fig4),
     axis="channel.snr_db",
     figures=("letter-fig4",),
-    train=train_and_measure,
+    train=train_and_measure_features,
 )
 """Fig. 4, with numbers for what its drawings show."""
 
@@ -204,10 +204,10 @@ CHANGED = (
 """FedCL, it with one thing changed, and the arms beside it."""
 
 
-def _ablation(scale: str) -> Grid:
+def _make_letter_ablation(scale: str) -> Grid:
     snrs = (9.0, *(snr for snr in TEST_SNRS if snr != 9.0)) if scale != "smoke" else (9.0, -9.0)
     times = {"lambda / 4": 1 / 4, "16 lambda": 16}
-    own = of_lambda(scale, CHANGED) | {name: {"hyper.lam": by * LAMBDA[scale]} for name, by in times.items()}
+    own = set_lambda_of_letter(scale, CHANGED) | {name: {"hyper.lam": by * LAMBDA[scale]} for name, by in times.items()}
     start = replace(base(scale, 9.0), keep=("features",))
     return Grid(start, {"channel.test_snr_db": snrs, "seed": seeds(scale, 5)}, own=own)
 
@@ -217,17 +217,19 @@ ABLATION = Experiment(
     title="FedCL, and it with one thing changed",
     paper="none",
     variants=CHANGED,
-    scales=each_scale(_ablation),
+    scales=each_scale(_make_letter_ablation),
     axis="channel.test_snr_db",
     figures=("letter-ablation",),
-    train=train_and_measure,
+    train=train_and_measure_features,
 )
 """What FedCL's accuracy is made of, at 9 dB and tested at others, and what its features are like."""
 
 
 def _encoders(scale: str) -> Grid:
     encoder = base(scale).model.encoder
-    return Grid(base(scale, 9.0), {"model.encoder": (encoder, MIXED), "seed": seeds(scale)}, own=of_lambda(scale))
+    return Grid(
+        base(scale, 9.0), {"model.encoder": (encoder, MIXED), "seed": seeds(scale)}, own=set_lambda_of_letter(scale)
+    )
 
 
 ENCODERS = Experiment(
@@ -244,14 +246,14 @@ ENCODERS = Experiment(
 
 def judge_ablation(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield what FedCL's regulariser does to the power of features, and its common decoder to answers."""
-    common, between = (by_seed(frame, f"clusters.power_{part}") for part in ("common", "between"))
+    common, between = (tabulate_by_seed(frame, f"clusters.power_{part}") for part in ("common", "between"))
     title = "the regulariser gives power to what classes have in common"
     for other in ("no regulariser", "fedproto"):
         yield decide(title, f"FedCL minus {other}", common["fedcl"] - common[other])
     for other in ("no regulariser", "fedproto"):
         name = f"FedCL minus {other}"
         yield describe("power of what tells classes apart grows", name, between["fedcl"] - between[other])
-    among_ten, among_own = (by_seed(frame, metric, test_snr_db=-9) for metric in ("accuracy", "among_own"))
+    among_ten, among_own = (tabulate_by_seed(frame, metric, test_snr_db=-9) for metric in ("accuracy", "among_own"))
     g, h = (part["own decoders"] - part["fedcl"] for part in (among_ten, among_own))
     yield describe("own decoders gain", "-9 dB, among ten classes: g", g)
     yield describe("own decoders gain", "-9 dB, among own classes: h", h)

@@ -21,9 +21,9 @@ import pandas as pd
 
 from experiments.letter.figures import TEST_SNRS, base
 from experiments.letter.lead import STATED
-from experiments.letter.low import CANDIDATES, FROM, LAMBDA, NUMBERS, SNR, answer_stated
+from experiments.letter.low import CANDIDATES, FROM, LAMBDA, NUMBERS, SNR, answer_low_as_stated
 from experiments.letter.weight import AS_PRINTED
-from experiments.verdicts import Row, at_each, by_seed, decide, describe
+from experiments.verdicts import Row, decide, decide_verdict_at_each, describe, tabulate_by_seed
 from semcom.config import RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.grid import set_fields
@@ -43,17 +43,17 @@ CHOSEN: Mapping[float, Mapping[str, float]] = {
 `experiments.letter.low`. Empty until it is stored; filled before the first run of `letter-full`."""
 
 
-def start(scale: str, encoder: str = "dcgan", snr_db: float = 9.0) -> RunConfig:
+def start_letter_full(scale: str, encoder: str = "dcgan", snr_db: float = 9.0) -> RunConfig:
     """Return the configuration that the runs of a scale share: the letter's size, but for a smoke test."""
     size = {"train.rounds": ROUNDS[scale], "train.batch_size": 50 if scale == "smoke" else 20}
     whole = {} if scale == "smoke" else {"train.optimizer": "sgd", "model.encoder": encoder}
     return set_fields(base(scale, snr_db), {**size, **whole})
 
 
-def _search(scale: str) -> Grid:
+def _make_full_search(scale: str) -> Grid:
     rounds = ROUNDS[scale]
     aside = {"partition.validation": 0.2, "partition.test_per_class": 10, "train.eval_every": rounds}
-    fixed = set_fields(start(scale, "dcgan-narrow"), aside)
+    fixed = set_fields(start_letter_full(scale, "dcgan-narrow"), aside)
     return Grid(fixed, {SNR: SNRS[scale], LAMBDA: CANDIDATES, "seed": (1000,)})
 
 
@@ -62,13 +62,13 @@ LETTER_FULL_SEARCH = Experiment(
     title="lambda of FedCL and of FedProto for 200 rounds, on validation images",
     paper="FedCL letter (not in it)",
     variants=(AS_PRINTED, "fedproto"),
-    scales=each_scale(_search, ("smoke", "small")),
+    scales=each_scale(_make_full_search, ("smoke", "small")),
     axis=SNR,
 )
 """The search for lambda where training is as long as the letter's; with the narrow encoder."""
 
 
-def tuned() -> tuple[Variant, ...]:
+def list_tuned_full() -> tuple[Variant, ...]:
     """Return FedCL and FedProto with what was chosen for each at an SNR, where that is not its default."""
     found = []
     for snr, of in CHOSEN.items():
@@ -80,14 +80,14 @@ def tuned() -> tuple[Variant, ...]:
 
 
 def _full(scale: str) -> Grid:
-    return Grid(start(scale), {SNR: SNRS[scale], "seed": SEEDS[scale]})
+    return Grid(start_letter_full(scale), {SNR: SNRS[scale], "seed": SEEDS[scale]})
 
 
 LETTER_FULL = Experiment(
     name="letter-full",
     title="The letter's methods at its own size",
     paper="FedCL letter, Figs. 2(a) and 2(b)",
-    variants=("fedcl", PLAIN, "fedproto", "fedavg", "local", *tuned()),
+    variants=("fedcl", PLAIN, "fedproto", "fedavg", "local", *list_tuned_full()),
     scales=each_scale(_full),
     axis=SNR,
 )
@@ -96,7 +96,7 @@ LETTER_FULL = Experiment(
 
 def _adam(scale: str) -> Grid:
     adam = {"train.optimizer": "adam", "train.batch_size": 50}
-    return Grid(set_fields(start(scale), adam), {SNR: (9.0,), "seed": SEEDS[scale]})
+    return Grid(set_fields(start_letter_full(scale), adam), {SNR: (9.0,), "seed": SEEDS[scale]})
 
 
 LETTER_FULL_ADAM = Experiment(
@@ -117,36 +117,38 @@ PLAIN_ARMS = {
 """Variants of `letter-readings` that change both arms -> the reading."""
 
 
-def judge_full(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_letter_full(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield FedCL's leads at the letter's size, whether they can be the letter's, and what its generator is worth."""
     for number, place in NUMBERS.items():
-        found = by_seed(frame, number, [SNR])
-        mine, theirs = (_with_tuned(found, method) for method in ("fedcl", "fedproto"))
+        found = tabulate_by_seed(frame, number, [SNR])
+        mine, theirs = (_add_tuned_full(found, method) for method in ("fedcl", "fedproto"))
         leads = {"default lambda": found["fedcl"] - found["fedproto"]}
         if any("chosen" in name for name in found):
             leads["chosen lambda"] = mine - theirs
         for name, lead in leads.items():
-            yield from at_each("FedCL is above FedProto", lead, [SNR], f"{{:g}} dB, {name}{place}")
+            yield from decide_verdict_at_each("FedCL is above FedProto", lead, [SNR], f"{{:g}} dB, {name}{place}")
             for stated in STATED["fedproto"]:
                 where = f"{FROM:g} dB, {name}{place}"
                 rival = float((found["fedproto"] if name == "default lambda" else theirs)[FROM].mean())
-                yield answer_stated(f"the lead over FedProto is {stated:g} points", where, lead[FROM], stated)
+                yield answer_low_as_stated(f"the lead over FedProto is {stated:g} points", where, lead[FROM], stated)
                 share = f"the lead over FedProto is {stated:g} % of its accuracy"
-                yield answer_stated(share, where, lead[FROM], stated * rival / 100)
+                yield answer_low_as_stated(share, where, lead[FROM], stated * rival / 100)
         for stated in STATED["fedavg"]:
             lead = (found["fedcl"] - found["fedavg"])[FROM]
             where, rival = f"{FROM:g} dB{place}", float(found["fedavg"][FROM].mean())
-            yield answer_stated(f"the lead over FedAvg is {stated:g} points", where, lead, stated)
-            yield answer_stated(
+            yield answer_low_as_stated(f"the lead over FedAvg is {stated:g} points", where, lead, stated)
+            yield answer_low_as_stated(
                 f"the lead over FedAvg is {stated:g} % of its accuracy", where, lead, stated * rival / 100
             )
         title = "generated centroids are above plain means"
-        yield from at_each(title, found["fedcl"] - found[PLAIN.name], [SNR], f"{{:g}} dB{place}")
+        yield from decide_verdict_at_each(title, found["fedcl"] - found[PLAIN.name], [SNR], f"{{:g}} dB{place}")
         for other in [name for name in ("local",) if name in found]:
-            yield from at_each("FedCL gains over training alone", mine - found[other], [SNR], f"{{:g}} dB{place}")
+            yield from decide_verdict_at_each(
+                "FedCL gains over training alone", mine - found[other], [SNR], f"{{:g}} dB{place}"
+            )
 
 
-def _with_tuned(found: pd.DataFrame, method: str) -> pd.Series:
+def _add_tuned_full(found: pd.DataFrame, method: str) -> pd.Series:
     """Return a method's numbers, at each SNR those with the lambda that was chosen there, where there are such."""
     better = [found[name] for name in found if name.startswith(f"{method} with lambda chosen")]
     series = found[method]
@@ -155,10 +157,10 @@ def _with_tuned(found: pd.DataFrame, method: str) -> pd.Series:
     return series
 
 
-def judge_readings(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_full_readings(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield the lead over FedProto under each reading, held against 10 points, and what it changes in the lead."""
     for number, place in NUMBERS.items():
-        found = by_seed(frame, number)
+        found = tabulate_by_seed(frame, number)
         base = found["fedcl"] - found["fedproto"]
         for name in [name for name in found if name.startswith("fedcl")]:
             rival = name.replace("fedcl", "fedproto") if name in PLAIN_ARMS else "fedproto"

@@ -24,16 +24,16 @@ from typing import Any
 import pandas as pd
 
 from experiments.claims.scorecard import NEAR, WIDEST
-from experiments.letter.figures import LAMBDA, MIXED, SCHEDULES, base, of_lambda
-from experiments.shell import on_studies
+from experiments.letter.figures import LAMBDA, MIXED, SCHEDULES, base, set_lambda_of_letter
+from experiments.shell import run_on_studies_of_shell
 from experiments.verdicts import Row, answer
 from semcom.config import ChannelConfig
-from semcom.studies.analysis.means import markdown
-from semcom.studies.analysis.statistics import t_interval
+from semcom.studies.analysis.means import format_markdown
+from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import stored_table
-from semcom.studies.results.table import number_of
+from semcom.studies.results.archive import read_stored_table
+from semcom.studies.results.table import read_number_in_row
 
 ARMS = ("fedcl", "fedproto", "fedavg")
 """The methods that the letter compares."""
@@ -111,7 +111,7 @@ def titled(factor: str, level: str) -> str:
     return f"{factor}: {level}" if level else BASE
 
 
-def levels(scale: str) -> tuple[Level, ...]:
+def make_lead_levels(scale: str) -> tuple[Level, ...]:
     """Return the levels of all factors, those of docs/protocol.md."""
     own, others = ("fedcl",), RIVALS
     other = "sgd" if base(scale).train.optimizer == "adam" else "adam"
@@ -187,19 +187,21 @@ READ = (
 
 def _grid(scale: str) -> Grid:
     start = set_fields(base(scale, 9.0), {"train.rounds": ROUNDS[scale]})
-    return Grid(start, {"seed": SEEDS[scale]}, own=_own(scale, _variants(scale)))
+    return Grid(start, {"seed": SEEDS[scale]}, own=_list_own_lead_levels(scale, _variants(scale)))
 
 
 def _variants(scale: str) -> list[Variant]:
     """Return the arms in the base and under each level, with what the level sets at a scale."""
-    changed = [Variant(f"{arm} | {level.title}", arm, level.set) for level in levels(scale) for arm in level.arms]
+    changed = [
+        Variant(f"{arm} | {level.title}", arm, level.set) for level in make_lead_levels(scale) for arm in level.arms
+    ]
     return [*(Variant(f"{arm} | {BASE}", arm) for arm in ARMS), *changed]
 
 
-def _own(scale: str, variants: Sequence[Variant]) -> dict[str, dict[str, Any]]:
+def _list_own_lead_levels(scale: str, variants: Sequence[Variant]) -> dict[str, dict[str, Any]]:
     """Return variant -> its settings at a scale, lambda among them; the names are the same at all scales."""
     most = FEWER if scale == "smoke" else {}
-    found = of_lambda(scale, variants)
+    found = set_lambda_of_letter(scale, variants)
     for variant in variants:
         own = {name: min(value, most[name]) if name in most else value for name, value in variant.set.items()}
         found[variant.name] = {**found.get(variant.name, {}), **own}
@@ -219,18 +221,18 @@ LETTER_LEAD = Experiment(
 
 
 CONFIRMED = ("lambda of FedProto: 64 times", "classes at 300 images: 2")
-"""Titles of the levels that `strongest` has chosen from the screening's stored results."""
+"""Titles of the levels that `find_strongest_lead` has chosen from the screening's stored results."""
 TOGETHER = "together"
 """The factor of both of them at once."""
 
 
-def confirmed(scale: str, titles: Sequence[str] = CONFIRMED) -> tuple[Level, ...]:
+def confirm_lead(scale: str, titles: Sequence[str] = CONFIRMED) -> tuple[Level, ...]:
     """Return the levels of the confirmation: each of the titles, and where there are two both together.
 
-    The fields that both together set depend on the method (`_confirmed_fields`), so that level has none of its own. A
+    The fields that both together set depend on the method (`_list_confirmed_lead_fields`): it has none of its own. A
     method that only one of them changes is run once, under that one.
     """
-    chosen = tuple(level for title in titles for level in levels(scale) if level.title == title)
+    chosen = tuple(level for title in titles for level in make_lead_levels(scale) if level.title == title)
     if len(chosen) < 2:
         return chosen
     by = {arm: [level.title for level in chosen if arm in level.arms] for arm in ARMS}
@@ -240,34 +242,34 @@ def confirmed(scale: str, titles: Sequence[str] = CONFIRMED) -> tuple[Level, ...
     return (*chosen, Level(TOGETHER, " and ".join(titles), {}, arms, never, others=once))
 
 
-def _confirmed_fields(scale: str, titles: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _list_confirmed_lead_fields(scale: str, titles: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return variant -> its settings in the confirmation, the base's among them."""
-    parts, variants = confirmed(scale, titles), [Variant(f"{arm} | {BASE}", arm) for arm in ARMS]
+    parts, variants = confirm_lead(scale, titles), [Variant(f"{arm} | {BASE}", arm) for arm in ARMS]
     for level in parts:
         of = [one for one in parts if one.factor != TOGETHER] if level.factor == TOGETHER else [level]
         for arm in level.arms:
             both = {name: value for one in of if arm in one.arms for name, value in one.set.items()}
             variants.append(Variant(f"{arm} | {level.title}", arm, both))
-    return _own(scale, variants)
+    return _list_own_lead_levels(scale, variants)
 
 
 def _confirm(scale: str) -> Grid:
     start = set_fields(base(scale, 9.0), {"model.encoder": "dcgan"})
-    return Grid(start, {"seed": SEEDS[scale][:3]}, own=_confirmed_fields(scale, CONFIRMED))
+    return Grid(start, {"seed": SEEDS[scale][:3]}, own=_list_confirmed_lead_fields(scale, CONFIRMED))
 
 
 LETTER_LEAD_CONFIRM = Experiment(
     name="letter-lead-confirm",
     title="The base of letter-lead and what raises FedCL's lead most, with a wider encoder and 60 rounds",
     paper="none (what the FedCL letter's lead could follow from)",
-    variants=tuple(Variant(name, name.partition(" ")[0]) for name in _confirmed_fields("small", CONFIRMED)),
+    variants=tuple(Variant(name, name.partition(" ")[0]) for name in _list_confirmed_lead_fields("small", CONFIRMED)),
     scales=each_scale(_confirm),
     axis="seed",
 )
 """The confirmation of docs/protocol.md."""
 
 
-def effects(frame: pd.DataFrame, scale: str = "small", of: Sequence[Level] | None = None) -> pd.DataFrame:
+def measure_lead_effects(frame: pd.DataFrame, scale: str = "small", of: Sequence[Level] | None = None) -> pd.DataFrame:
     """Return lead and effect of each level and reading on the lead over each rival, in points.
 
     Args:
@@ -284,19 +286,25 @@ def effects(frame: pd.DataFrame, scale: str = "small", of: Sequence[Level] | Non
     runs: Runs = {}
     for row in frame[frame["status"] == "done"].to_dict("records"):
         runs.setdefault(row["variant"], {})[row["seed"]] = row
-    rows = [_row(BASE, "", rival, *_pair(runs, rival, {}), None, _pair(runs, rival, {}, OWN)) for rival in RIVALS]
-    for level in levels(scale) if of is None else of:
+    rows = [
+        _make_lead_row(BASE, "", rival, *_pair(runs, rival, {}), None, _pair(runs, rival, {}, OWN)) for rival in RIVALS
+    ]
+    for level in make_lead_levels(scale) if of is None else of:
         begun = dict.fromkeys(ARMS, level.start)
         where = {**begun, **level.others, **dict.fromkeys(level.arms, level.title)}
         for rival in (name for name in RIVALS if name not in level.never):
             start = _lead(*_pair(runs, rival, begun, level.metric))
             among = _pair(runs, rival, where, OWN) if level.metric == "accuracy" else None
-            rows.append(_row(level.factor, level.name, rival, *_pair(runs, rival, where, level.metric), start, among))
+            rows.append(
+                _make_lead_row(level.factor, level.name, rival, *_pair(runs, rival, where, level.metric), start, among)
+            )
     for reading in READ:
         for rival in reading.rivals:
             first = _numbers(runs, f"fedcl | {BASE}", reading.numbers.get("fedcl", "accuracy"))
             second = _numbers(runs, f"{rival} | {reading.level}", reading.numbers.get(rival, "accuracy"))
-            rows.append(_row(reading.factor, reading.name, rival, first, second, _lead(*_pair(runs, rival, {})), None))
+            rows.append(
+                _make_lead_row(reading.factor, reading.name, rival, first, second, _lead(*_pair(runs, rival, {})), None)
+            )
     return pd.DataFrame(rows)
 
 
@@ -308,7 +316,9 @@ def _pair(runs: Runs, rival: str, where: Mapping[str, str], metric: str = "accur
 
 def _numbers(runs: Runs, variant: str, metric: str) -> pd.Series:
     """Return a number of a variant's runs by seed, in percent: of the headline view, or with dots of the whole run."""
-    return 100 * pd.Series({seed: number_of(row, metric) for seed, row in runs.get(variant, {}).items()}, dtype=float)
+    return 100 * pd.Series(
+        {seed: read_number_in_row(row, metric) for seed, row in runs.get(variant, {}).items()}, dtype=float
+    )
 
 
 def _lead(first: pd.Series, second: pd.Series) -> pd.Series:
@@ -316,7 +326,7 @@ def _lead(first: pd.Series, second: pd.Series) -> pd.Series:
     return (first - second).dropna()
 
 
-def _row(
+def _make_lead_row(
     factor: str,
     level: str,
     rival: str,
@@ -325,33 +335,33 @@ def _row(
     start: pd.Series | None,
     among: tuple[pd.Series, pd.Series] | None,
 ) -> dict[str, Any]:
-    """Return a row of `effects` from both arms' numbers, the leads in the base, and numbers among own classes."""
+    """Return a row of `measure_lead_effects` from both arms' numbers, leads in the base, and numbers of own classes."""
     lead = _lead(first, second)
     effect = pd.Series(dtype=float) if start is None else _lead(lead, start)
     own = pd.Series(dtype=float) if among is None else _lead(*among)
     return {
         **{"factor": factor, "level": level, "rival": rival},
-        **_ends(lead, "lead", "lead_low", "lead_high"),
+        **_list_lead_ends(lead, "lead", "lead_low", "lead_high"),
         "rival_accuracy": second[second.index.isin(lead.index)].mean(),
-        **_ends(effect, "effect", "low", "high"),
-        **_ends(own, "own", "own_low", "own_high"),
+        **_list_lead_ends(effect, "effect", "low", "high"),
+        **_list_lead_ends(own, "own", "own_low", "own_high"),
         "seeds": len(lead),
     }
 
 
-def _ends(values: pd.Series, *names: str) -> dict[str, float]:
+def _list_lead_ends(values: pd.Series, *names: str) -> dict[str, float]:
     """Return the mean of values and the ends of its interval by three names; NaN where there are none."""
     if values.empty:
         return dict.fromkeys(names, math.nan)
-    found = t_interval(values.to_numpy())
+    found = compute_t_interval(values.to_numpy())
     return dict(zip(names, (found.mean, found.low, found.high), strict=True))
 
 
-def verdicts(found: pd.DataFrame) -> pd.DataFrame:
+def decide_lead_verdicts(found: pd.DataFrame) -> pd.DataFrame:
     """Return what is said of each of the letter's numbers, by the rule of docs/protocol.md.
 
     Args:
-        found: what `effects` returned.
+        found: what `measure_lead_effects` returned.
 
     Returns:
         Columns: rival, stated (percent), reading, verdict ("can give it", "inconclusive" or "no setting tried gives
@@ -364,7 +374,7 @@ def verdicts(found: pd.DataFrame) -> pd.DataFrame:
             said = {}
             for row in mine.to_dict("records"):
                 goal = stated if reading == "points" else stated * row["rival_accuracy"] / 100
-                said[titled(row["factor"], row["level"])] = reaches(row["lead_low"], row["lead_high"], goal)
+                said[titled(row["factor"], row["level"])] = describe_lead_reach(row["lead_low"], row["lead_high"], goal)
             verdict = next((v for v in (GIVES, INCONCLUSIVE) if v in said.values()), GIVES_NOT)
             settings = "; ".join(title for title, one in said.items() if one == verdict != GIVES_NOT)
             rows.append(
@@ -373,7 +383,7 @@ def verdicts(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def reaches(low: float, high: float, goal: float) -> str:
+def describe_lead_reach(low: float, high: float, goal: float) -> str:
     """Return what the interval of a lead says of a number of points that it could be."""
     if high < goal - NEAR:
         return GIVES_NOT
@@ -381,27 +391,29 @@ def reaches(low: float, high: float, goal: float) -> str:
     return GIVES if sure else INCONCLUSIVE
 
 
-def strongest(found: pd.DataFrame, scale: str = "small") -> list[str]:
+def find_strongest_lead(found: pd.DataFrame, scale: str = "small") -> list[str]:
     """Return the titles of the levels that are confirmed, by the protocol's rule: at most one for each rival.
 
     For each rival in turn, the level with the largest effect above zero whose interval excludes zero, of those that can
     be combined with what is there.
 
     Args:
-        found: what `effects` returned.
+        found: what `measure_lead_effects` returned.
         scale: of it.
     """
-    known = {level.title: level for level in levels(scale)}
+    known = {level.title: level for level in make_lead_levels(scale)}
     chosen: list[str] = []
     for rival in RIVALS:
         up = found[(found["rival"] == rival) & (found["low"] > 0)].sort_values("effect", ascending=False, kind="stable")
         titles = [titled(factor, level) for factor, level in zip(up["factor"], up["level"], strict=True)]
-        usable = (t for t in titles if t in known and t not in chosen and _combine(known[t], *map(known.get, chosen)))
+        usable = (
+            t for t in titles if t in known and t not in chosen and _combine_leads(known[t], *map(known.get, chosen))
+        )
         chosen += [title for title in (next(usable, None),) if title]
     return chosen
 
 
-def _combine(one: Level, *others: Level | None) -> bool:
+def _combine_leads(one: Level, *others: Level | None) -> bool:
     """Return whether a level can be confirmed beside others: all are of other factors, and set other fields.
 
     The confirmation has an encoder and a number of rounds of its own.
@@ -411,20 +423,20 @@ def _combine(one: Level, *others: Level | None) -> bool:
     return apart and not fields & {"model.encoder", "train.rounds"}
 
 
-def told(found: pd.DataFrame) -> pd.Series:
-    """Return which effects, of those that `effects` returned, have an interval that excludes zero."""
+def format_lead(found: pd.DataFrame) -> pd.Series:
+    """Return which effects, of those that `measure_lead_effects` returned, have an interval that excludes zero."""
     return (found["low"] > 0) | (found["high"] < 0)
 
 
-def _tell(path: str) -> None:
+def _print_lead(path: str) -> None:
     """Print what the screening or the confirmation has found."""
-    frame = stored_table(path)
+    frame = read_stored_table(path)
     screening = frame["experiment"].iloc[0] == LETTER_LEAD.name
-    found = effects(frame, of=None if screening else confirmed("small"))
-    for table in (found[found["seeds"] > 0], verdicts(found)):
-        print(markdown(table.map(_cell)), end="\n\n")
+    found = measure_lead_effects(frame, of=None if screening else confirm_lead("small"))
+    for table in (found[found["seeds"] > 0], decide_lead_verdicts(found)):
+        print(format_markdown(table.map(_cell)), end="\n\n")
     if screening:
-        print(f"to be confirmed: {' and '.join(strongest(found)) or 'the base alone'}")
+        print(f"to be confirmed: {' and '.join(find_strongest_lead(found)) or 'the base alone'}")
 
 
 def _cell(value: Any) -> str:
@@ -435,12 +447,12 @@ def _cell(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    on_studies(_tell)
+    run_on_studies_of_shell(_print_lead)
 
 
 def judge_lead(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether a level gives FedCL a large lead, what its lead over FedAvg depends on, what the SCG is worth."""
-    found = effects(frame)
+    found = measure_lead_effects(frame)
     over = {rival: rows.set_index(["factor", "level"]) for rival, rows in found.groupby("rival")}
     proto, avg = over["fedproto"].dropna(subset=["lead_high"]), over["fedavg"]
     most = proto.loc[proto["lead_high"].idxmax()]
@@ -464,7 +476,7 @@ def judge_lead(frame: pd.DataFrame) -> Iterator[Row]:
 
 
 def _of_interval(hypothesis: str, place: str, row: pd.Series, number: str, said: str) -> Row:
-    """Return the row of a hypothesis from one of `effects`: its lead or its effect."""
+    """Return the row of a hypothesis from one of `measure_lead_effects`: its lead or its effect."""
     low, high = ("lead_low", "lead_high") if number == "lead" else ("low", "high")
     ends = {"difference": row[number], "low": row[low], "high": row[high], "seeds": row["seeds"]}
     return {"hypothesis": hypothesis, "place": place, **ends, "answer": said}

@@ -30,8 +30,16 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.letter.figures import base, of_lambda, seeds
-from experiments.verdicts import Row, at_each, by_seed, decide, describe, of_variant, over_places
+from experiments.letter.figures import base, seeds, set_lambda_of_letter
+from experiments.verdicts import (
+    Row,
+    decide,
+    decide_verdict_at_each,
+    describe,
+    over_places,
+    read_verdict_of_variant,
+    tabulate_by_seed,
+)
 from semcom.config import ChannelConfig, RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.grid import set_fields
@@ -105,11 +113,11 @@ PARTAKERS = (*VARIANTS[: VARIANTS.index("fedper") + 1], "fedavg")
 
 
 def _grid(scale: str) -> Grid:
-    return Grid(_start(scale), {PLACE: PLACES[scale], "seed": seeds(scale)}, own=of_lambda(scale, VARIANTS))
+    return Grid(_start(scale), {PLACE: PLACES[scale], "seed": seeds(scale)}, own=set_lambda_of_letter(scale, VARIANTS))
 
 
-def _encoder(scale: str) -> Grid:
-    own = of_lambda(scale, IN_SETTINGS)
+def _make_regime_encoder(scale: str) -> Grid:
+    own = set_lambda_of_letter(scale, IN_SETTINGS)
     short = SHORT if scale == "smoke" else {}
     for one in IN_SETTINGS:
         own[one.name] = {**own.get(one.name, {}), **one.set, **{name: short[name] for name in one.set if name in short}}
@@ -118,7 +126,7 @@ def _encoder(scale: str) -> Grid:
 
 def _unseen(scale: str) -> Grid:
     vary = {(*PLACE, "new_clients"): tuple((*place, place[-1]) for place in UNSEEN[scale]), "seed": seeds(scale)}
-    return Grid(_start(scale), vary, own=of_lambda(scale, PARTAKERS))
+    return Grid(_start(scale), vary, own=set_lambda_of_letter(scale, PARTAKERS))
 
 
 def _start(scale: str) -> RunConfig:
@@ -141,7 +149,7 @@ LETTER_ENCODER = Experiment(
     title="What a common encoder gains, with one thing changed at a time between two settings",
     paper="none (where the FedCL letter's idea should pay)",
     variants=tuple(Variant(one.name, one.method) for one in IN_SETTINGS),
-    scales=each_scale(_encoder),
+    scales=each_scale(_make_regime_encoder),
     axis="partition.shots",
     figures=("letter-encoder",),
 )
@@ -162,7 +170,7 @@ NAMED = "q {:g}, m {:g}, K {:g}"
 
 def judge_regime(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield where FedCL's gain over `local` grows, and what an averaged encoder and the SCG add."""
-    found = by_seed(frame, places=PLACE)
+    found = tabulate_by_seed(frame, places=PLACE)
     gain = found["fedcl"] - found["local"]
     yield decide("the gain grows as images become few", "q 5 minus q 100", gain[5, 3, 20] - gain[100, 3, 20])
     yield decide("the gain grows with the clients", "K 50 minus K 20", gain[5, 3, 50] - gain[5, 3, 20])
@@ -174,31 +182,37 @@ def judge_regime(frame: pd.DataFrame) -> Iterator[Row]:
     for title, (first, second) in pairs.items():
         difference = found[first] - found[second]
         yield decide(title, "mean over all places", over_places(difference))
-        yield from at_each(title, difference, PLACE, NAMED)
+        yield from decide_verdict_at_each(title, difference, PLACE, NAMED)
 
 
-def judge_encoder(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_regime_encoder(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield what a common encoder gains in each setting, what a setting adds, and what FedCL's training adds to it."""
-    found = by_seed(frame, places=PLACE)
+    found = tabulate_by_seed(frame, places=PLACE)
     gains = {s: found[in_setting("fedper", s)] - found[in_setting("local", s)] for s in SETTINGS}
     rest = {s: found[in_setting(OWN_DECODERS.name, s)] - found[in_setting("fedper", s)] for s in SETTINGS}
 
     for setting, gain in gains.items():
-        yield from at_each("FedPer minus local", gain, PLACE[:1], f"{setting}, q {{:g}}", describe)
+        yield from decide_verdict_at_each("FedPer minus local", gain, PLACE[:1], f"{setting}, q {{:g}}", describe)
     for setting in SETTINGS:
         if setting != THE_MAPS:
             title = "the setting raises what a common encoder gains"
-            yield from at_each(title, gains[setting] - gains[THE_MAPS], PLACE[:1], f"{setting}, q {{:g}}")
+            yield from decide_verdict_at_each(
+                title, gains[setting] - gains[THE_MAPS], PLACE[:1], f"{setting}, q {{:g}}"
+            )
     for setting, more in rest.items():
-        yield from at_each("FedCL's training minus FedPer's", more, PLACE[:1], f"{setting}, q {{:g}}", describe)
+        yield from decide_verdict_at_each(
+            "FedCL's training minus FedPer's", more, PLACE[:1], f"{setting}, q {{:g}}", describe
+        )
     title = "FedCL's training adds less to a common encoder with GroupNorm"
-    yield from at_each(title, rest[THE_MAPS] - rest["GroupNorm"], PLACE[:1], "GroupNorm, q {:g}")
+    yield from decide_verdict_at_each(title, rest[THE_MAPS] - rest["GroupNorm"], PLACE[:1], "GroupNorm, q {:g}")
 
 
-def judge_unseen(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_regime_unseen(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether FedCL leaves new clients a better encoder than local training, and than sharing the encoder."""
     number = "new_clients.head.accuracy"
-    ours = of_variant(frame, "fedcl", number, PLACE)
+    ours = read_verdict_of_variant(frame, "fedcl", number, PLACE)
     for rival in ("local", "fedper"):
         title = f"FedCL leaves new clients a better encoder than {rival}"
-        yield from at_each(title, ours - of_variant(frame, rival, number, PLACE), PLACE, NAMED)
+        yield from decide_verdict_at_each(
+            title, ours - read_verdict_of_variant(frame, rival, number, PLACE), PLACE, NAMED
+        )

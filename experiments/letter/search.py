@@ -24,13 +24,13 @@ import math
 import pandas as pd
 
 from experiments.letter import figures as letter
-from experiments.shell import on_studies
+from experiments.shell import run_on_studies_of_shell
 from semcom.config import ConfigError, RunConfig
-from semcom.studies.analysis.means import markdown
+from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Experiment, Grid, Variant
 from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import stored_table
-from semcom.studies.results.table import number_of
+from semcom.studies.results.archive import read_stored_table
+from semcom.studies.results.table import read_number_in_row
 
 TIED = 0.005
 """Difference of scores below which two settings are tied."""
@@ -51,7 +51,7 @@ def _base(scale: str) -> RunConfig:
     return set_fields(letter.base(scale, eval_every=PASSES[scale]), aside)
 
 
-def _schedules(scale: str) -> Grid:
+def _make_schedule_search(scale: str) -> Grid:
     """Return every schedule of a scale, all with the same number of passes."""
     local = tuple((epochs, PASSES[scale] // epochs) for epochs in EPOCHS[scale])
     optimizers = tuple((name, size) for name in ("sgd", "adam") for size in (10, 20, 50))
@@ -68,31 +68,33 @@ LETTER_SEARCH = Experiment(
     title="Optimiser, batch size and local epochs that the letter leaves open, on validation images",
     paper="FedCL letter (not in it)",
     variants=("fedcl", "fedproto", "fedavg"),
-    scales={scale: _schedules(scale) for scale in PASSES},
+    scales={scale: _make_schedule_search(scale) for scale in PASSES},
     axis="train.local_epochs",
 )
 """The search for one schedule of all arms."""
 
 
-def schedules(frame: pd.DataFrame) -> pd.DataFrame:
+def read_searched_schedules(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a row per schedule with its score and each arm's validation accuracy, in %, from the table of the sweep.
 
     The best come first. `steps` is what a client takes in a run with 240 images.
     """
-    cells = frame.assign(accuracy=validation(frame)).pivot_table("accuracy", [*SCHEDULE, "train.rounds"], "variant")
+    cells = frame.assign(accuracy=read_search_validation(frame)).pivot_table(
+        "accuracy", [*SCHEDULE, "train.rounds"], "variant"
+    )
     rows = cells.assign(score=cells.mean(axis=1, skipna=False)).mul(100).reset_index()
     steps = -(-240 // rows["train.batch_size"]) * rows["train.local_epochs"] * rows["train.rounds"]
     return rows.assign(steps=steps).sort_values("score", ascending=False, ignore_index=True, kind="stable")
 
 
-def chosen_schedule(rows: pd.DataFrame) -> pd.Series:
+def choose_searched_schedule(rows: pd.DataFrame) -> pd.Series:
     """Return the tied schedule with the fewest steps, then SGD's."""
     tied = rows[rows["score"] >= rows["score"].max() - 100 * TIED]
     order = tied.assign(adam=tied["train.optimizer"] == "adam")
     return order.sort_values(["steps", "adam", "train.local_epochs"], kind="stable").drop(columns="adam").iloc[0]
 
 
-def validation(frame: pd.DataFrame) -> pd.Series:
+def read_search_validation(frame: pd.DataFrame) -> pd.Series:
     """Return the validation accuracy of each run's headline view, from the table of a search.
 
     Raises:
@@ -101,7 +103,7 @@ def validation(frame: pd.DataFrame) -> pd.Series:
     failed = frame[frame["status"] != "done"]
     if len(failed):
         raise ConfigError(f"search: {len(failed)} of {len(frame)} runs failed; repeat them before a choice is made")
-    return frame.apply(number_of, axis=1, metric="validation").astype(float)
+    return frame.apply(read_number_in_row, axis=1, metric="validation").astype(float)
 
 
 def _lambdas(scale: str) -> Grid:
@@ -124,13 +126,13 @@ LETTER_SEARCH_LAMBDA = Experiment(
 """The search for either lambda."""
 
 
-def lambdas(frame: pd.DataFrame) -> pd.DataFrame:
+def read_searched_lambdas(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a row per method and lambda with its validation accuracy in %, from the table of the sweep."""
-    rows = frame.assign(score=100 * validation(frame), lam=frame["hyper.lam"].astype(float))
+    rows = frame.assign(score=100 * read_search_validation(frame), lam=frame["hyper.lam"].astype(float))
     return rows[["method", "lam", "score"]].sort_values(["method", "lam"], ignore_index=True)
 
 
-def chosen_lambda(rows: pd.DataFrame) -> dict[str, float]:
+def choose_searched_lambda(rows: pd.DataFrame) -> dict[str, float]:
     """Return method -> the tied lambda that is nearest to the default, as a factor."""
     found = {}
     for method, of in rows.groupby("method"):
@@ -141,19 +143,19 @@ def chosen_lambda(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def _print(rows: pd.DataFrame) -> None:
-    print(markdown(rows.map(lambda value: f"{value:.4g}" if isinstance(value, float) else str(value))) + "\n")
+    print(format_markdown(rows.map(lambda value: f"{value:.4g}" if isinstance(value, float) else str(value))) + "\n")
 
 
-def _tell(schedules_of: str, lambdas_of: str | None = None) -> None:
+def _print_search(schedules_of: str, lambdas_of: str | None = None) -> None:
     """Print the scores and the choice of either search."""
-    table = schedules(stored_table(schedules_of))
+    table = read_searched_schedules(read_stored_table(schedules_of))
     _print(table)
-    print(chosen_schedule(table).to_string() + "\n")
+    print(choose_searched_schedule(table).to_string() + "\n")
     if lambdas_of is not None:
-        values = lambdas(stored_table(lambdas_of))
+        values = read_searched_lambdas(read_stored_table(lambdas_of))
         _print(values)
-        print(chosen_lambda(values))
+        print(choose_searched_lambda(values))
 
 
 if __name__ == "__main__":
-    on_studies(_tell, at_most=2)
+    run_on_studies_of_shell(_print_search, at_most=2)

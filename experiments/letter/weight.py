@@ -24,8 +24,8 @@ import pandas as pd
 
 from experiments.claims.scorecard import NEAR
 from experiments.letter.figures import base
-from experiments.letter.lead import GIVES, GIVES_NOT, STATED, reaches
-from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, at_each, by_seed, describe
+from experiments.letter.lead import GIVES, GIVES_NOT, STATED, describe_lead_reach
+from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, decide_verdict_at_each, describe, tabulate_by_seed
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 
 MEAN = {"hyper.reduction": "mean"}
@@ -89,32 +89,36 @@ LAMBDA = "hyper.lam"
 def judge_weight(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield FedCL's lead over FedProto with regularisers of one weight, what it could be, and whose work it is."""
     places = [ENCODER, LAMBDA]
-    found = by_seed(frame, places=places)
+    found = tabulate_by_seed(frame, places=places)
     lead, plain = (found[name] - found["fedproto"] for name in ("fedcl", PLAIN.name))
     title = f"FedCL leads FedProto by more than {NEAR:g} points with lambda {LARGEST:g} for both"
-    for row in at_each(title, lead.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR):
+    for row in decide_verdict_at_each(title, lead.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR):
         yield row
         for stated in STATED["fedproto"]:
-            said = {GIVES: SUPPORTED, GIVES_NOT: REFUTED}.get(reaches(row["low"], row["high"], stated), OPEN)
+            said = {GIVES: SUPPORTED, GIVES_NOT: REFUTED}.get(
+                describe_lead_reach(row["low"], row["high"], stated), OPEN
+            )
             yield {**row, "hypothesis": f"this can be the letter's lead of {stated:g}", "answer": said}
     title = f"it is so without the generator: more than {NEAR:g} points"
-    yield from at_each(title, plain.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR)
+    yield from decide_verdict_at_each(title, plain.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR)
     by_lambda = lead.unstack(LAMBDA).dropna()
     grown = by_lambda[LARGEST] - by_lambda[1.0]
-    yield from at_each("the lead grows with lambda", grown, [ENCODER], f"{{}}, {LARGEST:g} minus 1")
-    yield from at_each("FedCL minus FedProto", lead, places, "{}, lambda {:g}", describe)
+    yield from decide_verdict_at_each("the lead grows with lambda", grown, [ENCODER], f"{{}}, {LARGEST:g} minus 1")
+    yield from decide_verdict_at_each("FedCL minus FedProto", lead, places, "{}, lambda {:g}", describe)
     for name in ("fedcl", PLAIN.name, "fedproto"):
         by_lambda = found[name].unstack(LAMBDA).dropna()
         more = by_lambda[LARGEST] - by_lambda.drop(columns=LARGEST).max(axis=1)
-        yield from at_each(f"lambda {LARGEST:g} minus the best one below", more, [ENCODER], f"{{}}, {name}", describe)
+        yield from decide_verdict_at_each(
+            f"lambda {LARGEST:g} minus the best one below", more, [ENCODER], f"{{}}, {name}", describe
+        )
 
 
-def judge_pull(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_weight_pull(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether generated centroids stand a large lambda by their contrast, or by their length alone."""
     for number, place in (("accuracy", "{}"), ("among_own", "{}, among own classes")):
-        found = by_seed(frame, number, [ENCODER])
+        found = tabulate_by_seed(frame, number, [ENCODER])
         trained = found["fedcl"] - found[UNTRAINED.name]
-        yield from at_each("training the generator helps", trained, [ENCODER], place)
+        yield from decide_verdict_at_each("training the generator helps", trained, [ENCODER], place)
         for name in (UNTRAINED.name, INFONCE.name):
             title = f"{name} leads FedProto by more than {NEAR:g} points"
-            yield from at_each(title, found[name] - found["fedproto"], [ENCODER], place, limit=NEAR)
+            yield from decide_verdict_at_each(title, found[name] - found["fedproto"], [ENCODER], place, limit=NEAR)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.measures.features import separation
+from experiments.measures.features import measure_feature_separation
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result
@@ -25,7 +25,7 @@ Groups = Mapping[str, Mapping[str, float]]
 """Third -> name of a number -> the number. A third of which there is nothing to be said lacks it."""
 
 
-def thirds(counts: np.ndarray) -> np.ndarray:
+def split_classes_in_thirds(counts: np.ndarray) -> np.ndarray:
     """Return the third of each client's classes, `[K, C]`: a place in `GROUPS`, or -1 for a class without images.
 
     Args:
@@ -36,7 +36,7 @@ def thirds(counts: np.ndarray) -> np.ndarray:
     return np.where(counts > 0, np.floor(3 * (place + 0.5) / owned).astype(int), -1)
 
 
-def means(values: np.ndarray, third: np.ndarray, name: str) -> dict[str, dict[str, float]]:
+def average_class_groups(values: np.ndarray, third: np.ndarray, name: str) -> dict[str, dict[str, float]]:
     """Return the mean of some values in each third that has any; NaN counts as none.
 
     Args:
@@ -55,7 +55,7 @@ def together(*parts: Groups) -> dict[str, dict[str, float]]:
     return {group: {k: v for part in parts for k, v in part.get(group, {}).items()} for group in names}
 
 
-def accuracy(confusion: np.ndarray, counts: np.ndarray) -> dict[str, dict[str, float]]:
+def measure_class_group_accuracy(confusion: np.ndarray, counts: np.ndarray) -> dict[str, dict[str, float]]:
     """Return the accuracy of each third, a fraction of 1: every class of every client that tests it counts the same.
 
     Args:
@@ -64,10 +64,10 @@ def accuracy(confusion: np.ndarray, counts: np.ndarray) -> dict[str, dict[str, f
     """
     tested, right = confusion.sum(2), np.diagonal(confusion, axis1=1, axis2=2)
     share = np.where(tested > 0, right / np.maximum(tested, 1), np.nan)
-    return means(share, thirds(counts), "accuracy")
+    return average_class_groups(share, split_classes_in_thirds(counts), "accuracy")
 
 
-def silhouettes(features: np.ndarray, labels: np.ndarray, clients: np.ndarray) -> np.ndarray:
+def measure_class_silhouettes(features: np.ndarray, labels: np.ndarray, clients: np.ndarray) -> np.ndarray:
     """Return the silhouette of each image among the images of its own client, `[n]`.
 
     As `semcom.silhouette` has it, but clients are taken one by one: where encoders are the clients' own, features of
@@ -90,23 +90,23 @@ def silhouettes(features: np.ndarray, labels: np.ndarray, clients: np.ndarray) -
     return found
 
 
-def clusters(result: Result) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+def measure_class_clusters(result: Result) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Return how well the classes of a client lie apart among its received test features, in all and by thirds.
 
     Both are means of `silhouettes` over the images: `silhouette`. In the first there are `silhouette_all` and
     `knn_purity` too, of the images of all clients together.
     """
-    found, counts = result.features(), training_counts(result)
-    each = silhouettes(found.received, found.labels, found.clients)
-    of_image = thirds(counts)[found.clients, found.labels]
-    of_all = separation(found)
+    found, counts = result.features(), count_training_classes(result)
+    each = measure_class_silhouettes(found.received, found.labels, found.clients)
+    of_image = split_classes_in_thirds(counts)[found.clients, found.labels]
+    of_all = measure_feature_separation(found)
     whole = {"silhouette": float(np.nanmean(each)), "silhouette_all": of_all.pop("silhouette"), **of_all}
-    return whole, means(each, of_image, "silhouette")
+    return whole, average_class_groups(each, of_image, "silhouette")
 
 
-def training_counts(result: Result) -> np.ndarray:
+def count_training_classes(result: Result) -> np.ndarray:
     """Return the training images of each client and class of a run, `[K, C]`."""
-    from semcom.runs.artifacts import class_counts
+    from semcom.runs.artifacts import count_classes
 
     members = result.federation
-    return class_counts(members, members.train, np.arange(len(members.train)))
+    return count_classes(members, members.train, np.arange(len(members.train)))

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.measures.class_groups import GROUPS, means, thirds, together, training_counts
+from experiments.measures.class_groups import (
+    GROUPS,
+    average_class_groups,
+    count_training_classes,
+    split_classes_in_thirds,
+    together,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -29,7 +35,7 @@ CONTRAST, ENTROPY, SINE = "contrast", "cross_entropy", "sine"
 """Length of the gradient of Eq. 5 and of the cross-entropy, and what Eqs. 16 and 17 are about."""
 
 
-def contrast(features: Tensor, labels: Tensor, tau: float = TAU) -> Tensor:
+def measure_contrast_gradients(features: Tensor, labels: Tensor, tau: float = TAU) -> Tensor:
     """Return the length of the gradient of each anchor's l_j by its own r_j (Eqs. 13 to 15), `[b]`.
 
     Args:
@@ -44,7 +50,7 @@ def contrast(features: Tensor, labels: Tensor, tau: float = TAU) -> Tensor:
     return (parts.positives + parts.negatives)[0].norm(dim=1).masked_fill(alone, float("nan"))
 
 
-def sine(features: Tensor, labels: Tensor) -> Tensor:
+def compute_sine_of_gradients(features: Tensor, labels: Tensor) -> Tensor:
     """Return the mean of sqrt(1 - (z_j . z_p)^2) over the positives p of each anchor j, `[b]`; NaN without any.
 
     Section 5 takes it as 1 for rare classes (Eq. 16) and as 0 for frequent ones (Eq. 17).
@@ -57,7 +63,9 @@ def sine(features: Tensor, labels: Tensor) -> Tensor:
     return (away * positive).sum(1) / positive.sum(1)
 
 
-def cross_entropy(features: Tensor, labels: Tensor, head: nn.Module, weights: dict[str, Tensor]) -> Tensor:
+def compute_cross_entropy_gradients(
+    features: Tensor, labels: Tensor, head: nn.Module, weights: dict[str, Tensor]
+) -> Tensor:
     """Return the length of the gradient of each sample's cross-entropy by its own r_j, `[b]`.
 
     Args:
@@ -76,14 +84,14 @@ def cross_entropy(features: Tensor, labels: Tensor, head: nn.Module, weights: di
     return found.norm(dim=1)
 
 
-def of_view(result: Result, view: View) -> dict[str, dict[str, float]]:
+def measure_gradients_of_view(result: Result, view: View) -> dict[str, dict[str, float]]:
     """Return the mean lengths of gradients in each third of a client's classes, over all clients' training images.
 
     Returns:
         third -> `contrast`, `contrast_share`, `cross_entropy`, `cross_entropy_share` (share of the third in the sum of
         lengths of all images), `sine`, and `image_share` (its share of the images).
     """
-    third, rows, group = thirds(training_counts(result)), [], []
+    third, rows, group = split_classes_in_thirds(count_training_classes(result)), [], []
     for client in map(int, view.population.ids):
         for labels, numbers in _batches(result, view, client):
             rows.append(numbers)
@@ -92,7 +100,9 @@ def of_view(result: Result, view: View) -> dict[str, dict[str, float]]:
     names = (CONTRAST, ENTROPY, SINE)
     shares = [_shares(row, of, name) for name, row in zip(names[:2], values[:2], strict=True)]
     images = _shares(np.ones(len(of)), of, "image")
-    return together(*(means(row, of, name) for name, row in zip(names, values, strict=True)), *shares, images)
+    return together(
+        *(average_class_groups(row, of, name) for name, row in zip(names, values, strict=True)), *shares, images
+    )
 
 
 def _shares(values: np.ndarray, of: np.ndarray, name: str) -> dict[str, dict[str, float]]:
@@ -114,13 +124,17 @@ def _batches(result: Result, view: View, client: int) -> Iterator[tuple[np.ndarr
     head = cohort.network.get_submodule("head")
     weights = {name[5:]: t[0] for name, t in cohort.tensors.items() if name.startswith("head.")}
     for some in images[torch.randperm(len(images), generator=generator)].split(config.train.batch_size):
-        features = torch.cat([_seen(result, view, client, some, generator) for _ in range(2)])
+        features = torch.cat([_list_seen_for_gradients(result, view, client, some, generator) for _ in range(2)])
         labels = members.labels[some.to(members.labels.device)].repeat(2).to(features.device)
-        numbers = (contrast(features, labels), cross_entropy(features, labels, head, weights), sine(features, labels))
+        numbers = (
+            measure_contrast_gradients(features, labels),
+            compute_cross_entropy_gradients(features, labels, head, weights),
+            compute_sine_of_gradients(features, labels),
+        )
         yield labels.cpu().numpy(), torch.stack(numbers).cpu().double().numpy()
 
 
-def _seen(result: Result, view: View, client: int, some: Tensor, generator: object) -> Tensor:
+def _list_seen_for_gradients(result: Result, view: View, client: int, some: Tensor, generator: object) -> Tensor:
     """Return the received features of a random view of some images, `[b, d]`."""
     import torch
 

@@ -15,7 +15,7 @@ import torch
 
 from channels.coding.codec import CODECS, HEADERS
 from channels.coding.image import ImageChain, Received
-from channels.coding.mcs import choose
+from channels.coding.mcs import choose_mcs
 from semcom.engine.random import keyed
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Curves = dict[str, dict[str, dict[str, dict[str, float]]]]
 """Chain ("webp-sent") -> SNR in dB -> channel uses -> what became of the images."""
 
 
-def image_curves(result: Result, snrs: Sequence[float], uses: Sequence[int]) -> Curves:
+def measure_image_curves(result: Result, snrs: Sequence[float], uses: Sequence[int]) -> Curves:
     """Return what becomes of images with every codec, its headers sent and known, at every SNR and number of uses.
 
     Args:
@@ -66,17 +66,17 @@ class Point:
                 answer[arrived] = result.predict(client, received.images[arrived])
                 parts.append(received)
             accuracies.append(float((answer == federation.labels[index].cpu()).double().mean()))
-        return {"accuracy": float(np.mean(accuracies)), **_bytes(parts)}
+        return {"accuracy": float(np.mean(accuracies)), **_count_image_bytes(parts)}
 
     def _chain(self) -> ImageChain | None:
         """Return the chain with the fastest scheme for the SNR; None where none carries an image's checksum."""
-        scheme = choose(self.snr_db, self.uses)
+        scheme = choose_mcs(self.snr_db, self.uses)
         if scheme is None:
             return None
         return ImageChain(self.uses, scheme.modulation, scheme.code_rate, self.codec, headers=self.headers)
 
 
-def _bytes(parts: Sequence[Received]) -> dict[str, float]:
+def _count_image_bytes(parts: Sequence[Received]) -> dict[str, float]:
     """Return the part of images that was lost, and mean bytes of payload and header of the others (0: no others)."""
     if not parts:
         return {"lost": 1.0, "payload": 0.0, "headers": 0.0}

@@ -21,7 +21,7 @@ PARTS = ("local", "mixing", "targets")
 """The parts of a round, in their order; "total" is their sum."""
 
 
-def local(rate: Values, smoothness: Values, squares: Values, steps: Values, variance: Values) -> Values:
+def bound_local_steps(rate: Values, smoothness: Values, squares: Values, steps: Values, variance: Values) -> Values:
     """Return the bound on the change of the loss by SGD's steps, which both theorems share.
 
     -(eta - L1 eta^2 / 2) sum ||grad||^2 + S L1 eta^2 rho^2 / 2.
@@ -36,7 +36,7 @@ def local(rate: Values, smoothness: Values, squares: Values, steps: Values, vari
     return -(rate - smoothness * rate**2 / 2) * squares + steps * smoothness * rate**2 * variance / 2
 
 
-def guarantee(rate: Values, smoothness: Values, squares: Values, rise: Values) -> Values:
+def compute_theorem_guarantee(rate: Values, smoothness: Values, squares: Values, rise: Values) -> Values:
     """Return what may raise the loss over what surely lowers it, `rise` / ((eta - L1 eta^2 / 2) sum ||grad||^2).
 
     The bound promises a lower loss where this is below 1. It is infinite where the step is too long to lower anything.
@@ -63,7 +63,7 @@ class FedCLBound:
 
     def parts(self, rate: Values, steps: Values, found: Mapping[str, Values]) -> dict[str, Values]:
         """Return the bound on the change of the loss by each of `PARTS`."""
-        steady = local(rate, found["smoothness"], found["squares"], steps, found["variance"])
+        steady = bound_local_steps(rate, found["smoothness"], found["squares"], steps, found["variance"])
         return {"local": steady, "mixing": 0 * np.asarray(steady), "targets": self.targets(found)}
 
     def targets(self, found: Mapping[str, Values]) -> Values:
@@ -101,7 +101,7 @@ class FedCoSRBound:
 
     def parts(self, rate: Values, steps: Values, found: Mapping[str, Values]) -> dict[str, Values]:
         """Return the bound on the change of the loss by each of `PARTS`."""
-        steady = local(rate, found["smoothness"], found["squares"], steps, found["variance"])
+        steady = bound_local_steps(rate, found["smoothness"], found["squares"], steps, found["variance"])
         mixing = found["smoothness"] * (found["epsilon"] ** 2 + found["epsilon"]) / 2
         return {"local": steady, "mixing": mixing, "targets": 0 * np.asarray(steady) + 2 * self.alpha / self.tau}
 
@@ -112,7 +112,7 @@ class FedCoSRBound:
         return squares**2 >= (smoothness * squares + steps * smoothness * found["variance"]) * rise
 
 
-def least_information(candidates: Values, contrast: Values) -> Values:
+def bound_theorem_information(candidates: Values, contrast: Values) -> Values:
     """Return log C - L_Reg, from which on Theorem 1 of FedCoSR puts the mutual information, in nat.
 
     Args:

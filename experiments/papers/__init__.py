@@ -72,7 +72,7 @@ POINT = ("paper", "item", "column", "at")
 FOLDER = Path(__file__).parent
 
 
-def table(paper: str) -> pd.DataFrame:
+def read_paper_table(paper: str) -> pd.DataFrame:
     """Return the numbers of a paper, a row per cell of its tables.
 
     Args:
@@ -90,8 +90,11 @@ def table(paper: str) -> pd.DataFrame:
         raise ConfigError(f"paper: {paper!r} is unknown: known are {', '.join(PAPERS)}")
     name = f"{paper}.csv"
     frame = _read(name, CELL)
-    known, placed = _methods(), {(p["item"], p["column"]) for _, p in _lines(points()) if p["paper"] == paper}
-    _unique(name, frame, ["item", "row", "column"])
+    known, placed = (
+        _methods(),
+        {(p["item"], p["column"]) for _, p in _lines(read_paper_points()) if p["paper"] == paper},
+    )
+    _check_unique_in_paper(name, frame, ["item", "row", "column"])
     for line, cell in _lines(frame):
         _require(cell["paper"] == paper, name, line, f"the paper is {cell['paper']!r}")
         _require(cell["legible"] in ("yes", "repaired", "no"), name, line, f"legible is {cell['legible']!r}")
@@ -101,46 +104,46 @@ def table(paper: str) -> pd.DataFrame:
             _require(cell["row"] in known, name, line, f"method {cell['row']!r} is unknown")
             there = (cell["item"], cell["column"]) in placed
             _require(there, name, line, f"points.csv does not have column {cell['column']!r} of {cell['item']}")
-    return _numbers(name, frame, ("value", "std"))
+    return _parse_paper_numbers(name, frame, ("value", "std"))
 
 
-def claims() -> pd.DataFrame:
+def read_paper_claims() -> pd.DataFrame:
     """Return what the papers claim, a row per ordering or number.
 
     Returns:
         The columns `CLAIM`; `value` is a float (NaN: none), `page` an integer or missing, all others text. `at` is
-        read by `at`, several names and cells by `names` and `cells`.
+        read by `parse_paper_point`, several names and cells by `names` and `cells`.
 
     Raises:
         ValueError: the file is damaged; the message names the file and the line.
     """
     name, frame = "claims.csv", _read("claims.csv", CLAIM)
-    _unique(name, frame, ["id"])
-    printed, methods = {paper: table(paper) for paper in PAPERS}, _methods()
+    _check_unique_in_paper(name, frame, ["id"])
+    printed, methods = {paper: read_paper_table(paper) for paper in PAPERS}, _methods()
     known = {paper: set(zip(t["item"], t["row"], t["column"], strict=True)) for paper, t in printed.items()}
     for line, claim in _lines(frame):
         _require(claim["paper"] in PAPERS, name, line, f"paper {claim['paper']!r} is unknown")
         _check_claim(name, line, claim, methods)
         for cell in cells(claim["contradicted_by"]):
             _require(cell in known[claim["paper"]], name, line, f"there is no cell {'/'.join(cell)}")
-    return _numbers(name, frame, ("value",))
+    return _parse_paper_numbers(name, frame, ("value",))
 
 
-def points() -> pd.DataFrame:
+def read_paper_points() -> pd.DataFrame:
     """Return the columns of all tables with the point at which each stands; columns `POINT`, all text.
 
     Raises:
         ValueError: the file is damaged; the message names the file and the line.
     """
     name, frame = "points.csv", _read("points.csv", POINT)
-    _unique(name, frame, ["paper", "item", "column"])
+    _check_unique_in_paper(name, frame, ["paper", "item", "column"])
     for line, point in _lines(frame):
         _require(point["paper"] in PAPERS, name, line, f"paper {point['paper']!r} is unknown")
-        _place(name, line, point["at"])
+        _describe_place_in_paper(name, line, point["at"])
     return frame
 
 
-def at(text: str) -> dict[str, tuple[str, ...]]:
+def parse_paper_point(text: str) -> dict[str, tuple[str, ...]]:
     """Return a point as field -> values: "clients=5|20;channel.snr_db=9" has two values of `clients` and one SNR.
 
     Raises:
@@ -185,7 +188,7 @@ def _lines(frame: pd.DataFrame) -> Iterable[tuple[int, dict[str, str]]]:
     return enumerate(frame.to_dict("records"), start=2)
 
 
-def _numbers(name: str, frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
+def _parse_paper_numbers(name: str, frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
     """Return the table with numbers in some columns and in `page`."""
     for line, row in _lines(frame):
         for column in (*columns, "page"):
@@ -194,7 +197,7 @@ def _numbers(name: str, frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.Dat
     return frame.assign(page=pages, **{column: pd.to_numeric(frame[column]).astype(float) for column in columns})
 
 
-def _unique(name: str, frame: pd.DataFrame, key: list[str]) -> None:
+def _check_unique_in_paper(name: str, frame: pd.DataFrame, key: list[str]) -> None:
     """Check that no two rows have the same key."""
     seen = set()
     for line, row in _lines(frame):
@@ -205,7 +208,7 @@ def _unique(name: str, frame: pd.DataFrame, key: list[str]) -> None:
 
 def _check_claim(name: str, line: int, claim: Mapping[str, str], methods: set[str]) -> None:
     """Check the words of a claim."""
-    relation, here = claim["relation"], _place(name, line, claim["at"])
+    relation, here = claim["relation"], _describe_place_in_paper(name, line, claim["at"])
     _require(relation in RELATIONS, name, line, f"relation {relation!r} is unknown")
     _require(claim["unit"] in ("", "points", "percent-relative"), name, line, f"unit {claim['unit']!r} is unknown")
     _require(claim["protocol"] in ("known", "unknown"), name, line, f"protocol is {claim['protocol']!r}")
@@ -219,10 +222,10 @@ def _check_claim(name: str, line: int, claim: Mapping[str, str], methods: set[st
     _require(set(here.get("quantifier", ())) <= set(QUANTIFIERS), name, line, "the quantifier is unknown")
 
 
-def _place(name: str, line: int, text: str) -> dict[str, tuple[str, ...]]:
+def _describe_place_in_paper(name: str, line: int, text: str) -> dict[str, tuple[str, ...]]:
     """Return `at` of a line."""
     try:
-        return at(text)
+        return parse_paper_point(text)
     except ValueError as error:
         raise ValueError(f"{name}, line {line}: {error}") from None
 

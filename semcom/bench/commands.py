@@ -21,10 +21,10 @@ import torch
 from channels.options import COUNT
 from channels.registry import Registry
 from semcom.config import ConfigError, RunError
-from semcom.config.checks import require
+from semcom.config.checks import require_in_config
 from semcom.files import to_json, write_atomically
-from semcom.runs.folder import commit, versions
-from semcom.runs.machine import processor
+from semcom.runs.folder import read_commit, read_versions
+from semcom.runs.machine import name_processor
 
 logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # the timers import it; it warns of no GPU
 from torch.utils import benchmark  # noqa: E402
@@ -92,11 +92,11 @@ class Bench:
     def count(self, name: str, full: int, quick: int) -> int:
         """Return a flag's whole number, or what stands for None. Raises ConfigError below 1."""
         value = getattr(self, name)
-        require(name, value, COUNT)
+        require_in_config(name, value, COUNT)
         return value if value is not None else quick if self.quick else full
 
 
-def chosen(field: str, text: str | None, known: Sequence[str]) -> list[str]:
+def choose_bench(field: str, text: str | None, known: Sequence[str]) -> list[str]:
     """Return names separated by commas (None: all) in the order of `known`. Raises ConfigError for an unknown one."""
     given = list(known) if text is None else [name.strip() for name in text.split(",")]
     for name in given:
@@ -105,12 +105,12 @@ def chosen(field: str, text: str | None, known: Sequence[str]) -> list[str]:
     return [name for name in known if name in given]
 
 
-def machine() -> dict[str, Any]:
+def describe_bench_machine() -> dict[str, Any]:
     """Return facts about the machine, to be asked before anything works; warn where others are at work."""
     cores, load = joblib.cpu_count(), psutil.getloadavg()[0]
     if load > BUSY * cores:
         logger.warning("others are at work here (load %.1f on %d cores): numbers will be off", load, cores)
-    cpu, found = processor(), versions()
+    cpu, found = name_processor(), read_versions()
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "title": ", ".join(part for part in (cpu, f"{cores} cores", gpu, f"torch {found['torch']}") if part),
@@ -122,7 +122,7 @@ def machine() -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "system": platform.platform(),
         "versions": found,
-        "commit": commit(),
+        "commit": read_commit(),
     }
 
 
@@ -153,12 +153,12 @@ def spread(lists: pd.Series) -> pd.DataFrame:
     return lists.explode().astype(float).groupby(level=0, sort=False).agg(["min", "median", "max"])
 
 
-def spread_cells(title: str, lists: pd.Series, form: str) -> list[tuple[str, Iterable[str]]]:
+def format_spread_cells(title: str, lists: pd.Series, form: str) -> list[tuple[str, Iterable[str]]]:
     """Return min, median and max of each list of numbers as three columns."""
     return [cells(f"{title}: {name}" if name == "min" else name, v, form) for name, v in spread(lists).items()]
 
 
-def table(*columns: tuple[str, Iterable[str]]) -> str:
+def format_bench_table(*columns: tuple[str, Iterable[str]]) -> str:
     """Return columns as lines: the first one to the left, the others to the right."""
     (first, names), *others = columns
     rows = zip(*(texts for _, texts in others), strict=True)

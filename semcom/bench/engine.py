@@ -14,12 +14,23 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from channels.options import COUNT
-from semcom.bench.commands import MIB, Bench, Outcome, cells, chosen, machine, spread, spread_cells, table, timer
+from semcom.bench.commands import (
+    MIB,
+    Bench,
+    Outcome,
+    cells,
+    choose_bench,
+    describe_bench_machine,
+    format_bench_table,
+    format_spread_cells,
+    spread,
+    timer,
+)
 from semcom.bench.plain import Network
-from semcom.bench.rounds import in_turns
-from semcom.bench.workloads import Workload, variants
-from semcom.config.checks import require
-from semcom.models.meta import on_meta
+from semcom.bench.rounds import measure_rounds_in_turns
+from semcom.bench.workloads import Workload, list_workload_variants
+from semcom.config.checks import require_in_config
+from semcom.models.meta import build_on_meta
 
 _FEDCL = "FedCL, DCGAN 64-128-256, 3 classes per client, AWGN 10 dB both ways"
 CASES: Mapping[str, Workload] = {
@@ -55,30 +66,32 @@ class BenchEngine(Bench):
 
     def measure(self) -> Outcome:
         """Measure one case after the other, and the peak of each device beside them."""
-        names, repeats = chosen("cases", self.cases, list(CASES)), self.count("repeats", 5, 2)
-        known = {variant.name: variant for variant in variants(torch.cuda.is_available())}
-        wanted = [known[name] for name in chosen("variants", self.variants, list(known))]
-        require("growth", self.growth, COUNT)
+        names, repeats = choose_bench("cases", self.cases, list(CASES)), self.count("repeats", 5, 2)
+        known = {variant.name: variant for variant in list_workload_variants(torch.cuda.is_available())}
+        wanted = [known[name] for name in choose_bench("variants", self.variants, list(known))]
+        require_in_config("growth", self.growth, COUNT)
         clients = sorted(set(self.growth if self.growth is not None else (2, 4) if self.quick else (5, 20, 80)))
-        facts, found = machine(), []
+        facts, found = describe_bench_machine(), []
         sizes: dict[str, int] = {v.device: 256 if self.quick else SIZES[v.device] for v in wanted}
         peaks = dict.fromkeys(sizes, 0.0)
-        raise_peaks(dict(peaks), sizes)  # starts the processes
+        raise_engine_peaks(dict(peaks), sizes)  # starts the processes
         for name in names:
             workload = (SMALL if self.quick else CASES)[name]
-            rows = in_turns([(workload, variant) for variant in wanted], repeats, lambda: raise_peaks(peaks, sizes))
-            for best in fastest(rows) if name in GROWING else ():
-                grown = in_turns([(replace(workload, clients=k), known[best]) for k in clients], repeats)
+            rows = measure_rounds_in_turns(
+                [(workload, variant) for variant in wanted], repeats, lambda: raise_engine_peaks(peaks, sizes)
+            )
+            for best in find_fastest_engine(rows) if name in GROWING else ():
+                grown = measure_rounds_in_turns([(replace(workload, clients=k), known[best]) for k in clients], repeats)
                 rows += [{**row, "growing": True} for row in grown]
             found += [
-                {"case": name, "flops_per_sample": flops_per_sample(workload), "growing": False} | r for r in rows
+                {"case": name, "flops_per_sample": count_engine_flops(workload), "growing": False} | r for r in rows
             ]
-        rows = compared(pd.DataFrame(found), peaks)
+        rows = compare_engines(pd.DataFrame(found), peaks)
         settings = {"benchmark": "engine", "machine": facts, "repeats": repeats, "peak_flops_per_second": peaks}
         return Outcome(text(rows, settings), rows, settings)
 
 
-def raise_peaks(best: dict[str, float], sizes: Mapping[str, int]) -> None:
+def raise_engine_peaks(best: dict[str, float], sizes: Mapping[str, int]) -> None:
     """Raise each device's FLOP/s of products of matrices to what it reaches now; a CPU by a process for each core."""
     for device, size in sizes.items():
         n = joblib.cpu_count() if device == "cpu" else 1
@@ -93,7 +106,7 @@ def product_speed(size: int, device: str) -> float:
     return 2 * size**3 / min(product.blocked_autorange(min_run_time=min(1.0, size / 2048)).times)
 
 
-def fastest(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def find_fastest_engine(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the engine's variants that had the fastest round: on a CPU in float32, on CUDA at each precision."""
     ours = [row for row in rows if row["seconds"] and not row["plain"]]
     ours = [row for row in ours if row["device"] == "cuda" or row["precision"] == "float32"]
@@ -101,13 +114,13 @@ def fastest(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list({(row["device"], row["precision"]): row["variant"] for row in ours}.values())
 
 
-def flops_per_sample(workload: Workload) -> float:
+def count_engine_flops(workload: Workload) -> float:
     """Return the floating-point operations of a training step over its samples; a product and its sum are two.
 
     Counted on the plain network, on the meta device. What is no product of matrices (normalisation, ReLU, link,
     optimiser) counts nothing, so the share of the peak that follows is a lower bound.
     """
-    with on_meta(), torch.random.fork_rng(devices=[]):
+    with build_on_meta(), torch.random.fork_rng(devices=[]):
         network = Network(workload)
         images = torch.empty(workload.batch, 3, 32, 32)
         labels = torch.zeros(workload.batch, dtype=torch.int64)
@@ -116,7 +129,7 @@ def flops_per_sample(workload: Workload) -> float:
     return counter.get_total_flops() / workload.batch
 
 
-def compared(rows: pd.DataFrame, peaks: Mapping[str, float]) -> pd.DataFrame:
+def compare_engines(rows: pd.DataFrame, peaks: Mapping[str, float]) -> pd.DataFrame:
     """Return the rows with rates (samples/s), also over the plain loop's on the device, FLOP/s and costs of growing.
 
     The plain loop is that at the row's precision, or in float32 where there is none. Peaks are those of float32.
@@ -142,16 +155,16 @@ def text(rows: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     """Return all cases, one below the other, after a line about the machine."""
     head = f"{settings['machine']['title']}; rounds of each after a warm-up: {settings['repeats']}"
     peaks = ", ".join(f"{name} {flops / 1e9:,.0f} GFLOP/s" for name, flops in settings["peak_flops_per_second"].items())
-    return "\n\n".join([head, *(case_text(case, peaks) for _, case in rows.groupby("case", sort=False))])
+    return "\n\n".join([head, *(format_engine_case(case, peaks) for _, case in rows.groupby("case", sort=False))])
 
 
-def case_text(case: pd.DataFrame, peaks: str) -> str:
+def format_engine_case(case: pd.DataFrame, peaks: str) -> str:
     """Return one case: what it is, a row per variant, and the cost of growing."""
     found, first = case[~case.growing], case.iloc[0]
     on_gpu = [cells("GPU MiB", found.device_bytes / MIB, ",.0f")] if found.device_bytes.notna().any() else []
-    columns = table(
+    columns = format_bench_table(
         ("variant", found.variant),
-        *spread_cells("samples/s", found.rates, ",.0f"),
+        *format_spread_cells("samples/s", found.rates, ",.0f"),
         cells("x plain", found.times_plain, ".2f"),
         cells("GFLOP/s", found.flops_per_second / 1e9, ",.1f"),
         cells("% of peak", 100 * found.share_of_peak, ".1f"),
@@ -171,7 +184,7 @@ def case_text(case: pd.DataFrame, peaks: str) -> str:
     if {"bare", "loop"} <= set(found.variant):
         lines.append(f"   loop takes {rates['bare'] / rates['loop']:.2f} times as long as bare")
     for variant, grown in case[case.growing].groupby("variant", sort=False):
-        columns = table(
+        columns = format_bench_table(
             cells("K", grown.clients, ","),
             cells("samples/s", grown.rate, ",.0f"),
             cells("us/sample", 1e6 / grown.rate, ",.1f"),

@@ -100,7 +100,7 @@ class FedAvg:
         for client in self.clients:
             client.network.load_state_dict(self.server.state_dict())
             client.train(lambda _, logits, labels: F.cross_entropy(logits, labels))
-        self.server.load_state_dict(average(self.clients, [client.network for client in self.clients]))
+        self.server.load_state_dict(average_plain(self.clients, [client.network for client in self.clients]))
 
 
 class Bare(FedAvg):
@@ -129,7 +129,7 @@ class FedCL:
     def round(self) -> None:
         """Train encoder and decoder of each client, average the decoders, and train the generator by a step."""
         local = [self._train(client) for client in self.clients]
-        head = average(self.clients, [client.network.head for client in self.clients])
+        head = average_plain(self.clients, [client.network.head for client in self.clients])
         for client in self.clients:
             client.network.head.load_state_dict(head)
         self._train_generator(torch.stack([means for means, _ in local]), torch.stack([owned for _, owned in local]))
@@ -158,7 +158,7 @@ class FedCL:
         self.centroids = self.generator().detach()
 
 
-def average(clients: Sequence[Client], modules: Sequence[nn.Module]) -> dict[str, Tensor]:
+def average_plain(clients: Sequence[Client], modules: Sequence[nn.Module]) -> dict[str, Tensor]:
     """Return the mean of the clients' modules, weighted by samples; counters are those of the first."""
     total, states = sum(client.samples for client in clients), [module.state_dict() for module in modules]
     mean = dict(states[0])
@@ -169,7 +169,7 @@ def average(clients: Sequence[Client], modules: Sequence[nn.Module]) -> dict[str
     return mean
 
 
-def make_loop(workload: Workload, federation: Federation, variant: Variant) -> FedAvg | FedCL:
+def make_plain_loop(workload: Workload, federation: Federation, variant: Variant) -> FedAvg | FedCL:
     """Return the loop of a workload; its clients start with the same weights, their images lie on the host."""
     torch.manual_seed(0)
     products = "tf32" if variant.precision == "tf32" else "ieee"  # torch's own default rounds convolutions alone

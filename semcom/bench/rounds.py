@@ -21,8 +21,8 @@ import psutil
 import torch
 
 from semcom.bench.commands import clock_of, seconds
-from semcom.bench.plain import make_loop
-from semcom.bench.workloads import Variant, Workload, synthetic
+from semcom.bench.plain import make_plain_loop
+from semcom.bench.workloads import Variant, Workload, make_synthetic_workload
 from semcom.config import Resolved
 from semcom.data.federation import Federation
 from semcom.engine.host import ranks
@@ -58,24 +58,24 @@ class Rounds:
 _next_round: Callable[[], None]  # of what this process was started for
 
 
-def _prepare(workload: Workload, variant: Variant) -> None:
+def _prepare_rounds(workload: Workload, variant: Variant) -> None:
     """Set this process up for rounds of a workload, on the threads and in the processes that it may have."""
     global _next_round
     Thread(target=_end_with_the_parent, daemon=True).start()
     torch.set_num_threads(variant.threads)
     if variant.plain:
-        _next_round = make_loop(workload, synthetic(workload), variant).round
+        _next_round = make_plain_loop(workload, make_synthetic_workload(workload), variant).round
         return
     stack, payload = ExitStack(), pickle.dumps((workload, variant))
     atexit.register(stack.close)
-    team = stack.enter_context(ranks.local(variant.processes, "semcom.bench.rounds:follow", payload))
-    _next_round = Rounds(workload.config(variant), synthetic(workload), team)
+    team = stack.enter_context(ranks.start_local_ranks(variant.processes, "semcom.bench.rounds:follow_rounds", payload))
+    _next_round = Rounds(workload.config(variant), make_synthetic_workload(workload), team)
 
 
-def follow(team: Team, payload: bytes) -> None:
+def follow_rounds(team: Team, payload: bytes) -> None:
     """Carry out a round whenever rank 0 begins one, until that ends this process."""
     workload, variant = pickle.loads(payload)
-    next_round = Rounds(workload.config(variant), synthetic(workload), team)
+    next_round = Rounds(workload.config(variant), make_synthetic_workload(workload), team)
     while True:
         next_round()
 
@@ -88,7 +88,7 @@ def _end_with_the_parent() -> None:
     os._exit(1)
 
 
-def _measure(device: torch.device) -> tuple[float, dict[str, float]]:
+def _measure_rounds(device: torch.device) -> tuple[float, dict[str, float]]:
     """Carry out a round; return its seconds, and the most memory on host and device that was ever taken."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -96,10 +96,10 @@ def _measure(device: torch.device) -> tuple[float, dict[str, float]]:
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # between rounds an interrupt is the parent's to answer
     device_bytes = torch.cuda.max_memory_allocated() if device.type == "cuda" else math.nan
-    return took, {"resident_bytes": peak_resident(os.getpid()), "device_bytes": device_bytes}
+    return took, {"resident_bytes": measure_peak_of_rounds(os.getpid()), "device_bytes": device_bytes}
 
 
-def peak_resident(pid: int) -> float:
+def measure_peak_of_rounds(pid: int) -> float:
     """Return the peak resident bytes of a process and its descendants, added up; NaN where the system does not tell.
 
     Linux does (VmHWM, which psutil has not). Pages that several share count several times: an upper bound.
@@ -122,13 +122,13 @@ class Worker:
         self.seconds: list[float] = []
         self.facts = {"resident_bytes": math.nan, "device_bytes": math.nan}  # NaN: not known
         self._pool = ProcessPoolExecutor(1, get_context("spawn"))
-        self.facts["setup_seconds"] = seconds(lambda: self._ask(_prepare, workload, variant), default_timer)
+        self.facts["setup_seconds"] = seconds(lambda: self._ask(_prepare_rounds, workload, variant), default_timer)
         self.measure()
         self.seconds.clear()
 
     def measure(self) -> None:
         """Add the seconds of a round."""
-        answer = self._ask(_measure, torch.device(self.variant.device))
+        answer = self._ask(_measure_rounds, torch.device(self.variant.device))
         if answer is not None:
             self.seconds.append(answer[0])
             self.facts |= answer[1]
@@ -158,7 +158,7 @@ class Worker:
             return None
 
 
-def in_turns(
+def measure_rounds_in_turns(
     jobs: Sequence[tuple[Workload, Variant]], repeats: int, between: Callable[[], object] = lambda: None
 ) -> list[dict[str, Any]]:
     """Return a row per job, which has a process of its own, after some rounds of each.

@@ -7,8 +7,18 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from semcom.bench.commands import MIB, Bench, Outcome, cells, chosen, machine, spread, spread_cells, table
-from semcom.bench.rounds import in_turns
+from semcom.bench.commands import (
+    MIB,
+    Bench,
+    Outcome,
+    cells,
+    choose_bench,
+    describe_bench_machine,
+    format_bench_table,
+    format_spread_cells,
+    spread,
+)
+from semcom.bench.rounds import measure_rounds_in_turns
 from semcom.bench.workloads import Variant, Workload
 from semcom.config import ConfigError
 
@@ -43,21 +53,21 @@ class BenchScale(Bench):
 
     def measure(self) -> Outcome:
         """Measure one method after the other; rounds with few and with many clients take turns."""
-        names, rounds = chosen("methods", self.methods, list(WORKLOADS)), self.count("rounds", 50, 3)
+        names, rounds = choose_bench("methods", self.methods, list(WORKLOADS)), self.count("rounds", 50, 3)
         if self.clients < FEW:
             raise ConfigError(f"clients: {self.clients} is less than the {FEW} that it is measured against")
-        facts, found = machine(), []
+        facts, found = describe_bench_machine(), []
         for few in (WORKLOADS[name] for name in names):
             pair = [few, replace(few, clients=self.clients)]
             if self.quick:
                 pair = [replace(few, clients=k, active=2, samples=10, pool=600) for k in (20, 200)]
-            found += in_turns([(workload, Variant("loop")) for workload in pair], rounds)
-        rows, targets = compared(pd.DataFrame(found)), {"ratio": SLOWER, "resident_bytes": MEMORY_BYTES}
+            found += measure_rounds_in_turns([(workload, Variant("loop")) for workload in pair], rounds)
+        rows, targets = compare_scales(pd.DataFrame(found)), {"ratio": SLOWER, "resident_bytes": MEMORY_BYTES}
         settings = {"benchmark": "scale", "machine": facts, "rounds": rounds, "targets": targets}
-        return Outcome(text(rows, rounds), rows, settings)
+        return Outcome(format_scale(rows, rounds), rows, settings)
 
 
-def compared(rows: pd.DataFrame) -> pd.DataFrame:
+def compare_scales(rows: pd.DataFrame) -> pd.DataFrame:
     """Return pairs of rows (few clients, many) with the ratio of their median rounds, and whether targets are met."""
     middle, many = spread(rows.seconds)["median"], rows.index % 2 == 1
     ratio = (middle / middle.shift()).where(many)
@@ -65,14 +75,14 @@ def compared(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(ratio=ratio, met=met.astype(object).where(many, None))
 
 
-def text(rows: pd.DataFrame, rounds: int) -> str:
+def format_scale(rows: pd.DataFrame, rounds: int) -> str:
     """Return a row per method and number of clients, and what is said of the targets."""
     first, missed = rows.iloc[0], ", ".join(rows[rows.met.eq(False)].method)
     head = f"{first.active} clients take part in a round, each with {first.samples} of {first.pool:,} images"
-    columns = table(
+    columns = format_bench_table(
         ("method", rows.method),
         cells("clients", rows.clients, ","),
-        *spread_cells("s/round", rows.seconds, ".3g"),
+        *format_spread_cells("s/round", rows.seconds, ".3g"),
         cells("ratio", rows.ratio, ".2f"),
         cells("memory MiB", rows.resident_bytes / MIB, ",.0f"),
         cells("start s", rows.setup_seconds, ".1f"),

@@ -43,7 +43,7 @@ class Variant:
     rounded_from: str | None = None
 
 
-def variants(cuda: bool) -> list[Variant]:
+def list_workload_variants(cuda: bool) -> list[Variant]:
     """Return all variants; with `cuda` also those on a GPU. The plain loop has as many threads as torch chooses.
 
     The bare one has a single thread, as `loop` has: what `loop` takes beyond it is what the engine costs.
@@ -119,7 +119,7 @@ class Workload:
         return resolve(wanted)
 
 
-def synthetic(workload: Workload, seed: int = 0) -> Federation:
+def make_synthetic_workload(workload: Workload, seed: int = 0) -> Federation:
     """Return K clients with n random training images each, as many of each of their classes; nothing loops over them.
 
     Their lists of the N images overlap, but no client has one twice: it takes every s-th image of each of its classes

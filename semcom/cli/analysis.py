@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import semcom
 from semcom.cli import flags
 from semcom.config import ConfigError
-from semcom.files import at_home, write_atomically
+from semcom.files import resolve_file, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,8 +52,8 @@ class CompareFlags:
     """View whose accuracies are compared, or one of a method, such as fedcosr=trained (several: separated by commas;
     None: the first one of each method, its headline)."""
     metric: str = "accuracy"
-    """Number of a view, such as accuracy, among_own or worst10; without a view, also one of the run, such as
-    clusters.knn_purity or seconds.train."""
+    """Number of a view, such as accuracy (of another task, its headline), among_own or worst10; without a view, also
+    one of the run, such as clusters.knn_purity or seconds.train."""
     csv: str | None = None
     """File in which all numbers of the comparisons are written (None: sentences alone are printed)."""
 
@@ -71,38 +71,43 @@ class PackFlags:
     """Whether arrays that runs have kept (matrices, features) go in too."""
 
 
-def pack(words: list[str]) -> None:
+def carry_out_pack(words: list[str]) -> None:
     """Carry out `semcom pack FOLDER`."""
     from semcom.studies.results import archive
 
-    (folder,), wanted = read_words(words, ("FOLDER",), PackFlags(), "semcom pack")
-    print(f"archive: {archive.pack(folder, wanted.out, arrays=wanted.arrays)}")
+    (folder,), wanted = read_analysis_words(words, ("FOLDER",), PackFlags(), "semcom pack")
+    print(f"archive: {archive.pack_archive(folder, wanted.out, arrays=wanted.arrays)}")
 
 
-def results(words: list[str]) -> None:
+def carry_out_results(words: list[str]) -> None:
     """Carry out `semcom results FOLDER`."""
-    (folder,), wanted = read_words(words, ("FOLDER",), ResultsFlags(), "semcom results")
-    study = semcom.study(folder).where(read_at(wanted.at))
+    (folder,), wanted = read_analysis_words(words, ("FOLDER",), ResultsFlags(), "semcom results")
+    study = semcom.study(folder).where(read_analysis_point(wanted.at))
     if wanted.csv is None:
-        print(f"{study}\n{_text(_table(study, wanted.what or 'mean'))}")
+        shown = [study.find_metric(name) for name in SHOWN]
+        print(f"{study}\n{_text(_table(study, wanted.what or 'mean'), shown)}")
         return
     for name in [wanted.what] if wanted.what else _there(study):
         frame = _table(study, cast(What, name))
-        path = write_atomically(at_home(wanted.csv) / f"{name}.csv", frame.to_csv(index=False))
+        path = write_atomically(resolve_file(wanted.csv) / f"{name}.csv", frame.to_csv(index=False))
         print(f"table: {path}")
 
 
-def compare(words: list[str]) -> None:
+def carry_out_compare(words: list[str]) -> None:
     """Carry out `semcom compare FOLDER A B`."""
-    (folder, first, second), wanted = read_words(words, ("FOLDER", "A", "B"), CompareFlags(), "semcom compare")
+    (folder, first, second), wanted = read_analysis_words(words, ("FOLDER", "A", "B"), CompareFlags(), "semcom compare")
     study = semcom.study(folder)
-    found = study.compare_all([first, second], at=read_at(wanted.at), view=read_view(wanted.view), metric=wanted.metric)
+    found = study.compare_all(
+        [first, second], at=read_analysis_point(wanted.at), view=read_analysis_view(wanted.view), metric=wanted.metric
+    )
     print(found)
     if wanted.csv is not None:
-        print(f"table: {write_atomically(at_home(wanted.csv), found.frame.to_csv(index=False))}")
+        print(f"table: {write_atomically(resolve_file(wanted.csv), found.frame.to_csv(index=False))}")
 
 
-def read_words(words: list[str], names: Sequence[str], start: DataclassInstance, prog: str) -> tuple[list[str], Any]:
+def read_analysis_words(
+    words: list[str], names: Sequence[str], start: DataclassInstance, prog: str
+) -> tuple[list[str], Any]:
     """Return the words that come first, as many as there are names, and the flags after them.
 
     Raises:
@@ -112,13 +117,13 @@ def read_words(words: list[str], names: Sequence[str], start: DataclassInstance,
     rest = list(words)
     while len(given) < len(names) and rest and not rest[0].startswith("-"):
         given.append(rest.pop(0))
-    wanted = flags.parse(start, f"{prog} {' '.join(names)}", rest, extra={})
+    wanted = flags.parse_flags(start, f"{prog} {' '.join(names)}", rest, extra={})
     if len(given) < len(names):
         raise ConfigError(f"{names[len(given)]}: none is given; the words are {prog} {' '.join(names)}")
     return given, wanted
 
 
-def read_at(words: Sequence[str]) -> dict[str, list[str]]:
+def read_analysis_point(words: Sequence[str]) -> dict[str, list[str]]:
     """Return field -> values of words such as channel.snr_db=0,10. Raises ConfigError for a word that is none."""
     found: dict[str, list[str]] = {}
     for word in words:
@@ -129,7 +134,7 @@ def read_at(words: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def read_view(words: str | None) -> str | dict[str, str] | None:
+def read_analysis_view(words: str | None) -> str | dict[str, str] | None:
     """Return a view, or method -> view of words such as fedcosr=trained,fedala=trained.
 
     Raises:
@@ -156,9 +161,9 @@ def _there(study: Study) -> list[str]:
     return [name for name in get_args(What) if name != "confusion" or kept]
 
 
-def _text(frame: pd.DataFrame) -> str:
+def _text(frame: pd.DataFrame, shown: Sequence[str] = ()) -> str:
     """Return a table as text: of runs the columns that tell them apart, and how they ended."""
     if "status" in frame:
         front = list(frame.columns[: list(frame.columns).index("status")])
-        frame = frame[[*front, *(name for name in SHOWN if name in frame and frame[name].notna().any())]]
+        frame = frame[[*front, *(name for name in shown if name in frame and frame[name].notna().any())]]
     return frame.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.4g}")

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 
 from channels import theory
-from channels.check import CHECKS, LIMIT, Finding, Lab, findings, table
+from channels.check import CHECKS, LIMIT, Finding, Lab, format_findings, run_checks
 from semcom.config import AirConfig, ConfigError, RunError
 from semcom.engine.air import Air, Traffic
 from semcom.files import write_atomically
-from semcom.runs.folder import versions
+from semcom.runs.folder import read_versions
 from semcom.runs.resolve import find_device
 
 CLIENTS = (4, 20)
@@ -40,30 +40,32 @@ def channel_check(device: str, seed: int, json: str | None) -> None:
     if json is not None and Path(json).is_dir():
         raise ConfigError(f"json: {json!r} is a folder; give a file")
     lab = Lab(torch.empty(0, device=find_device(device)).device, seed)  # with its number: Sionna knows no bare "cuda"
-    installed = {name: version for name, version in versions().items() if name in ("semcom", "torch", "sionna-no-rt")}
+    installed = {
+        name: version for name, version in read_versions().items() if name in ("semcom", "torch", "sionna-no-rt")
+    }
     print(f"{', '.join(f'{n} {v}' for n, v in installed.items())}; device {lab.device}, seed {seed}", flush=True)
-    found = list(findings(lab, {**CHECKS, "accounting": accounting}))
-    print(table(found))
+    found = list(run_checks(lab, {**CHECKS, "accounting": check_channel_accounting}))
+    print(format_findings(found))
     if json is not None:
-        facts = {"versions": versions(), "device": str(lab.device), "seed": seed, "limit": LIMIT}
+        facts = {"versions": read_versions(), "device": str(lab.device), "seed": seed, "limit": LIMIT}
         write_atomically(json, dumps(facts | {"findings": [_plain(f) for f in found]}, indent=2) + "\n")
         print(f"written to {json}")
-    _judge(found)
+    _judge_channel_check(found)
 
 
-def accounting(lab: Lab) -> Iterator[Finding]:
+def check_channel_accounting(lab: Lab) -> Iterator[Finding]:
     """Measure K clients in one band: each has 1/K of it, takes K times as long, and needs no more energy."""
     links = {"AWGN": ("awgn", {}), "OFDM": ("ofdm", {"profile": "rayleigh", "subcarriers": BAND})}
     for name, (kind, options) in links.items():
-        alone = _traffic(lab, 1, kind, options)
+        alone = _check_channel_traffic(lab, 1, kind, options)
         for clients in CLIENTS:
-            together = _traffic(lab, clients, kind, options)
+            together = _check_channel_traffic(lab, clients, kind, options)
             title, longer = f"{name}, {clients} clients in a band", theory.airtime_s(1.0, clients, 1.0)
             yield _ratio(f"{title}: airtime of each / alone", longer, together.airtime_s, alone.airtime_s)
             yield _ratio(f"{title}: energy of each / alone", 1.0, together.energy_j, alone.energy_j)
 
 
-def _traffic(lab: Lab, clients: int, kind: str, options: Mapping[str, Any]) -> Traffic:
+def _check_channel_traffic(lab: Lab, clients: int, kind: str, options: Mapping[str, Any]) -> Traffic:
     """Return what each of a band's clients sends in 5 steps; on OFDM that fills whole slots of its part."""
 
     def nothing(*_: object) -> NoReturn:
@@ -72,7 +74,7 @@ def _traffic(lab: Lab, clients: int, kind: str, options: Mapping[str, Any]) -> T
     link = lab.make(kind, **options).in_band(clients, clients, SAMPLES, FEATURES)
     air = Air(AirConfig(bandwidth_hz=link.bandwidth_hz or 1e6), link, nothing, nothing, nothing)
     air.begin(clients)
-    air.features(np.arange(clients), [[SAMPLES] * 5] * clients, FEATURES, classes=1)
+    air.features(np.arange(clients), [[SAMPLES] * 5] * clients, FEATURES, 0.0)
     return Traffic(**air.per_client_round()["up"])
 
 
@@ -98,7 +100,7 @@ class CheckFlags:
     """JSON file that the table is written to as well."""
 
 
-def _judge(found: list[Finding]) -> None:
+def _judge_channel_check(found: list[Finding]) -> None:
     """Print that all is well. Raises RunError where it is not."""
     wrong = [f for f in found if not f.agrees]
     if wrong:

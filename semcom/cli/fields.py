@@ -36,7 +36,7 @@ ALIASES: Mapping[type, Mapping[str, str]] = {FinishConfig: {"kind": "--finish"}}
 
 
 @functools.cache
-def docstrings(cls: type) -> Mapping[str, str]:
+def read_field_docstrings(cls: type) -> Mapping[str, str]:
     """Return the docstring below each field of a dataclass or its bases, as one line; nothing without a source."""
     found: dict[str, str] = {}
     for base in filter(dataclasses.is_dataclass, reversed(cls.__mro__)):
@@ -57,7 +57,7 @@ def shown(value: object) -> str:
     return " ".join(map(shown, value)) if isinstance(value, tuple) else str(value)
 
 
-def explained(value: object, text: str) -> tuple[str, str]:
+def explain_field(value: object, text: str) -> tuple[str, str]:
     """Return the explanation of a field and its default, with what None stands for in the place of None."""
     found = _OPEN.search(text) if value is None else None
     if found is None:
@@ -70,7 +70,7 @@ def is_record(value: object) -> TypeGuard[DataclassInstance]:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
-def flags(
+def list_flags_of_fields(
     part: DataclassInstance, extra: Mapping[str, tuple[Any, Any]] | None = None, hidden: Collection[str] = ()
 ) -> Any:
     """Return the flags of a dataclass instance: one like it that tyro can read, with its values as defaults.
@@ -84,18 +84,18 @@ def flags(
         hidden: fields that are no flags.
     """
     cls: type = type(part)
-    known, hints = docstrings(cls), typing.get_type_hints(cls, include_extras=True)
+    known, hints = read_field_docstrings(cls), typing.get_type_hints(cls, include_extras=True)
     made: list[tuple[str, Any, Any]] = []
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
         if is_record(value):
-            inner = flags(value, hidden=field.metadata.get("hidden", ()))
+            inner = list_flags_of_fields(value, hidden=field.metadata.get("hidden", ()))
             name = "" if field.name == "options" else field.name
             made.append((field.name, Annotated[type(inner), tyro.conf.arg(name=name)], inner))
         elif field.name in (*HIDDEN, *hidden) or (hints[field.name] is Any and value is None):
             made.append((field.name, Annotated[Any, tyro.conf.Suppress], value))
         else:
-            text, default = explained(value, known.get(field.name, ""))
+            text, default = explain_field(value, known.get(field.name, ""))
             shorter = ALIASES.get(cls, {}).get(field.name)
             aliases = None if shorter is None else (shorter,)
             shape = tyro.conf.arg(help=text, help_behavior_hint=f"(default: {default})", aliases=aliases)
@@ -109,24 +109,24 @@ def flags(
     return dataclasses.make_dataclass(cls.__name__, entries, frozen=True, namespace=own)()
 
 
-def rebuilt(part: DataclassInstance, parsed: DataclassInstance) -> Any:
+def rebuild_fields(part: DataclassInstance, parsed: DataclassInstance) -> Any:
     """Return an instance like `part` with the values of its parsed flags."""
     values = {}
     for field in dataclasses.fields(part):
         before, value = getattr(part, field.name), getattr(parsed, field.name)
-        values[field.name] = rebuilt(before, value) if is_record(before) else value
+        values[field.name] = rebuild_fields(before, value) if is_record(before) else value
     return type(part)(**values)
 
 
-def names(part: DataclassInstance, prefix: str = "--") -> list[str]:
-    """Return the flags of what `flags` made, as they are spelled."""
+def name_fields(part: DataclassInstance, prefix: str = "--") -> list[str]:
+    """Return the flags of what `list_flags_of_fields` made, as they are spelled."""
     found: list[str] = []
     for field in dataclasses.fields(part):
         value, hint = getattr(part, field.name), typing.get_type_hints(type(part), include_extras=True)[field.name]
         given = [a.name for a in getattr(hint, "__metadata__", ()) if getattr(a, "name", None) is not None]
         name = (given or [field.name])[0]
         if is_record(value):
-            found += names(value, f"{prefix}{spelled(name)}." if name else prefix)
+            found += name_fields(value, f"{prefix}{spelled(name)}." if name else prefix)
         elif tyro.conf.Suppress not in getattr(hint, "__metadata__", ()):
             found.append(prefix + spelled(name))
     return found

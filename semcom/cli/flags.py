@@ -25,10 +25,18 @@ from semcom.cli import fields
 from semcom.cli.stored import read_stored
 from semcom.cli.text import paragraphs
 from semcom.config import ConfigError, RunConfig
-from semcom.config.options import not_taken, spelled
+from semcom.config.options import describe_untaken_option, spelled
 from semcom.methods.registry import METHODS
 from semcom.runs.plugins import load_plugins
-from semcom.runs.section_options import KINDS, REGISTRIES, accepted_by, options, owner, replace_options, with_options
+from semcom.runs.section_options import (
+    KINDS,
+    REGISTRIES,
+    build_section_options,
+    find_owner_of_options,
+    find_owners_of_option,
+    read_section_options,
+    replace_section_options,
+)
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -132,7 +140,7 @@ class _EarlyParser(argparse.ArgumentParser):
         raise ConfigError(field_first.replace("expected one argument", "no value is given"))
 
 
-def read_early(argv: Sequence[str], config: bool = False) -> Early:
+def read_early_flags(argv: Sequence[str], config: bool = False) -> Early:
     """Take the name, --plugin, --log-level and, for `train`, the flags that are no fields out. Raises ConfigError."""
     parser = _EarlyParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--plugin", action="append", default=[])
@@ -150,7 +158,7 @@ def read_early(argv: Sequence[str], config: bool = False) -> Early:
     return Early(name, rest, plugins=tuple(known.plugin), log_level=known.log_level, **own)
 
 
-def read_train(early: Early) -> RunConfig:
+def read_train_flags(early: Early) -> RunConfig:
     """Return the configuration of `semcom train`: the flags over --config over the defaults.
 
     Its `contents` are those of --config, whose files may have changed since.
@@ -168,9 +176,9 @@ def read_train(early: Early) -> RunConfig:
         raise ConfigError(f"method: none is given; known are {', '.join(METHODS.names())}")
     wanted = dataclasses.replace(base, plugins=plugins)
     kinds = ({"hyper": method} if method else {}) | read_kinds(early.rest)
-    config = with_options(with_owners(wanted, kinds))
+    config = build_section_options(add_owners_to_flags(wanted, kinds))
     config = config if method else dataclasses.replace(config, hyper=None)
-    return parse(config, f"semcom train {method or 'METHOD'}", early.rest, TRAIN, TRAIN_TEXT)
+    return parse_flags(config, f"semcom train {method or 'METHOD'}", early.rest, TRAIN, TRAIN_TEXT)
 
 
 def read_kinds(words: Sequence[str]) -> dict[str, str]:
@@ -181,12 +189,12 @@ def read_kinds(words: Sequence[str]) -> dict[str, str]:
     return {section: value for section, value in vars(parser.parse_known_args(words)[0]).items() if value is not None}
 
 
-def with_owners(config: RunConfig, chosen: Mapping[str, str]) -> RunConfig:
+def add_owners_to_flags(config: RunConfig, chosen: Mapping[str, str]) -> RunConfig:
     """Return a configuration with other owners; the options of those that it had go with them."""
     for section, name in chosen.items():
-        if owner(config, section) == name:
+        if find_owner_of_options(config, section) == name:
             continue
-        config = replace_options(config, section, None)
+        config = replace_section_options(config, section, None)
         if section == "hyper":
             config = dataclasses.replace(config, method=name)
         else:
@@ -200,7 +208,7 @@ EARLY: Mapping[str, tuple[Any, Any]] = {
     "plugin": (Annotated[fields.PLUGIN, tyro.conf.arg(help=PLUGIN_HELP, help_behavior_hint="(default: none)")], ()),
     "log_level": (Annotated[Level, tyro.conf.arg(help="Lowest level that is logged to stderr.")], "info"),
 }
-"""Flags that every command takes, and `read_early` reads; these are for the help."""
+"""Flags that every command takes, and `read_early_flags` reads; these are for the help."""
 PROFILE_HELP = "Measure the parts of training too, and print where the time went; this costs some speed."
 BOARD = tyro.conf.arg(
     help="Folder for TensorBoard (needs the extra `tensorboard`): the rounds of the run go to METHOD-HASH in it.",
@@ -224,7 +232,7 @@ Train one method. METHOD comes first (see: semcom list methods).
 --help after --channel.kind, --partition.kind or --data.name."""
 
 
-def parse(
+def parse_flags(
     default: T,
     prog: str,
     argv: Sequence[str],
@@ -244,10 +252,10 @@ def parse(
         ConfigError: a flag or value that is wrong, in one line.
         SystemExit: after `--help`.
     """
-    start, box = fields.flags(default, extra), io.StringIO()
+    start, box = fields.list_flags_of_fields(default, extra), io.StringIO()
     described: Any = _Described(sys.stdout, paragraphs(text or inspect.cleandoc(type(default).__doc__ or "")))
     try:
-        with contextlib.redirect_stderr(box), contextlib.redirect_stdout(described), _unwrapped(argv):
+        with contextlib.redirect_stderr(box), contextlib.redirect_stdout(described), _unwrap_flag_help(argv):
             parsed, unknown = tyro.cli(
                 type(start),
                 prog=prog,
@@ -261,10 +269,13 @@ def parse(
     except SystemExit as stop:
         if stop.code in (0, None) or isinstance(stop, Stopped):
             raise
-        raise ConfigError(_one_line(box.getvalue())) from None
+        raise ConfigError(_join_flag_help(box.getvalue())) from None
     if unknown:
-        raise ConfigError(_of_others(unknown[0], default) or _unknown(unknown[0], fields.names(start), default))
-    return fields.rebuilt(default, parsed)
+        raise ConfigError(
+            _describe_flag_of_others(unknown[0], default)
+            or _refuse_unknown_flag(unknown[0], fields.name_fields(start), default)
+        )
+    return fields.rebuild_fields(default, parsed)
 
 
 class _Described:
@@ -292,7 +303,7 @@ HELP = {"-h", "--help"}
 
 
 @contextlib.contextmanager
-def _unwrapped(argv: Sequence[str]) -> Iterator[None]:
+def _unwrap_flag_help(argv: Sequence[str]) -> Iterator[None]:
     """Make tyro believe in a very wide terminal, unless it prints help: wrapping would break the words of an error."""
     if HELP & set(argv):
         yield
@@ -314,7 +325,7 @@ _PLAIN = {
 """tyro's wording -> that of ConfigError."""
 
 
-def _one_line(box: str) -> str:
+def _join_flag_help(box: str) -> str:
     """Return the message in a boxed error of tyro, without its frame and its pointers to the help."""
     inner: list[str] = []
     for line in box.splitlines()[1:]:  # without the title
@@ -328,7 +339,7 @@ def _one_line(box: str) -> str:
     return text or "the command line cannot be read"
 
 
-def _of_others(word: str, config: object) -> str:
+def _describe_flag_of_others(word: str, config: object) -> str:
     """Return the error for a flag of another method, link, partition or dataset than the chosen one, or nothing."""
     section, _, name = word.removeprefix("--").partition("=")[0].partition(".")
     if section not in REGISTRIES or not hasattr(config, section):
@@ -337,11 +348,17 @@ def _of_others(word: str, config: object) -> str:
     if section == "hyper" and run.hyper is None:
         return ""
     name = name.replace("-", "_")
-    others = accepted_by(section, name)
-    return not_taken(section, name, owner(run, section), type(options(run, section)), others) if others else ""
+    others = find_owners_of_option(section, name)
+    return (
+        describe_untaken_option(
+            section, name, find_owner_of_options(run, section), type(read_section_options(run, section)), others
+        )
+        if others
+        else ""
+    )
 
 
-def _unknown(word: str, known: Sequence[str], config: object) -> str:
+def _refuse_unknown_flag(word: str, known: Sequence[str], config: object) -> str:
     """Return the error for a word that is no flag, with the nearest flag if one is near."""
     if not word.startswith("-"):
         return f"{word!r} is not expected here; flags begin with --"
@@ -349,7 +366,7 @@ def _unknown(word: str, known: Sequence[str], config: object) -> str:
     if flag == "method" and is_run:
         return f"{word}: no such flag; the method is the first word: semcom train METHOD"
     names = [name.lstrip("-") for name in known]
-    if found := _near(flag, names):
+    if found := _find_near_flag(flag, names):
         return f"{word}: no such flag; did you mean --{found}?"
     section = flag.partition(".")[0]
     if own := [name for name in names if name.startswith(f"{section}.")]:
@@ -357,7 +374,7 @@ def _unknown(word: str, known: Sequence[str], config: object) -> str:
     return f"{word}: no such flag; --help shows them all"
 
 
-def _near(flag: str, known: Sequence[str]) -> str | None:
+def _find_near_flag(flag: str, known: Sequence[str]) -> str | None:
     """Return the flag that is meant, if it can be told.
 
     Its end is looked for: as a whole, without what stands before it (`--num-clients`), as it may be misspelled, as a
@@ -377,7 +394,8 @@ def _near(flag: str, known: Sequence[str]) -> str | None:
         return ends.get(last) or next((own[end] for end in difflib.get_close_matches(last, own, n=1, cutoff=0.8)), None)
     kinds = [f"{part}.{kind}" for part, kind in KINDS.items() if flag.startswith(part)]
     alike = [ends[end] for end in difflib.get_close_matches(flag, ends, n=1, cutoff=0.8)]
-    words = [name for end, name in ends.items() if flag in (end.split("-")[0], end.split("-")[-1])]
+    shortest = sorted(ends.items(), key=lambda each: len(each[0]))  # `--snr` is snr-db, and not snr-input
+    words = [name for end, name in shortest if flag in (end.split("-")[0], end.split("-")[-1])]
     found = [ends.get(flag), *kinds, ends.get(flag.split("-")[-1]), *alike, *words]
     return next((name for name in found if name in known), None)
 
@@ -393,11 +411,11 @@ _SCALARS: Mapping[Any, tuple[str, str]] = {
 def _types() -> ConstructorRegistry:
     """Return the registry that reads and shows numbers, texts, choices and their unions, shorter than tyro's own."""
     registry = ConstructorRegistry()
-    registry.primitive_rule(_simple)
+    registry.primitive_rule(_simplify_flag_type)
     return registry
 
 
-def _simple(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+def _simplify_flag_type(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """Return how to read Literal, int, float and float | str, each or a tuple of it with `| None`, and tuples of int.
 
     Anything else is tyro's.
@@ -408,23 +426,27 @@ def _simple(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     optional = union and type(None) in typing.get_args(info.type)
     if len(members) == 1 and typing.get_origin(members[0]) is Literal:
         choices = typing.get_args(members[0])
-        return _spec(f"{{{','.join(map(str, choices))}}}", optional, False, lambda word: _choice(word, choices))
+        return _specify_flag(
+            f"{{{','.join(map(str, choices))}}}", optional, False, lambda word: _parse_flag_choice(word, choices)
+        )
     if len(members) == 1 and typing.get_origin(members[0]) is tuple:
         (inner, *_) = typing.get_args(members[0])
         if typing.get_origin(inner) is Literal:
             known = typing.get_args(inner)
-            return _spec(",".join(known), optional, True, lambda word: _choice(word, known), single=False, comma=True)
+            return _specify_flag(
+                ",".join(known), optional, True, lambda word: _parse_flag_choice(word, known), single=False, comma=True
+            )
     if members == [tuple[int, ...]]:
-        return _spec("INT", optional, True, lambda word: _scalar(word, [int]), single=False)
+        return _specify_flag("INT", optional, True, lambda word: _parse_flag_scalar(word, [int]), single=False)
     scalars = [kind for kind in _SCALARS if kind in members]
     many = [kind for kind in scalars if types.GenericAlias(tuple, (kind, ...)) in members]
     if not scalars or len(members) != len(scalars) + len(many):
         return None
     name = "|".join(_SCALARS[kind][0] for kind in scalars)
-    return _spec(name, optional, bool(many), lambda word: _scalar(word, scalars))
+    return _specify_flag(name, optional, bool(many), lambda word: _parse_flag_scalar(word, scalars))
 
 
-def _spec(
+def _specify_flag(
     name: str, optional: bool, many: bool, one: Callable[[str], Any], single: bool = True, comma: bool = False
 ) -> PrimitiveConstructorSpec[Any]:
     """Return how to read a flag shown as `name`, of one word or many, each read by `one`.
@@ -455,7 +477,7 @@ def _spec(
     )
 
 
-def _choice(word: str, choices: Sequence[Any]) -> Any:
+def _parse_flag_choice(word: str, choices: Sequence[Any]) -> Any:
     """Return the one of `choices`, words or numbers, that is written as `word`."""
     by_word = {str(choice): choice for choice in choices}
     if word not in by_word:
@@ -463,7 +485,7 @@ def _choice(word: str, choices: Sequence[Any]) -> Any:
     return by_word[word]
 
 
-def _scalar(word: str, scalars: Sequence[Any]) -> Any:
+def _parse_flag_scalar(word: str, scalars: Sequence[Any]) -> Any:
     """Return a word as the first of the types that takes it."""
     for kind in scalars:
         with contextlib.suppress(ValueError):

@@ -11,14 +11,21 @@ from typing import TYPE_CHECKING, Any
 from semcom.cli import flags
 from semcom.cli.flags import SweepFlags
 from semcom.config import ConfigError, RunConfig
-from semcom.config.options import not_taken, spelled
-from semcom.runs.section_options import KINDS, REGISTRIES, accepted_by, options_class, owner, with_options
+from semcom.config.options import describe_untaken_option, spelled
+from semcom.runs.section_options import (
+    KINDS,
+    REGISTRIES,
+    build_section_options,
+    find_options_class,
+    find_owner_of_options,
+    find_owners_of_option,
+)
 
 if TYPE_CHECKING:
     from semcom.studies.experiment import Experiment
 
 
-def read_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfig) -> dict[str, Any]:
+def read_grid_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfig) -> dict[str, Any]:
     """Read what the flags ask beyond an experiment's declaration: the arguments of `sweep.request.parse_request`.
 
     Args:
@@ -29,17 +36,22 @@ def read_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfig) ->
     Raises:
         ConfigError: a flag that is spelled wrongly, a field that is not there, a value that is none of it.
     """
-    from semcom.studies.overrides import read_seeds, read_set, read_vary, several
+    from semcom.studies.overrides import (
+        parse_seeds_override,
+        parse_set_override,
+        parse_vary_override,
+        split_override_values,
+    )
 
-    names = None if wanted.methods is None else several(wanted.methods, "methods")
+    names = None if wanted.methods is None else split_override_values(wanted.methods, "methods")
     typed = Typed(methods or names or (), base)
-    settings = [read_set(text, typed) for text in wanted.set]
+    settings = [parse_set_override(text, typed) for text in wanted.set]
     settings += [(n, v) for n, v in (("data.root", wanted.data_root), ("device", wanted.device)) if v is not None]
     _check_once("set", [name for name, _ in settings])
-    axes = [read_vary(text, typed) for text in wanted.vary]
+    axes = [parse_vary_override(text, typed) for text in wanted.vary]
     _check_once("vary", [name for fields, _ in axes for name in fields])
     vary = {f if len(f) > 1 else f[0]: [v if len(f) > 1 else v[0] for v in values] for f, values in axes}
-    seeds = None if wanted.seeds is None else read_seeds(wanted.seeds)
+    seeds = None if wanted.seeds is None else parse_seeds_override(wanted.seeds)
     return {"methods": names, "seeds": seeds, "set": dict(settings), "vary": vary}
 
 
@@ -67,7 +79,7 @@ class Typed:
 
     def __init__(self, methods: Sequence[str], base: RunConfig) -> None:
         known = [name for name in methods if name in REGISTRIES["hyper"]]  # others are refused with their runs
-        self._first = {"hyper": known, **{section: [owner(base, section)] for section in KINDS}}
+        self._first = {"hyper": known, **{section: [find_owner_of_options(base, section)] for section in KINDS}}
 
     def __call__(self, field: str, word: str) -> Any:
         """Return the value that a word spells; several values of a field have spaces between them.
@@ -75,15 +87,15 @@ class Typed:
         Raises:
             ConfigError: there is no such field, or the word is none of its values.
         """
-        from semcom.studies.grid import check_field
+        from semcom.studies.grid import check_grid_field
 
-        check_field(field)
+        check_grid_field(field)
         part = self._part(field)
         if part is None:
             raise self._no_field(field, word)
         section, _, rest = field.rpartition(".")
         hint, default = typing.get_type_hints(type(part))[rest], getattr(part, rest)
-        return _read(section, rest, hint, default, word)
+        return _read_grid_value(section, rest, hint, default, word)
 
     def _part(self, field: str) -> Any:
         """Return an instance of the dataclass that a field belongs to; None where there is none."""
@@ -97,22 +109,24 @@ class Typed:
         """Yield what may own the options of a section, with the dataclass of these: first what is in use."""
         if section in REGISTRIES:
             for one in dict.fromkeys((*self._first[section], *REGISTRIES[section].names())):
-                yield one, options_class(section, one)
+                yield one, find_options_class(section, one)
 
     def _no_field(self, field: str, word: str) -> ConfigError:
         """Return the error about a field that is not there, with the nearest one."""
         section, _, rest = field.rpartition(".")
         for name, cls in self._owners(section) if section == "hyper" else ():
-            return ConfigError(not_taken("hyper", rest, name, cls, accepted_by("hyper", rest)))
-        config = with_options(dataclasses.replace(RunConfig(), method=next(iter(self._first["hyper"]), "fedcl")))
+            return ConfigError(describe_untaken_option("hyper", rest, name, cls, find_owners_of_option("hyper", rest)))
+        config = build_section_options(
+            dataclasses.replace(RunConfig(), method=next(iter(self._first["hyper"]), "fedcl"))
+        )
         try:
-            flags.parse(config, "semcom sweep", [f"--{spelled(field)}={word}"], {})
+            flags.parse_flags(config, "semcom sweep", [f"--{spelled(field)}={word}"], {})
         except ConfigError as error:
             return ConfigError(re.sub(r"--(?=[a-z])", "", str(error)).replace("no such flag", "no such field"))
         return ConfigError(f"{field}: no such field")
 
 
-def _read(section: str, name: str, hint: object, default: object, word: str) -> Any:
+def _read_grid_value(section: str, name: str, hint: object, default: object, word: str) -> Any:
     """Return the value of a word by tyro, from a command line that knows this one field alone."""
     flag = ".".join(spelled(part) for part in (section, name) if part)
     if hint is bool:
@@ -125,5 +139,5 @@ def _read(section: str, name: str, hint: object, default: object, word: str) -> 
         inside = dataclasses.field(default_factory=lambda: alone)
         alone = dataclasses.make_dataclass("Section", [(section, type(alone), inside)], frozen=True)()
     words = [f"--{flag}", *word.split()] if "tuple" in str(hint) else [f"--{flag}={word}"]
-    parsed = flags.parse(alone, "semcom sweep", words, {})
+    parsed = flags.parse_flags(alone, "semcom sweep", words, {})
     return getattr(getattr(parsed, section) if section else parsed, name)

@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from channels.registry import Registry
-from semcom.cli.fields import docstrings, explained, shown
-from semcom.cli.text import hanging
+from semcom.cli.fields import explain_field, read_field_docstrings, shown
+from semcom.cli.text import hang_text
 from semcom.config import FINISH, DataConfig
-from semcom.config.checks import wording
+from semcom.config.checks import describe_type
 from semcom.config.options import spelled
 from semcom.methods.registry import METHODS
 from semcom.models.registry import own_features
-from semcom.packages import installed
+from semcom.packages import find_installed_packages
 from semcom.registry import find
-from semcom.runs.section_options import options_class
+from semcom.runs.section_options import find_options_class
 
 if typing.TYPE_CHECKING:
     from semcom.bench.commands import Bench
@@ -38,6 +38,8 @@ LISTS: Mapping[str, str] = {
     "datasets": "semcom.data.registry:DATASETS",
     "encoders": "semcom.models.registry:ENCODERS",
     "heads": "semcom.models.registry:HEADS",
+    "tasks": "semcom.tasks.registry:TASKS",
+    "schedulers": "semcom.engine.schedulers:SCHEDULERS",
     "experiments": "semcom.studies.registry:EXPERIMENTS",
     "figures": "semcom.plots.registry:FIGURES",
     "kinds": "semcom.plots.kinds:KINDS",
@@ -50,27 +52,27 @@ FEATURES, CLASSES, CHANNELS = 64, 10, 3
 """Features, classes and channels for which the parameters of encoders and heads are counted."""
 
 
-def overview(what: str) -> str:
+def list_overview(what: str) -> str:
     """Return name and title of each entry; of methods what they share and send too, of experiments their sizes."""
     if what == "methods":
-        return _methods()
+        return _list_methods()
     if what == "experiments":
-        return _experiments()
+        return _list_experiments()
     registry = registry_of(what)
-    titles = {**{name: _title(registry, name) for name in registry.names()}, **_beside(what)}
+    titles = {**{name: _list_title(registry, name) for name in registry.names()}, **_list_beside(what)}
     width = max(map(len, titles)) + 2
-    return "\n".join(line for name, title in titles.items() for line in hanging(f"{name:<{width}}", title))
+    return "\n".join(line for name, title in titles.items() for line in hang_text(f"{name:<{width}}", title))
 
 
-def details(what: str, name: str) -> str:
+def list_details(what: str, name: str) -> str:
     """Return all about one entry of a registry, or about a dataset in the user's own files.
 
     Raises ConfigError if nothing is called so.
     """
     if what == "datasets" and name not in registry_of(what) and os.path.exists(os.path.expanduser(name)):
-        return _files(name)
-    if name in _beside(what):
-        return "\n".join(_head(name, _beside(what)[name]))
+        return _list_files(name)
+    if name in _list_beside(what):
+        return "\n".join(_list_head(name, _list_beside(what)[name]))
     entry = find(registry_of(what), name)
     return "\n".join(_DETAILS[what](name, entry))
 
@@ -81,7 +83,7 @@ def registry_of(what: str) -> Registry[Any]:
     return getattr(importlib.import_module(module), attribute)
 
 
-def _beside(what: str) -> Mapping[str, str]:
+def _list_beside(what: str) -> Mapping[str, str]:
     """Return what belongs to a list beside its registry: name -> title. A last stage has more kinds than heads."""
     if what != "heads":
         return {}
@@ -90,7 +92,7 @@ def _beside(what: str) -> Mapping[str, str]:
     return KINDS
 
 
-def _title(registry: Registry[Any], name: str) -> str:
+def _list_title(registry: Registry[Any], name: str) -> str:
     entry = registry.get(name)
     text = getattr(entry, "title", None) or inspect.getdoc(entry) or ""
     if dataclasses.is_dataclass(entry) and not isinstance(entry, type) and not hasattr(entry, "title"):
@@ -101,30 +103,32 @@ def _title(registry: Registry[Any], name: str) -> str:
 # -- methods ---------------------------------------------------------------------------------------------------------
 
 
-def _methods() -> str:
+def _list_methods() -> str:
     """Return citation, what is shared, personal and sent, and hyperparameters with their defaults."""
     margin = max(map(len, METHODS.names())) + 2
     lines: list[str] = []
     for name in METHODS.names():
         method = METHODS.get(name)
         traits = "; ".join(f"{key}: {text}" for key, text in _traits(method).items())
-        start, known = method.Hyper(), docstrings(method.Hyper)
-        values = {f.name: explained(getattr(start, f.name), known.get(f.name, "")) for f in dataclasses.fields(start)}
+        start, known = method.Hyper(), read_field_docstrings(method.Hyper)
+        values = {
+            f.name: explain_field(getattr(start, f.name), known.get(f.name, "")) for f in dataclasses.fields(start)
+        }
         defaults = "; ".join(f"{key}={default}" for key, (_, default) in values.items())
-        lines += hanging(f"{name:<{margin}}", _paper(method))
-        lines += [line for text in (traits, defaults) if text for line in hanging(" " * margin, text)]
-    return "\n".join([*lines, "", *hanging("", LEGEND)])
+        lines += hang_text(f"{name:<{margin}}", _paper(method))
+        lines += [line for text in (traits, defaults) if text for line in hang_text(" " * margin, text)]
+    return "\n".join([*lines, "", *hang_text("", LEGEND)])
 
 
-def _method(name: str, method: type[Method]) -> list[str]:
+def _list_method(name: str, method: type[Method]) -> list[str]:
     """Return the traits, the paper's setting, and what each hyperparameter means and may be."""
     preset = ", ".join(f"{key} {shown(value)}" for key, value in method.preset.items())
     facts = {"paper": _paper(method), **_traits(method), "preset": preset or "none: the common defaults"}
     if method.finishing is not None:
         last = {**FINISH, **method.finishing}
         facts["finish"] = ", ".join(f"{key} {shown(value)}" for key, value in last.items()) + " (--finish.NAME)"
-    options = _options(method.Hyper, "hyper", "hyperparameters")
-    return [*_head(name, inspect.cleandoc(method.__doc__ or "")), "", *_facts(facts), "", *options]
+    options = _list_options(method.Hyper, "hyper", "hyperparameters")
+    return [*_list_head(name, inspect.cleandoc(method.__doc__ or "")), "", *_facts(facts), "", *options]
 
 
 def _paper(method: type[Method]) -> str:
@@ -140,80 +144,82 @@ def _traits(method: type[Method]) -> dict[str, str]:
 # -- what has options ------------------------------------------------------------------------------------------------
 
 
-def _owner(section: str) -> Callable[[str, Any], list[str]]:
+def _list_owner(section: str) -> Callable[[str, Any], list[str]]:
     """Return what tells about a link, a partition or a dataset."""
 
     def tell(name: str, entry: type) -> list[str]:
-        head = _head(name, inspect.getdoc(entry) or "", whole=True)
-        return [*head, "", *_options(options_class(section, name), section, "options")]
+        head = _list_head(name, inspect.getdoc(entry) or "", whole=True)
+        return [*head, "", *_list_options(find_options_class(section, name), section, "options")]
 
     return tell
 
 
-def _options(cls: type, section: str, title: str) -> list[str]:
+def _list_options(cls: type, section: str, title: str) -> list[str]:
     """Return two lines for each option: its default and what it may be; what it means."""
-    known, types, start = docstrings(cls), typing.get_type_hints(cls), cls()
+    known, types, start = read_field_docstrings(cls), typing.get_type_hints(cls), cls()
     if not dataclasses.fields(start):
         return [f"no {title}"]
     flag = f"--{section}." if section else "--"
     lines = [f"{title} ({flag}NAME) and their defaults:"]
     for field in dataclasses.fields(start):
-        text, default = explained(getattr(start, field.name), known.get(field.name, ""))
-        lines += hanging("  ", f"{spelled(field.name)} = {default} ({wording(types[field.name])})")
-        lines += hanging("      ", text) if text else []
+        text, default = explain_field(getattr(start, field.name), known.get(field.name, ""))
+        lines += hang_text("  ", f"{spelled(field.name)} = {default} ({describe_type(types[field.name])})")
+        lines += hang_text("      ", text) if text else []
     return lines
 
 
-def _files(path: str) -> str:
+def _list_files(path: str) -> str:
     """Return what an .npz file or an image folder holds."""
-    from semcom.data.load import load
+    from semcom.data.load import load_dataset
 
-    found = load(DataConfig(path))
+    found = load_dataset(DataConfig(path))
     count, channels, height, width = found.images.shape
     size = f"{found.train_size:,} training and {count - found.train_size:,} test images of {channels}x{height}x{width}"
     classes = f"{len(found.classes)} classes: {', '.join(found.classes)}"
-    return "\n".join([*_head(path, size), *hanging(" " * (len(path) + 2), classes), "", "no options"])
+    return "\n".join([*_list_head(path, size), *hang_text(" " * (len(path) + 2), classes), "", "no options"])
 
 
 # -- the others ------------------------------------------------------------------------------------------------------
 
 
-def _module(name: str, build: Callable[..., Any], sizes: tuple[int, int], said: str) -> list[str]:
+def _list_module(name: str, build: Callable[..., Any], sizes: tuple[int, int], said: str) -> list[str]:
     """Return an encoder's or a head's docstring, and its size in a usual run."""
-    from semcom.models.meta import on_meta
+    from semcom.models.meta import build_on_meta
 
-    with on_meta():
+    with build_on_meta():
         count = sum(t.numel() for t in build(*sizes).parameters())
-    return [*_head(name, inspect.getdoc(build) or "", whole=True), "", f"{count:,} parameters {said}"]
+    return [*_list_head(name, inspect.getdoc(build) or "", whole=True), "", f"{count:,} parameters {said}"]
 
 
 def _encoder(name: str, build: Callable[..., Any]) -> list[str]:
     features = own_features(build) or FEATURES
-    return _module(
+    return _list_module(
         name, build, (CHANNELS, features), f"for {features} features of images of 32x32 pixels and {CHANNELS} channels"
     )
 
 
 def _head_of_model(name: str, build: Callable[..., Any]) -> list[str]:
-    return _module(name, build, (FEATURES, CLASSES), f"for {FEATURES} features and {CLASSES} classes")
+    return _list_module(name, build, (FEATURES, CLASSES), f"for {FEATURES} features and {CLASSES} classes")
 
 
-def _experiments() -> str:
+def _list_experiments() -> str:
     """Return title, paper item, size of each scale and stored results of all experiments."""
-    stored = [path.stem for folder in installed("semcom.results")[0] for path in sorted(folder.glob("*.zip"))]
+    stored = [
+        path.stem for folder in find_installed_packages("semcom.results")[0] for path in sorted(folder.glob("*.zip"))
+    ]
     registry, lines = registry_of("experiments"), list[str]()
     margin = max(map(len, registry.names())) + 2
     for name in registry.names():
         entry = registry.get(name)
-        sizes = "; ".join(f"{scale} {_size(entry.outline(scale))}" for scale in entry.offered())
+        sizes = "; ".join(f"{scale} {_list_size(entry.outline(scale))}" for scale in entry.offered())
         there = ", ".join(scale for scale in entry.offered() if f"{name}-{scale}" in stored)
         facts = [entry.paper, sizes, *([f"results come with semcom: {there}"] if there else [])]
-        lines += hanging(f"{name:<{margin}}", entry.title)
-        lines += [line for text in facts for line in hanging(" " * margin, text)]
-    return "\n".join([*lines, "", *hanging("", f"{COST} M is a million.")])
+        lines += hang_text(f"{name:<{margin}}", entry.title)
+        lines += [line for text in facts for line in hang_text(" " * margin, text)]
+    return "\n".join([*lines, "", *hang_text("", f"{COST} M is a million.")])
 
 
-def _size(outline: Outline) -> str:
+def _list_size(outline: Outline) -> str:
     """Return the number of runs and their cost in millions of samples."""
     millions = (outline.samples or 0) / 1e6
     known = f"{millions:,.0f} M" if millions > 10 else f"{millions:.2g} M"
@@ -221,7 +227,7 @@ def _size(outline: Outline) -> str:
     return f"{outline.runs} run{'s' if outline.runs != 1 else ''}, cost {cost}"
 
 
-def _experiment(name: str, entry: Experiment) -> list[str]:
+def _list_experiment(name: str, entry: Experiment) -> list[str]:
     """Return what is compared, how many runs each scale has, and what these cost."""
     facts = {
         "paper": entry.paper,
@@ -229,7 +235,7 @@ def _experiment(name: str, entry: Experiment) -> list[str]:
         "axis": entry.axis,
         "figures": ", ".join(entry.figures) or "none",
     }
-    lines = [*_head(name, entry.title), "", *_facts(facts), "", "scales (--scale NAME):"]
+    lines = [*_list_head(name, entry.title), "", *_facts(facts), "", "scales (--scale NAME):"]
     for scale in entry.offered():
         base, outline = entry.scales[scale].base, entry.outline(scale)
         varied = "; ".join(f"{axis.name} {shown(tuple(map(_joint, axis.values)))}" for axis in outline.axes)
@@ -238,8 +244,8 @@ def _experiment(name: str, entry: Experiment) -> list[str]:
         fixed = ", ".join(text for field, text in parts.items() if field not in fields)
         size = f"{outline.runs} runs of {base.train.rounds} rounds" + (f", {fixed}" if fixed else "")
         cost = "not known" if outline.samples is None else f"{outline.samples:,.0f}"
-        lines += hanging(f"  {scale:<8}", f"{size}; {varied}; cost: {cost}")
-    return [*lines, "", *hanging("", COST)]
+        lines += hang_text(f"  {scale:<8}", f"{size}; {varied}; cost: {cost}")
+    return [*lines, "", *hang_text("", COST)]
 
 
 def _variant(entry: Variant) -> str:
@@ -257,28 +263,33 @@ def _joint(values: tuple[Any, ...]) -> str:
 def _figure(name: str, entry: NamedFigure) -> list[str]:
     """Return what it is drawn from."""
     if hasattr(entry, "experiment"):
-        return [*_head(name, f"Drawn from the results of `semcom sweep {entry.experiment}`.")]
-    return [*_head(name, entry.title), "", "needs no results: it measures what it draws"]
+        return [*_list_head(name, f"Drawn from the results of `semcom sweep {entry.experiment}`.")]
+    return [*_list_head(name, entry.title), "", "needs no results: it measures what it draws"]
 
 
 def _kind(name: str, entry: Kind) -> list[str]:
     """Return what a kind of figure shows and takes beside what all take."""
-    return [*_head(name, entry.title), "", f"takes --{', --'.join(entry.takes)}" if entry.takes else "takes no fields"]
+    return [
+        *_list_head(name, entry.title),
+        "",
+        f"takes --{', --'.join(entry.takes)}" if entry.takes else "takes no fields",
+    ]
 
 
 def _bench(name: str, entry: type[Bench]) -> list[str]:
-    head = _head(name, inspect.getdoc(entry) or "", whole=True)
-    return [*head, "", *_options(entry, "", "flags")]
+    head = _list_head(name, inspect.getdoc(entry) or "", whole=True)
+    return [*head, "", *_list_options(entry, "", "flags")]
 
 
 _DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
-    "methods": _method,
-    "channels": _owner("channel"),
-    "partitions": _owner("partition"),
-    "datasets": _owner("data"),
+    "methods": _list_method,
+    "channels": _list_owner("channel"),
+    "partitions": _list_owner("partition"),
+    "datasets": _list_owner("data"),
     "encoders": _encoder,
     "heads": _head_of_model,
-    "experiments": _experiment,
+    "schedulers": lambda name, entry: _list_head(name, inspect.getdoc(entry) or "", whole=True),
+    "experiments": _list_experiment,
     "figures": _figure,
     "kinds": _kind,
     "benches": _bench,
@@ -288,14 +299,14 @@ _DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
 # -- text ------------------------------------------------------------------------------------------------------------
 
 
-def _head(name: str, text: str, whole: bool = False) -> list[str]:
+def _list_head(name: str, text: str, whole: bool = False) -> list[str]:
     """Return the name and the first paragraph of a docstring, or with `whole` all of them."""
     first, *more = text.split("\n\n")
-    lines = hanging(f"{name}  ", first)
+    lines = hang_text(f"{name}  ", first)
     for paragraph in more if whole else ():
-        lines += ["", *hanging("", paragraph)]
+        lines += ["", *hang_text("", paragraph)]
     return lines
 
 
 def _facts(facts: Mapping[str, str]) -> list[str]:
-    return [line for key, text in facts.items() for line in hanging(f"{key:<10}", text)]
+    return [line for key, text in facts.items() for line in hang_text(f"{key:<10}", text)]

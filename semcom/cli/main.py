@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import semcom
 from channels import LINKS
-from channels.registry import Registry, unknown
+from channels.registry import Registry, describe_unknown_name
 from semcom.config import ConfigError, RunError
 from semcom.config.errors import one_line
 from semcom.config.options import spelled
-from semcom.packages import catalogue
+from semcom.packages import read_package_catalogue
 from semcom.registry import find
-from semcom.runs.stop import STATUS, Stopped, stoppable
+from semcom.runs.stop import STATUS, Stopped, raise_on_stop_signals
 from semcom.screen import open_streams
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     open_streams()
     try:
-        with stoppable():
+        with raise_on_stop_signals():
             _dispatch(words)
             sys.stdout.flush()
     except ConfigError as error:
@@ -116,7 +116,7 @@ def _dispatch(words: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def _request() -> Iterator[None]:
+def _report_request_errors() -> Iterator[None]:
     """Turn any ValueError into a ConfigError while a request is read and checked."""
     try:
         yield
@@ -125,7 +125,7 @@ def _request() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _logging(level: str) -> Iterator[None]:
+def _set_up_logging(level: str) -> Iterator[None]:
     """Show log lines of semcom's packages on stderr, and warnings of everything else, while a command runs."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
@@ -146,46 +146,51 @@ def train(words: list[str]) -> None:
     """Carry out `semcom train METHOD`."""
     from semcom.cli import flags
     from semcom.cli import printing as report
-    from semcom.cli.stored import fields_of, prepare_over
+    from semcom.cli.stored import list_stored_fields, prepare_over_stored
 
-    with _request():
-        early = flags.read_early(words, config=True)
-        wanted = flags.read_train(early)  # first, since `prepare` imports torch
-        from semcom.runs.resolve import prepare
+    with _report_request_errors():
+        early = flags.read_early_flags(words, config=True)
+        wanted = flags.read_train_flags(early)  # first, since `prepare` imports torch
+        from semcom.runs.resolve import resolve_setup
 
         request = dataclasses.replace(wanted, contents={})
-        setup, fallen = prepare_over(request, fields_of(early.rest)) if early.config else (prepare(request), [])
+        setup, fallen = (
+            prepare_over_stored(request, list_stored_fields(early.rest))
+            if early.config
+            else (resolve_setup(request), [])
+        )
     config = setup.config
     changed = [path for path, now in config.contents.items() if wanted.contents.get(path, now) != now]
     from semcom.cli.board import Board
     from semcom.engine.host.ranks import launched_rank
-    from semcom.runs.runner import carry_out
+    from semcom.runs.runner import carry_out_run
+    from semcom.tasks.registry import list_metrics
 
     first = not launched_rank()  # of several that torchrun started, the first one speaks
     board = Board(early.tensorboard, config) if early.tensorboard is not None and first else None
-    progress = report.RoundProgress(config.train.rounds)
+    progress = report.RoundProgress(config.train.rounds, list_metrics(config.task)[0])
     trackers: list[Any] = [progress, *([board] if board else [])]
-    with _logging(early.log_level), progress, board or contextlib.nullcontext():
+    with _set_up_logging(early.log_level), progress, board or contextlib.nullcontext():
         for path in changed if first else ():
             LOG.warning("%s has changed since %s was written: it is taken as it is now", path, early.config)
         if fallen and first:
             idle = ", ".join(map(spelled, fallen))
             LOG.warning("left out of %s, as it has no effect: %s", early.config, idle)
-        result = carry_out(setup, on_round=_each(trackers), profile=early.profile)
+        result = carry_out_run(setup, on_round=_draw_each_figure(trackers), profile=early.profile)
         if board:
             board.complete(result)
     if not first:
         return
-    print(report.result_table(result.summary, LINKS.get(config.channel.kind).radio))
+    print(report.format_result_table(result.summary, LINKS.get(config.channel.kind).radio))
     if early.profile:
-        print(report.time_table(result.summary["seconds"]))
+        print(report.format_time_table(result.summary["seconds"]))
     if result.out is not None:
         print(f"folder: {_from_here(result.out)}")
     if board:
         print(f"tensorboard: {board.folder}")
 
 
-def _each(trackers: Sequence[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:
+def _draw_each_figure(trackers: Sequence[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:
     """Return a function that calls several with a line of metrics.jsonl."""
 
     def on_round(line: dict[str, Any]) -> None:
@@ -203,26 +208,26 @@ def _from_here(path: Path) -> Path:
 def sweep(words: list[str]) -> None:
     """Carry out `semcom sweep [EXPERIMENT]`."""
     from semcom.cli import flags, grids
-    from semcom.plots.registry import drawings_for
+    from semcom.plots.registry import find_drawings_for
     from semcom.runs.plugins import load_plugins
-    from semcom.studies.registry import experiment
+    from semcom.studies.registry import find_experiment
     from semcom.studies.results.lock import read_shard
     from semcom.studies.sweep.plan import make_plan
-    from semcom.studies.sweep.pool import check_workers
+    from semcom.studies.sweep.pool import check_pool_workers
     from semcom.studies.sweep.request import parse_request
 
-    with _request():
-        early = flags.read_early(words)
+    with _report_request_errors():
+        early = flags.read_early_flags(words)
         load_plugins(early.plugins)
-        declared = None if early.name is None else experiment(early.name)
-        wanted = flags.parse(flags.SweepFlags(), f"semcom sweep {early.name or '[EXPERIMENT]'}", early.rest)
-        check_workers(wanted.jobs, wanted.backend, wanted.gpus_per_run)
+        declared = None if early.name is None else find_experiment(early.name)
+        wanted = flags.parse_flags(flags.SweepFlags(), f"semcom sweep {early.name or '[EXPERIMENT]'}", early.rest)
+        check_pool_workers(wanted.jobs, wanted.backend, wanted.gpus_per_run)
         shard = None if wanted.shard is None else read_shard(wanted.shard)
-        request = parse_request(**grids.read_request(wanted, *grids.in_use(declared, wanted.scale)))
-    with _logging(early.log_level):
-        with _request():
+        request = parse_request(**grids.read_grid_request(wanted, *grids.in_use(declared, wanted.scale)))
+    with _set_up_logging(early.log_level):
+        with _report_request_errors():
             plan = make_plan(early.name, wanted.scale, request, early.plugins, wanted.out)
-            drawings = drawings_for(declared, plan.experiment, plan.scale)
+            drawings = find_drawings_for(declared, plan.experiment, plan.scale)
         if wanted.dry_run:
             _dry_run(plan, shard, wanted)
         else:
@@ -231,18 +236,18 @@ def sweep(words: list[str]) -> None:
 
 def _dry_run(plan: Plan, shard: Shard | None, wanted: SweepFlags) -> None:
     """Print what a planned sweep would do, then fetch and check its data."""
-    from semcom.studies.sweep.sweep import check_data, preview
+    from semcom.studies.sweep.sweep import check_sweep_data, preview_sweep
 
-    print(preview(plan, shard, wanted.jobs or 1, wanted.reuse), flush=True)
-    check_data(plan.runs.values())
+    print(preview_sweep(plan, shard, wanted.jobs or 1, wanted.reuse), flush=True)
+    check_sweep_data(plan.runs.values())
 
 
 def _execute(plan: Plan, shard: Shard | None, wanted: SweepFlags, drawings: Sequence[Drawing]) -> None:
     """Carry out a planned sweep, and draw its figures unless other shards have runs to do."""
-    from semcom.studies.sweep.sweep import execute
+    from semcom.studies.sweep.sweep import execute_sweep
 
     names = ("jobs", "backend", "gpus_per_run", "limit_minutes", "reuse")
-    table = execute(plan, shard, **{name: getattr(wanted, name) for name in names})
+    table = execute_sweep(plan, shard, **{name: getattr(wanted, name) for name in names})
     if table is not None:
         print(f"table: {table}")
         for drawing in drawings:
@@ -252,15 +257,15 @@ def _execute(plan: Plan, shard: Shard | None, wanted: SweepFlags, drawings: Sequ
 def split(words: list[str]) -> None:
     """Carry out `semcom split`."""
     from semcom.cli import flags
-    from semcom.cli.split import read_flags
-    from semcom.cli.split import split as carry_out
-    from semcom.runs.limits import within_memory
+    from semcom.cli.split import carry_out_split as carry_out
+    from semcom.cli.split import read_split_flags
+    from semcom.runs.limits import limit_memory
 
-    with _request():
-        early = flags.read_early(words)
+    with _report_request_errors():
+        early = flags.read_early_flags(words)
         _no_name("split", early)
-        wanted = read_flags(early)
-    with _logging(early.log_level), within_memory():
+        wanted = read_split_flags(early)
+    with _set_up_logging(early.log_level), limit_memory():
         carry_out(wanted)
 
 
@@ -269,11 +274,11 @@ def figure(words: list[str]) -> None:
     from semcom.cli import flags
     from semcom.plots.registry import FIGURES
 
-    with _request():
-        early = flags.read_early(words)
-        name = _known("figure", early, FIGURES)
-        wanted = flags.parse(flags.FigureFlags(), f"semcom figure {name or 'FIGURE'}", early.rest)
-    with _logging(early.log_level):
+    with _report_request_errors():
+        early = flags.read_early_flags(words)
+        name = _check_known_command("figure", early, FIGURES)
+        wanted = flags.parse_flags(flags.FigureFlags(), f"semcom figure {name or 'FIGURE'}", early.rest)
+    with _set_up_logging(early.log_level):
         _draw(name, results=wanted.results, out=wanted.out)
 
 
@@ -285,7 +290,7 @@ def _draw(name: str, results: Path | str | None, out: Path | str | None) -> None
         print(f"figure: {path}")
 
 
-def _known(kind: str, early: Early, registry: Registry[Any]) -> str:
+def _check_known_command(kind: str, early: Early, registry: Registry[Any]) -> str:
     """Return the name that a command was given. Raises ConfigError for none, ValueError where nothing is called so."""
     from semcom.cli.flags import HELP
     from semcom.runs.plugins import load_plugins
@@ -309,12 +314,12 @@ def bench(words: list[str]) -> None:
     from semcom.bench.commands import BENCHES, Bench
     from semcom.cli import flags
 
-    with _request():
-        early = flags.read_early(words)
-        name = _known("bench", early, BENCHES)
+    with _report_request_errors():
+        early = flags.read_early_flags(words)
+        name = _check_known_command("bench", early, BENCHES)
         kind = BENCHES.get(name) if name else Bench
-        wanted = flags.parse(kind(), f"semcom bench {name or 'WHAT'}", early.rest)
-    with _logging(early.log_level):
+        wanted = flags.parse_flags(kind(), f"semcom bench {name or 'WHAT'}", early.rest)
+    with _set_up_logging(early.log_level):
         wanted.carry_out()
 
 
@@ -325,12 +330,12 @@ def channel_check(words: list[str]) -> None:
     from semcom.cli.channel_check import channel_check as carry_out
     from semcom.runs.plugins import load_plugins
 
-    with _request():
-        early = flags.read_early(words)
+    with _report_request_errors():
+        early = flags.read_early_flags(words)
         _no_name("channel-check", early)
         load_plugins(early.plugins)
-        wanted = flags.parse(CheckFlags(), "semcom channel-check", early.rest)
-    with _logging(early.log_level):
+        wanted = flags.parse_flags(CheckFlags(), "semcom channel-check", early.rest)
+    with _set_up_logging(early.log_level):
         carry_out(wanted.device, wanted.seed, wanted.json)
 
 
@@ -339,16 +344,16 @@ def list_(words: list[str]) -> None:
     from semcom.cli import flags, listing
     from semcom.runs.plugins import load_plugins
 
-    with _request():
-        early = flags.read_early(words)
+    with _report_request_errors():
+        early = flags.read_early_flags(words)
         name = early.rest.pop(0) if early.name and early.rest and not early.rest[0].startswith("-") else None
-        flags.parse(flags.ListFlags(), "semcom list", early.rest)
+        flags.parse_flags(flags.ListFlags(), "semcom list", early.rest)
         if early.name is None or early.name not in listing.LISTS:
             known = list(listing.LISTS)
             none = f"nothing to list is given; known are {', '.join(known)}"
-            raise ConfigError(f"list: {none if early.name is None else unknown(early.name, known)}")
+            raise ConfigError(f"list: {none if early.name is None else describe_unknown_name(early.name, known)}")
         load_plugins(early.plugins)
-        text = listing.overview(early.name) if name is None else listing.details(early.name, name)
+        text = listing.list_overview(early.name) if name is None else listing.list_details(early.name, name)
     print(text)
 
 
@@ -359,17 +364,17 @@ COMMANDS: Registry[Callable[[list[str]], None]] = Registry(
         "sweep": "semcom.cli.main:sweep",
         "split": "semcom.cli.main:split",
         "figure": "semcom.cli.main:figure",
-        "show": "semcom.cli.show:show",
-        "plot": "semcom.cli.plot:plot",
-        "table": "semcom.cli.plot:table",
-        "results": "semcom.cli.analysis:results",
-        "compare": "semcom.cli.analysis:compare",
-        "pack": "semcom.cli.analysis:pack",
-        "report": "semcom.cli.report:report",
+        "show": "semcom.cli.show:carry_out_show",
+        "plot": "semcom.cli.plot:carry_out_plot",
+        "table": "semcom.cli.plot:print_plot_table",
+        "results": "semcom.cli.analysis:carry_out_results",
+        "compare": "semcom.cli.analysis:carry_out_compare",
+        "pack": "semcom.cli.analysis:carry_out_pack",
+        "report": "semcom.cli.report:carry_out_report",
         "bench": "semcom.cli.main:bench",
         "channel-check": "semcom.cli.main:channel_check",
         "list": "semcom.cli.main:list_",
     },
-    catalogue=partial(catalogue, "semcom.commands"),
+    catalogue=partial(read_package_catalogue, "semcom.commands"),
 )
 """The functions of the words after a command's name, those of installed packages among them."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import semcom
-from semcom.cli.analysis import read_at, read_words
-from semcom.files import at_home, write_atomically
+from semcom.cli.analysis import read_analysis_point, read_analysis_words
+from semcom.files import resolve_file, write_atomically
 
 
 @dataclass(frozen=True)
@@ -68,29 +68,29 @@ class TableFlags:
     """File that is written (None: the table is printed)."""
 
 
-def plot(words: list[str]) -> None:
+def carry_out_plot(words: list[str]) -> None:
     """Carry out `semcom plot FOLDER`."""
-    (folder,), wanted = read_words(words, ("FOLDER",), PlotFlags(), "semcom plot")
+    (folder,), wanted = read_analysis_words(words, ("FOLDER",), PlotFlags(), "semcom plot")
     from semcom.plots import Plot
     from semcom.plots import plot as draw
 
     values = {name: value for name, value in vars(wanted).items() if name not in ("name", "out")}
-    request = Plot(**{**values, "at": read_at(wanted.at)})
+    request = Plot(**{**values, "at": read_analysis_point(wanted.at)})
     for path in draw(folder, request, name=wanted.name, out=wanted.out):
         print(f"figure: {path}")
 
 
-def table(words: list[str]) -> None:
+def print_plot_table(words: list[str]) -> None:
     """Carry out `semcom table FOLDER`."""
-    (folder,), wanted = read_words(words, ("FOLDER",), TableFlags(), "semcom table")
-    from semcom.studies.analysis.sheet import sheet
+    (folder,), wanted = read_analysis_words(words, ("FOLDER",), TableFlags(), "semcom table")
+    from semcom.studies.analysis.sheet import make_sheet
 
     columns = None if wanted.columns is None else [name for name in wanted.columns.split(",") if name]
-    found = sheet(
+    found = make_sheet(
         semcom.study(folder),
         wanted.rows.split(","),
         columns,
-        at=read_at(wanted.at),
+        at=read_analysis_point(wanted.at),
         view=wanted.view,
         metric=wanted.metric,
     )
@@ -98,4 +98,4 @@ def table(words: list[str]) -> None:
     if wanted.out is None:
         print(text, end="")
     else:
-        print(f"table: {write_atomically(at_home(wanted.out), text)}")
+        print(f"table: {write_atomically(resolve_file(wanted.out), text)}")

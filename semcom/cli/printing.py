@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from semcom.cli.text import terminal
-from semcom.runs.accuracy import CURVES, LAST, tested_at
-from semcom.screen import bars, on_terminal
+from semcom.runs.accuracy import LAST, curve_of, list_accuracy_snrs
+from semcom.screen import is_terminal_screen, show_bars_on_screen
+from semcom.tasks.metric import ACCURACY, Metric, read_task_metrics
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Indices
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 MOST = 100
 """Clients that are shown of a split."""
-_AT_SNR, _SNR_WIDTH = "accuracy % at", 7
-"""Title and width of the columns of a table over test SNRs."""
+_SNR_WIDTH = 7
+"""Width of the columns of a table over test SNRs."""
 
 
 class RoundProgress(contextlib.ExitStack):
@@ -28,19 +29,23 @@ class RoundProgress(contextlib.ExitStack):
 
     Args:
         rounds: T, the number of rounds of the run.
+        metric: what is shown of each view.
     """
 
-    def __init__(self, rounds: int) -> None:
+    def __init__(self, rounds: int, metric: Metric = ACCURACY) -> None:
         super().__init__()
-        self.rounds = rounds
+        self.rounds, self.metric = rounds, metric
         self.bar: Any = None
 
     def __call__(self, line: Mapping[str, Any]) -> None:
         """Show one line of `metrics.jsonl`."""
         shown = {"loss": f"{line['loss']:.4g}"} if "loss" in line else {}
-        shown |= {name: f"{100 * view['accuracy']:.1f}%" for name, view in line.get("views", {}).items()}
-        if self.bar is None and on_terminal(sys.stderr):
-            self.bar = self.enter_context(bars())  # not before the first round: a wrong request ends with one line
+        views, metric = line.get("views", {}), self.metric
+        shown |= {name: metric.state(view[metric.name]).replace(" %", "%") for name, view in views.items()}
+        if self.bar is None and is_terminal_screen(sys.stderr):
+            self.bar = self.enter_context(
+                show_bars_on_screen()
+            )  # not before the first round: a wrong request ends with one line
             self.bar.add_task("round", total=self.rounds, note="")
         if self.bar is None:
             logger.info("round %d/%d  %s", line["round"], self.rounds, "  ".join(f"{k} {v}" for k, v in shown.items()))
@@ -49,39 +54,42 @@ class RoundProgress(contextlib.ExitStack):
             self.bar.update(self.bar.task_ids[0], completed=line["round"], note=text)
 
 
-def result_table(summary: Mapping[str, Any], radio: bool = True) -> str:
+def format_result_table(summary: Mapping[str, Any], radio: bool = True) -> str:
     """Return the summary of a run as text: accuracies per view, measured SNR, and traffic per client and round.
 
     Args:
         summary: of the run.
         radio: whether the run has a channel; without one nothing is said of it.
     """
-    views, snrs = _with_windows(summary), tested_at(summary["views"])
-    body = _accuracies("view", views)
+    views, snrs = _format_with_windows(summary), list_accuracy_snrs(summary["views"])
+    metrics = read_task_metrics(summary)
+    body = _format_means("view", views, metrics)
     if len(snrs) > 1:
-        body += _curves(views, snrs)
+        body += _format_curves(views, snrs, metrics[0])
     if "new_clients" in summary:
-        body += _accuracies("new client (at the end)", summary["new_clients"])
+        body += _format_means("new client (at the end)", summary["new_clients"], metrics)
     rounds = summary["rounds"]
     end = f"{rounds} round{'s' if rounds > 1 else ''}" + (" and its last stage" if "finish" in summary else "")
     where = f" at {snrs[0]} dB" if len(snrs) > 1 else ""
-    head = f"{summary['method']}: {100 * summary['accuracy']:.1f} %{where} after {end}"
-    return "\n".join([head, *body, *air_lines(summary, radio)])
+    head = f"{summary['method']}: {metrics[0].state(summary[metrics[0].name])}{where} after {end}"
+    return "\n".join([head, *body, *format_air_lines(summary, radio)])
 
 
-def air_lines(summary: Mapping[str, Any], radio: bool = True) -> list[str]:
-    """Return lines on the measured SNR and the traffic of a run; arguments as of `result_table`."""
+def format_air_lines(summary: Mapping[str, Any], radio: bool = True) -> list[str]:
+    """Return lines on the measured SNR and the traffic of a run; arguments as of `format_result_table`."""
     snr = ", ".join(f"{name.replace('_', ' ')} {_db(value)}" for name, value in summary["snr_received_db"].items())
-    if (tests := len(tested_at(summary["views"]))) > 1:
+    if (tests := len(list_accuracy_snrs(summary["views"]))) > 1:
         snr += f" (power over noise of all {tests} tests together)"
     sent = [f"{_DIRECTIONS[way]}: {_traffic(counts, radio)}" for way, counts in summary["traffic"].items()]
     rates = summary.get("error_rates", {})
     wrong = [f"{n.replace('_', ' ')} {e['bits']:.3g} of bits, {e['blocks']:.3g} of blocks" for n, e in rates.items()]
     errors = [f"errors: {'; '.join(wrong)}"] if wrong else []
-    return [f"received SNR: {snr}" if radio else "no radio", *errors, "per participating client and round", *sent]
+    ratio = [f"bandwidth ratio k/n: {summary['bandwidth_ratio']:.3g}"] if radio and "bandwidth_ratio" in summary else []
+    heard = f"received SNR: {snr}" if radio else "no radio"
+    return [heard, *ratio, *errors, "per participating client and round", *sent]
 
 
-def _with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:
+def _format_with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return the views of a summary by their names, with their windows where these differ: after a last stage."""
     last, rounds = summary.get("finish", {}).get("views", {}), min(LAST, summary["rounds"])
     window = f"mean of the last {rounds} rounds" if rounds > 1 else "the last round"
@@ -89,25 +97,30 @@ def _with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{name} ({windows[name]})" if last else name: view for name, view in summary["views"].items()}
 
 
-def _accuracies(title: str, views: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    columns = {"accuracy": "accuracy %", "accuracy_std": "std", "worst10": "worst 10 %"}
-    rows = [[f"{100 * view[key]:.1f}" for key in columns] for view in views.values()]
-    return _table(title, list(views), rows, list(columns.values()))
+def _format_means(title: str, views: Mapping[str, Mapping[str, Any]], metrics: Sequence[Metric]) -> list[str]:
+    first, *others = metrics
+    columns = {first.name: first.heading, first.key("std"): "std", first.key("worst10"): "worst 10 %"}
+    rows = [
+        [*(first.format(view[key]) for key in columns), *(m.format(view[m.name]) for m in others)]
+        for view in views.values()
+    ]
+    return _format_table(title, list(views), rows, [*columns.values(), *(m.heading for m in others)])
 
 
-def _curves(views: Mapping[str, Mapping[str, Any]], snrs: Sequence[str]) -> list[str]:
-    """Return the lines of a table of each view's accuracy at each SNR, as many side by side as the terminal has."""
-    names = [name for name, view in views.items() if CURVES["accuracy"] in view]
-    room = max(1, (terminal() - max(map(len, (*names, _AT_SNR)))) // (_SNR_WIDTH + 1))
+def _format_curves(views: Mapping[str, Mapping[str, Any]], snrs: Sequence[str], metric: Metric) -> list[str]:
+    """Return the lines of a table of a metric of each view at each SNR, as many side by side as the terminal has."""
+    curve, title = curve_of(metric.name), f"{metric.heading} at"
+    names = [name for name, view in views.items() if curve in view]
+    room = max(1, (terminal() - max(map(len, (*names, title)))) // (_SNR_WIDTH + 1))
     lines: list[str] = []
     for first in range(0, len(snrs), room):
         some = snrs[first : first + room]
-        rows = [[f"{100 * views[name][CURVES['accuracy']][snr]:.1f}" for snr in some] for name in names]
-        lines += _table(_AT_SNR, names, rows, [f"{snr} dB" for snr in some], _SNR_WIDTH)
+        rows = [[metric.format(views[name][curve][snr]) for snr in some] for name in names]
+        lines += _format_table(title, names, rows, [f"{snr} dB" for snr in some], _SNR_WIDTH)
     return lines
 
 
-def _table(
+def _format_table(
     title: str, names: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[str], width: int = 13
 ) -> list[str]:
     """Return the lines of a table: names to the left, cells to the right, headings above."""
@@ -117,7 +130,7 @@ def _table(
     return frame.to_string(col_space=width).splitlines()
 
 
-def split_table(split: Split, labels: Indices, classes: Sequence[str]) -> str:
+def format_split_table(split: Split, labels: Indices, classes: Sequence[str]) -> str:
     """Return how many images each client has in each part, and how many training images of each class, as text.
 
     Where a line would be wider than the terminal, the table has the smallest, the median and the largest client.
@@ -128,25 +141,25 @@ def split_table(split: Split, labels: Indices, classes: Sequence[str]) -> str:
     clients = range(min(len(split.train), MOST))
     counts = [np.bincount(labels[split.train[client]], minlength=len(classes)).tolist() for client in clients]
     rows = [[*(str(len(lists[client])) for lists in parts.values()), *map(str, counts[client])] for client in clients]
-    lines = _table("client", [str(client) for client in clients], rows, [*parts, *classes], width=4)
+    lines = _format_table("client", [str(client) for client in clients], rows, [*parts, *classes], width=4)
     if len(lines[0]) > terminal():
         whole = f"one line for each, with {len(classes)} classes, takes {len(lines[0])} columns"
-        return "\n".join([*_split_summary(parts, labels), f"{len(split.train):,} clients; {whole}"])
+        return "\n".join([*_format_split_summary(parts, labels), f"{len(split.train):,} clients; {whole}"])
     left = len(split.train) - len(clients)
     return "\n".join([*lines, *([f"and {left:,} more clients"] if left else [])])
 
 
-def _split_summary(parts: Mapping[str, Sequence[Indices]], labels: Indices) -> list[str]:
+def _format_split_summary(parts: Mapping[str, Sequence[Indices]], labels: Indices) -> list[str]:
     """Return the lines of a table over all clients: images in each part, and classes among the training images."""
     import numpy as np
 
     each = {f"{name} images": [len(indices) for indices in lists] for name, lists in parts.items()}
     each["classes in training"] = [len(np.unique(labels[indices])) for indices in parts["train"]]
     rows = [[f"{value:g}" for value in (min(n), float(np.median(n)), max(n))] for n in each.values()]
-    return _table("per client", list(each), rows, ["min", "median", "max"], width=6)
+    return _format_table("per client", list(each), rows, ["min", "median", "max"], width=6)
 
 
-def time_table(seconds: Mapping[str, float]) -> str:
+def format_time_table(seconds: Mapping[str, float]) -> str:
     """Return where the time of a run went, from `summary["seconds"]`: its sections, and their parts if measured."""
     whole = max(sum(value for path, value in seconds.items() if "/" not in path), 1e-9)
     first = [path for path in (*_SECTIONS, *seconds) if path in seconds and "/" not in path]
@@ -157,7 +170,7 @@ def time_table(seconds: Mapping[str, float]) -> str:
             rows.append([f"{seconds[path]:.2f}", f"{100 * seconds[path] / whole:.1f}"])
     over = sum(seconds.get(section, 0.0) for section in ("evaluate", "log", "checkpoint"))
     last = f"overhead: evaluation, logging and checkpointing take {100 * over / whole:.1f} % of the run"
-    return "\n".join([*_table("where the time went", names, rows, ["seconds", "% of the run"]), last])
+    return "\n".join([*_format_table("where the time went", names, rows, ["seconds", "% of the run"]), last])
 
 
 _SECTIONS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from semcom.cli import flags
-from semcom.cli.analysis import read_at
+from semcom.cli.analysis import read_analysis_point
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class ReportFlags:
     """View whose accuracies are averaged and compared (None: the first one of each method, its headline)."""
 
 
-def report(words: list[str]) -> None:
+def carry_out_report(words: list[str]) -> None:
     """Carry out `semcom report FOLDER...`."""
     from semcom.plots.report import report as write
 
     count = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
-    wanted = flags.parse(ReportFlags(), "semcom report FOLDER...", words[count:], extra={})
-    path = write(words[:count], out=wanted.out, view=wanted.view, at=read_at(wanted.at))
+    wanted = flags.parse_flags(ReportFlags(), "semcom report FOLDER...", words[count:], extra={})
+    path = write(words[:count], out=wanted.out, view=wanted.view, at=read_analysis_point(wanted.at))
     print(f"report: {path}")

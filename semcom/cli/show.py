@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from channels import LINKS
-from semcom.cli.analysis import read_words
-from semcom.cli.printing import air_lines
-from semcom.cli.text import hanging, terminal
+from semcom.cli.analysis import read_analysis_words
+from semcom.cli.printing import format_air_lines
+from semcom.cli.text import hang_text, terminal
 from semcom.config import ConfigError
-from semcom.screen import on_terminal
+from semcom.screen import is_terminal_screen
+from semcom.tasks.metric import Metric
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -46,20 +47,20 @@ class ShowFlags:
     """Show it again every few seconds, until nothing is running; needs a terminal."""
 
 
-def show(words: list[str]) -> None:
+def carry_out_show(words: list[str]) -> None:
     """Carry out `semcom show FOLDER`."""
-    from semcom.studies.analysis.overview import overview
-    from semcom.studies.results.failures import report
+    from semcom.studies.analysis.overview import read_overview
+    from semcom.studies.results.failures import report_failures
 
-    (folder,), wanted = read_words(words, ("FOLDER",), ShowFlags(), "semcom show")
-    found = overview(folder)
+    (folder,), wanted = read_analysis_words(words, ("FOLDER",), ShowFlags(), "semcom show")
+    found = read_overview(folder)
     if wanted.watch:
-        if not on_terminal(sys.stdout):
+        if not is_terminal_screen(sys.stdout):
             raise ConfigError("watch: stdout is no terminal; leave it out, and ask again when you like")
-        found = _watch(found, lambda: overview(folder))
-    _console().print(*whole(found), sep="\n", crop=False)
+        found = _watch_show(found, lambda: read_overview(folder))
+    _console().print(*show_whole(found), sep="\n", crop=False)
     if failures := found.failures():
-        print(report(failures))
+        print(report_failures(failures))
 
 
 def _console() -> Console:
@@ -68,7 +69,7 @@ def _console() -> Console:
     return Console(width=terminal(), highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
-def _watch(found: Overview, again: Callable[[], Overview]) -> Overview:
+def _watch_show(found: Overview, again: Callable[[], Overview]) -> Overview:
     """Show what is going on until nothing is running, and return the last look."""
     from rich.console import Group
     from rich.live import Live
@@ -77,7 +78,7 @@ def _watch(found: Overview, again: Callable[[], Overview]) -> Overview:
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while not found.has_ended():
             room = max(2, (console.size.height - 8) // (1 if console.size.width > 100 else 2))
-            live.update(Group(*brief(found, room)), refresh=True)
+            live.update(Group(*show_brief(found, room)), refresh=True)
             begun = time.monotonic()
             time.sleep(SECONDS)
             found = again()
@@ -85,30 +86,30 @@ def _watch(found: Overview, again: Callable[[], Overview]) -> Overview:
     return found
 
 
-def whole(found: Overview) -> Iterator[RenderableType]:
+def show_whole(found: Overview) -> Iterator[RenderableType]:
     """Yield all that is shown of a run or a study, but for its failures."""
     from rich.text import Text
 
-    yield from brief(found, ROWS)
-    yield _of_run(found) if _is_run(found) else _air(found)
+    yield from show_brief(found, ROWS)
+    yield _show_run(found) if _is_run(found) else _show_air(found)
     if warnings := found.warnings():
         yield Text("warnings")
         runs = len(found.courses) > 1
         yield from (Text(f"  {text}" + (f" ({n} runs)" if runs else "")) for text, n in warnings.items())
 
 
-def brief(found: Overview, rows: int) -> Iterator[RenderableType]:
+def show_brief(found: Overview, rows: int) -> Iterator[RenderableType]:
     """Yield what is shown while it is watched: setting, progress, and at most so many runs."""
     from rich.console import Group
     from rich.text import Text
 
-    for name, text in (_head_of_run if _is_run(found) else _head)(found).items():
+    for name, text in (_show_head_of_run if _is_run(found) else _show_head)(found).items():
         if name == "repeat":  # in one line, to be pasted; a Text alone would be joined with those around it
             yield Group(Text(f"{name:<10}{text}", no_wrap=True, overflow="ignore"))
         else:
-            yield Text("\n".join(hanging(f"{name:<10}", text)))
+            yield Text("\n".join(hang_text(f"{name:<10}", text)))
     if not _is_run(found):
-        yield from _runs(found, rows)
+        yield from _show_runs(found, rows)
 
 
 def _is_run(found: Overview) -> bool:
@@ -116,11 +117,11 @@ def _is_run(found: Overview) -> bool:
     return bool(found.of_run)
 
 
-def _head(found: Overview) -> dict[str, str]:
+def _show_head(found: Overview) -> dict[str, str]:
     """Return the setting and the progress of a study."""
-    from semcom.studies.overrides import format_values
+    from semcom.studies.overrides import format_override_values
 
-    fields = [f"{name}={format_values(values)}" for name, values in found.varied().items()]
+    fields = [f"{name}={format_override_values(values)}" for name, values in found.varied().items()]
     counts = ", ".join(f"{number} {state}" for state, number in found.counts().items())
     done, known = sum(c.round for c in found.courses), [c.rounds for c in found.courses if c.rounds]
     more = "" if len(known) == len(found.courses) else " of the runs that have begun"
@@ -134,24 +135,24 @@ def _head(found: Overview) -> dict[str, str]:
     }
 
 
-def _head_of_run(found: Overview) -> dict[str, str]:
+def _show_head_of_run(found: Overview) -> dict[str, str]:
     """Return the setting and the progress of a run."""
-    from semcom.studies.analysis.overview import setting
-    from semcom.studies.overrides import format_set
+    from semcom.studies.analysis.overview import list_changed_settings
+    from semcom.studies.overrides import format_set_override
 
     (course,) = found.courses
-    fields = [format_set(name, value) for name, value in setting(course.run).items()]
+    fields = [format_set_override(name, value) for name, value in list_changed_settings(course.run).items()]
     return {
         "run": f"{course.run.hash} of {course.run.fields['method']}, in {found.folder}",
         "setting": ", ".join(fields) or "the defaults",
         "progress": f"{course.state}, round {course.round} of {course.rounds}",
-        **({"made by": _origin(course.run.summary)} if course.run.summary else {}),
+        **({"made by": _show_origin(course.run.summary)} if course.run.summary else {}),
         **({"repeat": again} if (again := found.repeat()) else {}),
         **({"running": "; ".join(found.workers) or "a process of its own"} if course.state == "running" else {}),
     }
 
 
-def _origin(summary: Mapping[str, Any]) -> str:
+def _show_origin(summary: Mapping[str, Any]) -> str:
     """Return which code and which machine a run is of; of runs of older versions, what they have left of that."""
     machine, versions = summary.get("machine", {}), summary.get("versions", {})
     commit = str(summary.get("commit") or "no checkout").replace("-dirty", " (changed)")
@@ -160,7 +161,7 @@ def _origin(summary: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, [f"commit {commit}", f"torch {machine.get('torch', versions.get('torch'))}", *where]))
 
 
-def _runs(found: Overview, rows: int) -> Iterator[RenderableType]:
+def _show_runs(found: Overview, rows: int) -> Iterator[RenderableType]:
     """Yield a table with a row per run that has begun; of too many, those that are not done come first."""
     from rich.text import Text
 
@@ -168,7 +169,7 @@ def _runs(found: Overview, rows: int) -> Iterator[RenderableType]:
     if len(begun) > rows:
         begun.sort(key=lambda course: ORDER.index(course.state))
     if begun:
-        yield _table(("run", "state", "round", "last %", "best %", "mean %"), [_row(course) for course in begun[:rows]])
+        yield _show_table(("run", "state", "round", *_heads(begun)), [_row(course) for course in begun[:rows]])
         yield Text(_meaning(begun), style="dim")
     if len(begun) > rows:
         yield Text(f"and {len(begun) - rows} more runs: semcom results {found.folder} --what runs")
@@ -178,16 +179,24 @@ def _meaning(courses: Sequence[Course]) -> str:
     """Return what stands below accuracies: of which evaluations a mean is, and at which of several SNRs they are."""
     several = (course.run.test_snrs for course in courses if course.views and len(course.run.test_snrs) > 1)
     first = " or ".join(dict.fromkeys(f"{snrs[0]:g}" for snrs in several))
-    return f"{MEAN}\naccuracies tested at {first} dB" if first else MEAN
+    names = dict.fromkeys(course.run.metrics[0].label.replace("accuracy", "accuracies") for course in courses)
+    return f"{MEAN}\n{' or '.join(names)} tested at {first} dB" if first else MEAN
+
+
+def _heads(courses: Sequence[Course]) -> list[str]:
+    """Return the titles of a headline's last, best and mean value."""
+    units = dict.fromkeys(course.run.metrics[0].shown_unit for course in courses)
+    return [f"{name} {' or '.join(units)}".rstrip() for name in ("last", "best", "mean")]
 
 
 def _row(course: Course) -> list[str]:
     """Return the row of a run: the accuracies of its first view."""
-    shown = [_percent(course.first.get(name)) for name in ("last", "best", "accuracy")]
+    metric = course.run.metrics[0]
+    shown = [_format(metric, course.first.get(name)) for name in (metric.key("last"), metric.key("best"), metric.name)]
     return [course.label, course.state, f"{course.round}/{course.rounds or '?'}", *shown]
 
 
-def _of_run(found: Overview) -> RenderableType:
+def _show_run(found: Overview) -> RenderableType:
     """Return the accuracies of a run so far, and what it has sent."""
     from rich.console import Group
     from rich.text import Text
@@ -195,18 +204,20 @@ def _of_run(found: Overview) -> RenderableType:
     (course,) = found.courses
     parts: list[RenderableType] = []
     if course.views:
-        names = ("view", "last %", "best %", "in round", "mean %", "std", "worst 10 %")
-        parts = [_table(names, [_view(name, view) for name, view in course.views.items()])]
+        last, best, mean = _heads([course])
+        names, metric = ("view", last, best, "in round", mean, "std", "worst 10 %"), course.run.metrics[0]
+        parts = [_show_table(names, [_view(name, view, metric) for name, view in course.views.items()])]
         parts.append(Text(_meaning([course]), style="dim"))
     if course.run.summary:
-        parts.append(Text("\n".join(air_lines(course.run.summary, _has_radio(course)))))
+        parts.append(Text("\n".join(format_air_lines(course.run.summary, _has_radio(course)))))
     return Group(*parts)
 
 
-def _view(name: str, view: Mapping[str, Any]) -> list[str]:
+def _view(name: str, view: Mapping[str, Any], metric: Metric) -> list[str]:
     """Return the row of a view."""
-    after = [_percent(view.get(key)) for key in ("accuracy", "accuracy_std", "worst10")]
-    return [name, _percent(view.get("last")), _percent(view.get("best")), str(view.get("best_round", "-")), *after]
+    before = [_format(metric, view.get(metric.key(key))) for key in ("last", "best")]
+    after = [_format(metric, view.get(key)) for key in (metric.name, metric.key("std"), metric.key("worst10"))]
+    return [name, *before, str(view.get("best_round", "-")), *after]
 
 
 def _has_radio(course: Course) -> bool:
@@ -215,7 +226,7 @@ def _has_radio(course: Course) -> bool:
     return kind not in LINKS or LINKS.get(kind).radio
 
 
-def _air(found: Overview) -> RenderableType:
+def _show_air(found: Overview) -> RenderableType:
     """Return a table of the received SNR and the traffic of the finished runs of a study."""
     from rich.console import Group
     from rich.text import Text
@@ -226,11 +237,11 @@ def _air(found: Overview) -> RenderableType:
     names = next(iter(points.values()))
     rows = [[point, *(_number(name, value) for name, value in of.items())] for point, of in points.items()]
     title = "received SNR in dB, and traffic per participating client and round: means over the runs that are done"
-    table = _table(("", *(name.replace(" ", "\n") for name in names)), rows)
-    return Group(Text("\n".join(hanging("", title))), table)
+    table = _show_table(("", *(name.replace(" ", "\n") for name in names)), rows)
+    return Group(Text("\n".join(hang_text("", title))), table)
 
 
-def _table(columns: Sequence[str], rows: list[list[str]]) -> Table:
+def _show_table(columns: Sequence[str], rows: list[list[str]]) -> Table:
     """Return a table: the first column to the left, where long texts go over several lines, the others to the right."""
     from rich.table import Table
 
@@ -242,15 +253,15 @@ def _table(columns: Sequence[str], rows: list[list[str]]) -> Table:
     return table
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
+def _format(metric: Metric, value: float | None) -> str:
+    return "-" if value is None else metric.format(value)
 
 
 def _number(name: str, value: float | None) -> str:
-    return "-" if value is None else f"{round(value, 1) + 0.0:.1f}" if name.startswith("SNR") else _short(value)
+    return "-" if value is None else f"{round(value, 1) + 0.0:.1f}" if name.startswith("SNR") else _show_short(value)
 
 
-def _short(value: float) -> str:
+def _show_short(value: float) -> str:
     """Return a large number with three digits: 920,714 is 921 k."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= size:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 import semcom
 from semcom.cli import flags
 from semcom.cli.fields import is_record
-from semcom.cli.printing import split_table
+from semcom.cli.printing import format_split_table
 from semcom.config import ConfigError, DataConfig, PartitionConfig, Resolved, RunConfig
 from semcom.config.options import spelled
 from semcom.data.dataset import SIDE, Dataset
-from semcom.data.load import load, read
-from semcom.data.partitions import partition
-from semcom.data.pfllib import NAME, client_files, read_pfllib, side_of
+from semcom.data.load import load_dataset, read_dataset
+from semcom.data.partitions import partition_dataset
+from semcom.data.pfllib import NAME, list_pfllib_files, measure_pfllib_side, read_pfllib
 from semcom.data.split import Split
 from semcom.data.split_file import write_split
-from semcom.runs.limits import check_archive
+from semcom.runs.limits import check_archive_limits
 from semcom.runs.plugins import load_plugins
-from semcom.runs.section_options import with_options
+from semcom.runs.section_options import build_section_options
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -49,19 +49,19 @@ class SplitFlags:
     """Python files or modules that register own datasets and partitions (repeatable)."""
 
 
-def read_flags(early: flags.Early) -> SplitFlags:
+def read_split_flags(early: flags.Early) -> SplitFlags:
     """Return the flags of `semcom split`. Raises ConfigError or ValueError for the first thing that is wrong."""
     load_plugins(early.plugins)
-    config = with_options(flags.with_owners(RunConfig(), flags.read_kinds(early.rest)))
+    config = build_section_options(flags.add_owners_to_flags(RunConfig(), flags.read_kinds(early.rest)))
     start = SplitFlags(config.data, config.partition, plugins=early.plugins)
-    wanted = flags.parse(start, "semcom split", early.rest, {"log_level": flags.EARLY["log_level"]})
-    _check_out(wanted.out)
+    wanted = flags.parse_flags(start, "semcom split", early.rest, {"log_level": flags.EARLY["log_level"]})
+    _check_split_out(wanted.out)
     if wanted.from_pfllib is not None:
-        _refuse_beside_pfllib(wanted, SplitFlags(partition=with_options(RunConfig()).partition))
+        _refuse_split_beside_pfllib(wanted, SplitFlags(partition=build_section_options(RunConfig()).partition))
     return wanted
 
 
-def _check_out(out: str | None) -> None:
+def _check_split_out(out: str | None) -> None:
     """Raise ConfigError for a file that cannot be written, or that is there already."""
     wanted = "give the path of the .npz that is to be written"
     if out is None:
@@ -75,7 +75,7 @@ def _check_out(out: str | None) -> None:
         raise ConfigError(f"out: {out!r} is there already; remove it, or give another path")
 
 
-def split(wanted: SplitFlags) -> None:
+def carry_out_split(wanted: SplitFlags) -> None:
     """Draw or read the split, write it and print its table.
 
     Raises:
@@ -95,33 +95,35 @@ def split(wanted: SplitFlags) -> None:
         )
     )
     if wanted.from_pfllib is None:
-        dataset = read(config.data)
-        made = partition(dataset, config.partition, config.clients, config.seed)
+        dataset = read_dataset(config.data)
+        made = partition_dataset(dataset, config.partition, config.clients, config.seed)
     else:
-        dataset, made = _from_pfllib(wanted.from_pfllib, config)
+        dataset, made = _split_from_pfllib(wanted.from_pfllib, config)
     out = write_split(os.path.expanduser(wanted.out), made, dataset)
-    print(split_table(made, dataset.labels, dataset.classes))
+    print(format_split_table(made, dataset.labels, dataset.classes))
     data = f"--data.name {wanted.data.name}" + (f" --data.root {wanted.data.root}" if wanted.data.root else "")
     flags = f"{data} --clients {len(made.train)} --seed {wanted.seed} --partition.kind file --partition.path {out}"
     print(f"written to {out}: {flags}")
 
 
-def _from_pfllib(folder: str, config: Resolved) -> tuple[Dataset, Split]:
+def _split_from_pfllib(folder: str, config: Resolved) -> tuple[Dataset, Split]:
     """Return the dataset, and the split that a folder of PFLlib's has of it."""
-    for files in client_files(folder).values():
+    for files in list_pfllib_files(folder).values():
         for file in files:
-            check_archive("from-pfllib", str(Path(file).absolute()), NAME.__eq__)
-    dataset = load(replace(config.data, size=max(SIDE, side_of(folder))))  # as large as they are stored
+            check_archive_limits("from-pfllib", str(Path(file).absolute()), NAME.__eq__)
+    dataset = load_dataset(
+        replace(config.data, size=max(SIDE, measure_pfllib_side(folder)))
+    )  # as large as they are stored
     return dataset, read_pfllib(folder, dataset)
 
 
-def _refuse_beside_pfllib(wanted: DataclassInstance, start: DataclassInstance, prefix: str = "") -> None:
+def _refuse_split_beside_pfllib(wanted: DataclassInstance, start: DataclassInstance, prefix: str = "") -> None:
     """Raise ConfigError for the first flag beside --from-pfllib that says how to divide: the folder says it."""
     for each in dataclasses.fields(start):
         value, usual = getattr(wanted, each.name), getattr(start, each.name)
         if is_record(usual) and each.name != "data":
             inner = prefix if each.name == "options" else f"{prefix}{each.name}."
-            _refuse_beside_pfllib(value, usual, inner)
+            _refuse_split_beside_pfllib(value, usual, inner)
         elif value != usual and each.name not in ("data", "out", "from_pfllib", "plugins"):
             flag = spelled(f"{prefix}{each.name}")
             raise ConfigError(f"{flag}: {value!r} has no effect with from-pfllib, whose folder says it; leave it out")

@@ -13,7 +13,7 @@ from semcom.config import ConfigError, NoEffect, RunConfig, from_dict, to_dict
 from semcom.config.options import usual
 from semcom.files import CONFIG, ELSEWHERE
 from semcom.runs.folder import read_config
-from semcom.runs.section_options import options, replace_options
+from semcom.runs.section_options import read_section_options, replace_section_options
 
 if TYPE_CHECKING:
     from semcom.runs.setup import Setup
@@ -31,33 +31,33 @@ def read_stored(path: str) -> RunConfig:
     place = Path(path)
     if place.parent.suffix != ".zip" or not place.parent.is_file():
         return read_config(path, "config")
-    from semcom.studies.results.archive import unpacked
+    from semcom.studies.results.archive import unpack_archive
 
-    with unpacked(place.parent) as folder:
+    with unpack_archive(place.parent) as folder:
         if not (Path(folder) / place.name / CONFIG).is_file():
             raise ConfigError(f"config: {place.parent} has no run {place.name}; semcom show {place.parent} lists some")
         stored = to_dict(read_config(Path(folder) / place.name, "config"))
-    return from_dict({name: _local(value) for name, value in stored.items() if name not in MACHINE})
+    return from_dict({name: _resolve_stored_paths(value) for name, value in stored.items() if name not in MACHINE})
 
 
-def _local(value: Any) -> Any:
+def _resolve_stored_paths(value: Any) -> Any:
     """Cut paths that are not here down to the names of their files, in a value or inside it."""
     if isinstance(value, dict):
-        return {name: _local(inner) for name, inner in value.items()}
+        return {name: _resolve_stored_paths(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_local(inner) for inner in value]
+        return [_resolve_stored_paths(inner) for inner in value]
     if not isinstance(value, str):
         return value
     lost = value.startswith(ELSEWHERE) or (os.path.isabs(value) and not os.path.exists(value))
     return os.path.basename(value) if lost else value
 
 
-def prepare_over(config: RunConfig, given: Collection[str]) -> tuple[Setup, list[str]]:
+def prepare_over_stored(config: RunConfig, given: Collection[str]) -> tuple[Setup, list[str]]:
     """Prepare the run that flags have made of a stored configuration, without what has no effect beside them.
 
     Args:
         config: the flags over the stored values.
-        given: the fields that the flags set, see `fields_of`.
+        given: the fields that the flags set, see `list_stored_fields`.
 
     Returns:
         the run, and the fields that fall away: they have their defaults.
@@ -65,19 +65,19 @@ def prepare_over(config: RunConfig, given: Collection[str]) -> tuple[Setup, list
     Raises:
         ConfigError: anything else is wrong, or a field without effect is among those that are given.
     """
-    from semcom.runs.resolve import prepare  # imports torch
+    from semcom.runs.resolve import resolve_setup  # imports torch
 
     try:
-        return prepare(config), []
+        return resolve_setup(config), []
     except NoEffect as error:
         field = next((name for name in error.fields if name not in given), None)
         if field is None:
             raise
-        setup, others = prepare_over(_without(config, field), {*given, field})
+        setup, others = prepare_over_stored(_drop_stored_fields(config, field), {*given, field})
         return setup, [field, *others]
 
 
-def fields_of(words: Sequence[str]) -> set[str]:
+def list_stored_fields(words: Sequence[str]) -> set[str]:
     """Return the fields that the flags among some words set."""
     flags = [word.partition("=")[0].removeprefix("--").replace("-", "_") for word in words if word.startswith("--")]
     sections: dict[Any, str] = {f.default_factory: f.name for f in dataclasses.fields(RunConfig)}
@@ -86,7 +86,7 @@ def fields_of(words: Sequence[str]) -> set[str]:
     return {*flags, *(flag.replace(".no_", ".") for flag in flags)}  # --train.no-through-link sets train.through_link
 
 
-def _without(config: RunConfig, field: str) -> RunConfig:
+def _drop_stored_fields(config: RunConfig, field: str) -> RunConfig:
     """Return a configuration with the default in a field."""
     section, _, name = field.rpartition(".")
     if not section:
@@ -95,5 +95,5 @@ def _without(config: RunConfig, field: str) -> RunConfig:
     if part is not None and hasattr(part, name):
         part = dataclasses.replace(part, **{name: usual(part, name)})
         return dataclasses.replace(config, **{section: part})
-    own = options(config, section)
-    return replace_options(config, section, dataclasses.replace(own, **{name: usual(own, name)}))
+    own = read_section_options(config, section)
+    return replace_section_options(config, section, dataclasses.replace(own, **{name: usual(own, name)}))

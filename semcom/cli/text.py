@@ -14,7 +14,7 @@ def terminal() -> int:
     return shutil.get_terminal_size((WIDEST, 24)).columns
 
 
-def hanging(start: str, text: str) -> list[str]:
+def hang_text(start: str, text: str) -> list[str]:
     """Return lines that fit the terminal: the text right of `start`."""
     width, indent = min(WIDEST, terminal()), " " * len(start)
     return textwrap.wrap(
@@ -24,4 +24,4 @@ def hanging(start: str, text: str) -> list[str]:
 
 def paragraphs(text: str) -> str:
     """Return a docstring with each of its paragraphs wrapped for the terminal, and an empty line between two."""
-    return "\n\n".join("\n".join(hanging("", part)) for part in text.split("\n\n"))
+    return "\n\n".join("\n".join(hang_text("", part)) for part in text.split("\n\n"))

@@ -12,8 +12,17 @@ from semcom.config.fields import (
     RunConfig,
     TrainConfig,
 )
-from semcom.config.identity import CODE, LATER, NOT_IDENTITY, complete, differences, from_dict, run_hash, to_dict
-from semcom.config.presets import COMMON, FINISH, PRESET_DEPENDS_ON, fill
+from semcom.config.identity import (
+    CODE,
+    LATER,
+    NOT_IDENTITY,
+    complete_config,
+    from_dict,
+    list_differences,
+    run_hash,
+    to_dict,
+)
+from semcom.config.presets import COMMON, FINISH, PRESET_DEPENDS_ON, fill_from_preset
 from semcom.config.resolved import Resolved, Schedule
 from semcom.config.snr import SNR, parse_snr
 
@@ -39,9 +48,9 @@ __all__ = [
     "RunError",
     "Schedule",
     "TrainConfig",
-    "complete",
-    "differences",
-    "fill",
+    "complete_config",
+    "list_differences",
+    "fill_from_preset",
     "from_dict",
     "parse_snr",
     "run_hash",

@@ -14,7 +14,7 @@ from channels.cell import NEAREST_M
 from channels.options import COUNT, MEASURE, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, Rule
 from semcom.config import COMMON, SNR, ConfigError, NoEffect, Resolved, RunConfig, TrainConfig, parse_snr
 from semcom.config.declared import declared_types
-from semcom.config.errors import shown
+from semcom.config.errors import show_value
 from semcom.config.options import spelled
 
 RANGES: dict[Rule, tuple[str, ...]] = {
@@ -64,9 +64,9 @@ PER_CLIENT = ("train.lr", "train.local_epochs")
 """Fields that hold one value, or one per client."""
 
 
-def check(config: Resolved) -> None:
+def check_config(config: Resolved) -> None:
     """Raise ConfigError for the first field that is wrong."""
-    check_types(config)
+    check_config_types(config)
     _check_ranges(config)
     for name in PER_CLIENT:
         value = _get(config, name)
@@ -75,7 +75,7 @@ def check(config: Resolved) -> None:
                 f"{spelled(name)}: {len(value)} values for {config.clients} clients; give one, or one per client"
             )
     if config.chunk != "auto":
-        require("chunk", config.chunk, COUNT)
+        require_in_config("chunk", config.chunk, COUNT)
     wrong = [k for k in config.partition.scarce if not 0 <= k < config.clients]
     if wrong:
         raise ConfigError(f"partition.scarce: there is no client {wrong[0]}; clients are 0 to {config.clients - 1}")
@@ -87,11 +87,11 @@ def check(config: Resolved) -> None:
     sharing = max(config.clients, config.new_clients)
     if config.processes > sharing:
         raise ConfigError(f"processes: {config.processes} share {sharing} clients; give at most one per client")
-    _check_training(config.train)
+    _check_train_config(config.train)
     _check_snr(config)
 
 
-def require(name: str, value: Any, rule: Rule) -> None:
+def require_in_config(name: str, value: Any, rule: Rule) -> None:
     """Raise ConfigError, with the field as its flag, unless a value meets a rule; see `channels.options.require`."""
     try:
         options.require(spelled(name), value, rule)
@@ -114,28 +114,28 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 """Halves of characters, as Python reads bytes of a path that are not UTF-8."""
 
 
-def check_types(config: RunConfig) -> None:
+def check_config_types(config: RunConfig) -> None:
     """Raise ConfigError for a value, read from a file or given in Python, that is not of its field's declared type."""
     for section in dataclasses.fields(RunConfig):
         part = getattr(config, section.name)
         if dataclasses.is_dataclass(part):
-            _check_fields(part, f"{section.name}.")
+            _check_config_fields(part, f"{section.name}.")
             if dataclasses.is_dataclass(own := getattr(part, "options", None)):
-                _check_fields(own, f"{section.name}.")
-    _check_fields(config, "")
+                _check_config_fields(own, f"{section.name}.")
+    _check_config_fields(config, "")
 
 
-def _check_fields(part: Any, prefix: str) -> None:
+def _check_config_fields(part: Any, prefix: str) -> None:
     """Check the fields of one section; the sections themselves are dataclasses and fit no rule here."""
     cls: type = type(part)
     for name, hint in declared_types(cls).items():
         value = getattr(part, name)
-        if not dataclasses.is_dataclass(hint) and not _fits(value, hint):
-            several = f"; write [{shown(value)}]" if _fits((value,), hint) else ""
-            raise ConfigError(f"{spelled(prefix + name)}: {shown(value)} is not {wording(hint)}{several}")
+        if not dataclasses.is_dataclass(hint) and not _fits_declared_type(value, hint):
+            several = f"; write [{show_value(value)}]" if _fits_declared_type((value,), hint) else ""
+            raise ConfigError(f"{spelled(prefix + name)}: {show_value(value)} is not {describe_type(hint)}{several}")
 
 
-def _fits(value: Any, hint: Any) -> bool:
+def _fits_declared_type(value: Any, hint: Any) -> bool:
     """Return whether a value has a declared type. A whole number is a number too; a truth value is not.
 
     A number has less than `DIGITS` digits. A text can be written to a file, and be a path: it is UTF-8 without NUL.
@@ -146,12 +146,12 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is Literal:
         return isinstance(value, str | int) and value in arguments
     if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, kind) for kind in arguments)
+        return any(_fits_declared_type(value, kind) for kind in arguments)
     if origin is tuple:
-        return isinstance(value, tuple) and all(_fits(v, arguments[0]) for v in value)
+        return isinstance(value, tuple) and all(_fits_declared_type(v, arguments[0]) for v in value)
     if origin is dict:
         return isinstance(value, dict) and all(
-            _fits(n, arguments[0]) and _fits(v, arguments[1]) for n, v in value.items()
+            _fits_declared_type(n, arguments[0]) and _fits_declared_type(v, arguments[1]) for n, v in value.items()
         )
     if isinstance(value, bool):
         return hint is bool
@@ -163,18 +163,18 @@ def _fits(value: Any, hint: Any) -> bool:
     return not isinstance(kind, type | tuple) or isinstance(value, kind)
 
 
-def wording(hint: Any) -> str:
+def describe_type(hint: Any) -> str:
     """Return a declared type in words."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return f"one of {', '.join(map(str, arguments))}"
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(wording(kind) for kind in arguments if kind is not type(None))
+        return " or ".join(describe_type(kind) for kind in arguments if kind is not type(None))
     if origin is tuple:
-        one = wording(arguments[0])
+        one = describe_type(arguments[0])
         return f"a list of {one.removeprefix('a ')}s" if arguments[0] in _SCALARS else f"a list, each {one}"
     if origin is dict:
-        return f"a table from {wording(arguments[0])} to {wording(arguments[1])}"
+        return f"a table from {describe_type(arguments[0])} to {describe_type(arguments[1])}"
     return _SCALARS.get(hint, "true or false" if hint is bool else str(hint))
 
 
@@ -187,10 +187,10 @@ _SCALARS: dict[Any, str] = {int: "a whole number", float: "a number", str: "a te
 def _check_ranges(config: RunConfig) -> None:
     for rule, names in RANGES.items():
         for name in names:
-            require(name, _get(config, name), rule)
+            require_in_config(name, _get(config, name), rule)
 
 
-def _check_training(train: TrainConfig) -> None:
+def _check_train_config(train: TrainConfig) -> None:
     """Raise ConfigError for fields of a schedule that contradict each other, or have no effect."""
     if train.momentum and train.optimizer == "adam":
         raise NoEffect(f"train.momentum: {train.momentum} has no effect with adam; set train.optimizer sgd")

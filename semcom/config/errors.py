@@ -50,7 +50,7 @@ class RunError(RuntimeError):
         super().__init__(_line(message))
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     """Return a value as Python writes it, or what it is an instance of where it cannot be written."""
     try:
         return repr(value)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
 from semcom.config.errors import ConfigError
-from semcom.config.misplaced import no_such_field
+from semcom.config.misplaced import describe_misplaced_field
 
 
 class Section:
@@ -21,7 +21,7 @@ class Section:
         known = {f.name for f in fields(cls)}  # type: ignore[arg-type]  # its subclasses are dataclasses
         for name in given:
             if name not in known:
-                raise ConfigError(no_such_field(cls, f"{cls.__name__}.", name, given[name]))
+                raise ConfigError(describe_misplaced_field(cls, f"{cls.__name__}.", name, given[name]))
         return super().__new__(cls)
 
 
@@ -65,6 +65,11 @@ class ModelConfig(Section):
     """Name of the head (see: semcom list heads)."""
     features: int = 64
     """d: real features per image, d/2 complex symbols."""
+    bandwidth_ratio: str | None = None
+    """k/n: complex symbols per number of an image, such as 1/12, in place of `features` (None: what these give)."""
+    snr_input: bool = False
+    """Let encoder and head see the client's SNR, by the attention block of ADJSCC behind the one and before the
+    other."""
     init: Literal["common", "client"] = "common"
     """Initial weights: the same for all clients (of one architecture), or drawn per client."""
 
@@ -139,8 +144,9 @@ class NetworkConfig(Section):
     """Transmit power of the base station, over the whole band."""
     noise_figure_db: float = 7.0
     """Noise figure of the receivers."""
-    scheduling: Literal["random", "round-robin", "best-snr"] = "random"
-    """Choice of a round's clients: at random, in turns, or those with the highest uplink SNR in that round."""
+    scheduling: str = "random"
+    """Choice of a round's clients (see: semcom list schedulers): at random, in turns (`round-robin`), those with the
+    highest uplink SNR in that round (`best-snr`), or with the highest rate over what they got (`proportional-fair`)."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +210,8 @@ class RunConfig(Section):
 
     method: str = "fedcl"
     """Name of the method (see: semcom list methods)."""
+    task: str = "classification"
+    """What is asked of the received features (see: semcom list tasks)."""
     hyper: Any = None
     """The method's hyperparameters: its `Hyper` dataclass, or a mapping with some of its fields."""
     data: DataConfig = field(default_factory=DataConfig)
@@ -231,9 +239,9 @@ class RunConfig(Section):
     which refuses any other content."""
     out: str | None = None
     """Folder of the run's results (None: nothing is written)."""
-    keep: tuple[Literal["confusion", "features", "curves-per-client"], ...] = ()
+    keep: tuple[Literal["confusion", "features", "curves-per-client", "images"], ...] = ()
     """What `arrays.npz` keeps beside the numbers: confusion (matrices per client), features (of test images),
-    curves-per-client."""
+    curves-per-client, images (a few test images as they come back, of a task that rebuilds them)."""
     device: str = "auto"
     """Device, such as cpu, cuda or cuda:1 (auto: CUDA where there is one)."""
     precision: Literal["float32", "tf32", "bf16", "float64"] = "float32"

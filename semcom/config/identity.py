@@ -11,8 +11,8 @@ from typing import Any
 from semcom.config.declared import declared_types
 from semcom.config.errors import ConfigError
 from semcom.config.fields import RunConfig
-from semcom.config.misplaced import no_such_field, not_a_section
-from semcom.config.options import plain, spelled
+from semcom.config.misplaced import describe_misplaced_field, describe_misplaced_section
+from semcom.config.options import parse_option_value, spelled
 
 CODE = "code of "
 """Beginning of the names in `contents` of what is no file: something that a script or a notebook has registered."""
@@ -23,11 +23,17 @@ NOT_IDENTITY = (
 """Fields that only say where or how a run is carried out: they are not in its hash."""
 
 LATER: Mapping[str, Any] = {
+    "task": "classification",
     "data.size": 32,
+    "model.bandwidth_ratio": None,
+    "model.snr_input": False,
     "partition.options.test_classes": "own",
     "channel.options.power": "normalised",
     "channel.options.feedback": "gain",
     "channel.options.antennas": 1,
+    "channel.options.users": 1,
+    "channel.options.combining": "mmse",
+    "channel.options.round_doppler": None,
     "hyper.average_encoder": False,
     "air.access": "orthogonal",
     "air.truncation_db": -10.0,
@@ -56,38 +62,38 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 
 def from_dict(values: Mapping[str, Any]) -> RunConfig:
     """Return the configuration of plain containers. Raises ConfigError for a section or field that does not exist."""
-    return _whole(values)
+    return _build_config(values)
 
 
-def complete(config: Any) -> RunConfig:
+def complete_config(config: Any) -> RunConfig:
     """Return a configuration from what a user may give: sections, or all of it, as mappings; lists become tuples.
 
     Raises ConfigError for a section that is neither, or a field that does not exist.
     """
-    return _whole(vars(config) if isinstance(config, RunConfig) else config)
+    return _build_config(vars(config) if isinstance(config, RunConfig) else config)
 
 
-def _whole(values: Any) -> RunConfig:
+def _build_config(values: Any) -> RunConfig:
     """Return the configuration of a mapping. Raises ConfigError, also for lists within lists without end."""
     try:
-        return _build(RunConfig, values, "")
+        return _build_section(RunConfig, values, "")
     except RecursionError:
         raise ConfigError("config: lists within lists are nested too deep for any field") from None
 
 
-def _build(cls: type, values: Any, prefix: str) -> Any:
+def _build_section(cls: type, values: Any, prefix: str) -> Any:
     """Build an instance of dataclass `cls` from a mapping; lists become tuples, and nested sections are built too."""
     if not isinstance(values, Mapping):
-        raise ConfigError(not_a_section(cls, prefix.rstrip(".") or "config", values))
+        raise ConfigError(describe_misplaced_section(cls, prefix.rstrip(".") or "config", values))
     known = {f.name: f for f in dataclasses.fields(cls)}
     built, hints = {}, declared_types(cls)
     for name, value in values.items():
         if not isinstance(name, str) or name not in known:
-            raise ConfigError(no_such_field(cls, prefix, name, value))
+            raise ConfigError(describe_misplaced_field(cls, prefix, name, value))
         section = known[name].default_factory
         if isinstance(section, type) and dataclasses.is_dataclass(section):
-            value = _build(section, vars(value) if isinstance(value, section) else value, f"{prefix}{name}.")
-        built[name] = plain(value, hints[name])
+            value = _build_section(section, vars(value) if isinstance(value, section) else value, f"{prefix}{name}.")
+        built[name] = parse_option_value(value, hints[name])
     return cls(**built)
 
 
@@ -96,20 +102,20 @@ def _build(cls: type, values: Any, prefix: str) -> Any:
 
 def run_hash(config: RunConfig) -> str:
     """Return the identity of a resolved configuration: 12 hexadecimal digits of the hash of what counts."""
-    text = json.dumps(_identity(config), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(_collect_identity(config), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
+def list_differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
     """Return a few words on each field in which two runs differ: its name, and both values."""
-    one, other = (_flatten(_identity(config)) for config in (stored, wanted))
+    one, other = (_flatten_identity(_collect_identity(config)) for config in (stored, wanted))
     both = one.keys() & other.keys()
     names = [n for n in {**one, **other} if n not in both or json.dumps(one[n]) != json.dumps(other[n])]  # 1 and 1.0
-    there, here = (_flatten(to_dict(config)) for config in (stored, wanted))
-    return [_difference(name, there.get(name, ABSENT), here.get(name, ABSENT)) for name in names]
+    there, here = (_flatten_identity(to_dict(config)) for config in (stored, wanted))
+    return [_describe_difference(name, there.get(name, ABSENT), here.get(name, ABSENT)) for name in names]
 
 
-def _difference(name: str, stored: Any, wanted: Any) -> str:
+def _describe_difference(name: str, stored: Any, wanted: Any) -> str:
     """Return words on one field; where it names the same files in both runs, it is their content that differs."""
     if name.startswith(CODE):
         return f"the {name} has changed, or it is registered elsewhere"
@@ -130,7 +136,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:28]}...{text[-29:]}"
 
 
-def _identity(config: RunConfig) -> dict[str, Any]:
+def _collect_identity(config: RunConfig) -> dict[str, Any]:
     """Return a configuration as plain containers: without `NOT_IDENTITY` and `LATER` fields that are as before.
 
     The digests in `contents` stand in the place of the paths of files, whatever option names them; those of code are
@@ -139,29 +145,29 @@ def _identity(config: RunConfig) -> dict[str, Any]:
     values = to_dict(config)
     contents = values.pop("contents")
     for name in NOT_IDENTITY:
-        part, last = _place(values, name)
+        part, last = _find_identity_field(values, name)
         del part[last]
     for name, before in LATER.items():
-        part, last = _place(values, name)
-        if isinstance(part, dict) and part.get(last) == before:  # an option is not everywhere
+        part, last = _find_identity_field(values, name)
+        if isinstance(part, dict) and last in part and part[last] == before:  # an option is not everywhere
             del part[last]
     revised = {name: n for (name, value), n in REVISED.items() if _read(values, name) == value}
     if revised:
         values["revised"] = revised
     code = {name: found for name, found in contents.items() if name.startswith(CODE)}
-    return _by_content(values, contents) | code
+    return _replace_paths_by_digests(values, contents) | code
 
 
-def _by_content(value: Any, contents: Mapping[str, str]) -> Any:
+def _replace_paths_by_digests(value: Any, contents: Mapping[str, str]) -> Any:
     """Return plain values with digests in the place of paths."""
     if isinstance(value, dict):
-        return {name: _by_content(held, contents) for name, held in value.items()}
+        return {name: _replace_paths_by_digests(held, contents) for name, held in value.items()}
     if isinstance(value, tuple | list):
-        return [_by_content(held, contents) for held in value]
+        return [_replace_paths_by_digests(held, contents) for held in value]
     return contents.get(value, value) if isinstance(value, str) else value
 
 
-def _place(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
+def _find_identity_field(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
     """Return the table that holds a dotted field, and the field's own name."""
     *sections, last = name.split(".")
     for section in sections:
@@ -171,16 +177,16 @@ def _place(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
 
 def _read(values: dict[str, Any], name: str) -> Any:
     """Return the value of a dotted field; None for an option that is not there."""
-    part, last = _place(values, name)
+    part, last = _find_identity_field(values, name)
     return part.get(last) if isinstance(part, dict) else None
 
 
-def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flatten_identity(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested tables as one, with dotted names."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         inner = isinstance(value, Mapping)
-        flat |= _flatten(value, f"{prefix}{name}.") if inner else {prefix + name: _plain(value)}
+        flat |= _flatten_identity(value, f"{prefix}{name}.") if inner else {prefix + name: _plain(value)}
     return flat
 
 

@@ -8,10 +8,10 @@ import typing
 from typing import Any
 
 from semcom.config.declared import declared_types
-from semcom.config.errors import shown
+from semcom.config.errors import show_value
 
 
-def no_such_field(cls: type, prefix: str, name: Any, value: Any) -> str:
+def describe_misplaced_field(cls: type, prefix: str, name: Any, value: Any) -> str:
     """Return the error message for a name that is no field of a section.
 
     Args:
@@ -22,15 +22,15 @@ def no_such_field(cls: type, prefix: str, name: Any, value: Any) -> str:
     """
     known = [f.name for f in dataclasses.fields(cls)]
     if not isinstance(name, str):
-        return f"{prefix}{shown(name)}: no such field; known are {', '.join(known)}"
+        return f"{prefix}{show_value(name)}: no such field; known are {', '.join(known)}"
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]!r}? " if near else _place(cls, name, value)
+    hint = f"did you mean {near[0]!r}? " if near else _find_right_place(cls, name, value)
     return f"{prefix}{name}: no such field; {hint}known are {', '.join(known)}"
 
 
-def _place(cls: type, name: str, value: Any) -> str:
+def _find_right_place(cls: type, name: str, value: Any) -> str:
     """Return words on where a name belongs: to a section of `cls`, or among its options; nothing if nowhere."""
-    given = f"{{{name!r}: {shown(value)}}}"
+    given = f"{{{name!r}: {show_value(value)}}}"
     for field in dataclasses.fields(cls):
         section = field.default_factory
         if dataclasses.is_dataclass(section) and name in (f.name for f in dataclasses.fields(section)):
@@ -39,7 +39,7 @@ def _place(cls: type, name: str, value: Any) -> str:
     return f"an option is written {table}={given}; " if table else ""
 
 
-def not_a_section(cls: type, name: str, value: Any) -> str:
+def describe_misplaced_section(cls: type, name: str, value: Any) -> str:
     """Return the error message for a value in the place of a section, such as the text that its first field takes."""
     first = dataclasses.fields(cls)[0].name
     hint = declared_types(cls)[first]
@@ -48,4 +48,4 @@ def not_a_section(cls: type, name: str, value: Any) -> str:
     # A text of a user's own class may refuse to be compared: `str` does it without asking.
     taken = isinstance(value, str) and (str in accepted or any(str.__eq__(text, value) for text in texts))
     instead = f"; write {cls.__name__}({first}={value!r}) or {{{first!r}: {value!r}}}" if taken else ""
-    return f"{name}: {shown(value)} is not a table of fields{instead}"
+    return f"{name}: {show_value(value)} is not a table of fields{instead}"

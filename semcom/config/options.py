@@ -21,7 +21,7 @@ from typing import Any, Literal
 from channels import options as channel_options
 from channels.options import Rule
 from semcom.config.declared import declared_types
-from semcom.config.errors import ConfigError, NoEffect, shown
+from semcom.config.errors import ConfigError, NoEffect, show_value
 
 Needs = Mapping[str, Mapping[str, tuple[Any, ...] | Rule]]
 """Option -> {another option: the values of that one, or a rule on them, with which the first has an effect}."""
@@ -48,29 +48,29 @@ def build_options(
     hints = declared_types(cls)
     if type(given) is cls:
         values = {name: getattr(given, name) for name in known}
-        plainer = {name: plain(value, hints[name]) for name, value in values.items()}
-        return cls(**plainer) if shown(plainer) != shown(values) else given  # 1 equals 1.0
+        plainer = {name: parse_option_value(value, hints[name]) for name, value in values.items()}
+        return cls(**plainer) if show_value(plainer) != show_value(values) else given  # 1 equals 1.0
     if given is not None and not isinstance(given, Mapping):
         field = section if section == "hyper" else f"{section}.options"
-        raise ConfigError(f"{field}: {shown(given)} is not a table of fields, nor the options of {owner}")
+        raise ConfigError(f"{field}: {show_value(given)} is not a table of fields, nor the options of {owner}")
     for name in given or {}:
         if not isinstance(name, str) or name not in known:
-            text = name if isinstance(name, str) else shown(name)
-            raise ConfigError(not_taken(section, text, owner, cls, accepted_by(text)))
+            text = name if isinstance(name, str) else show_value(name)
+            raise ConfigError(describe_untaken_option(section, text, owner, cls, accepted_by(text)))
     try:
-        return cls(**{name: plain(value, hints[name]) for name, value in (given or {}).items()})
+        return cls(**{name: parse_option_value(value, hints[name]) for name, value in (given or {}).items()})
     except RecursionError:
         raise ConfigError(f"{section}: lists within lists are nested too deep for any option") from None
 
 
-def not_taken(section: str, name: str, owner: str, cls: type, accepted_by: Sequence[str]) -> str:
+def describe_untaken_option(section: str, name: str, owner: str, cls: type, accepted_by: Sequence[str]) -> str:
     """Return the error message for an option that an owner does not take, with those of its kind that do."""
     takes = ", ".join(spelled(f.name) for f in dataclasses.fields(cls)) or "no options"
     others = f"; it is for {', '.join(accepted_by)}" if accepted_by else ""
     return f"{section}.{spelled(name)}: not for {owner}, which takes {takes}{others}"
 
 
-def plain(value: Any, hint: Any = Any) -> Any:
+def parse_option_value(value: Any, hint: Any = Any) -> Any:
     """Return what a user may give as what a field of type `hint` holds.
 
     Lists become tuples, NumPy's numbers and texts, and paths, Python's; 3 becomes 3.0 where the type has no whole
@@ -80,7 +80,7 @@ def plain(value: Any, hint: Any = Any) -> Any:
     kinds = typing.get_args(hint) if union else (hint,)
     if isinstance(value, list | tuple):
         inner = next((typing.get_args(kind)[0] for kind in kinds if typing.get_origin(kind) is tuple), Any)
-        return tuple(plain(v, inner) for v in value)
+        return tuple(parse_option_value(v, inner) for v in value)
     if isinstance(value, Real) and not isinstance(value, bool):
         choices = [v for kind in kinds if typing.get_origin(kind) is Literal for v in typing.get_args(kind)]
         if value in choices:
@@ -94,7 +94,7 @@ def plain(value: Any, hint: Any = Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
-def paths_in(options: Any) -> dict[str, str]:
+def list_paths_in_options(options: Any) -> dict[str, str]:
     """Return the options that name files, with the paths that they hold: those that are declared as `Path`."""
     cls: type = type(options)
     hints = declared_types(cls)
@@ -109,11 +109,11 @@ def spelled(name: str) -> str:
 
 def check_options(section: str, options: Any) -> None:
     """Raise ConfigError for the first option that makes no sense, or has no effect beside the others."""
-    with as_config_error(section, options):
+    with raise_as_config_error(section, options):
         if hasattr(options, "check"):
             options.check()
     needs: Needs = getattr(options, "needs", {})
-    defaults = {f.name: default_of(f) for f in dataclasses.fields(options)}
+    defaults = {f.name: read_option_default(f) for f in dataclasses.fields(options)}
     for name, others in needs.items():
         value = getattr(options, name)
         for other, wanted in others.items():
@@ -125,27 +125,27 @@ def check_options(section: str, options: Any) -> None:
                 raise NoEffect(f"{section}.{spelled(name)}: {why}")
 
 
-def default_of(field: dataclasses.Field[Any]) -> Any:
+def read_option_default(field: dataclasses.Field[Any]) -> Any:
     """Return the default of a field."""
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def usual(part: Any, name: str) -> Any:
     """Return the default of a field of a dataclass instance."""
-    return next(default_of(field) for field in dataclasses.fields(part) if field.name == name)
+    return next(read_option_default(field) for field in dataclasses.fields(part) if field.name == name)
 
 
 @contextmanager
-def as_config_error(section: str, options: Any) -> Iterator[None]:
+def raise_as_config_error(section: str, options: Any) -> Iterator[None]:
     """Turn a ValueError from inside that begins with an option's name into a ConfigError that begins with its flag."""
     try:
         yield
     except ValueError as error:
         kind = NoEffect if isinstance(error, channel_options.NoEffect) else ConfigError
-        raise kind(with_flag_name(str(error), section, options)) from None
+        raise kind(spell_options_as_flags(str(error), section, options)) from None
 
 
-def with_flag_name(text: str, section: str, options: Any) -> str:
+def spell_options_as_flags(text: str, section: str, options: Any) -> str:
     """Return a message about an option with the option as the command line spells it; any other one as it is."""
     name, colon, rest = text.partition(":")
     known = {spelled(f.name) for f in dataclasses.fields(options)}

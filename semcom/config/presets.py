@@ -33,7 +33,7 @@ PRESET_DEPENDS_ON: Mapping[str, tuple[str, ...]] = {
 """Field -> fields without which a preset's value of it makes no sense: it is left out where one of them is set."""
 
 
-def fill(train: TrainConfig, preset: Mapping[str, Any]) -> Schedule:
+def fill_from_preset(train: TrainConfig, preset: Mapping[str, Any]) -> Schedule:
     """Return `train` with its open fields taken from `preset`, then from the common defaults.
 
     A user's own rate comes without the preset's milestones, own milestones without its factors, own epochs without its

@@ -33,7 +33,9 @@ def read_archive(path: Path, blame: str, wanted: Callable[[str], bool]) -> dict[
         raise ConfigError(f"{blame} is not there; give the path of an .npz file")
     try:
         with zipfile.ZipFile(path) as archive:  # not np.load, which allocates what a header promises
-            return {name: _read(archive, member) for name, member in _members(archive, wanted)}
+            return {
+                name: _read_archive_member(archive, member) for name, member in _list_archive_members(archive, wanted)
+            }
     except DAMAGED as error:
         raise ConfigError(f"{blame} is no readable .npz archive of plain arrays ({one_line(error)})") from None
 
@@ -49,40 +51,40 @@ def read_pickled(path: Path, blame: str, name: str) -> dict[str, npt.NDArray[Any
         raise ConfigError(f"{blame} is not there")
     try:
         with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
-            _promised(file)
+            _read_promised_size(file)
             return read_dictionary(file.read())
     except (*DAMAGED, KeyError) as error:
         raise ConfigError(f"{blame} is no .npz archive of a dictionary of arrays ({one_line(error)})") from None
 
 
-def size_of_archive(path: Path, wanted: Callable[[str], bool]) -> int:
+def measure_archive(path: Path, wanted: Callable[[str], bool]) -> int:
     """Return the bytes of those arrays of an .npz file whose names are wanted; 0 where `read_archive` refuses it."""
     if not os.path.isfile(path):
         return 0
     try:
         with zipfile.ZipFile(path) as archive:
-            return sum(member.file_size for _, member in _members(archive, wanted))
+            return sum(member.file_size for _, member in _list_archive_members(archive, wanted))
     except DAMAGED:
         return 0
 
 
-def _members(archive: zipfile.ZipFile, wanted: Callable[[str], bool]) -> list[tuple[str, zipfile.ZipInfo]]:
+def _list_archive_members(archive: zipfile.ZipFile, wanted: Callable[[str], bool]) -> list[tuple[str, zipfile.ZipInfo]]:
     """Return the wanted arrays of an archive: names, and what the archive says of them."""
     named = [(member.filename.removesuffix(".npy"), member) for member in archive.infolist()]
     return [(name, member) for name, member in named if wanted(name)]
 
 
-def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
+def _read_archive_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
     """Return one array of an archive. Raises ValueError if it is none, or if its header promises more than there is."""
     with archive.open(member) as file:
-        promised = _promised(file)
+        promised = _read_promised_size(file)
         if promised > member.file_size - file.tell():
             raise ValueError(f"{member.filename} promises {promised} bytes and has {member.file_size}")
         file.seek(0)
         return np.lib.format.read_array(file, allow_pickle=False)
 
 
-def _promised(file: IO[bytes]) -> int:
+def _read_promised_size(file: IO[bytes]) -> int:
     """Return the number of bytes that the header of an array promises, and leave the file behind it."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

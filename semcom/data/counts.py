@@ -13,12 +13,14 @@ from semcom.config import ConfigError
 
 Table = npt.NDArray[np.int64]
 REDRAWS, WORK = 20_000, 10_000_000
-"""Draws of `dirichlet` after which its minimum size is called impossible, and the work that bounds them to seconds."""
+"""Draws of `count_by_dirichlet` after which its minimum size is called impossible, and their work, some seconds."""
 TRIES = 20
 """Draws of a client's classes after which the classes with the largest stock are taken."""
 
 
-def spread(name: str, centre: int, width: int, clients: int, rng: np.random.Generator, top: int | None = None) -> Table:
+def draw_spread_counts(
+    name: str, centre: int, width: int, clients: int, rng: np.random.Generator, top: int | None = None
+) -> Table:
     """Draw `[K]` whole numbers, uniform in [centre - width, centre + width].
 
     Raises ConfigError naming the field if that leaves 1 to `top`.
@@ -31,7 +33,7 @@ def spread(name: str, centre: int, width: int, clients: int, rng: np.random.Gene
     return rng.integers(centre - width, centre + width + 1, clients)
 
 
-def shots(stock: Table, ways: Table, sizes: Table, rng: np.random.Generator) -> Table:
+def count_shots(stock: Table, ways: Table, sizes: Table, rng: np.random.Generator) -> Table:
     """Draw a table in which client k gets `sizes[k]` samples of each of `ways[k]` random classes.
 
     Clients choose in random order, large samples first; a choice that would leave too little for the others is
@@ -46,24 +48,24 @@ def shots(stock: Table, ways: Table, sizes: Table, rng: np.random.Generator) -> 
     order = rng.permutation(len(ways))
     order = order[np.argsort(-sizes[order], kind="stable")]
     equal = bool((sizes == sizes[0]).all())
-    if equal and unserved(stock // sizes[0], ways):
-        raise _too_many(ways, sizes, stock, missing_samples(stock, ways, int(sizes[0])))
+    if equal and count_unserved(stock // sizes[0], ways):
+        raise _refuse_counts(ways, sizes, stock, count_missing_samples(stock, ways, int(sizes[0])))
     table = np.zeros((len(ways), len(stock)), dtype=np.int64)
     left, lacking = stock.copy(), 0
     waiting = _Waiting(ways)
     for position, client in enumerate(order):
         waiting.serve(int(ways[client]))
         following = int(sizes[order[min(position + 1, len(order) - 1)]])
-        chosen = _choose(left, int(ways[client]), int(sizes[client]), following, waiting, rng)
+        chosen = _choose_classes_to_count(left, int(ways[client]), int(sizes[client]), following, waiting, rng)
         lacking += (int(ways[client]) - len(chosen)) * int(sizes[client])
         table[client, chosen] = sizes[client]
         left[chosen] -= sizes[client]
     if lacking:
-        raise _too_many(ways, sizes, stock, lacking)
+        raise _refuse_counts(ways, sizes, stock, lacking)
     return table
 
 
-def unserved(places: Table, ways: Table) -> int:
+def count_unserved(places: Table, ways: Table) -> int:
     """Return the fewest choices of K clients (`ways[k]` different classes each) that `places[c]` per class leave unmet.
 
     Gale-Ryser, as a minimum cut: the largest over j of the j largest ways together less sum_c min(places_c, j).
@@ -71,7 +73,7 @@ def unserved(places: Table, ways: Table) -> int:
     return _Waiting(ways).unserved(places)
 
 
-def missing_samples(stock: Table, ways: Table, size: int) -> int:
+def count_missing_samples(stock: Table, ways: Table, size: int) -> int:
     """Return the fewest samples to add to the stock so that each client can have `size` of each of `ways[k]` classes.
 
     The first further place of a class costs what its remainder lacks, each other one `size`; filling the cheapest
@@ -99,14 +101,16 @@ class _Waiting:
         self.numbers[self.values == ways] -= 1
 
     def unserved(self, places: Table) -> int:
-        """Return `unserved`: a linear less a concave function between two numbers of ways, so their ends suffice."""
+        """Return `count_unserved`: linear less concave between two numbers of ways, so their ends suffice."""
         ends = np.cumsum(self.numbers)
         demand = np.cumsum(self.numbers * self.values)
         supply = np.minimum(places, ends[:, None]).sum(axis=1)
         return max(0, int((demand - supply).max()))
 
 
-def _choose(left: Table, ways: int, size: int, following: int, waiting: _Waiting, rng: np.random.Generator) -> Table:
+def _choose_classes_to_count(
+    left: Table, ways: int, size: int, following: int, waiting: _Waiting, rng: np.random.Generator
+) -> Table:
     """Choose classes for one client so that those who wait can still be served, if that is possible."""
     open_classes = np.flatnonzero(left >= size)
     if len(open_classes) <= ways:
@@ -120,8 +124,8 @@ def _choose(left: Table, ways: int, size: int, following: int, waiting: _Waiting
     return np.argsort(-(left // size) - rng.random(len(left)) / 2)[:ways]
 
 
-def _too_many(ways: Table, sizes: Table, stock: Table, missing: int) -> ConfigError:
-    """Return the error of `shots` where the data do not suffice."""
+def _refuse_counts(ways: Table, sizes: Table, stock: Table, missing: int) -> ConfigError:
+    """Return the error of `count_shots` where the data do not suffice."""
     m, q = (f"{v.min()}" if v.min() == v.max() else f"{v.min()} to {v.max()}" for v in (ways, sizes))
     return ConfigError(
         f"partition.shots: {len(ways)} clients x {m} ways x {q} shots are {missing} samples more than the "
@@ -130,7 +134,7 @@ def _too_many(ways: Table, sizes: Table, stock: Table, missing: int) -> ConfigEr
     )
 
 
-def dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.random.Generator) -> Table:
+def count_by_dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.random.Generator) -> Table:
     """Divide each class over the clients in proportions ~ Dir(beta, ..., beta).
 
     With `least` > 0 the field's practical setting: a client that already has its equal share of the total gets
@@ -143,7 +147,7 @@ def dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.rando
     draws = max(1, min(REDRAWS, WORK // (len(stock) * (clients + 30)))) if clients * least <= stock.sum() else 0
     best = 0
     for draw in range(draws):
-        table = _dirichlet_once(stock, clients, beta, balanced=least > 0, rng=rng)
+        table = _count_by_dirichlet_once(stock, clients, beta, balanced=least > 0, rng=rng)
         best = max(best, int(table.sum(axis=1).min()))
         if best >= least:
             return table
@@ -156,7 +160,9 @@ def dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.rando
     )
 
 
-def _dirichlet_once(stock: Table, clients: int, beta: float, *, balanced: bool, rng: np.random.Generator) -> Table:
+def _count_by_dirichlet_once(
+    stock: Table, clients: int, beta: float, *, balanced: bool, rng: np.random.Generator
+) -> Table:
     table = np.zeros((clients, len(stock)), dtype=np.int64)
     concentrations, sizes, part = np.full(clients, beta), np.zeros(clients, dtype=np.int64), stock.sum() / clients
     for c, number in enumerate(stock):
@@ -171,7 +177,7 @@ def _dirichlet_once(stock: Table, clients: int, beta: float, *, balanced: bool, 
     return table
 
 
-def dirichlet_client(stock: Table, clients: int, beta: float, rng: np.random.Generator) -> Table:
+def count_by_client_dirichlet(stock: Table, clients: int, beta: float, rng: np.random.Generator) -> Table:
     """Draw clients of equal size floor(N / K), client k's classes from its own probabilities p_k ~ Dir(beta, ...).
 
     FedCRC's setting. All clients draw at once; where they want more of a class than there is, the samples go to a
@@ -195,7 +201,7 @@ def dirichlet_client(stock: Table, clients: int, beta: float, rng: np.random.Gen
     return table
 
 
-def pathological(stock: Table, clients: int, classes: int, rng: np.random.Generator) -> Table:
+def count_pathological(stock: Table, clients: int, classes: int, rng: np.random.Generator) -> Table:
     """Give client k a share of `classes` random classes; a class is divided equally among its owners.
 
     Every class has floor or ceil of K * classes / C owners, so all samples are dealt where K * classes >= C;
@@ -212,11 +218,11 @@ def pathological(stock: Table, clients: int, classes: int, rng: np.random.Genera
     if len(short):
         c = int(short[0])
         raise ConfigError(f"partition.classes: class {c} has {stock[c]} samples for {owners[c]} clients; lower clients")
-    owned = shots(owners, np.full(clients, classes), np.ones(clients, dtype=np.int64), rng)
-    return in_proportion(owned, stock)
+    owned = count_shots(owners, np.full(clients, classes), np.ones(clients, dtype=np.int64), rng)
+    return count_in_proportion(owned, stock)
 
 
-def iid(stock: Table, clients: int, rng: np.random.Generator) -> Table:
+def count_iid(stock: Table, clients: int, rng: np.random.Generator) -> Table:
     """Shuffle all samples and cut them into K parts of equal size (up to one sample)."""
     table = np.zeros((clients, len(stock)), dtype=np.int64)
     left = stock.astype(np.int64)
@@ -227,7 +233,7 @@ def iid(stock: Table, clients: int, rng: np.random.Generator) -> Table:
     return table
 
 
-def in_proportion(table: Table, stock: Table) -> Table:
+def count_in_proportion(table: Table, stock: Table) -> Table:
     """Divide each class's stock in the proportions of the table's column; a class that nobody has stays out.
 
     Ends of the running sum are rounded, so nobody is more than one sample off his share.
@@ -237,7 +243,7 @@ def in_proportion(table: Table, stock: Table) -> Table:
     return np.diff(ends, axis=0, prepend=0)
 
 
-def round_to(amounts: npt.NDArray[np.floating], total: int, rng: np.random.Generator) -> Table:
+def round_counts(amounts: npt.NDArray[np.floating], total: int, rng: np.random.Generator) -> Table:
     """Round amounts `[C]` to whole numbers with the given sum: largest remainders go up, ties by chance."""
     down = np.floor(amounts + 1e-9).astype(np.int64)
     up = np.argsort(-(amounts - down).round(9) - rng.random(len(amounts)) * 1e-10)[: total - int(down.sum())]
@@ -245,7 +251,7 @@ def round_to(amounts: npt.NDArray[np.floating], total: int, rng: np.random.Gener
     return down
 
 
-def first(stock: Table, number: int, rng: np.random.Generator) -> Table:
+def count_among_first(stock: Table, number: int, rng: np.random.Generator) -> Table:
     """Return how many samples of each class `[C]` are among the first `number` in an order that is fair all along.
 
     Of N samples the first m have m n_c / N of class c, rounded down or up, whatever m is. So a sample may come from one

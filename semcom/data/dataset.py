@@ -42,24 +42,32 @@ class Dataset:
 
     def __post_init__(self) -> None:
         count, sides = len(self.images), self.images.shape[2:]
-        require(self.images.dtype == np.uint8, self.name, f"images are {self.images.dtype}, not uint8")
-        require(self.images.ndim == 4, self.name, f"images have the shape {self.images.shape}, not [N, C, H, W]")
-        require(min(sides) > 0, self.name, f"images of {sides} pixels are empty")
-        require(self.labels.shape == (count,), self.name, f"{count} images, but labels of shape {self.labels.shape}")
-        require(self.labels.dtype == np.int64, self.name, f"labels are {self.labels.dtype}, not int64")
-        require(0 < self.train_size < count, self.name, f"{self.train_size} of {count} images are training images")
+        require_of_dataset(self.images.dtype == np.uint8, self.name, f"images are {self.images.dtype}, not uint8")
+        require_of_dataset(
+            self.images.ndim == 4, self.name, f"images have the shape {self.images.shape}, not [N, C, H, W]"
+        )
+        require_of_dataset(min(sides) > 0, self.name, f"images of {sides} pixels are empty")
+        require_of_dataset(
+            self.labels.shape == (count,), self.name, f"{count} images, but labels of shape {self.labels.shape}"
+        )
+        require_of_dataset(self.labels.dtype == np.int64, self.name, f"labels are {self.labels.dtype}, not int64")
+        require_of_dataset(
+            0 < self.train_size < count, self.name, f"{self.train_size} of {count} images are training images"
+        )
         low, high = int(self.labels.min()), int(self.labels.max())
-        require(low >= 0, self.name, f"label {low} is negative; labels are 0 to {len(self.classes) - 1}")
-        require(high < len(self.classes), self.name, f"label {high}, but there are {len(self.classes)} classes")
+        require_of_dataset(low >= 0, self.name, f"label {low} is negative; labels are 0 to {len(self.classes) - 1}")
+        require_of_dataset(
+            high < len(self.classes), self.name, f"label {high}, but there are {len(self.classes)} classes"
+        )
 
 
-def require(holds: bool, name: str, problem: str) -> None:
+def require_of_dataset(holds: bool, name: str, problem: str) -> None:
     """Raise ConfigError about dataset `name` unless `holds`."""
     if not holds:
         raise ConfigError(f"data.name: {name!r}: {problem}")
 
 
 @lru_cache(maxsize=256)
-def note(name: str, finding: str) -> None:
+def note_on_dataset(name: str, finding: str) -> None:
     """Log a finding about dataset `name`, once in a process."""
     LOG.warning("data.name: %r: %s", name, finding)

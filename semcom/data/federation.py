@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from semcom.data.dataset import SIDE, require
+from semcom.data.dataset import SIDE, require_of_dataset
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Dataset
@@ -74,6 +74,15 @@ class Federation:
         images, labels = self.images.to(device), self.labels.to(device)
         return replace(self, images=images, labels=labels, train=train, test=test, validation=validation)
 
+    @property
+    def sources(self) -> Federation:
+        """The federation with the images that this one is made of: itself, unless features are in their place."""
+        return self
+
+    def gather_sources(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return the images that those at `index` are made of, as `gather` returns images."""
+        return self.gather(index, dtype)
+
     def gather(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return images at `index` (int64, any shape) as `[*index.shape, C, size, size]` in [-1, 1]: x / 127.5 - 1."""
         rows = self.images.movedim(1, -1)  # images are copied as they lie in memory
@@ -87,12 +96,12 @@ def federate(dataset: Dataset, split: Split, size: int = SIDE) -> Federation:
     Images smaller than size x size get a border of zeros (-1 when gathered). Raises ConfigError for larger images.
     """
     sides = dataset.images.shape[2:]
-    require(max(sides) <= size, dataset.name, f"images are {sides}, more than {size} pixels a side")
+    require_of_dataset(max(sides) <= size, dataset.name, f"images are {sides}, more than {size} pixels a side")
     owned = np.zeros((len(split.train), len(dataset.classes)), dtype=bool)
     for client, indices in enumerate(split.train):
         owned[client, dataset.labels[indices]] = True
     return Federation(
-        images=_pad(torch.from_numpy(dataset.images), size).contiguous(memory_format=torch.channels_last),
+        images=_pad_images(torch.from_numpy(dataset.images), size).contiguous(memory_format=torch.channels_last),
         labels=torch.from_numpy(dataset.labels),
         train=_ragged(split.train),
         test=_ragged(split.test),
@@ -107,7 +116,7 @@ def _ragged(lists: Sequence[npt.NDArray[np.int64]]) -> Ragged:
     return Ragged(torch.from_numpy(np.concatenate(lists).astype(np.int64)), offsets)
 
 
-def _pad(images: Tensor, size: int) -> Tensor:
+def _pad_images(images: Tensor, size: int) -> Tensor:
     """Put images `[N, C, H, W]` in the middle of size x size (the odd row or column of the border goes to the end)."""
     height, width = size - images.shape[2], size - images.shape[3]
     border = (width // 2, width - width // 2, height // 2, height - height // 2)

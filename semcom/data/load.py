@@ -7,58 +7,58 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from channels.registry import unknown
+from channels.registry import describe_unknown_name
 from semcom.config import ConfigError, DataConfig
 from semcom.config.options import build_options
-from semcom.data.dataset import Dataset, require
-from semcom.data.readers import fit, read_folder, read_npz
+from semcom.data.dataset import Dataset, require_of_dataset
+from semcom.data.readers import fit_images, read_folder, read_npz
 from semcom.data.registry import DATASETS
-from semcom.files import at_home
+from semcom.files import resolve_file
 
 
-def load(config: DataConfig) -> Dataset:
-    """Load the dataset of a run, with images that fit into a square of `config.size`. Raises ConfigError as `read`."""
-    return resized(read(config), config.size)
+def load_dataset(config: DataConfig) -> Dataset:
+    """Load the dataset of a run, with images that fit into a square of `config.size`. Errors: `read_dataset`."""
+    return resize_dataset(read_dataset(config), config.size)
 
 
-def resized(dataset: Dataset, size: int) -> Dataset:
+def resize_dataset(dataset: Dataset, size: int) -> Dataset:
     """Return a dataset with images for a square of `size` pixels a side (`semcom.data.readers.fit`)."""
-    return replace(dataset, images=fit(dataset.images, size))
+    return replace(dataset, images=fit_images(dataset.images, size))
 
 
-def read(config: DataConfig) -> Dataset:
+def read_dataset(config: DataConfig) -> Dataset:
     """Read the dataset of a run, with images as large as they are stored; those of a folder as large as asked for.
 
     Raises ConfigError for a name that is neither known nor a path, a root that is missing, files that are missing or
     damaged, and a single class, which there is nothing to tell from.
     """
-    dataset = _read(config)
+    dataset = _read_dataset(config)
     few = f"all of its images are of one class, {', '.join(dataset.classes)}; give two or more"
-    require(len(dataset.classes) > 1, config.name, few)
+    require_of_dataset(len(dataset.classes) > 1, config.name, few)
     return dataset
 
 
-def _read(config: DataConfig) -> Dataset:
+def _read_dataset(config: DataConfig) -> Dataset:
     root = config.root and os.path.expanduser(config.root)
     if root is not None and not os.path.isdir(root):
         raise ConfigError(f"data.root: {config.root!r} is no folder; name one that exists")
     if config.name in DATASETS:
-        dataset = _loader(config)(root)
+        dataset = _find_dataset_loader(config)(root)
         if not isinstance(dataset, Dataset):
             raise ConfigError(
                 f"data.name: the function of {config.name!r} gives a {type(dataset).__name__}, not a Dataset"
             )
         return dataset
-    path = at_home(config.name)  # pathlib's raises for a user that is not known
+    path = resolve_file(config.name)  # pathlib's raises for a user that is not known
     if os.path.isdir(path):
         return read_folder(path, config.size)
     if os.path.isfile(path) or path.suffix == ".npz":
         return read_npz(path)
-    names = unknown(config.name, DATASETS.names())
+    names = describe_unknown_name(config.name, DATASETS.names())
     raise ConfigError(f"data.name: {names}, or the path of an .npz file or of an image folder")
 
 
-def _loader(config: DataConfig) -> Callable[[str | None], Any]:
+def _find_dataset_loader(config: DataConfig) -> Callable[[str | None], Any]:
     """Return the function of the data root behind a name, with its options where it has any."""
     entry = DATASETS.get(config.name)
     if not hasattr(entry, "Options"):

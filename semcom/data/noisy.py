@@ -9,7 +9,7 @@ import numpy as np
 
 from semcom.config import ConfigError, DataConfig
 from semcom.data.dataset import Bytes, Dataset
-from semcom.data.load import read
+from semcom.data.load import read_dataset
 from semcom.data.registry import DATASETS
 
 PART = 1000
@@ -48,11 +48,11 @@ class Noisy:
             raise ConfigError(f"data.options.of: {of!r} is no dataset to put noise on; give one of {known}")
         if not math.isfinite(snr_db):
             raise ConfigError(f"data.options.snr_db: {snr_db} is no number of decibels; give one such as 9")
-        clean = read(DataConfig(name=of, root=root))
-        return replace(clean, name=f"noisy {of}", images=with_noise(clean.images, clean.train_size, snr_db))
+        clean = read_dataset(DataConfig(name=of, root=root))
+        return replace(clean, name=f"noisy {of}", images=add_noise(clean.images, clean.train_size, snr_db))
 
 
-def with_noise(images: Bytes, train_size: int, snr_db: float) -> Bytes:
+def add_noise(images: Bytes, train_size: int, snr_db: float) -> Bytes:
     """Return images with white Gaussian noise, rounded and cut to bytes.
 
     Args:

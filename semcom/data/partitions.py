@@ -22,7 +22,7 @@ from semcom.data import counts
 from semcom.data.counts import Table
 from semcom.data.dataset import Dataset, Indices
 from semcom.data.registry import PARTITIONS
-from semcom.data.split import Lists, Partition, Split, choose, deal, keep, take_off
+from semcom.data.split import Lists, Partition, Split, choose_for_split, deal_split, keep_of_split, take_off_split
 
 INSIDE = Rule(lambda v: 0 < v < 1, "a number in (0, 1)")
 
@@ -71,9 +71,9 @@ class Shots(Partition):
         """
         o, labels, cut = self.options, dataset.labels, dataset.train_size
         each, classes = default_shots(dataset.name) if o.shots is None else o.shots, len(dataset.classes)
-        ways = counts.spread("partition.ways", o.ways, o.ways_spread, clients, rng, top=classes)
-        shots = counts.spread("partition.shots", each, o.shots_spread, clients, rng)
-        table = counts.shots(np.bincount(labels[:cut], minlength=classes), ways, shots, rng)
+        ways = counts.draw_spread_counts("partition.ways", o.ways, o.ways_spread, clients, rng, top=classes)
+        shots = counts.draw_spread_counts("partition.shots", each, o.shots_spread, clients, rng)
+        table = counts.count_shots(np.bincount(labels[:cut], minlength=classes), ways, shots, rng)
         of_class = [cut + np.flatnonzero(labels[cut:] == c) for c in range(classes)]
 
         def some(wanted: Indices, rng: np.random.Generator) -> list[Indices]:
@@ -83,7 +83,7 @@ class Shots(Partition):
         if o.test_classes == "all":
             (apart,) = rng.spawn(1)
             test = [own + some(np.flatnonzero(row == 0), apart) for own, row in zip(test, table, strict=True)]
-        return Split(deal(np.arange(cut), labels, table, rng), tuple(np.concatenate(drawn) for drawn in test))
+        return Split(deal_split(np.arange(cut), labels, table, rng), tuple(np.concatenate(drawn) for drawn in test))
 
 
 def default_shots(dataset: str) -> int:
@@ -123,19 +123,19 @@ class Divided(Partition):
         merged = o.test == "merged"
         pool = np.arange(len(labels) if merged else dataset.train_size)
         table = self.table(np.bincount(labels[pool], minlength=classes), clients, rng)
-        train = deal(pool, labels, table, rng)
+        train = deal_split(pool, labels, table, rng)
         if merged:
-            return Split(*take_off(train, labels, o.test_fraction, rng))
+            return Split(*take_off_split(train, labels, o.test_fraction, rng))
         rest = np.arange(dataset.train_size, len(labels))
-        shares = counts.in_proportion(table, np.bincount(labels[rest], minlength=classes))
-        return Split(train, deal(rest, labels, shares, rng))
+        shares = counts.count_in_proportion(table, np.bincount(labels[rest], minlength=classes))
+        return Split(train, deal_split(rest, labels, shares, rng))
 
     def reduce(self, split: Split, labels: Indices, rng: np.random.Generator) -> Split:
         """Keep `fraction` of each client's training, test and validation samples."""
         if self.options.fraction == 1:
             return split
         parts = (split.train, split.test, split.validation)
-        return Split(*(keep(lists, labels, self.options.fraction, rng) for lists in parts))
+        return Split(*(keep_of_split(lists, labels, self.options.fraction, rng) for lists in parts))
 
 
 class IID(Divided):
@@ -143,7 +143,7 @@ class IID(Divided):
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
         """Draw the table by `counts.iid`."""
-        return counts.iid(stock, clients, rng)
+        return counts.count_iid(stock, clients, rng)
 
 
 class DirichletClient(Divided):
@@ -163,7 +163,7 @@ class DirichletClient(Divided):
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
         """Draw the table by `counts.dirichlet_client`."""
-        return counts.dirichlet_client(stock, clients, self.options.beta, rng)
+        return counts.count_by_client_dirichlet(stock, clients, self.options.beta, rng)
 
 
 class Dirichlet(Divided):
@@ -183,7 +183,7 @@ class Dirichlet(Divided):
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
         """Draw the table by `counts.dirichlet`."""
-        return counts.dirichlet(stock, clients, self.options.beta, self.options.min_size, rng)
+        return counts.count_by_dirichlet(stock, clients, self.options.beta, self.options.min_size, rng)
 
 
 class Pathological(Divided):
@@ -203,10 +203,10 @@ class Pathological(Divided):
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
         """Draw the table by `counts.pathological`."""
-        return counts.pathological(stock, clients, self.options.classes, rng)
+        return counts.count_pathological(stock, clients, self.options.classes, rng)
 
 
-def partition(dataset: Dataset, config: PartitionConfig, clients: int, seed: int) -> Split:
+def partition_dataset(dataset: Dataset, config: PartitionConfig, clients: int, seed: int) -> Split:
     """Divide a dataset over clients; the same arguments give the same split, sorted per client.
 
     Raises ConfigError for a request that the data cannot meet, naming the field, or the client left without samples.
@@ -222,28 +222,28 @@ def partition(dataset: Dataset, config: PartitionConfig, clients: int, seed: int
     if not isinstance(split, Split) or not len(split.train) == len(split.test) == clients:
         raise ConfigError(f"partition.kind: {config.kind!r} gives no Split with lists for {clients} clients")
     train, validation = split.train, split.validation or tuple(np.empty(0, dtype=np.int64) for _ in range(clients))
-    _check_filled(config.kind, train, split.test)
-    train = _cut_scarce(train, dataset.labels, config, rng)
+    _check_partition_filled(config.kind, train, split.test)
+    train = _cut_scarce_clients(train, dataset.labels, config, rng)
     if config.validation:
         if any(len(indices) for indices in validation):
             raise ConfigError(
                 f"partition.validation: {config.validation} has no effect: {config.kind!r} has set a part aside itself"
             )
-        train, validation = take_off(train, dataset.labels, config.validation, rng)
+        train, validation = take_off_split(train, dataset.labels, config.validation, rng)
     split = divider.reduce(Split(train, split.test, validation), dataset.labels, rng)
     return Split(*(tuple(np.sort(a) for a in lists) for lists in (split.train, split.test, split.validation)))
 
 
-def _cut_scarce(train: Lists, labels: Indices, config: PartitionConfig, rng: np.random.Generator) -> Lists:
+def _cut_scarce_clients(train: Lists, labels: Indices, config: PartitionConfig, rng: np.random.Generator) -> Lists:
     """Leave the clients named `scarce` a fraction of their training samples (stratified; at least one)."""
     left = list(train)
     for client in sorted(set(config.scarce)):
         number = max(1, round(config.scarce_fraction * len(left[client])))
-        left[client] = choose(left[client], labels, number, rng)
+        left[client] = choose_for_split(left[client], labels, number, rng)
     return tuple(left)
 
 
-def _check_filled(kind: str, train: Lists, test: Lists) -> None:
+def _check_partition_filled(kind: str, train: Lists, test: Lists) -> None:
     """Raise ConfigError about the first client without training or test samples."""
     for part, lists in (("training", train), ("test", test)):
         empty = [client for client, indices in enumerate(lists) if len(indices) == 0]

@@ -23,7 +23,7 @@ from semcom.config import ConfigError
 from semcom.data.archive import read_pickled
 from semcom.data.dataset import Bytes, Dataset, Indices
 from semcom.data.split import Split
-from semcom.files import at_home
+from semcom.files import resolve_file
 
 NAME = "data"
 """Name of the dictionary in a file."""
@@ -35,16 +35,16 @@ LAYOUT = "as PFLlib divides a dataset: train/0.npz, train/1.npz, ..., test/0.npz
 """What is looked for in a folder."""
 
 
-def client_files(folder: str) -> dict[str, list[Path]]:
+def list_pfllib_files(folder: str) -> dict[str, list[Path]]:
     """Return the files of each part, `train` and `test`, a client's after the other's.
 
     Raises ConfigError if the folder, a part, or a client's file is missing.
     """
-    path = at_home(folder)
+    path = resolve_file(folder)
     if not os.path.isdir(path):
         what = "is a file" if os.path.exists(path) else "is not there"
         raise ConfigError(f"from-pfllib: {folder!r} {what}; give a folder {LAYOUT}")
-    clients = _clients(folder, path)
+    clients = _count_pfllib_clients(folder, path)
     files = {part: [path / part / f"{client}.npz" for client in range(clients)] for part in ("train", "test")}
     missing = [file for part in files.values() for file in part if not file.is_file()]
     if missing:
@@ -53,9 +53,9 @@ def client_files(folder: str) -> dict[str, list[Path]]:
     return files
 
 
-def side_of(folder: str) -> int:
+def measure_pfllib_side(folder: str) -> int:
     """Return the longer side of the images in a PFLlib folder, in pixels. Raises ConfigError as `read_pfllib` does."""
-    images, _ = _images(client_files(folder)["train"][0])
+    images, _ = _read_pfllib_images(list_pfllib_files(folder)["train"][0])
     return max(images.shape[2:])
 
 
@@ -69,8 +69,8 @@ def read_pfllib(folder: str, dataset: Dataset) -> Split:
     """
     search = _Search(dataset)
     lists = {
-        part: tuple(search.indices(file, *_images(file)) for file in files)
-        for part, files in client_files(folder).items()
+        part: tuple(search.indices(file, *_read_pfllib_images(file)) for file in files)
+        for part, files in list_pfllib_files(folder).items()
     }
     nothing = tuple(np.empty(0, dtype=np.int64) for _ in lists["train"])
     return Split(lists["train"], lists["test"], nothing)
@@ -105,7 +105,7 @@ def _keys(images: Bytes, labels: Indices) -> Iterator[tuple[bytes, int]]:
         yield hashlib.blake2b(image.tobytes(), digest_size=16).digest(), label
 
 
-def _clients(folder: str, path: Path) -> int:
+def _count_pfllib_clients(folder: str, path: Path) -> int:
     """Return the number of clients: of the files in `train`, and of config.json, if there is one."""
     here = sum(name.endswith(".npz") for name in os.listdir(path / "train")) if (path / "train").is_dir() else 0
     if not here:
@@ -121,7 +121,7 @@ def _clients(folder: str, path: Path) -> int:
     return here
 
 
-def _images(file: Path) -> tuple[Bytes, Indices]:
+def _read_pfllib_images(file: Path) -> tuple[Bytes, Indices]:
     """Return images `[n, C, H, W]` and classes `[n]` of one file."""
     blame = f"from-pfllib: {file}"
     arrays = read_pickled(file, blame, NAME)
@@ -130,10 +130,10 @@ def _images(file: Path) -> tuple[Bytes, Indices]:
     x, y = arrays["x"], arrays["y"]
     if x.ndim != 4 or y.dtype.kind not in "iu" or y.shape != (len(x),) or not len(x):
         raise ConfigError(f"{blame} has x {x.shape} and y {y.dtype} {y.shape}, not images [n, C, H, W] and classes [n]")
-    return _bytes(blame, x), y.astype(np.int64)
+    return _convert_to_bytes(blame, x), y.astype(np.int64)
 
 
-def _bytes(blame: str, x: npt.NDArray[Any]) -> Bytes:
+def _convert_to_bytes(blame: str, x: npt.NDArray[Any]) -> Bytes:
     """Return images in [-1, 1] as the bytes that they were. Raises ConfigError for other numbers."""
     pixels = (x.astype(np.float64) + 1) * 127.5
     whole = np.rint(pixels)

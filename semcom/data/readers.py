@@ -18,7 +18,7 @@ import numpy.typing as npt
 from semcom.config import ConfigError
 from semcom.config.errors import one_line
 from semcom.data.archive import read_archive
-from semcom.data.dataset import SIDE, Bytes, Dataset, Indices, note, require
+from semcom.data.dataset import SIDE, Bytes, Dataset, Indices, note_on_dataset, require_of_dataset
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -49,22 +49,26 @@ def read_npz(path: str | Path, name: str | None = None) -> Dataset:
     """
     path, name = Path(path), name or str(path)
     arrays = _read_arrays(path, name)
-    parts = [_check_part(name, part, arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test")]
+    parts = [_check_read_part(name, part, arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test")]
     (x_train, y_train), (x_test, y_test) = parts
     agree = x_train.shape[1:] == x_test.shape[1:]
-    require(agree, name, f"x_train has images of {x_train.shape[1:]}, x_test of {x_test.shape[1:]}")
+    require_of_dataset(agree, name, f"x_train has images of {x_train.shape[1:]}, x_test of {x_test.shape[1:]}")
     labels = np.concatenate([y_train, y_test])
-    images = channels_first(np.concatenate([x_train, x_test]))
+    images = put_channels_first(np.concatenate([x_train, x_test]))
     classes = [str(c) for c in arrays.get("classes", np.empty(0)).ravel().tolist()]
     if "classes" not in arrays:
         top = int(labels.max())
-        require(top < len(labels), name, f"label {top} with only {len(labels)} images; labels are 0 to classes - 1")
+        require_of_dataset(
+            top < len(labels), name, f"label {top} with only {len(labels)} images; labels are 0 to classes - 1"
+        )
         used, labels = np.unique(labels, return_inverse=True)
         classes, labels = [str(c) for c in used], labels.astype(np.int64)
         if used[-1] >= len(used):
-            note(name, f"its labels, from {used[0]} to {used[-1]}, are numbered 0 to {len(used) - 1} in their order")
+            note_on_dataset(
+                name, f"its labels, from {used[0]} to {used[-1]}, are numbered 0 to {len(used) - 1} in their order"
+            )
     dataset = Dataset(name, images, labels, len(y_train), tuple(classes))
-    _check_parts(dataset)
+    _check_read_parts(dataset)
     return dataset
 
 
@@ -84,48 +88,53 @@ def read_folder(path: str | Path, size: int = SIDE, training: Sequence[str] = PA
     path, parts = Path(path), (*training, "test")
     listed = f"{'/, '.join(training)}/ and test/"
     for part in parts:
-        require((path / part).is_dir(), str(path), f"an image folder has {listed}, but {part}/ is missing")
+        require_of_dataset((path / part).is_dir(), str(path), f"an image folder has {listed}, but {part}/ is missing")
     alike = [part for part in training if os.path.samefile(path / part, path / "test")]
-    require(not alike, str(path), f"test/ is {'/, '.join(alike)}/ itself; tests need images of their own")
+    require_of_dataset(not alike, str(path), f"test/ is {'/, '.join(alike)}/ itself; tests need images of their own")
     strays = list[str]()
     try:
-        classes, *others = (_classes(path / part, strays) for part in parts)
-        require(bool(classes), str(path), f"{parts[0]}/ holds no class, a folder with images")
-        require(all(names == classes for names in others), str(path), f"{listed} hold different classes")
-        files = [[_images(path / part / name, strays) for name in classes] for part in parts]
+        classes, *others = (_list_class_folders(path / part, strays) for part in parts)
+        require_of_dataset(bool(classes), str(path), f"{parts[0]}/ holds no class, a folder with images")
+        require_of_dataset(all(names == classes for names in others), str(path), f"{listed} hold different classes")
+        files = [[_list_images_to_read(path / part / name, strays) for name in classes] for part in parts]
     except OSError as error:
         there = _written(error.filename)
         raise ConfigError(f"data.name: {str(path)!r}: {there} cannot be read: {error.strerror}") from None
     for part, found in zip(parts, files, strict=True):
         empty = [_written(name) for name, images in zip(classes, found, strict=True) if not images]
-        require(not empty, str(path), f"{part}/{'/, '.join(empty)}/ holds no image")
+        require_of_dataset(not empty, str(path), f"{part}/{'/, '.join(empty)}/ holds no image")
     if strays:
         some = ", ".join(_written(os.path.relpath(stray, path)) for stray in strays[:3])
-        note(str(path), f"{some}{f' and {len(strays) - 3} more' if strays[3:] else ''}: no images, left out")
+        note_on_dataset(str(path), f"{some}{f' and {len(strays) - 3} more' if strays[3:] else ''}: no images, left out")
     with warnings.catch_warnings():
         warnings.simplefilter("error", DecompressionBombWarning)
-        images = np.stack([_pixels(str(path), file, size) for part in files for own in part for file in own])
+        images = np.stack([_read_pixels(str(path), file, size) for part in files for own in part for file in own])
     labels = [np.repeat(np.arange(len(classes)), [len(own) for own in part]) for part in files]
     names = tuple(_written(name) for name in classes)
     dataset = Dataset(str(path), images, np.concatenate(labels), len(images) - len(labels[-1]), names)
-    _check_parts(dataset)
+    _check_read_parts(dataset)
     return dataset
 
 
-def image_files(path: Path) -> list[Path]:
+def list_image_files(path: Path) -> list[Path]:
     """Return the files that `read_folder` would read, sorted. Raises OSError as it is raised there."""
     parts = [path / part for part in PARTS if (path / part).is_dir()]
-    return sorted(Path(file) for part in parts for name in _classes(part, []) for file in _images(part / name, []))
+    return sorted(
+        Path(file)
+        for part in parts
+        for name in _list_class_folders(part, [])
+        for file in _list_images_to_read(part / name, [])
+    )
 
 
-def _classes(part: Path, strays: list[str]) -> list[str]:
+def _list_class_folders(part: Path, strays: list[str]) -> list[str]:
     """Return the names of the folders in a part, sorted; what else lies there is added to `strays`."""
-    entries = list(_entries(str(part), strays))
+    entries = list(_list_folder_entries(str(part), strays))
     strays += [entry.path for entry in entries if not entry.is_dir()]
     return sorted(entry.name for entry in entries if entry.is_dir())
 
 
-def _images(folder: Path, strays: list[str]) -> list[str]:
+def _list_images_to_read(folder: Path, strays: list[str]) -> list[str]:
     """Return the images in a folder and those below it, of one folder after the other, as ImageFolder has them.
 
     What else lies there is added to `strays`.
@@ -139,7 +148,7 @@ def _images(folder: Path, strays: list[str]) -> list[str]:
         if (there.st_dev, there.st_ino) in seen:
             raise OSError(errno.ELOOP, "a link leads to it a second time", place)
         seen.add((there.st_dev, there.st_ino))
-        for entry in _entries(place, strays):
+        for entry in _list_folder_entries(place, strays):
             if entry.is_dir():
                 left.append(entry.path)
             elif not entry.name.lower().endswith(IMAGES):
@@ -151,7 +160,7 @@ def _images(folder: Path, strays: list[str]) -> list[str]:
     return [os.path.join(*names) for names in sorted(found)]
 
 
-def _entries(folder: str, strays: list[str]) -> Iterator[os.DirEntry[str]]:
+def _list_folder_entries(folder: str, strays: list[str]) -> Iterator[os.DirEntry[str]]:
     """Yield what lies in a folder; what a system, an editor or a notebook has left there is added to `strays`."""
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         name = entry.name.casefold()
@@ -166,26 +175,30 @@ def _written(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _check_parts(dataset: Dataset) -> None:
+def _check_read_parts(dataset: Dataset) -> None:
     """Say where tests tell little: test images that are trained on, classes without images in a part."""
     cut, digests = dataset.train_size, [hash(image.tobytes()) for image in dataset.images]
     trained = set(digests[:cut])
     again = sum(digest in trained for digest in digests[cut:])
     if again >= (len(digests) - cut) / 10:
-        note(dataset.name, f"{again} of its {len(digests) - cut} test images are training images too, pixel by pixel")
+        note_on_dataset(
+            dataset.name, f"{again} of its {len(digests) - cut} test images are training images too, pixel by pixel"
+        )
     for part, labels in (("training", dataset.labels[:cut]), ("test", dataset.labels[cut:])):
         without = np.setdiff1d(np.arange(len(dataset.classes)), labels)
         if len(without):
             some = ", ".join(repr(dataset.classes[c]) for c in without[:3])
-            note(dataset.name, f"{some}{' and others' if len(without) > 3 else ''}: no {part} images of these classes")
+            note_on_dataset(
+                dataset.name, f"{some}{' and others' if len(without) > 3 else ''}: no {part} images of these classes"
+            )
 
 
-def channels_first(images: Bytes) -> Bytes:
+def put_channels_first(images: Bytes) -> Bytes:
     """Turn images `[N, H, W, C]` into `[N, C, H, W]`."""
     return np.ascontiguousarray(np.moveaxis(images, -1, 1))
 
 
-def fit(images: Bytes, size: int) -> Bytes:
+def fit_images(images: Bytes, size: int) -> Bytes:
     """Resize images `[N, C, H, W]` for a square of `size` pixels a side, bilinearly and antialiased.
 
     In a square of 32 a longer side over 32 becomes 32, and smaller images stay as they are; in any other square they
@@ -217,32 +230,32 @@ def _read_arrays(path: Path, name: str) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of an .npz archive that make a dataset."""
     arrays = read_archive(path, f"data.name: {name!r}", ARRAYS.__contains__)
     missing = [key for key in ARRAYS if key not in arrays and key != "classes"]
-    require(not missing, name, f"it has no {', '.join(missing)}; needed are {', '.join(ARRAYS[:-1])}")
+    require_of_dataset(not missing, name, f"it has no {', '.join(missing)}; needed are {', '.join(ARRAYS[:-1])}")
     return arrays
 
 
-def _check_part(name: str, part: str, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Bytes, Indices]:
+def _check_read_part(name: str, part: str, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Bytes, Indices]:
     """Return images `[N, H, W, C]` and labels `[N]` of one part, checked."""
-    require(x.dtype == np.uint8, name, f"x_{part} is {x.dtype}; images are uint8, 0 to 255")
+    require_of_dataset(x.dtype == np.uint8, name, f"x_{part} is {x.dtype}; images are uint8, 0 to 255")
     shape = f"x_{part} has the shape {x.shape}; wanted is [N, H, W] or [N, H, W, C] with C 1 to 4"
-    require(x.ndim == 3 or (x.ndim == 4 and 1 <= x.shape[3] <= 4), name, shape)
-    require(min(x.shape) > 0, name, f"x_{part} of shape {x.shape} is empty")
+    require_of_dataset(x.ndim == 3 or (x.ndim == 4 and 1 <= x.shape[3] <= 4), name, shape)
+    require_of_dataset(min(x.shape) > 0, name, f"x_{part} of shape {x.shape} is empty")
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
-    require(
+    require_of_dataset(
         y.ndim == 1 and y.dtype.kind in "iu", name, f"y_{part} is {y.dtype} {y.shape}; labels are whole numbers [N]"
     )
-    require(len(x) == len(y), name, f"x_{part} has {len(x)} images, y_{part} {len(y)} labels")
-    require(int(y.min()) >= 0, name, f"y_{part} holds the label {int(y.min())}; labels start at 0")
+    require_of_dataset(len(x) == len(y), name, f"x_{part} has {len(x)} images, y_{part} {len(y)} labels")
+    require_of_dataset(int(y.min()) >= 0, name, f"y_{part} holds the label {int(y.min())}; labels start at 0")
     return (x if x.ndim == 4 else x[..., None]), y.astype(np.int64)
 
 
-def _pixels(folder: str, file: str, size: int) -> Bytes:
+def _read_pixels(folder: str, file: str, size: int) -> Bytes:
     """Read one image file as RGB `[3, size, size]`. Raises ConfigError that names it."""
     from PIL import Image
 
     try:
         with Image.open(file) as opened:
-            image = _rgb(opened)
+            image = _convert_to_rgb(opened)
     except Exception as error:  # a decoder of Pillow's may raise anything on a damaged file
         raise ConfigError(f"data.name: {folder!r}: {_written(file)} cannot be read ({one_line(error)})") from None
     height, width = _sides(image.height, image.width, size)
@@ -252,7 +265,7 @@ def _pixels(folder: str, file: str, size: int) -> Bytes:
     return np.moveaxis(np.asarray(square, dtype=np.uint8), -1, 0)
 
 
-def _rgb(opened: ImageFile) -> Image:
+def _convert_to_rgb(opened: ImageFile) -> Image:
     """Convert any image to upright RGB of 8 bits.
 
     Raises ValueError for several images in one file, and for numbers whose range the file does not tell.

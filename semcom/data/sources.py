@@ -24,7 +24,7 @@ from semcom.config import ConfigError
 from semcom.config.errors import one_line
 from semcom.data.dataset import SIDE, Dataset
 from semcom.data.readers import read_folder, read_npz
-from semcom.files import at_home
+from semcom.files import resolve_file
 
 LOG = logging.getLogger(__name__)
 ARCHIVES = (".gz", ".zip", ".mat")
@@ -39,16 +39,16 @@ def digits(root: str | None = None) -> Dataset:
     run. They come with scikit-learn: nothing is downloaded, and no folder is looked into.
     """
     del root
-    images, labels, train = _enlarged()
+    images, labels, train = _enlarge_digits()
     return Dataset("digits", images.copy(), labels.copy(), train, DIGITS)
 
 
 @functools.cache  # small runs, one after another in a process, would spend a good part of their time on it
-def _enlarged() -> tuple[np.ndarray, np.ndarray, int]:
+def _enlarge_digits() -> tuple[np.ndarray, np.ndarray, int]:
     """Return images `[1797, 1, 32, 32]`, training images first, their labels, and how many are for training."""
     import torch
 
-    values = _digits()
+    values = _read_digits_source()
     small = torch.from_numpy(values[:, :-1]).reshape(-1, 1, 8, 8) * (255 / 16)
     large = torch.nn.functional.interpolate(small, size=(SIDE, SIDE), mode="bilinear").round().to(torch.uint8).numpy()
     labels = values[:, -1].astype(np.int64)
@@ -60,7 +60,7 @@ def _enlarged() -> tuple[np.ndarray, np.ndarray, int]:
     return large[order], labels[order], len(train)
 
 
-def _digits() -> np.ndarray:
+def _read_digits_source() -> np.ndarray:
     """Return scikit-learn's digits `[1797, 65]`: 64 pixels from 0 to 16, and the label.
 
     Its file is read without scikit-learn, which takes longer to import than a small run.
@@ -103,7 +103,7 @@ class Published:
     def __call__(self, root: str | None = None) -> Dataset:
         """Load it from the root; what is not there is downloaded. Raises ConfigError, which tells both ways."""
         folder = _folder(root)
-        return _archived(self.name, folder) or self._from_torchvision(folder)
+        return _read_archived_source(self.name, folder) or self._from_torchvision(folder)
 
     def _from_torchvision(self, folder: Path) -> Dataset:
         train, test = parts = self._parts(folder)
@@ -117,14 +117,16 @@ class Published:
 
     def _parts(self, folder: Path) -> list[Any]:
         """Return torchvision's train and test set, from the folder or else downloaded into it."""
-        with _quiet_download():
+        with _quieten_download():
             try:
                 return self._read(folder)
             except MemoryError:
                 raise
             except Exception:  # it is not there, or damaged, where torchvision's readers raise anything
                 damaged = [
-                    path for path, md5 in self._files(folder).items() if path.is_file() and not _whole(path, md5)
+                    path
+                    for path, md5 in self._files(folder).items()
+                    if path.is_file() and not _is_source_whole(path, md5)
                 ]
             if damaged:
                 others = f", and {len(damaged) - 1} more beside it" if damaged[1:] else ""
@@ -191,7 +193,7 @@ class Published:
         return {raw / name: md5 for name, md5 in archives} | dict.fromkeys(sorted(raw.glob("*-ubyte")))
 
 
-def _whole(path: Path, md5: str | None) -> bool:
+def _is_source_whole(path: Path, md5: str | None) -> bool:
     """Return whether a file has a digest, or, of one in MNIST's format, the length that it says."""
     if md5 is not None:
         with path.open("rb") as file:
@@ -252,7 +254,7 @@ def cinic10(root: str | None = None) -> Dataset:
     Not ImageNet or CIFAR-10", 2018), which is that of CIFAR-10; `--partition.validation` sets images aside.
     """
     folder = _folder(root)
-    if (dataset := _archived("cinic10", folder)) is not None:
+    if (dataset := _read_archived_source("cinic10", folder)) is not None:
         return dataset
     found = next((folder / name for name in ("cinic10", "CINIC-10") if (folder / name).is_dir()), None)
     if found is None:
@@ -270,17 +272,17 @@ def cache_folder() -> Path:
 
 
 def _folder(root: str | None) -> Path:
-    return cache_folder() if root is None else at_home(root)
+    return cache_folder() if root is None else resolve_file(root)
 
 
-def _archived(name: str, folder: Path) -> Dataset | None:
+def _read_archived_source(name: str, folder: Path) -> Dataset | None:
     """Load `NAME.npz` in a folder, if it is there."""
     file = folder / f"{name}.npz"
     return replace(read_npz(file, f"{name} in {file}"), name=name) if file.is_file() else None
 
 
 @contextlib.contextmanager
-def _quiet_download() -> Iterator[None]:
+def _quieten_download() -> Iterator[None]:
     """Keep what torchvision prints off stdout, and let a dead connection end."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(30)

@@ -66,7 +66,7 @@ class Partition(ABC):
         return split
 
 
-def deal(pool: Indices, labels: Indices, table: Indices, rng: np.random.Generator) -> Lists:
+def deal_split(pool: Indices, labels: Indices, table: Indices, rng: np.random.Generator) -> Lists:
     """Hand out the samples of `pool`, shuffled per class, as the table of counts `[K, C]` says."""
     hands: list[list[Indices]] = [[] for _ in table]
     for c in range(table.shape[1]):
@@ -77,29 +77,31 @@ def deal(pool: Indices, labels: Indices, table: Indices, rng: np.random.Generato
     return tuple(np.concatenate(hand) for hand in hands)
 
 
-def choose(pool: Indices, labels: Indices, number: int, rng: np.random.Generator) -> Indices:
+def choose_for_split(pool: Indices, labels: Indices, number: int, rng: np.random.Generator) -> Indices:
     """Choose `number` samples of the pool, with its own proportions of classes as well as whole numbers allow."""
     if number >= len(pool):
         return pool
     stock = np.bincount(labels[pool])
-    return deal(pool, labels, counts.round_to(stock * (number / len(pool)), number, rng)[None], rng)[0]
+    return deal_split(pool, labels, counts.round_counts(stock * (number / len(pool)), number, rng)[None], rng)[0]
 
 
-def take_off(lists: Lists, labels: Indices, part: float, rng: np.random.Generator) -> tuple[Lists, Lists]:
+def take_off_split(lists: Lists, labels: Indices, part: float, rng: np.random.Generator) -> tuple[Lists, Lists]:
     """Take `part` of each client's samples off, stratified; return what is left, and what was taken.
 
     Of two or more samples at least one is taken and at least one is left; a single sample is left.
     """
     sizes = [min(max(1, round(part * len(indices))), len(indices) - 1) for indices in lists]
-    taken = tuple(choose(indices, labels, max(0, size), rng) for indices, size in zip(lists, sizes, strict=True))
+    taken = tuple(
+        choose_for_split(indices, labels, max(0, size), rng) for indices, size in zip(lists, sizes, strict=True)
+    )
     return tuple(np.setdiff1d(a, b) for a, b in zip(lists, taken, strict=True)), taken
 
 
-def keep(lists: Lists, labels: Indices, part: float, rng: np.random.Generator) -> Lists:
+def keep_of_split(lists: Lists, labels: Indices, part: float, rng: np.random.Generator) -> Lists:
     """Keep `part` of each client's samples, at least one, stratified; a larger part keeps the same ones and more."""
     kept = []
     for indices in lists:
         number = max(1, round(part * len(indices))) if len(indices) else 0
-        table = counts.first(np.bincount(labels[indices]), number, rng)
-        kept.append(deal(indices, labels, table[None], rng)[0] if number else indices)
+        table = counts.count_among_first(np.bincount(labels[indices]), number, rng)
+        kept.append(deal_split(indices, labels, table[None], rng)[0] if number else indices)
     return tuple(kept)

@@ -14,7 +14,7 @@ from semcom.config import ConfigError
 from semcom.data.archive import read_archive
 from semcom.data.dataset import Dataset, Indices
 from semcom.data.split import Lists, Partition, Split
-from semcom.files import at_home, write_atomically
+from semcom.files import resolve_file, write_atomically
 
 
 class File(Partition):
@@ -41,12 +41,12 @@ NAME, IMAGES, LABELS = "data_name", "data_images", "data_labels"
 """Arrays that say which dataset a file divides: its name, its number of images, the digest of its labels."""
 
 
-def is_read(name: str) -> bool:
+def is_split_file(name: str) -> bool:
     """Return whether an array of such a file is one of its lists, or says which dataset they are of."""
     return name.startswith(("train_", "test_", "validation_")) or name in (NAME, IMAGES, LABELS)
 
 
-def about(dataset: Dataset) -> dict[str, str]:
+def describe_split_file(dataset: Dataset) -> dict[str, str]:
     """Return what a file says of its dataset; of a dataset in a file, the name is that of the file without its folder.
 
     So the content of a split does not depend on where its images lie.
@@ -58,11 +58,11 @@ def about(dataset: Dataset) -> dict[str, str]:
 def write_split(path: str | Path, split: Split, dataset: Dataset) -> Path:
     """Write train_0, test_0, validation_0 (if there is one), train_1, ... to an .npz that the kind `file` reads.
 
-    Beside these lists it says which dataset they are of (`about`).
+    Beside these lists it says which dataset they are of (`describe_split_file`).
 
     Returns the path. Raises OSError if it could not be written; what lay there is then still there.
     """
-    arrays: dict[str, Any] = dict(about(dataset))
+    arrays: dict[str, Any] = dict(describe_split_file(dataset))
     for client, (train, test, validation) in enumerate(zip(split.train, split.test, split.validation, strict=True)):
         arrays |= {f"train_{client}": train, f"test_{client}": test}
         if len(validation):
@@ -76,8 +76,10 @@ def read_split(path: str, clients: int, dataset: Dataset) -> tuple[Lists, Lists,
     Raises ConfigError if it is missing or damaged, says that it divides another dataset, is not for that many clients,
     or holds indices that are not whole numbers below the number of images, or that occur twice within a client.
     """
-    arrays = read_archive(at_home(path), f"partition.path: {path!r}", is_read)
-    _check_dataset(path, {key: str(arrays[key]) for key in (NAME, IMAGES, LABELS) if key in arrays}, dataset)
+    arrays = read_archive(resolve_file(path), f"partition.path: {path!r}", is_split_file)
+    _check_dataset_of_split_file(
+        path, {key: str(arrays[key]) for key in (NAME, IMAGES, LABELS) if key in arrays}, dataset
+    )
     found = sum(key.startswith("train_") for key in arrays)
     if found != clients:
         raise ConfigError(f"clients: {clients}, but {path!r} divides the data over {found} clients")
@@ -88,7 +90,9 @@ def read_split(path: str, clients: int, dataset: Dataset) -> tuple[Lists, Lists,
         if missing:
             raise ConfigError(f"partition.path: {path!r} has no {missing[0]}")
         nothing = np.empty(0, dtype=np.int64)
-        parts[part] = tuple(_check_indices(path, key, arrays.get(key, nothing), len(dataset.images)) for key in keys)
+        parts[part] = tuple(
+            _check_indices_of_split_file(path, key, arrays.get(key, nothing), len(dataset.images)) for key in keys
+        )
     for client, lists in enumerate(zip(*parts.values(), strict=True)):
         if len(np.unique(np.concatenate(lists))) < sum(map(len, lists)):
             raise ConfigError(f"partition.path: {path!r} gives client {client} an image twice")
@@ -100,12 +104,12 @@ def read_split(path: str, clients: int, dataset: Dataset) -> tuple[Lists, Lists,
     return parts["train"], parts["test"], parts["validation"]
 
 
-def _check_dataset(path: str, told: dict[str, str], dataset: Dataset) -> None:
+def _check_dataset_of_split_file(path: str, told: dict[str, str], dataset: Dataset) -> None:
     """Raise ConfigError where a file says that it divides another dataset; of what it does not say, nothing is known.
 
     The same images have several names, and count as the same.
     """
-    here = about(dataset)
+    here = describe_split_file(dataset)
     if any(key in told and told[key] != here[key] for key in (IMAGES, LABELS)):
         there, given = (
             f"{known.get(NAME, 'a dataset without a name')} "
@@ -115,7 +119,7 @@ def _check_dataset(path: str, told: dict[str, str], dataset: Dataset) -> None:
         raise ConfigError(f"partition.path: {path!r} divides {there}, and data.name is {given}; name the same data")
 
 
-def _check_indices(path: str, key: str, array: npt.NDArray[Any], images: int) -> Indices:
+def _check_indices_of_split_file(path: str, key: str, array: npt.NDArray[Any], images: int) -> Indices:
     """Return one list of indices of a file, checked."""
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise ConfigError(

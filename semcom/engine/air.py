@@ -30,9 +30,9 @@ from channels import Link
 from channels.coding.mcs import TABLE, capacity
 from channels.link import Cost
 from channels.power import PAIR, to_features, to_pairs
-from channels.superposition import Inversion, mean_gain, typical
+from channels.superposition import Inversion, average_superposed_gain, draw_superposed_gains
 from semcom.config import AirConfig
-from semcom.engine.host.sending import send
+from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Cohort, Population, Prefix, average, in_part
 
 logger = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ class Air:
         cost = self.link.cost(floats[:1].astype(np.float64), pop.ids[:1])
         together = Cost(cost.uses, cost.energy * len(floats))  # all of them send
         self._add("up", pop.ids, floats, 0 * floats, together, once=True)
-        mean, starts, silent = average(pop, part, weights), _starts(since, pop), []
+        mean, starts, silent = average(pop, part, weights), _map_update_starts(since, pop), []
         for tensor in [n for n, t in mean.items() if t.is_floating_point() and not n.endswith("running_var")]:
             held = [(c, start(tensor)) for c, start in zip(pop.stacks(), starts, strict=True)]
             each = [_weighted(weights[pop.at(c)], c.tensors[tensor] - start.received) for c, start in held]
@@ -185,7 +185,7 @@ class Air:
         return values + self._error(direction, name, values, ids, floats)
 
     def features(
-        self, ids: np.ndarray, sizes: Sequence[Sequence[int]], d: int, classes: int, back: bool = True
+        self, ids: np.ndarray, sizes: Sequence[Sequence[int]], d: int, target_bits: float, back: bool = True
     ) -> None:
         """Count the split traffic of mini-batches: features and labels up and, with `back`, gradients down.
 
@@ -193,14 +193,14 @@ class Air:
             ids: the clients, `[n]`.
             sizes: samples of each mini-batch, for each client.
             d: numbers per sample.
-            classes: C, of which a label is one.
+            target_bits: of what a client sends with the features of a sample, error-free: its label.
             back: whether gradients come down.
         """
         owner = np.repeat(np.arange(len(ids)), [len(batches) for batches in sizes])
         numbers = d * np.array([b for batches in sizes for b in batches], dtype=np.float64)
         cost = self.link.cost(numbers, ids[owner])
         floats, uses, energy = (np.bincount(owner, n, len(ids)) for n in (numbers, cost.uses, cost.energy))
-        bits = floats / d * np.log2(classes)
+        bits = floats / d * target_bits
         labels = bits / self._rate("up", ids)
         self._add("up", ids, floats, bits, Cost(uses + labels, energy + labels))
         if back:
@@ -230,7 +230,7 @@ class Air:
     ) -> Population:
         cohorts = []
         # Each client hears its own copy of what they have in common.
-        for c, start in zip(pop.spread(part).stacks(), _starts(since, pop), strict=True):
+        for c, start in zip(pop.spread(part).stacks(), _map_update_starts(since, pop), strict=True):
             arrived = {}
             for n in [n for n in c.tensors if in_part(n, part) and not n.endswith("running_var")]:
                 received, missed = start(n)
@@ -247,22 +247,22 @@ class Air:
         They are scaled by their r.m.s. (side information, error-free): that of the `floats` numbers sent (None: all),
         so that zeros that are not sent lend no power.
         """
-        symbols, rms = _symbols(values, floats)
+        symbols, rms = _scale_to_symbols(values, floats)
         drawn = [self.draw(direction, name, int(k), 2 * symbols.shape[1]) for k in ids]
         snr_db = self.snr_db(direction, ids)
-        host: Any = {"drawn": _stacked(drawn), "snr_db": snr_db}
+        host: Any = {"drawn": _stack_realisations(drawn), "snr_db": snr_db}
         mean = self._mean_gain(tuple(snr_db.tolist())) if self.link.equaliser == "mmse" else None
         if mean is not None:
             host["mean"] = mean.to(snr_db.dtype).unsqueeze(1)
-        there = send(host, values.device)
+        there = send_to_device(host, values.device)
         got = self.link.transmit(symbols, there["drawn"], there["snr_db"])
         error = got / there["mean"] - symbols if mean is not None else got - symbols
-        return _weighted(rms.squeeze(1), _numbers(error, values))
+        return _weighted(rms.squeeze(1), _unpair_numbers(error, values))
 
     def _superpose(self, name: str, values: Tensor, ids: np.ndarray) -> tuple[Tensor, Tensor | None]:
         """Return the error of the sum of `values` `[n, ...]` when all send at once, and which symbols each sends."""
-        symbols = _pairs(values)
-        drawn = _stacked([self.draw("up", name, int(k), 2 * symbols.shape[1]) for k in ids])
+        symbols = _pair_numbers(values)
+        drawn = _stack_realisations([self.draw("up", name, int(k), 2 * symbols.shape[1]) for k in ids])
         host: Any = {"snr_db": self.snr_db("up", ids)}
         if self.powers_w is not None:  # over the whole band, not over a part of it
             host["snr_db"] = host["snr_db"] - 10 * math.log10(self.participants)
@@ -272,21 +272,21 @@ class Air:
             sent = kept.to(host["snr_db"].dtype)
         if "noise" in drawn:
             host["noise"] = drawn["noise"][0]
-        there = send(host, values.device)
+        there = send_to_device(host, values.device)
         error = self._inversion.error(symbols, there.get("arrives"), there.get("noise"), there["snr_db"])
-        return _numbers(error[None], values[:1])[0], sent
+        return _unpair_numbers(error[None], values[:1])[0], sent
 
     @cached_property
     def _typical(self) -> Mapping[str, Tensor]:
-        return typical(self.link)
+        return draw_superposed_gains(self.link)
 
     @cached_property
     def _mean_gain(self) -> Callable[[tuple[float, ...]], Tensor | None]:
-        """SNRs in dB -> `mean_gain`, which all tensors that are sent at these SNRs have in common."""
+        """SNRs in dB -> `average_superposed_gain`, which all tensors that are sent at these SNRs have in common."""
 
         @lru_cache(maxsize=4)
         def at(snrs_db: tuple[float, ...]) -> Tensor | None:
-            return mean_gain(self.link, self._typical, torch.tensor(snrs_db, dtype=torch.float64))
+            return average_superposed_gain(self.link, self._typical, torch.tensor(snrs_db, dtype=torch.float64))
 
         return at
 
@@ -321,7 +321,7 @@ class Air:
                 self._check_rate(float(self.snr_db(direction, ids).amin()))
             return np.full(len(ids), own.bits_per_use)
         snr_db = self.snr_db(direction, ids).double()
-        faded = 1.0 if self._faded is None else self._faded
+        faded = 1.0 if self._faded is None else self._faded if self.link.users == 1 else self._faded_at(snr_db)
         limit = torch.log2(1 + faded * torch.pow(10.0, (snr_db - own.backoff_db) / 10)).numpy()
         if own.rate == "mcs":
             limit = RATES[(np.searchsorted(RATES, limit, "right") - 1).clip(0)]
@@ -332,6 +332,17 @@ class Air:
         """The |h|^2 that is exceeded in all but a part `outage` of the transmissions; None without fading."""
         gain = self.link.gain(self._typical)
         return None if gain is None else float(gain.abs().square().flatten().quantile(self.config.outage))
+
+    def _faded_at(self, snr_db: Tensor) -> Tensor:
+        """Return as `_faded` what takes the place of |h|^2 beside other users at each SNR: SINR over SNR."""
+
+        def at(no: Tensor) -> Tensor:
+            gain, others = self.link.gain_at(self._typical, no), self.link.interference(self._typical, no)
+            assert gain is not None
+            power = gain.abs().square() / (1 if others is None else 1 + others / no)
+            return power.flatten().quantile(self.config.outage)
+
+        return torch.stack([at(no) for no in torch.pow(10.0, snr_db / -10).view(-1, 1, 1)])
 
     def _check_rate(self, snr_db: float) -> None:
         """Warn, once in a run, of a fixed rate that cannot be had at an SNR."""
@@ -377,7 +388,7 @@ class Air:
         Equal parts are those of the round's clients, not of the `ids`.
         """
         shares = self.link.shares
-        return self._whole_hz * (1 / self.participants if shares is None else np.array(shares)[ids])
+        return self._whole_hz * (self.link.users / self.participants if shares is None else np.array(shares)[ids])
 
 
 @dataclass(frozen=True)
@@ -398,7 +409,7 @@ class Start(NamedTuple):
     missed: Tensor
 
 
-def _starts(since: Population | None, pop: Population) -> list[Callable[[str], Start]]:
+def _map_update_starts(since: Population | None, pop: Population) -> list[Callable[[str], Start]]:
     """Return for each cohort of `pop`: name of a tensor -> where it began."""
 
     def start(name: str, c: Cohort, here: Cohort | None, there: Cohort | None) -> Start:
@@ -420,26 +431,26 @@ def _weighted(weights: Tensor, values: Tensor) -> Tensor:
     return weights.to(values.dtype).view(-1, *[1] * (values.ndim - 1)) * values
 
 
-def _symbols(values: Tensor, floats: np.ndarray | None) -> tuple[Tensor, Tensor]:
+def _scale_to_symbols(values: Tensor, floats: np.ndarray | None) -> tuple[Tensor, Tensor]:
     """Return values `[n, ...]` as complex symbols of unit power `[n, s]`, and their r.m.s. `[n, 1]`."""
     flat = values.reshape(len(values), -1)
     sent = np.full(len(flat), flat.shape[1]) if floats is None else floats.clip(min=1)
-    count = send(torch.as_tensor(sent[:, None]).to(flat.dtype), flat.device)
+    count = send_to_device(torch.as_tensor(sent[:, None]).to(flat.dtype), flat.device)
     rms = (flat.square().sum(1, keepdim=True) / count).sqrt()
-    return _pairs(torch.where(rms > 0, flat / rms, 0.0)) / PAIR, rms * PAIR
+    return _pair_numbers(torch.where(rms > 0, flat / rms, 0.0)) / PAIR, rms * PAIR
 
 
-def _pairs(values: Tensor) -> Tensor:
+def _pair_numbers(values: Tensor) -> Tensor:
     """Return numbers `[n, ...]` two by two as complex ones, `[n, s]`; an odd one has 0 beside it."""
     flat = values.reshape(len(values), -1)
     return to_pairs(torch.nn.functional.pad(flat, (0, flat.shape[1] % 2)))
 
 
-def _numbers(pairs: Tensor, like: Tensor) -> Tensor:
+def _unpair_numbers(pairs: Tensor, like: Tensor) -> Tensor:
     """Return complex numbers `[n, s]` as real ones, in the shape of `like` `[n, ...]`."""
     return to_features(pairs)[:, : like[0].numel()].reshape(like.shape)
 
 
-def _stacked(drawn: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def _stack_realisations(drawn: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Return realisations of one sample each, stacked: `[n, ...]`."""
     return {key: torch.stack([d[key] for d in drawn]).squeeze(1) for key in drawn[0]}

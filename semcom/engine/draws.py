@@ -16,17 +16,21 @@ import torch
 from torch import Tensor, nn
 
 from channels import Link, Meter, make_link
-from channels.cell import Cell, drop
+from channels.cell import Cell, place_clients_in_cell
+from channels.users import Fades
 from semcom.config import SNR, ConfigError, Resolved, parse_snr
 from semcom.data.federation import Federation
 from semcom.engine.air import Direction
 from semcom.engine.random import keyed
+from semcom.engine.schedulers import SCHEDULERS, Turn
 from semcom.engine.store.population import Prefix, in_part
 from semcom.engine.train.forward import Batch, Signal
 from semcom.engine.train.phase import Phase
-from semcom.engine.train.plan import Cut, Plan, pad, plan
+from semcom.engine.train.plan import Cut, Plan, pad_clients, plan_batches
 from semcom.engine.train.precision import autocast_of, dtype_of
 from semcom.models.dropout import Dropout
+from semcom.registry import find
+from semcom.tasks.registry import TASKS
 
 
 class Draws:
@@ -43,6 +47,7 @@ class Draws:
         round: the current round, 1 to T (0 during set-up): the clock of every draw.
         training_link: the link that local training passes; without `train.through_link` all that is left of the run's
             is its power normalisation.
+        task: what is asked.
         cell: where the clients are, if they are in a cell.
         dtype: of weights, features and losses.
         autocast: type that the factors of products are rounded to, or None.
@@ -56,14 +61,17 @@ class Draws:
         quiet = "ideal" if link.normalises else "none"
         self.training_link = link if split or config.train.through_link else make_link(quiet)
         self.dtype, self.autocast = dtype_of(config.precision), autocast_of(config.precision)
+        self.task = TASKS.get(config.task)()
         self.round = 0
+        self._turns: dict[int, np.ndarray] = {}
+        self._groups: tuple[int, int, dict[int, list[int]]] = (-1, 1, {})
         channel = config.channel
         down, test = channel.downlink_snr_db, channel.test_snr_db
         self._up_snr = parse_snr(channel.snr_db, "channel.snr-db")
         self._down_snr = None if down is None else parse_snr(down, "channel.downlink-snr-db")
-        self.cell = _cell(config)
+        self.cell = _draw_cell(config)
         if self.cell is not None:
-            up, down_snr = cell_snrs_db(config, self.cell, link)
+            up, down_snr = draw_cell_snrs(config, self.cell, link)
             self._up_snr, self._down_snr = SNR(tuple(up.tolist())), SNR(tuple(down_snr.tolist()))
         self.test_snrs: tuple[float | None, ...] = (None,)
         if test is not None:
@@ -82,13 +90,21 @@ class Draws:
         n, clients = self.config.participants, self.config.clients
         if n == clients:
             return np.arange(n)
-        if self.config.network.scheduling == "round-robin":
-            return np.sort(((self.round - 1) * n + np.arange(n)) % clients)
-        if self.config.network.scheduling == "best-snr":
-            chance = torch.randperm(clients, generator=keyed(self.config.seed, "participation", self.round)).numpy()
-            best = np.lexsort((chance, -self.snr_db("up", np.arange(clients)).numpy()))
-            return np.sort(best[:n])
-        return self._some(n, "participation", self.round)
+        turn = Turn(self.round, clients, n, self._seen_db, self._by_chance, self._turns)
+        return np.sort(find(SCHEDULERS, self.config.network.scheduling, "network.scheduling")(turn))
+
+    def _by_chance(self, round_: int) -> np.ndarray:
+        generator = keyed(self.config.seed, "participation", round_)
+        return torch.randperm(self.config.clients, generator=generator).numpy()
+
+    def _seen_db(self, round_: int) -> np.ndarray:
+        """Return the uplink SNRs of all clients in dB as a scheduler knows them, with fading that lasts for a round."""
+        everyone = np.arange(self.config.clients)
+        snr_db = self.snr_db("up", everyone, round_).numpy()
+        if not self.link.lasting:
+            return snr_db
+        keys = [keyed(self.config.seed, "fade", "up", k) for k in everyone.tolist()]
+        return snr_db + 10 * np.log10([max(self.link.strength(key, round_), 1e-30) for key in keys])
 
     def tested(self) -> np.ndarray:
         """Return the ids of the clients that are evaluated, ascending: all, or one draw, the same in every round."""
@@ -111,7 +127,7 @@ class Draws:
         owned = range(int(offsets[client]), int(offsets[client + 1]))
         stream = "/".join(part for part in (phase.stream, take) if part)
         key = (self.config.seed, stream, "order", self.round, client)
-        return plan(owned, self.sizes(client, phase), phase.samples(len(owned)), key)
+        return plan_batches(owned, self.sizes(client, phase), phase.samples(len(owned)), key)
 
     def batch(
         self,
@@ -133,19 +149,23 @@ class Draws:
         y = source.labels[index]
         y = y if cut.mask is None else y.masked_fill(~cut.mask, 0)
         images = source.gather(index, self.dtype)
-        return Batch(images, y, cut.mask, cut.last, len(source.classes), signals or {}, uniforms)
+        answers = None if self.task.classifies else self.task.target(source, index, self.dtype)
+        return Batch(images, y, cut.mask, cut.last, len(source.classes), signals or {}, uniforms, self.task, answers)
 
     def uniforms(self, ids: np.ndarray, samples: Sequence[int], numbers: int, *stream: str) -> Tensor:
         """Return numbers in [0, 1) for each visited sample of a chunk, on the host: `[k, N, numbers]`, 0 in padding."""
         generators = [keyed(self.config.seed, *stream, "uniforms", self.round, int(k)) for k in ids]
-        return pad(
+        return pad_clients(
             [torch.rand(n, numbers, generator=g, dtype=self.dtype) for n, g in zip(samples, generators, strict=True)]
         )
 
     # -- the channel ---------------------------------------------------------------------------------------------
 
-    def snr_db(self, direction: Direction, ids: np.ndarray) -> Tensor:
-        """Return the clients' SNRs in dB in this round, `[n]` on the host; a range is drawn per client and round."""
+    def snr_db(self, direction: Direction, ids: np.ndarray, round_: int | None = None) -> Tensor:
+        """Return the clients' SNRs in dB in a round, `[n]` on the host; a range is drawn per client and round.
+
+        `round_` is None for this one.
+        """
         snr = self._up_snr
         if self._down_snr is None:
             direction = "up"  # the same SNR both ways, also where it is drawn
@@ -153,7 +173,7 @@ class Draws:
             snr = self._down_snr
 
         def uniform(client: int) -> float:
-            generator = keyed(self.config.seed, "snr", direction, self.round, client)
+            generator = keyed(self.config.seed, "snr", direction, self.round if round_ is None else round_, client)
             return float(torch.rand((), generator=generator, dtype=torch.float64))
 
         values = [snr.of(client, uniform) for client in map(int, ids)]
@@ -174,16 +194,51 @@ class Draws:
         """
         clients, d = [int(k) for k in ids], self.config.model.features
         generators = [keyed(self.config.seed, stream, kind, self.round, k) for k in clients]
-        drawn = link.draw_all(clients, sizes, d, generators, self.dtype, self.device)
-        return {name: pad([each[name] for each in drawn]) for name in drawn[0]}
+        more = self._fades(link, clients, kind, stream)
+        drawn = link.draw_all(clients, sizes, d, generators, self.dtype, self.device, **more)
+        return {name: pad_clients([each[name] for each in drawn]) for name in drawn[0]}
 
     def on_air(self, kind: str, name: str, client: int, numbers: int) -> dict[str, Tensor]:
         """Return a realisation of the run's channel, on the host, for one tensor of a client that is sent uncoded."""
-        return self.link.of(client).draw([1], numbers, self.key_on_air(kind, name, client), self.dtype)
+        generator, more = self.key_on_air(kind, name, client), self._fades(self.link, [client], kind, "air", name)
+        return self.link.draw_all([client], [[1]], numbers, [generator], self.dtype, **more)[0]
 
     def key_on_air(self, kind: str, name: str, client: int) -> torch.Generator:
         """Return the generator, on the host, of what one tensor of a client meets when it is sent uncoded."""
         return keyed(self.config.seed, "air", kind, self.round, client, name)
+
+    def _fades(self, link: Link, clients: Sequence[int], kind: str, *stream: str) -> dict[str, Any]:
+        """Return where fading comes from in a link that couples clients or rounds, as its `draw_all` takes it.
+
+        One that goes on has a client's fading in all that goes its way, up or down.
+        """
+        if link.users == 1 and not link.lasting:
+            return {}
+        key = ("fade", kind.removesuffix("link")) if link.lasting else (*stream, kind, "fade", self.round)
+        groups = [self.find_users_beside(k, link.users) for k in clients]
+        keys = [[keyed(self.config.seed, *key, j) for j in group] for group in groups]
+        return {"fades": [Fades(of, self.round) for of in keys]}
+
+    def find_users_beside(self, client: int, users: int) -> list[int]:
+        """Return the users of a client's resource in this round, itself first.
+
+        Those who take part are grouped by chance, and so are the others, for their tests; whom a group lacks, and who
+        does not belong to the run, is -1, -2 ...
+        """
+        if users == 1:
+            return [client]
+        if self._groups[:2] != (self.round, users):
+            here = self.sample()
+            rest = np.setdiff1d(np.arange(self.config.clients), here)
+            rows = []
+            for some in (here, rest):
+                order = torch.randperm(len(some), generator=keyed(self.config.seed, "groups", self.round, len(some)))
+                strangers = -1 - np.arange(-len(some) % users)
+                rows.append(np.concatenate([some[order.numpy()], strangers]).reshape(-1, users))
+            table = np.concatenate(rows)
+            self._groups = self.round, users, {int(k): row for row in table.tolist() for k in row}
+        group = self._groups[2][client]
+        return [client, *(k for k in group if k != client)]
 
     def signals(
         self,
@@ -228,13 +283,13 @@ class Draws:
         return kept
 
 
-def _cell(config: Resolved) -> Cell | None:
+def _draw_cell(config: Resolved) -> Cell | None:
     """Drop the run's clients in its cell, if it has one."""
     own = config.network
     if own.kind != "cell":
         return None
     seed = int(torch.randint(2**62, (), generator=keyed(config.seed, "cell")))
-    return drop(
+    return place_clients_in_cell(
         config.clients,
         np.random.default_rng(seed),
         radius_m=own.radius_m,
@@ -245,11 +300,11 @@ def _cell(config: Resolved) -> Cell | None:
     )
 
 
-def cell_snrs_db(config: Resolved, cell: Cell, link: Link) -> tuple[np.ndarray, np.ndarray]:
+def draw_cell_snrs(config: Resolved, cell: Cell, link: Link) -> tuple[np.ndarray, np.ndarray]:
     """Return the clients' mean SNRs in a cell, up over a client's part of the band and down over all of it, `[K]`."""
     own, whole = config.network, config.air.bandwidth_hz
     assert whole is not None, "semcom.resolve fills it"
-    part = whole * (1 / config.participants if link.shares is None else np.array(link.shares))
+    part = whole * (link.users / config.participants if link.shares is None else np.array(link.shares))
     up = cell.snr_db(own.power_dbm, part, own.noise_figure_db)
     return up, cell.snr_db(own.base_power_dbm, whole, own.noise_figure_db)
 

@@ -13,10 +13,12 @@ import torch
 from torch import Tensor
 
 from channels import LINKS, Link
+from channels.users import Fades
 from semcom.config import ConfigError, Resolved
-from semcom.engine.random import global_draws, keyed
-from semcom.engine.train.forward import called
+from semcom.engine.random import key_global_generator, keyed
+from semcom.engine.train.forward import call_stacked_model
 from semcom.models.dropout import Dropout
+from semcom.models.snr import find_snr_inputs
 from semcom.models.split import SplitModel
 
 TOLERANCE = 1e-3
@@ -24,7 +26,7 @@ TOLERANCE = 1e-3
 Tensors = Mapping[str, Tensor]
 
 
-def check_part(network: SplitModel, part: str, name: str, tensors: Tensors, shape: Sequence[int]) -> None:
+def check_independent_part(network: SplitModel, part: str, name: str, tensors: Tensors, shape: Sequence[int]) -> None:
     """Check the encoder or the head of a network on two samples of two clients, in evaluation and in training.
 
     What fails is left to the run, which says where.
@@ -39,47 +41,56 @@ def check_part(network: SplitModel, part: str, name: str, tensors: Tensors, shap
     kept = {f"{n}.keep".removeprefix("."): m for n, m in module.named_modules() if isinstance(m, Dropout) and m.p}
     ones = {n: torch.ones(2, 2, *layer.units).to(some) for n, layer in kept.items() if layer.units is not None}
 
+    snrs = {n: torch.ones(2, 1, 1).to(some) for n in find_snr_inputs(module)}
+    ones |= snrs
+
     def compute(clients: list[int]) -> Tensors:
-        mine = {n: t[clients].clone() for n, t in (stack | (ones if module.training else {})).items()}
+        mine = {n: t[clients].clone() for n, t in (stack | (ones if module.training else snrs)).items()}
         alone = {n: t.squeeze(0) for n, t in mine.items()} if len(clients) == 1 else mine
-        return {"y": called(module, alone, x[clients], len(clients), None)}
+        return {"y": call_stacked_model(module, alone, x[clients], len(clients), None)}
 
     try:
         for training in (False, True):
             module.train(training)
             what = f"model.{part}: {name!r}"
             rule = "of all layers only nn.Dropout draws, and none remembers what it has seen"
-            _check(what, compute, rule, "on stacks of clients, a layer counts its axes from the last one")
+            _check_independence(what, compute, rule, "on stacks of clients, a layer counts its axes from the last one")
     finally:
         module.eval()
 
 
-def check_link(link: Link, config: Resolved, device: torch.device, dtype: torch.dtype) -> None:
-    """Check a link on a few samples of two clients, as `check_part` does."""
+def check_independent_link(link: Link, config: Resolved, device: torch.device, dtype: torch.dtype) -> None:
+    """Check a link on a few samples of two clients, as `check_independent_part` does."""
     if LINKS.ships(config.channel.kind):
         return
     sizes, d = [2, 1], config.model.features
     x = torch.linspace(-1, 2, 2 * sum(sizes) * d).to(device, dtype).view(2, sum(sizes), d)
     snr_db = torch.full((2,), 10.0, dtype=dtype, device=device)
 
+    def fades(client: int) -> Fades:
+        return Fades([keyed("fade", client, j) for j in range(link.users)], 1)
+
     def compute(clients: list[int]) -> Tensors:
         ids, generators = [k * (config.clients - 1) for k in clients], [keyed("link", k) for k in clients]
-        drawn = link.draw_all(ids, [sizes] * len(ids), d, generators, dtype, device)
+        more = {} if link.users == 1 and not link.lasting else {"fades": [fades(k) for k in clients]}
+        drawn = link.draw_all(ids, [sizes] * len(ids), d, generators, dtype, device, **more)
         up = {name: torch.stack([each[name] for each in drawn]).to(device) for name in drawn[0]}
         return {**up, "y": link(x[clients], up, snr_db[clients], check=False)}
 
     rule = "a link draws in `draw` alone, and from its generator"
-    _check(f"channel.kind: {config.channel.kind!r}", compute, rule, "sums and means are those of one client")
+    _check_independence(
+        f"channel.kind: {config.channel.kind!r}", compute, rule, "sums and means are those of one client"
+    )
 
 
-def _check(what: str, compute: Callable[[list[int]], Tensors], rule: str, apart: str) -> None:
+def _check_independence(what: str, compute: Callable[[list[int]], Tensors], rule: str, apart: str) -> None:
     """Raise ConfigError unless a computation for some of two clients gives each the same, whenever and beside whom."""
-    with suppress(_Failed), torch.no_grad(), global_draws("independence"):
-        alone = [_tried(compute, [k]) for k in (0, 1)]
-        if not _alike(alone[0], _tried(compute, [0]), 0.0):
+    with suppress(_Failed), torch.no_grad(), key_global_generator("independence"):
+        alone = [_try_clients(compute, [k]) for k in (0, 1)]
+        if not _are_close(alone[0], _try_clients(compute, [0]), 0.0):
             raise ConfigError(f"{what} gives other numbers when it is called again on the same; {rule}")
-        both = _tried(compute, [0, 1])
-        if not _alike(both, {name: torch.cat([each[name] for each in alone]) for name in both}, TOLERANCE):
+        both = _try_clients(compute, [0, 1])
+        if not _are_close(both, {name: torch.cat([each[name] for each in alone]) for name in both}, TOLERANCE):
             raise ConfigError(f"{what} gives a client other numbers beside another one than alone; {apart}")
 
 
@@ -87,14 +98,14 @@ class _Failed(Exception):
     """An error of what is checked."""
 
 
-def _tried(compute: Callable[[list[int]], Tensors], clients: list[int]) -> Tensors:
+def _try_clients(compute: Callable[[list[int]], Tensors], clients: list[int]) -> Tensors:
     try:
         return compute(clients)
     except Exception as error:  # whatever a user's network or link raises
         raise _Failed from error
 
 
-def _alike(one: Tensors, other: Tensors, tolerance: float) -> bool:
+def _are_close(one: Tensors, other: Tensors, tolerance: float) -> bool:
     """Return whether tensors are the same, to a part of the largest number; an accelerator may add in any order."""
     for name, t in one.items():
         bound = tolerance or (0.0 if t.is_cpu else TOLERANCE)

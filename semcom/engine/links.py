@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from channels import LINKS
 from semcom.config import ConfigError, Resolved
-from semcom.config.options import with_flag_name
+from semcom.config.options import spell_options_as_flags
 
 if TYPE_CHECKING:
     from channels import Link
@@ -28,5 +28,15 @@ def build_link(config: Resolved) -> tuple[Link, tuple[str, ...]]:
             link = LINKS.get(c.kind)(c.options)
             link = link.in_band(config.clients, config.participants, batch, d)
     except ValueError as error:
-        raise ConfigError(with_flag_name(str(error), "channel", c.options)) from None
-    return link, tuple(with_flag_name(str(warning.message), "channel", c.options) for warning in said)
+        raise ConfigError(spell_options_as_flags(str(error), "channel", c.options)) from None
+    if link.users > 1:
+        _check_users(link.users, config)
+    return link, tuple(spell_options_as_flags(str(warning.message), "channel", c.options) for warning in said)
+
+
+def _check_users(users: int, config: Resolved) -> None:
+    """Raise ConfigError unless the clients of a round make whole groups, each on a resource of its own."""
+    if config.participants % users:
+        raise ConfigError(f"channel.users: {users} do not divide the {config.participants} clients of a round")
+    if config.air.access == "superposed":
+        raise ConfigError(f"channel.users: {users} are told apart, and air.access superposed adds all up; choose one")

@@ -32,7 +32,7 @@ def keyed(*key: object) -> torch.Generator:
 
 
 @contextmanager
-def global_draws(*key: object) -> Iterator[None]:
+def key_global_generator(*key: object) -> Iterator[None]:
     """Seed torch's global CPU generator by the key while the context lasts, and restore it afterwards.
 
     For the constructors of `nn.Module`, which know no other generator. Not for several threads at once.
@@ -42,7 +42,7 @@ def global_draws(*key: object) -> Iterator[None]:
         yield
 
 
-def build(factory: Callable[[], T], *key: object) -> T:
+def build_with_key(factory: Callable[[], T], *key: object) -> T:
     """Call `factory`, which makes a module with fresh weights, with its draws keyed, and return the result."""
-    with global_draws(*key):
+    with key_global_generator(*key):
         return factory()

@@ -15,7 +15,7 @@ from semcom.engine.air import Air
 from semcom.engine.draws import Draws
 from semcom.engine.host.ranks import Team
 from semcom.engine.train.context import Log
-from semcom.engine.train.plan import batch_sizes
+from semcom.engine.train.plan import plan_batch_sizes
 
 
 class Tally:
@@ -68,11 +68,11 @@ class Tally:
         """Count a pass of the clients' training features over the uplink, which a split method's base station hears."""
         if self.draws.split:
             batch, owned = self.draws.config.train.batch_size, self.draws.federation.train.sizes[ids]
-            self._traffic(ids, [batch_sizes(int(n), batch) for n in owned], back=False)
+            self._traffic(ids, [plan_batch_sizes(int(n), batch) for n in owned], back=False)
 
     def _traffic(self, ids: np.ndarray, sizes: Sequence[Sequence[int]], back: bool) -> None:
-        classes = len(self.draws.federation.classes)
-        self.air.features(ids, sizes, self.draws.config.model.features, classes, back)
+        bits = self.draws.task.target_bits(self.draws.federation)
+        self.air.features(ids, sizes, self.draws.config.model.features, bits, back)
 
     def settle(self) -> None:
         """Add what all ranks measured on the air since the last call; this waits for the device, so once a round."""

@@ -20,19 +20,19 @@ from semcom.engine.air import Air, Direction
 from semcom.engine.draws import Draws
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE, Team
-from semcom.engine.host.sending import send
-from semcom.engine.independence import check_link
+from semcom.engine.host.sending import send_to_device
+from semcom.engine.independence import check_independent_link
 from semcom.engine.session import Session
 from semcom.engine.store.initial import Initial
 from semcom.engine.store.population import Population, Prefix
 from semcom.engine.tally import Tally
-from semcom.engine.train.chunk import automatic
+from semcom.engine.train.chunk import choose_chunk
 from semcom.engine.train.context import Fitted, Given, Objective
 from semcom.engine.train.descent import Optimizer, Project
 from semcom.engine.train.fit import Fit
-from semcom.engine.train.frozen import encoded
+from semcom.engine.train.frozen import encode_frozen
 from semcom.engine.train.phase import Phase
-from semcom.engine.train.precision import rounding
+from semcom.engine.train.precision import set_precision
 
 BOTH = ("encoder.", "head.")
 
@@ -68,7 +68,7 @@ class World:
     ) -> None:
         self.config = config
         draws = Draws(config, federation, device, link, split=split)
-        check_link(draws.link, config, device, draws.dtype)
+        check_independent_link(draws.link, config, device, draws.dtype)
         powers: dict[Direction, float] = {
             "up": watts(config.network.power_dbm),
             "down": watts(config.network.base_power_dbm),
@@ -154,7 +154,7 @@ class World:
         draws = self.session.draws
         made = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
         made = made.to(draws.dtype) if made.is_floating_point() else made
-        return send(made, draws.device) if made.is_cpu else made
+        return send_to_device(made, draws.device) if made.is_cpu else made
 
     # -- models --------------------------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class World:
         their own cost alone, over the training link. The clients' draws are those of a training of the whole models.
         """
         made = copy(self)
-        made.session = replace(self.session, draws=self.session.draws.over(encoded(self.session, pop)))
+        made.session = replace(self.session, draws=self.session.draws.over(encode_frozen(self.session, pop)))
         return made
 
     def _encoders(self) -> list[tuple[str, np.ndarray]]:
@@ -212,7 +212,7 @@ class World:
         """Return a chunk that suits all of the networks; the same on every rank."""
         draws, team = self.session.draws, self.session.team
         image, batch = draws.federation.images.shape[1:], self.config.train.batch_size
-        mine = min(automatic(network, image, batch, draws.device, draws.dtype.itemsize) for network in networks)
+        mine = min(choose_chunk(network, image, batch, draws.device, draws.dtype.itemsize) for network in networks)
         return max(1, min(team.exchange(mine)) // team.size)  # at worst they share what is free
 
     # -- training ------------------------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ class World:
         phase, optimizer = phase or Phase(), optimizer or self.optimizer()
         prefixes = (train,) if isinstance(train, str) else tuple(train)
         fit = Fit(self.session, objective, prefixes, given or Given(), phase, optimizer, project, optimizer_state)
-        with rounding(self.config.precision):
+        with set_precision(self.config.precision):
             fitted = fit(pop)
         self.session.tally.log |= {phase.logged(name): t for name, t in fitted.log.items()}
         return fitted

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from semcom.config import ConfigError, Resolved
@@ -29,6 +28,7 @@ class Method(ABC):
         paper: citation.
         preset: the paper's own setting of `TrainConfig`'s open fields, for `--train.preset paper`.
         averages: prefixes of what the method averages over clients (it needs one architecture for each).
+        classifies: whether it works on the classes of answers, and so on no other task than classification.
         split: whether local training runs through the link, features up and gradients down.
         exchanges: whether anything but split features and gradients crosses the air (models, prototypes): `air.up`,
             `air.down` or `air.send` are called.
@@ -42,6 +42,7 @@ class Method(ABC):
     paper: ClassVar[str]
     preset: ClassVar[Mapping[str, Any]] = {}
     averages: tuple[str, ...] = ()
+    classifies: ClassVar[bool] = False
     split: ClassVar[bool] = False
     exchanges: bool = True
     finishing: ClassVar[Mapping[str, Any] | None] = None
@@ -102,16 +103,15 @@ class Method(ABC):
         return None
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> Tensor | tuple[Tensor, Log]:
-        """Return the local loss per client, `[k]`: cross-entropy of the logits."""
-        return cross_entropy(model, batch, context)
+        """Return the local loss per client, `[k]`: that of the task."""
+        return plain_objective(model, batch, context)
 
 
-def cross_entropy(model: StackedModel, batch: Batch, context: Context) -> Tensor:
-    """Return the cross-entropy per client, `[k]`, also as an objective of methods that have another one."""
+def plain_objective(model: StackedModel, batch: Batch, context: Context) -> Tensor:
+    """Return the task's loss per client, `[k]`, also as an objective of methods that have another one."""
     return task_loss(model(batch)[1], batch)
 
 
-def task_loss(logits: Tensor, batch: Batch) -> Tensor:
-    """Return the mean cross-entropy per client: `[k, b, C] -> [k]`."""
-    each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.y.flatten(), reduction="none")
-    return batch.mean(each.view_as(batch.y))
+def task_loss(outputs: Tensor, batch: Batch) -> Tensor:
+    """Return the mean loss per client, `[k, b, ...] -> [k]`: of classification, the cross-entropy of logits."""
+    return batch.mean(batch.task.loss(outputs, batch.target))

@@ -33,13 +33,14 @@ from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
-from semcom.methods.parts.prototypes import Prototypes, contrast, prototypes
+from semcom.methods.parts.prototypes import Prototypes, contrast_with_prototypes, prototypes
 
 
 class FedCoSR(Method):
     """CE + alpha InfoNCE(f, global centroids), from the body tau_k body_k + (1 - tau_k) body_global."""
 
     paper = "Huang et al., arXiv:2404.17916v3"
+    classifies = True
     shares = "encoder and label centroids"
     personal = "head, and its part of the encoder"
     sends = "theta and label centroids, up and down"
@@ -98,7 +99,7 @@ class FedCoSR(Method):
         """Return Eq. 14 per client, `[k]`, and log the part of the samples that Eq. 13 is a mean of."""
         features, logits = model(batch)
         centroids, known = context.per_client["centroids"], context.common["known"]
-        regulariser, part = contrast(features, centroids, known, batch, self.hyper.tau_cl)
+        regulariser, part = contrast_with_prototypes(features, centroids, known, batch, self.hyper.tau_cl)
         task = task_loss(logits, batch)
         return task + self.hyper.alpha * regulariser, {"task": task, "regulariser": regulariser, "contrasted": part}
 

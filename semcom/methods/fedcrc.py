@@ -31,6 +31,7 @@ class FedCRC(Method):
     """The encoder learns with phi_g frozen, a personal head on that encoder, and phi_g from labels and that head."""
 
     paper = "Wang et al. (FedCRC)"
+    classifies = True
     preset = {
         **{"optimizer": "sgd", "lr": 0.05, "momentum": 0.9, "lr_milestones": (50, 75), "lr_decay": (0.2, 0.1)},
         **{"rounds": 100, "local_epochs": 5, "participation": 0.1},

@@ -35,10 +35,12 @@ class FedGH(Method):
     """The head is overwritten by phi, the whole model trained; phi learns from the class means of its features."""
 
     paper = "Yi et al., ACM Multimedia 2023"
+    classifies = True
     preset = {"optimizer": "sgd", "lr": 0.01, "rounds": 500}
     shares = "head"
     personal = "encoder"
     sends = "prototypes up, phi down"
+    unused = ("model.snr_input",)  # phi learns from means over clients, which have no SNR
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
@@ -73,7 +75,7 @@ class FedGH(Method):
             state.model.one("head."),
             self.server_objective,
             train="head.",
-            given=Given(per_step=pairs(sent, world.tensor(world.owned(ids)))),
+            given=Given(per_step=list_prototype_pairs(sent, world.tensor(world.owned(ids)))),
             phase=Phase(stream="phi"),
             optimizer=Optimizer("sgd", self.hyper.server_lr),
         ).models
@@ -89,7 +91,7 @@ class FedGH(Method):
         return {"trained": View(state.trained), "personal": View(state.model)}
 
 
-def pairs(means: Tensor, owned: Tensor) -> dict[str, Tensor]:
+def list_prototype_pairs(means: Tensor, owned: Tensor) -> dict[str, Tensor]:
     """Return the prototypes of owned classes one after another, and their labels: `[S, d]`, `[S, 1]`.
 
     Args:

@@ -33,14 +33,15 @@ from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
 from semcom.methods.fedavg import FedAvg
-from semcom.methods.parts.collaboration import head_weights, statistics
-from semcom.methods.parts.prototypes import Prototypes, moments, prototypes, squared_distance
+from semcom.methods.parts.collaboration import compute_class_statistics, solve_head_weights
+from semcom.methods.parts.prototypes import Prototypes, compute_prototype_moments, prototypes, squared_distance
 
 
 class FedPAC(FedAvg):
     """Body: CE + lambda MSE(f, prototype of its class), from round 2; f is the received feature. Head: CE."""
 
     paper = "Xu et al., ICLR 2023"
+    classifies = True
     preset = {
         **{"optimizer": "sgd", "lr": 0.01, "momentum": 0.5, "weight_decay": 5e-4},
         **{"batch_size": 50, "local_epochs": 5, "rounds": 200},
@@ -96,7 +97,7 @@ class FedPAC(FedAvg):
         """Train heads, then bodies; average bodies by p_k, combine heads, align prototypes (Algorithm 1)."""
         ids = world.sample()
         received = world.air.down(state.model.select(ids), self.crosses)
-        before = moments(world, received, "statistics")
+        before = compute_prototype_moments(world, received, "statistics")
         trained = self.train(state, received, before[0], world)
         newest = world.air.average(trained, self.averages, world.weights(ids), since=received)
         heads = trained
@@ -125,10 +126,10 @@ class FedPAC(FedAvg):
     def combined(self, sent: Population, means: Tensor, counts: Tensor, squares: Tensor, world: World) -> Population:
         """Return the participants' models, each with its own combination of their heads."""
         ids, owned = sent.ids, world.owned(sent.ids)
-        h, variance = statistics(means, counts, squares)
+        h, variance = compute_class_statistics(means, counts, squares)
         h = world.air.send("up", "h", h, ids, owned.sum(1) * world.features) * world.tensor(owned)[..., None]
         variance = world.air.send("up", "variance", variance, ids, np.ones(len(ids))).clamp(min=0)
-        return mix(sent, head_weights(h, variance), "head.")
+        return mix(sent, solve_head_weights(h, variance), "head.")
 
     def aligned(self, before: Prototypes, trained: Population, world: World) -> Prototypes:
         """Return the global prototypes after the round."""

@@ -28,7 +28,7 @@ from semcom.methods.parts.prototypes import (
     carry,
     class_means,
     collect,
-    nearest,
+    find_nearest_prototype,
     prototypes,
     squared_distance,
 )
@@ -38,6 +38,7 @@ class FedProto(Method):
     """CE + lambda MSE(f, global prototype of its class); f is the received feature, as the base station has it."""
 
     paper = "Tan et al., AAAI 2022"
+    classifies = True
     preset = {"optimizer": "sgd", "lr": 0.01, "momentum": 0.5, "batch_size": 4, "rounds": 100}
     shares = "class prototypes"
     personal = "encoder and head"
@@ -100,4 +101,4 @@ class FedProto(Method):
         ids, common = state.model.ids, state.prototypes
         among = world.tensor(world.owned(ids)) & world.tensor(common.known)
         given = {"prototypes": common.values.expand(len(ids), -1, -1), "among": among}
-        return {"personal": View(state.model), "prototype": View(state.model, nearest, given)}
+        return {"personal": View(state.model), "prototype": View(state.model, find_nearest_prototype, given)}

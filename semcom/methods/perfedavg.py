@@ -32,7 +32,7 @@ from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.fedavg import FedAvg
-from semcom.methods.parts.slopes import moved, slope, whole_step
+from semcom.methods.parts.slopes import measure_slope, moved, take_whole_step
 
 
 class PerFedAvg(FedAvg):
@@ -67,11 +67,11 @@ class PerFedAvg(FedAvg):
     def gradient(self, model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
         """Return the gradient and the loss at the adapted point; with `hf`, less alpha times the Hessian's term."""
         h, w = self.hyper, model.params
-        _, inner = slope(model, context.takes["inner"], w)
-        loss, outer = slope(model, batch, moved(w, inner, -h.alpha), track=True)
+        _, inner = measure_slope(model, context.takes["inner"], w)
+        loss, outer = measure_slope(model, batch, moved(w, inner, -h.alpha), track=True)
         if h.variant == "hf":
             third = context.takes["third"]
-            ahead, behind = (slope(model, third, moved(w, outer, d))[1] for d in (h.delta, -h.delta))
+            ahead, behind = (measure_slope(model, third, moved(w, outer, d))[1] for d in (h.delta, -h.delta))
             outer = {n: g - h.alpha * (ahead[n] - behind[n]) / (2 * h.delta) for n, g in outer.items()}
         return outer, {"loss": loss}
 
@@ -85,4 +85,4 @@ class PerFedAvg(FedAvg):
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """Evaluate w after one step as `personal`, for the tested clients alone, and w itself as `global`."""
         tested = state.model.select(world.tested())
-        return {"personal": View(whole_step(world, tested, self.hyper.alpha)), "global": View(state.model)}
+        return {"personal": View(take_whole_step(world, tested, self.hyper.alpha)), "global": View(state.model)}

@@ -28,7 +28,7 @@ from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.fedavg import FedAvg
-from semcom.methods.parts.slopes import slope
+from semcom.methods.parts.slopes import measure_slope
 
 
 class PFedMe(FedAvg):
@@ -86,7 +86,7 @@ class PFedMe(FedAvg):
         h, w = self.hyper, {name: t.detach() for name, t in model.params.items()}
         theta = {name: context.carry[name] for name in w}
         for step in range(1, h.inner_steps + 1):
-            loss, slopes = slope(model, batch, theta, track=step == h.inner_steps)
+            loss, slopes = measure_slope(model, batch, theta, track=step == h.inner_steps)
             theta = {n: t - h.lr_p * (slopes[n] + h.lam * (t - w[n]) + h.nu * t) for n, t in theta.items()}
         for name, t in theta.items():
             context.carry[name].copy_(t)

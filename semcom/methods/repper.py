@@ -43,6 +43,7 @@ class RepPer(FedAvg):
     """
 
     paper = "Jing et al., arXiv:2204.11841, 2022"
+    classifies = True
     preset = {
         **{"optimizer": "adam", "lr": 1e-3, "weight_decay": 1e-4, "lr_milestones": (50, 75), "lr_decay": 0.1},
         **{"rounds": 100, "local_epochs": 10, "batch_size": 256, "participation": 0.4},

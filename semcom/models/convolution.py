@@ -82,7 +82,7 @@ class _Bilinear(torch.autograd.Function):
     def forward(ctx: Any, which: str, one: Tensor, other: Tensor, geometry: Geometry) -> Tensor:
         ctx.save_for_backward(one, other)
         ctx.which, ctx.geometry = which, geometry
-        return _fastest(which, one, other, geometry)
+        return _find_fastest_convolution(which, one, other, geometry)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -140,7 +140,7 @@ def _grouped_of_weight(g: Tensor, x: Tensor, geometry: Geometry, order: torch.me
 # -- unfolded into columns -------------------------------------------------------------------------------------------
 
 
-def _columns(x: Tensor, geometry: Geometry) -> Tensor:
+def _unfold_columns(x: Tensor, geometry: Geometry) -> Tensor:
     """Return what the kernel meets at each place: `[k, b, c, h, w] -> [k, groups, c / groups kernel, b h' w']`."""
     (top, left), (dy, dx) = geometry.padding, geometry.dilation
     if top or left:
@@ -154,8 +154,8 @@ def _columns(x: Tensor, geometry: Geometry) -> Tensor:
     return windows.permute(0, 2, 3, 4, 1, 5, 6).reshape(k, geometry.groups, -1, b * height * width)
 
 
-def _folded(columns: Tensor, b: int, geometry: Geometry) -> Tensor:
-    """Undo `_columns`: sum what each pixel has in all columns, `-> [k, b, c, h, w]`; without dilation.
+def _fold_to_convolve(columns: Tensor, b: int, geometry: Geometry) -> Tensor:
+    """Undo `_unfold_columns`: sum what each pixel has in all columns, `-> [k, b, c, h, w]`; without dilation.
 
     The tap i = a s + r of a kernel with stride s lies at the pixel (q + a) s + r of the place q. So the taps of a
     pixel, with its r, are those with all a, at the places before it: a sum along a diagonal of taps and places.
@@ -182,7 +182,7 @@ def _matrix(g: Tensor, groups: int) -> Tensor:
 
 def _unfolded_output(x: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
     matrices = w.flatten(2).unflatten(1, (geometry.groups, -1))
-    y = torch.matmul(matrices, _columns(x, geometry))
+    y = torch.matmul(matrices, _unfold_columns(x, geometry))
     return y.view(*w.shape[:2], x.shape[1], *geometry.out).transpose(1, 2)
 
 
@@ -191,11 +191,11 @@ def _unfolded_of_input(g: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
         return _grouped_of_input(g, w, geometry, torch.contiguous_format)
     matrices = w.flatten(2).unflatten(1, (geometry.groups, -1))
     columns = torch.matmul(matrices.transpose(2, 3), _matrix(g, geometry.groups))
-    return _folded(columns, g.shape[1], geometry)
+    return _fold_to_convolve(columns, g.shape[1], geometry)
 
 
 def _unfolded_of_weight(g: Tensor, x: Tensor, geometry: Geometry) -> Tensor:
-    products = torch.matmul(_matrix(g, geometry.groups), _columns(x, geometry).transpose(2, 3))
+    products = torch.matmul(_matrix(g, geometry.groups), _unfold_columns(x, geometry).transpose(2, 3))
     return products.view(len(g), g.shape[2], x.shape[2] // geometry.groups, *geometry.kernel)
 
 
@@ -218,7 +218,7 @@ WAYS: dict[str, dict[str, Way]] = {
 _chosen: dict[Any, str] = {}
 
 
-def _fastest(which: str, one: Tensor, other: Tensor, geometry: Geometry) -> Tensor:
+def _find_fastest_convolution(which: str, one: Tensor, other: Tensor, geometry: Geometry) -> Tensor:
     """Compute a function of two stacks in the way that is fastest on a GPU for such stacks, tried once in a process.
 
     Where the same numbers are promised to come again (`torch.backends.cudnn.deterministic`), and where there is nothing
@@ -229,13 +229,13 @@ def _fastest(which: str, one: Tensor, other: Tensor, geometry: Geometry) -> Tens
     if one.is_cuda and not torch.backends.cudnn.deterministic:
         key = which, one.shape, one.stride(), other.shape, one.dtype, geometry
         if key not in _chosen:
-            took = {name: _seconds(partial(way, one, other, geometry)) for name, way in ways.items()}
+            took = {name: _time_convolution(partial(way, one, other, geometry)) for name, way in ways.items()}
             _chosen[key] = min(took, key=lambda name: took[name])
         name = _chosen[key]
     return ways[name](one, other, geometry)
 
 
-def _seconds(work: Callable[[], object]) -> float:
+def _time_convolution(work: Callable[[], object]) -> float:
     """Return the shortest time that some work takes on the GPU; infinity where it has not the memory for it."""
     took = []
     try:

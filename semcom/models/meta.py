@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 
 @contextmanager
-def on_meta() -> Iterator[None]:
+def build_on_meta() -> Iterator[None]:
     """Make modules on the meta device while the context lasts: shapes and types, no numbers.
 
     Normal draws are left out. They would change nothing, and their shapes alone would be worked out in Python, by

@@ -54,15 +54,15 @@ def mobilenet_v1(channels: int, features: int = LAYERS[-1][0]) -> nn.Module:
     of the 27 has BatchNorm and ReLU behind it. With a linear head this is the network of that paper, with initial
     weights of He et al., N(0, 2 / inputs of an output), where it prints none.
     """
-    layers, before = _normed(nn.Conv2d(channels, 32, 3, 1, 1, bias=False)), 32
+    layers, before = _make_normed_convolution(nn.Conv2d(channels, 32, 3, 1, 1, bias=False)), 32
     for width, stride in LAYERS:
-        layers += _normed(nn.Conv2d(before, before, 3, stride, 1, groups=before, bias=False))
-        layers += _normed(nn.Conv2d(before, width, 1, bias=False))
+        layers += _make_normed_convolution(nn.Conv2d(before, before, 3, stride, 1, groups=before, bias=False))
+        layers += _make_normed_convolution(nn.Conv2d(before, width, 1, bias=False))
         before = width
     return nn.Sequential(*layers, GlobalMean(), Flatten())
 
 
-def _normed(convolution: nn.Conv2d) -> list[nn.Module]:
+def _make_normed_convolution(convolution: nn.Conv2d) -> list[nn.Module]:
     """Return a convolution with new weights, its BatchNorm and its ReLU."""
     nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
     return [convolution, nn.BatchNorm2d(convolution.out_channels), nn.ReLU(inplace=True)]

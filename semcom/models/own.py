@@ -10,24 +10,24 @@ from semcom.models.dropout import Dropout
 from semcom.models.stacks import OWN
 
 
-def own_layers(module: nn.Module) -> nn.Module:
+def replace_by_own_layers(module: nn.Module) -> nn.Module:
     """Replace torch's layers inside `module` by ours, wherever there is one, keeping the values, and return it.
 
     Raises:
         ConfigError: a BatchNorm keeps no running statistics or averages them cumulatively (`momentum=None`), or a
             Dropout leaves nothing.
     """
-    made = {layer: _own(layer) for layer in module.modules()}
+    made = {layer: _make_own_layer(layer) for layer in module.modules()}
     for path, layer in [*module.named_modules(remove_duplicate=False)]:
         if path and made[layer] is not layer:
             module.set_submodule(path, made[layer])
     return made[module]
 
 
-def _own(layer: nn.Module) -> nn.Module:
+def _make_own_layer(layer: nn.Module) -> nn.Module:
     """Return our layer for one of torch's; any other module is returned as it is."""
     if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
-        return _own_batchnorm(layer)
+        return _make_own_batchnorm(layer)
     if isinstance(layer, nn.Dropout | nn.Dropout1d | nn.Dropout2d):
         return Dropout(layer.p, channels=not isinstance(layer, nn.Dropout))
     if type(layer) in OWN:
@@ -35,7 +35,7 @@ def _own(layer: nn.Module) -> nn.Module:
     return layer
 
 
-def _own_batchnorm(layer: nn.BatchNorm1d | nn.BatchNorm2d) -> BatchNorm:
+def _make_own_batchnorm(layer: nn.BatchNorm1d | nn.BatchNorm2d) -> BatchNorm:
     """Return our layer with the same values, without torch's count of batches: only a cumulative mean needs it."""
     if layer.momentum is None or layer.running_mean is None:
         raise ConfigError("model: batch normalisation needs running statistics and a momentum")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -32,6 +33,7 @@ ENCODERS: Registry[Callable[..., nn.Module]] = Registry(
         "resnet34": "semcom.models.resnet:resnet34",
         "resnet18-pooled": "semcom.models.resnet:resnet18_pooled",
         "resnet34-pooled": "semcom.models.resnet:resnet34_pooled",
+        "deepjscc": "semcom.models.deepjscc:encoder",
         "mobilenet": "semcom.models.mobilenet:mobilenet",
         "mobilenet-v1": "semcom.models.mobilenet:mobilenet_v1",
     },
@@ -39,9 +41,15 @@ ENCODERS: Registry[Callable[..., nn.Module]] = Registry(
 """Semantic encoders: name -> function of (input channels, feature dimension), and of `size` if it depends on it."""
 
 HEADS: Registry[Callable[..., nn.Module]] = Registry(
-    "head", {"linear": "semcom.models.heads:linear", "mlp": "semcom.models.heads:mlp"}
+    "head",
+    {
+        "linear": "semcom.models.heads:linear",
+        "mlp": "semcom.models.heads:mlp",
+        "deepjscc": "semcom.models.deepjscc:decoder",
+        "dcgan": "semcom.models.heads:dcgan",
+    },
 )
-"""Semantic decoders: name -> function of (feature dimension, classes)."""
+"""Semantic decoders: name -> function of (feature dimension, classes), or (feature dimension, `shape` of an answer)."""
 
 MARK = "ends_in"
 """Attribute of an encoder that has features of its own: their number."""
@@ -75,6 +83,15 @@ def check_features(names: Sequence[str], features: int) -> None:
     for name, own in ends.items():
         if own != features:
             raise ConfigError(f"model.features: {features} is not the {own} features of {name}; give {own}")
+
+
+def build_head(name: str, features: int, shape: tuple[int, ...]) -> nn.Module:
+    """Return a new head `[b, features] -> [b, ...]`; one that takes `shape` is told it, others its product.
+
+    Raises ValueError if nothing is called so, and whatever the head's function raises.
+    """
+    build = HEADS.get(name)
+    return build(features, shape if "shape" in inspect.signature(build).parameters else math.prod(shape))
 
 
 def build_encoder(name: str, channels: int, features: int, size: int) -> nn.Module:

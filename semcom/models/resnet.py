@@ -38,27 +38,27 @@ class GlobalMean(nn.Module):
 
 def resnet18(channels: int, features: int) -> nn.Module:
     """ResNet-18 (He et al., CVPR 2016) with random weights, and a layer from 512 numbers to features."""
-    return _for_small_images(torchvision_resnet18(weights=None), channels, features)
+    return _fit_resnet_to_small_images(torchvision_resnet18(weights=None), channels, features)
 
 
 def resnet34(channels: int, features: int) -> nn.Module:
     """ResNet-34 (He et al., CVPR 2016) with random weights, and a layer from 512 numbers to features."""
-    return _for_small_images(torchvision_resnet34(weights=None), channels, features)
+    return _fit_resnet_to_small_images(torchvision_resnet34(weights=None), channels, features)
 
 
 @ends_in(POOLED)
 def resnet18_pooled(channels: int, features: int = POOLED) -> nn.Module:
     """ResNet-18 up to its pool, of 512 features: with a linear head it is that of He et al., 2016."""
-    return _for_small_images(torchvision_resnet18(weights=None), channels, None)
+    return _fit_resnet_to_small_images(torchvision_resnet18(weights=None), channels, None)
 
 
 @ends_in(POOLED)
 def resnet34_pooled(channels: int, features: int = POOLED) -> nn.Module:
     """ResNet-34 up to its pool, of 512 features: with a linear head it is that of He et al., 2016."""
-    return _for_small_images(torchvision_resnet34(weights=None), channels, None)
+    return _fit_resnet_to_small_images(torchvision_resnet34(weights=None), channels, None)
 
 
-def _for_small_images(network: ResNet, channels: int, features: int | None) -> nn.Module:
+def _fit_resnet_to_small_images(network: ResNet, channels: int, features: int | None) -> nn.Module:
     """Replace the stem and the pools; put a layer to `features` in the last one's place, or none.
 
     torchvision's `forward` calls one layer after the other, so a Sequential of the same names does the same.

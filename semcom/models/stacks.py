@@ -108,6 +108,40 @@ class GroupNorm(nn.GroupNorm):
 
 
 @for_stacks
+class ConvTranspose2d(nn.ConvTranspose2d):
+    """`nn.ConvTranspose2d`, also on stacks: the clients are groups of one transposed convolution."""
+
+    def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
+        """Convolve `[b, c, h, w]`, or `[k, b, c, h, w]`."""
+        if not _on or output_size is not None:
+            return super().forward(x, output_size)
+        padding: Any = self.padding
+        y = F.conv_transpose2d(
+            side_by_side(x),
+            self.weight.flatten(0, 1),
+            None if self.bias is None else self.bias.flatten(),
+            self.stride,
+            padding,
+            self.output_padding,
+            len(x) * self.groups,
+            self.dilation,
+        )
+        return apart(y, len(x))
+
+
+@for_stacks
+class PReLU(nn.PReLU):
+    """`nn.PReLU`, also on stacks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scale negative numbers of `[b, c, ...]`, or `[k, b, c, ...]`, by the slope of their channel."""
+        if not _on:
+            return super().forward(x)
+        slope = self.weight.to(x.dtype).view(len(x), 1, -1, *[1] * (x.dim() - 3))
+        return torch.where(x > 0, x, slope * x)
+
+
+@for_stacks
 class Flatten(nn.Flatten):
     """`nn.Flatten`, also on stacks."""
 
@@ -148,7 +182,14 @@ def _also(mixin: type, *kinds: type[nn.Module]) -> dict[type[nn.Module], type[nn
 
 
 OWN: dict[type[nn.Module], type[nn.Module]] = {
-    **{nn.Conv2d: Conv2d, nn.Linear: Linear, nn.GroupNorm: GroupNorm, nn.Flatten: Flatten},
+    **{
+        nn.Conv2d: Conv2d,
+        nn.ConvTranspose2d: ConvTranspose2d,
+        nn.PReLU: PReLU,
+        nn.Linear: Linear,
+        nn.GroupNorm: GroupNorm,
+        nn.Flatten: Flatten,
+    },
     **_also(_Pool, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d),
     **_also(_Activation, nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.ELU, nn.CELU, nn.SELU, nn.SiLU, nn.Mish, nn.Hardswish),
     **_also(_Activation, nn.Hardtanh, nn.Hardsigmoid),

@@ -7,18 +7,18 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import described, over_seeds
+from semcom.plots.points import average_points_over_seeds, describe_points
 from semcom.plots.style import bar_styles, percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import NAMED, field_label, metric_label, place_label, value_label
+from semcom.studies.names import NAMED, field_label, metric_label, name_place, name_value
 
 ROW, MARK = 0.15, 0.07
 """Height of a row, and of each further mark in it, in inches."""
 
 
-def numbers(study: Study, plot: Plot) -> pd.DataFrame:
+def compute_bars(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the means over seeds; methods ascend by the mean of all that is shown of them. Errors: `Study.mean`."""
-    cells = over_seeds(study, plot)
+    cells = average_points_over_seeds(study, plot)
     if plot.x not in NAMED:
         return cells
     order = cells.groupby(plot.x)["mean"].mean().sort_values(kind="stable").index
@@ -35,7 +35,7 @@ def rows(cells: pd.DataFrame, plot: Plot) -> list[str]:
 def draw_bars(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a bar from zero for each row and hue."""
     count = len(styles)
-    for i, (label, style, at, line) in enumerate(_series(axes, cells, plot, styles)):
+    for i, (label, style, at, line) in enumerate(_draw_bar_series(axes, cells, plot, styles)):
         height = 0.8 / count
         axes.barh(at + 0.4 - height * (i + 0.5), line["mean"], height, label=label, zorder=2, **style)
         axes.errorbar(
@@ -48,17 +48,17 @@ def draw_bars(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> No
 def draw_dots(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a dot with its interval for each row and hue."""
     count = len(styles)
-    for i, (label, style, at, line) in enumerate(_series(axes, cells, plot, styles)):
+    for i, (label, style, at, line) in enumerate(_draw_bar_series(axes, cells, plot, styles)):
         shift = 0.5 * ((count - 1) / 2 - i) / max(1, count - 1)
         look = {**style, "linestyle": "none"}
         axes.errorbar(line["mean"], at + shift, xerr=_bars(line), label=label, elinewidth=0.6, **look)
     axes.margins(x=0.06)
 
 
-def _series(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles):  # type: ignore[no-untyped-def]
+def _draw_bar_series(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles):  # type: ignore[no-untyped-def]
     """Yield label, style, heights and numbers of each hue, on axes that name the rows."""
     names = rows(cells, plot)
-    axes.set_yticks(range(len(names)), [value_label(str(plot.x), name) for name in names])
+    axes.set_yticks(range(len(names)), [name_value(str(plot.x), name) for name in names])
     axes.set_ylim(-0.7, len(names) - 0.3)
     axes.grid(axis="y", visible=plot.kind == "dots")
     axes.tick_params(axis="y", length=0)
@@ -73,7 +73,7 @@ def _series(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles):  # typ
     for hue in styles:
         line = cells[cells[plot.hue] == hue]
         if len(line):
-            yield place_label(plot.hue, hue), styles[hue], line[plot.x].map(height).to_numpy(float), line
+            yield name_place(plot.hue, hue), styles[hue], line[plot.x].map(height).to_numpy(float), line
 
 
 def _bars(line: pd.DataFrame) -> list[pd.Series] | None:
@@ -87,19 +87,19 @@ def height(cells: pd.DataFrame, plot: Plot) -> float:
     return 0.4 + len(rows(cells, plot)) * (ROW + MARK * (hues - 1))
 
 
-def caption(cells: pd.DataFrame, plot: Plot) -> str:
+def caption_bars(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the marks and bars are, and how rows are sorted."""
     hidden = plot if plot.x not in NAMED else Plot(**{**vars(plot), "x": None})
     order = " Methods are sorted by their mean." if plot.x in NAMED else ""
-    return described(cells, hidden, "error bars") + order
+    return describe_points(cells, hidden, "error bars") + order
 
 
 _TAKES = ("x", "y", "hue")
 BARS = Kind(
     "bars from zero, a row for each method or value",
-    numbers,
+    compute_bars,
     draw_bars,
-    caption,
+    caption_bars,
     _TAKES,
     height=height,
     styles=bar_styles,
@@ -107,9 +107,9 @@ BARS = Kind(
 )
 DOTS = Kind(
     "dots, a row for each method or value, on an axis that shows the variation",
-    numbers,
+    compute_bars,
     draw_dots,
-    caption,
+    caption_bars,
     _TAKES,
     height=height,
     rows="x",

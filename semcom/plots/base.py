@@ -27,7 +27,7 @@ class Plot:
     x: str | None = None
     """Field along the abscissa."""
     y: str = "accuracy"
-    """Number that is shown."""
+    """Number that is shown (accuracy: of another task its headline)."""
     hue: str | None = None
     """Field that tells lines or marks apart."""
     facet: str | None = None
@@ -82,6 +82,8 @@ class Kind:
     """Whether its page has a table of the plotted means: few enough to read, and not in the figure already."""
     shared: bool = True
     """Whether the panels have the same ordinate."""
+    all_tests: bool = False
+    """Whether it shows all test SNRs of a run by itself."""
     rows: Literal["x", "hue"] | None = None
     """Field of a request whose values are rows, where it draws such: panels share them if they have the same ones."""
     finish: Callable[[Figure, pd.DataFrame, Plot], None] = lambda figure, cells, plot: None

@@ -8,10 +8,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import described, of_view, tidy
+from semcom.plots.points import describe_points, select_points_of_view, tidy_points
 from semcom.plots.style import bar_styles, percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import metric_label, place_label, value_label
+from semcom.studies.names import metric_label, name_metric, name_place, name_value
 
 NAMED = 12
 """Clients or classes up to which each has its tick."""
@@ -19,7 +19,7 @@ FEW = 4
 """Panels up to which each is high."""
 
 
-def of_clients(study: Study, plot: Plot) -> pd.DataFrame:
+def compute_clients(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the accuracy of each client; of several seeds that of the k-th least accurate client, averaged over seeds.
 
     Seeds divide the data in other ways, so that client 3 of one seed has nothing to do with client 3 of another.
@@ -27,25 +27,25 @@ def of_clients(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: as `Study.mean`.
     """
-    frame = of_view(study, study.clients, plot.view)
+    frame = select_points_of_view(study, study.clients, plot.view)
     if frame["seed"].nunique() > 1:
-        frame = frame.assign(client=frame.groupby("hash")["accuracy"].rank(method="first").astype(int) - 1)
-    return tidy(study, frame, plot)
+        frame = frame.assign(client=frame.groupby("hash")[study.metric.name].rank(method="first").astype(int) - 1)
+    return tidy_points(study, frame, plot)
 
 
 def of_classes(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the accuracy of each class over all clients, mean over seeds. Errors: `Study.mean`."""
-    return tidy(study, study.classes, plot)
+    return tidy_points(study, study.classes, plot)
 
 
-def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+def draw_classes(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a bar for each client or class, and hue; a dashed line is their mean where there is one hue."""
     x, count = str(plot.x), len(styles)
     places = sorted(cells[x].unique())
     for i, (hue, style) in enumerate(styles.items()):
         line = cells if plot.hue is None else cells[cells[plot.hue] == hue]
         at, width = line[x].map(places.index) + 0.8 * ((i + 0.5) / count - 0.5), 0.8 / count
-        label = None if plot.hue is None else place_label(plot.hue, hue)
+        label = None if plot.hue is None else name_place(plot.hue, hue)
         axes.bar(at, line["mean"], width, label=label, zorder=2, **style)
         if line["low"].notna().any():
             bars = [line["mean"] - line["low"], line["high"] - line["mean"]]
@@ -53,12 +53,12 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     if count == 1:
         axes.axhline(cells["mean"].mean(), color="black", linestyle="--", linewidth=0.7, zorder=4)
     step = 1 if len(places) <= NAMED else 5 * (1 + len(places) // 50)
-    axes.set_xticks(range(0, len(places), step), [value_label(x, value) for value in places[::step]])
+    axes.set_xticks(range(0, len(places), step), [name_value(x, value) for value in places[::step]])
     axes.set_xlim(-0.7, len(places) - 0.3)
     axes.grid(axis="x", visible=False)
     axes.set_xlabel("Class" if x == "class" else "Client, least accurate first" if cells["n"].max() > 1 else "Client")
-    axes.set_ylabel(metric_label("accuracy"))
-    percent(axes.yaxis, "accuracy")
+    axes.set_ylabel(metric_label(plot.y))
+    percent(axes.yaxis, plot.y)
 
 
 def height(cells: pd.DataFrame, plot: Plot) -> float:
@@ -68,7 +68,9 @@ def height(cells: pd.DataFrame, plot: Plot) -> float:
 
 def caption_of_clients(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the bars are, and the order of the clients."""
-    order = " Clients are sorted by their accuracy in each seed, since seeds divide the data in other ways."
+    order = (
+        f" Clients are sorted by their {name_metric(plot.y)} in each seed, since seeds divide the data in other ways."
+    )
     return _caption(cells, plot, "each client") + (order if cells["n"].max() > 1 else "")
 
 
@@ -78,15 +80,16 @@ def caption_of_classes(cells: pd.DataFrame, plot: Plot) -> str:
 
 
 def _caption(cells: pd.DataFrame, plot: Plot, whose: str) -> str:
-    text = described(cells, Plot(**{**vars(plot), "x": None}), "error bars")
+    text = describe_points(cells, Plot(**{**vars(plot), "x": None}), "error bars")
     mean = "" if plot.hue else " Dashed: the mean of the bars."
-    return text.replace("Test accuracy", f"Test accuracy of {whose}", 1) + mean
+    name = name_metric(plot.y)
+    return text.replace(name, f"{name} of {whose}", 1) + mean
 
 
 CLIENTS = Kind(
     title="a bar for each client, a panel for each method",
-    numbers=of_clients,
-    draw=draw,
+    numbers=compute_clients,
+    draw=draw_classes,
     caption=caption_of_clients,
     takes=("x", "hue"),
     x="client",

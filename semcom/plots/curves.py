@@ -8,17 +8,17 @@ from matplotlib.ticker import MaxNLocator
 
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import described, of_view
+from semcom.plots.points import describe_points, select_points_of_view
 from semcom.plots.style import MANY, percent
-from semcom.studies.analysis.means import means
+from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import metric_label, place_label
+from semcom.studies.names import metric_label, name_place
 
 MARKS = 6
 """Marks along a curve, about."""
 
 
-def numbers(study: Study, plot: Plot) -> pd.DataFrame:
+def compute_curves(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the means over seeds after each round in which all seeds of a curve were evaluated.
 
     Without a view, the curve of a run is that of the first view that its rounds have: the headline, unless a last stage
@@ -29,23 +29,23 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
     """
     rounds = study.smooth(plot.window, metric=plot.y)
     first = rounds.groupby("hash")["view"].transform("first")
-    chosen = rounds[rounds["view"] == first] if plot.view is None else of_view(study, rounds, plot.view)
+    chosen = rounds[rounds["view"] == first] if plot.view is None else select_points_of_view(study, rounds, plot.view)
     if chosen[plot.y].isna().all():
         raise ConfigError(f"y: no round has {plot.y!r}")
-    cells = means(chosen, plot.fields, plot.y)
+    cells = compute_means(chosen, plot.fields, plot.y)
     lines = [name for name in plot.fields if name != "round"]
     whole = cells.groupby(lines, dropna=False)["n"].transform("max")
     return cells[cells["n"] == whole].reset_index(drop=True)
 
 
-def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+def draw_curves(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a curve with its band for each hue; the marks of different curves stand at different rounds."""
     lines = list(cells.groupby(plot.hue, sort=False))
     for i, (hue, line) in enumerate(lines):
         style = styles[hue]
         step = max(1, len(line) // MARKS)
         first = min(i * step // len(lines), len(line) - 1)
-        name = place_label(str(plot.hue), hue)
+        name = name_place(str(plot.hue), hue)
         axes.plot(line["round"], line["mean"], label=name, markevery=(first, step), **{**style, "linewidth": 1.0})
         if len(lines) <= MANY:
             axes.fill_between(line["round"], line["low"], line["high"], color=style["color"], alpha=0.18, linewidth=0)
@@ -55,20 +55,20 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     percent(axes.yaxis, plot.y)
 
 
-def caption(cells: pd.DataFrame, plot: Plot) -> str:
+def caption_curves(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the curves and bands are, and how they are smoothed."""
     smooth = f" Curves are averaged over the last {plot.window} evaluations." if plot.window > 1 else ""
     many = cells[plot.hue].nunique() > MANY
     left_out = " Bands of so many curves would hide each other." if many and cells["low"].notna().any() else ""
-    return described(cells, plot, "in the CSV file" if many else "bands") + smooth + left_out
+    return describe_points(cells, plot, "in the CSV file" if many else "bands") + smooth + left_out
 
 
 CURVES = Kind(
     title="learning curves, smoothed over --window evaluations, with bands",
     tabled=False,
-    numbers=numbers,
-    draw=draw,
-    caption=caption,
+    numbers=compute_curves,
+    draw=draw_curves,
+    caption=caption_curves,
     takes=("x", "y", "hue", "window"),
     x="round",
     hue="variant",

@@ -19,7 +19,7 @@ ROW, HIGHEST = 0.15, 4.0
 """Height of a client's row, and the largest height of a panel, in inches."""
 
 
-def numbers(study: Study, plot: Plot) -> pd.DataFrame:
+def compute_divisions(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the images of each client and class; methods do not matter, as runs of one seed have the same division.
 
     Returns:
@@ -49,7 +49,7 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
     ]
 
 
-def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+def draw_divisions(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw the dots; the largest one fills its place."""
     some = cells[cells[plot.y] > 0]
     axes.scatter(some["class"], some["client"], s=some[plot.y], color=COLORS[0], linewidths=0, zorder=2)
@@ -62,7 +62,7 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     axes.set_ylabel("Client")
 
 
-def sized(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+def draw_sized_divisions(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Give the dots their areas, in the place that the axes have got, and explain them above."""
     figure.draw_without_rendering()
     box, largest = figure.axes[0].get_window_extent(), int(cells[plot.y].max())
@@ -93,11 +93,11 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
 DIVISIONS = Kind(
     title="images of clients by class, as dots (runs with --keep confusion)",
     tabled=False,
-    numbers=numbers,
-    draw=draw,
+    numbers=compute_divisions,
+    draw=draw_divisions,
     caption=caption,
     takes=("y",),
     height=height,
-    finish=sized,
+    finish=draw_sized_divisions,
     of_y=False,
 )

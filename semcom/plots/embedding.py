@@ -13,7 +13,7 @@ from semcom.plots.points import check_panels
 from semcom.runs.arrays import FEATURES
 from semcom.runs.embedding import embedding, knn_purity, silhouette
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import place_label
+from semcom.studies.names import name_place
 from semcom.studies.results.run import Stored
 
 MOST = 2000
@@ -22,7 +22,7 @@ K = 10
 """Neighbours of the purity."""
 
 
-def numbers(study: Study, plot: Plot) -> pd.DataFrame:
+def compute_embedding(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the places of test images on the plane of t-SNE, and how well the classes lie apart among the features.
 
     Returns:
@@ -42,12 +42,12 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
             raise ConfigError(
                 f"seed: a panel shows one run, and there are {seeds}; give one: --at seed={part['seed'].iloc[0]}"
             )
-        panels.append(panel(found[part["hash"].iloc[0]], plot.view).assign(**{str(plot.facet): value}))
+        panels.append(draw_embedding_panel(found[part["hash"].iloc[0]], plot.view).assign(**{str(plot.facet): value}))
     cells = pd.concat(panels, ignore_index=True)
     return cells[[str(plot.facet), *(name for name in cells if name != plot.facet)]]
 
 
-def panel(run: Stored, view: str | None, client: int | None = None) -> pd.DataFrame:
+def draw_embedding_panel(run: Stored, view: str | None, client: int | None = None) -> pd.DataFrame:
     """Return the rows of one run, with each image once: clients may share test images.
 
     Args:
@@ -74,7 +74,7 @@ def panel(run: Stored, view: str | None, client: int | None = None) -> pd.DataFr
     return pd.DataFrame(columns).assign(**of_features, images=len(once))
 
 
-def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+def draw_embedding(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a dot for each image, and the number of each class at the median of its dots, which is read in grey too."""
     classes = sorted(cells["class"].unique())
     colors = colormaps["tab10" if classes[-1] < 10 else "viridis"]
@@ -90,11 +90,11 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     axes.set_box_aspect(1)
 
 
-def caption(cells: pd.DataFrame, plot: Plot) -> str:
+def caption_embedding(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the dots are, and silhouette and purity of the features."""
     panels = cells.drop_duplicates(str(plot.facet)).to_dict("records")
     of_each = "; ".join(
-        f"{place_label(str(plot.facet), row[str(plot.facet)])}: silhouette {row['silhouette']:.3f}, purity "
+        f"{name_place(str(plot.facet), row[str(plot.facet)])}: silhouette {row['silhouette']:.3f}, purity "
         f"{row['purity']:.3f}, {row['images']} images"
         for row in panels
     )
@@ -108,9 +108,9 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
 EMBEDDING = Kind(
     title="received features on the plane of t-SNE, a panel for each method (runs with --keep features)",
     tabled=False,
-    numbers=numbers,
-    draw=draw,
-    caption=caption,
+    numbers=compute_embedding,
+    draw=draw_embedding,
+    caption=caption_embedding,
     facet="variant",
     height=lambda cells, plot: 1.95,
     columns=3,

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.heatmap import Cell, colour_bar, height, table, width
+from semcom.plots.heatmap import Cell, draw_heatmap_colour_bar, height, size_heatmap_width, tabulate_heatmap
 from semcom.studies.analysis.comparison import Comparisons
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import is_share, metric_name, value_label
+from semcom.studies.names import is_share, name_metric, name_value
 
 MAP = "RdBu"
 """Red where a method loses, blue where it gains, white at zero; signs stand in the cells, for print in grey."""
@@ -27,7 +27,7 @@ OVER = "local"
 """The method that others are compared with where none is asked for."""
 
 
-def numbers(study: Study, plot: Plot, also: Mapping[str, str] | None = None) -> pd.DataFrame:
+def compute_gain(study: Study, plot: Plot, also: Mapping[str, str] | None = None) -> pd.DataFrame:
     """Return the paired differences, first minus `over`, a row for each method and place.
 
     Args:
@@ -43,7 +43,7 @@ def numbers(study: Study, plot: Plot, also: Mapping[str, str] | None = None) -> 
         ConfigError: as `Study.gains`, or a field varies that has no place in the figure.
     """
     study = study.along(plot.fields)  # fields of the figure may have one value only
-    found = gains(study, plot, also)
+    found = compute_gains(study, plot, also)
     cells = found.groupby(list(plot.fields), dropna=False)
     hidden = (name for name in study.axes if name not in plot.fields and (cells[name].nunique(dropna=False) > 1).any())
     if name := next(hidden, None):
@@ -51,10 +51,10 @@ def numbers(study: Study, plot: Plot, also: Mapping[str, str] | None = None) -> 
     return found.drop(columns=[name for name in study.axes if name not in plot.fields])
 
 
-def gains(study: Study, plot: Plot, also: Mapping[str, str] | None = None) -> pd.DataFrame:
+def compute_gains(study: Study, plot: Plot, also: Mapping[str, str] | None = None) -> pd.DataFrame:
     """Return `Study.gains` with a column for each axis of the study, and the names of columns that figures have.
 
-    Holm's correction is over those of other views too; arguments are as of `numbers`.
+    Holm's correction is over those of other views too; arguments are as of `compute_gain`.
     """
     over, asked = str(plot.over), list(study.gains(str(plot.over), view=plot.view, metric=plot.y))
     for method, view in (also or {}).items():
@@ -72,10 +72,10 @@ def gains(study: Study, plot: Plot, also: Mapping[str, str] | None = None) -> pd
 def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a row for each method, a column for each value of the abscissa; bold where a difference can be told."""
     share = is_share(plot.y)
-    table(axes, cells, plot, lambda cell: _text(cell, share), lambda cell: cell["supported"], MAP)
+    tabulate_heatmap(axes, cells, plot, lambda cell: _format_gain(cell, share), lambda cell: cell["supported"], MAP)
 
 
-def _text(cell: Cell, share: bool) -> str:
+def _format_gain(cell: Cell, share: bool) -> str:
     """Return a difference with its sign, and the larger half of its interval."""
     times, digits = (100, ".1f") if share else (1, ".2g")
     half = max(cell["mean"] - cell["low"], cell["high"] - cell["mean"])
@@ -83,20 +83,20 @@ def _text(cell: Cell, share: bool) -> str:
     return f"{times * cell['mean']:+z{digits}}{around}"
 
 
-def scale(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+def scale_gain(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Give all panels one colour scale, which ends at the largest gain and at a loss of that size; show it."""
     share = is_share(plot.y)
     most = max(float(cells["mean"].max()), LEAST if share else 0) or float(cells["mean"].abs().max()) or 1.0
-    label = f"Gain over {value_label('variant', plot.over)}{' (points)' if share else ''}"
-    colour_bar(figure, (-most, most), label, share)
+    label = f"Gain over {name_value('variant', plot.over)}{' (points)' if share else ''}"
+    draw_heatmap_colour_bar(figure, (-most, most), label, share)
 
 
-def caption(cells: pd.DataFrame, plot: Plot) -> str:
+def caption_gain(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the cells are."""
     unit = " in percentage points" if is_share(plot.y) else ""
     made = "; ".join(dict.fromkeys(cells["interval"]))
     return (
-        f"Test {metric_name(plot.y)} of each method minus that of {value_label('variant', plot.over)}{unit}, runs "
+        f"Test {name_metric(plot.y)} of each method minus that of {name_value('variant', plot.over)}{unit}, runs "
         f"paired by seed; behind ± the larger half of the 95 % interval ({made}). Bold: a difference can be told (zero "
         "is outside its interval, and p < 0.05 after Holm's correction over all cells)."
     )
@@ -105,14 +105,14 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
 GAIN = Kind(
     title="what methods gain over one of them as colours, a row for each method, a column for each value of a field",
     tabled=False,
-    numbers=numbers,
+    numbers=compute_gain,
     draw=draw,
-    caption=caption,
+    caption=caption_gain,
     takes=("x", "y", "over"),
     hue="variant",
     height=height,
-    width=lambda cells, plot: width(cells, plot, WITH_INTERVAL),
+    width=lambda cells, plot: size_heatmap_width(cells, plot, WITH_INTERVAL),
     columns=3,
-    finish=scale,
+    finish=scale_gain,
     rows="hue",
 )

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import check_panels, described, of_view, over_seeds
+from semcom.plots.points import average_points_over_seeds, check_panels, describe_points, select_points_of_view
 from semcom.plots.style import CHARACTER
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import field_label, is_share, metric_label, value_label
+from semcom.studies.names import field_label, is_share, metric_label, name_value
 
 Cell = Mapping[str, Any]
 MAP = "viridis"
@@ -31,16 +31,18 @@ WRITTEN = 12
 
 def numbers(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the means over seeds. Errors: `Study.mean`."""
-    return over_seeds(study, plot)
+    return average_points_over_seeds(study, plot)
 
 
 def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a row for each hue, a column for each value of the abscissa; the best are bold."""
     share = is_share(plot.y)
-    table(axes, cells, plot, lambda cell: _text(cell["mean"], share), lambda cell: cell.get("mark") == "best")
+    tabulate_heatmap(
+        axes, cells, plot, lambda cell: _text(cell["mean"], share), lambda cell: cell.get("mark") == "best"
+    )
 
 
-def table(
+def tabulate_heatmap(
     axes: Axes,
     cells: pd.DataFrame,
     plot: Plot,
@@ -64,16 +66,16 @@ def table(
     place = {(row[plot.hue], row[plot.x]): row for row in cells.to_dict("records")}
     found = [[place.get((r, c), {}) for c in columns] for r in rows]
     values = np.array([[cell.get("mean", np.nan) for cell in row] for row in found])
-    matrix(axes, values, [[text(cell) if cell else "" for cell in row] for row in found], colours)
+    draw_heatmap_matrix(axes, values, [[text(cell) if cell else "" for cell in row] for row in found], colours)
     for each in axes.texts:
         column, row = (round(value) for value in each.get_position())
         each.set_fontweight("bold" if bold(found[row][column]) else "normal")
     axes.set_xticks(range(len(columns)), [_column(plot, value) for value in columns])
-    axes.set_yticks(range(len(rows)), [value_label(str(plot.hue), row) for row in rows])
+    axes.set_yticks(range(len(rows)), [name_value(str(plot.hue), row) for row in rows])
     axes.set_xlabel(field_label(str(plot.x)))
 
 
-def matrix(axes: Axes, values: np.ndarray, texts: list[list[str]], colours: str = MAP) -> None:
+def draw_heatmap_matrix(axes: Axes, values: np.ndarray, texts: list[list[str]], colours: str = MAP) -> None:
     """Draw a table of numbers as colours, with texts in the cells where there is room."""
     axes.imshow(np.ma.masked_invalid(values), cmap=colours, aspect="auto")
     axes.grid(False)
@@ -87,7 +89,7 @@ def matrix(axes: Axes, values: np.ndarray, texts: list[list[str]], colours: str 
 
 def _column(plot: Plot, value: Any) -> str:
     """Return the label of a column; the unit stands below all of them."""
-    return value_label(str(plot.x), value).removesuffix(" dB")
+    return name_value(str(plot.x), value).removesuffix(" dB")
 
 
 def _text(value: float, share: bool) -> str:
@@ -97,14 +99,14 @@ def _text(value: float, share: bool) -> str:
 def scale(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Give all panels one colour scale, and show it beside them."""
     ends = float(cells["mean"].min()), float(cells["mean"].max())
-    colour_bar(figure, ends, _scale_label(plot), is_share(plot.y) or plot.kind == "confusion")
+    draw_heatmap_colour_bar(figure, ends, _scale_label(plot), is_share(plot.y) or plot.kind == "confusion")
 
 
-def colour_bar(figure: Figure, ends: tuple[float, float], label: str, percent: bool) -> None:
+def draw_heatmap_colour_bar(figure: Figure, ends: tuple[float, float], label: str, percent: bool) -> None:
     """Give all panels one colour scale, show it beside them, and choose inks that stand out.
 
     Args:
-        figure: with a `matrix` in each panel.
+        figure: with a `draw_heatmap_matrix` in each panel.
         ends: the values at both ends of the scale.
         label: of the scale.
         percent: whether shares are written in percent at it.
@@ -117,10 +119,10 @@ def colour_bar(figure: Figure, ends: tuple[float, float], label: str, percent: b
     if percent:
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
     for each in axes:
-        _ink(each)
+        _choose_heatmap_ink(each)
 
 
-def _ink(axes: Axes) -> None:
+def _choose_heatmap_ink(axes: Axes) -> None:
     """Write white on dark cells and black on light ones."""
     image = axes.images[0]
     values = np.ma.filled(image.get_array().astype(float), np.nan)  # type: ignore[union-attr]
@@ -139,12 +141,12 @@ def height(cells: pd.DataFrame, plot: Plot) -> float:
     return 0.45 + CELL * max(4, cells[plot.hue].nunique())
 
 
-def width(cells: pd.DataFrame, plot: Plot, text: float = NUMBER) -> tuple[float, float]:
+def size_heatmap_width(cells: pd.DataFrame, plot: Plot, text: float = NUMBER) -> tuple[float, float]:
     """Return the widths in inches that the numbers (`text` each) of a panel take, and the rows' labels with the scale.
 
     Numbers that are too many to be written take none.
     """
-    rows = [value_label(str(plot.hue), value) for value in cells[plot.hue].unique()]
+    rows = [name_value(str(plot.hue), value) for value in cells[plot.hue].unique()]
     columns = [_column(plot, value) for value in cells[plot.x].unique()]
     each = max(text, CHARACTER * max(map(len, columns))) if len(columns) <= WRITTEN else 0.0
     return len(columns) * each, CHARACTER * max(map(len, rows)) + BESIDE
@@ -153,13 +155,13 @@ def width(cells: pd.DataFrame, plot: Plot, text: float = NUMBER) -> tuple[float,
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the cells are."""
     best = " Bold: best, where the difference is supported." if "best" in set(cells.get("mark", ())) else ""
-    return described(cells, plot, "in the CSV file") + best
+    return describe_points(cells, plot, "in the CSV file") + best
 
 
 # -- confusion -------------------------------------------------------------------------------------------------------
 
 
-def confused(study: Study, plot: Plot) -> pd.DataFrame:
+def compute_confusion(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the share of each true class that is taken for each class, over all runs of a panel.
 
     Returns:
@@ -168,7 +170,7 @@ def confused(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: no run kept its matrices, or no such view.
     """
-    frame = of_view(study, study.confusion, plot.view)
+    frame = select_points_of_view(study, study.confusion, plot.view)
     check_panels(frame, plot)
     by = [plot.facet, "true"]
     counts = frame.groupby([*by, "predicted"], sort=False, dropna=False)["count"].sum().reset_index()
@@ -179,7 +181,7 @@ def confused(study: Study, plot: Plot) -> pd.DataFrame:
 def draw_confusion(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a confusion matrix, a row for each true class."""
     values = cells.pivot(index="true", columns="predicted", values="mean").to_numpy()
-    matrix(axes, values, [[f"{100 * value:.0f}" for value in row] for row in values])
+    draw_heatmap_matrix(axes, values, [[f"{100 * value:.0f}" for value in row] for row in values])
     classes = range(len(values))
     axes.set_xticks(classes, map(str, classes))
     axes.set_yticks(classes, map(str, classes))
@@ -205,7 +207,7 @@ HEATMAP = Kind(
     takes=("x", "y", "hue"),
     hue="variant",
     height=height,
-    width=width,
+    width=size_heatmap_width,
     columns=3,
     finish=scale,
     rows="hue",
@@ -213,7 +215,7 @@ HEATMAP = Kind(
 CONFUSION = Kind(
     title="confusion matrices, a panel for each method (runs with --keep confusion)",
     tabled=False,
-    numbers=confused,
+    numbers=compute_confusion,
     draw=draw_confusion,
     caption=confusion_caption,
     facet="variant",

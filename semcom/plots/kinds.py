@@ -11,7 +11,7 @@ import pandas as pd
 
 from channels.registry import Registry
 from semcom.config import ConfigError
-from semcom.packages import catalogue
+from semcom.packages import read_package_catalogue
 from semcom.plots.base import Kind, Plot
 from semcom.plots.gain import OVER
 from semcom.registry import find
@@ -35,10 +35,16 @@ KINDS: Registry[Kind] = Registry(
         "divisions": "semcom.plots.divisions:DIVISIONS",
         "embedding": "semcom.plots.embedding:EMBEDDING",
         "pareto": "semcom.plots.pareto:PARETO",
+        "images": "semcom.plots.images:IMAGES_KIND",
+        "constellation": "semcom.plots.radio:CONSTELLATION",
+        "response": "semcom.plots.radio:RESPONSE",
+        "delays": "semcom.plots.radio:DELAYS",
+        "cell": "semcom.plots.radio:CELL",
+        "snr-cdf": "semcom.plots.radio:SNR_CDF",
     },
     base="semcom.plots.base:Kind",
     made=True,
-    catalogue=partial(catalogue, "semcom.kinds"),
+    catalogue=partial(read_package_catalogue, "semcom.kinds"),
 )
 """Kinds of figures by name."""
 TAKEN = ("x", "y", "hue", "over", "window")
@@ -47,7 +53,7 @@ OF_X = {"round": "curves", "client": "clients", "class": "classes", **dict.fromk
 """Abscissa that is no field of a configuration -> its kind."""
 
 
-def settled(study: Study, wanted: Plot) -> tuple[Study, Plot]:
+def settle_kind(study: Study, wanted: Plot) -> tuple[Study, Plot]:
     """Return the part of a study that a request is about, with the fields of the request, and the request filled in.
 
     Raises:
@@ -55,17 +61,17 @@ def settled(study: Study, wanted: Plot) -> tuple[Study, Plot]:
     """
     part = study.where(wanted.at)
     asked: dict[str, Any] = {name: _named(part, name, getattr(wanted, name)) for name in ("x", "hue", "facet")}
-    chosen = replace(wanted, **asked, kind=wanted.kind or _kind_of(part, asked["x"]))
+    chosen = replace(wanted, **asked, kind=wanted.kind or _find_kind(part, asked["x"]))
     kind = find(KINDS, str(chosen.kind))
-    _check_taken(chosen, kind)
+    _check_kind_options(chosen, kind)
     rows = chosen.kind in ("bars", "dots")
     x = chosen.x or kind.x or ((chosen.hue or "variant") if rows else None)
     hue = chosen.hue if x != chosen.hue else None
     hue = hue or (("variant" if x not in NAMED else None) if rows else kind.hue)
     plot = replace(chosen, x=x, hue=hue, facet=chosen.facet or (kind.facet if hue != kind.facet else None))
-    plot = replace(plot, y="train") if plot.kind == "divisions" and plot.y == "accuracy" else plot
+    plot = replace(plot, y="train" if plot.kind == "divisions" and plot.y == "accuracy" else part.find_metric(plot.y))
     plot = replace(plot, over=plot.over or OVER) if "over" in kind.takes else plot
-    _check(plot)
+    _check_kind(plot)
     return part.along([name for name in plot.fields if name not in OF_X]), plot
 
 
@@ -76,7 +82,7 @@ def _named(study: Study, asked: str, name: str | None) -> str | None:
     return study.named(asked, [name])[0]
 
 
-def _kind_of(study: Study, x: str | None) -> str:
+def _find_kind(study: Study, x: str | None) -> str:
     """Return the kind that follows from the abscissa: lines where it has numbers, bars where it has none."""
     if x in OF_X:
         return OF_X[str(x)]
@@ -87,7 +93,7 @@ def _kind_of(study: Study, x: str | None) -> str:
     return "lines" if numeric else "bars"
 
 
-def _check_taken(plot: Plot, kind: Kind) -> None:
+def _check_kind_options(plot: Plot, kind: Kind) -> None:
     """Raise ConfigError for something that the kind does not take."""
     for each in fields(Plot):
         given, usual = getattr(plot, each.name), getattr(Plot(), each.name)
@@ -100,7 +106,7 @@ def _check_taken(plot: Plot, kind: Kind) -> None:
         raise ConfigError(f"x: {plot.kind} cannot be over {plot.x!r}; leave the kind out, or give a field of the runs")
 
 
-def _check(plot: Plot) -> None:
+def _check_kind(plot: Plot) -> None:
     """Raise ConfigError for a request without an abscissa, of one field twice, or of no such number of images."""
     if plot.x is None and "x" in KINDS.get(str(plot.kind)).takes:
         raise ConfigError(f"x: none is given; {plot.kind} take a field of the runs, such as channel.snr_db")

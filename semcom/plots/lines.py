@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import described, over_seeds
+from semcom.plots.points import average_points_over_seeds, describe_points
 from semcom.plots.style import MANY, percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import field_label, metric_label, metric_unit, place_label
+from semcom.studies.names import field_label, metric_label, metric_unit, name_place
 
 DECADES = 50
 """Ratio of the largest to the smallest value from which on the abscissa is logarithmic."""
@@ -27,13 +27,13 @@ ROOM = 0.05
 """How far the ordinate goes at most beyond the 0 and 1 that fractions end at."""
 
 
-def numbers(study: Study, plot: Plot) -> pd.DataFrame:
+def compute_lines(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the means over seeds, with finite numbers on the abscissa.
 
     Raises:
         ConfigError: as `Study.mean`, or a value of the abscissa is no number.
     """
-    cells = over_seeds(study, plot)
+    cells = average_points_over_seeds(study, plot)
     places = pd.to_numeric(cells[plot.x], errors="coerce")
     wrong = cells.loc[~places.map(math.isfinite), plot.x]
     if len(wrong):
@@ -43,27 +43,27 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
     return cells.assign(line=lines).sort_values(["line", str(plot.x)], kind="stable").drop(columns="line")
 
 
-def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+def draw_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a line with error bars for each hue; one that has a single point goes on at its level, thin."""
     x = str(plot.x)
     several = cells.groupby(plot.hue)[x].nunique().max() > 1
-    aside = _aside(cells, plot, len(styles))
+    aside = _set_lines_aside(cells, plot, len(styles))
     for i, (hue, style) in enumerate(styles.items()):
         line = cells[cells[plot.hue] == hue]
         if several and len(line) == 1:
             axes.axhline(line["mean"].iloc[0], color=style["color"], linewidth=0.5)
         shown = len(styles) <= MANY and line["low"].notna().any()
         bars = [line["mean"] - line["low"], line["high"] - line["mean"]] if shown else None
-        at, label = line[x] + (i - (len(styles) - 1) / 2) * aside, place_label(str(plot.hue), hue)
+        at, label = line[x] + (i - (len(styles) - 1) / 2) * aside, name_place(str(plot.hue), hue)
         axes.errorbar(at, line["mean"], yerr=bars, label=label, elinewidth=0.7, capsize=1.5, **style)
-    place(axes, cells[x])
+    place_lines(axes, cells[x])
     axes.set_xlabel(field_label(x))
     axes.set_ylabel(metric_label(plot.y))
     percent(axes.yaxis, plot.y)
     axes.margins(y=0.08)
 
 
-def _aside(cells: pd.DataFrame, plot: Plot, lines: int) -> float:
+def _set_lines_aside(cells: pd.DataFrame, plot: Plot, lines: int) -> float:
     """Return how far points of neighbouring lines are moved apart, so that their intervals can be told apart."""
     there = sorted(cells[plot.x].unique())
     if lines > MANY or not cells["low"].notna().any() or len(there) < 2 or _is_wide(there):
@@ -76,7 +76,7 @@ def _is_wide(values: Sequence[float]) -> bool:
     return values[0] > 0 and values[-1] / values[0] >= DECADES
 
 
-def place(axes: Axes, values: pd.Series) -> None:
+def place_lines(axes: Axes, values: pd.Series) -> None:
     """Put ticks at the values of the abscissa, where these are few, on a logarithmic axis where they are far apart."""
     there = sorted(values.unique())
     if _is_wide(there):
@@ -87,17 +87,19 @@ def place(axes: Axes, values: pd.Series) -> None:
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 
-def caption(cells: pd.DataFrame, plot: Plot) -> str:
+def caption_lines(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the lines and their bars are."""
     if not cells["low"].notna().any():
-        return described(cells, plot)
+        return describe_points(cells, plot)
     if cells[plot.hue].nunique() > MANY:
-        return f"{described(cells, plot, 'in the table')} Bars of so many lines would hide each other."
+        return f"{describe_points(cells, plot, 'in the table')} Bars of so many lines would hide each other."
     moved = (
-        " Points of one abscissa are moved sideways a little." if _aside(cells, plot, cells[plot.hue].nunique()) else ""
+        " Points of one abscissa are moved sideways a little."
+        if _set_lines_aside(cells, plot, cells[plot.hue].nunique())
+        else ""
     )
     beyond = metric_unit(plot.y) == "%" and (cells["low"].min() < -ROOM or cells["high"].max() > 1 + ROOM)
-    return described(cells, plot) + moved + (" Some intervals reach beyond the ordinate." if beyond else "")
+    return describe_points(cells, plot) + moved + (" Some intervals reach beyond the ordinate." if beyond else "")
 
 
 def height(cells: pd.DataFrame, plot: Plot) -> float:
@@ -114,9 +116,9 @@ def within(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
 
 LINES = Kind(
     title="lines over a field with numbers, such as the SNR",
-    numbers=numbers,
-    draw=draw,
-    caption=caption,
+    numbers=compute_lines,
+    draw=draw_lines,
+    caption=caption_lines,
     takes=("x", "y", "hue"),
     hue="variant",
     height=height,

@@ -11,12 +11,12 @@ from matplotlib.ticker import EngFormatter
 from semcom.methods.registry import METHODS
 from semcom.plots.base import Drawing, Measured, Plot
 from semcom.plots.kinds import KINDS
-from semcom.runs.folder import commit, versions
-from semcom.studies.analysis.means import markdown
+from semcom.runs.folder import read_commit, read_versions
+from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.sheet import Sheet
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import NAMED, is_share, metric_name
-from semcom.studies.registry import experiment
+from semcom.studies.names import NAMED, is_share, name_metric
+from semcom.studies.registry import find_experiment
 
 SETTING = {
     "data.name": "dataset",
@@ -39,7 +39,7 @@ LENGTHS = ("train.local_epochs", "train.local_steps")
 """Those of which a run has one."""
 
 
-def page(
+def write_page(
     chosen: Drawing, study: Study, plot: Plot, numbers: pd.DataFrame, caption: str, record: Mapping[str, Any]
 ) -> str:
     """Return the page of a study's figure as Markdown.
@@ -52,20 +52,22 @@ def page(
         caption: what they are.
         record: of sweep.json, where the study is a sweep: experiment, scale and command; and the command that draws.
     """
-    source = experiment(chosen.experiment) if chosen.experiment else None
+    source = find_experiment(chosen.experiment) if chosen.experiment else None
     frame = study.runs
     failed = int((frame["status"] == "failed").sum())
     missing = f" {failed} of {len(frame)} runs failed and are missing." if failed else ""
     paper = {"Paper item": source.paper} if source else {}
     scale = {"Scale": str(record["scale"])} if "scale" in record else {}
-    unit = f" ({metric_name(plot.y)} as a fraction of 1)" if KINDS.get(str(plot.kind)).of_y and is_share(plot.y) else ""
-    facts = {**paper, **scale, **_facts(frame), "Plotted numbers": f"{chosen.name}.csv{unit}"}
+    unit = f" ({name_metric(plot.y)} as a fraction of 1)" if KINDS.get(str(plot.kind)).of_y and is_share(plot.y) else ""
+    facts = {**paper, **scale, **_list_page_facts(frame), "Plotted numbers": f"{chosen.name}.csv{unit}"}
     commands = [record[name] for name in ("command", "plot") if name in record]
     title = source.title if source else KINDS.get(str(plot.kind)).title
-    return _page(chosen.name, title, f"{caption}{missing}", _table(numbers, plot), list(facts.items()), commands)
+    return _format_page(
+        chosen.name, title, f"{caption}{missing}", _format_page_table(numbers, plot), list(facts.items()), commands
+    )
 
 
-def _table(numbers: pd.DataFrame, plot: Plot) -> str:
+def _format_page_table(numbers: pd.DataFrame, plot: Plot) -> str:
     """Return the plotted means as a table, methods or the figure's rows down; nothing for what makes none to read."""
     kind = KINDS.get(str(plot.kind))
     if not kind.tabled:
@@ -83,19 +85,21 @@ def _table(numbers: pd.DataFrame, plot: Plot) -> str:
     return Sheet(numbers, down, across, plot.y).markdown().rstrip()
 
 
-def measured(chosen: Measured, numbers: pd.DataFrame) -> str:
+def describe_measured_page(chosen: Measured, numbers: pd.DataFrame) -> str:
     """Return the page of a figure that measured its own `numbers`, as Markdown."""
-    installed = ", ".join(f"{name} {version}" for name, version in versions().items())
+    installed = ", ".join(f"{name} {version}" for name, version in read_versions().items())
     facts = [
         ("Versions", installed),
-        ("Commit", commit() or "not known"),
+        ("Commit", read_commit() or "not known"),
         ("Plotted numbers", f"{chosen.name}.csv"),
     ]
-    table = markdown(chosen.table(numbers))
-    return _page(chosen.name, chosen.title, chosen.caption(numbers), table, facts, [f"semcom figure {chosen.name}"])
+    table = format_markdown(chosen.table(numbers))
+    return _format_page(
+        chosen.name, chosen.title, chosen.caption(numbers), table, facts, [f"semcom figure {chosen.name}"]
+    )
 
 
-def _page(
+def _format_page(
     name: str, title: str, caption: str, table: str, facts: Sequence[tuple[str, str]], commands: Sequence[str]
 ) -> str:
     """Return a page of heading, picture, caption, table, facts and commands."""
@@ -117,7 +121,7 @@ def _page(
     return "\n".join(lines)
 
 
-def _facts(frame: pd.DataFrame) -> dict[str, str]:
+def _list_page_facts(frame: pd.DataFrame) -> dict[str, str]:
     """Return what the runs have in common: setting, seeds, versions, commit."""
     shots = (frame["partition.kind"] == "shots").all()
     given = {c: n for c, n in SETTING.items() if c in frame and (shots or c not in SHOTS)}

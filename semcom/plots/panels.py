@@ -14,14 +14,14 @@ from matplotlib.figure import Figure
 
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.kinds import KINDS
-from semcom.plots.style import CHARACTER, WIDE, WIDTH, line_styles
-from semcom.studies.names import place_label
+from semcom.plots.style import CHARACTER, WIDE, WIDTH, choose_line_styles
+from semcom.studies.names import name_place
 
 ENTRY, KEY = 0.145, 0.45
 """Height of a line of the legend, and about the width of a key in it, in inches."""
 
 
-def drawn(cells: pd.DataFrame, plot: Plot) -> Figure:
+def draw_panels(cells: pd.DataFrame, plot: Plot) -> Figure:
     """Return the figure of a settled request; it is drawn under `style.ieee`.
 
     Args:
@@ -31,12 +31,12 @@ def drawn(cells: pd.DataFrame, plot: Plot) -> Figure:
     kind, figure = KINDS.get(str(plot.kind)), Figure()
     parts = list(cells.groupby(plot.facet, sort=False)) if plot.facet else [(None, cells)]
     kind = replace(kind, shared=_shared([part for _, part in parts], plot, kind))
-    styles = _styles(cells, plot, kind)
+    styles = _choose_panel_styles(cells, plot, kind)
     one, beside = kind.width(cells, plot)
     columns = _columns(kind, len(parts), int((WIDE - beside) / one) if one else len(parts))
     lines = math.ceil(len(parts) / columns)
     width = WIDTH if columns == 1 and beside + one <= WIDTH else WIDE
-    legend = _legend_columns(styles, plot, width)
+    legend = _count_panel_legend_columns(styles, plot, width)
     above = ENTRY * math.ceil(len(styles) / legend) + 0.05 if plot.hue is not None and legend else 0
     title = 0.16 * (plot.facet is not None)
     figure.set_size_inches(width, above + lines * (kind.height(cells, plot) + title))
@@ -46,7 +46,7 @@ def drawn(cells: pd.DataFrame, plot: Plot) -> Figure:
         axes = figure.add_subplot(grid[i // columns, i % columns], sharey=panels[0] if kind.shared and panels else None)
         kind.draw(axes, part, plot, styles)
         if plot.facet is not None:
-            axes.set_title(place_label(plot.facet, value), pad=3)
+            axes.set_title(name_place(plot.facet, value), pad=3)
         panels.append(axes)
     for i, axes in enumerate(panels):  # labels at the outer axes alone
         if i + columns < len(panels):
@@ -57,16 +57,16 @@ def drawn(cells: pd.DataFrame, plot: Plot) -> Figure:
             axes.tick_params(labelleft=False)
     kind.finish(figure, cells, plot)
     if above:
-        _legend(figure, panels, legend, [place_label(str(plot.hue), hue) for hue in styles])
+        _draw_panel_legend(figure, panels, legend, [name_place(str(plot.hue), hue) for hue in styles])
     return figure
 
 
-def _styles(cells: pd.DataFrame, plot: Plot, kind: Kind) -> Styles:
+def _choose_panel_styles(cells: pd.DataFrame, plot: Plot, kind: Kind) -> Styles:
     """Return the look of each hue, the same in all panels, numbers in ascending order; of none there is one."""
     hues = [None] if plot.hue is None or plot.hue not in cells else list(dict.fromkeys(cells[plot.hue]))
     if plot.hue in cells and pd.api.types.is_numeric_dtype(cells[plot.hue]):
         hues.sort()
-    return dict(zip(hues, (kind.styles or line_styles)(len(hues)), strict=True))
+    return dict(zip(hues, (kind.styles or choose_line_styles)(len(hues)), strict=True))
 
 
 def _columns(kind: Kind, panels: int, room: int) -> int:
@@ -84,15 +84,15 @@ def _shared(parts: Sequence[pd.DataFrame], plot: Plot, kind: Kind) -> bool:
     return kind.shared and (rows is None or len({tuple(dict.fromkeys(part[rows])) for part in parts}) == 1)
 
 
-def _legend_columns(styles: Styles, plot: Plot, width: float) -> int:
+def _count_panel_legend_columns(styles: Styles, plot: Plot, width: float) -> int:
     """Return how many entries of the legend stand beside each other; none where there is no legend."""
     if plot.hue is None or set(styles) == {None}:
         return 0
-    longest = max(len(place_label(plot.hue, hue)) for hue in styles)
+    longest = max(len(name_place(plot.hue, hue)) for hue in styles)
     return max(1, min(len(styles), int(width / (KEY + CHARACTER * longest))))
 
 
-def _legend(figure: Figure, panels: Sequence[Axes], columns: int, order: Sequence[str]) -> None:
+def _draw_panel_legend(figure: Figure, panels: Sequence[Axes], columns: int, order: Sequence[str]) -> None:
     """Put one legend for all panels above them, where it hides nothing."""
     found: dict[str, Any] = {}
     for axes in panels:

@@ -8,16 +8,16 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import described
+from semcom.plots.points import describe_points
 from semcom.plots.style import percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import field_label, metric_label, value_label
+from semcom.studies.names import field_label, metric_label, name_value
 
 DECADE = 10
 """Ratio of the largest to the smallest cost from which on the abscissa is logarithmic."""
 
 
-def numbers(study: Study, plot: Plot) -> pd.DataFrame:
+def compute_pareto(study: Study, plot: Plot) -> pd.DataFrame:
     """Return `Study.pareto`, with the accuracy as `mean` and the cost under its own name.
 
     Raises:
@@ -26,14 +26,14 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
     others = [name for name in study.axes if name != plot.facet and len({run.field(name) for run in study.tests}) > 1]
     if others:
         raise ConfigError(f"{others[0]}: its values would be shown as one; give one with --at, or --facet {others[0]}")
-    found = study.pareto(str(plot.x), view=plot.view).rename(columns={"accuracy": "mean", "cost": str(plot.x)})
+    found = study.pareto(str(plot.x), view=plot.view).rename(columns={study.metric.name: "mean", "cost": str(plot.x)})
     if found[plot.x].isna().any():
         lacking = found.loc[found[plot.x].isna(), "variant"].iloc[0]
         raise ConfigError(f"x: the {plot.x} of {lacking} are not known; leave it out, or take another cost")
     return found
 
 
-def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+def draw_pareto(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a mark for each method, and circles and a step through those that no other one dominates."""
     x = str(plot.x)
     front = cells[cells["efficient"]].sort_values(x)
@@ -41,7 +41,7 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     for row in cells.to_dict("records"):
         style = {**styles[row["variant"]], "linestyle": "none"}
         bars = None if pd.isna(row["low"]) else [[row["mean"] - row["low"]], [row["high"] - row["mean"]]]
-        label = value_label("variant", row["variant"])
+        label = name_value("variant", row["variant"])
         axes.errorbar([row[x]], [row["mean"]], yerr=bars, label=label, elinewidth=0.6, **style)
     axes.scatter(front[x], front["mean"], s=70, facecolors="none", edgecolors="black", linewidths=0.8, zorder=4)
     axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
@@ -57,13 +57,13 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what marks and step are."""
     circled = "Circled: no other method is at least as accurate at no higher cost (by the means); a step joins them."
-    return f"{described(cells, plot)} The cost is that of the whole run, over all clients. {circled}"
+    return f"{describe_points(cells, plot)} The cost is that of the whole run, over all clients. {circled}"
 
 
 PARETO = Kind(
     title="accuracy against a cost: uses, bits, floats, energy_j, airtime_s, samples or rounds",
-    numbers=numbers,
-    draw=draw,
+    numbers=compute_pareto,
+    draw=draw_pareto,
     caption=caption,
     takes=("x",),
     x="uses",

@@ -8,16 +8,16 @@ import pandas as pd
 
 from semcom.config import ConfigError
 from semcom.plots.base import Plot
-from semcom.studies.analysis.means import check_seeds_alone, means
-from semcom.studies.analysis.sheet import intervals
+from semcom.studies.analysis.means import check_seeds_alone, compute_means
+from semcom.studies.analysis.sheet import describe_sheet_intervals
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import field_name, metric_name
+from semcom.studies.names import name_field, name_metric
 
 SETTING = "setting"
 """Column with what a setting, several fields in one, is called."""
 
 
-def over_seeds(study: Study, plot: Plot) -> pd.DataFrame:
+def average_points_over_seeds(study: Study, plot: Plot) -> pd.DataFrame:
     """Return the means of a number of a view: the fields of the request, mean, low, high, n, interval and mark.
 
     Raises:
@@ -26,7 +26,7 @@ def over_seeds(study: Study, plot: Plot) -> pd.DataFrame:
     return study.marked(plot.fields, view=plot.view, metric=plot.y)
 
 
-def by_setting(
+def tabulate_points_by_setting(
     study: Study, plot: Plot, others: Sequence[str], fields: Sequence[str], name: Callable[..., str]
 ) -> pd.DataFrame:
     """Return means over seeds, with several fields as one, `SETTING`.
@@ -46,15 +46,15 @@ def by_setting(
     return cells.drop(columns=list(fields))
 
 
-def tidy(study: Study, frame: pd.DataFrame, plot: Plot) -> pd.DataFrame:
+def tidy_points(study: Study, frame: pd.DataFrame, plot: Plot) -> pd.DataFrame:
     """Return the means over seeds of a tidy table of the study, of the view that is asked for."""
     if plot.y not in frame or not pd.api.types.is_numeric_dtype(frame[plot.y]):
         numbers = frame.select_dtypes("number").columns.difference([*plot.fields, "seed"])
         raise ConfigError(f"y: {plot.y!r} is no number here; there are {', '.join(numbers)}")
-    return means(of_view(study, frame, plot.view), plot.fields, plot.y)
+    return compute_means(select_points_of_view(study, frame, plot.view), plot.fields, plot.y)
 
 
-def of_view(study: Study, frame: pd.DataFrame, view: str | None) -> pd.DataFrame:
+def select_points_of_view(study: Study, frame: pd.DataFrame, view: str | None) -> pd.DataFrame:
     """Return the rows of one view (None: of each run's headline).
 
     Raises:
@@ -73,10 +73,10 @@ def check_panels(frame: pd.DataFrame, plot: Plot) -> None:
     check_seeds_alone(frame.drop_duplicates("hash"), others, first)
 
 
-def described(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str:
+def describe_points(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str:
     """Return the caption of means: what they are of, against what, and what error bars are."""
-    name = metric_name(plot.y)
+    name = name_metric(plot.y)
     start = f"Test {name}" if name.startswith("accuracy") else name[0].upper() + name[1:]
-    against = f" against {field_name(plot.x)}" if plot.x else ""
+    against = f" against {name_field(plot.x)}" if plot.x else ""
     view = f", view {plot.view}" if plot.view else ""
-    return f"{start}{against}{view}, {intervals(cells, shown)}."
+    return f"{start}{against}{view}, {describe_sheet_intervals(cells, shown)}."

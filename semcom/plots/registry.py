@@ -8,7 +8,7 @@ from functools import partial
 
 from channels.registry import Registry
 from semcom.config import ConfigError
-from semcom.packages import catalogue
+from semcom.packages import read_package_catalogue
 from semcom.plots.base import Drawing, Measured, NamedFigure
 from semcom.registry import find
 from semcom.studies.experiment import Experiment
@@ -19,12 +19,12 @@ FIGURES: Registry[NamedFigure] = Registry(
     {},
     base="semcom.plots.base:NamedFigure",
     made=True,
-    catalogue=partial(catalogue, "semcom.figures"),
+    catalogue=partial(read_package_catalogue, "semcom.figures"),
 )
 """Figures by name."""
 
 
-def drawing(name: str) -> NamedFigure:
+def find_drawing(name: str) -> NamedFigure:
     """Return the figure called `name`.
 
     Raises:
@@ -33,7 +33,7 @@ def drawing(name: str) -> NamedFigure:
     return find(FIGURES, name)
 
 
-def drawings_of(source: Experiment, scale: str | None = None) -> list[Drawing]:
+def find_drawings_of(source: Experiment, scale: str | None = None) -> list[Drawing]:
     """Return the figures that are drawn after a sweep of an experiment at a scale (None: the first).
 
     Raises:
@@ -44,7 +44,7 @@ def drawings_of(source: Experiment, scale: str | None = None) -> list[Drawing]:
     return [_drawing_of(source, name, source.scale(scale)) for name in source.figures]
 
 
-def drawings_for(declared: Experiment | None, chosen: Experiment, scale: str) -> list[Drawing]:
+def find_drawings_for(declared: Experiment | None, chosen: Experiment, scale: str) -> list[Drawing]:
     """Return the figures of an experiment that can show what a sweep has made of it; others are left out with a line.
 
     Args:
@@ -53,10 +53,10 @@ def drawings_for(declared: Experiment | None, chosen: Experiment, scale: str) ->
         scale: of both.
 
     Raises:
-        ConfigError: as `drawings_of`, about the experiment as it is registered.
+        ConfigError: as `find_drawings_of`, about the experiment as it is registered.
     """
     drawn = []
-    for name in () if declared is None else [drawing.name for drawing in drawings_of(declared, scale)]:
+    for name in () if declared is None else [drawing.name for drawing in find_drawings_of(declared, scale)]:
         try:
             drawn.append(_drawing_of(chosen, name, scale))
         except ConfigError as error:
@@ -65,8 +65,8 @@ def drawings_for(declared: Experiment | None, chosen: Experiment, scale: str) ->
 
 
 def _drawing_of(source: Experiment, name: str, scale: str) -> Drawing:
-    """Return one figure of an experiment, see `drawings_of`."""
-    chosen = drawing(name)
+    """Return one figure of an experiment, see `find_drawings_of`."""
+    chosen = find_drawing(name)
     if isinstance(chosen, Measured) or chosen.experiment != source.name:
         shown = "measures its own numbers" if isinstance(chosen, Measured) else f"shows {chosen.experiment}"
         raise ConfigError(f"figure: {name} of experiment {source.name} {shown}; register one of its own")

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semcom.config import ConfigError
-from semcom.files import SWEEP, TABLE, at_home, refuse_file, write_atomically
+from semcom.files import SWEEP, TABLE, refuse_file, resolve_file, write_atomically
 from semcom.plots.base import Drawing, Measured, Plot
-from semcom.plots.registry import drawing
+from semcom.plots.registry import find_drawing
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.grid import TEST
-from semcom.studies.names import value_label
-from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.names import name_value
+from semcom.studies.registry import EXPERIMENTS, find_experiment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,14 +41,16 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
     """
     from semcom.plots import page
 
-    chosen = drawing(name)
+    chosen = find_drawing(name)
     out = _folder(out)
     if isinstance(chosen, Measured):
         if results is not None:
             raise ConfigError(f"results: {name} measures its own numbers; leave {str(results)!r} out")
         numbers = chosen.numbers()
-        return _write(name, _measured(chosen, numbers), numbers, page.measured(chosen, numbers), out or Path())
-    folder = at_home(results) if results is not None else _largest_scale(chosen.experiment)
+        return _write(
+            name, _measured(chosen, numbers), numbers, page.describe_measured_page(chosen, numbers), out or Path()
+        )
+    folder = resolve_file(results) if results is not None else _largest_scale(chosen.experiment)
     whole = _of_its_experiment(chosen, folder)
     return _draw(whole, chosen, whole.record, out or _beside(folder))
 
@@ -77,11 +79,11 @@ def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path
         >>> [path.name for path in semcom.plot("results/two", semcom.Plot(x="method"))]
         ['bars.pdf', 'bars.png', 'bars.csv', 'bars.md']
     """
-    from semcom.plots.kinds import settled
+    from semcom.plots.kinds import settle_kind
 
-    where, out = at_home(folder), _folder(out)
+    where, out = resolve_file(folder), _folder(out)
     whole = study(where)
-    chosen = Drawing(name or str(settled(whole, wanted)[1].kind), "", wanted)
+    chosen = Drawing(name or str(settle_kind(whole, wanted)[1].kind), "", wanted)
     files = {"--name": name, "--out": None if out is None else str(out)}
     words = [str(folder), *(word for flag, value in files.items() if value is not None for word in (flag, value))]
     return _draw(whole, chosen, {**whole.record, "plot": _spelled(words, wanted)}, out or _beside(where))
@@ -101,34 +103,38 @@ def _take_literally(figure: Figure) -> None:
 def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw a request that is put to a study, and write its files."""
     from semcom.plots import page, style
-    from semcom.plots.kinds import KINDS, named_empty, settled
-    from semcom.plots.panels import drawn
+    from semcom.plots.kinds import KINDS, named_empty, settle_kind
+    from semcom.plots.panels import draw_panels
 
-    part, request = (whole, chosen.plot) if chosen.numbers else settled(whole, chosen.plot)
+    part, request = (whole, chosen.plot) if chosen.numbers else settle_kind(whole, chosen.plot)
     if "done" not in set(part.runs["status"]) and request.kind != "curves":
         wanted = f"; repeat it with: {record['command']}" if "command" in record else ""
         raise ConfigError(f"results: no run of {chosen.experiment or 'the study'} finished{wanted}")
     kind = KINDS.get(str(request.kind))
     numbers = named_empty((chosen.numbers or kind.numbers)(part, request), request)
     text = (chosen.caption or kind.caption)(numbers, request)
-    if TEST in part.axes and TEST not in request.fields:  # means are of one test SNR, and all else is of the first one
+    if (
+        TEST in part.axes and TEST not in request.fields and not kind.all_tests
+    ):  # means are of one test SNR, and all else is of the first one
         found = {run.test_snr_db for run in part.tests}
         found = found if len(found) == 1 else {run.test_snr_db for run in part.tests if run.is_first_test}
-        text += f" Tested at {' or '.join(value_label(TEST, snr) for snr in found)}."
+        text += f" Tested at {' or '.join(name_value(TEST, snr) for snr in found)}."
     with style.ieee():
-        figure = drawn(numbers, request)
+        figure = draw_panels(numbers, request)
         _take_literally(figure)
         if chosen.finish is not None:
             chosen.finish(figure, numbers)
-        return _write(chosen.name, figure, numbers, page.page(chosen, part, request, numbers, text, record), folder)
+        return _write(
+            chosen.name, figure, numbers, page.write_page(chosen, part, request, numbers, text, record), folder
+        )
 
 
 def _folder(out: Path | str | None) -> Path | None:
     """Return the folder of the files. Raises ConfigError for a file."""
     if out is None:
         return None
-    refuse_file(at_home(out))
-    return at_home(out)
+    refuse_file(resolve_file(out))
+    return resolve_file(out)
 
 
 def _spelled(first: Sequence[str], wanted: Plot) -> str:
@@ -150,7 +156,7 @@ def _beside(study: Path) -> Path:
 
 def _largest_scale(name: str) -> Path:
     """Return the default folder of an experiment's results. ConfigError, with the command to run, if there is none."""
-    folders = [Path("results") / f"{name}-{scale}" for scale in reversed(experiment(name).offered())]
+    folders = [Path("results") / f"{name}-{scale}" for scale in reversed(find_experiment(name).offered())]
     for folder in folders:
         if (folder / TABLE).is_file():
             return folder
@@ -161,7 +167,7 @@ def _sweep_command(name: str) -> str:
     """Return the command that makes an experiment's results at its cheapest scale."""
     plugin = EXPERIMENTS.source(name)
     more = f" --plugin {shlex.quote(plugin)}" if plugin else ""
-    return f"semcom sweep {name} --scale {experiment(name).scale()}{more}"
+    return f"semcom sweep {name} --scale {find_experiment(name).scale()}{more}"
 
 
 def _of_its_experiment(chosen: Drawing, folder: Path) -> Study:
@@ -192,7 +198,7 @@ def _write(name: str, figure: Figure, numbers: pd.DataFrame, text: str, folder: 
     from semcom.plots import style
 
     with style.ieee():
-        contents = {kind: style.to_bytes(figure, kind) for kind in ("pdf", "png")}
+        contents = {kind: style.style_to_bytes(figure, kind) for kind in ("pdf", "png")}
     contents["csv"] = numbers.to_csv(index=False, lineterminator="\n").encode()
     contents["md"] = text.encode()
     return [write_atomically(folder / f"{name}.{kind}", data) for kind, data in contents.items()]

@@ -41,7 +41,7 @@ DIFFERENT = 24
 """Lines that differ in grey: in the marker with its filling, and in the pair of dashes and lightness."""
 
 
-def line_styles(count: int) -> list[dict[str, Any]]:
+def choose_line_styles(count: int) -> list[dict[str, Any]]:
     """Return the first `count` line styles (color, linestyle, marker, its filling), repeated after `DIFFERENT`.
 
     Neighbours differ in all of these: every second marker is hollow, and dashes move on by one more every four lines.
@@ -62,7 +62,7 @@ def bar_styles(count: int) -> list[dict[str, Any]]:
     return [{"facecolor": FILLS[c], "hatch": HATCHES[h], "edgecolor": "0.2", "linewidth": 0.4} for c, h in pairs]
 
 
-def to_bytes(figure: Figure, kind: str) -> bytes:
+def style_to_bytes(figure: Figure, kind: str) -> bytes:
     """Return the figure as a file's content; the same figure gives the same bytes.
 
     Args:

@@ -1,4 +1,4 @@
-"""Accuracy and fairness over clients. `docs/metrics.md` explains each number."""
+"""What a run reports of its tests, and fairness over clients. `docs/metrics.md` explains each number."""
 
 from __future__ import annotations
 
@@ -7,26 +7,40 @@ from typing import Any
 
 import numpy as np
 
+from semcom.tasks.metric import ACCURACY, Metric
+
 LAST = 10
 """Number of evaluations that the headline averages: the last min(LAST, all)."""
-CURVES = {"accuracy": "at", "among_own": "among_own_at", "last": "last_at"}
-"""Number of a view -> what summaries call its values at each test SNR, a mapping of the SNR in dB to the value."""
+CURVE = "_at"
+"""End of what summaries call a number's values at each test SNR, a mapping of the SNR in dB to the value."""
 
 
-def per_client(confusion: np.ndarray) -> np.ndarray:
+def curve_of(number: str) -> str:
+    """Return what summaries call a number's values at each test SNR: that of accuracy is `at`."""
+    return CURVE[1:] if number == ACCURACY.name else number + CURVE
+
+
+def curves_in(view: Mapping[str, Any]) -> dict[str, str]:
+    """Return which numbers of a view are known at each test SNR, in its order: what summaries call that -> number."""
+    named = {name: name.removesuffix(CURVE) for name in view if name.endswith(CURVE) or name == CURVE[1:]}
+    return {name: ACCURACY.name if name == CURVE[1:] else number for name, number in named.items()}
+
+
+def compute_client_accuracies(confusion: np.ndarray) -> np.ndarray:
     """Return each client's accuracy: `[K, C, C]` counts (true, predicted) -> `[K]`, a fraction of 1."""
     return np.trace(confusion, axis1=1, axis2=2) / confusion.sum((1, 2))
 
 
-def per_class(confusion: np.ndarray) -> list[float | None]:
+def compute_class_accuracies(confusion: np.ndarray) -> list[float | None]:
     """Return each class's accuracy over all clients, `[C]`; None for a class that no client tests."""
     total, hit = confusion.sum((0, 2)), np.diagonal(confusion.sum(0))
     return [float(h / t) if t else None for h, t in zip(hit, total, strict=True)]
 
 
-def worst(accuracies: np.ndarray, share: float = 0.1) -> float:
-    """Return the mean accuracy of the worst tenth of the clients (at least one)."""
-    return float(np.sort(accuracies)[: max(1, round(share * len(accuracies)))].mean())
+def worst(values: np.ndarray, share: float = 0.1, higher: bool = True) -> float:
+    """Return the mean of the worst tenth of the clients (at least one); `higher` values are better."""
+    ordered = np.sort(values)[:: 1 if higher else -1]
+    return float(ordered[: max(1, round(share * len(values)))].mean())
 
 
 def jain(accuracies: np.ndarray) -> float:
@@ -35,32 +49,40 @@ def jain(accuracies: np.ndarray) -> float:
     return float(accuracies.sum() ** 2 / (len(accuracies) * square)) if square else 1.0
 
 
-def spread(accuracies: np.ndarray) -> dict[str, float]:
-    """Return `accuracy` (mean over clients), `accuracy_std` (population standard deviation), `worst10`, `jain`."""
+def summarize_clients(values: np.ndarray, metric: Metric = ACCURACY) -> dict[str, float]:
+    """Return the mean over clients by the metric's name, as `..._std` the population standard deviation, `worst10`.
+
+    Of fractions of 1 `jain` too.
+    """
+    fairness = {"jain": jain(values)} if metric.share else {}
     return {
-        "accuracy": float(accuracies.mean()),
-        "accuracy_std": float(accuracies.std()),
-        "worst10": worst(accuracies),
-        "jain": jain(accuracies),
+        metric.name: float(values.mean()),
+        metric.key("std"): float(values.std()),
+        metric.key("worst10"): worst(values, higher=metric.higher),
+        **fairness,
     }
 
 
-def headline(rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def compute_headline(
+    rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]], metrics: Sequence[Metric] = (ACCURACY,)
+) -> dict[str, Any]:
     """Return the numbers that a run reports of a view.
 
     Args:
         rounds: the evaluated rounds.
-        evaluations: of each, `clients` (accuracies, `[K]`), with test SNRs `at` (SNR -> accuracy), where some client
-            has not all classes `among_own` and `among_own_at`, and with a validation part `validation`.
+        evaluations: of each, `clients` (of the first metric, `[K]`), the other metrics, with test SNRs curves of them
+            (`at`: SNR -> accuracy), where some client has not all classes `among_own` and `among_own_at`, and with a
+            validation part `validation`.
+        metrics: of the task.
 
     Returns:
-        `spread` of the per-client means over the last evaluations, these means (`clients`), all others averaged
-        likewise, and the best and the last round by themselves (`last_at`: at each test SNR). Picking the best test
-        round is a known flaw of the field, so it is never the headline.
+        `summarize_clients` of the per-client means over the last evaluations, these means (`clients`), all others
+        averaged likewise, and the best and the last round by themselves (`last_at`: at each test SNR). Picking the best
+        test round is a known flaw of the field, so it is never the headline.
     """
-    last = evaluations[-LAST:]
+    last, first = evaluations[-LAST:], metrics[0]
     means = [float(np.mean(e["clients"])) for e in evaluations]
-    best = int(np.argmax(means))
+    best = int(np.argmax(means) if first.higher else np.argmin(means))
     clients = np.mean([e["clients"] for e in last], axis=0)
 
     def known(*names: str) -> dict[str, list[Any]]:
@@ -68,33 +90,41 @@ def headline(rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]]) ->
 
     curves = {
         name: {snr: float(np.mean([curve[snr] for curve in of])) for snr in of[-1]}
-        for name, of in known(*CURVES.values()).items()
+        for name, of in known(*curves_in(last[-1])).items()
     }
-    others = {name: float(np.mean(of)) for name, of in known("among_own", "validation").items()}
-    ended = {CURVES["last"]: dict(last[-1][CURVES["accuracy"]])} if CURVES["accuracy"] in last[-1] else {}
+    beside = (*(metric.name for metric in metrics[1:]), "among_own", first.key("validation"))
+    others = {name: float(np.mean(of)) for name, of in known(*beside).items()}
+    own = curve_of(first.name)
+    ended = {curve_of(first.key("last")): dict(last[-1][own])} if own in last[-1] else {}
     return {
-        **spread(clients),
+        **summarize_clients(clients, first),
         "clients": clients.tolist(),
         **curves,
         **others,
-        "best": means[best],
+        first.key("best"): means[best],
         "best_round": rounds[best],
-        "last": means[-1],
+        first.key("last"): means[-1],
         **ended,
     }
 
 
-def tested_at(views: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def list_accuracy_snrs(views: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the SNRs in dB at which a run was tested, the one of its accuracies first; empty where there is no list.
 
     Args:
-        views: of a summary, or those of `headlines`.
+        views: of a summary, or those of `compute_headlines`.
     """
-    return list(next(iter(views.values()), {}).get(CURVES["accuracy"], ()))
+    view = next(iter(views.values()), {})
+    return next((list(view[curve]) for curve in curves_in(view)), [])
 
 
-def headlines(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def compute_headlines(
+    lines: Sequence[Mapping[str, Any]], metrics: Sequence[Metric] = (ACCURACY,)
+) -> dict[str, dict[str, Any]]:
     """Return each view's `headline` over the lines of metrics.jsonl that evaluated it, in the order of their views."""
     names = dict.fromkeys(name for line in lines for name in line.get("views", {}))
     found = {name: [line for line in lines if name in line.get("views", {})] for name in names}
-    return {name: headline([r["round"] for r in of], [r["views"][name] for r in of]) for name, of in found.items()}
+    return {
+        name: compute_headline([r["round"] for r in of], [r["views"][name] for r in of], metrics)
+        for name, of in found.items()
+    }

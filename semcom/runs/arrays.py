@@ -15,8 +15,8 @@ from semcom.files import open_file, write_atomically
 
 Arrays = dict[str, np.ndarray]
 
-CONFUSION, FEATURES, CURVES = "confusion", "features", "curves-per-client"
-PREFIX = {CONFUSION: "confusion/", FEATURES: "received/", CURVES: "curves/"}
+CONFUSION, FEATURES, CURVES, IMAGES = "confusion", "features", "curves-per-client", "images"
+PREFIX = {CONFUSION: "confusion/", FEATURES: "received/", CURVES: "curves/", IMAGES: "images/"}
 """What can be kept -> how the names of its arrays begin."""
 
 
@@ -49,6 +49,6 @@ def read_arrays(path: Path, expected: str) -> Arrays:
     return found
 
 
-def lacking(found: Mapping[str, Any], keep: Collection[str]) -> list[str]:
+def list_lacking_arrays(found: Mapping[str, Any], keep: Collection[str]) -> list[str]:
     """Return those kinds of which there are no arrays."""
     return [what for what in keep if not any(name.startswith(PREFIX[what]) for name in found)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -18,27 +18,29 @@ from torch import Tensor
 from semcom.config import ConfigError, Resolved
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.random import keyed
-from semcom.engine.train.view import View, confusions
+from semcom.engine.train.view import View, count_confusions_of_views, show_tests
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
-from semcom.runs.arrays import CONFUSION, CURVES, FEATURES, Arrays
-from semcom.runs.evaluation import is_due, of_clients
+from semcom.runs.arrays import CONFUSION, CURVES, FEATURES, IMAGES, Arrays
+from semcom.runs.evaluation import is_evaluation_due, narrow_views
 
 Stages = Mapping[int, Mapping[str, View]]
 """Round whose draws the tests make -> the views that are tested after it."""
 
-IMAGES = 10_000
+MOST = 10_000
 """Number of test images whose features are kept, at most."""
+PICTURES, EACH = 64, 4
+"""Number of test images that are kept as they come back, at most: of all clients, and of each."""
 LARGEST = 2**28
 """Bytes of an array, at most."""
 
 
-def check(config: Resolved, members: Federation) -> None:
+def check_artifacts(config: Resolved, members: Federation) -> None:
     """Raise ConfigError, before any work, for arrays that have no folder, or of too many clients."""
     if config.keep and config.out is None:
         raise ConfigError(f"keep: {','.join(config.keep)!r} has no effect without out; give a folder")
     clients = config.train.eval_clients or config.clients
-    evaluations = sum(is_due(config, round_) for round_ in range(1, config.train.rounds + 1))
+    evaluations = sum(is_evaluation_due(config, round_) for round_ in range(1, config.train.rounds + 1))
     for what, numbers in ((CONFUSION, len(members.classes) ** 2), (CURVES, evaluations)):
         size = 8 * clients * numbers
         if what in config.keep and size > LARGEST:
@@ -49,7 +51,9 @@ def check(config: Resolved, members: Federation) -> None:
 # -- what is kept ----------------------------------------------------------------------------------------------------
 
 
-def collect(world: World, stages: Stages, lines: Sequence[Mapping[str, Any]], keep: Collection[str]) -> Arrays:
+def collect_artifacts(
+    world: World, stages: Stages, lines: Sequence[Mapping[str, Any]], keep: Collection[str]
+) -> Arrays:
     """Return the arrays of some kinds; every rank takes part, and all get the same.
 
     Tests are repeated with the draws that they made, at the first test SNR; nothing of them counts.
@@ -63,35 +67,40 @@ def collect(world: World, stages: Stages, lines: Sequence[Mapping[str, Any]], ke
     ids = [world.tested(), *(view.population.ids for views in stages.values() for view in views.values())]
     clients = reduce(np.intersect1d, ids)
     found: Arrays = {"clients": clients}
-    if {CONFUSION, FEATURES} & set(keep):
-        found |= _tests(world, stages, clients, keep)
-    return found | (_curves(lines) if CURVES in keep else {})
+    if {CONFUSION, FEATURES, IMAGES} & set(keep):
+        found |= _collect_test_artifacts(world, stages, clients, keep)
+    return found | (_collect_curve_artifacts(lines) if CURVES in keep else {})
 
 
-def _tests(world: World, stages: Stages, clients: np.ndarray, keep: Collection[str]) -> Arrays:
+def _collect_test_artifacts(world: World, stages: Stages, clients: np.ndarray, keep: Collection[str]) -> Arrays:
     """Return what is kept of the tests of some clients."""
     session, found = world.session, Arrays()
     federation = session.draws.federation
     samples = Samples.of(world, clients) if FEATURES in keep else None
+    pictures = Pictures.of(world, clients) if IMAGES in keep else None
     for round_, views in stages.items():
         with session.tally.uncounted():
             session.tally.begin(round_)
             whole = all(len(view.population.ids) == len(clients) for view in views.values())
-            chosen = views if whole else of_clients(views, clients)
-            note = samples.note if samples is not None else None
-            (tables,) = confusions(
-                session, chosen, session.draws.test_snrs[:1], federation.test, metered=False, note=note
-            )
-        if CONFUSION in keep:
-            found |= {f"confusion/{name}": t.cpu().numpy() for name, t in tables.items()}
+            chosen = views if whole else narrow_views(views, clients)
+            first, note = session.draws.test_snrs[:1], samples.note if samples is not None else None
+            if CONFUSION in keep:
+                (tables,) = count_confusions_of_views(session, chosen, first, federation.test, metered=False, note=note)
+                found |= {f"confusion/{name}": t.cpu().numpy() for name, t in tables.items()}
+            elif note is not None:
+                show_tests(session, chosen, first, federation.test, note, metered=False)
+            if pictures is not None:
+                note = partial(pictures.note, chosen)
+                show_tests(session, chosen, session.draws.test_snrs, federation.test, note, metered=False)
     if CONFUSION in keep:
         for name, table in (("train", federation.train), ("test", federation.test)):
-            found[f"counts/{name}"] = class_counts(federation, table, clients)
+            found[f"counts/{name}"] = count_classes(federation, table, clients)
     names = dict.fromkeys(name for views in stages.values() for name in views)
-    return found | (samples.arrays(names) if samples is not None else {})
+    found |= samples.arrays(names) if samples is not None else {}
+    return found | (pictures.arrays(names) if pictures is not None else {})
 
 
-def _curves(lines: Sequence[Mapping[str, Any]]) -> Arrays:
+def _collect_curve_artifacts(lines: Sequence[Mapping[str, Any]]) -> Arrays:
     """Return each view's accuracies `[E, K]` and their rounds `[E]`."""
     found: Arrays = {}
     for name in dict.fromkeys(name for line in lines for name in line.get("views", {})):
@@ -101,7 +110,7 @@ def _curves(lines: Sequence[Mapping[str, Any]]) -> Arrays:
     return found
 
 
-def class_counts(federation: Federation, table: Ragged, clients: np.ndarray) -> np.ndarray:
+def count_classes(federation: Federation, table: Ragged, clients: np.ndarray) -> np.ndarray:
     """Return how many images of each class some clients have in a table, int64 `[K, C]`."""
     c = len(federation.classes)
     owner = np.repeat(np.arange(len(table)), table.sizes)
@@ -121,23 +130,14 @@ class Samples:
     """
 
     def __init__(self, world: World, at: np.ndarray) -> None:
-        self.world, self.at = world, at
-        draws = world.session.draws
-        self.row = torch.full((len(draws.federation.test.flat),), -1, dtype=torch.int64, device=draws.device)
-        self.row[torch.as_tensor(at, device=draws.device)] = torch.arange(len(at), device=draws.device)
+        self.world, self.at, self.row = world, at, _rows_of(world, at)
         self.found: dict[str, tuple[Tensor, Tensor]] = {}
 
     @classmethod
     def of(cls, world: World, clients: np.ndarray) -> Samples:
-        """Return images that are drawn evenly over some clients: as many as `IMAGES` and `LARGEST` admit."""
-        draws = world.session.draws
-        table, most = draws.federation.test, LARGEST // (world.features * draws.dtype.itemsize)
-        quota = even_quota(table.sizes[clients], min(IMAGES, most), draws.config.seed)
-        chosen = [np.zeros(0, dtype=np.int64)]
-        for client, n in zip(clients[quota > 0].tolist(), quota[quota > 0].tolist(), strict=True):
-            order = torch.randperm(int(table.sizes[client]), generator=keyed(draws.config.seed, "kept", client))
-            chosen.append(table.offsets[client] + np.sort(order[:n].numpy()))
-        return cls(world, np.concatenate(chosen))
+        """Return images that are drawn evenly over some clients: as many as `MOST` and `LARGEST` admit."""
+        most = LARGEST // (world.features * world.session.draws.dtype.itemsize)
+        return cls(world, _draw_tests(world, clients, min(MOST, most)))
 
     def note(self, names: Sequence[str], heard: Outputs) -> None:
         """Take what is kept of a batch that some views have heard."""
@@ -154,13 +154,7 @@ class Samples:
 
         The ranks add theirs up; one without clients has heard nothing.
         """
-        federation, team = self.world.session.draws.federation, self.world.session.team
-        image = federation.test.flat[torch.as_tensor(self.at, device=federation.test.flat.device)]
-        found = {
-            "samples/client": np.searchsorted(federation.test.offsets, self.at, side="right") - 1,
-            "samples/label": federation.labels[image].cpu().numpy(),
-            "samples/image": image.cpu().numpy(),
-        }
+        team, found = self.world.session.team, _describe_tests(self.world, self.at, "samples")
         nothing = self.world.zeros(len(self.at), self.world.features)
         for name in names:
             for kind, kept in zip(("received", "raw"), self.found.get(name, (nothing, nothing)), strict=True):
@@ -168,7 +162,87 @@ class Samples:
         return found
 
 
-def even_quota(sizes: np.ndarray, total: int, seed: int) -> np.ndarray:
+class Pictures:
+    """A few test images as they come back at each test SNR, by view.
+
+    Args:
+        world: the run.
+        at: their positions in the test lists, back to back, ascending, `[n]`.
+    """
+
+    def __init__(self, world: World, at: np.ndarray) -> None:
+        self.world, self.at, self.row = world, at, _rows_of(world, at)
+        draws = world.session.draws
+        self.size = len(draws.test_snrs), len(at), *draws.task.shape(draws.federation)
+        self.found: dict[str, Tensor] = {}
+
+    @classmethod
+    def of(cls, world: World, clients: np.ndarray) -> Pictures:
+        """Return images that are drawn evenly over some clients: `EACH` of a client, and `PICTURES` in all, at most."""
+        return cls(world, _draw_tests(world, clients, min(PICTURES, EACH * len(clients))))
+
+    def note(self, views: Mapping[str, View], names: Sequence[str], heard: Outputs) -> None:
+        """Take what is kept of a batch that some views have heard."""
+        rows = self.row[heard.at]
+        mine = (rows >= 0) & (heard.batch.weight > 0)
+        for name in names:
+            kept = self.found.setdefault(name, self.world.zeros(*self.size))
+            answers = views[name].answer(heard.features, heard.logits, heard.where)
+            kept[heard.test, rows[mine]] = answers[mine].view(-1, *self.size[2:])
+
+    def arrays(self, names: Collection[str]) -> Arrays:
+        """Return images by all of some views, uint8 `[tests, n, channels, size, size]`; originals, SNRs in dB.
+
+        The ranks add theirs up; one without clients has heard nothing.
+        """
+        draws, found = self.world.session.draws, _describe_tests(self.world, self.at, "originals")
+        index = torch.as_tensor(found["originals/image"], device=draws.federation.images.device)
+        found["originals/images"] = draws.federation.images[index].cpu().numpy()
+        snrs = [np.nan if snr is None else snr for snr in draws.test_snrs]
+        found["originals/snr_db"] = np.array(snrs)
+        for name in names:
+            summed = self.world.session.team.sum(self.found.get(name, self.world.zeros(*self.size)))
+            found[f"images/{name}"] = to_bytes(summed).cpu().numpy()
+        return found
+
+
+def to_bytes(images: Tensor) -> Tensor:
+    """Return images in [-1, 1] as bytes, rounded."""
+    return ((images.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
+
+
+def _rows_of(world: World, at: np.ndarray) -> Tensor:
+    """Return the row in which each position of the test lists is kept, -1 for none, `[M]`."""
+    draws = world.session.draws
+    row = torch.full((len(draws.federation.test.flat),), -1, dtype=torch.int64, device=draws.device)
+    row[torch.as_tensor(at, device=draws.device)] = torch.arange(len(at), device=draws.device)
+    return row
+
+
+def _draw_tests(world: World, clients: np.ndarray, most: int) -> np.ndarray:
+    """Return positions in the test lists, ascending, that are drawn evenly over some clients."""
+    draws = world.session.draws
+    table = draws.federation.test
+    quota = share_sample_quota(table.sizes[clients], most, draws.config.seed)
+    chosen = [np.zeros(0, dtype=np.int64)]
+    for client, n in zip(clients[quota > 0].tolist(), quota[quota > 0].tolist(), strict=True):
+        order = torch.randperm(int(table.sizes[client]), generator=keyed(draws.config.seed, "kept", client))
+        chosen.append(table.offsets[client] + np.sort(order[:n].numpy()))
+    return np.concatenate(chosen)
+
+
+def _describe_tests(world: World, at: np.ndarray, name: str) -> Arrays:
+    """Return label, client and image of the tests at some positions, `[n]`."""
+    federation = world.session.draws.federation
+    image = federation.test.flat[torch.as_tensor(at, device=federation.test.flat.device)]
+    return {
+        f"{name}/client": np.searchsorted(federation.test.offsets, at, side="right") - 1,
+        f"{name}/label": federation.labels[image].cpu().numpy(),
+        f"{name}/image": image.cpu().numpy(),
+    }
+
+
+def share_sample_quota(sizes: np.ndarray, total: int, seed: int) -> np.ndarray:
     """Return how many of their `sizes` `[K]` images clients give, `total` in all at most, as evenly as can be.
 
     All give the same number, or all that they have; what is left of `total` then goes one each to clients that are

@@ -23,7 +23,7 @@ class Damaged(RunError):
     """A file that is no checkpoint, or not what was written."""
 
 
-def state_dict(state: Any) -> dict[str, Any]:
+def state_to_checkpoint(state: Any) -> dict[str, Any]:
     """Return a State as nested dicts of tensors, each with storage of its own, as saving a view writes all of it.
 
     A field is a tensor, a population, or a frozen dataclass of such fields.
@@ -32,27 +32,27 @@ def state_dict(state: Any) -> dict[str, Any]:
     for field in dataclasses.fields(state):
         value = getattr(state, field.name)
         if isinstance(value, Population):
-            values[field.name] = {str(i): _cohort_dict(c) for i, c in enumerate(value.cohorts)}
+            values[field.name] = {str(i): _cohort_to_checkpoint(c) for i, c in enumerate(value.cohorts)}
         elif dataclasses.is_dataclass(value):
-            values[field.name] = state_dict(value)
+            values[field.name] = state_to_checkpoint(value)
         else:
             values[field.name] = value.clone()
     return values
 
 
-def _cohort_dict(cohort: Cohort | StoredCohort) -> dict[str, Any]:
+def _cohort_to_checkpoint(cohort: Cohort | StoredCohort) -> dict[str, Any]:
     """Return a cohort's tensors, or what it shares and its rows."""
     if isinstance(cohort, StoredCohort):
         return {"common": {n: t.clone() for n, t in cohort.common.items()}, "rows": cohort.own.values()}
     return {n: t.clone() for n, t in cohort.tensors.items()}
 
 
-def restore(template: Any, values: Any, folder: Path | None = None, team: Team = ALONE) -> Any:
+def state_from_checkpoint(template: Any, values: Any, folder: Path | None = None, team: Team = ALONE) -> Any:
     """Return the State that `values` describe, with the structure of `template` (a State of the same run).
 
     Args:
         template: what `setup` gives.
-        values: of `state_dict`; the same on every rank.
+        values: of `state_to_checkpoint`; the same on every rank.
         folder: where rows lie that are kept in a file (on rank 0).
         team: the ranks, which all restore at once.
 
@@ -65,22 +65,26 @@ def restore(template: Any, values: Any, folder: Path | None = None, team: Team =
         if isinstance(like, Population):
             if not isinstance(value, dict) or len(value) != len(like.cohorts):
                 raise RunError(MISFIT)
-            cohorts = [_restore_cohort(c, _item(value, str(i)), folder, team) for i, c in enumerate(like.cohorts)]
+            cohorts = [
+                _cohort_from_checkpoint(c, _item(value, str(i)), folder, team) for i, c in enumerate(like.cohorts)
+            ]
             fields[field.name] = Population(tuple(cohorts))
         elif dataclasses.is_dataclass(like):
-            fields[field.name] = restore(like, value, folder, team)
+            fields[field.name] = state_from_checkpoint(like, value, folder, team)
         else:
-            fields[field.name] = _fit(like, value)
+            fields[field.name] = _fit_tensor(like, value)
     return dataclasses.replace(template, **fields)
 
 
-def _restore_cohort(like: Cohort | StoredCohort, value: Any, folder: Path | None, team: Team) -> Cohort | StoredCohort:
+def _cohort_from_checkpoint(
+    like: Cohort | StoredCohort, value: Any, folder: Path | None, team: Team
+) -> Cohort | StoredCohort:
     """Return a cohort with the structure of `like`."""
     if isinstance(like, StoredCohort):
-        common = {n: _fit(t, _item(_item(value, "common"), n)) for n, t in like.common.items()}
+        common = {n: _fit_tensor(t, _item(_item(value, "common"), n)) for n, t in like.common.items()}
         own = like.own.restored(_item(value, "rows"), like.ids, folder, team)
         return dataclasses.replace(like, common=common, own=own)
-    return dataclasses.replace(like, tensors={n: _fit(t, _item(value, n)) for n, t in like.tensors.items()})
+    return dataclasses.replace(like, tensors={n: _fit_tensor(t, _item(value, n)) for n, t in like.tensors.items()})
 
 
 def _item(values: Any, name: str) -> Any:
@@ -88,19 +92,19 @@ def _item(values: Any, name: str) -> Any:
     return values.get(name) if isinstance(values, dict) else None
 
 
-def _fit(like: Tensor, value: Any) -> Tensor:
+def _fit_tensor(like: Tensor, value: Any) -> Tensor:
     """Return `value` on the device of `like`. Raises RunError unless it has its shape and type."""
     if not isinstance(value, Tensor) or value.shape != like.shape or value.dtype != like.dtype:
         raise RunError(MISFIT)
     return value.to(like.device)
 
 
-def in_file(state: Any) -> list[Slot]:
+def list_checkpoint_rows(state: Any) -> list[Slot]:
     """Return the handles of a State's rows that lie in a file: while they are held, nothing is written over them."""
     return [handle for cohort, _ in _stored_cohorts(state) for handle in cohort.own.in_file()]
 
 
-def claim(state: Any, path: Path) -> list[Slot]:
+def claim_checkpoint_rows(state: Any, path: Path) -> list[Slot]:
     """Return handles to the rows on disk that the previous checkpoint refers to.
 
     Args:
@@ -108,13 +112,13 @@ def claim(state: Any, path: Path) -> list[Slot]:
         path: of the older one; if it is missing or damaged, nothing is held for it.
     """
     with suppress(RunError):
-        found = _stored_cohorts(state, load(path).get("state"))
+        found = _stored_cohorts(state, load_checkpoint(path).get("state"))
         return [handle for cohort, rows in found for handle in cohort.own.claim(rows, cohort.ids)]
     return []
 
 
 def _stored_cohorts(state: Any, values: Any = None) -> Iterator[tuple[StoredCohort, Any]]:
-    """Yield the cohorts of a State that are stored as rows, each with its rows in `values` of `state_dict`."""
+    """Yield the cohorts of a State that are stored as rows, each with its rows in `values` of `state_to_checkpoint`."""
     for field in dataclasses.fields(state):
         value, stored = getattr(state, field.name), _item(values, field.name)
         if isinstance(value, Population):
@@ -125,7 +129,7 @@ def _stored_cohorts(state: Any, values: Any = None) -> Iterator[tuple[StoredCoho
             yield from _stored_cohorts(value, stored)
 
 
-def save(path: Path, content: dict[str, Any]) -> None:
+def save_checkpoint(path: Path, content: dict[str, Any]) -> None:
     """Write a checkpoint atomically, with a digest of all its bytes; the one that lies there is kept as `PREVIOUS`.
 
     Raises OSError, as the system reported it.
@@ -133,8 +137,8 @@ def save(path: Path, content: dict[str, Any]) -> None:
     write_atomically(path, lambda file: save_with_checksum(content, file), previous=path.with_name(PREVIOUS))
 
 
-def load(path: Path) -> dict[str, Any]:
-    """Read what `save` wrote; nothing in the file is executed, and nothing is parsed unless its digest is right.
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Read what `save_checkpoint` wrote; nothing in it is executed, and nothing is parsed unless its digest is right.
 
     Raises Damaged for any other file, and for one with a single bit changed; RunError for one that cannot be read.
     """
@@ -152,7 +156,7 @@ def load(path: Path) -> dict[str, Any]:
     return content
 
 
-def alike(template: Any, value: Any) -> bool:
+def fits_checkpoint_template(template: Any, value: Any) -> bool:
     """Return whether plain containers have a template's structure: names, lengths, and numbers where it has numbers.
 
     A whole number stays one, and is not negative; where the template has None, a number will do too; an empty table
@@ -163,10 +167,17 @@ def alike(template: Any, value: Any) -> bool:
         return (
             isinstance(value, dict)
             and value.keys() == names.keys()
-            and all(isinstance(name, str) and alike(template.get(name, 0.0), v) for name, v in value.items())
+            and all(
+                isinstance(name, str) and fits_checkpoint_template(template.get(name, 0.0), v)
+                for name, v in value.items()
+            )
         )
     if isinstance(template, list):
-        return isinstance(value, list) and len(value) == len(template) and all(map(alike, template, value))
+        return (
+            isinstance(value, list)
+            and len(value) == len(template)
+            and all(map(fits_checkpoint_template, template, value))
+        )
     if type(template) is int:
         return type(value) is int and value >= 0
     return type(value) in (int, float) or (template is None and value is None)

@@ -37,7 +37,7 @@ _begun_empty: dict[int, Any] = {}
 """Lists, tables and sets that held nothing when they were first seen, by `id`: a run fills them, such as a cache."""
 
 
-def digest_of_code(entry: Any) -> str:
+def digest_code(entry: Any) -> str:
     """Return the digest of a class, a function or an object, with all of the user's own that it refers to."""
     return _Walk().digest(entry)
 
@@ -53,7 +53,7 @@ class _Walk:
     def digest(self, entry: Any) -> str:
         self.add(entry)
         if not self.left:  # somebody else's: its version is all that is known
-            self.write("version", _version(entry))
+            self.write("version", _read_version(entry))
         while self.left:
             for part in self.parts(self.left.popleft()):
                 self.add(part)
@@ -68,9 +68,9 @@ class _Walk:
         if type(value) in _PLAIN:
             self.write(type(value).__name__, repr(value))
         elif isinstance(value, np.ndarray | Tensor):
-            self.write(type(value).__name__, *_numbers(value))
+            self.write(type(value).__name__, *_digest_numbers(value))
         elif isinstance(value, type | types.FunctionType | types.ModuleType) and not _is_own(value):
-            self.write(_name(value))
+            self.write(_name_object(value))
         elif isinstance(value, Registry):
             self.write(value.kind)
         elif id(value) in self.numbers and not isinstance(value, tuple | types.CodeType):
@@ -92,8 +92,8 @@ class _Walk:
                 if name not in _WRITTEN_BY_PYTHON:
                     yield from (name, held)
         elif isinstance(value, types.FunctionType):
-            yield from ("function", value.__defaults__, value.__kwdefaults__, *_flat(vars(value)))
-            yield from (_content(cell) for cell in value.__closure__ or ())
+            yield from ("function", value.__defaults__, value.__kwdefaults__, *_flatten_state(vars(value)))
+            yield from (_read_cell(cell) for cell in value.__closure__ or ())
             yield from (value.__code__, _Used(value))
         elif isinstance(value, types.CodeType):
             yield from (value.co_code, value.co_names, value.co_varnames, value.co_freevars, value.co_flags)
@@ -107,9 +107,9 @@ class _Walk:
         elif isinstance(value, functools._lru_cache_wrapper):
             yield from ("cached", value.__wrapped__)
         elif isinstance(value, tuple | list | dict | set | frozenset | deque) and _is_plain_container(value):
-            yield from (type(value).__name__, *_inside(value))
+            yield from (type(value).__name__, *_list_contents(value))
         else:
-            yield from _state(value)
+            yield from _read_state(value)
 
 
 class _Used:
@@ -120,8 +120,8 @@ class _Used:
 
     def parts(self) -> Iterator[Any]:
         """Yield each name with its value; what the code itself assigns (`global`) is no part of what it is."""
-        known, codes = self.function.__globals__, list(_nested(self.function.__code__))
-        steps = [_instructions(code) for code in codes]
+        known, codes = self.function.__globals__, list(_list_codes(self.function.__code__))
+        steps = [_disassemble(code) for code in codes]
         changed = {step.argval for each in steps for step in each if step.opname == "STORE_GLOBAL"}
         names = {step.argval for each in steps for step in each if step.opname in _LOADS}
         attributes = sorted({name for code in codes for name in code.co_names})
@@ -129,18 +129,18 @@ class _Used:
         for each in steps:
             for at, step in enumerate(each):
                 if step.opname == "IMPORT_NAME":
-                    found |= _imported(step.argval, each[at - 2].argval, known.get("__package__"))
+                    found |= _import_own(step.argval, each[at - 2].argval, known.get("__package__"))
         for name, value in found.items():
             yield name
-            yield from _taken(value, attributes)
+            yield from _take_used(value, attributes)
 
 
 @functools.lru_cache(maxsize=4096)
-def _instructions(code: types.CodeType) -> tuple[dis.Instruction, ...]:
+def _disassemble(code: types.CodeType) -> tuple[dis.Instruction, ...]:
     return tuple(dis.get_instructions(code))
 
 
-def _taken(value: Any, attributes: list[str]) -> Iterator[Any]:
+def _take_used(value: Any, attributes: list[str]) -> Iterator[Any]:
     """Yield a value; of a module of the user's what is called like one of the attributes, of its modules in turn."""
     left, seen = [value], set[int]()
     while left:
@@ -150,14 +150,14 @@ def _taken(value: Any, attributes: list[str]) -> Iterator[Any]:
         elif id(one) not in seen:
             seen.add(id(one))
             if not hasattr(one, "__file__") or not str(one.__file__).endswith(".py"):
-                yield _compiled(one)
+                yield _digest_compiled(one)
             for name in attributes:
                 if name in vars(one):
                     yield name
                     left.append(vars(one)[name])
 
 
-def _imported(name: str, level: Any, package: str | None) -> dict[str, Any]:
+def _import_own(name: str, level: Any, package: str | None) -> dict[str, Any]:
     """Return the user's module that a function imports, by its name; nothing for one of others, or for none."""
     try:
         whole = importlib.util.resolve_name("." * (level or 0) + name, package)
@@ -171,15 +171,15 @@ def _imported(name: str, level: Any, package: str | None) -> dict[str, Any]:
     return {}
 
 
-def _nested(code: types.CodeType) -> Iterator[types.CodeType]:
+def _list_codes(code: types.CodeType) -> Iterator[types.CodeType]:
     """Yield a function's code, and that of the functions inside it."""
     yield code
     for value in code.co_consts:
         if isinstance(value, types.CodeType):
-            yield from _nested(value)
+            yield from _list_codes(value)
 
 
-def _content(cell: types.CellType) -> Any:
+def _read_cell(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # nothing has been assigned yet
@@ -194,18 +194,18 @@ def _is_own(value: Any) -> bool:
     return name == "__main__" or is_own(name, file)  # a notebook's main module is that of its kernel
 
 
-def _name(value: Any) -> str:
+def _name_object(value: Any) -> str:
     return value.__name__ if isinstance(value, types.ModuleType) else f"{value.__module__}.{value.__qualname__}"
 
 
-def _version(entry: Any) -> str:
+def _read_version(entry: Any) -> str:
     """Return the version of the package that an entry is of."""
     top = str(getattr(entry, "__module__", "")).partition(".")[0]
     names = importlib.metadata.packages_distributions().get(top, [])
     return " ".join(f"{name} {importlib.metadata.version(name)}" for name in sorted(set(names)))
 
 
-def _compiled(module: types.ModuleType) -> bytes:
+def _digest_compiled(module: types.ModuleType) -> bytes:
     """Return the content of a module that is not written in Python."""
     file = getattr(module, "__file__", None)
     if file is None:
@@ -214,7 +214,7 @@ def _compiled(module: types.ModuleType) -> bytes:
         return hashlib.file_digest(binary, "sha256").digest()
 
 
-def _numbers(value: np.ndarray | Tensor) -> tuple[object, ...]:
+def _digest_numbers(value: np.ndarray | Tensor) -> tuple[object, ...]:
     """Return type, shape and digest of an array or a tensor."""
     if isinstance(value, Tensor):
         if value.layout is not torch.strided or value.device.type == "meta":
@@ -232,7 +232,7 @@ def _is_plain_container(value: Any) -> bool:
     return type(value).__module__ in ("builtins", "collections") and type(value).__name__ != "Counter"
 
 
-def _inside(value: Any) -> list[Any]:
+def _list_contents(value: Any) -> list[Any]:
     """Return what a container holds, in an order that is the same in any process."""
     if not isinstance(value, tuple | frozenset):
         if not value:
@@ -244,9 +244,9 @@ def _inside(value: Any) -> list[Any]:
     return sorted(value, key=repr) if isinstance(value, set | frozenset) else list(value)
 
 
-def _state(value: Any) -> Iterator[Any]:
+def _read_state(value: Any) -> Iterator[Any]:
     """Yield the class of an object, and its state as pickle and copy see it; of one that has none, the class alone."""
-    yield type(value) if _is_own(type(value)) else _name(type(value))
+    yield type(value) if _is_own(type(value)) else _name_object(type(value))
     try:
         reduced = value.__reduce_ex__(4)
     except Exception:  # a lock, an open file, a generator
@@ -256,10 +256,10 @@ def _state(value: Any) -> Iterator[Any]:
         return
     make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
     yield from (make, arguments)
-    yield from (part for held in (state if isinstance(state, tuple) else (state,)) for part in _flat(held))
+    yield from (part for held in (state if isinstance(state, tuple) else (state,)) for part in _flatten_state(held))
     yield from (part for held in (items, pairs) for part in held or ())
 
 
-def _flat(state: Any) -> list[Any]:
+def _flatten_state(state: Any) -> list[Any]:
     """Return attributes by name; of an object they are its own table, which is not one that a run fills."""
     return [part for item in state.items() for part in item] if isinstance(state, dict) else [state]

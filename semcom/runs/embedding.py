@@ -37,7 +37,7 @@ def embedding(features: ArrayLike, *, kind: Kind = "tsne", seed: int = 0) -> np.
         >>> semcom.embedding(np.eye(20), kind="pca").shape
         (20, 2)
     """
-    x = _table(features, rows=3, columns=2)
+    x = _check_features(features, rows=3, columns=2)
     if kind == "pca":
         from sklearn.decomposition import PCA
 
@@ -70,7 +70,7 @@ def silhouette(features: ArrayLike, labels: ArrayLike) -> float:
     """
     from sklearn.metrics import silhouette_score
 
-    x, y = _labelled(features, labels)
+    x, y = _check_labelled_features(features, labels)
     classes = len(np.unique(y))
     if not 2 <= classes < len(x):
         raise ConfigError(f"labels: {classes} classes among {len(x)} images; there must be two, and fewer than images")
@@ -99,7 +99,7 @@ def knn_purity(features: ArrayLike, labels: ArrayLike, *, k: int = 10, images: A
     """
     from sklearn.neighbors import NearestNeighbors
 
-    x, y = _labelled(features, labels)
+    x, y = _check_labelled_features(features, labels)
     if not 1 <= k < len(x):
         raise ConfigError(f"k: {k} neighbours among {len(x)} images; give 1 to {len(x) - 1}")
     image = np.arange(len(x)) if images is None else np.asarray(images)
@@ -116,7 +116,7 @@ def knn_purity(features: ArrayLike, labels: ArrayLike, *, k: int = 10, images: A
     return float((y[nearest] == y[:, None]).mean())
 
 
-def _table(features: ArrayLike, rows: int = 1, columns: int = 1) -> np.ndarray:
+def _check_features(features: ArrayLike, rows: int = 1, columns: int = 1) -> np.ndarray:
     """Return features as float64 `[n, d]`. Raises ConfigError for another shape, and for what is not finite."""
     x = np.asarray(features, dtype=np.float64)
     if x.ndim != 2 or len(x) < rows or x.shape[1] < columns:
@@ -126,9 +126,9 @@ def _table(features: ArrayLike, rows: int = 1, columns: int = 1) -> np.ndarray:
     return x
 
 
-def _labelled(features: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+def _check_labelled_features(features: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Return features `[n, d]` and labels `[n]`. Raises ConfigError where they do not fit together."""
-    x, y = _table(features), np.asarray(labels)
+    x, y = _check_features(features), np.asarray(labels)
     if y.shape != (len(x),):
         raise ConfigError(f"labels: {list(y.shape)} is not one for each of {len(x)} images")
     return x, y

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from channels.registry import unknown
+from channels.registry import describe_unknown_name
 from semcom.config import FINISH, ConfigError, FinishConfig, NoEffect, Resolved, RunConfig
 from semcom.config.options import spelled
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
-from semcom.methods.parts.classifiers import KINDS, is_classifier, is_head
+from semcom.methods.parts.classifiers import KINDS, holds_classifier, is_head
 from semcom.methods.parts.heads import with_classifiers
 from semcom.models.registry import HEADS
 
@@ -21,59 +21,61 @@ FINISHED = "finished"
 """Name of the view, the headline of a run that has it."""
 
 
-def check(config: RunConfig, method: Method) -> None:
+def check_finish(config: RunConfig, method: Method) -> None:
     """Raise ConfigError for a kind that is not known, and for settings of a last stage that trains nothing."""
     finish = config.finish
     known = [*HEADS.names(), *KINDS]
     if finish.kind is not None and finish.kind not in known:
-        raise ConfigError(f"finish.kind: {unknown(finish.kind, known)}")
+        raise ConfigError(f"finish.kind: {describe_unknown_name(finish.kind, known)}")
     if is_head(finish.kind) and finish.epochs == 0:
         raise NoEffect(f"finish.epochs: 0 leaves the {finish.kind} heads of finish.kind untrained; give at least 1")
-    usual = defaults(method, finish.kind)
+    usual = default_finish(method, finish.kind)
     for name in FINISH:
         value = getattr(finish, name)
-        if value not in (None, usual[name]) and name not in trained_by(config, method):
-            raise NoEffect(f"finish.{spelled(name)}: {value!r} has no effect, as {_why(config)}; leave it out")
+        if value not in (None, usual[name]) and name not in list_finish_fields(config, method):
+            raise NoEffect(
+                f"finish.{spelled(name)}: {value!r} has no effect, as {_explain_unused_finish(config)}; leave it out"
+            )
 
 
-def _why(config: RunConfig) -> str:
+def _explain_unused_finish(config: RunConfig) -> str:
     """Return the reason for which a field of `finish` has no effect on a run."""
     if config.finish.epochs == 0:
         return "finish.epochs is 0"
-    if is_classifier(config.finish.kind):
+    if holds_classifier(config.finish.kind):
         return f"{config.finish.kind} is not trained in epochs"
     if config.new_clients:
         return "new clients train for new-steps, and no other client after the rounds"
     return f"{config.method} trains nothing after the rounds without finish.kind"
 
 
-def defaults(method: Method, kind: str | None = None) -> dict[str, Any]:
+def default_finish(method: Method, kind: str | None = None) -> dict[str, Any]:
     """Return the values of open fields of `finish`: the method's, and the common ones; with heads of a kind, these."""
     return {**FINISH, **({} if is_head(kind) else method.finishing or {})}
 
 
-def fill(config: RunConfig, method: Method) -> FinishConfig:
+def fill_finish(config: RunConfig, method: Method) -> FinishConfig:
     """Return `finish` with all fields filled that have an effect, and the others open.
 
     So a run without a last stage is the same run whatever the defaults are.
     """
     finish = config.finish
-    for name, usual in defaults(method, finish.kind).items():  # epochs first, on which the others depend
+    for name, usual in default_finish(method, finish.kind).items():  # epochs first, on which the others depend
         given = getattr(finish, name)
-        used = name in trained_by(replace(config, finish=finish), method)
+        used = name in list_finish_fields(replace(config, finish=finish), method)
         finish = replace(finish, **{name: (usual if given is None else given) if used else None})
     return finish
 
 
-def trained_by(config: RunConfig, method: Method) -> set[str]:
+def list_finish_fields(config: RunConfig, method: Method) -> set[str]:
     """Return the fields of `finish` by which anything is trained after the rounds of a run."""
     stage = method.finishing is not None or is_head(config.finish.kind)
-    joins = config.new_clients > 0 and not is_classifier(config.finish.kind)
+    joins = config.new_clients > 0 and not holds_classifier(config.finish.kind)
     moves = joins or (stage and config.finish.epochs != 0)
     return ({"epochs"} if stage else set()) | ({"lr", "optimizer"} if moves else set())
 
 
-def finished(world: World, views: Mapping[str, View]) -> dict[str, View]:
+def finish_views(world: World, views: Mapping[str, View]) -> dict[str, View]:
     """Return the first of some views with `finish.kind` in the place of its head, for the clients that are tested.
 
     Heads start from fresh weights, and see the features and the noise that those of a method's own last stage see.
@@ -95,7 +97,7 @@ def has_last_stage(method: Method, config: Resolved) -> bool:
     return has_own_stage(method) or config.finish.kind is not None
 
 
-def last_views(method: Method, state: Any, world: World) -> Mapping[str, View]:
+def finish_run(method: Method, state: Any, world: World) -> Mapping[str, View]:
     """Carry out the last stage of a run, and return its views, that of `finish.kind` first.
 
     They are none if the method does without it. It draws as a round T + 1 would.
@@ -109,7 +111,7 @@ def last_views(method: Method, state: Any, world: World) -> Mapping[str, View]:
     usual = method.views(state, world) if asked else {}  # of round T
     world.session.tally.begin(world.config.train.rounds + 1)
     last = method.finish(state, world) or {}
-    return {**finished(world, last or usual), **last} if asked else last
+    return {**finish_views(world, last or usual), **last} if asked else last
 
 
 def makes_heads(config: Resolved) -> bool:

@@ -19,8 +19,8 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from semcom.config import ConfigError, RunConfig, RunError, differences, from_dict, run_hash, to_dict
-from semcom.config.checks import check_types
+from semcom.config import ConfigError, RunConfig, RunError, from_dict, list_differences, run_hash, to_dict
+from semcom.config.checks import check_config_types
 from semcom.files import (
     ARRAYS,
     CHECKPOINT,
@@ -31,17 +31,18 @@ from semcom.files import (
     SWEEP,
     TABLE,
     TRAINING,
-    append,
+    append_to_file,
     open_file,
     read_json,
     refuse_file,
-    remove_leftovers,
-    set_aside,
-    sync,
+    remove_leftover_files,
+    set_file_aside,
+    sync_file,
     to_json,
     write_atomically,
 )
 from semcom.runs.arrays import Arrays, read_arrays, write_arrays
+from semcom.tasks.metric import read_headline
 
 LOG = logging.getLogger(__name__)
 LOCK = ".lock"
@@ -62,7 +63,7 @@ class WriteError(RunError):
 
 
 @contextmanager
-def writing(name: str) -> Iterator[None]:
+def name_written_file(name: str) -> Iterator[None]:
     """Turn what the system refuses inside into a WriteError that names the file."""
     try:
         yield
@@ -93,7 +94,7 @@ class Folder:
             strange = [name for name in (METRICS, SUMMARY, CHECKPOINT) if (self.path / name).exists()]
             if strange:
                 raise ConfigError(f"out: {self.path} holds {strange[0]} without a {CONFIG}; give another folder")
-            if found := _of_study(self.path):  # it would be hidden: what holds a run is read as that run
+            if found := _find_study_sign(self.path):  # it would be hidden: what holds a run is read as that run
                 raise ConfigError(f"out: {self.path} is the folder of a study: it holds {found}; give another folder")
             return
         try:
@@ -101,7 +102,7 @@ class Folder:
         except ConfigError as error:
             raise ConfigError(f"out: {self.path} holds no run ({error}); give another folder") from None
         if run_hash(other) != run_hash(self.config):
-            found = differences(other, self.config)
+            found = list_differences(other, self.config)
             more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             fields = "; ".join(found[:SHOWN]) + more
             raise ConfigError(f"out: {self.path} holds another run ({fields}); give another folder")
@@ -121,7 +122,7 @@ class Folder:
         with self._locked():
             self.check()
             for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT, ARRAYS):
-                remove_leftovers(self.path / name)
+                remove_leftover_files(self.path / name)
             try:
                 yield
             except ConfigError:
@@ -133,7 +134,7 @@ class Folder:
     def _locked(self) -> Iterator[None]:
         """Create the folder and hold its lock."""
         lock = FileLock(self.path / LOCK, timeout=MOMENT_S)
-        with writing(f"out: {self.path}"):
+        with name_written_file(f"out: {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
                 lock.acquire()
@@ -153,7 +154,7 @@ class Folder:
         kept = self.covered(rounds)
         for name, text in ((CONFIG, _config_text(self.config)), (METRICS, _text(kept))):
             path = self.path / name
-            with writing(name):
+            with name_written_file(name):
                 if not path.exists() or path.read_bytes() != text.encode():
                     write_atomically(path, text)
         (self.path / ERROR).unlink(missing_ok=True)
@@ -163,7 +164,9 @@ class Folder:
         try:
             return read_summary(self.path, run_hash(self.config))
         except RunError as error:
-            LOG.warning("%s; it is now %s, and the run is finished again", error, set_aside(self.path / SUMMARY).name)
+            LOG.warning(
+                "%s; it is now %s, and the run is finished again", error, set_file_aside(self.path / SUMMARY).name
+            )
             return None
 
     def arrays(self) -> Arrays:
@@ -171,12 +174,14 @@ class Folder:
         try:
             return read_arrays(self.path / ARRAYS, run_hash(self.config))
         except RunError as error:
-            LOG.warning("%s; it is now %s, and the arrays are made again", error, set_aside(self.path / ARRAYS).name)
+            LOG.warning(
+                "%s; it is now %s, and the arrays are made again", error, set_file_aside(self.path / ARRAYS).name
+            )
             return {}
 
     def keep(self, found: Arrays) -> None:
         """Write the arrays that a run keeps on request, in the place of those that were there."""
-        with writing(ARRAYS):
+        with name_written_file(ARRAYS):
             write_arrays(self.path / ARRAYS, found, run_hash(self.config))
 
     def write_error(self, text: str) -> None:
@@ -203,31 +208,31 @@ class Folder:
 
     def append(self, line: dict[str, Any]) -> None:
         """Add one line to metrics.jsonl, or, where the disk is full (WriteError), nothing."""
-        with writing(METRICS):
-            append(self.path / METRICS, _text([line]).encode())
+        with name_written_file(METRICS):
+            append_to_file(self.path / METRICS, _text([line]).encode())
 
     @contextmanager
     def store(self) -> Iterator[Path]:
         """Surround the writing of a checkpoint, and give its path; the metrics are on the disk before it begins."""
-        with writing(METRICS):
-            sync(self.path / METRICS)
-        with writing(CHECKPOINT):
+        with name_written_file(METRICS):
+            sync_file(self.path / METRICS)
+        with name_written_file(CHECKPOINT):
             yield self.path / CHECKPOINT
 
     def finish(self, summary: dict[str, Any]) -> None:
         """Write summary.json: the run is done."""
-        with writing(SUMMARY):
+        with name_written_file(SUMMARY):
             write_summary(self.path, summary)
 
 
-def _of_study(folder: Path) -> str | None:
+def _find_study_sign(folder: Path) -> str | None:
     """Name what shows that a folder without a run is that of a study; None: nothing does."""
     of_sweep = (name for name in (SWEEP, TABLE) if (folder / name).exists())
     runs = (path.parent.name for path in folder.glob(f"*/{CONFIG}") if path.parent.name != TRAINING)
     return next(of_sweep, None) or next((f"a run in {name}" for name in runs), None)
 
 
-def is_held(lock: Path) -> bool:
+def is_lock_held(lock: Path) -> bool:
     """Return whether a process holds a lock, such as that of a run's folder, as a running one does.
 
     To know it, the lock is taken for a moment; who wants it then waits that long (`MOMENT_S`).
@@ -270,7 +275,7 @@ def read_config(path: Path | str, asked: str) -> RunConfig:
             raise ConfigError(f"{asked}: {path!r} is no file")
         if os.path.getsize(path) > LARGEST:
             raise ConfigError(f"{asked}: {path!r} has more than {LARGEST >> 20} MiB, and is no configuration")
-        values = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_table)
+        values = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_parse_json_table)
     except OSError as error:
         raise ConfigError(f"{asked}: {path!r} cannot be read: {error.strerror}") from None
     except ConfigError:
@@ -279,13 +284,13 @@ def read_config(path: Path | str, asked: str) -> RunConfig:
         raise ConfigError(f"{asked}: {path!r} is no JSON file: {error}") from None
     try:
         config = from_dict(values)
-        check_types(config)
+        check_config_types(config)
     except ConfigError as error:
         raise ConfigError(f"{error} (in {path!r})") from None
     return config
 
 
-def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _parse_json_table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the table that a JSON file writes as `pairs`. Raises ConfigError for a name that is there twice."""
     table = dict(pairs)
     if len(table) < len(pairs):
@@ -299,7 +304,7 @@ def read_metrics(folder: Path, rounds: int | None = None) -> list[dict[str, Any]
     whole: list[dict[str, Any]] = []
     try:
         with open_file(folder / METRICS) as file:
-            for line in map(_parsed, file):
+            for line in map(_parse_metrics_line, file):
                 if line is None or (rounds is not None and line["round"] > rounds):
                     break
                 whole.append(line)
@@ -313,19 +318,20 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
 
     Args:
         folder: of the run.
-        summary: as docs/metrics.md has it; `accuracy` and `hash` (of the resolved configuration) at least.
+        summary: as docs/metrics.md has it; `hash` (of the resolved configuration) and the
+            task's headline, such as `accuracy`, at least.
 
     Raises:
         OSError: it could not be written; no half of it is there.
     """
-    return write_atomically(folder / SUMMARY, summary_text(summary))
+    return write_atomically(folder / SUMMARY, format_summary(summary))
 
 
-def summary_text(summary: Mapping[str, Any]) -> str:
+def format_summary(summary: Mapping[str, Any]) -> str:
     """Return the content of summary.json."""
     plain = json.loads(to_json(summary))  # as it will be read
     values = {name: value for name, value in plain.items() if name != "digest"}
-    return to_json({**values, "digest": _digest(values)}, indent=2) + "\n"
+    return to_json({**values, "digest": _digest_summary(values)}, indent=2) + "\n"
 
 
 def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | None:
@@ -347,32 +353,36 @@ def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | 
         raise RunError(f"{path} is damaged ({error})") from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
-    if problem := _summary_problem(found, expected):
+    if problem := _check_summary(found, expected):
         raise RunError(f"{path} is damaged ({problem})")
     return {name: value for name, value in found.items() if name != "digest"}
 
 
-def _summary_problem(found: Any, expected: str | None) -> str | None:
+def _check_summary(found: Any, expected: str | None) -> str | None:
     """Return what is wrong with the content of summary.json; None: nothing is."""
     if not isinstance(found, dict):
         return "it holds no JSON object"
-    if found.get("digest") != _digest({name: value for name, value in found.items() if name != "digest"}):
+    if found.get("digest") != _digest_summary({name: value for name, value in found.items() if name != "digest"}):
         return "its digest is not that of its content"
-    accuracy = found.get("accuracy")
-    if not isinstance(accuracy, int | float) or not math.isfinite(accuracy):
-        return f"its accuracy is {accuracy!r}"
+    try:
+        metric = read_headline(found)
+    except (LookupError, TypeError):
+        return "its task is no task"
+    value = found.get(metric.name)
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return f"its {metric.label} is {value!r}"
     if expected is not None and found.get("hash") != expected:
         return f"it is of run {found.get('hash')}, not of {expected}: of another configuration or version"
     return None
 
 
-def _digest(values: Mapping[str, Any]) -> str:
+def _digest_summary(values: Mapping[str, Any]) -> str:
     """Return the digest of a summary's values, as they come back from JSON."""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def digest_lines(digest: hashlib._Hash, *lines: dict[str, Any]) -> list[int]:
+def digest_metrics(digest: hashlib._Hash, *lines: dict[str, Any]) -> list[int]:
     """Add lines of metrics.jsonl to a running digest, and return it as numbers, as a checkpoint keeps it."""
     digest.update(_text(lines).encode())
     return list(digest.digest())
@@ -382,7 +392,7 @@ def _text(lines: Iterable[dict[str, Any]]) -> str:
     return "".join(to_json(line) + "\n" for line in lines)
 
 
-def _parsed(text: bytes) -> dict[str, Any] | None:
+def _parse_metrics_line(text: bytes) -> dict[str, Any] | None:
     """Return the numbers in a line of metrics.jsonl; None where it is not whole."""
     try:
         line = json.loads(text) if text.endswith(b"\n") else None
@@ -391,7 +401,7 @@ def _parsed(text: bytes) -> dict[str, Any] | None:
     return line if isinstance(line, dict) and isinstance(line.get("round"), int) else None
 
 
-def versions() -> dict[str, str]:
+def read_versions() -> dict[str, str]:
     """Return the versions of what a result depends on."""
     names = ("semcom", "torch", "torchvision", "numpy", "sionna-no-rt")
     found = {"python": platform.python_version()}
@@ -403,7 +413,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def commit() -> str | None:
+def read_commit() -> str | None:
     """Return the commit of this package's checkout, with "-dirty" if it was changed; None outside a checkout."""
 
     def git(*words: str) -> str:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from semcom.config import ConfigError, DataConfig, Resolved
 from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation, Ragged, federate
-from semcom.data.load import read, resized
-from semcom.data.partitions import partition
-from semcom.runs.limits import check_images
+from semcom.data.load import read_dataset, resize_dataset
+from semcom.data.partitions import partition_dataset
+from semcom.runs.limits import check_image_limits
 
 
 @dataclass(frozen=True)
@@ -33,26 +33,28 @@ class Images:
         return found.to(members.images.device)
 
 
-def read_images(config: Resolved) -> Images:
+def read_run_images(config: Resolved) -> Images:
     """Load and divide the images of a run: over all clients, of which the last ones are new.
 
     Raises:
         ConfigError: the images cannot be read, or not be divided like that.
     """
-    dataset, members = _load(config.data), config.clients
-    whole = federate(dataset, partition(dataset, config.partition, config.sharers, config.seed), config.data.size)
+    dataset, members = _load_images(config.data), config.clients
+    whole = federate(
+        dataset, partition_dataset(dataset, config.partition, config.sharers, config.seed), config.data.size
+    )
     if not config.new_clients:
         return Images(whole, None)
     if config.new_data is not None:
-        return Images(whole, _others(config, config.new_data, dataset))
-    return Images(_clients(whole, 0, members), _clients(whole, members, config.sharers))
+        return Images(whole, _read_new_clients_images(config, config.new_data, dataset))
+    return Images(_cut_clients(whole, 0, members), _cut_clients(whole, members, config.sharers))
 
 
-def _others(config: Resolved, name: str, dataset: Dataset) -> Federation:
+def _read_new_clients_images(config: Resolved, name: str, dataset: Dataset) -> Federation:
     """Load the new clients' own dataset, divided over them alone as the run's is over its clients; nobody is scarce."""
     try:
-        own = _load(replace(config.data, name=name, options=None))
-        split = partition(own, replace(config.partition, scarce=()), config.new_clients, config.seed)
+        own = _load_images(replace(config.data, name=name, options=None))
+        split = partition_dataset(own, replace(config.partition, scarce=()), config.new_clients, config.seed)
     except ConfigError as error:
         raise ConfigError(f"new-data: {name!r} cannot be taken ({error})") from None
     channels = own.images.shape[1], dataset.images.shape[1]
@@ -61,14 +63,14 @@ def _others(config: Resolved, name: str, dataset: Dataset) -> Federation:
     return federate(own, split, config.data.size)
 
 
-def _load(config: DataConfig) -> Dataset:
+def _load_images(config: DataConfig) -> Dataset:
     """Load a dataset, in the size that is asked for once it is known to fit into memory."""
-    dataset = read(config)
-    check_images(config.size, *dataset.images.shape[:2])
-    return resized(dataset, config.size)
+    dataset = read_dataset(config)
+    check_image_limits(config.size, *dataset.images.shape[:2])
+    return resize_dataset(dataset, config.size)
 
 
-def _clients(whole: Federation, start: int, stop: int) -> Federation:
+def _cut_clients(whole: Federation, start: int, stop: int) -> Federation:
     """Return some of the clients of a federation, with the images of all."""
 
     def cut(table: Ragged) -> Ragged:

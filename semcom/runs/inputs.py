@@ -12,15 +12,23 @@ from typing import Any
 
 from channels import PROFILES
 from semcom.config import CODE, ConfigError, RunConfig
-from semcom.config.options import paths_in, spelled
-from semcom.data.readers import image_files
+from semcom.config.options import list_paths_in_options, spelled
+from semcom.data.readers import list_image_files
 from semcom.data.registry import DATASETS
-from semcom.files import digest, digest_of_file
+from semcom.engine.schedulers import SCHEDULERS
+from semcom.files import digest_bytes, digest_of_file
 from semcom.models.registry import ENCODERS, HEADS
-from semcom.runs.code import digest_of_code
-from semcom.runs.plugins import absolute, digest_of
-from semcom.runs.section_options import REGISTRIES, options, owner, owner_field, replace_options
+from semcom.runs.code import digest_code
+from semcom.runs.plugins import digest_plugin, locate_plugin
+from semcom.runs.section_options import (
+    REGISTRIES,
+    find_owner_of_options,
+    name_owner_field,
+    read_section_options,
+    replace_section_options,
+)
 from semcom.runs.sources import ships
+from semcom.tasks.registry import TASKS
 
 
 def fingerprint_inputs(config: RunConfig) -> RunConfig:
@@ -30,12 +38,14 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
 
     Raises ConfigError for what cannot be read, or is not what a digest in `config.contents` says.
     """
-    named = {section: paths_in(options(config, section)) for section in REGISTRIES}
-    _check_paths(config, {f"{section}.{spelled(n)}": path for section, own in named.items() for n, path in own.items()})
+    named = {section: list_paths_in_options(read_section_options(config, section)) for section in REGISTRIES}
+    _check_input_paths(
+        config, {f"{section}.{spelled(n)}": path for section, own in named.items() for n, path in own.items()}
+    )
     data, root, out = config.data, config.data.root, config.out
     config = replace(
         config,
-        plugins=tuple(dict.fromkeys(absolute(plugin) for plugin in config.plugins)),
+        plugins=tuple(dict.fromkeys(locate_plugin(plugin) for plugin in config.plugins)),
         data=replace(data, name=_dataset(data.name), root=root if root is None else _absolute(root)),
         new_data=config.new_data if config.new_data is None else _dataset(config.new_data),
         out=out if out is None else _absolute(out),
@@ -43,11 +53,17 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
     files = {"data.name": config.data.name, "new-data": config.new_data}
     for section, own in named.items():
         there = {name: _path(path) for name, path in own.items()}
-        config = replace_options(config, section, replace(options(config, section), **there)) if there else config
+        config = (
+            replace_section_options(config, section, replace(read_section_options(config, section), **there))
+            if there
+            else config
+        )
         files |= {f"{section}.{spelled(name)}": path for name, path in there.items()}
-    found = {plugin: ("plugins", digest_of(plugin)) for plugin in config.plugins}
-    found |= {path: (field, _digest(field, path)) for field, path in files.items() if path and _is_there(path)}
-    found |= {name: (field, digest_of_code(entry)) for name, (field, entry) in _registered(config).items()}
+    found = {plugin: ("plugins", digest_plugin(plugin)) for plugin in config.plugins}
+    found |= {
+        path: (field, _digest_input(field, path)) for field, path in files.items() if path and _is_input_path(path)
+    }
+    found |= {name: (field, digest_code(entry)) for name, (field, entry) in _find_registered(config).items()}
     for path, was in config.contents.items():
         if path not in found and path not in files.values():  # a file that is gone is its reader's to tell
             raise ConfigError(f"contents: {path!r} is not read by this run; leave contents empty")
@@ -58,11 +74,15 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
     return replace(config, contents={path: now for path, (_, now) in found.items()})
 
 
-def _registered(config: RunConfig) -> dict[str, tuple[str, Any]]:
+def _find_registered(config: RunConfig) -> dict[str, tuple[str, Any]]:
     """Return what the run uses of a script's or a notebook's own, by its name in `contents`, with its field."""
-    used = [(REGISTRIES[section], owner_field(section), owner(config, section)) for section in REGISTRIES]
+    used = [
+        (REGISTRIES[section], name_owner_field(section), find_owner_of_options(config, section))
+        for section in REGISTRIES
+    ]
     used += [(ENCODERS, "model.encoder", name) for name in config.model.encoder.split(",")]
     used += [(PROFILES, "channel.profile", getattr(config.channel.options, "profile", ""))]
+    used += [(TASKS, "task", config.task), (SCHEDULERS, "network.scheduling", config.network.scheduling)]
     used += [(HEADS, "model.head", config.model.head), (DATASETS, "new-data", config.new_data or "")]
     found = {}
     for registry, field, name in used:
@@ -80,7 +100,7 @@ def check_reaches_processes(field: str, config: RunConfig) -> None:
         raise ConfigError(f"{field}: {what}; put it into a file of its own, and give that as a plug-in")
 
 
-def _check_paths(config: RunConfig, named: Mapping[str, str]) -> None:
+def _check_input_paths(config: RunConfig, named: Mapping[str, str]) -> None:
     """Refuse an empty path, which would be the folder where the process happens to be, and one that no system takes."""
     fields = {"data.name": config.data.name, "data.root": config.data.root, "new-data": config.new_data}
     for field, path in {**fields, **named, "out": config.out}.items():
@@ -109,7 +129,7 @@ def _absolute(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
 
 
-def _is_there(path: str) -> bool:
+def _is_input_path(path: str) -> bool:
     """Return whether a field holds the path of a file or folder; a dataset's name is no absolute path.
 
     Of a pipe or a device there is no digest, since it may have no end; its reader refuses it.
@@ -117,25 +137,25 @@ def _is_there(path: str) -> bool:
     return os.path.isabs(path) and (os.path.isfile(path) or os.path.isdir(path))
 
 
-def _digest(field: str, path: str) -> str:
+def _digest_input(field: str, path: str) -> str:
     """Return the digest of a file, or of those of a folder: their names and contents."""
     try:
-        versions = ((file, file.stat().st_size, file.stat().st_mtime_ns) for file in _files(path))
-        return _digest_of(path, hashlib.sha256(repr(list(versions)).encode()).hexdigest())
+        versions = ((file, file.stat().st_size, file.stat().st_mtime_ns) for file in _list_input_files(path))
+        return _digest_input_again(path, hashlib.sha256(repr(list(versions)).encode()).hexdigest())
     except OSError as error:
         raise ConfigError(f"{field}: {error.filename or path!r} cannot be read: {error.strerror}") from None
 
 
 @lru_cache(maxsize=64)
-def _digest_of(path: str, versions: str) -> str:
+def _digest_input_again(path: str, versions: str) -> str:
     """Return the digest of a file or folder; it is read again only if a size or a time of change differs."""
     if not os.path.isdir(path):
         return digest_of_file(Path(path))
-    return digest({file.relative_to(path).as_posix(): file for file in _files(path)})
+    return digest_bytes({file.relative_to(path).as_posix(): file for file in _list_input_files(path)})
 
 
-def _files(path: str) -> list[Path]:
+def _list_input_files(path: str) -> list[Path]:
     """Return the files that a path stands for: itself, the images of an image folder, or all in another folder."""
     if not os.path.isdir(path):
         return [Path(path)]
-    return image_files(Path(path)) or sorted(file for file in Path(path).rglob("*") if file.is_file())
+    return list_image_files(Path(path)) or sorted(file for file in Path(path).rglob("*") if file.is_file())

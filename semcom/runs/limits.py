@@ -2,12 +2,13 @@
 
 A host gives out more memory than it has, and ends the process that uses it. So what users make too large is bounded
 here: clients, images, files, networks, processes. Estimates are lower bounds, so that nothing is refused that would
-have fitted; what they miss and the system refuses ends a run with one line (`within_memory`).
+have fitted; what they miss and the system refuses ends a run with one line (`limit_memory`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -19,17 +20,18 @@ import torch
 from semcom.config import ConfigError, Resolved, RunError
 from semcom.config.errors import one_line
 from semcom.config.options import spelled
-from semcom.data.archive import size_of_archive
+from semcom.data.archive import measure_archive
 from semcom.data.federation import Federation
-from semcom.data.readers import ARRAYS, image_files
-from semcom.data.split_file import is_read
-from semcom.engine.host.memory import free_memory
+from semcom.data.readers import ARRAYS, list_image_files
+from semcom.data.split_file import is_split_file
+from semcom.engine.host.memory import measure_free_memory
 from semcom.engine.host.ranks import launched_size
-from semcom.engine.random import global_draws
+from semcom.engine.random import key_global_generator
 from semcom.engine.train.precision import dtype_of
-from semcom.models.meta import on_meta
-from semcom.models.own import own_layers
-from semcom.models.registry import HEADS, build_encoder
+from semcom.models.meta import build_on_meta
+from semcom.models.own import replace_by_own_layers
+from semcom.models.registry import build_encoder, build_head
+from semcom.tasks.registry import TASKS
 
 CLIENT = 400
 """Bytes of a client before any model: counts by class `[C]`, and three lists of the indices of its images."""
@@ -43,44 +45,44 @@ class MemoryShort(RunError):
     """A lack of memory: the system gave no more."""
 
 
-def check_size(config: Resolved) -> None:
+def check_size_limits(config: Resolved) -> None:
     """Refuse what is too large before anything is read: numbers, clients, files and processes of a configuration.
 
     Raises ConfigError that names the field, what it would take, and what there is.
     """
-    _check_numbers(config, "")
+    _check_number_limits(config, "")
     clients = {"clients": config.clients, "new-clients": config.new_clients}
     most = max(clients, key=lambda name: clients[name])
-    _compare(most, clients[most], "the lists of their images take", CLIENT * sum(clients.values()))
-    check_archive("data.name", config.data.name, ARRAYS.__contains__)
-    check_archive("new-data", config.new_data, ARRAYS.__contains__)
+    _check_memory_limit(most, clients[most], "the lists of their images take", CLIENT * sum(clients.values()))
+    check_archive_limits("data.name", config.data.name, ARRAYS.__contains__)
+    check_archive_limits("new-data", config.new_data, ARRAYS.__contains__)
     for path in (config.data.name, config.new_data or ""):
         if os.path.isabs(path) and os.path.isdir(path):
-            check_images(config.data.size, len(image_files(Path(path))), 3)
-    check_archive("partition.path", getattr(config.partition.options, "path", None), is_read)
+            check_image_limits(config.data.size, len(list_image_files(Path(path))), 3)
+    check_archive_limits("partition.path", getattr(config.partition.options, "path", None), is_split_file)
     if config.processes > 1:
-        check_processes("processes", config.processes, CLIENT * sum(clients.values()))
+        check_process_limits("processes", config.processes, CLIENT * sum(clients.values()))
 
 
-def check_images(size: int, number: int, channels: int) -> None:
-    """Refuse images of a size that do not fit; see `check_size`."""
+def check_image_limits(size: int, number: int, channels: int) -> None:
+    """Refuse images of a size that do not fit; see `check_size_limits`."""
     what = f"{number:,} images of {channels}x{size}x{size} take"
-    _compare("data.size", size, what, number * channels * size**2)
+    _check_memory_limit("data.size", size, what, number * channels * size**2)
 
 
-def check_processes(field: str, number: int, own: int = 0) -> None:
-    """Refuse more processes of torch than the memory holds, each with so many bytes of its `own`; see `check_size`."""
-    _compare(field, number, "so many processes take", number * (PROCESS + own))
+def check_process_limits(field: str, number: int, own: int = 0) -> None:
+    """Refuse more processes of torch than the memory holds, each with bytes of its `own`; see `check_size_limits`."""
+    _check_memory_limit(field, number, "so many processes take", number * (PROCESS + own))
 
 
-def check_archive(field: str, path: str | None, wanted: Callable[[str], bool]) -> None:
-    """Refuse a file whose arrays do not fit, as `check_size` does; a dataset's name is no absolute path."""
+def check_archive_limits(field: str, path: str | None, wanted: Callable[[str], bool]) -> None:
+    """Refuse a file whose arrays do not fit, as `check_size_limits` does; a dataset's name is no absolute path."""
     if path is not None and os.path.isabs(path):
-        _compare(field, repr(path), "its arrays take", size_of_archive(Path(path), wanted))
+        _check_memory_limit(field, repr(path), "its arrays take", measure_archive(Path(path), wanted))
 
 
-def check_models(config: Resolved, members: Federation, device: torch.device) -> None:
-    """Refuse networks that cannot be made, or that the host cannot hold; see `check_size`.
+def check_model_limits(config: Resolved, members: Federation, device: torch.device) -> None:
+    """Refuse networks that cannot be made, or that the host cannot hold; see `check_size_limits`.
 
     Each client's is there as it begins, as a record, and in training with its gradients. A GPU says itself what it
     lacks.
@@ -90,31 +92,33 @@ def check_models(config: Resolved, members: Federation, device: torch.device) ->
     each = max(1, config.participants // len(encoders) // (config.processes * launched_size()))
     k = 1 if config.chunk == "auto" else -(-each // -(-each // config.chunk))  # in training at once
     for encoder in dict.fromkeys(encoders):
-        numbers = _count_numbers(config, encoder, members)
+        numbers = _count_model_numbers(config, encoder, members)
         if device.type == "cpu":
             one = f"the network {encoder} of {numbers:,} numbers and its gradient take"
-            _compare("model.features", config.model.features, one, 4 * numbers * itemsize)
+            _check_memory_limit("model.features", config.model.features, one, 4 * numbers * itemsize)
             many = f"{k:,} networks {encoder} of {numbers:,} numbers and their gradients take"
-            _compare("chunk", config.chunk, many, (2 + 2 * k) * numbers * itemsize)
+            _check_memory_limit("chunk", config.chunk, many, (2 + 2 * k) * numbers * itemsize)
 
 
-def _count_numbers(config: Resolved, encoder: str, members: Federation) -> int:
+def _count_model_numbers(config: Resolved, encoder: str, members: Federation) -> int:
     """Count a client's parameters and buffers. Raises ConfigError for a network that cannot be made."""
     channels, size = members.images.shape[1], members.images.shape[2]
-    d, classes, head = config.model.features, len(members.classes), config.model.head
+    d, head, task = config.model.features, config.model.head, TASKS.get(config.task)()
+    shape = task.shape(members)
     try:
-        with on_meta(), global_draws("size"):
-            parts = build_encoder(encoder, channels, d, size), HEADS.get(head)(d, classes)
-            return sum(t.numel() for part in parts for t in own_layers(part).state_dict().values())
+        with build_on_meta(), key_global_generator("size"):
+            parts = build_encoder(encoder, channels, d, size), build_head(head, d, shape)
+            return sum(t.numel() for part in parts for t in replace_by_own_layers(part).state_dict().values())
     except ConfigError:
         raise
     except Exception as error:  # whatever a network of the user's raises
-        what = f"{d} features, {classes} classes and {size}x{size} pixels"
+        asked = f"{len(members.classes)} classes" if task.classifies else f"answers of {math.prod(shape):,} numbers"
+        what = f"{d} features, {asked} and {size}x{size} pixels"
         raise ConfigError(f"model: {encoder!r} or {head!r} cannot be made with {what} ({one_line(error)})") from None
 
 
 @contextmanager
-def within_memory() -> Iterator[None]:
+def limit_memory() -> Iterator[None]:
     """Turn memory that the system refuses inside into a MemoryShort, in one line."""
     try:
         yield
@@ -128,20 +132,20 @@ def within_memory() -> Iterator[None]:
         raise MemoryShort(f"there is not enough memory{wanted}") from error
 
 
-def _check_numbers(part: object, prefix: str) -> None:
+def _check_number_limits(part: object, prefix: str) -> None:
     """Raise ConfigError for a whole number that can be no size; a seed can be any."""
     for field in dataclasses.fields(part):  # type: ignore[arg-type]
         value, flag = getattr(part, field.name), spelled(f"{prefix}{field.name}")
         if dataclasses.is_dataclass(value):
-            _check_numbers(value, f"{flag.removesuffix('.options')}.")
+            _check_number_limits(value, f"{flag.removesuffix('.options')}.")
         for v in value if isinstance(value, tuple) else (value,):
             if isinstance(v, int) and v > LARGEST and flag != "seed":
                 raise ConfigError(f"{flag}: {v} is more than {LARGEST}, the largest number that can be counted with")
 
 
-def _compare(field: str, value: object, what: str, needed: int) -> None:
+def _check_memory_limit(field: str, value: object, what: str, needed: int) -> None:
     """Raise ConfigError where more bytes are needed than are free on the host."""
-    free = free_memory(torch.device("cpu"))
+    free = measure_free_memory(torch.device("cpu"))
     if needed > free:
         amounts = f"at least {needed / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB are free"
         raise ConfigError(f"{field}: {value} is too large: {what} {amounts}")

@@ -8,13 +8,13 @@ from pathlib import Path
 from semcom.config import RunError, run_hash
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE
-from semcom.files import CHECKPOINT, at_home
+from semcom.files import CHECKPOINT, resolve_file
 from semcom.runs.folder import Folder, read_config, read_summary
-from semcom.runs.images import read_images
-from semcom.runs.limits import within_memory
+from semcom.runs.images import read_run_images
+from semcom.runs.limits import limit_memory
 from semcom.runs.loop import Loop
 from semcom.runs.recovery import read_checkpoint
-from semcom.runs.resolve import prepare
+from semcom.runs.resolve import resolve_setup
 from semcom.runs.result import Result
 
 
@@ -39,16 +39,16 @@ def load(folder: Path | str, *, device: str | None = None) -> Result:
         >>> semcom.load("runs/one").summary["accuracy"] == accuracy
         True
     """
-    folder = at_home(folder).absolute()
+    folder = resolve_file(folder).absolute()
     stored = read_config(folder, "load")
     # Without `out`: rows that lie in a file are copied, and nothing is written to the folder.
-    setup = prepare(replace(stored, out=None, processes=1, device=device or stored.device))
+    setup = resolve_setup(replace(stored, out=None, processes=1, device=device or stored.device))
     config = setup.config
     summary = read_summary(folder, run_hash(config))
     if summary is None:
         raise RunError(f"{folder}: the run is not finished; run it again, and it goes on")
-    with within_memory():
-        loop = Loop(setup, read_images(config), None, None, Clock(), ALONE)
+    with limit_memory():
+        loop = Loop(setup, read_run_images(config), None, None, Clock(), ALONE)
         path = folder / CHECKPOINT
         if not path.exists():
             raise RunError(f"{path} is missing, and with it the models; give another folder to train them again")

@@ -20,20 +20,20 @@ from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.files import ARRAYS
 from semcom.runs import artifacts
-from semcom.runs.arrays import Arrays, lacking
-from semcom.runs.evaluation import check_views, evaluate, is_due
+from semcom.runs.arrays import Arrays, list_lacking_arrays
+from semcom.runs.evaluation import check_evaluated_views, evaluate_views, is_evaluation_due
 from semcom.runs.failure import describe_error
-from semcom.runs.finish import FINISHED, has_last_stage, last_views
-from semcom.runs.folder import Folder, digest_lines, writing
+from semcom.runs.finish import FINISHED, finish_run, has_last_stage
+from semcom.runs.folder import Folder, digest_metrics, name_written_file
 from semcom.runs.images import Images
-from semcom.runs.limits import within_memory
+from semcom.runs.limits import limit_memory
 from semcom.runs.new_clients import evaluate_new_clients
-from semcom.runs.recovery import Checkpoints, begin, restore_state
+from semcom.runs.recovery import Checkpoints, begin_or_recover, restore_state
 from semcom.runs.resolve import find_device
 from semcom.runs.result import Result
 from semcom.runs.setup import Setup
-from semcom.runs.stop import Stopped, defer_signals
-from semcom.runs.summary import summarize
+from semcom.runs.stop import Stopped, defer_stop_signals
+from semcom.runs.summary import summarize_run
 
 OnRound = Callable[[dict[str, Any]], None]
 Observer = Callable[[Any, Any, World], Mapping[str, Any]]
@@ -90,7 +90,7 @@ class Loop:
         Whatever ends it before its time, the last good state is kept.
         """
         try:
-            with within_memory():
+            with limit_memory():
                 summary = self._run()
         except ConfigError:
             raise
@@ -124,16 +124,16 @@ class Loop:
         finish = self._finish()
         joined = self._join()
         self._keep_arrays(finish, {})
-        summary = summarize(self.world, self.metrics, finish, joined)
+        summary = summarize_run(self.world, self.metrics, finish, joined)
         if self.folder:
-            with defer_signals():
+            with defer_stop_signals():
                 self.folder.finish(summary)
         return summary
 
     def _round(self, round_: int) -> None:
         """Train, evaluate where it is due, report, and keep the state."""
         begun = time.perf_counter()
-        with self.clock("train"), writing("training"):  # rows may lie in a file
+        with self.clock("train"), name_written_file("training"):  # rows may lie in a file
             self.tally.begin(round_)
             self._check_schedule(round_)
             state = self.method.round(self.state, self.world)
@@ -141,12 +141,12 @@ class Loop:
         if self.observe:
             with self.clock("observe"), self.tally.uncounted():
                 line["observed"] = dict(self.observe(self.state, state, self.world))
-        if is_due(self.config, round_):
+        if is_evaluation_due(self.config, round_):
             with self.clock("evaluate"), self.tally.uncounted():
                 views = self.method.views(state, self.world)
-                line |= {"views": evaluate(self.world.session, views)} if views else {}
+                line |= {"views": evaluate_views(self.world.session, views)} if views else {}
         line["seconds"] = round(time.perf_counter() - begun, 4)
-        with defer_signals():  # together: what a checkpoint stores
+        with defer_stop_signals():  # together: what a checkpoint stores
             self._write(line)
             self.state, self.progress = state, self._progress(round_)
         if self.on_round:
@@ -177,19 +177,19 @@ class Loop:
             if self.folder:
                 self.folder.append(line)
             self.metrics.append(line)
-            digest_lines(self.digest, line)
+            digest_metrics(self.digest, line)
 
     def _finish(self) -> dict[str, Any] | None:
         """Carry out the last stage, if there is one, and evaluate it. It draws as a round T + 1 would."""
         if not has_last_stage(self.method, self.config):
             return None
         self.stage = "finish"
-        with self.clock("finish"), writing("training"), self.tally.uncounted():
-            self.last = last_views(self.method, self.state, self.world)
+        with self.clock("finish"), name_written_file("training"), self.tally.uncounted():
+            self.last = finish_run(self.method, self.state, self.world)
             line: dict[str, Any] = {"round": self.rounds + 1, **self.tally.losses(), **self._warnings(self.rounds + 1)}
             if self.last:
                 with self.clock("evaluate"):
-                    line["views"] = evaluate(self.world.session, self.last)
+                    line["views"] = evaluate_views(self.world.session, self.last)
         self.stage = ""
         return line if self.last else None
 
@@ -197,7 +197,7 @@ class Loop:
         """Return the views of the last stage, then those of the rounds that are not among them, by their rounds."""
         if self.last is None and has_last_stage(self.method, self.config):
             with self.tally.uncounted():
-                self.last = last_views(self.method, self.state, self.world)
+                self.last = finish_run(self.method, self.state, self.world)
         with self.tally.uncounted():
             usual = self.method.views(self.state, self.world)
         last = self.last or {}
@@ -217,13 +217,13 @@ class Loop:
 
     def _keep_arrays(self, finish: dict[str, Any] | None, there: Arrays) -> list[str]:
         """Keep the arrays that are asked for and not `there`, by tests of the last state, and return their kinds."""
-        wanted = self.ranks.broadcast_object(lacking(there, self.config.keep))
+        wanted = self.ranks.broadcast_object(list_lacking_arrays(there, self.config.keep))
         if not wanted:
             return []
         self.stage = "arrays"
         with self.clock("keep"):
             lines = [*self.metrics, *([finish] if finish else [])]
-            found = artifacts.collect(self.world, self.stages(), lines, wanted)
+            found = artifacts.collect_artifacts(self.world, self.stages(), lines, wanted)
             if self.folder:
                 self.folder.keep({**there, **found})
         self.stage = ""
@@ -241,7 +241,7 @@ class Loop:
 
     def _progress(self, round_: int) -> dict[str, Any]:
         """Return clock and counters as plain numbers, for a checkpoint, and the digest of the lines so far."""
-        counters = {"lines": digest_lines(self.digest), **self.world.session.counters()}
+        counters = {"lines": digest_metrics(self.digest), **self.world.session.counters()}
         return {"round": round_, "seconds": dict(self.clock.seconds), **counters}
 
     def _resume(self) -> dict[str, Any] | None:
@@ -254,11 +254,13 @@ class Loop:
             self.restore(content, self.folder.path if self.folder else None)
         else:
             with self.tally.uncounted():
-                check_views(self.method, self.state, self.world)
+                check_evaluated_views(self.method, self.state, self.world)
         covered = self.progress["lines"]
-        begun = begin(self.folder, self.checkpoints.stored, self.rounds, covered) if self.folder else (None, [])
+        begun = (
+            begin_or_recover(self.folder, self.checkpoints.stored, self.rounds, covered) if self.folder else (None, [])
+        )
         summary, self.metrics = self.ranks.broadcast_object(begun)
-        digest_lines(self.digest, *self.metrics)
+        digest_metrics(self.digest, *self.metrics)
         return summary
 
     def restore(self, content: dict[str, Any], folder: Path | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 
-def machine(device: torch.device) -> dict[str, Any]:
+def describe_machine(device: torch.device) -> dict[str, Any]:
     """Describe the processor and the build of torch that a run uses, for its summary.
 
     It is no part of a run's identity: runs of several machines are the same run, and differ in the last digits.
@@ -22,11 +22,11 @@ def machine(device: torch.device) -> dict[str, Any]:
         whole version, with the build), build (the commit that it was built from) and, on a GPU, accelerator (its name).
 
     Example:
-        >>> sorted(machine(torch.device("cpu")))
+        >>> sorted(describe_machine(torch.device("cpu")))
         ['build', 'processor', 'threads', 'torch', 'vector']
     """
     found = {
-        "processor": processor(),
+        "processor": name_processor(),
         "vector": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
         "torch": str(torch.__version__),
@@ -35,7 +35,7 @@ def machine(device: torch.device) -> dict[str, Any]:
     return found | ({"accelerator": torch.cuda.get_device_name(device)} if device.type == "cuda" else {})
 
 
-def processor() -> str:
+def name_processor() -> str:
     """Return the model of the processor, or its architecture where the system does not tell more."""
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:

@@ -21,9 +21,9 @@ from semcom.engine.store.population import Population, average
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View
 from semcom.engine.world import World
-from semcom.methods.parts.classifiers import is_classifier
+from semcom.methods.parts.classifiers import holds_classifier
 from semcom.methods.parts.heads import with_classifiers
-from semcom.runs.evaluation import evaluate
+from semcom.runs.evaluation import evaluate_views
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ AT_ONCE = 64
 """Models of clients that are held at once to be averaged."""
 
 
-def check(config: Resolved) -> None:
+def check_new_clients(config: Resolved) -> None:
     """Raise ConfigError for new clients that a resolved configuration cannot have."""
     default = {f.name: f.default for f in fields(RunConfig)}
     for name in ("new_data", "new_steps") if not config.new_clients else ():
@@ -40,7 +40,7 @@ def check(config: Resolved) -> None:
             raise NoEffect(f"{spelled(name)}: {value!r} has no effect without new clients; set new-clients")
     if not config.new_clients:
         return
-    if is_classifier(config.finish.kind) and config.new_steps != default["new_steps"]:
+    if holds_classifier(config.finish.kind) and config.new_steps != default["new_steps"]:
         why = f"{config.finish.kind} is not trained in steps"
         raise NoEffect(f"new-steps: {config.new_steps} has no effect, as {why}; leave it out")
     kinds = sorted(set(config.model.encoder.split(",")))
@@ -52,7 +52,7 @@ def check(config: Resolved) -> None:
         raise ConfigError(f"new-data: {config.new_data!r} is not what the file of partition.path divides; leave it out")
 
 
-def joining(config: Resolved) -> Resolved:
+def configure_new_clients(config: Resolved) -> Resolved:
     """Return the configuration of the new clients' world."""
     n, channel, train = config.new_clients, config.channel, config.train
     lr, down = train.lr, channel.downlink_snr_db
@@ -115,12 +115,12 @@ def evaluate_new_clients(
             the clients that are tested are all that is averaged.
 
     Returns:
-        Name -> a line as of `evaluate`.
+        Name -> a line as of `evaluate_views`.
     """
     view = views.get("global", next(iter(views.values())))
-    model = average_model(world, view.population)
+    model = average_model_for_new_clients(world, view.population)
     session, draws = world.session, world.session.draws
-    config = joining(replace(world.config, chunk=session.chunk or "auto"))
+    config = configure_new_clients(replace(world.config, chunk=session.chunk or "auto"))
     joined = World(config, newcomers, draws.device, link, split=draws.split, clock=session.clock, team=session.team)
     joined.session.tally.begin(1)
     found = {}
@@ -130,10 +130,10 @@ def evaluate_new_clients(
     received = joined.population(shared=("encoder.",)).share(encoder)
     bodies = received.select(received.ids)
     own = with_classifiers(joined, bodies, config.finish.kind, Phase(steps=config.new_steps))
-    return evaluate(joined.session, {**found, "head": own})
+    return evaluate_views(joined.session, {**found, "head": own})
 
 
-def average_model(world: World, pop: Population) -> dict[str, Tensor]:
+def average_model_for_new_clients(world: World, pop: Population) -> dict[str, Tensor]:
     """Return one model of a population's clients: name -> `[1, ...]`, averaged by samples, buffers too."""
     weights, model = world.weights(pop.ids), dict[str, Tensor]()
     for i in range(0, len(pop.ids), AT_ONCE):

@@ -1,6 +1,6 @@
 """Import of the user's own methods, channels, encoders and datasets, which register themselves.
 
-What a plug-in says is part of a run's identity: `digest_of` gives the digest of what was imported.
+What a plug-in says is part of a run's identity: `digest_plugin` gives the digest of what was imported.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
-from channels.registry import registering
+from channels.registry import registering_source
 from semcom.config import ConfigError
-from semcom.files import digest
-from semcom.runs.sources import imported
+from semcom.files import digest_bytes
+from semcom.runs.sources import add_imports
 from semcom.runs.stop import Stopped
 
 LOG = logging.getLogger(__name__)
 _PREFIX = "semcom_plugin_"
 _loaded: dict[str, str] = {}
-"""Plug-in, as `absolute` spells it -> digest of its sources when this process imported it."""
+"""Plug-in, as `locate_plugin` spells it -> digest of its sources when this process imported it."""
 
 
 def load_plugins(plugins: Iterable[str]) -> None:
@@ -33,16 +33,16 @@ def load_plugins(plugins: Iterable[str]) -> None:
     have changed since this process imported it.
     """
     for plugin in plugins:
-        name = absolute(plugin)
+        name = locate_plugin(plugin)
         if os.sep in plugin and not name.endswith(".py"):
             raise ConfigError(f"plugin: {plugin!r} is no Python file; give FILE.py, or the name of a module")
         if name.endswith(".py") and os.path.exists(name) and not os.path.isfile(name):
             raise ConfigError(f"plugin: {plugin!r} is no file")
         try:
             if name not in _loaded:
-                _loaded[name] = _load(name)
+                _loaded[name] = _load_plugin(name)
                 continue
-            changed = digest(_sources(name)) != _loaded[name]
+            changed = digest_bytes(_list_plugin_sources(name)) != _loaded[name]
         except Stopped:
             raise
         except (Exception, SystemExit) as error:  # the user's own code: whatever it raises, the request cannot be met
@@ -52,32 +52,32 @@ def load_plugins(plugins: Iterable[str]) -> None:
             raise ConfigError(f"plugin: {what}; start Python again")
 
 
-def absolute(plugin: str) -> str:
+def locate_plugin(plugin: str) -> str:
     """Return a plug-in as it is called from any folder: an absolute path, or the name of a module."""
     return os.path.abspath(os.path.expanduser(plugin)) if plugin.endswith(".py") else plugin
 
 
-def digest_of(plugin: str) -> str:
+def digest_plugin(plugin: str) -> str:
     """Return the digest of an imported plug-in: its sources, with what of the user's they import."""
-    return _loaded[absolute(plugin)]
+    return _loaded[locate_plugin(plugin)]
 
 
-def _load(name: str) -> str:
+def _load_plugin(name: str) -> str:
     """Import a plug-in and return the digest of its sources."""
     new = name not in sys.modules
-    with registering(name) as registered:
+    with registering_source(name) as registered:
         if name.endswith(".py"):
-            read = digest(_sources(name))
-            _execute(Path(name))
+            read = digest_bytes(_list_plugin_sources(name))
+            _execute_plugin(Path(name))
         else:
             importlib.import_module(name)
-            read = digest(_sources(name))
+            read = digest_bytes(_list_plugin_sources(name))
     if new and not registered:
         LOG.warning("plug-in %s registers nothing", name)
     return read
 
 
-def _execute(path: Path) -> None:
+def _execute_plugin(path: Path) -> None:
     """Execute a file as a module of its own name, which stays out of `sys.modules` if that fails."""
     name = f"{_PREFIX}{len(_loaded)}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -91,19 +91,19 @@ def _execute(path: Path) -> None:
         raise
 
 
-def _sources(name: str) -> dict[str, Path]:
+def _list_plugin_sources(name: str) -> dict[str, Path]:
     """Return the files that a plug-in consists of, by a name that does not tell where they lie.
 
     Of a file: itself. Of a module: its file, or all modules of the package that it is in. And all of the user's own
     modules that these import, directly or not.
     """
     if name.endswith(".py"):
-        return imported({"__main__": Path(name)})
+        return add_imports({"__main__": Path(name)})
     top: ModuleType = sys.modules[name.partition(".")[0]]
     if not hasattr(top, "__path__"):
-        return imported({name: Path(top.__file__)}) if top.__file__ else {}
+        return add_imports({name: Path(top.__file__)}) if top.__file__ else {}
     files = {path.relative_to(folder): path for folder in top.__path__ for path in Path(folder).rglob("*.py")}
     own = {path.as_posix(): file for path, file in files.items()}
     modules = {".".join((top.__name__, *path.with_suffix("").parts)).removesuffix(".__init__"): path for path in files}
-    found = imported({module: files[path] for module, path in modules.items()})
+    found = add_imports({module: files[path] for module, path in modules.items()})
     return dict(sorted({**own, **{module: file for module, file in found.items() if module not in modules}}.items()))

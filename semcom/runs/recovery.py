@@ -12,10 +12,10 @@ from semcom.config import Resolved, RunError, run_hash
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import Team
 from semcom.engine.store.rows import Slot
-from semcom.files import CHECKPOINT, METRICS, PREVIOUS, set_aside
+from semcom.files import CHECKPOINT, METRICS, PREVIOUS, set_file_aside
 from semcom.runs import checkpoint
-from semcom.runs.folder import Folder, digest_lines
-from semcom.runs.stop import defer_signals
+from semcom.runs.folder import Folder, digest_metrics
+from semcom.runs.stop import defer_stop_signals
 
 LOG = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class Checkpoints:
             if not before.exists():
                 raise
             content = read_checkpoint(before, self.config, progress)
-            place, round_ = set_aside(newest).name, content["progress"]["round"]
+            place, round_ = set_file_aside(newest).name, content["progress"]["round"]
             LOG.warning("%s; it is now %s, and the run goes on from round %d", error, place, round_)
             return content
 
@@ -65,9 +65,9 @@ class Checkpoints:
         """Go on from a round's checkpoint, of which a State has been restored."""
         if self.folder is None:
             return
-        self.stored, self.rows = round_, [checkpoint.in_file(state)]
+        self.stored, self.rows = round_, [checkpoint.list_checkpoint_rows(state)]
         if any(self.rows) and (self.folder.path / CHECKPOINT).exists():  # or the one before is what was taken up
-            self.rows.append(checkpoint.claim(state, self.folder.path / PREVIOUS))
+            self.rows.append(checkpoint.claim_checkpoint_rows(state, self.folder.path / PREVIOUS))
 
     def are_due(self, round_: int) -> bool:
         """Return whether one is due after a round: by its number, by the time, or as the last one."""
@@ -79,12 +79,16 @@ class Checkpoints:
         round_ = progress["round"]
         if self.folder is None or self.stored == round_ or not round_:
             return
-        with defer_signals(), self.clock("checkpoint"):
+        with defer_stop_signals(), self.clock("checkpoint"):
             with self.folder.store() as path:
-                content = {"hash": run_hash(self.config), "progress": progress, "state": checkpoint.state_dict(state)}
-                checkpoint.save(path, content)
+                content = {
+                    "hash": run_hash(self.config),
+                    "progress": progress,
+                    "state": checkpoint.state_to_checkpoint(state),
+                }
+                checkpoint.save_checkpoint(path, content)
             self.stored, self.written_at = round_, time.monotonic()
-            self.rows = [checkpoint.in_file(state), *self.rows[:1]]
+            self.rows = [checkpoint.list_checkpoint_rows(state), *self.rows[:1]]
 
     def describe(self, round_: int) -> str:
         """Say from where a run goes on that has come to a round."""
@@ -97,11 +101,14 @@ class Checkpoints:
 
 def read_checkpoint(path: Path, config: Resolved, progress: dict[str, Any]) -> dict[str, Any]:
     """Read a checkpoint. Raises RunError where it is damaged or not of this run; see `Checkpoints.find`."""
-    content = checkpoint.load(path)
+    content = checkpoint.load_checkpoint(path)
     if content.get("hash") != run_hash(config):
         raise RunError(f"{path}: belongs to another run; move it away to start again")
     found: Any = content.get("progress")
-    if not checkpoint.alike({**progress, "seconds": {}}, found) or not 0 <= found["round"] <= config.train.rounds:
+    if (
+        not checkpoint.fits_checkpoint_template({**progress, "seconds": {}}, found)
+        or not 0 <= found["round"] <= config.train.rounds
+    ):
         raise RunError(f"{path}: its counters do not fit this run; move it away to start again")
     return content
 
@@ -119,7 +126,7 @@ def restore_state(template: Any, content: dict[str, Any], folder: Path | None, r
         RunError: it is not a State of the run.
     """
     try:
-        return checkpoint.restore(template, content["state"], folder, ranks)
+        return checkpoint.state_from_checkpoint(template, content["state"], folder, ranks)
     except (RunError, AttributeError, LookupError, TypeError, ValueError) as error:
         reason = error if isinstance(error, RunError) else "its state is no state"
         place = CHECKPOINT if folder is None else folder / CHECKPOINT
@@ -127,7 +134,7 @@ def restore_state(template: Any, content: dict[str, Any], folder: Path | None, r
         raise RunError(f"{place}: {reason}; {remedy}") from error
 
 
-def begin(
+def begin_or_recover(
     folder: Folder, stored: int | None, rounds: int, covered: list[int]
 ) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
     """Make a folder ready for the rounds that are not done yet, and read its metrics so far.
@@ -149,7 +156,7 @@ def begin(
         path = folder.path / CHECKPOINT
         raise RunError(f"{path} is missing though the run is finished; give another folder to train it again")
     lines = folder.metrics(stored or 0)
-    if len(lines) == stored and digest_lines(hashlib.sha256(), *lines) != covered:
+    if len(lines) == stored and digest_metrics(hashlib.sha256(), *lines) != covered:
         path = folder.path / METRICS
         raise RunError(f"{path} has lines that the run did not write; give another folder to train it again")
     if summary is not None and stored != rounds:

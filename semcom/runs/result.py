@@ -17,8 +17,8 @@ from semcom.data.federation import Federation
 from semcom.engine.train.view import View, infer_images, predict
 from semcom.engine.world import World
 from semcom.files import ARRAYS
-from semcom.runs.arrays import CONFUSION, FEATURES, PREFIX, Arrays, lacking, read_arrays
-from semcom.runs.artifacts import collect
+from semcom.runs.arrays import CONFUSION, FEATURES, PREFIX, Arrays, list_lacking_arrays, read_arrays
+from semcom.runs.artifacts import collect_artifacts, to_bytes
 
 T = TypeVar("T")
 
@@ -100,11 +100,37 @@ class Result:
             int64 `[b]` on the CPU.
 
         Raises:
+            ConfigError: no such client or view, images of another shape or type, or a task that asks for no classes.
+        """
+        session = self.world.session
+        if not session.draws.task.classifies:
+            raise ConfigError(f"predict: {self.config.task} asks for no classes; call decode")
+        chosen = self.views[self._named(view)]
+        return predict(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
+
+    def decode(self, client: int, images: np.ndarray | Tensor, view: str | None = None) -> Tensor:
+        """Return what the base station makes of images that a client sends, through the channel at its test SNR.
+
+        Args:
+            client: id.
+            images: uint8 `[b, channels, size, size]`, as `federation.images`.
+            view: a name in `views` (None: the headline).
+
+        Returns:
+            The outputs of the task, `[b, ...]` on the CPU: of classification scores `[b, C]`; of reconstruction images
+            `[b, channels, size, size]` in uint8.
+
+        Raises:
             ConfigError: no such client or view, or images of another shape or type.
         """
         session = self.world.session
-        chosen = self.views[self._named(view)]
-        return predict(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
+        chosen, task = self.views[self._named(view)], session.draws.task
+        heard = infer_images(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
+        shape = task.shape(session.draws.federation)
+        none = self.world.zeros(0, *shape)
+        answers = (chosen.answer(each.features, each.logits, each.where)[0].view(-1, *shape) for each in heard)
+        found = torch.cat([none, *answers]).cpu()
+        return to_bytes(found) if task.pictures else found
 
     def encode(
         self, images: np.ndarray | Tensor, client: int, view: str | None = None, *, received: bool = False
@@ -177,4 +203,4 @@ class Result:
     def _arrays(self, kind: str) -> Arrays:
         """Return the arrays of a kind, from the folder if it has them."""
         found = read_arrays(self.out / ARRAYS, self.summary["hash"]) if self.out is not None else {}
-        return collect(self.world, self._stages, [], [kind]) if lacking(found, [kind]) else found
+        return collect_artifacts(self.world, self._stages, [], [kind]) if list_lacking_arrays(found, [kind]) else found

@@ -8,20 +8,20 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from semcom.config import ConfigError, Resolved, RunConfig, RunError, from_dict, to_dict
-from semcom.config.errors import shown
+from semcom.config.errors import show_value
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.memory import keep_freed_memory
-from semcom.engine.host.ranks import Team, launched_rank, launched_size, team
+from semcom.engine.host.ranks import Team, launched_rank, launched_size, start_ranks
 from semcom.runs import artifacts
 from semcom.runs.failure import NEEDS_CONTEXT, describe_error
 from semcom.runs.folder import Folder
-from semcom.runs.images import read_images
-from semcom.runs.limits import check_models, within_memory
+from semcom.runs.images import read_run_images
+from semcom.runs.limits import check_model_limits, limit_memory
 from semcom.runs.loop import Loop, Observer, OnRound
-from semcom.runs.resolve import find_device, prepare
+from semcom.runs.resolve import find_device, resolve_setup
 from semcom.runs.result import Result
 from semcom.runs.setup import Setup
-from semcom.runs.stop import Stopped, stoppable
+from semcom.runs.stop import Stopped, raise_on_stop_signals
 
 LOG = logging.getLogger(__name__)
 
@@ -51,15 +51,15 @@ def run(
         >>> [line["round"] for line in result.metrics], list(result.views)
         ([1, 2], ['global'])
     """
-    return carry_out(prepare(config), on_round=on_round, observe=observe, profile=profile)
+    return carry_out_run(resolve_setup(config), on_round=on_round, observe=observe, profile=profile)
 
 
-def carry_out(
+def carry_out_run(
     setup: Setup, *, on_round: OnRound | None = None, observe: Observer | None = None, profile: bool = False
 ) -> Result:
-    """Train and evaluate what `prepare` has made of a configuration; see `run`."""
+    """Train and evaluate what `resolve_setup` has made of a configuration; see `run`."""
     config = setup.config
-    _check_called(config, on_round, observe)
+    _check_run_callables(config, on_round, observe)
     folder = Folder(Path(config.out), config) if config.out is not None and launched_rank() == 0 else None
     if folder is not None:
         folder.check()
@@ -67,14 +67,16 @@ def carry_out(
     clock = Clock(profile, device)
     loop: Loop | None = None
     try:
-        with stoppable():
-            with clock("setup"), within_memory():
+        with raise_on_stop_signals():
+            with clock("setup"), limit_memory():
                 keep_freed_memory()
-                images = read_images(config)
-                check_models(config, images.members, device)
-                artifacts.check(config, images.members)
-            others = team(config.processes, "semcom.runs.runner:work", lambda: json.dumps(to_dict(config)).encode())
-            with folder.open() if folder is not None else nullcontext(), others as ranks, within_memory():
+                images = read_run_images(config)
+                check_model_limits(config, images.members, device)
+                artifacts.check_artifacts(config, images.members)
+            others = start_ranks(
+                config.processes, "semcom.runs.runner:run_as_rank", lambda: json.dumps(to_dict(config)).encode()
+            )
+            with folder.open() if folder is not None else nullcontext(), others as ranks, limit_memory():
                 for caution in setup.cautions if ranks.rank == 0 else ():
                     LOG.warning(caution)
                 loop = Loop(setup, images, folder, on_round if ranks.rank == 0 else None, clock, ranks, observe)
@@ -91,19 +93,23 @@ def carry_out(
         raise RunError(f"{loop.where()}: {describe_error(error)}; last good state: {loop.kept()}") from error
 
 
-def _check_called(config: Resolved, on_round: object, observe: object) -> None:
+def _check_run_callables(config: Resolved, on_round: object, observe: object) -> None:
     """Raise ConfigError for what cannot be called, and for an observer of several processes."""
     if on_round is not None and not callable(on_round):
-        raise ConfigError(f"on_round: {shown(on_round)} cannot be called; give a function of a line of metrics.jsonl")
+        raise ConfigError(
+            f"on_round: {show_value(on_round)} cannot be called; give a function of a line of metrics.jsonl"
+        )
     if observe is not None and not callable(observe):
-        raise ConfigError(f"observe: {shown(observe)} cannot be called; give a function of two States and the world")
+        raise ConfigError(
+            f"observe: {show_value(observe)} cannot be called; give a function of two States and the world"
+        )
     if observe is not None and max(config.processes, launched_size()) > 1:
         raise ConfigError("processes: a run of several cannot be observed; give 1")
 
 
-def work(ranks: Team, payload: bytes) -> None:
+def run_as_rank(ranks: Team, payload: bytes) -> None:
     """Do another process's share of a run: all but the folder. `payload` is the configuration as JSON."""
     logging.getLogger("semcom.data").setLevel(logging.ERROR)  # the process that started this one has said it
-    setup = prepare(from_dict(json.loads(payload)))
+    setup = resolve_setup(from_dict(json.loads(payload)))
     keep_freed_memory()
-    Loop(setup, read_images(setup.config), None, None, Clock(), ranks).run()
+    Loop(setup, read_run_images(setup.config), None, None, Clock(), ranks).run()

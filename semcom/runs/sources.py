@@ -25,25 +25,25 @@ def is_own(name: str, file: str | None) -> bool:
     return top not in (*_OURS, *sys.stdlib_module_names) and not _INSTALLED & {*Path(file or "").parts}
 
 
-def imported(files: dict[str, Path]) -> dict[str, Path]:
+def add_imports(files: dict[str, Path]) -> dict[str, Path]:
     """Return modules with all of the user's own that they import, directly or not, found where Python finds them.
 
     Args:
-        files: name of a module, as it is imported -> its file.
+        files: name of a module, as it is add_imports -> its file.
     """
     found, left = dict(files), list(files)
     while left:
         name = left.pop()
         package = name if found[name].name == "__init__.py" else name.rpartition(".")[0]
-        for wanted in _imports(found[name], package):
-            for module, file in _own_files(wanted):
+        for wanted in _list_imports(found[name], package):
+            for module, file in _find_own_files(wanted):
                 if module not in found:
                     found[module] = file
                     left.append(module)
     return dict(sorted(found.items()))
 
 
-def _imports(file: Path, package: str) -> Iterator[str]:
+def _list_imports(file: Path, package: str) -> Iterator[str]:
     """Yield the dotted names that a file may import, wherever in it; of `from a import b` both a and a.b."""
     if file.suffix != ".py":
         return
@@ -58,7 +58,7 @@ def _imports(file: Path, package: str) -> Iterator[str]:
                 yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def _own_files(name: str) -> Iterator[tuple[str, Path]]:
+def _find_own_files(name: str) -> Iterator[tuple[str, Path]]:
     """Yield the files of a module and of the packages that it is in, those that are the user's; `a.*` is all of a."""
     path: Sequence[str] | None = None
     words = name.split(".")
@@ -69,7 +69,7 @@ def _own_files(name: str) -> Iterator[tuple[str, Path]]:
                 if file.name != "__init__.py":
                     yield f"{module[:-1]}{file.stem}", file
             return
-        spec = _spec(module, path)
+        spec = _find_spec(module, path)
         if spec is None:
             return
         if spec.origin and spec.has_location and is_own(module, spec.origin):
@@ -81,7 +81,7 @@ def _own_files(name: str) -> Iterator[tuple[str, Path]]:
             return
 
 
-def _spec(module: str, path: Sequence[str] | None) -> ModuleSpec | None:
+def _find_spec(module: str, path: Sequence[str] | None) -> ModuleSpec | None:
     """Return where Python would find a module, without importing anything."""
     for finder in sys.meta_path:
         find = getattr(finder, "find_spec", None)

@@ -38,7 +38,7 @@ class _Waiting:
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
+def raise_on_stop_signals() -> Iterator[None]:
     """Let SIGTERM, SIGHUP and Ctrl-C raise exceptions inside; a signal that has a handler of the user's keeps it.
 
     Only the main thread gets signals: elsewhere, and inside another such block, nothing changes.
@@ -49,7 +49,7 @@ def stoppable() -> Iterator[None]:
         usual = (signal.SIG_DFL, signal.default_int_handler)
         before = {n: handler for n in numbers if (handler := signal.getsignal(n)) in usual}
     for number in before:
-        signal.signal(number, _on_signal)
+        signal.signal(number, _on_stop_signal)
     try:
         yield
     finally:
@@ -58,7 +58,7 @@ def stoppable() -> Iterator[None]:
 
 
 @contextmanager
-def defer_signals() -> Iterator[None]:
+def defer_stop_signals() -> Iterator[None]:
     """Defer a signal to the end of this block; a second Ctrl-C is not deferred."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -75,7 +75,7 @@ def defer_signals() -> Iterator[None]:
 
 
 @contextmanager
-def first(action: Callable[[], None]) -> Iterator[None]:
+def act_before_stop(action: Callable[[], None]) -> Iterator[None]:
     """Carry out `action` when a signal ends what is inside, before its exception is raised."""
     before, _Waiting.before = _Waiting.before, action
     try:
@@ -89,10 +89,10 @@ class TimeUp(RuntimeError):
 
 
 @contextmanager
-def time_limit(minutes: float | None) -> Iterator[None]:
+def stop_after_minutes(minutes: float | None) -> Iterator[None]:
     """Stop what is inside, as SIGTERM would, after so many minutes (None: never), and raise TimeUp then.
 
-    Only in the main thread, and inside `stoppable`.
+    Only in the main thread, and inside `raise_on_stop_signals`.
     """
     if minutes is None:
         yield
@@ -117,7 +117,7 @@ def time_limit(minutes: float | None) -> Iterator[None]:
         timer.cancel()
 
 
-def _on_signal(number: int, frame: FrameType | None) -> None:
+def _on_stop_signal(number: int, frame: FrameType | None) -> None:
     """Raise the exception of a signal, or put it off."""
     error = KeyboardInterrupt() if number == signal.SIGINT else Stopped(number)
     if _Waiting.blocks and not (number == signal.SIGINT and _Waiting.error is not None):

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from semcom.config import RunError, run_hash
+from semcom.engine.draws import Draws, draw_cell_snrs
 from semcom.engine.world import World
-from semcom.runs.accuracy import headlines
-from semcom.runs.folder import commit, versions
-from semcom.runs.machine import machine
+from semcom.runs.accuracy import compute_headlines
+from semcom.runs.folder import read_commit, read_versions
+from semcom.runs.machine import describe_machine
+from semcom.tasks.metric import describe_metrics
 
 
-def summarize(
+def summarize_run(
     world: World,
     metrics: Sequence[Mapping[str, Any]],
     finish: Mapping[str, Any] | None,
@@ -30,19 +32,19 @@ def summarize(
     Raises:
         RunError: nothing was evaluated.
     """
-    views = headlines([finish] if finish else [])
-    views |= {name: view for name, view in headlines(metrics).items() if name not in views}
-    config, session = world.config, world.session
+    config, session, task = world.config, world.session, world.session.draws.task
+    views = compute_headlines([finish] if finish else [], task.metrics)
+    views |= {name: view for name, view in compute_headlines(metrics, task.metrics).items() if name not in views}
     if not views:
         raise RunError(f"{config.method}: nothing was evaluated; it has views neither in rounds nor at the end")
-    first = next(iter(views.values()))
+    first, metric = next(iter(views.values())), task.metrics[0]
     tally, seconds, meters = session.tally, session.clock.seconds, session.tally.snr_received_db()
     errors = tally.error_rates()
     lines = [*metrics, *([finish] if finish else [])]
     return {
         "method": config.method,
-        "accuracy": first["accuracy"],
-        "accuracy_std": first["accuracy_std"],
+        **({} if task.classifies else {"task": {"name": config.task, "metrics": describe_metrics(task.metrics)}}),
+        **{name: first[name] for name in (metric.name, metric.key("std"))},
         "views": views,
         **({"finish": finish} if finish else {}),
         **({"new_clients": joined} if joined else {}),
@@ -50,16 +52,26 @@ def summarize(
         "rounds": config.train.rounds,
         "clients": config.clients,
         "evaluated": None if config.train.eval_clients is None else world.tested().tolist(),
+        "bandwidth_ratio": config.model.features / 2 / session.draws.federation.images[0].numel(),
         "samples": tally.visited,
         "samples_per_second": tally.visited / max(seconds.get("train", 0.0), 1e-9),
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "traffic": world.air.per_client_round(),
         "snr_received_db": {name: value if math.isfinite(value) else None for name, value in meters.items()},
         **({"error_rates": errors} if errors else {}),
+        **({} if session.draws.cell is None else {"cell": _places(session.draws)}),
         "seed": config.seed,
         "hash": run_hash(config),
         "device": session.draws.device.type,
-        "machine": machine(session.draws.device),
-        "versions": versions(),
-        "commit": commit(),
+        "machine": describe_machine(session.draws.device),
+        "versions": read_versions(),
+        "commit": read_commit(),
     }
+
+
+def _places(draws: Draws) -> dict[str, list[Any]]:
+    """Return where each client of a cell is, and its mean SNRs."""
+    assert draws.cell is not None
+    up, down = draw_cell_snrs(draws.config, draws.cell, draws.link)
+    lists = {"x_m": draws.cell.x_m, "y_m": draws.cell.y_m, "snr_db": up, "downlink_snr_db": down}
+    return {**{name: values.round(3).tolist() for name, values in lists.items()}, "los": draws.cell.los.tolist()}

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from semcom.config import ConfigError
-from semcom.files import at_home, refuse_file
+from semcom.files import refuse_file, resolve_file
 
 
 def scalars(line: Mapping[str, Any]) -> dict[str, float]:
@@ -23,14 +23,14 @@ def scalars(line: Mapping[str, Any]) -> dict[str, float]:
         >>> semcom.scalars({"round": 1, "loss": 0.5, "views": {"personal": {"accuracy": 0.6, "clients": [0.5, 0.7]}}})
         {'loss': 0.5, 'personal/accuracy': 0.6}
     """
-    return {name: value for name, value in _flat(line).items() if name != "round"}
+    return {name: value for name, value in _flatten_line(line).items() if name != "round"}
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+def _flatten_line(values: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     found: dict[str, float] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, prefix if name == "views" else f"{prefix}{name}/")
+            found |= _flatten_line(value, prefix if name == "views" else f"{prefix}{name}/")
         elif isinstance(value, int | float):
             found[f"{prefix}{name}"] = value
     return found
@@ -60,7 +60,7 @@ class TensorBoard:
     def __init__(self, folder: Path | str) -> None:
         if find_spec("tensorboard") is None:
             raise ConfigError("tensorboard: the package is not installed; pip install 'semcom[tensorboard]'")
-        self.folder = at_home(folder)
+        self.folder = resolve_file(folder)
         refuse_file(self.folder, "tensorboard")
         self._writer: Any = None
 

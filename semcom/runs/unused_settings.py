@@ -61,6 +61,7 @@ NOTHING_SENT = "{method} sends nothing"
 RULES = (
     NoEffectRule("partition.scarce_fraction", lambda r: not r.config.partition.scarce, "no client is partition.scarce"),
     *(NoEffectRule(field, lambda r: not r.link.radio, NO_CHANNEL) for field in OF_A_CHANNEL),
+    NoEffectRule("model.snr_input", lambda r: not r.link.noisy, NO_NOISE),
     NoEffectRule("channel.snr_db", lambda r: not r.link.noisy, NO_NOISE),
     NoEffectRule("channel.test_snr_db", lambda r: not r.link.noisy, NO_NOISE),
     NoEffectRule("channel.downlink_snr_db", lambda r: not r.link.noisy, NO_NOISE),
@@ -114,7 +115,7 @@ RULES = (
 )
 
 
-def check(run: Setup, common: TrainConfig, band_hz: float) -> None:
+def check_unused_settings(run: Setup, common: TrainConfig, band_hz: float) -> None:
     """Raise NoEffect for the first setting of a resolved run that does nothing.
 
     Args:
@@ -125,16 +126,16 @@ def check(run: Setup, common: TrainConfig, band_hz: float) -> None:
     config = run.config
     for rule in RULES:
         if rule.when(run) and not (rule.field == "air.bandwidth_hz" and config.air.bandwidth_hz == band_hz):
-            _refuse(rule.field, config, rule.why)
+            _refuse_unused_setting(rule.field, config, rule.why)
     for name in run.method.unused:
         if name == "model.init" and makes_heads(config):
             continue  # it is how these begin
         section, _, field = name.rpartition(".")
         default = getattr(common, field) if field in COMMON else usual(getattr(config, section), field)
-        _refuse(name, config, "{method} does not use it", default)
+        _refuse_unused_setting(name, config, "{method} does not use it", default)
 
 
-def _refuse(name: str, config: Resolved, why: str, *default: Any) -> None:
+def _refuse_unused_setting(name: str, config: Resolved, why: str, *default: Any) -> None:
     """Raise NoEffect unless a field has its default, or its section has no such field."""
     section, _, field = name.rpartition(".")
     part = getattr(config, section)

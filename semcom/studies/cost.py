@@ -28,26 +28,26 @@ DIVIDED = ("iid", "dirichlet", "dirichlet-client", "pathological")
 """Partitions that divide all images among the clients; what another one gives is not known before it is made."""
 
 
-def samples(config: Resolved) -> float | None:
+def count_cost_in_samples(config: Resolved) -> float | None:
     """Count the training samples that a resolved run passes through the encoder; None where the data are not known.
 
     Sizes that are drawn (spreads, scarce clients, a part of the clients) count with their mean.
     """
-    schedule, size = config.train, client_size(config)
+    schedule, size = config.train, count_client_samples(config)
     if schedule.local_steps is not None:
-        visited: float | None = _in_steps(schedule.local_steps, schedule.batch_size, size)
+        visited: float | None = _count_samples_of_steps(schedule.local_steps, schedule.batch_size, size)
     else:
-        visited = None if size is None else _epochs(config) * size
+        visited = None if size is None else _average_epochs(config) * size
     return None if visited is None else schedule.rounds * config.participants * visited
 
 
-def work(config: Resolved) -> float:
-    """Estimate how long a run takes beside others of its grid: `samples`, or passes over data of unknown size."""
-    known = samples(config)
-    return config.train.rounds * config.participants * _epochs(config) if known is None else known
+def estimate_run_cost(config: Resolved) -> float:
+    """Estimate how long a run takes beside others: `count_cost_in_samples`, or passes over data of unknown size."""
+    known = count_cost_in_samples(config)
+    return config.train.rounds * config.participants * _average_epochs(config) if known is None else known
 
 
-def client_size(config: Resolved) -> float | None:
+def count_client_samples(config: Resolved) -> float | None:
     """Compute the mean number of training samples per client of a resolved run; None where the data are not known."""
     fields = to_dict(config)["partition"]
     fields |= fields.get("options") or {}
@@ -57,12 +57,12 @@ def client_size(config: Resolved) -> float | None:
     elif fields["kind"] not in DIVIDED or name not in PUBLISHED:
         return None
     else:
-        size = _divided(name, fields, clients) / clients
+        size = _count_divided_samples(name, fields, clients) / clients
     scarce = len(set(fields.get("scarce", ()))) / config.clients
     return size * (1 - fields.get("validation", 0.0)) * (1 - scarce * (1 - fields.get("scarce_fraction", 1.0)))
 
 
-def _divided(dataset: str, fields: Mapping[str, Any], clients: int) -> float:
+def _count_divided_samples(dataset: str, fields: Mapping[str, Any], clients: int) -> float:
     """Count the training samples that a partition gives to all clients that it divides the images among."""
     train, test, classes = PUBLISHED[dataset]
     pool = train if fields.get("test") == "own" else (train + test) * (1 - fields["test_fraction"])
@@ -70,13 +70,13 @@ def _divided(dataset: str, fields: Mapping[str, Any], clients: int) -> float:
     return pool * fields["fraction"] * owned
 
 
-def _epochs(config: Resolved) -> float:
+def _average_epochs(config: Resolved) -> float:
     """Average the local epochs of a round over the clients."""
     epochs = config.train.local_epochs
     return sum(epochs) / len(epochs) if isinstance(epochs, tuple) else float(epochs or 1)
 
 
-def _in_steps(steps: int, batch: int, size: float | None) -> float:
+def _count_samples_of_steps(steps: int, batch: int, size: float | None) -> float:
     """Count the samples of a client's steps: the last mini-batch of each epoch is smaller where `size` asks for it."""
     if size is None:
         return float(steps * batch)

@@ -8,10 +8,21 @@ from typing import Any
 
 import semcom
 from semcom.config import ConfigError, RunConfig
-from semcom.studies.cost import samples
-from semcom.studies.grid import TEST_SNR, Axis, Grid, Run, Variant, field_of, set_fields
+from semcom.studies.cost import count_cost_in_samples
+from semcom.studies.grid import TEST_SNR, Axis, Grid, Run, Variant, read_grid_field, set_fields
 
-__all__ = ["SCALES", "Axis", "Experiment", "Grid", "Outline", "Run", "Train", "Variant", "field_of", "set_fields"]
+__all__ = [
+    "SCALES",
+    "Axis",
+    "Experiment",
+    "Grid",
+    "Outline",
+    "Run",
+    "Train",
+    "Variant",
+    "read_grid_field",
+    "set_fields",
+]
 
 SCALES = ("smoke", "small", "paper")
 """The scales of this project's experiments, the cheapest first: digits in seconds; real images, two cores, an hour or
@@ -133,7 +144,7 @@ class Experiment:
         """Return the values that a field takes in the runs of a scale, or that they all share."""
         axis = next((axis for axis in self.axes(scale) if name in axis.fields), None)
         base = self.scales[self.scale(scale)].base
-        return [field_of(base, name)] if axis is None else [point[name] for point in axis.points()]
+        return [read_grid_field(base, name)] if axis is None else [point[name] for point in axis.points()]
 
     def outline(self, scale: str | None = None) -> Outline:
         """Return the number of runs of a scale (None: the first one), its axes and its cost.
@@ -153,7 +164,7 @@ class Experiment:
             method = run.config.method if run.config.train.preset == "paper" else ""
             key = repr(replace(run.config, method=method, hyper=None, seed=0))
             if key not in found:
-                found[key] = samples(semcom.resolve(run.config))
+                found[key] = count_cost_in_samples(semcom.resolve(run.config))
             costs.append(found[key])
         known = [cost for cost in costs if cost is not None]
         total = seeds * sum(known) if len(known) == len(costs) else None

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from semcom.config import ConfigError, RunConfig, parse_snr
-from semcom.config.options import plain
-from semcom.studies.overrides import Fields, Values, number
+from semcom.config.options import parse_option_value
+from semcom.studies.overrides import Fields, Values, format_number
 
 R = TypeVar("R", bound=RunConfig)
 FIXED: Mapping[str, str] = {
@@ -75,7 +75,7 @@ class Axis:
         return [dict(zip(self.fields, value, strict=True)) for value in self.values]
 
 
-def axis_of(key: str | Sequence[str], values: Any, owner: str) -> Axis:
+def parse_axis(key: str | Sequence[str], values: Any, owner: str) -> Axis:
     """Parse an entry of `Grid.vary`.
 
     Args:
@@ -91,13 +91,13 @@ def axis_of(key: str | Sequence[str], values: Any, owner: str) -> Axis:
     if isinstance(values, str) or not isinstance(values, Iterable) or not (listed := tuple(values)):
         raise ConfigError(f"{name}: {owner} varies it over {values!r}; give a tuple of values")
     for one in fields:
-        check_field(one)
+        check_grid_field(one)
     if isinstance(key, str):
-        return Axis(fields, tuple((plain(value),) for value in listed))
+        return Axis(fields, tuple((parse_option_value(value),) for value in listed))
     wrong = [value for value in listed if not isinstance(value, tuple | list) or len(value) != len(fields)]
     if wrong:
         raise ConfigError(f"{name}: {wrong[0]!r} is no tuple of {len(fields)} values, one for each field")
-    return Axis(fields, tuple(plain(value) for value in listed))
+    return Axis(fields, tuple(parse_option_value(value) for value in listed))
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Grid:
         """
         if not isinstance(self.vary, Mapping):
             raise ConfigError(f"vary: {owner} has {self.vary!r}; give a table from fields to tuples of values")
-        found = tuple(axis_of(key, values, owner) for key, values in self.vary.items())
+        found = tuple(parse_axis(key, values, owner) for key, values in self.vary.items())
         fields = [name for axis in found for name in axis.fields]
         twice = [name for name in fields if fields.count(name) > 1]
         if twice:
@@ -141,7 +141,7 @@ class Grid:
         Raises:
             ConfigError: as `axes`; more runs than `MOST`; a test SNR that is none.
         """
-        tested, axes = _tested(self.axes(owner))
+        tested, axes = _split_off_test_axis(self.axes(owner))
         size = len(variants) * math.prod(len(axis.values) for axis in axes)
         if size > MOST:
             raise ConfigError(f"vary: {size:,} runs are more than the {MOST:,} of the largest grid; give fewer values")
@@ -173,7 +173,7 @@ class Grid:
         return [Run(v.name, set_fields(self.base, {"method": v.method, **point})) for v, point in points]
 
 
-def _tested(axes: Sequence[Axis]) -> tuple[dict[str, Any], list[Axis]]:
+def _split_off_test_axis(axes: Sequence[Axis]) -> tuple[dict[str, Any], list[Axis]]:
     """Turn an axis of test SNRs into the setting of all runs; the other axes are left."""
     found = next((axis for axis in axes if axis.fields == (TEST_SNR,)), None)
     if found is None:
@@ -183,14 +183,14 @@ def _tested(axes: Sequence[Axis]) -> tuple[dict[str, Any], list[Axis]]:
         snr = parse_snr(value, TEST_SNR)
         if snr.drawn or len(snr.values) > 1:
             raise ConfigError(f"{TEST_SNR}: {value!r} is not one SNR; an axis of it takes numbers in dB, or inf")
-    joined = values[0] if len(values) == 1 else ",".join(number(float(value)) for value in values)
+    joined = values[0] if len(values) == 1 else ",".join(format_number(float(value)) for value in values)
     return {TEST_SNR: joined}, [axis for axis in axes if axis is not found]
 
 
 # -- fields by their dotted names ------------------------------------------------------------------------------------
 
 
-def field_of(config: RunConfig, name: str) -> Any:
+def read_grid_field(config: RunConfig, name: str) -> Any:
     """Look up the value of a dotted field (`train.rounds`, `hyper.lam`, `partition.ways`, `seed`); None for none."""
     section, _, rest = name.partition(".")
     part: Any = getattr(config, section, None)
@@ -212,17 +212,17 @@ def set_fields(config: R, values: Mapping[str, Any]) -> R:
     for name, value in values.items():
         section, _, rest = name.partition(".")
         if section == "hyper" and rest:
-            value = _with(config.hyper, rest, value)
+            value = _set_option(config.hyper, rest, value)
         elif rest:
             part: Any = getattr(config, section, None)
             if hasattr(part, "options") and not hasattr(part, rest):
-                rest, value = "options", _with(part.options, rest, value)
-            value = _replace(part, rest, value, name)
-        config = _replace(config, section, value, name)
+                rest, value = "options", _set_option(part.options, rest, value)
+            value = _replace_grid_field(part, rest, value, name)
+        config = _replace_grid_field(config, section, value, name)
     return config
 
 
-def check_field(name: str) -> None:
+def check_grid_field(name: str) -> None:
     """Check that a grid may vary or set a field, whether or not there is one of this name.
 
     Raises:
@@ -238,13 +238,13 @@ def check_field(name: str) -> None:
         raise ConfigError(f"{name}: it is a section; name one of its fields, such as {inside}")
 
 
-def _with(options: Any, name: str, value: Any) -> dict[str, Any]:
+def _set_option(options: Any, name: str, value: Any) -> dict[str, Any]:
     """Set one of some options, or leave it open (None); `semcom.resolve` checks whether their owner takes it."""
     known = vars(options) if dataclasses.is_dataclass(options) else options or {}
     return {**{key: old for key, old in known.items() if key != name}, **({} if value is None else {name: value})}
 
 
-def _replace(part: Any, name: str, value: Any, full: str) -> Any:
+def _replace_grid_field(part: Any, name: str, value: Any, full: str) -> Any:
     """Do `dataclasses.replace(part, name=value)`, with an error of one line that says which fields exist."""
     known = [f.name for f in dataclasses.fields(part)] if dataclasses.is_dataclass(part) else []
     if name not in known:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from semcom.studies.grid import TEST, TEST_SNR
-from semcom.studies.overrides import plain_text
+from semcom.studies.overrides import format_plain_value
+from semcom.tasks.metric import MSE, PSNR, SSIM, Metric
 
 METHODS = {
     "local": "Local",
@@ -105,23 +106,48 @@ METRICS = {
 """Number of a view, or of a run -> its name; any other is shown by its own name."""
 PLAIN = ("jain", "best_round", "predictor_distance", "clusters.silhouette")
 """Those that are no share of 1, and are not shown in percent."""
+DERIVED = {
+    "": "{}",
+    "std": "deviation of the {} over clients",
+    "worst10": "{} of the worst 10 % of clients",
+    "best": "{} in the best round",
+    "last": "{} in the last round",
+    "validation": "{} of validation images",
+}
+"""What is derived from a task's metric -> its name."""
+TASKS: dict[str, Metric] = {metric.name: metric for metric in (PSNR, SSIM, MSE)}
+"""The metrics of tasks other than classification, by name: those that ship, and those that stored runs have told of."""
 UNRANKED = ("accuracy_std", "best_round", "predictor_distance", "clusters.power_common", "clusters.power_between")
 """Those of which more is not better."""
 DIFFERENCES = ("lead", "gain")
 """Those that are differences of shares, in percentage points."""
 
 
+def learn_metrics(metrics: Iterable[Metric]) -> None:
+    """Note the metrics of a task that a stored run has told of, for their names and units."""
+    TASKS.update({metric.name: metric for metric in metrics if metric.name not in METRICS})
+
+
+def _find_metric(number: str) -> tuple[Metric, str] | None:
+    """Return the task's metric that a number is or is derived from, and how; None for any other."""
+    name = max((name for name in TASKS if number == name or number.startswith(f"{name}_")), key=len, default=None)
+    derived = "" if name is None else number.removeprefix(name).removeprefix("_")
+    return (TASKS[name], derived) if name is not None and derived in DERIVED else None
+
+
 def is_share(metric: str) -> bool:
     """Return whether a number is a fraction of 1, which is shown in percent."""
-    return metric in METRICS and metric not in PLAIN
+    own = _find_metric(metric)
+    return own[0].share if own else metric in METRICS and metric not in PLAIN
 
 
 def is_ranked(metric: str) -> bool:
     """Return whether more of a number is better, as far as it is known here: then the best may be marked."""
-    return metric in METRICS and metric not in UNRANKED
+    own = _find_metric(metric)
+    return own[0].higher and own[1] != "std" if own else metric in METRICS and metric not in UNRANKED
 
 
-def decimals(share: bool, halves: ArrayLike) -> int:
+def choose_decimals(share: bool, halves: ArrayLike) -> int:
     """Return with how many decimals numbers are shown: one of percentages and three of others, or one more where half
     an interval would have none.
 
@@ -129,40 +155,51 @@ def decimals(share: bool, halves: ArrayLike) -> int:
         share: whether the numbers are fractions of 1, shown in percent.
         halves: of their intervals; NaN where there is none.
     """
-    factor, digits = (100, 1) if share else (1, 3)
+    return _choose_digits(1 if share else 3, 100 if share else 1, halves)
+
+
+def choose_metric_decimals(metric: str, halves: ArrayLike) -> int:
+    """Return `choose_decimals` of a number; a task's metric says itself how many it has at least."""
+    own = _find_metric(metric)
+    if own is None:
+        return choose_decimals(is_share(metric), halves)
+    return _choose_digits(own[0].digits, 100 if own[0].share else 1, halves)
+
+
+def _choose_digits(digits: int, factor: float, halves: ArrayLike) -> int:
     return digits + bool(np.any(factor * np.asarray(halves) < 0.5 * 10**-digits))
 
 
-def value_label(field: str, value: Any) -> str:
+def name_value(field: str, value: Any) -> str:
     """Return a value of a field with its unit, such as "9 dB", "FedCL" or "FedCL with mean centroids"."""
     if field in NAMED and value in ARMS:
         return ARMS[value]
     if field in NAMED:
         method, *rest = str(value).split(" ", maxsplit=1)
         return " ".join((METHODS.get(method, method), *rest))
-    shown = plain_text(value)
+    shown = format_plain_value(value)
     return "none" if shown == "None" else shown + FIELDS.get(field, ("", ""))[1]
 
 
-def place_label(field: str, value: Any) -> str:
+def name_place(field: str, value: Any) -> str:
     """Return a value with the name of its field, such as "SNR 9 dB"; a method is its name alone."""
     return (
-        value_label(field, value)
+        name_value(field, value)
         if field in NAMED
-        else f"{FIELDS.get(field, (field, ''))[0]} {value_label(field, value)}".lstrip()
+        else f"{FIELDS.get(field, (field, ''))[0]} {name_value(field, value)}".lstrip()
     )
 
 
-def point_label(point: Mapping[str, Any]) -> str:
+def name_point(point: Mapping[str, Any]) -> str:
     """Return a point of a study in words, such as "SNR 6 dB, ways 2".
 
     Options that its partition or its channel does not have, None, are left out, unless all are None.
     """
-    there = {name: value for name, value in point.items() if plain_text(value) != "None"} or point
-    return ", ".join(place_label(name, value) for name, value in there.items())
+    there = {name: value for name, value in point.items() if format_plain_value(value) != "None"} or point
+    return ", ".join(name_place(name, value) for name, value in there.items())
 
 
-def field_name(field: str) -> str:
+def name_field(field: str) -> str:
     """Return the name of a field with its unit, such as "SNR (dB)" or "channel uses"."""
     name, unit = FIELDS.get(field, (field, ""))
     return name + (f" ({unit.strip()})" if unit else "")
@@ -170,21 +207,25 @@ def field_name(field: str) -> str:
 
 def field_label(field: str) -> str:
     """Return the same with a capital, as it stands at an axis."""
-    return titled(field_name(field))
+    return titled(name_field(field))
 
 
-def metric_name(metric: str) -> str:
+def name_metric(metric: str) -> str:
     """Return the name of a number, such as "accuracy"."""
-    return METRICS.get(metric, metric)
+    own = _find_metric(metric)
+    return DERIVED[own[1]].format(own[0].label) if own else METRICS.get(metric, metric)
 
 
 def metric_label(metric: str) -> str:
     """Return the name of a number with its unit, such as "Accuracy (%)"."""
-    return titled(metric_name(metric)) + (f" ({unit})" if (unit := metric_unit(metric)) else "")
+    return titled(name_metric(metric)) + (f" ({unit})" if (unit := metric_unit(metric)) else "")
 
 
 def metric_unit(metric: str) -> str:
-    """Return in what a number is shown: "%", "points" (percentage points), or nothing for one that is no share."""
+    """Return in what a number is shown: "%", "points" (percentage points), a task's unit, or nothing."""
+    own = _find_metric(metric)
+    if own:
+        return own[0].shown_unit
     return "" if not is_share(metric) else "points" if metric in DIFFERENCES else "%"
 
 

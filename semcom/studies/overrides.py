@@ -31,28 +31,28 @@ MOST = 10_000
 """Values of the longest range."""
 
 
-def field_name(word: str) -> str:
+def parse_field_of_flag(word: str) -> str:
     """Turn the name of a flag into the dotted name of its field: `--channel.snr-db` -> `channel.snr_db`."""
     name = word.strip().removeprefix("--").replace("-", "_")
     return "finish.kind" if name == "finish" else name
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Format a number without needless decimals, and without loss: 9.0 -> "9", 0.1 -> "0.1"."""
     short = f"{value:g}"
     return short if isinstance(value, float) and float(short) == value else str(value)
 
 
-def plain_text(value: Any) -> str:
+def format_plain_value(value: Any) -> str:
     """Format a value of a field without needless decimals: "None" for an empty one, commas between several."""
     if isinstance(value, tuple | list):
-        return ",".join(map(plain_text, value))
+        return ",".join(map(format_plain_value, value))
     if isinstance(value, float):
-        return "None" if math.isnan(value) else number(value)
+        return "None" if math.isnan(value) else format_number(value)
     return "None" if str(value) == "<NA>" else str(value)  # pandas's own
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a time in the unit that suits it: 8.3 s, 42 min, 11 h."""
     units = (("s", 1, 90), ("min", 60, 90), ("h", 3600, 48), ("days", 86_400, math.inf))
     value, unit = next((seconds / size, unit) for unit, size, most in units if seconds / size < most)
@@ -62,38 +62,38 @@ def duration(seconds: float) -> str:
 # -- reading ---------------------------------------------------------------------------------------------------------
 
 
-def read_set(text: str, typed: Typed) -> tuple[str, Any]:
+def parse_set_override(text: str, typed: Typed) -> tuple[str, Any]:
     """Parse `--set FIELD=VALUE` into the field and its value. Raises ConfigError."""
-    names, given = _sides(text, "set", "train.rounds=20")
-    field = field_name(names)
+    names, given = _split_override(text, "set", "train.rounds=20")
+    field = parse_field_of_flag(names)
     return field, typed(field, given)
 
 
-def read_vary(text: str, typed: Typed) -> tuple[Fields, Values]:
+def parse_vary_override(text: str, typed: Typed) -> tuple[Fields, Values]:
     """Parse `--vary FIELDS=VALUES` into the fields and their values.
 
     Raises:
         ConfigError: it is spelled wrongly, or a value is none of its field.
     """
-    names, given = _sides(text, "vary", "channel.snr_db=-6..18:3")
-    fields = tuple(field_name(name) for name in names.split(","))
+    names, given = _split_override(text, "vary", "channel.snr_db=-6..18:3")
+    fields = tuple(parse_field_of_flag(name) for name in names.split(","))
     if given.startswith("["):
-        return fields, _listed(given, len(fields), names)
+        return fields, _parse_json_values(given, len(fields), names)
     if len(fields) == 1:
-        return fields, tuple((typed(fields[0], word),) for word in several(given, names))
-    return fields, tuple(_joint(word, fields, typed) for word in given.split(","))
+        return fields, tuple((typed(fields[0], word),) for word in split_override_values(given, names))
+    return fields, tuple(_parse_joint_value(word, fields, typed) for word in given.split(","))
 
 
-def read_seeds(text: str) -> tuple[int, ...]:
+def parse_seeds_override(text: str) -> tuple[int, ...]:
     """Parse `--seeds 0..4` or `--seeds 0,3,7`. Raises ConfigError."""
-    words = several(text, "seeds")
+    words = split_override_values(text, "seeds")
     wrong = [word for word in words if not re.fullmatch(r"\+?\d+", word)]
     if wrong:
         raise ConfigError(f"seeds: {wrong[0]!r} is not a whole number of at least 0; write 0..4 or 0,3,7")
     return tuple(map(int, words))
 
 
-def several(text: str, name: str) -> list[str]:
+def split_override_values(text: str, name: str) -> list[str]:
     """Split a comma list into words, in which ranges FIRST..LAST[:STEP] stand for their numbers.
 
     Steps are exact: those of 0..1:0.1 are 0.1, 0.2, 0.3. LAST is among them where the steps meet it.
@@ -106,11 +106,11 @@ def several(text: str, name: str) -> list[str]:
         if not part:
             raise ConfigError(f"{name}: {text!r} has an empty value; write values with commas between them")
         ends = _RANGE.fullmatch(part)
-        words += _numbers(part, name, *ends.groups(default="1")) if ends else [part]
+        words += _expand_range(part, name, *ends.groups(default="1")) if ends else [part]
     return words
 
 
-def _numbers(text: str, name: str, first: str, last: str, step: str) -> list[str]:
+def _expand_range(text: str, name: str, first: str, last: str, step: str) -> list[str]:
     start, stop, by = Decimal(first), Decimal(last), Decimal(step)
     count = int((stop - start) / by) + 1 if by and (stop - start) / by >= 0 else 0
     if not 0 < count <= MOST:
@@ -119,7 +119,7 @@ def _numbers(text: str, name: str, first: str, last: str, step: str) -> list[str
     return [format(start + i * by, "f") for i in range(count)]
 
 
-def _sides(text: str, flag: str, example: str) -> tuple[str, str]:
+def _split_override(text: str, flag: str, example: str) -> tuple[str, str]:
     """Split a text at the first equals sign."""
     names, equals, given = text.partition("=")
     if not equals or not names.strip():
@@ -127,7 +127,7 @@ def _sides(text: str, flag: str, example: str) -> tuple[str, str]:
     return names, given
 
 
-def _joint(word: str, fields: Fields, typed: Typed) -> tuple[Any, ...]:
+def _parse_joint_value(word: str, fields: Fields, typed: Typed) -> tuple[Any, ...]:
     """Parse one value of joint fields, spelled with colons between its parts."""
     parts = word.split(":")
     if len(parts) != len(fields):
@@ -136,7 +136,7 @@ def _joint(word: str, fields: Fields, typed: Typed) -> tuple[Any, ...]:
     return tuple(typed(field, part) for field, part in zip(fields, parts, strict=True))
 
 
-def _listed(text: str, count: int, names: str) -> Values:
+def _parse_json_values(text: str, count: int, names: str) -> Values:
     """Parse the values of a JSON list; those of joint fields are lists themselves."""
     try:
         found = json.loads(text)
@@ -151,29 +151,29 @@ def _listed(text: str, count: int, names: str) -> Values:
 # -- writing ---------------------------------------------------------------------------------------------------------
 
 
-def format_set(field: str, value: Any) -> str:
-    """Format what `read_set` reads; several values of one field stand with spaces between them."""
+def format_set_override(field: str, value: Any) -> str:
+    """Format what `parse_set_override` reads; several values of one field stand with spaces between them."""
     parts = value if isinstance(value, tuple | list) else (value,)
     return f"{field}={' '.join(map(_word, parts))}"
 
 
-def format_vary(fields: Fields, values: Values) -> str:
-    """Format what `read_vary` reads: as ranges and lists, or as JSON where these cannot hold a value."""
+def format_vary_override(fields: Fields, values: Values) -> str:
+    """Format what `parse_vary_override` reads: as ranges and lists, or as JSON where these cannot hold a value."""
     flat = [value for row in values for value in row]
     if not all(map(_is_plain, flat)):
         text = json.dumps([row[0] if len(fields) == 1 else row for row in values], separators=(",", ":"))
     elif len(fields) == 1:
-        text = format_values(flat)
+        text = format_override_values(flat)
     else:
         text = ",".join(":".join(map(_word, row)) for row in values)
     return f"{','.join(fields)}={text}"
 
 
-def format_values(values: Sequence[Any]) -> str:
+def format_override_values(values: Sequence[Any]) -> str:
     """Format a list of plain values as words with commas between them; three or more even steps are a range."""
     if len(values) < 3 or not all(_is_number(value) and math.isfinite(value) for value in values):
         return ",".join(map(_word, values))
-    exact = [Decimal(number(value)) for value in values]
+    exact = [Decimal(format_number(value)) for value in values]
     step = exact[1] - exact[0]
     if not step or any(exact[0] + i * step != value for i, value in enumerate(exact)):
         return ",".join(map(_word, values))
@@ -181,7 +181,7 @@ def format_values(values: Sequence[Any]) -> str:
 
 
 def _word(value: Any) -> str:
-    return number(value) if _is_number(value) else str(value)
+    return format_number(value) if _is_number(value) else str(value)
 
 
 def _is_number(value: Any) -> bool:

@@ -7,9 +7,9 @@ from functools import partial
 
 from channels.registry import Registry
 from semcom.config import ConfigError, RunConfig
-from semcom.packages import catalogue
+from semcom.packages import read_package_catalogue
 from semcom.registry import find
-from semcom.runs.plugins import absolute, load_plugins
+from semcom.runs.plugins import load_plugins, locate_plugin
 from semcom.studies.experiment import Experiment, Train
 
 EXPERIMENTS: Registry[Experiment] = Registry(
@@ -17,19 +17,19 @@ EXPERIMENTS: Registry[Experiment] = Registry(
     {},
     base="semcom.studies.experiment:Experiment",
     made=True,
-    catalogue=partial(catalogue, "semcom.experiments"),
+    catalogue=partial(read_package_catalogue, "semcom.experiments"),
 )
 """Experiments by name."""
 
 
-def experiment(name: str) -> Experiment:
+def find_experiment(name: str) -> Experiment:
     """Return the experiment called `name`, or the one that a Python file registers.
 
     Raises:
         ConfigError: there is none, and the known ones are listed; or the file cannot be imported, or registers none or
             several.
     """
-    return find(EXPERIMENTS, declared_in(name) if name.endswith(".py") else name)
+    return find(EXPERIMENTS, find_declared_experiment(name) if name.endswith(".py") else name)
 
 
 @dataclass(frozen=True)
@@ -52,21 +52,21 @@ class OwnTrain:
         return train(config)
 
 
-def own_train(declared: Experiment) -> Train | None:
+def find_own_train(declared: Experiment) -> Train | None:
     """Return the training function of an experiment, for any process; None where it has none of its own."""
     source = EXPERIMENTS.source(declared.name)
     known = source is not None and find(EXPERIMENTS, declared.name).train is declared.train
     return OwnTrain(declared.name, source) if declared.train and source and known else declared.train
 
 
-def declared_in(file: str) -> str:
+def find_declared_experiment(file: str) -> str:
     """Return the name of the experiment that a Python file registers.
 
     Raises:
         ConfigError: the file cannot be imported, or registers none or several.
     """
     load_plugins((file,))
-    names = [name for name in EXPERIMENTS.names() if EXPERIMENTS.source(name) == absolute(file)]
+    names = [name for name in EXPERIMENTS.names() if EXPERIMENTS.source(name) == locate_plugin(file)]
     if not names:
         raise ConfigError(f"experiment: {file} registers none; see docs/extending.md")
     if len(names) > 1:

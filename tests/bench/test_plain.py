@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from semcom.bench import plain
 from semcom.bench.engine import CASES, SMALL
-from semcom.bench.workloads import Variant, Workload, synthetic
+from semcom.bench.workloads import Variant, Workload, make_synthetic_workload
 from semcom.engine.links import build_link
 from semcom.engine.store.population import Population
 from semcom.engine.train.phase import Phase
@@ -38,7 +38,9 @@ def engine(workload: Workload) -> tuple[World, object, object]:
     """World, method and first state in float64."""
     config = resolve(replace(workload.config(Variant("loop")), precision="float64"))
     method = METHODS.get(config.method)(config.hyper)
-    world = World(config, synthetic(workload), torch.device("cpu"), build_link(config)[0], split=method.split)
+    world = World(
+        config, make_synthetic_workload(workload), torch.device("cpu"), build_link(config)[0], split=method.split
+    )
     return world, method, method.setup(world)
 
 
@@ -60,7 +62,7 @@ def same_order(loop: plain.FedAvg | plain.FedCL, world: World) -> None:
 def start(workload: Workload, world: World, model: Population, bare: bool = False) -> plain.FedAvg | plain.FedCL:
     """The plain loop in float64 with the engine's first weights."""
     variant = Variant("plain", plain=True, bare=bare)
-    loop = plain.make_loop(workload, world.session.draws.federation, variant)
+    loop = plain.make_plain_loop(workload, world.session.draws.federation, variant)
     for k, who in enumerate(loop.clients):
         load(who.network.double(), client(model, k))
     return loop
@@ -150,6 +152,6 @@ def test_the_average_is_weighted_and_leaves_counters_alone() -> None:
         nn.init.constant_(module.weight, value)
     one.num_batches_tracked += 3
     clients = [plain.Client(plain.Network(CASES["a"]), [], n, torch.device("cpu")) for n in (1, 2)]
-    mean = plain.average(clients, [one, two])
+    mean = plain.average_plain(clients, [one, two])
     np.testing.assert_allclose(mean["weight"].numpy(), 3.0)
     assert mean["num_batches_tracked"] == 3 and one.weight[0] == 1.0

@@ -21,15 +21,15 @@ import torch
 
 from semcom.bench import rounds
 from semcom.bench.engine import SMALL
-from semcom.bench.rounds import Rounds, Worker, in_turns, peak_resident
-from semcom.bench.workloads import Variant, Workload, synthetic
+from semcom.bench.rounds import Rounds, Worker, measure_peak_of_rounds, measure_rounds_in_turns
+from semcom.bench.workloads import Variant, Workload, make_synthetic_workload
 from semcom.cli import main as cli
 
 LOOP = Variant("loop")
 
 
 def test_a_round_of_the_engine_moves_its_state() -> None:
-    play = Rounds(SMALL["a"].config(LOOP), synthetic(SMALL["a"]))
+    play = Rounds(SMALL["a"].config(LOOP), make_synthetic_workload(SMALL["a"]))
     before = play.state
     play()
     assert play.world.round == 1 and play.world.session.tally.visited == 2 * 11
@@ -76,7 +76,7 @@ def test_a_killed_process_is_told_and_sits_out(others: set[psutil.Process]) -> N
 
 
 def test_what_cannot_be_prepared_is_told(others: set[psutil.Process]) -> None:
-    (row,) = in_turns([(replace(SMALL["a"], encoder="no-such"), LOOP)], 2)
+    (row,) = measure_rounds_in_turns([(replace(SMALL["a"], encoder="no-such"), LOOP)], 2)
     assert "model.encoder: 'no-such' is unknown" in row["error"] and row["seconds"] == [] and begun(others) == []
 
 
@@ -98,13 +98,13 @@ def test_a_process_ends_when_its_parent_is_killed() -> None:
 
 
 def test_peaks_of_a_process_and_its_children_add_up() -> None:
-    alone = peak_resident(os.getpid())
+    alone = measure_peak_of_rounds(os.getpid())
     if sys.platform != "linux":
         assert alone != alone
         return
     assert alone >= psutil.Process().memory_info().rss
     with subprocess.Popen(["sleep", "60"]) as child:
-        together = peak_resident(os.getpid())
+        together = measure_peak_of_rounds(os.getpid())
         child.kill()
     assert 0 < together - alone < 100 * 2**20
 
@@ -131,43 +131,11 @@ def test_turns_go_forth_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "Worker", Noted)
     monkeypatch.setattr(Noted, "notes", notes := [])
     jobs = [(SMALL["a"], Variant(name)) for name in ("a", "b")]
-    assert in_turns(jobs, 3, between=lambda: notes.append("peak")) == ["a", "b"]
+    assert measure_rounds_in_turns(jobs, 3, between=lambda: notes.append("peak")) == ["a", "b"]
     assert notes == ["a", "b", "peak", "b", "a", "peak", "a", "b", "peak", "end of b", "end of a"]
 
 
 # The commands --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("engine --cases a,d", "cases: 'd' is not one of a, b, c"),
-        ("engine --variants plain,warp", "variants: 'warp' is not one of plain, bare, loop, chunk"),
-        ("engine --repeats 0", "repeats: 0 is not a whole number of at least 1"),
-        ("engine --growth 5 x", "growth: 'x' is not a whole number"),
-        ("engine --growth 0 5", "growth: 0 is not a whole number of at least 1"),
-        ("engine --json .", "json: '.' is a folder; give a file"),
-        ("engine --warp", "--warp: no such flag"),
-        ("scale --methods local", "methods: 'local' is not one of fedavg, fedproto, fedcl"),
-        ("scale --clients 99", "clients: 99 is less than the 100 that it is measured against"),
-        ("scale --rounds 0", "rounds: 0 is not a whole number of at least 1"),
-        ("arms", "bench: 'arms' is unknown: known are engine, scale"),
-        ("egnine", "bench: 'egnine' is unknown: did you mean 'engine'?"),
-        ("", "bench: none is given; known are engine, scale"),
-    ],
-)
-def test_wrong_requests(words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["bench", *words.split()]) == 2
-    assert message in capsys.readouterr().err
-
-
-@pytest.fixture
-def passive(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Threads that wait would take the cores from other tests by spinning."""
-    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
-    threads = torch.get_num_threads()
-    yield
-    assert torch.get_num_threads() == threads
 
 
 class Here:
@@ -189,7 +157,7 @@ class Here:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No process is started, which takes seconds for each row; what processes do is tested above and below."""
+    """No process is started, which takes seconds for each row; what processes do is tested above."""
     monkeypatch.setattr(rounds, "ProcessPoolExecutor", Here)
     monkeypatch.setattr(rounds, "_end_with_the_parent", lambda: None)
     monkeypatch.setattr(rounds, "_next_round", None, raising=False)
@@ -216,7 +184,7 @@ def test_engine_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert f"written to {file}" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("passive")
+@pytest.mark.usefixtures("here")
 def test_scale_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "scale.json"
     assert cli.main(f"bench scale --quick --methods fedproto --rounds 2 --json {file}".split()) == 0

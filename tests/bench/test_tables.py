@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from semcom.bench import commands, engine, scale
-from semcom.bench.commands import MIB, Bench, Outcome, cells, spread, table
+from semcom.bench.commands import MIB, Bench, Outcome, cells, format_bench_table, spread
 from semcom.bench.workloads import Variant, Workload
 from semcom.config import RunError
 
@@ -28,7 +28,7 @@ def measured(name: str, *seconds: float, clients: int = 2, growing: bool = False
 
 
 def compared(*rows: dict[str, Any]) -> pd.DataFrame:
-    return engine.compared(pd.DataFrame(list(rows)), PEAKS)
+    return engine.compare_engines(pd.DataFrame(list(rows)), PEAKS)
 
 
 PLAIN, LOOP = measured("plain", 2.0, 1.0, 4.0), measured("loop", 0.5, 0.25, 1.0)
@@ -61,10 +61,10 @@ def test_what_failed_has_no_numbers() -> None:
 
 def test_the_best_is_the_engines_fastest_on_a_gpu_at_each_precision() -> None:
     rows = [measured("plain", 0.1), LOOP, measured("chunk", 0.2, 0.9), BROKEN, {**BF16, "precision": "bf16"}]
-    assert engine.fastest(rows) == ["chunk"]
+    assert engine.find_fastest_engine(rows) == ["chunk"]
     cuda = [measured("cuda", 0.1), {**measured("cuda-bf16", 0.1), "device": "cuda", "precision": "bf16"}]
-    assert sorted(engine.fastest([*rows, *cuda])) == ["chunk", "cuda", "cuda-bf16"]
-    assert engine.fastest([PLAIN, BROKEN]) == []
+    assert sorted(engine.find_fastest_engine([*rows, *cuda])) == ["chunk", "cuda", "cuda-bf16"]
+    assert engine.find_fastest_engine([PLAIN, BROKEN]) == []
 
 
 TABLE = """\
@@ -112,7 +112,7 @@ def pair(few: float, many: float, mebibytes: int = 600, failed: bool = False) ->
         {**common, "clients": k, "seconds": [] if bad else [s, 2 * s, s], "resident_bytes": memory * MIB}
         for k, s, memory, bad in ((100, few, 600, False), (100_000, many, mebibytes, failed))
     ]
-    return scale.compared(pd.DataFrame(rows))
+    return scale.compare_scales(pd.DataFrame(rows))
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ targets, a ratio of 1.2 and 3,072 MiB: missed by fedavg"""
 
 
 def test_table_of_scale() -> None:
-    assert scale.text(pair(1.0, 1.5, 700), 3) == SCALE
-    assert scale.text(pair(1.0, 1.0, 700), 3).endswith("MiB: met")
+    assert scale.format_scale(pair(1.0, 1.5, 700), 3) == SCALE
+    assert scale.format_scale(pair(1.0, 1.0, 700), 3).endswith("MiB: met")
 
 
 # What all have in common ---------------------------------------------------------------------------------------------
@@ -147,7 +147,10 @@ def test_table_of_scale() -> None:
 
 def test_columns_are_aligned_and_missing_numbers_are_dashes() -> None:
     numbers = pd.Series([1.0, math.nan])
-    assert table(("a", ["x", "long"]), cells("bb", numbers, ".1f")) == "   a      bb\n   x     1.0\n   long    -"
+    assert (
+        format_bench_table(("a", ["x", "long"]), cells("bb", numbers, ".1f"))
+        == "   a      bb\n   x     1.0\n   long    -"
+    )
 
 
 def test_the_spread_of_lists() -> None:
@@ -182,6 +185,6 @@ def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
     for load, told in ((0.58, False), (0.62, True)):
         monkeypatch.setattr("psutil.getloadavg", lambda load=load: (load, 0.0, 0.0))
         caplog.clear()
-        facts = commands.machine()
+        facts = commands.describe_bench_machine()
         assert facts["load"] == load and facts["memory_gib"] > 0 and ", 2 cores, " in facts["title"]
         assert ("others are at work" in caplog.text) is told

@@ -11,7 +11,7 @@ import pytest
 
 from channels.link import Link
 from channels.options import BaseOptions
-from channels.registry import Registry, registering
+from channels.registry import Registry, registering_source
 
 
 class Base(ABC):
@@ -149,7 +149,7 @@ def test_entries_may_be_instances() -> None:
 def test_where_an_entry_comes_from() -> None:
     registry = Registry[Any]("thing", {"own": f"{__name__}:Whole"}, base=f"{__name__}:Base")
     registry.register("mine")(Whole)
-    with registering("file.py"):
+    with registering_source("file.py"):
         registry.register("other")(Whole)
     assert [registry.source(name) for name in ("own", "mine", "other")] == [None, None, "file.py"]
     assert [registry.ships(name) for name in ("own", "mine", "other")] == [True, False, False]

@@ -203,10 +203,17 @@ def test_options_of_a_link_are_the_fields_of_its_options():
         "feedback": "gain",
         "coherence": "sample",
         "antennas": 1,
+        "users": 1,
+        "combining": "mmse",
+        "round_doppler": None,
     }
     link = make_link("rician", k_factor_db=3.0)
     assert isinstance(link, Rician)
-    assert link.options == Rician.Options("mmse", "noisy", "gain", "sample", 1, 3.0) == Rician(link.options).options
+    assert (
+        link.options
+        == Rician.Options("mmse", "noisy", "gain", "sample", 1, 1, "mmse", None, 3.0)
+        == Rician(link.options).options
+    )
 
 
 def test_wrong_options_make_no_link_however_it_is_made():

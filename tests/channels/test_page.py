@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
 import pytest
 import torch
+from scipy import special
 
-from channels import LINKS, PROFILES, link_options, make_link
+from channels import LINKS, PROFILES, link_options, make_link, theory
 
 PAGE = (Path(__file__).parents[2] / "docs" / "channels.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"(?<!<!-- not run by the tests -->\n)^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
@@ -30,7 +32,7 @@ def run(marker: str) -> dict:
 
 
 def test_no_example_is_left_out():
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 6
 
 
 def test_the_measured_snr_of_the_first_example(capsys):
@@ -39,9 +41,25 @@ def test_the_measured_snr_of_the_first_example(capsys):
 
 
 def test_a_channel_of_ones_own_takes_its_option():
-    names = run("@LINKS.register")
+    names = run('@LINKS.register("nakagami")')
     assert names["link"].options == names["Nakagami"].Options(equaliser="zf", m=4)
     assert link_options("nakagami")["m"] == 2
+
+
+def test_water_filling_reaches_its_capacity(capsys):
+    """At a mean power of 1: the mean of log2(t / cut) over t above the cut is E1(cut) / ln 2; 3.2 dB from AWGN's."""
+    run("water-filling")
+    power, bits, closed = (float(line.split()[-1]) for line in capsys.readouterr().out.splitlines())
+    assert power == pytest.approx(1, abs=0.01) and bits == pytest.approx(closed, abs=0.01)
+    assert bits > theory.ergodic_capacity(0.0)
+
+
+def test_repetitions_are_charged_as_often_as_they_happen():
+    names = run("harq")
+    assert names["mean_sent"] == pytest.approx(names["charged"], abs=5 * 1.2 / 100_000**0.5)
+    heard = names["harq"].gain_at(names["drawn"], torch.ones(1, 1, dtype=torch.float64)).abs().square()
+    p = special.gammainc(4, 2.0)  # four tries do not suffice
+    assert abs(float((heard < 2).double().mean()) - p) < 5 * math.sqrt(p * (1 - p) / 100_000)
 
 
 def test_a_profile_of_ones_own_fades_as_it_says(within):

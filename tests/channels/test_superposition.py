@@ -11,7 +11,7 @@ from torch import Tensor
 
 from channels import make_link
 from channels.link import complex_normal
-from channels.superposition import SAMPLES, Inversion, mean_gain, typical
+from channels.superposition import SAMPLES, Inversion, average_superposed_gain, draw_superposed_gains
 
 N, S = 6, 40_000
 """Clients, and symbols of each."""
@@ -42,7 +42,7 @@ def numbers() -> Tensor:
 def test_an_mmse_equaliser_shrinks_by_its_mean_gain(coherence: str, snr: float) -> None:
     """Over Rayleigh fading E[a] = 1 - no e^no E1(no); a is in [0, 1], so its standard deviation is below 1/2."""
     link, no = make_link("rayleigh", coherence=coherence), 10 ** (-snr / 10)
-    found = mean_gain(link, typical(link), torch.tensor([snr], dtype=torch.float64))
+    found = average_superposed_gain(link, draw_superposed_gains(link), torch.tensor([snr], dtype=torch.float64))
     assert found is not None
     assert float(found) == pytest.approx(1 - no * math.exp(no) * special.exp1(no), abs=2.5 / (SAMPLES / 4) ** 0.5)
 
@@ -50,7 +50,7 @@ def test_an_mmse_equaliser_shrinks_by_its_mean_gain(coherence: str, snr: float) 
 @pytest.mark.parametrize(("kind", "options"), [("awgn", {}), ("rayleigh", {"equaliser": "zf"}), ("ideal", {})])
 def test_nothing_else_shrinks(kind: str, options: dict[str, str]) -> None:
     link = make_link(kind, **options)
-    assert mean_gain(link, typical(link), torch.tensor([0.0])) is None
+    assert average_superposed_gain(link, draw_superposed_gains(link), torch.tensor([0.0])) is None
 
 
 @pytest.mark.parametrize("csi_error", [0.0, 0.1])

@@ -29,7 +29,7 @@ def finds(monkeypatch: pytest.MonkeyPatch) -> None:
             yield BAD
 
     monkeypatch.setattr(channel_check, "CHECKS", {"check": check})
-    monkeypatch.setattr(channel_check, "accounting", lambda lab: iter(()))
+    monkeypatch.setattr(channel_check, "check_channel_accounting", lambda lab: iter(()))
 
 
 def test_all_is_well(finds: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +64,7 @@ def test_what_is_wrong_is_marked_stored_and_ends_with_status_1(
 
 
 def test_accounting_of_clients_that_share_a_band() -> None:
-    found = list(channel_check.accounting(Lab(torch.device("cpu"))))
+    found = list(channel_check.check_channel_accounting(Lab(torch.device("cpu"))))
     assert all(f.agrees for f in found)
     assert [round(f.measured, 9) for f in found] == [4, 1, 20, 1] * 2  # airtime and energy, AWGN and OFDM
 
@@ -72,5 +72,5 @@ def test_accounting_of_clients_that_share_a_band() -> None:
 def test_a_fault_of_the_accounting_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everybody has the whole band."""
     monkeypatch.setattr(Air, "_bandwidth", lambda self, ids: 1e6)
-    found = list(channel_check.accounting(Lab(torch.device("cpu"))))
+    found = list(channel_check.check_channel_accounting(Lab(torch.device("cpu"))))
     assert [f.agrees for f in found if "airtime" in f.quantity and "AWGN" in f.quantity] == [False, False]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from semcom.cli import listing
 from semcom.cli import main as cli
-from semcom.cli.fields import docstrings, shown
+from semcom.cli.fields import read_field_docstrings, shown
 from semcom.methods.base import Method
 from semcom.methods.local import Local
 from semcom.methods.parts.classifiers import KINDS
@@ -163,13 +162,13 @@ def test_a_method_that_says_nothing_of_itself(
 
 
 def test_docstrings_of_fields_are_inherited() -> None:
-    found = docstrings(Heir.Hyper)
+    found = read_field_docstrings(Heir.Hyper)
     assert [*found] == ["lam", "tau", "kind", "own", "rates", "more"]
     assert (found["lam"], found["tau"]) == ("Weight of another pull.", "Temperature (None: none).")
 
 
 def test_a_class_without_source_has_no_docstrings() -> None:
-    assert docstrings(dataclasses.make_dataclass("Made", [("lam", float, 1.0)])) == {}
+    assert read_field_docstrings(dataclasses.make_dataclass("Made", [("lam", float, 1.0)])) == {}
 
 
 def test_hyperparameters_of_a_plugin(
@@ -192,7 +191,7 @@ def test_hyperparameters_of_a_plugin(
 @pytest.mark.parametrize("columns", [80, 120, 300])
 def test_the_text_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    text = "\n".join([listing.overview("methods"), *(listing.details("methods", arm) for arm in ARMS)])
+    text = "\n".join([listing.list_overview("methods"), *(listing.list_details("methods", arm) for arm in ARMS)])
     assert max(map(len, text.splitlines())) <= min(columns, 120)
     assert not [line for line in text.splitlines() if line != line.rstrip()]
 
@@ -206,7 +205,7 @@ def test_every_arm_tells_all_about_itself(arm: str) -> None:
     for text in (method.shares, method.personal, method.sends):
         assert len(text) < 110 and "\n" not in text
     assert ";" not in method.shares + method.personal, "it separates them in the overview"
-    known = docstrings(method.Hyper)
+    known = read_field_docstrings(method.Hyper)
     assert {f.name for f in dataclasses.fields(method.Hyper)} == {name for name in known if known[name]}
 
 
@@ -221,27 +220,6 @@ def test_last_stages_are_listed_with_the_heads(
     assert all(line[1].endswith("for --finish alone.") for line in lines[-2:])
     assert cli.main(["list", "heads", "lr"]) == 0
     assert capsys.readouterr().out == "lr  Multinomial logistic regression; for --finish alone.\n"
-
-
-@pytest.mark.parametrize("what", ["encoders", "heads", "datasets"])
-def test_titles_can_be_read_without_the_source(what: str) -> None:
-    """They name papers, fit a line, and begin no paragraph with a type."""
-    registry = listing.registry_of(what)
-    shipped = list(filter(registry.ships, registry.names()))
-    for name in shipped:
-        title = listing._title(registry, name)
-        assert title and "the paper's" not in title and "`[" not in title and title.endswith(".")
-        assert len(title) <= 120 - 2 - max(map(len, shipped))
-
-
-@pytest.mark.parametrize("name", ["mnist", "cifar100", "emnist"])
-def test_a_dataset_says_what_it_is_and_where_it_is_looked_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    title, places, options = (" ".join(part.split()) for part in listing.details("datasets", name).split("\n\n"))
-    classes = {"mnist": 10, "cifar100": 100, "emnist": 47}[name]
-    assert f" {classes} classes" in title and " training and " in title and re.search(r" \dx\d\dx\d\d\.$", title)
-    assert f": {name}.npz (x_train, y_train, x_test, y_test), or the files that torchvision downloads" in places
-    assert places.startswith("Looked for in --data.root") and options == "no options"
 
 
 def test_a_dataset_in_the_user_s_own_file(

@@ -20,7 +20,7 @@ from semcom.config.options import build_options
 from semcom.data.registry import DATASETS, PARTITIONS
 from semcom.engine.links import build_link
 from semcom.runs.resolve import resolve
-from semcom.studies.sweep.pool import carry_out
+from semcom.studies.sweep.pool import carry_out_in_pool
 from tests.refusals import refuses
 
 PLUGIN = '''
@@ -104,7 +104,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def read(plugin: str, *words: str) -> RunConfig:
-    return flags.read_train(flags.read_early(["local", "--plugin", plugin, *words], config=True))
+    return flags.read_train_flags(flags.read_early_flags(["local", "--plugin", plugin, *words], config=True))
 
 
 def test_own_options_reach_worker_processes(plugin: str, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_own_options_reach_worker_processes(plugin: str, tmp_path: Path) -> None
             dataclasses.replace(read(plugin, *words, "--train.rounds", "1", "--seed", seed), out=str(tmp_path / seed))
         )
         runs[run_hash(config)] = config
-    assert carry_out(runs, jobs=2, backend="loky", train=semcom.run) == {}
+    assert carry_out_in_pool(runs, jobs=2, backend="loky", train=semcom.run) == {}
     stored = [json.loads((tmp_path / seed / "config.json").read_text()) for seed in "01"]
     assert [s["channel"]["options"]["m"] for s in stored] == [2.0, 2.0]
 
@@ -146,9 +146,11 @@ def test_by_flag_in_the_hash_and_from_json(section: str, plugin: str, tmp_path: 
     stored = tmp_path / "config.json"
     stored.write_text(json.dumps(to_dict(config)))
     assert json.loads(stored.read_text())[section]["options"][flag.rpartition(".")[2]] == value
-    again = flags.read_train(flags.read_early(["--config", str(stored)], config=True))
+    again = flags.read_train_flags(flags.read_early_flags(["--config", str(stored)], config=True))
     assert option(again, section) == value and run_hash(resolve(again)) == run_hash(config)
-    other = flags.read_train(flags.read_early(["--config", str(stored), *BACK[section].split()], config=True))
+    other = flags.read_train_flags(
+        flags.read_early_flags(["--config", str(stored), *BACK[section].split()], config=True)
+    )
     assert not hasattr(getattr(other, section).options, flag.rpartition(".")[2]), "they go with their owner"
 
 

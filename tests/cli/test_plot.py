@@ -13,7 +13,7 @@ import semcom
 from semcom.cli import main as cli
 from semcom.cli.plot import PlotFlags
 from semcom.plots import Plot
-from semcom.studies.analysis.sheet import sheet
+from semcom.studies.analysis.sheet import make_sheet
 from tests.cli.test_analysis import folder, told  # noqa: F401 - a fixture
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 
@@ -50,7 +50,7 @@ def test_flags_are_the_fields_of_a_request() -> None:
 
 
 def test_table_prints_or_writes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
-    found = sheet(semcom.study(folder), ["method"], ["channel.snr_db"])
+    found = make_sheet(semcom.study(folder), ["method"], ["channel.snr_db"])
     line = "table s --rows method --columns channel.snr-db"
     assert told(capsys, line) == found.markdown().splitlines()
     assert told(capsys, f"{line} --format tex") == found.latex().splitlines()

@@ -15,8 +15,8 @@ from semcom.cli import main as cli
 from semcom.config import run_hash
 from semcom.files import SWEEP
 from semcom.runs.folder import LOCK
-from semcom.studies.analysis.overview import overview, setting
-from semcom.studies.results.archive import pack
+from semcom.studies.analysis.overview import list_changed_settings, read_overview
+from semcom.studies.results.archive import pack_archive
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import begin, config, line, scored, write
 from tests.terminal import on_pty
@@ -65,7 +65,7 @@ def words(text: str) -> str:
 
 def test_states_rounds_and_accuracies_of_a_study(folder: Path, hashes: list[str]) -> None:
     with FileLock(folder / hashes[RUNNING] / LOCK):
-        found = overview(folder)
+        found = read_overview(folder)
         assert not found.has_ended()
     courses = {course.run.hash: course for course in found.courses}
     states = [courses[key].state for key in hashes]
@@ -81,7 +81,7 @@ def test_states_rounds_and_accuracies_of_a_study(folder: Path, hashes: list[str]
     assert found.warnings() == {"round 2: beware": 3}
     (failure,) = found.failures()
     assert (failure.label, failure.error) == (f"fedcl, seed=3, {hashes[FAILED]}", "RunError: the loss is NaN")
-    again = overview(folder)
+    again = read_overview(folder)
     assert again.has_ended() and again.counts() == {"done": 1, "stopped": 2, "failed": 1, "pending": 1}
 
 
@@ -182,7 +182,7 @@ def test_a_run_of_an_archive_is_shown_with_the_command_that_repeats_it(
 def test_failed_runs_of_an_archive_are_repeated_from_it(
     folder: Path, hashes: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pack(folder)
+    pack_archive(folder)
     lines = told(capsys, "show s.zip").splitlines()
     assert lines[-1] == f"  this run alone: semcom train --config s.zip/{hashes[FAILED]}"
 
@@ -202,8 +202,8 @@ def test_a_summary_says_what_the_run_was_made_on(tmp_path: Path, capsys: pytest.
 
 
 def test_the_setting_is_what_differs_from_the_default_run(folder: Path, hashes: list[str]) -> None:
-    found = overview(folder / hashes[DONE])
-    assert setting(found.courses[0].run) == {"channel.snr_db": 9.0, "train.rounds": 20, "clients": 2}
+    found = read_overview(folder / hashes[DONE])
+    assert list_changed_settings(found.courses[0].run) == {"channel.snr_db": 9.0, "train.rounds": 20, "clients": 2}
 
 
 def test_a_folder_that_nobody_swept_has_no_command(
@@ -220,12 +220,12 @@ def test_a_folder_that_nobody_swept_has_no_command(
 def test_an_owner_that_was_killed_is_not_running(folder: Path) -> None:
     (folder / ".owner").write_text(f"process {os.getpid()} of here (since now)\n")
     (folder / LOCK).touch()
-    assert overview(folder).workers == ()
+    assert read_overview(folder).workers == ()
     with FileLock(folder / LOCK):
-        assert overview(folder).workers == (f"process {os.getpid()} of here (since now)",)
+        assert read_overview(folder).workers == (f"process {os.getpid()} of here (since now)",)
     (folder / ".owner-3-of-16").write_text("process 8 of there (since now)\n")
     with FileLock(folder / f"{LOCK}-3-of-16"):
-        assert overview(folder).workers == ("process 8 of there (since now) with its shard 3/16",)
+        assert read_overview(folder).workers == ("process 8 of there (since now) with its shard 3/16",)
 
 
 def test_it_is_watched_until_nothing_is_running(folder: Path, hashes: list[str]) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from semcom.cli import main as cli
 from semcom.config import DataConfig, PartitionConfig
-from semcom.data.load import load
-from semcom.data.partitions import partition
+from semcom.data.load import load_dataset
+from semcom.data.partitions import partition_dataset
 
 
 @pytest.fixture(autouse=True)
@@ -35,9 +35,9 @@ DRAWN = f"--clients 3 --seed 5 {SHARES}"
 
 def test_what_is_written_is_what_training_draws(capsys: pytest.CaptureFixture[str]) -> None:
     lines = told(capsys, f"split {DRAWN} --out mine/split.npz")
-    dataset = load(DataConfig("digits"))
+    dataset = load_dataset(DataConfig("digits"))
     shares = PartitionConfig(kind="dirichlet", validation=0.2, options={"beta": 0.5, "fraction": 0.1})
-    split = partition(dataset, shares, 3, 5)
+    split = partition_dataset(dataset, shares, 3, 5)
     with np.load("mine/split.npz") as file:
         lists = [f"{part}_{k}" for part in ("train", "test", "validation") for k in range(3)]
         assert sorted(file.files) == sorted([*lists, "data_name", "data_images", "data_labels"])
@@ -154,7 +154,7 @@ def test_a_file_of_pfllib_that_is_larger_than_memory_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pfllib(tmp_path)
-    monkeypatch.setattr("semcom.runs.limits.free_memory", lambda device: 40_000)
+    monkeypatch.setattr("semcom.runs.limits.measure_free_memory", lambda device: 40_000)
     (line,) = told(capsys, "split --from-pfllib set --out x.npz", status=2)
     assert "from-pfllib: " in line and "set/train/0.npz" in line and "free" in line
 

@@ -12,10 +12,10 @@ import pytest
 from experiments.claims.evidence import COMMITTED
 from semcom.cli import flags
 from semcom.cli import main as cli
-from semcom.cli.stored import fields_of, prepare_over, read_stored
+from semcom.cli.stored import list_stored_fields, prepare_over_stored, read_stored
 from semcom.config import Resolved, RunConfig, TrainConfig, run_hash, to_dict
 from semcom.runs.resolve import resolve
-from semcom.studies.results.archive import pack
+from semcom.studies.results.archive import pack_archive
 from tests.refusals import refuses
 
 
@@ -23,8 +23,10 @@ def over(folder: Path, stored: RunConfig, words: str) -> tuple[Resolved, list[st
     """The configuration that `semcom train WORDS --config FILE` carries out, and what has fallen away."""
     path = folder / "config.json"
     path.write_text(json.dumps(to_dict(stored)))
-    early = flags.read_early([*words.split(), "--config", str(path)], config=True)
-    setup, fallen = prepare_over(dataclasses.replace(flags.read_train(early), contents={}), fields_of(early.rest))
+    early = flags.read_early_flags([*words.split(), "--config", str(path)], config=True)
+    setup, fallen = prepare_over_stored(
+        dataclasses.replace(flags.read_train_flags(early), contents={}), list_stored_fields(early.rest)
+    )
     return setup.config, fallen
 
 
@@ -110,7 +112,7 @@ def test_a_run_is_named_by_its_folder_or_by_its_place_in_an_archive(tmp_path: Pa
     (tmp_path / "s" / "a-run").mkdir(parents=True)
     (tmp_path / "s" / "a-run" / "config.json").write_text(json.dumps(to_dict(stored)))
     assert to_dict(read_stored(str(tmp_path / "s" / "a-run")))["plugins"] == ("/elsewhere/own.py",)
-    found = read_stored(f"{pack(tmp_path / 's')}/a-run")
+    found = read_stored(f"{pack_archive(tmp_path / 's')}/a-run")
     assert (found.method, found.seed, found.plugins) == ("fedavg", 5, ("own.py",))
     assert (found.device, found.chunk, found.out) == ("auto", "auto", None), "those of this machine"
     with refuses("config", "another"):
@@ -127,11 +129,11 @@ def test_a_stored_run_is_the_same_run_again() -> None:
     "flag", ["finish", "train.lr", "train.optimizer", "train.local-epochs", "train.lr-milestones", "out", "data.root"]
 )
 def test_the_word_none_leaves_an_optional_field_open(flag: str, word: str) -> None:
-    config = flags.read_train(flags.read_early(["fedavg", f"--{flag}", word], config=True))
+    config = flags.read_train_flags(flags.read_early_flags(["fedavg", f"--{flag}", word], config=True))
     section, _, name = ("finish.kind" if flag == "finish" else flag).replace("-", "_").rpartition(".")
     assert getattr(getattr(config, section) if section else config, name) is None
 
 
 def test_none_is_a_choice_of_its_own_where_a_field_has_it() -> None:
-    config = flags.read_train(flags.read_early(["fedcl", "--hyper.centroids", "none"], config=True))
+    config = flags.read_train_flags(flags.read_early_flags(["fedcl", "--hyper.centroids", "none"], config=True))
     assert config.hyper.centroids == "none"

@@ -11,10 +11,20 @@ import pytest
 import torch
 
 from semcom.cli import flags
-from semcom.config import COMMON, Resolved, RunConfig, Schedule, TrainConfig, fill, from_dict, run_hash, to_dict
+from semcom.config import (
+    COMMON,
+    Resolved,
+    RunConfig,
+    Schedule,
+    TrainConfig,
+    fill_from_preset,
+    from_dict,
+    run_hash,
+    to_dict,
+)
 from semcom.methods.registry import METHODS
 from semcom.runs.resolve import resolve
-from semcom.studies.cost import work
+from semcom.studies.cost import estimate_run_cost
 from tests.methods.arms import flat, play, rounds
 from tests.refusals import refuses
 from tests.worlds import divided, world
@@ -29,7 +39,7 @@ OPEN = ("local_steps", "local_epochs", "eval_clients")
 
 def scheduled(**fields: Any) -> Schedule:
     """A filled schedule."""
-    return fill(TrainConfig(**fields), {})
+    return fill_from_preset(TrainConfig(**fields), {})
 
 
 def resolved(**fields: Any) -> Resolved:
@@ -62,7 +72,7 @@ def test_without_a_preset_open_fields_are_the_common_ones() -> None:
 def test_milestones_come_with_their_rate_and_factors_with_their_milestones(
     own: dict[str, Any], lr: float, milestones: tuple[int, ...], decay: Any
 ) -> None:
-    train = fill(TrainConfig(**own), FEDCRC)
+    train = fill_from_preset(TrainConfig(**own), FEDCRC)
     assert (train.lr, train.lr_milestones, train.lr_decay) == (lr, milestones, decay)
 
 
@@ -79,7 +89,7 @@ def test_milestones_come_with_their_rate_and_factors_with_their_milestones(
     ],
 )
 def test_a_client_trains_epochs_or_steps(own: dict[str, Any], preset: dict[str, Any], epochs: Any, steps: Any) -> None:
-    train = fill(TrainConfig(**own), preset)
+    train = fill_from_preset(TrainConfig(**own), preset)
     assert (train.local_epochs, train.local_steps) == (epochs, steps)
 
 
@@ -97,7 +107,7 @@ def test_every_preset_can_be_run_as_it_is(arm: str) -> None:
     ("round_", "rate"), [(0, 0.05), (1, 0.05), (49, 0.05), (50, 0.01), (74, 0.01), (75, 0.001), (100, 0.001)]
 )
 def test_the_rate_of_fedcrc(round_: int, rate: float) -> None:
-    assert 0.05 * fill(TrainConfig(), FEDCRC).rate_factor(round_) == pytest.approx(rate, rel=1e-15)
+    assert 0.05 * fill_from_preset(TrainConfig(), FEDCRC).rate_factor(round_) == pytest.approx(rate, rel=1e-15)
 
 
 def test_one_factor_for_all_milestones() -> None:
@@ -137,7 +147,7 @@ def test_a_stored_schedule_is_read_back(fields: dict[str, Any], tmp_path: Path) 
     config = resolved(**fields)
     path = tmp_path / "config.json"
     path.write_text(json.dumps(to_dict(config)))
-    again = resolve(flags.read_train(flags.read_early(["--config", str(path)], config=True)))
+    again = resolve(flags.read_train_flags(flags.read_early_flags(["--config", str(path)], config=True)))
     assert again == config and run_hash(again) == run_hash(config)
     assert vars(from_dict(json.loads(path.read_text())).train) == vars(config.train)
 
@@ -151,7 +161,7 @@ def test_each_field_of_the_schedule_is_part_of_the_hash() -> None:
 
 def read(*words: str) -> TrainConfig:
     """The schedule that the command line gives."""
-    return flags.read_train(flags.read_early(["local", *words], config=True)).train
+    return flags.read_train_flags(flags.read_early_flags(["local", *words], config=True)).train
 
 
 def test_the_schedule_on_the_command_line() -> None:
@@ -168,9 +178,12 @@ def test_a_stored_run_of_epochs_becomes_one_of_steps(tmp_path: Path) -> None:
     path.write_text(json.dumps(to_dict(resolved())))
     words = ["--config", str(path), "--train.local-steps", "4"]
     with refuses("train.local_steps", 4):
-        resolve(flags.read_train(flags.read_early(words, config=True)))
+        resolve(flags.read_train_flags(flags.read_early_flags(words, config=True)))
     words += ["--train.local-epochs", "None"]
-    assert resolve(flags.read_train(flags.read_early(words, config=True))).train == resolved(local_steps=4).train
+    assert (
+        resolve(flags.read_train_flags(flags.read_early_flags(words, config=True))).train
+        == resolved(local_steps=4).train
+    )
 
 
 def test_steps_say_how_long_a_run_takes() -> None:
@@ -182,9 +195,9 @@ def test_steps_say_how_long_a_run_takes() -> None:
             train=TrainConfig(rounds=5, local_steps=3, batch_size=4, participation=0.5),
         )
     )
-    assert work(config) == 5 * (3 * 4) * 2 * 0.5
+    assert estimate_run_cost(config) == 5 * (3 * 4) * 2 * 0.5
     epochs = dataclasses.replace(config.train, local_steps=None, local_epochs=2)
-    assert work(dataclasses.replace(config, train=epochs)) == 5 * (2 * 20) * 2 * 0.5
+    assert estimate_run_cost(dataclasses.replace(config, train=epochs)) == 5 * (2 * 20) * 2 * 0.5
 
 
 # Training ------------------------------------------------------------------------------------------------------------

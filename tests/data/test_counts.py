@@ -52,9 +52,9 @@ def check_shots(stock: list[int], ways: list[int], size: int, seed: int) -> None
     wanted = (np.array(stock), np.array(ways), np.full(len(ways), size))
     if not placed(stock, ways, size):
         with refuses("partition.shots"):
-            counts.shots(*wanted, np.random.default_rng(seed))
+            counts.count_shots(*wanted, np.random.default_rng(seed))
         return
-    table = counts.shots(*wanted, np.random.default_rng(seed))
+    table = counts.count_shots(*wanted, np.random.default_rng(seed))
     assert ((table > 0).sum(axis=1) == ways).all() and set(np.unique(table)) <= {0, size}
     assert (table.sum(axis=0) <= stock).all()
 
@@ -73,21 +73,21 @@ def fewest_additions(stock: list[int], ways: list[int], size: int) -> int:
 @given(shot_requests(classes=3, clients=3, shots=3))
 def test_the_missing_samples_are_the_fewest_that_help(request: tuple[list[int], list[int], int]) -> None:
     stock, ways, size = request
-    assert counts.missing_samples(np.array(stock), np.array(ways), size) == fewest_additions(stock, ways, size)
+    assert counts.count_missing_samples(np.array(stock), np.array(ways), size) == fewest_additions(stock, ways, size)
 
 
 def test_a_tight_request_is_met_for_every_seed() -> None:
     """Every sample is needed: a careless draw gets stuck here."""
     stock, ones = np.array([5, 4, 3, 2, 1]), np.ones(5, dtype=np.int64)
     for seed in range(40):
-        table = counts.shots(stock, 3 * ones, ones, np.random.default_rng(seed))
+        table = counts.count_shots(stock, 3 * ones, ones, np.random.default_rng(seed))
         assert table.sum(axis=0).tolist() == [5, 4, 3, 2, 1] and (table.sum(axis=1) == 3).all()
 
 
 @PROPERTY
 @given(SEEDS, st.integers(1, 10), st.floats(0.05, 50))
 def test_dirichlet_gives_everyone_the_minimum(seed: int, least: int, beta: float) -> None:
-    table = counts.dirichlet(np.array([60, 40, 50]), 5, beta, least, np.random.default_rng(seed))
+    table = counts.count_by_dirichlet(np.array([60, 40, 50]), 5, beta, least, np.random.default_rng(seed))
     assert table.sum(axis=0).tolist() == [60, 40, 50]
     assert table.sum(axis=1).min() >= least and table.min() >= 0
 
@@ -97,7 +97,7 @@ def test_balanced_dirichlet_stops_a_full_client() -> None:
     rng = np.random.default_rng(0)
     stock = np.full(10, 100)
     for _ in range(50):
-        before = np.cumsum(counts.dirichlet(stock, 8, 0.3, 1, rng), axis=1)
+        before = np.cumsum(counts.count_by_dirichlet(stock, 8, 0.3, 1, rng), axis=1)
         full = before[:, :-1] >= 1000 / 8
         assert (np.diff(before, axis=1)[full] == 0).all()
 
@@ -105,14 +105,16 @@ def test_balanced_dirichlet_stops_a_full_client() -> None:
 @pytest.mark.parametrize("least", [0, 1])
 def test_large_beta_divides_evenly(least: int) -> None:
     """Dir(beta) over K has standard deviation sqrt((K-1) / (K^2 (K beta + 1))): beta = 1e4, K = 5 gives 0.0018."""
-    table = counts.dirichlet(np.full(4, 10_000), 5, 1e4, least, np.random.default_rng(3))
+    table = counts.count_by_dirichlet(np.full(4, 10_000), 5, 1e4, least, np.random.default_rng(3))
     assert np.abs(table - 2000).max() < 5 * 18 + 1
 
 
 def test_plain_dirichlet_has_its_moments() -> None:
     """Shares of class 0: mean 1/K, variance (K-1) / (K^2 (K beta + 1)) = 0.16 / 3.5 for K = 5, beta = 0.5."""
     rng = np.random.default_rng(1)
-    shares = np.array([counts.dirichlet(np.array([10_000]), 5, 0.5, 0, rng)[:, 0] for _ in range(600)]) / 10_000
+    shares = (
+        np.array([counts.count_by_dirichlet(np.array([10_000]), 5, 0.5, 0, rng)[:, 0] for _ in range(600)]) / 10_000
+    )
     assert np.allclose(shares.sum(axis=1), 1)
     assert np.allclose(shares.mean(axis=0), 0.2, atol=5 * np.sqrt(0.16 / 3.5 / 600))
     assert shares.var() == pytest.approx(0.16 / 3.5, rel=0.15)
@@ -122,7 +124,7 @@ def test_plain_dirichlet_has_its_moments() -> None:
 @given(SEEDS, st.integers(1, 9), st.sampled_from([1e-3, 0.1, 1.0, 1e3]))
 def test_dirichlet_clients_are_equal(seed: int, clients: int, beta: float) -> None:
     stock = np.array([7, 30, 11, 0, 52])
-    table = counts.dirichlet_client(stock, clients, beta, np.random.default_rng(seed))
+    table = counts.count_by_client_dirichlet(stock, clients, beta, np.random.default_rng(seed))
     assert (table.sum(axis=1) == 100 // clients).all()
     assert (table.sum(axis=0) <= stock).all() and table.min() >= 0
 
@@ -131,7 +133,7 @@ def test_beta_sets_how_pure_a_client_is() -> None:
     """Largest share of a class in a client: nearly 1 for a tiny beta, falling to 1/C for a large one."""
     purest = []
     for beta in (1e-3, 0.1, 1.0, 1e6):
-        table = counts.dirichlet_client(np.full(5, 20_000), 20, beta, np.random.default_rng(2))
+        table = counts.count_by_client_dirichlet(np.full(5, 20_000), 20, beta, np.random.default_rng(2))
         purest.append((table / 5000).max(axis=1).mean())
     assert purest[0] > 0.85 and purest == sorted(purest, reverse=True)
     assert purest[-1] < 0.2 + 5 * np.sqrt(0.16 / 5000)
@@ -140,7 +142,7 @@ def test_beta_sets_how_pure_a_client_is() -> None:
 def test_dirichlet_client_treats_clients_alike() -> None:
     """No client is served first: late ones would be left with what nobody wants (5 standard errors)."""
     rng = np.random.default_rng(4)
-    tables = [counts.dirichlet_client(np.full(5, 200), 10, 0.1, rng) for _ in range(150)]
+    tables = [counts.count_by_client_dirichlet(np.full(5, 200), 10, 0.1, rng) for _ in range(150)]
     purity = np.array([(table / 100).max(axis=1) for table in tables])
     assert np.abs(purity.mean(axis=0) - purity.mean()).max() < 5 * purity.std() / np.sqrt(150)
 
@@ -149,7 +151,7 @@ def test_dirichlet_client_treats_clients_alike() -> None:
 @given(SEEDS, st.integers(1, 7), st.integers(1, 5))
 def test_pathological_clients_own_their_classes(seed: int, clients: int, classes: int) -> None:
     stock = np.array([40, 37, 60, 41, 52])
-    table = counts.pathological(stock, clients, classes, np.random.default_rng(seed))
+    table = counts.count_pathological(stock, clients, classes, np.random.default_rng(seed))
     assert ((table > 0).sum(axis=1) == classes).all()
     owners = (table > 0).sum(axis=0)
     assert owners.max() - owners.min() <= 1
@@ -162,7 +164,7 @@ def test_pathological_clients_own_their_classes(seed: int, clients: int, classes
 def test_pathological_favours_no_class() -> None:
     """3 clients x 2 classes = 6 places for 5 classes: each of them gets the second owner at some time."""
     seeds = (np.random.default_rng(seed) for seed in range(40))
-    twice = [(counts.pathological(np.full(5, 9), 3, 2, rng) > 0).sum(axis=0).argmax() for rng in seeds]
+    twice = [(counts.count_pathological(np.full(5, 9), 3, 2, rng) > 0).sum(axis=0).argmax() for rng in seeds]
     assert set(twice) == set(range(5))
 
 
@@ -170,20 +172,20 @@ def test_pathological_favours_no_class() -> None:
 @given(SEEDS, st.integers(1, 30))
 def test_iid_parts_are_equal_and_random(seed: int, clients: int) -> None:
     stock = np.array([50, 20, 30])
-    table = counts.iid(stock, clients, np.random.default_rng(seed))
+    table = counts.count_iid(stock, clients, np.random.default_rng(seed))
     sizes = table.sum(axis=1)
     assert sizes.max() - sizes.min() <= 1 and table.sum(axis=0).tolist() == stock.tolist()
 
 
 def test_own_test_images_follow_the_training_proportions() -> None:
     table = np.array([[30, 0, 7], [10, 0, 0], [20, 0, 0]])
-    assert counts.in_proportion(table, np.array([6, 9, 5])).tolist() == [[3, 0, 5], [1, 0, 0], [2, 0, 0]]
+    assert counts.count_in_proportion(table, np.array([6, 9, 5])).tolist() == [[3, 0, 5], [1, 0, 0], [2, 0, 0]]
 
 
 def test_an_unlikely_minimum_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "REDRAWS", 20)
     with refuses("partition.min_size", 10):
-        counts.dirichlet(np.array([50, 50]), 10, 0.1, 10, np.random.default_rng(0))
+        counts.count_by_dirichlet(np.array([50, 50]), 10, 0.1, 10, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
@@ -193,10 +195,10 @@ def test_an_unlikely_minimum_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_hopeless_minimum_is_given_up_early(
     clients: int, classes: int, beta: float, least: int, draws: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn, real = [], counts._dirichlet_once
-    monkeypatch.setattr(counts, "_dirichlet_once", lambda *a, **k: drawn.append(real(*a, **k)) or drawn[-1])
+    drawn, real = [], counts._count_by_dirichlet_once
+    monkeypatch.setattr(counts, "_count_by_dirichlet_once", lambda *a, **k: drawn.append(real(*a, **k)) or drawn[-1])
     with refuses("partition.min_size", "at best; lower it or clients, raise partition.beta, or take 0"):
-        counts.dirichlet(np.full(classes, 6000), clients, beta, least, np.random.default_rng(0))
+        counts.count_by_dirichlet(np.full(classes, 6000), clients, beta, least, np.random.default_rng(0))
     assert len(drawn) == draws
 
 
@@ -207,7 +209,7 @@ def test_every_beginning_of_the_order_is_fair(seed: int, stock: list[int]) -> No
     sizes, total = np.array(stock), sum(stock)
     before = np.zeros(len(stock), dtype=np.int64)
     for number in range(total + 1):
-        found = counts.first(sizes, number, np.random.default_rng(seed))
+        found = counts.count_among_first(sizes, number, np.random.default_rng(seed))
         assert found.sum() == number and (found >= before).all()
         assert (np.abs(found * total - number * sizes) < total).all() or number == total == 0
         before = found
@@ -215,5 +217,5 @@ def test_every_beginning_of_the_order_is_fair(seed: int, stock: list[int]) -> No
 
 def test_no_class_comes_first() -> None:
     """Of four classes of equal size each is first in a quarter of 400 draws (5 standard deviations of 8.7)."""
-    firsts = sum(counts.first(np.full(4, 3), 1, np.random.default_rng(seed)) for seed in range(400))
+    firsts = sum(counts.count_among_first(np.full(4, 3), 1, np.random.default_rng(seed)) for seed in range(400))
     assert (np.abs(firsts - 100) < 43).all()

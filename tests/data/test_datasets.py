@@ -17,8 +17,8 @@ from PIL import Image
 
 from semcom.config import DataConfig
 from semcom.data.dataset import Dataset
-from semcom.data.load import load
-from semcom.data.readers import fit, read_folder
+from semcom.data.load import load_dataset
+from semcom.data.readers import fit_images, read_folder
 from semcom.data.registry import DATASETS
 from semcom.data.sources import cache_folder, digits
 from semcom.data.split_file import read_split
@@ -48,7 +48,7 @@ def written(folder: Path, **change: Any) -> str:
 def test_digits_are_real_and_split_once_for_all() -> None:
     from sklearn.datasets import load_digits
 
-    dataset = load(DataConfig())
+    dataset = load_dataset(DataConfig())
     assert dataset.images.shape == (1797, 1, 32, 32) and dataset.classes == tuple("0123456789")
     tested = np.bincount(dataset.labels[dataset.train_size :])
     everything = np.bincount(dataset.labels)
@@ -77,7 +77,7 @@ def test_digits_enlarge_bilinearly() -> None:
 def test_an_npz_is_read_as_it_is(tmp_path: Path, channels: int | None) -> None:
     made = arrays(channels=channels, classes=np.array(["cat", "dog", "owl"]))
     np.savez_compressed(tmp_path / "set.npz", **made)
-    dataset = load(DataConfig(name=str(tmp_path / "set.npz")))
+    dataset = load_dataset(DataConfig(name=str(tmp_path / "set.npz")))
     assert dataset.name == str(tmp_path / "set.npz") and dataset.classes == ("cat", "dog", "owl")
     assert dataset.images.shape == (8, channels or 1, 6, 6) and dataset.train_size == 5
     assert dataset.labels.tolist() == [0, 1, 2, 0, 1, 2, 1, 0] and dataset.labels.dtype == np.int64
@@ -86,7 +86,7 @@ def test_an_npz_is_read_as_it_is(tmp_path: Path, channels: int | None) -> None:
 
 
 def test_keras_labels_in_a_column_and_no_names(tmp_path: Path) -> None:
-    dataset = load(DataConfig(name=written(tmp_path, y_train=np.array([[0], [1], [2], [0], [1]]))))
+    dataset = load_dataset(DataConfig(name=written(tmp_path, y_train=np.array([[0], [1], [2], [0], [1]]))))
     assert dataset.labels[:5].tolist() == [0, 1, 2, 0, 1] and dataset.classes == ("0", "1", "2")
 
 
@@ -94,13 +94,13 @@ def test_large_images_are_resized_with_antialiasing(tmp_path: Path) -> None:
     """64 to 32: a triangle of weights 1, 3, 3, 1 (eighths) per side, so one bright pixel spreads without aliasing."""
     images = np.zeros((1, 1, 64, 64), dtype=np.uint8)
     images[0, 0, 20, 21] = 240
-    small = fit(images, 32)[0, 0]
+    small = fit_images(images, 32)[0, 0]
     side = np.array([1, 3]) / 8  # pixel 20 is inner (3/8) of output 10 and outer (1/8) of output 9; 21 of 10 and 11
     assert small.shape == (32, 32)
     assert small[10, 10] == round(240 * side[1] * side[1]) and small[9, 11] == round(240 * side[0] * side[0])
     assert abs(int(small.sum()) - 240 / 4) <= 2
-    assert load(DataConfig(name=written(tmp_path, side=48))).images.shape == (8, 3, 32, 32)
-    assert np.array_equal(fit(np.full((2, 3, 40, 30), 77, dtype=np.uint8), 32), np.full((2, 3, 32, 24), 77))
+    assert load_dataset(DataConfig(name=written(tmp_path, side=48))).images.shape == (8, 3, 32, 32)
+    assert np.array_equal(fit_images(np.full((2, 3, 40, 30), 77, dtype=np.uint8), 32), np.full((2, 3, 32, 24), 77))
 
 
 def _text(path: Path) -> None:
@@ -132,7 +132,7 @@ def _single(path: Path) -> None:
 def test_what_is_no_archive_is_refused(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     damage(tmp_path / "set.npz")
     with refuses("data.name", tmp_path / "set.npz"):
-        load(DataConfig(str(tmp_path / "set.npz")))
+        load_dataset(DataConfig(str(tmp_path / "set.npz")))
 
 
 def test_a_known_name_is_taken_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,11 +140,11 @@ def test_a_known_name_is_taken_from_the_root(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("HOME", str(tmp_path.parent))
     monkeypatch.chdir(tmp_path.parent)
     for root in (str(tmp_path), tmp_path.name, f"~/{tmp_path.name}"):
-        dataset = load(DataConfig(name="mnist", root=root))
+        dataset = load_dataset(DataConfig(name="mnist", root=root))
         assert dataset.name == "mnist" and dataset.images.shape == (8, 1, 28, 28)
     (tmp_path / "cifar10.npz").write_text("hello")
     with refuses("data.name", "cifar10.npz"):
-        load(DataConfig("cifar10", str(tmp_path)))
+        load_dataset(DataConfig("cifar10", str(tmp_path)))
 
 
 def test_without_a_root_the_cache_folder_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_without_a_root_the_cache_folder_is_used(tmp_path: Path, monkeypatch: py
     assert cache_folder() == tmp_path / "semcom"
     (tmp_path / "semcom").mkdir()
     np.savez(tmp_path / "semcom" / "cifar10.npz", **arrays(32))
-    assert load(DataConfig(name="cifar10")).images.shape == (8, 3, 32, 32)
+    assert load_dataset(DataConfig(name="cifar10")).images.shape == (8, 3, 32, 32)
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_folder() == tmp_path / ".cache" / "semcom"
@@ -173,7 +173,7 @@ def test_torchvision_has_what_the_root_has_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("torchvision.datasets.MNIST", _Torchvision)
-    dataset = load(DataConfig(name="mnist", root=str(tmp_path)))
+    dataset = load_dataset(DataConfig(name="mnist", root=str(tmp_path)))
     assert dataset.images.shape == (6, 1, 28, 28) and dataset.labels.tolist() == [0, 1, 0, 1, 1, 0]
     assert dataset.classes == ("0", "1") and dataset.train_size == 4
     assert capsys.readouterr().out == ""
@@ -186,7 +186,7 @@ def test_no_file_and_no_network_is_one_line(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr("urllib.request.urlopen", unreachable)
     with refuses("data.name", name, f"not in {tmp_path}", "no network", f"put {name}.npz", "data.root"):
-        load(DataConfig(name, str(tmp_path)))
+        load_dataset(DataConfig(name, str(tmp_path)))
 
 
 def _folder(root: Path) -> Path:
@@ -199,7 +199,7 @@ def _folder(root: Path) -> Path:
 
 
 def test_an_image_folder_is_read(tmp_path: Path) -> None:
-    dataset = load(DataConfig(name=str(_folder(tmp_path))))
+    dataset = load_dataset(DataConfig(name=str(_folder(tmp_path))))
     assert dataset.classes == ("ant", "bee") and dataset.train_size == 2 and dataset.labels.tolist() == [0, 1, 0, 1]
     expected = np.array([[40, 0, 7], [40, 1, 7], [200, 0, 7], [200, 1, 7]], dtype=np.uint8)
     assert np.array_equal(dataset.images[:, :, 9:22], np.broadcast_to(expected[:, :, None, None], (4, 3, 13, 32)))
@@ -210,13 +210,13 @@ def test_a_damaged_image_folder_is_refused(tmp_path: Path) -> None:
     root = _folder(tmp_path / "set")
     (root / "test" / "bee" / "one.png").write_bytes(b"\x89PNG broken")
     with refuses("data.name", "one.png"):
-        load(DataConfig(str(root)))
+        load_dataset(DataConfig(str(root)))
     (root / "test" / "bee" / "one.png").unlink()
     with refuses("data.name", "test/bee/"):
-        load(DataConfig(str(root)))
+        load_dataset(DataConfig(str(root)))
     (root / "test" / "bee").rmdir()
     with refuses("data.name", "different classes"):
-        load(DataConfig(str(root)))
+        load_dataset(DataConfig(str(root)))
     with refuses("data.name", "test/"):
         (tmp_path / "half" / "train").mkdir(parents=True)
         read_folder(tmp_path / "half")
@@ -231,9 +231,9 @@ def test_a_registered_dataset_is_loaded_and_checked(tmp_path: Path) -> None:
 
     DATASETS.register("no-dataset")(lambda root: [1, 2])  # type: ignore[arg-type]
     try:
-        assert load(DataConfig(name="three-squares")).train_size == 2
+        assert load_dataset(DataConfig(name="three-squares")).train_size == 2
         with refuses("data.name", "no-dataset", "list"):
-            load(DataConfig(name="no-dataset"))
+            load_dataset(DataConfig(name="no-dataset"))
     finally:
         DATASETS._added.pop("three-squares")
         DATASETS._added.pop("no-dataset")
@@ -256,7 +256,7 @@ def test_a_registered_dataset_is_loaded_and_checked(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(ROOT is None, reason="SEMCOM_DATA names no folder with cifar10.npz and mnist.npz")
 def test_real_cifar10() -> None:
-    dataset = load(DataConfig(name="cifar10", root=ROOT))
+    dataset = load_dataset(DataConfig(name="cifar10", root=ROOT))
     assert dataset.images.shape == (60_000, 3, 32, 32) and dataset.train_size == 50_000
     assert np.bincount(dataset.labels[:50_000]).tolist() == [5000] * 10
     assert np.bincount(dataset.labels[50_000:]).tolist() == [1000] * 10
@@ -268,7 +268,7 @@ def test_real_cifar10() -> None:
 @pytest.mark.skipif(ROOT is None, reason="SEMCOM_DATA names no folder with cifar10.npz and mnist.npz")
 def test_real_mnist() -> None:
     """Both parts together, as copies of MNIST are about that differ in which images are for testing."""
-    dataset = load(DataConfig(name="mnist", root=ROOT))
+    dataset = load_dataset(DataConfig(name="mnist", root=ROOT))
     assert dataset.images.shape == (70_000, 1, 28, 28) and dataset.train_size == 60_000
     assert dataset.classes == tuple("0123456789")
     assert np.bincount(dataset.labels).tolist() == [6903, 7877, 6990, 7141, 6824, 6313, 6876, 7293, 6825, 6958]
@@ -316,7 +316,7 @@ PROMISES: list[tuple[dict[str, bytes], str]] = [
 def test_a_header_that_promises_too_much_is_refused(tmp_path: Path, members: dict[str, bytes], message: str) -> None:
     tracemalloc.start()
     with refuses("data.name", message):
-        load(DataConfig(packed(tmp_path / "set.npz", **members)))
+        load_dataset(DataConfig(packed(tmp_path / "set.npz", **members)))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 20 << 20, "what is promised was allocated"
@@ -335,4 +335,4 @@ def test_a_split_that_promises_too_much_is_refused(tmp_path: Path) -> None:
 def test_a_pipe_is_no_archive(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "set.npz")
     with refuses("data.name", tmp_path / "set.npz"):
-        load(DataConfig(str(tmp_path / "set.npz")))
+        load_dataset(DataConfig(str(tmp_path / "set.npz")))

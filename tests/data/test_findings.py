@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from semcom.config import DataConfig, RunConfig
-from semcom.data.dataset import note
-from semcom.data.load import load
-from semcom.data.readers import image_files, read_folder, read_npz
+from semcom.data.dataset import note_on_dataset
+from semcom.data.load import load_dataset
+from semcom.data.readers import list_image_files, read_folder, read_npz
 from semcom.runs.resolve import resolve
 from tests.refusals import refuses
 
@@ -22,7 +22,7 @@ from tests.refusals import refuses
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     """What is said of data from here on, a line each."""
-    note.cache_clear()
+    note_on_dataset.cache_clear()
     caplog.set_level(logging.INFO, "semcom.data")
     return lambda: [record.getMessage() for record in caplog.records]
 
@@ -80,7 +80,7 @@ def test_a_stray_file_is_no_image(stray: str, tmp_path: Path, said: Callable[[],
     root = folder(tmp_path / "set")
     for place in ("train", "train/b", "test/a", "test/b"):
         (root / place / stray).write_bytes(b"not an image")
-    assert len(read_folder(root).images) == len(image_files(root)) == 8
+    assert len(read_folder(root).images) == len(list_image_files(root)) == 8
     places = f"train/{stray}, train/b/{stray}, test/a/{stray} and 1 more"
     assert said() == [f"data.name: {str(root)!r}: {places}: no images, left out"]
 
@@ -106,7 +106,7 @@ def test_labels_are_numbered_from_zero_without_gaps(
     used: list[int], tmp_path: Path, said: Callable[[], list[str]]
 ) -> None:
     path = archive(tmp_path / "set.npz", [*used, *used], used[::-1])
-    dataset = load(DataConfig(path))
+    dataset = load_dataset(DataConfig(path))
     assert dataset.labels.tolist() == [0, 1, 2, 0, 1, 2, 2, 1, 0] and dataset.classes == tuple(map(str, used))
     told = f"its labels, from {used[0]} to {used[-1]}, are numbered 0 to 2 in their order"
     assert said() == [f"data.name: {path!r}: {told}"]
@@ -114,7 +114,7 @@ def test_labels_are_numbered_from_zero_without_gaps(
 
 def test_names_of_classes_say_which_there_are(tmp_path: Path, said: Callable[[], list[str]]) -> None:
     path = archive(tmp_path / "set.npz", [1, 2, 1], [2, 1], classes=np.array(["ant", "bee", "cat"]))
-    dataset = load(DataConfig(path))
+    dataset = load_dataset(DataConfig(path))
     assert dataset.labels.tolist() == [1, 2, 1, 2, 1] and dataset.classes == ("ant", "bee", "cat")
     assert said() == [f"data.name: {path!r}: 'ant': no {part} images of these classes" for part in ("training", "test")]
 
@@ -123,7 +123,7 @@ def test_names_of_classes_say_which_there_are(tmp_path: Path, said: Callable[[],
 def test_parts_of_different_classes_are_told(
     train: list[int], test: list[int], tmp_path: Path, said: Callable[[], list[str]]
 ) -> None:
-    assert load(DataConfig(archive(tmp_path / "set.npz", train, test))).classes == ("0", "1", "2", "3")
+    assert load_dataset(DataConfig(archive(tmp_path / "set.npz", train, test))).classes == ("0", "1", "2", "3")
     assert said() and all(line.endswith("images of these classes") for line in said())
 
 
@@ -131,7 +131,7 @@ def test_parts_of_different_classes_are_told(
 def test_a_single_class_is_refused(label: int, tmp_path: Path) -> None:
     path = archive(tmp_path / "set.npz", [label] * 4, [label] * 2)
     with refuses("data.name", f"one class, {label};"):
-        load(DataConfig(path))
+        load_dataset(DataConfig(path))
 
 
 def test_a_folder_of_a_single_class_is_refused(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_folder_of_a_single_class_is_refused(tmp_path: Path) -> None:
         (tmp_path / part / "ant").mkdir(parents=True)
         image(len(part)).save(tmp_path / part / "ant" / "x.png")
     with refuses("data.name", "one class, ant;"):
-        load(DataConfig(str(tmp_path)))
+        load_dataset(DataConfig(str(tmp_path)))
 
 
 # Parts that are the same ---------------------------------------------------------------------------------------------
@@ -154,13 +154,13 @@ def linked_classes(root: Path) -> None:
 
 
 def hard_links(root: Path) -> None:
-    for file in image_files(root)[:4]:  # of test/
+    for file in list_image_files(root)[:4]:  # of test/
         file.unlink()
         os.link(root / "train" / file.relative_to(root / "test"), file)
 
 
 def copies_under_other_names(root: Path) -> None:
-    for file in image_files(root)[:4]:
+    for file in list_image_files(root)[:4]:
         file.with_name(f"copy-{file.name}").write_bytes((root / "train" / file.relative_to(root / "test")).read_bytes())
         file.unlink()
 

@@ -13,9 +13,9 @@ from PIL import Image
 from torchvision.datasets import ImageFolder
 
 from semcom.config import ConfigError, DataConfig, RunConfig
-from semcom.data.federation import _pad
-from semcom.data.load import load
-from semcom.data.readers import image_files, read_folder
+from semcom.data.federation import _pad_images
+from semcom.data.load import load_dataset
+from semcom.data.readers import list_image_files, read_folder
 from semcom.runs.resolve import resolve
 from tests.refusals import refuses
 
@@ -43,7 +43,7 @@ def noise(*shape: int) -> np.ndarray:
 
 def in_the_middle(inside: np.ndarray) -> np.ndarray:
     """`[3, h, w]` as `federate` puts it into a black square."""
-    return _pad(torch.from_numpy(np.ascontiguousarray(inside))[None], 32)[0].numpy()
+    return _pad_images(torch.from_numpy(np.ascontiguousarray(inside))[None], 32)[0].numpy()
 
 
 # Shapes --------------------------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def test_other_images_keep_their_proportions(tmp_path: Path, width: int, height:
 def test_an_archive_keeps_proportions_too(tmp_path: Path, height: int, width: int, becomes: tuple[int, int]) -> None:
     x, y = noise(4, height, width), np.array([0, 1, 0, 1])
     np.savez(tmp_path / "set.npz", x_train=x, y_train=y, x_test=x, y_test=y)
-    images = load(DataConfig(str(tmp_path / "set.npz"))).images
+    images = load_dataset(DataConfig(str(tmp_path / "set.npz"))).images
     assert images.shape == (8, 1, *becomes)
     assert images.mean() == pytest.approx(x.mean(), abs=1.5), "resizing with antialiasing keeps the mean"
 
@@ -147,7 +147,7 @@ def test_the_files_of_a_folder_are_those_that_are_read(tmp_path: Path) -> None:
     (root / "train" / "ant" / ".DS_Store").write_text("no image")
     (root / "train" / "bee" / "deep").mkdir()
     Image.new("RGB", (4, 4)).save(root / "train" / "bee" / "deep" / "more.PNG")
-    assert len(image_files(root)) == len(read_folder(root).images) == 5
+    assert len(list_image_files(root)) == len(read_folder(root).images) == 5
 
 
 def test_the_order_is_that_of_torchvision(tmp_path: Path) -> None:

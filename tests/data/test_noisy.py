@@ -10,8 +10,8 @@ from scipy.stats import norm
 
 import semcom
 from semcom.config import DataConfig, run_hash
-from semcom.data.load import load
-from semcom.data.noisy import with_noise
+from semcom.data.load import load_dataset
+from semcom.data.noisy import add_noise
 
 
 def power_left(deviation: float, grey: int) -> float:
@@ -29,7 +29,7 @@ def test_the_noise_has_the_power_that_the_snr_says(snr_db: float) -> None:
     """
     parts = {85: 650, 170: 650, 200: 700}
     images = np.concatenate([np.full((n, 2, 10, 10), grey, np.uint8) for grey, n in parts.items()])
-    found = with_noise(images, 1300, snr_db).astype(float)
+    found = add_noise(images, 1300, snr_db).astype(float)
     for grey, n in parts.items():
         noise = found[images == grey] - grey
         expected = power_left(127.5 / 3 / 10 ** (snr_db / 20), grey) + 1 / 12
@@ -38,17 +38,17 @@ def test_the_noise_has_the_power_that_the_snr_says(snr_db: float) -> None:
 
 def test_each_image_has_one_noise_and_no_two_share_theirs() -> None:
     grey = np.full((2100, 1, 8, 8), 128, dtype=np.uint8)  # more than a part at a time
-    first, again = with_noise(grey, 2000, -20.0), with_noise(grey, 2000, -20.0)
+    first, again = add_noise(grey, 2000, -20.0), add_noise(grey, 2000, -20.0)
     assert np.array_equal(first, again)
     assert len(np.unique(first.reshape(len(first), -1), axis=0)) == len(first)
 
 
 def test_a_noisy_dataset_is_the_other_one_but_for_its_images() -> None:
-    clean = load(DataConfig("digits"))
-    noisy = load(DataConfig("noisy", options={"of": "digits", "snr_db": 3.0}))
+    clean = load_dataset(DataConfig("digits"))
+    noisy = load_dataset(DataConfig("noisy", options={"of": "digits", "snr_db": 3.0}))
     assert (noisy.name, noisy.train_size, noisy.classes) == ("noisy digits", clean.train_size, clean.classes)
     assert np.array_equal(noisy.labels, clean.labels)
-    assert np.array_equal(noisy.images, with_noise(clean.images, clean.train_size, 3.0))
+    assert np.array_equal(noisy.images, add_noise(clean.images, clean.train_size, 3.0))
 
 
 def test_its_options_are_in_the_hash() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from semcom.config import PartitionConfig
 from semcom.data.dataset import Dataset
-from semcom.data.partitions import default_shots, partition
+from semcom.data.partitions import default_shots, partition_dataset
 from semcom.data.split import Split
 from semcom.data.split_file import write_split
 from tests.refusals import refuses
@@ -67,7 +67,7 @@ def same(a: Split, b: Split) -> bool:
 
 def test_classes_of_shots_are_uniform() -> None:
     """Each of the 10 pairs of 5 classes is as likely as any other: chi-square with 9 degrees, 0.1% level is 27.9."""
-    drawn = [partition(EVEN, divided(ways=2, shots=1), 4, seed).train for seed in range(250)]
+    drawn = [partition_dataset(EVEN, divided(ways=2, shots=1), 4, seed).train for seed in range(250)]
     pairs = [tuple(sorted(classes_of(EVEN, t))) for split in drawn for t in split]
     seen = np.array([pairs.count(p) for p in itertools.combinations(range(5), 2)])
     assert seen.sum() == 1000
@@ -78,7 +78,7 @@ def test_classes_of_shots_are_uniform() -> None:
 @given(SEEDS, st.integers(1, 6), st.integers(1, 5), st.integers(1, 12), st.integers(1, 25))
 def test_shots_keep_their_promise(seed: int, clients: int, ways: int, shots: int, most: int) -> None:
     assume(clients * shots <= 60)
-    split = partition(EVEN, divided(ways=ways, shots=shots, test_per_class=most), clients, seed)
+    split = partition_dataset(EVEN, divided(ways=ways, shots=shots, test_per_class=most), clients, seed)
     check_disjoint(split, EVEN)
     for train, test in zip(split.train, split.test, strict=True):
         own = np.bincount(EVEN.labels[train], minlength=5)
@@ -94,7 +94,7 @@ def test_tests_of_all_classes_leave_all_else_as_it_is(seed: int, ways: int, most
 
     def divide(**options: Any) -> Split:
         config = divided(ways=ways, shots=4, test_per_class=most, **options)
-        return partition(EVEN, dataclasses.replace(config, validation=aside), 3, seed)
+        return partition_dataset(EVEN, dataclasses.replace(config, validation=aside), 3, seed)
 
     own, all_ = divide(), divide(test_classes="all")
     for part in ("train", "validation"):
@@ -109,12 +109,12 @@ def test_tests_of_all_classes_leave_all_else_as_it_is(seed: int, ways: int, most
 @given(SEEDS)
 def test_spreads_cover_their_range(seed: int) -> None:
     config = divided(ways=2, ways_spread=1, shots=4, shots_spread=2)
-    split = partition(EVEN, config, 12, seed)
+    split = partition_dataset(EVEN, config, 12, seed)
     check_disjoint(split, EVEN)
     own = np.array([np.bincount(EVEN.labels[t], minlength=5) for t in split.train])
     assert set((own > 0).sum(axis=1)) <= {1, 2, 3}
     assert all(len(set(row[row > 0])) == 1 and 2 <= row.max() <= 6 for row in own)
-    many = [partition(EVEN, config, 12, s) for s in range(5)]
+    many = [partition_dataset(EVEN, config, 12, s) for s in range(5)]
     assert {int(np.bincount(EVEN.labels[t]).max()) for s in many for t in s.train} == {2, 3, 4, 5, 6}
     assert {len(classes_of(EVEN, t)) for s in many for t in s.train} == {1, 2, 3}
 
@@ -123,7 +123,7 @@ def test_spreads_cover_their_range(seed: int) -> None:
 @given(SEEDS, st.sampled_from(DIVIDED), st.integers(2, 6), st.sampled_from(["merged", "own"]))
 def test_every_kind_uses_a_sample_once(seed: int, kind: Any, clients: int, test: Any) -> None:
     config = divided(kind=kind, **SKEW[kind], test=test, validation=0.2)
-    split = partition(EVEN, config, clients, seed)
+    split = partition_dataset(EVEN, config, clients, seed)
     check_disjoint(split, EVEN)
     everywhere = np.concatenate([*split.train, *split.validation, *split.test])
     assert len(np.unique(everywhere)) == len(everywhere)
@@ -149,11 +149,13 @@ def test_a_smaller_fraction_is_part_of_a_larger_one(seed: int, kind: Any, test: 
     """Of each client's training, test and validation images, with its own shares of classes, to less than an image."""
     shares = {"scarce": (1,), "scarce_fraction": 0.5, "validation": 0.25}
     config = divided(kind=kind, **SKEW[kind], test=test, **shares)
-    larger = partition(EVEN, config, 4, seed)
+    larger = partition_dataset(EVEN, config, 4, seed)
     whole = dataclasses.astuple(larger)
     for fraction in sorted(fractions, reverse=True):
         assert config.options is not None
-        smaller = partition(EVEN, dataclasses.replace(config, options=config.options | {"fraction": fraction}), 4, seed)
+        smaller = partition_dataset(
+            EVEN, dataclasses.replace(config, options=config.options | {"fraction": fraction}), 4, seed
+        )
         check_disjoint(smaller, EVEN)
         for parts in zip(whole, dataclasses.astuple(larger), dataclasses.astuple(smaller), strict=True):
             for every, more, less in zip(*parts, strict=True):
@@ -168,16 +170,16 @@ def test_a_smaller_fraction_is_part_of_a_larger_one(seed: int, kind: Any, test: 
 @given(SEEDS, st.sampled_from(["shots", *DIVIDED]))
 def test_the_seed_alone_decides(seed: int, kind: Any) -> None:
     config = divided(kind=kind, **SKEW[kind], validation=0.25, scarce=(1,))
-    first = partition(EVEN, config, 4, seed)
+    first = partition_dataset(EVEN, config, 4, seed)
     np.random.seed(0)
-    assert same(first, partition(EVEN, config, 4, seed))
-    assert not same(first, partition(EVEN, config, 4, seed + 1))
+    assert same(first, partition_dataset(EVEN, config, 4, seed))
+    assert not same(first, partition_dataset(EVEN, config, 4, seed + 1))
 
 
 @PROPERTY
 @given(SEEDS, st.floats(0.05, 0.9))
 def test_merged_clients_are_split_by_the_test_fraction(seed: int, part: float) -> None:
-    split = partition(EVEN, divided(kind="iid", test_fraction=part), 4, seed)
+    split = partition_dataset(EVEN, divided(kind="iid", test_fraction=part), 4, seed)
     for train, test in zip(split.train, split.test, strict=True):
         assert len(train) + len(test) == 100 and len(test) == min(max(1, round(part * 100)), 99)
         both, tested = (np.bincount(EVEN.labels[i], minlength=5) for i in (np.concatenate([train, test]), test))
@@ -188,8 +190,8 @@ def test_merged_clients_are_split_by_the_test_fraction(seed: int, part: float) -
 @given(SEEDS, st.floats(0.01, 1.0))
 def test_scarce_clients_keep_a_fraction(seed: int, fraction: float) -> None:
     config = divided(ways=3, shots=8)
-    full = partition(EVEN, config, 4, seed)
-    cut = partition(EVEN, dataclasses.replace(config, scarce=(1, 3), scarce_fraction=fraction), 4, seed)
+    full = partition_dataset(EVEN, config, 4, seed)
+    cut = partition_dataset(EVEN, dataclasses.replace(config, scarce=(1, 3), scarce_fraction=fraction), 4, seed)
     for client in range(4):
         assert np.array_equal(cut.test[client], full.test[client])
         assert np.isin(cut.train[client], full.train[client]).all()
@@ -210,8 +212,8 @@ def test_scarce_clients_keep_a_fraction(seed: int, fraction: float) -> None:
 def test_the_last_five_of_twenty_are_short_of_data(config: PartitionConfig, rest: float) -> None:
     """FedCoSR's Fig. 6: clients 16 to 20 keep a tenth, in the same proportions of classes; tests stay as they are."""
     dataset, last = toy([500] * 10, [100] * 10), (15, 16, 17, 18, 19)
-    full = partition(dataset, config, 20, 0)
-    cut = partition(dataset, dataclasses.replace(config, scarce=last, scarce_fraction=rest), 20, 0)
+    full = partition_dataset(dataset, config, 20, 0)
+    cut = partition_dataset(dataset, dataclasses.replace(config, scarce=last, scarce_fraction=rest), 20, 0)
     for k in range(20):
         assert np.array_equal(cut.test[k], full.test[k])
         before, after = (np.bincount(dataset.labels[split.train[k]], minlength=10) for split in (full, cut))
@@ -228,8 +230,8 @@ def test_the_last_five_of_twenty_are_short_of_data(config: PartitionConfig, rest
 @given(SEEDS, st.floats(0.01, 0.95))
 def test_validation_is_taken_off_training(seed: int, part: float) -> None:
     config = divided(ways=2, shots=10)
-    full = partition(EVEN, config, 3, seed)
-    split = partition(EVEN, dataclasses.replace(config, validation=part), 3, seed)
+    full = partition_dataset(EVEN, config, 3, seed)
+    split = partition_dataset(EVEN, dataclasses.replace(config, validation=part), 3, seed)
     check_disjoint(split, EVEN)
     for k in range(3):
         assert np.array_equal(np.union1d(split.train[k], split.validation[k]), full.train[k])
@@ -238,16 +240,16 @@ def test_validation_is_taken_off_training(seed: int, part: float) -> None:
 
 
 def test_a_single_sample_stays_in_training() -> None:
-    split = partition(EVEN, divided(ways=1, shots=1, validation=0.5, scarce=(0,)), 2, 0)
+    split = partition_dataset(EVEN, divided(ways=1, shots=1, validation=0.5, scarce=(0,)), 2, 0)
     assert [len(t) for t in split.train] == [1, 1] and [len(v) for v in split.validation] == [0, 0]
 
 
 @pytest.mark.parametrize("validation", [0.0, 0.25])
 def test_a_split_survives_its_file(tmp_path: Path, validation: float) -> None:
-    split = partition(EVEN, divided(kind="dirichlet", beta=1.0, validation=validation), 4, 7)
+    split = partition_dataset(EVEN, divided(kind="dirichlet", beta=1.0, validation=validation), 4, 7)
     write_split(tmp_path / "split.npz", split, EVEN)
     assert [f.name for f in tmp_path.iterdir()] == ["split.npz"]
-    again = partition(EVEN, divided(kind="file", path=str(tmp_path / "split.npz")), 4, 99)
+    again = partition_dataset(EVEN, divided(kind="file", path=str(tmp_path / "split.npz")), 4, 99)
     assert same(split, again)
 
 
@@ -258,9 +260,9 @@ def renamed(dataset: Dataset, name: str) -> Dataset:
 def test_a_file_of_another_dataset_is_refused(tmp_path: Path) -> None:
     """Of fewer images, or of as many with other labels; the same images under another name are the same."""
     path = str(tmp_path / "split.npz")
-    write_split(path, partition(EVEN, divided(kind="iid"), 2, 0), renamed(EVEN, "/far/away/even.npz"))
+    write_split(path, partition_dataset(EVEN, divided(kind="iid"), 2, 0), renamed(EVEN, "/far/away/even.npz"))
     config = divided(kind="file", path=path)
-    assert same(partition(renamed(EVEN, "other"), config, 2, 0), partition(EVEN, config, 2, 0))
+    assert same(partition_dataset(renamed(EVEN, "other"), config, 2, 0), partition_dataset(EVEN, config, 2, 0))
     fewer = renamed(toy([60] * 5, [8] * 5), "fewer")
     turned = dataclasses.replace(EVEN, name="turned", labels=EVEN.labels[::-1].copy())
     digests = [hashlib.sha256(d.labels.tobytes()).hexdigest()[:8] for d in (EVEN, fewer, turned)]
@@ -268,29 +270,29 @@ def test_a_file_of_another_dataset_is_refused(tmp_path: Path) -> None:
     for dataset, size, digest in zip((fewer, turned), (340, 400), digests[1:], strict=True):
         there, given = f"400 images, labels {digests[0]}", f"{dataset.name} ({size} images, labels {digest})"
         with refuses("partition.path", path, f"even.npz ({there})", given):
-            partition(dataset, config, 2, 0)
+            partition_dataset(dataset, config, 2, 0)
 
 
 @pytest.mark.parametrize("told", [{}, {"data_name": "set"}, {"data_images": np.int64(400)}, {"labels": [1, 2]}])
 def test_a_file_need_not_say_what_it_divides(tmp_path: Path, told: dict[str, Any]) -> None:
     path, lists = tmp_path / "split.npz", {"train_0": [0, 1], "test_0": [300]}
     np.savez(path, **{name: np.array(value) for name, value in {**lists, **told}.items()})
-    assert partition(EVEN, divided(kind="file", path=str(path)), 1, 0).train[0].tolist() == [0, 1]
+    assert partition_dataset(EVEN, divided(kind="file", path=str(path)), 1, 0).train[0].tolist() == [0, 1]
     np.savez(path, **lists, data_images=np.array(399))  # but what it says has to hold
     with refuses("partition.path", "399 images, labels ?"):
-        partition(EVEN, divided(kind="file", path=str(path)), 1, 0)
+        partition_dataset(EVEN, divided(kind="file", path=str(path)), 1, 0)
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "split.npz").write_text("hello")
     for name in ("split.npz", "other.npz"):
         with refuses("partition.path", tmp_path / name):
-            partition(EVEN, divided(kind="file", path=str(tmp_path / name)), 2, 0)
+            partition_dataset(EVEN, divided(kind="file", path=str(tmp_path / name)), 2, 0)
 
 
 def test_default_shots() -> None:
     assert [default_shots(name) for name in ("digits", "cifar10", "my/set.npz")] == [15, 100, 100]
-    assert {len(t) for t in partition(toy([200] * 3, [1] * 3), divided(ways=1), 3, 0).train} == {100}
+    assert {len(t) for t in partition_dataset(toy([200] * 3, [1] * 3), divided(ways=1), 3, 0).train} == {100}
 
 
 # The same splits as ever ---------------------------------------------------------------------------------------------
@@ -340,18 +342,18 @@ def test_a_seed_gives_the_split_that_it_always_gave(fields: dict[str, Any], dige
 
     Those with a fraction below 1 are of the code that made smaller fractions parts of larger ones.
     """
-    assert [digest(partition(EVEN, divided(**fields), 4, seed)) for seed in (0, 7)] == digests
+    assert [digest(partition_dataset(EVEN, divided(**fields), 4, seed)) for seed in (0, 7)] == digests
 
 
 def test_a_file_gives_the_split_that_it_always_gave(tmp_path: Path) -> None:
     path = str(tmp_path / "split.npz")
-    write_split(path, partition(EVEN, divided(kind="dirichlet", beta=1.0, validation=0.25), 4, 7), EVEN)
-    assert digest(partition(EVEN, divided(kind="file", path=path, scarce=(2,)), 4, 3)) == "fab6ca35ee050848"
+    write_split(path, partition_dataset(EVEN, divided(kind="dirichlet", beta=1.0, validation=0.25), 4, 7), EVEN)
+    assert digest(partition_dataset(EVEN, divided(kind="file", path=path, scarce=(2,)), 4, 3)) == "fab6ca35ee050848"
 
 
 def test_a_validation_part_is_not_taken_off_twice(tmp_path: Path) -> None:
     """What a file has set aside stays what it is; before, the setting was passed over without a word."""
     path = str(tmp_path / "split.npz")
-    write_split(path, partition(EVEN, divided(kind="iid", validation=0.25), 4, 7), EVEN)
+    write_split(path, partition_dataset(EVEN, divided(kind="iid", validation=0.25), 4, 7), EVEN)
     with refuses("partition.validation", 0.5):
-        partition(EVEN, divided(kind="file", path=path, validation=0.5), 4, 0)
+        partition_dataset(EVEN, divided(kind="file", path=path, validation=0.5), 4, 0)

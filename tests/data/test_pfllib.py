@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from semcom.config import PartitionConfig
 from semcom.data.archive import read_pickled
 from semcom.data.dataset import Dataset
-from semcom.data.partitions import partition
+from semcom.data.partitions import partition_dataset
 from semcom.data.pfllib import read_pfllib
 from semcom.data.pickled import read_dictionary
 from semcom.data.split import Split
@@ -52,7 +52,7 @@ def written(root: Path, dataset: Dataset, split: Split, **change: Any) -> str:
 
 
 def divided(dataset: Dataset, clients: int = 3) -> Split:
-    return partition(dataset, PartitionConfig(kind="iid"), clients, 0)
+    return partition_dataset(dataset, PartitionConfig(kind="iid"), clients, 0)
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -17,7 +17,7 @@ from torchvision.datasets import MNIST
 
 from semcom.config import DataConfig
 from semcom.data.dataset import Dataset
-from semcom.data.load import load
+from semcom.data.load import load_dataset
 from semcom.data.registry import DATASETS
 from tests.refusals import refuses
 
@@ -57,7 +57,7 @@ def write_mnist(root: Path, folder: str = "MNIST") -> Path:
 
 
 def found(name: str, root: Path) -> Dataset:
-    dataset = load(DataConfig(name, str(root)))
+    dataset = load_dataset(DataConfig(name, str(root)))
     assert dataset.name == name and dataset.train_size == 3 and dataset.images.flags.c_contiguous
     return dataset
 
@@ -124,13 +124,13 @@ def test_cinic10_trains_on_two_of_its_parts(folder: str, tmp_path: Path) -> None
     ):
         (tmp_path / folder / part / name).mkdir(parents=True)
         Image.new("RGB", (32, 32), (level, 0, 0)).save(tmp_path / folder / part / name / "cifar10-train-1.png")
-    dataset = load(DataConfig("cinic10", str(tmp_path)))
+    dataset = load_dataset(DataConfig("cinic10", str(tmp_path)))
     assert (dataset.name, dataset.train_size, dataset.classes) == ("cinic10", 4, ("cat", "dog"))
     assert dataset.images[:, 0, 5, 5].tolist() == [0, 1, 2, 3, 4, 5] and dataset.labels.tolist() == [0, 1] * 3
     (tmp_path / folder / "valid" / "dog" / "cifar10-train-1.png").unlink()
     (tmp_path / folder / "valid" / "dog").rmdir()
     with refuses("data.name", "train/, valid/ and test/"):
-        load(DataConfig("cinic10", str(tmp_path)))
+        load_dataset(DataConfig("cinic10", str(tmp_path)))
 
 
 # Files that are cut short ---------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def test_a_file_of_mnist_that_is_cut_short_is_named(name: str, left: int, tmp_pa
         file = write_mnist(tmp_path, folder) / name
         file.write_bytes(file.read_bytes()[:left] if left < file.stat().st_size else b"")
         with refuses("data.name", f"{file} is cut short or damaged; remove it"):
-            load(DataConfig(dataset, str(tmp_path)))
+            load_dataset(DataConfig(dataset, str(tmp_path)))
 
 
 ARCHIVES = {
@@ -160,10 +160,10 @@ def test_a_damaged_download_is_named(name: str, file: str, tmp_path: Path) -> No
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_bytes(b"half of it")
     with refuses("data.name", f"{tmp_path / file} is cut short or damaged; remove it"):
-        load(DataConfig(name, str(tmp_path)))
+        load_dataset(DataConfig(name, str(tmp_path)))
     (tmp_path / file).unlink()
     with refuses("data.name", f"is not in {tmp_path} and could not be downloaded ("):
-        load(DataConfig(name, str(tmp_path)))
+        load_dataset(DataConfig(name, str(tmp_path)))
     assert not [path for path in tmp_path.rglob("*.part*")]
 
 
@@ -208,7 +208,7 @@ def test_those_that_download_at_once_wait_for_one(site: Site, tmp_path: Path) ->
 def test_a_download_that_dies_leaves_nothing(site: Site, tmp_path: Path) -> None:
     site.dies = 1
     with refuses("data.name", "could not be downloaded (the line went dead)"):
-        load(DataConfig("mnist", str(tmp_path)))
+        load_dataset(DataConfig("mnist", str(tmp_path)))
     assert not list(tmp_path.rglob("*ubyte"))
     (tmp_path / ".mnist.part" / "MNIST").mkdir(parents=True)  # as kill -9 leaves it
     found("mnist", tmp_path)

@@ -14,18 +14,18 @@ from PIL import Image
 from torch import Tensor, nn
 
 from channels.coding.image import ImageChain
-from semcom.config import DataConfig, PartitionConfig, RunConfig, differences, run_hash
+from semcom.config import DataConfig, PartitionConfig, RunConfig, list_differences, run_hash
 from semcom.data.dataset import Dataset
 from semcom.data.federation import federate
-from semcom.data.load import load
-from semcom.data.partitions import partition
-from semcom.data.pfllib import side_of
-from semcom.data.readers import fit
+from semcom.data.load import load_dataset
+from semcom.data.partitions import partition_dataset
+from semcom.data.pfllib import measure_pfllib_side
+from semcom.data.readers import fit_images
 from semcom.data.split import Split
 from semcom.methods.parts.augment import UNIFORMS, augment
 from semcom.models.registry import ENCODERS, build_encoder, own_features
 from semcom.runs import limits
-from semcom.runs.images import read_images
+from semcom.runs.images import read_run_images
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
 from tests import worlds
@@ -56,14 +56,14 @@ def grey(*sides: int, level: int = 77) -> np.ndarray:
     ],
 )
 def test_images_fill_the_same_part_of_every_square(sides: tuple[int, int], size: int, becomes: tuple[int, int]) -> None:
-    assert np.array_equal(fit(grey(*sides), size), grey(*becomes))
+    assert np.array_equal(fit_images(grey(*sides), size), grey(*becomes))
 
 
 def test_an_image_is_enlarged_bilinearly() -> None:
     """Pixel j of 64 lies at (j + 0.5) / 2 - 0.5 of 32: three quarters of one pixel and a quarter of the next."""
     images = np.zeros((1, 1, 32, 32), np.uint8)
     images[0, 0, 10, 20] = 160
-    large = fit(images, 64)[0, 0]
+    large = fit_images(images, 64)[0, 0]
     expected = np.zeros((64, 64))
     weights = np.array([0.25, 0.75, 0.75, 0.25])
     expected[19:23, 39:43] = 160 * np.outer(weights, weights)
@@ -77,7 +77,7 @@ def test_an_image_folder_is_read_at_its_size(tmp_path: Path, size: int) -> None:
     for name in ("train/ant", "train/bee", "test/ant", "test/bee"):
         (tmp_path / name).mkdir(parents=True)
         Image.fromarray(noise).save(tmp_path / name / "one.png")
-    found = load(DataConfig(str(tmp_path), size=size)).images
+    found = load_dataset(DataConfig(str(tmp_path), size=size)).images
     inside = Image.fromarray(noise).resize((size, size // 2), Image.Resampling.BILINEAR)
     assert found.shape == (4, 3, size, size)
     assert np.array_equal(found[0][:, size // 4 : -size // 4], np.moveaxis(np.asarray(inside), -1, 0))
@@ -96,7 +96,7 @@ def test_the_border_is_that_of_the_size() -> None:
 
 def test_a_split_does_not_depend_on_the_size() -> None:
     shares = PartitionConfig(kind="dirichlet", options={"fraction": 0.3})
-    splits = [partition(load(DataConfig("digits", size=size)), shares, 4, 1) for size in (32, 64)]
+    splits = [partition_dataset(load_dataset(DataConfig("digits", size=size)), shares, 4, 1) for size in (32, 64)]
     for one, other in zip(splits[0].train + splits[0].test, splits[1].train + splits[1].test, strict=True):
         assert np.array_equal(one, other)
 
@@ -178,7 +178,7 @@ def test_the_size_is_part_of_what_a_run_is_and_32_is_what_it_was() -> None:
     runs = [resolve(RunConfig(method=method, device="cpu")) for method in ("local", "fedavg")]
     assert [run_hash(config) for config in runs] == ["02c55566533c", "ba8cde6db9e7"]
     large = replace(runs[0], data=replace(runs[0].data, size=64))
-    assert run_hash(large) != run_hash(runs[0]) and differences(runs[0], large) == ["data.size: 32 there, 64 here"]
+    assert run_hash(large) != run_hash(runs[0]) and list_differences(runs[0], large) == ["data.size: 32 there, 64 here"]
 
 
 def test_larger_images_count_against_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,15 +186,15 @@ def test_larger_images_count_against_memory(tmp_path: Path, monkeypatch: pytest.
     size, needed = 128, 1797 * 128**2
     config = worlds.request("local")
     config = replace(config, data=DataConfig("digits", size=size), partition=PartitionConfig(kind="iid"))
-    monkeypatch.setattr(limits, "free_memory", lambda device: needed - 1)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: needed - 1)
     with refuses("data.size", 128, "1,797"):
-        read_images(config)
-    monkeypatch.setattr(limits, "free_memory", lambda device: needed)
-    assert read_images(config).members.images.numel() == needed
+        read_run_images(config)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: needed)
+    assert read_run_images(config).members.images.numel() == needed
     for part in ("train", "test"):
         (tmp_path / part / "ant").mkdir(parents=True)
         Image.new("L", (4, 4)).save(tmp_path / part / "ant" / "one.png")
-    monkeypatch.setattr(limits, "free_memory", lambda device: 10**6)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: 10**6)
     large = RunConfig(method="local", device="cpu", clients=1, data=DataConfig(str(tmp_path), size=1000))
     with refuses("data.size", 1000, "3x1000x1000"):
         resolve(large)
@@ -228,7 +228,7 @@ def test_the_images_of_pfllib_may_be_larger(tmp_path: Path) -> None:
         (tmp_path / "set" / part).mkdir(parents=True)
         x = np.moveaxis(images[indices], -1, 1) / 127.5 - 1
         np.savez(tmp_path / "set" / part / "0.npz", data={"x": x, "y": labels[indices]})
-    assert side_of(str(tmp_path / "set")) == 64
+    assert measure_pfllib_side(str(tmp_path / "set")) == 64
     words = ["--from-pfllib", str(tmp_path / "set"), "--data.name", str(tmp_path / "set.npz")]
     assert cli.main(["split", *words, "--out", str(tmp_path / "split.npz")]) == 0
     with np.load(tmp_path / "split.npz") as file:

@@ -22,12 +22,12 @@ from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given
 from semcom.engine.train.descent import Diverged
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.view import View, confusion
+from semcom.engine.train.view import View, count_confusion
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from semcom.methods.registry import METHODS
-from semcom.runs.checkpoint import restore, state_dict
-from semcom.runs.finish import finished
+from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
+from semcom.runs.finish import finish_views
 from tests import worlds
 
 Found = dict[str, Any]
@@ -62,8 +62,8 @@ def arm(team: Team, method: str, rounds: int = 2, **overrides: Any) -> Found:
     world.session.tally.begin(rounds + 1)
     views = arm_.finish(state, world) or arm_.views(state, world)
     if world.config.finish.kind is not None:
-        views |= finished(world, views)
-    counts = confusion(world.session, views, None, world.session.draws.federation.test)
+        views |= finish_views(world, views)
+    counts = count_confusion(world.session, views, None, world.session.draws.federation.test)
     counters = world.session.counters()
     return {
         **{f"state/{name}": t for name, t in everything(state).items()},
@@ -112,11 +112,11 @@ def resumed(team: Team, store: str, again: str, folder: str) -> Found:
     for r in (1, 2):
         world.session.tally.begin(r)
         state = method.round(state, world)
-    values = team.exchange(state_dict(state))[0]
+    values = team.exchange(state_to_checkpoint(state))[0]
     world.session.tally.begin(3)
     straight = everything(method.round(state, world))
     other = made(team, "local", encoder="test-conv,test-conv-wide", store=again, **out)
-    taken_up = restore(method.setup(other), values, None if team.rank else Path(folder), team)
+    taken_up = state_from_checkpoint(method.setup(other), values, None if team.rank else Path(folder), team)
     other.session.tally.begin(3)
     found = {"taken up": everything(taken_up), "resumed": everything(method.round(taken_up, other))}
     same = all(torch.equal(t, straight[name]) for name, t in found["resumed"].items())
@@ -134,7 +134,7 @@ def divided(team: Team) -> Found:
 
     world.session.draws.realisation = noted  # type: ignore[method-assign]
     trained = world.fit(world.population(), loss).models
-    confusion(world.session, {"": View(trained)}, None, world.session.draws.federation.test)
+    count_confusion(world.session, {"": View(trained)}, None, world.session.draws.federation.test)
     return {"clients": [{stream: sorted(ids) for stream, ids in each.items()} for each in team.exchange(mine)]}
 
 
@@ -183,10 +183,9 @@ def cases(size: int, folder: str) -> dict[str, Callable[[Team], Found]]:
     def on(method: str, **overrides: Any) -> Callable[[Team], Found]:
         return lambda team: arm(team, method, **overrides)
 
-    arms = {name: on(name) for name in METHODS.names() if not name.startswith("test-")}
     if size == 2:
         return {
-            **arms,
+            **{name: on(name) for name in METHODS.names() if not name.startswith("test-")},
             "fedcl by passes": on("fedcl", hyper={"source": "pass"}),
             "local with classifiers": on("local", finish={"kind": "svm"}),
             "local with heads": on("local", finish={"kind": "mlp", "epochs": 3}),
@@ -204,8 +203,9 @@ def cases(size: int, folder: str) -> dict[str, Callable[[Team], Found]]:
             },
         }
     alone = {"train": {"participation": 0.2}}  # one client a round: two ranks have none
+    some = ("fedavg", "fedcl", "fedproto", "ditto", "fedamp", "fedgh", "fedpac", "repper")
     return {
-        **{f"{name} of one client": on(name, rounds=2, **alone) for name in arms},
+        **{f"{name} of one client": on(name, **alone) for name in some},
         "fedcl of two clients": on("fedcl", sizes=(5, 3), encoder="test-conv", hyper={"source": "pass"}),
         "diverged": diverged,
     }
@@ -259,11 +259,11 @@ def wait(team: Team, payload: bytes) -> None:
 def under_torchrun(folder: str) -> None:
     """What torchrun starts: a method on its ranks; what each found is left in a file."""
     try:
-        with ranks.team(2, "nowhere:nothing", lambda: b""):
+        with ranks.start_ranks(2, "nowhere:nothing", lambda: b""):
             pass
     except ConfigError as error:
         refused = str(error)
-    with ranks.team(1, "nowhere:nothing", lambda: b"") as team:
+    with ranks.start_ranks(1, "nowhere:nothing", lambda: b"") as team:
         places = team.exchange((team.rank, team.local_rank))
         torch.save({**arm(team, "fedcl"), "refused": refused, "ranks": places}, Path(folder) / f"{team.rank}.pt")
 

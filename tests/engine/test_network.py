@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from semcom.config import ConfigError, NetworkConfig
-from semcom.engine.draws import cell_snrs_db
+from semcom.engine.draws import draw_cell_snrs
 from semcom.engine.world import World
 from tests import worlds
 
@@ -59,7 +59,7 @@ def test_shares_of_the_band_divide_the_noise() -> None:
     w = world(CELL, channel={"kind": "ofdm", "subcarriers": 780, "shares": shares})
     cell, link = w.session.draws.cell, w.session.draws.link
     assert cell is not None
-    up, _ = cell_snrs_db(w.config, cell, link)
+    up, _ = draw_cell_snrs(w.config, cell, link)
     equal = cell.snr_db(23.0, w.config.air.bandwidth_hz or 0, 7.0)
     np.testing.assert_allclose(up - equal, -10 * np.log10(shares))
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from semcom.engine.random import keyed
 from semcom.engine.train.context import Context, Given, Gradient, Log
-from semcom.engine.train.descent import gradients
+from semcom.engine.train.descent import compute_gradients
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.phase import Phase, Take
 from semcom.methods.base import task_loss
@@ -343,10 +343,10 @@ def test_a_step_at_the_inner_batch_s_gradient() -> None:
     def adapted(rate: float) -> Any:
         def gradient(model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
             inner = task_loss(model(context.takes["inner"], track=False)[1], context.takes["inner"])
-            slopes = gradients(inner, model.params)
+            slopes = compute_gradients(inner, model.params)
             there = {n: (t - rate * slopes[n]).detach().requires_grad_() for n, t in model.params.items()}
             loss = task_loss(model(batch, there)[1], batch)
-            return gradients(loss, there), {"loss": loss}
+            return compute_gradients(loss, there), {"loss": loss}
 
         return gradient
 

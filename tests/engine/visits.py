@@ -13,7 +13,7 @@ from torch import Tensor
 
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Log
-from semcom.engine.train.descent import gradients
+from semcom.engine.train.descent import compute_gradients
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
@@ -43,7 +43,7 @@ def task(model: StackedModel, batch: Batch, context: Context) -> Tensor:
 def slope(model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
     """What `task` would be descended along."""
     loss = task(model, batch, context)
-    return gradients(loss, model.params), {"loss": loss, "size": batch.count}
+    return compute_gradients(loss, model.params), {"loss": loss, "size": batch.count}
 
 
 def arguments(**options: Any) -> dict[str, Any]:

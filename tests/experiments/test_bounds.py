@@ -15,21 +15,28 @@ from torch import Tensor
 
 import semcom
 from experiments import bounds
-from experiments.measures.bounds_report import report
-from experiments.measures.bounds_round import measure, theorem_of
+from experiments.measures.bounds_report import report_bounds
+from experiments.measures.bounds_round import find_theorem_of_bound, measure_bounds_of_round
 from experiments.measures.landscape import (
     Call,
     Landscape,
-    aside,
     bends,
     distance,
+    find_next_landscape_training,
     flat,
-    next_training,
+    list_landscape_steps,
+    list_landscape_trainings,
     slopes,
-    steps,
-    trainings,
+    step_aside_on_landscape,
 )
-from experiments.measures.theorems import FedCLBound, FedCoSRBound, entropy, guarantee, least_information, local
+from experiments.measures.theorems import (
+    FedCLBound,
+    FedCoSRBound,
+    bound_local_steps,
+    bound_theorem_information,
+    compute_theorem_guarantee,
+    entropy,
+)
 from figures.bounds import BOUNDS, ticks
 from semcom import run
 from semcom.config import ConfigError, DataConfig, ModelConfig, Resolved
@@ -41,7 +48,7 @@ from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from semcom.plots import render
 from semcom.plots.base import Plot
-from semcom.plots.kinds import settled
+from semcom.plots.kinds import settle_kind
 from semcom.studies.sweep import sweep
 from tests import worlds
 from tests.worlds import request
@@ -87,7 +94,7 @@ def test_loss_and_gradient_are_those_of_all_images(batch_size: int) -> None:
 def test_steps_are_those_of_the_training() -> None:
     """Each takes 3 (w - x) of one image, and the next weights are where it leads."""
     world, call = bowls(1)
-    taken, fitted = steps(world, call)
+    taken, fitted = list_landscape_steps(world, call)
     assert len(taken) == 4
     seen = [step.leaves[WEIGHT][0].numpy() - step.gradient.view(2, 2).numpy() / STEEP for step in taken]
     assert all(np.allclose(rows[0], rows[1]) for rows in seen)
@@ -102,7 +109,7 @@ def test_steps_are_those_of_the_training() -> None:
 def test_smoothness_of_a_bowl_is_its_steepness_in_every_way() -> None:
     world, call = bowls(3)
     landscape, start = Landscape(world, call), {WEIGHT: call.models.named()[WEIGHT]}
-    weights = [start, aside(start, 0.5, "one"), aside(start, 2.0, "two")]
+    weights = [start, step_aside_on_landscape(start, 0.5, "one"), step_aside_on_landscape(start, 2.0, "two")]
     assert distance(weights[0], weights[1]) == pytest.approx(0.5)
     assert not torch.allclose(weights[1][WEIGHT] - start[WEIGHT], (weights[2][WEIGHT] - start[WEIGHT]) / 4)
     points = [landscape.at(w) for w in weights]
@@ -118,10 +125,10 @@ def test_gradients_are_those_of_one_function_of_the_weights(method: str) -> None
     chosen = METHODS.get(method)(world.config.hyper)
     state = chosen.round(chosen.setup(world), world)  # then there are centroids
     world.session.tally.begin(2)
-    call = trainings(chosen, state, world)[0].of(1)
-    taken, _ = steps(world, call)
+    call = list_landscape_trainings(chosen, state, world)[0].of(1)
+    taken, _ = list_landscape_steps(world, call)
     leaves, landscape = taken[0].leaves, Landscape(world, call)
-    point, side = landscape.at(leaves), aside(leaves, 1e-5, "side")
+    point, side = landscape.at(leaves), step_aside_on_landscape(leaves, 1e-5, "side")
     back = {name: 2 * t - side[name] for name, t in leaves.items()}
     rise = landscape.at(side).loss - landscape.at(back).loss
     assert rise == pytest.approx(float(point.gradient @ (flat(side) - flat(back))), rel=1e-5)
@@ -135,7 +142,7 @@ def test_the_next_training_is_that_of_the_next_round() -> None:
     world = worlds.world("fedcl", train={"optimizer": "sgd"}, hyper={"lam": 0.1})
     chosen = METHODS.get("fedcl")(world.config.hyper)
     state = chosen.round(chosen.setup(world), world)
-    call = next_training(chosen, state, world)
+    call = find_next_landscape_training(chosen, state, world)
     assert world.round == 1
     assert torch.equal(call.given.common["centroids"], state.centroids.values)
     assert worlds.gap(call.models, state.model.select(call.models.ids)) == 0
@@ -146,9 +153,9 @@ def test_the_next_training_is_that_of_the_next_round() -> None:
 
 def test_local_steps_by_hand() -> None:
     """eta 0.1, L1 4: 0.1 - 4 * 0.01 / 2 = 0.08; 3 steps of variance 5: 3 * 4 * 0.01 * 5 / 2 = 0.3."""
-    assert local(0.1, 4.0, 10.0, 3.0, 5.0) == pytest.approx(-0.8 + 0.3)
-    assert float(guarantee(0.1, 4.0, 10.0, 0.2)) == pytest.approx(0.25)
-    assert float(guarantee(0.5, 4.0, 10.0, 0.2)) == np.inf  # 0.5 - 4 * 0.25 / 2 = 0
+    assert bound_local_steps(0.1, 4.0, 10.0, 3.0, 5.0) == pytest.approx(-0.8 + 0.3)
+    assert float(compute_theorem_guarantee(0.1, 4.0, 10.0, 0.2)) == pytest.approx(0.25)
+    assert float(compute_theorem_guarantee(0.5, 4.0, 10.0, 0.2)) == np.inf  # 0.5 - 4 * 0.25 / 2 = 0
 
 
 def test_fedcl_by_hand() -> None:
@@ -183,7 +190,7 @@ def test_corollary_1_is_a_root() -> None:
 
 def test_information_by_hand() -> None:
     assert entropy(np.array([5, 0, 5, 10])) == pytest.approx(0.5 * math.log(4) + 0.5 * math.log(2))
-    assert least_information(10.0, 0.5) == pytest.approx(math.log(10) - 0.5)
+    assert bound_theorem_information(10.0, 0.5) == pytest.approx(math.log(10) - 0.5)
 
 
 def observed(**other: Any) -> dict[str, Any]:
@@ -199,7 +206,7 @@ def test_a_report_by_hand() -> None:
     """Then one client has twice the variance, and -0.25 instead of -0.6; and the SCG's gradient is twice as long."""
     second = observed(variance=[5.0, 10.0], local=[-0.6, -0.25], scg_gradient=14.0, scg_loss=None)
     lines = [{"round": 1, "observed": observed()}, {"round": 2}, {"round": 3, "observed": second}]
-    found = report(FedCLBound(0.01, 2), lines)
+    found = report_bounds(FedCLBound(0.01, 2), lines)
     json.dumps(found, allow_nan=False)
     assert found["rounds"] == [1, 3] and found["measured"]["scg_loss"] == [-1.0, None]
     assert found["measured"]["total"] == pytest.approx([-0.45, -0.275])
@@ -220,7 +227,7 @@ def test_a_report_by_hand() -> None:
 
 def test_the_sum_of_fedcosr_runs_one_gradient_further() -> None:
     more = {"epsilon": [0.5, 0.5], "contrast": [0.5, 0.5], "candidates": [10.0, 10.0], "entropy": [1.0, 2.0]}
-    found = report(FedCoSRBound(2.0, 0.1), [{"round": 2, "observed": observed(**more, information=[0.5, 0.5])}])
+    found = report_bounds(FedCoSRBound(2.0, 0.1), [{"round": 2, "observed": observed(**more, information=[0.5, 0.5])}])
     assert found["bound"]["own"]["local"] == pytest.approx([-0.08 * 11 + 0.3])
     assert found["conditions"]["gradient"] == pytest.approx([0.5])
     assert found["conditions"]["information"] == pytest.approx([math.log(10) - 0.5])
@@ -242,7 +249,7 @@ SPENT = ("seconds", "samples_per_second")
 @pytest.mark.parametrize("method", ["fedcl", "fedcosr"])
 def test_measuring_changes_nothing(method: str) -> None:
     """Weights, metrics and counters, bit for bit; and each round begins at the loss where the one before ended."""
-    plain, seen = run(asked(method)), run(asked(method), observe=measure)
+    plain, seen = run(asked(method)), run(asked(method), observe=measure_bounds_of_round)
     for name, view in plain.views.items():
         assert worlds.gap(view.population, seen.views[name].population) == 0
     for one, other in zip(plain.metrics, seen.metrics, strict=True):
@@ -257,7 +264,7 @@ def test_measuring_changes_nothing(method: str) -> None:
         ends = np.sum([before[name] for name in ("loss", "local", "mixing", "targets")], axis=0)
         assert after["loss"] == pytest.approx(ends.tolist(), abs=1e-9)
         assert min(np.abs(before["mixing"])) > 1e-6 and min(np.abs(before["targets"])) > 1e-6
-    found = report(theorem_of(asked(method)), seen.metrics)
+    found = report_bounds(find_theorem_of_bound(asked(method)), seen.metrics)
     json.dumps(found, allow_nan=False)
     assert found["violated"]["own"]["mixing"][0] in ((1 / 3, 2 / 3, 1) if method == "fedcl" else (0,))
 
@@ -269,8 +276,11 @@ def test_what_was_observed_survives_an_interruption(tmp_path: Path) -> None:
 
     config = asked("fedcl", tmp_path, {"rounds": 2})
     with pytest.raises(KeyboardInterrupt):
-        run(config, on_round=stop, observe=measure)
-    again, whole = run(config, observe=measure), run(asked("fedcl", None, {"rounds": 2}), observe=measure)
+        run(config, on_round=stop, observe=measure_bounds_of_round)
+    again, whole = (
+        run(config, observe=measure_bounds_of_round),
+        run(asked("fedcl", None, {"rounds": 2}), observe=measure_bounds_of_round),
+    )
     assert [line["observed"] for line in again.metrics] == [line["observed"] for line in whole.metrics]
 
 
@@ -279,7 +289,7 @@ def test_an_observer_is_refused_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^observe: 3 cannot be called"):
         run(asked("fedcl", tmp_path / "a"), observe=nothing)
     with pytest.raises(ConfigError, match=r"^processes: a run of several cannot be observed"):
-        run(dataclasses.replace(asked("fedcl", tmp_path / "a"), processes=2), observe=measure)
+        run(dataclasses.replace(asked("fedcl", tmp_path / "a"), processes=2), observe=measure_bounds_of_round)
     assert not list(tmp_path.iterdir())
 
 
@@ -294,7 +304,7 @@ def test_an_observer_is_refused_before_any_work(tmp_path: Path) -> None:
 )
 def test_other_runs_have_no_theorem(config: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=f"^{message}"):
-        theorem_of(config())
+        find_theorem_of_bound(config())
 
 
 @pytest.mark.parametrize(
@@ -322,7 +332,7 @@ def test_the_sweep_stores_both_sides_and_the_figure_shows_them(tmp_path: Path, m
     monkeypatch.setattr(bounds, "CONVERGENCE_BOUND", tiny)
     sweep.sweep("convergence-bound", scale="smoke", out=tmp_path)
     study = semcom.study(tmp_path)
-    part, plot = settled(study, Plot(kind="bounds"))
+    part, plot = settle_kind(study, Plot(kind="bounds"))
     cells = BOUNDS.numbers(part, plot)
     assert list(dict.fromkeys(cells["variant"])) == ["fedcl", "fedcosr"] and cells["line"].nunique() == 3
     for stored in study.stored:

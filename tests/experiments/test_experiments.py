@@ -7,24 +7,24 @@ import itertools
 
 import pytest
 
-from semcom.config import ConfigError, RunConfig, fill, run_hash
-from semcom.config.checks import check
+from semcom.config import ConfigError, RunConfig, fill_from_preset, run_hash
+from semcom.config.checks import check_config
 from semcom.runs.resolve import resolve
 from semcom.studies.experiment import SCALES, Experiment, Grid
-from semcom.studies.grid import field_of, set_fields
-from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.grid import read_grid_field, set_fields
+from semcom.studies.registry import EXPERIMENTS, find_experiment
 
 METHODS = ("fedcl", "fedproto", "fedavg")
 
 
 def grid_points(name: str, scale: str) -> list[tuple[str, float, int]]:
-    return [(c.method, float(c.channel.snr_db), c.seed) for c in experiment(name).grid(scale)]
+    return [(c.method, float(c.channel.snr_db), c.seed) for c in find_experiment(name).grid(scale)]
 
 
 def test_small_letter_grid_is_that_of_the_protocol() -> None:
     snrs = (-15.0, -9.0, -3.0, 3.0, 9.0, 18.0)
     assert grid_points("letter-fig2b", "small") == list(itertools.product(METHODS, snrs, range(3)))
-    for config in experiment("letter-fig2b").grid("small"):
+    for config in find_experiment("letter-fig2b").grid("small"):
         assert (config.data.name, config.clients, config.channel.kind) == ("cifar10", 20, "awgn")
         split = {"ways": 3, "shots": 100, "test_per_class": 100}
         assert (config.partition.kind, config.partition.options) == ("shots", split)
@@ -36,27 +36,27 @@ def test_small_letter_grid_is_that_of_the_protocol() -> None:
 def test_paper_letter_grid_has_twelve_snrs_and_five_seeds() -> None:
     snrs = [float(snr) for snr in range(-15, 19, 3)]
     assert grid_points("letter-fig2b", "paper") == list(itertools.product(METHODS, snrs, range(5)))
-    for config in experiment("letter-fig2b").grid("paper"):
+    for config in find_experiment("letter-fig2b").grid("paper"):
         assert (config.train.rounds, config.train.optimizer, config.train.lr) == (200, "sgd", 1e-3)
 
 
 @pytest.mark.parametrize("name", ["demo", "letter-fig2b"])
 def test_smoke_grids_run_on_digits(name: str) -> None:
     assert grid_points(name, "smoke") == list(itertools.product(METHODS, (0.0, 9.0, 18.0), (0,)))
-    assert {(c.data.name, c.partition.options["shots"], c.clients) for c in experiment(name).grid("smoke")} == {
+    assert {(c.data.name, c.partition.options["shots"], c.clients) for c in find_experiment(name).grid("smoke")} == {
         ("digits", 15, 20) if name == "demo" else ("digits", 10, 4)
     }
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
 def test_every_declaration_is_sound(name: str) -> None:
-    found = experiment(name)
+    found = find_experiment(name)
     assert found.name == name
     assert set(found.scales) <= set(SCALES)
     for scale in found.scales:
-        configs = [dataclasses.replace(c, train=fill(c.train, {})) for c in found.grid(scale)]
+        configs = [dataclasses.replace(c, train=fill_from_preset(c.train, {})) for c in found.grid(scale)]
         for config in configs:
-            check(config)
+            check_config(config)
         assert len({run_hash(c) for c in configs}) == len(configs)
 
 
@@ -71,13 +71,13 @@ def test_unknown_names_list_the_known() -> None:
         ConfigError,
         match=r"^experiment: 'letter-fig2' is unknown: did you mean .* known are arms-small, collaboration, ",
     ):
-        experiment("letter-fig2")
+        find_experiment("letter-fig2")
     with pytest.raises(ConfigError, match=r"^scale: demo has no scale 'paper'; it has smoke$"):
-        experiment("demo").scale("paper")
+        find_experiment("demo").scale("paper")
 
 
 def test_default_scale_is_the_cheapest() -> None:
-    assert experiment("letter-fig2b").scale() == "smoke"
+    assert find_experiment("letter-fig2b").scale() == "smoke"
     two = Experiment("x", "", "", ("fedcl",), {"paper": Grid(RunConfig(), {}), "small": Grid(RunConfig(), {})})
     assert two.scale() == "small"
 
@@ -96,7 +96,7 @@ def test_scales_of_other_names_come_after_the_known_ones() -> None:
 def test_fields_are_found_by_their_dotted_names() -> None:
     config = set_fields(RunConfig(), {"hyper.lam": 0.5, "partition.ways": 4, "train.rounds": 3})
     names = ("hyper.lam", "partition.ways", "train.rounds", "seed", "channel.m", "hyper.mu", "nothing.at.all")
-    assert [field_of(config, name) for name in names] == [0.5, 4, 3, 0, None, None, None]
+    assert [read_grid_field(config, name) for name in names] == [0.5, 4, 3, 0, None, None, None]
 
 
 def test_none_leaves_an_option_open() -> None:

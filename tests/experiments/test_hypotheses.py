@@ -10,10 +10,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from experiments import network
 from experiments.collaboration import COLLABORATION
 from experiments.hypotheses import JUDGES, judge_study
 from experiments.letter.figures import ABLATION
-from experiments.letter.lead import BASE, effects, levels
+from experiments.letter.lead import BASE, make_lead_levels, measure_lead_effects
 from experiments.letter.regime import (
     ENCODER_PLACES,
     LETTER_REGIME,
@@ -26,7 +27,7 @@ from experiments.letter.regime import (
 )
 from experiments.letter.weight import INFONCE, LETTER_PULL, PLAIN, UNTRAINED
 from experiments.letter.weight import PLACES as WEIGHTS
-from experiments.verdicts import OPEN, REFUTED, SUPPORTED, answer, by_seed, decide, level, over_places
+from experiments.verdicts import OPEN, REFUTED, SUPPORTED, answer, decide, level, over_places, tabulate_by_seed
 from semcom.config import ConfigError
 
 HALF = 4.302653 / math.sqrt(3)
@@ -82,10 +83,12 @@ def test_numbers_by_seed() -> None:
         for q in (0.1, 0.2)
     ]
     frame = pd.DataFrame(rows)
-    assert by_seed(frame, "last", ["q"])["m"].to_dict() == pytest.approx(
+    assert tabulate_by_seed(frame, "last", ["q"])["m"].to_dict() == pytest.approx(
         {(0.1, 0): 10, (0.1, 1): 20, (0.2, 0): 20, (0.2, 1): 30}
     )
-    assert set(by_seed(frame, "clusters.x", ["q"])["n"]) == {20.0} and set(by_seed(frame, places=["q"])["n"]) == {50.0}
+    assert set(tabulate_by_seed(frame, "clusters.x", ["q"])["n"]) == {20.0} and set(
+        tabulate_by_seed(frame, places=["q"])["n"]
+    ) == {50.0}
 
 
 def test_the_ablation() -> None:
@@ -112,7 +115,7 @@ def test_the_lead() -> None:
     """FedCL leads FedProto by 1 to 3 points everywhere, FedAvg by 29 to 31; among own classes by 5 less."""
     rows = []
     for arm, accuracy in (("fedcl", 0.60), ("fedproto", 0.58), ("fedavg", 0.30)):
-        titles = [BASE, *(level.title for level in levels("small") if arm in level.arms)]
+        titles = [BASE, *(level.title for level in make_lead_levels("small") if arm in level.arms)]
         for title in titles:
             for seed in range(4):
                 more = (seed - 1.5) / 100 if arm == "fedcl" else 0.0
@@ -124,7 +127,7 @@ def test_the_lead() -> None:
                 of_run = {"variant": f"{arm} | {title}", "seed": seed, "status": "done", "accuracy": value}
                 rows.append({**of_run, **of_view})
     frame = pd.DataFrame(rows)
-    highest = effects(frame).query("rival == 'fedproto'")["lead_high"].max()
+    highest = measure_lead_effects(frame).query("rival == 'fedproto'")["lead_high"].max()
     found = said(JUDGES.get("letter-lead")(frame))
     title = "no level gives a lead of 10 points over FedProto"
     assert highest < 10 and found[title, "highest: centroids: plain mean"] == (4.0, SUPPORTED)
@@ -351,6 +354,27 @@ def test_what_exchange_over_the_air_costs() -> None:
     assert {(title, name): answer for name, answer in answers.items()}.items() <= found.items()
 
 
+def test_what_a_network_does() -> None:
+    """Four antennas gain 5 points, four users cost 1 of FedAvg and 3 of FedCL; the best SNR leaves 8 points behind."""
+    last = (0.50, 0.55, 0.545, 0.54, 0.55, 0.55, 0.55, 0.55)
+    worst = (0.3, 0.3, 0.3, 0.3, 0.22, 0.31, 0.3, 0.3)
+    rows = []
+    for setting, mean, least in zip(network.SETTINGS["small"], last, worst, strict=True):
+        for variant in network.METHODS:
+            for seed in range(3):
+                more = 0.02 * (variant == "fedcl" and setting[1] == 4)
+                apart = (seed - 1) * 0.001 * (setting[0] + setting[1] + (setting[2] != "random"))
+                numbers = {"views.a.last": mean - more + apart, "views.a.worst10": least + apart}
+                fields = dict(zip(network.FIELDS, setting, strict=True))
+                rows.append({"variant": variant, "seed": seed, "view": "a", **fields, **numbers})
+    found = said(JUDGES.get("wireless-network")(pd.DataFrame(rows)))
+    assert found["four antennas gain over one", "fedper"] == (5.0, SUPPORTED)
+    title = "four users on four antennas cost less than 2 points"
+    assert found[title, "fedavg"] == (1.0, SUPPORTED) and found[title, "fedcl"] == (3.0, REFUTED)
+    assert found["the best SNR leaves the least accurate tenth behind", "fedavg"] == (-8.0, SUPPORTED)
+    assert found["proportional fairness does not, within 2 points", "fedavg"] == (1.0, SUPPORTED)
+
+
 def test_what_common_encoders_gain_with_a_radio() -> None:
     """FedPer gains 10 points at 10 dB and 4 at 0 dB with 5 and 10 classes, FedRep none; with 3 classes both lose 40."""
     rows = []
@@ -410,7 +434,7 @@ def test_an_experiment_without_hypotheses_and_one_without_runs(monkeypatch: pyte
     def table(path: object) -> pd.DataFrame:
         return pd.DataFrame({"experiment": [str(path)], "status": ["done"], "variant": ["local"], "seed": [0]})
 
-    monkeypatch.setattr("experiments.hypotheses.stored_table", table)
+    monkeypatch.setattr("experiments.hypotheses.read_stored_table", table)
     with pytest.raises(ConfigError, match="^hypotheses: docs/protocol.md has none about demo; it has some "):
         judge_study("demo")
     with pytest.raises(ConfigError, match="^hypotheses: the runs of .* are missing$"):

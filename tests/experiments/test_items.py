@@ -16,24 +16,24 @@ from torch import nn
 import semcom
 from experiments import fedcrc, fedcrl, overhead, papers, wireless
 from experiments.arms import ALL
-from experiments.claims.claim import Claim, comparisons
-from experiments.claims.evidence import Evidence, number_of
-from experiments.claims.scorecard import scorecard
+from experiments.claims.claim import Claim, list_claimed_comparisons
+from experiments.claims.evidence import Evidence, read_evidence_number
+from experiments.claims.scorecard import make_scorecard
 from experiments.fedcosr import items as fedcosr
 from semcom.config import DataConfig, run_hash
 from semcom.engine.store.population import Cohort, Population
-from semcom.studies.analysis.curves import speed, within
+from semcom.studies.analysis.curves import average_curve_within, measure_curve_speed
 from semcom.studies.analysis.study import study
 from semcom.studies.experiment import Grid
 from semcom.studies.grid import set_fields
 from semcom.studies.names import METHODS
-from semcom.studies.overrides import plain_text
-from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.overrides import format_plain_value
+from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.run import Stored
-from semcom.studies.results.table import fields
+from semcom.studies.results.table import list_fields
 from tests.studies.folders import config, line, scored, simple, write
 
-POINTS, NAMES = papers.points(), EXPERIMENTS.names()
+POINTS, NAMES = papers.read_paper_points(), EXPERIMENTS.names()
 PRINTED = sorted({item for item in POINTS["item"] if item in NAMES and not item.startswith(("letter", "repper"))})
 """Items with cells; RepPer's have a file of their own, and the letter prints none."""
 METHOD = {"fedcrc-per": "fedcrc"}
@@ -48,15 +48,17 @@ def quick_resolve() -> None:
 @functools.cache
 def runs(item: str, scale: str = "paper") -> list[tuple[str, dict[str, str]]]:
     """Variant and fields of an item's runs with the first seed, as claims spell them."""
-    found = [run for run in experiment(item).runs(scale) if run.config.seed == 0]
-    return [(r.variant, {k: plain_text(v) for k, v in fields(semcom.resolve(r.config)).items()}) for r in found]
+    found = [run for run in find_experiment(item).runs(scale) if run.config.seed == 0]
+    return [
+        (r.variant, {k: format_plain_value(v) for k, v in list_fields(semcom.resolve(r.config)).items()}) for r in found
+    ]
 
 
 # Grids ---------------------------------------------------------------------------------------------------------------
 
 
 def test_all_items_with_claims_are_experiments() -> None:
-    claimed = {item for items in papers.claims()["item"] for item in items.split()}
+    claimed = {item for items in papers.read_paper_claims()["item"] for item in items.split()}
     assert claimed <= set(NAMES) and set(POINTS["item"]) <= set(NAMES)
     asked = """
         letter-fig2a letter-fig2b letter-fig3a letter-fig3b letter-fig4 letter-ablation letter-encoders fedcosr-table2
@@ -71,8 +73,8 @@ def test_all_items_with_claims_are_experiments() -> None:
 @pytest.mark.parametrize("item", PRINTED)
 def test_every_cell_of_a_table_has_one_run_for_each_seed(item: str) -> None:
     paper = str(POINTS[POINTS["item"] == item]["paper"].iloc[0])
-    places = {p["column"]: papers.at(p["at"]) for _, p in POINTS[POINTS["item"] == item].iterrows()}
-    cells, found = papers.table(paper).query("item == @item"), runs(item)
+    places = {p["column"]: papers.parse_paper_point(p["at"]) for _, p in POINTS[POINTS["item"] == item].iterrows()}
+    cells, found = papers.read_paper_table(paper).query("item == @item"), runs(item)
     for _, cell in cells.iterrows():
         at = {f: v for f, v in places[cell["column"]].items() if f not in papers.ASPECTS}
         name = METHOD.get(cell["row"], cell["row"])
@@ -89,7 +91,7 @@ def varied(grid: Grid, *names: str) -> set[tuple[object, ...]]:
 
 def test_small_has_three_seeds_and_the_columns_at_hand() -> None:
     for name in [*fedcosr_items(), "fedcrl-table2", *(n for n in NAMES if n.startswith("fedcrc-"))]:
-        grid = experiment(name).scales["small"]
+        grid = find_experiment(name).scales["small"]
         if name not in ("fedcosr-fig4", "fedcosr-rates"):  # one round; a search
             number = {"fedcosr-fig6": 5, "fedcosr-fig8": 5, "fedcrc-table3": 6}.get(name, 3)
             assert grid.vary["seed"] == tuple(range(number)), name
@@ -99,7 +101,7 @@ def test_small_has_three_seeds_and_the_columns_at_hand() -> None:
         assert names <= known or name in ("fedcosr-fig6", "fedcosr-fig9")
     kinds = {("cifar10", "dirichlet", 0.1, None, 600), ("cifar10", "pathological", None, 2, None)}
     kinds |= {("cifar100", "dirichlet", 0.1, None, 600), ("cifar100", "pathological", None, 20, None)}
-    assert varied(experiment("fedcosr-table2").scales["small"], *fedcosr.DIVISION) == kinds
+    assert varied(find_experiment("fedcosr-table2").scales["small"], *fedcosr.DIVISION) == kinds
     for name, of in runs("fedcosr-table2", "small"):
         assert (
             of["channel.kind"] == "none"
@@ -118,19 +120,21 @@ def fedcosr_items() -> list[str]:
 
 
 def test_arms_are_those_of_the_papers() -> None:
-    printed = set(papers.table("fedcosr").query("item == 'fedcosr-table2'")["row"]) - {"averaged"}
+    printed = set(papers.read_paper_table("fedcosr").query("item == 'fedcosr-table2'")["row"]) - {"averaged"}
     assert {str(getattr(arm, "name", arm)) for arm in fedcosr.ARMS} == printed and len(fedcosr.ARMS) == 16
     assert {v.name for v in fedcrl.TABLE2.compared()} == printed - {"fedcosr"} | {"fedcrl"}
-    assert set(fedcrc.ARMS) | {"fedcrc-per"} == set(papers.table("fedcrc").query("item == 'fedcrc-table1'")["row"])
+    assert set(fedcrc.ARMS) | {"fedcrc-per"} == set(
+        papers.read_paper_table("fedcrc").query("item == 'fedcrc-table1'")["row"]
+    )
     assert sorted(str(getattr(arm, "name", arm)) for arm in ALL) == sorted(METHODS)
     assert [str(getattr(arm, "name", arm)) for arm in wireless.ARMS] == [str(getattr(a, "name", a)) for a in ALL]
-    keys = {name: {run_hash(semcom.resolve(r.config)) for r in experiment(name).runs("small")} for name in AWGN}
+    keys = {name: {run_hash(semcom.resolve(r.config)) for r in find_experiment(name).runs("small")} for name in AWGN}
     shared = keys["wireless-snr"] & keys["wireless-exchange"]
     assert len(shared) == 3 * len(METHODS) and len(keys["wireless-exchange"] - shared) == 3 * (len(METHODS) - 2)
 
 
 def test_wireless_keeps_the_images_of_a_client_and_spares_what_has_no_exchange() -> None:
-    grid = experiment("wireless-heterogeneity").scales["small"]
+    grid = find_experiment("wireless-heterogeneity").scales["small"]
     assert {ways * shots for ways, shots in varied(grid, "partition.ways", "partition.shots")} == {150}  # type: ignore[operator]
     analog = {name for name, of in runs("wireless-exchange", "small") if of["air.parameters"] == "analog"}
     assert analog == set(METHODS) - {"local", "fedcl"}
@@ -142,16 +146,19 @@ def test_wireless_keeps_the_images_of_a_client_and_spares_what_has_no_exchange()
 def test_parts_of_the_training_and_its_speed_by_hand() -> None:
     curve = {1: 0.1, 2: 0.3, 10: 0.5, 12: 0.6, 15: 0.5, 18: 0.7, 20: 0.8}
     lines = [{"round": i, "views": {"personal": {"accuracy": a}}} for i, a in curve.items()] + [{"round": 3}]
-    assert within(lines, "personal", "first tenth", 20) == pytest.approx(20)  # rounds 1 and 2
+    assert average_curve_within(lines, "personal", "first tenth", 20) == pytest.approx(20)  # rounds 1 and 2
     # Rounds 12 and 15 stand for two and three rounds since the evaluation before; 10 is in the second quarter.
-    assert within(lines, "personal", "third quarter", 20) == pytest.approx((2 * 60 + 3 * 50) / 5)
-    assert within(lines, "personal", "last quarter", 20) == pytest.approx((3 * 70 + 2 * 80) / 5)
+    assert average_curve_within(lines, "personal", "third quarter", 20) == pytest.approx((2 * 60 + 3 * 50) / 5)
+    assert average_curve_within(lines, "personal", "last quarter", 20) == pytest.approx((3 * 70 + 2 * 80) / 5)
     assert (
-        within(lines, "other", "last quarter", 20) is None and within(lines[2:3], "personal", "first tenth", 20) is None
+        average_curve_within(lines, "other", "last quarter", 20) is None
+        and average_curve_within(lines[2:3], "personal", "first tenth", 20) is None
     )
-    assert speed(lines, "personal", 0.75, 20) == pytest.approx(10)  # 0.675 is reached in round 18, two before the end
-    assert speed(lines, "personal", 0.5, 20) == pytest.approx(50)
-    assert speed(lines[-2:], "personal", 0.8, 20) is None, "only the end was evaluated"
+    assert measure_curve_speed(lines, "personal", 0.75, 20) == pytest.approx(
+        10
+    )  # 0.675 is reached in round 18, two before the end
+    assert measure_curve_speed(lines, "personal", 0.5, 20) == pytest.approx(50)
+    assert measure_curve_speed(lines[-2:], "personal", 0.8, 20) is None, "only the end was evaluated"
 
 
 @pytest.mark.usefixtures("without_stored_results")
@@ -165,7 +172,7 @@ def test_early_and_late_claims_are_about_parts_of_curves(tmp_path: Path) -> None
             marks = ((2, first), (12, third), (20, last))
             found = [line(i, {"personal": scored([a + 1e-5 * seed * i * first] * 20)}) for i, a in marks]
             write(tmp_path / "fedcosr-fig5-small" / f"{name}{seed}", semcom.resolve(of), found)
-    card = scorecard(tmp_path, "fedcosr").set_index("id")
+    card = make_scorecard(tmp_path, "fedcosr").set_index("id")
     names = ["fedcosr-fig5-early", "fedcosr-fig5-own-rises", "fedcosr-fig5-others-decline"]
     assert card.loc[names, ["yes", "no"]].to_numpy().tolist() == [[2, 0], [1, 0], [2, 0]]
     assert "partition.kind=pathological" in card.loc[names[0], "note"]  # which has not been run
@@ -176,8 +183,8 @@ def test_accuracy_is_that_of_the_new_clients_where_some_join(tmp_path: Path) -> 
     for seed, new in ((0, joined), (1, {"head": joined["head"]}), (2, {})):
         simple(tmp_path, config("fedavg", seed), [0.5, 0.5], **({"new_clients": new} if new else {}))
     runs = {run.fields["seed"]: run for run in study(tmp_path).stored}
-    assert [number_of(runs[seed], None, "accuracy") for seed in range(3)] == [25, 75, 50]
-    assert number_of(runs[0], None, "accuracy_std") == pytest.approx(0), "of those that trained"
+    assert [read_evidence_number(runs[seed], None, "accuracy") for seed in range(3)] == [25, 75, 50]
+    assert read_evidence_number(runs[0], None, "accuracy_std") == pytest.approx(0), "of those that trained"
 
 
 def test_the_distance_of_predictors_by_hand() -> None:
@@ -198,7 +205,7 @@ def test_the_distance_of_predictors_by_hand() -> None:
 def test_the_last_round_is_what_a_longer_run_adds() -> None:
     """Rounds of 5, 7 and 9 floats: means of 7 and 6."""
     whole, before = {"up": {"floats": 7.0}}, {"up": {"floats": 6.0}}
-    assert overhead.last_round(whole, before, 3) == {"up": {"floats": 9.0}}
+    assert overhead.read_last_overhead(whole, before, 3) == {"up": {"floats": 9.0}}
 
 
 def test_formulas_by_hand() -> None:
@@ -212,11 +219,11 @@ def test_formulas_by_hand() -> None:
 
 def test_measured_floats_are_the_networks_own(tmp_path: Path) -> None:
     """The network of the smoke test, counted here from its layers."""
-    found = {run.variant: run for run in experiment("overhead").runs("smoke")}
+    found = {run.variant: run for run in find_experiment("overhead").runs("smoke")}
     rows = {}
     for name in ("fedgh", "fedper"):
         of = set_fields(semcom.resolve(found[name].config), {"out": str(tmp_path / name)})
-        overhead.train_and_count(of)
+        overhead.train_and_count_overhead(of)
         rows[name] = study(tmp_path / name).stored[0].summary or {}
     head, centroids = 16 * 10 + 10, 10 * 16
     convolutions = 32 * (1 * 25 + 1) + 64 * (32 * 25 + 1)
@@ -234,7 +241,7 @@ def test_claims_with_a_formula_are_held_against_it(tmp_path: Path) -> None:
     for name, formula in (("fedgh", 300.0), ("fedcosr", 400.0)):
         for seed in range(2):
             simple(tmp_path / "overhead-small", config(name, seed), [0.5], traffic=traffic, floats_formula=formula)
-    card = scorecard(tmp_path, "fedcosr").set_index("id")
+    card = make_scorecard(tmp_path, "fedcosr").set_index("id")
     assert card.loc["fedcosr-overhead-fedgh", "state"] == "reproduced"
     assert card.loc["fedcosr-overhead-own", "state"] == "not reproduced"
 
@@ -245,7 +252,7 @@ def test_the_table_of_overhead(tmp_path: Path) -> None:
     row = {"variant": "fedgh", "status": "done", "floats_formula": 200.0}
     for way, value in (("up", 60.0), ("down", 40.0)):
         row |= {f"traffic.{way}.{cost}": value for cost in ("floats", "bits", "uses", "airtime_s", "energy_j")}
-    found = overhead.table(pd.DataFrame([row, {**row, "variant": "repper", "floats_formula": np.nan}]))
+    found = overhead.make_overhead_table(pd.DataFrame([row, {**row, "variant": "repper", "floats_formula": np.nan}]))
     assert found["ratio"].iloc[0] == pytest.approx(0.5) and np.isnan(found["ratio"].iloc[1])
     assert found.loc[0, ["method", "up", "down", "bits", "airtime_ms"]].tolist() == ["FedGH", 60, 40, 100, 100_000]
 
@@ -254,13 +261,13 @@ def test_the_table_of_overhead(tmp_path: Path) -> None:
 
 
 def test_the_list_has_item_sizes_and_committed_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from semcom.cli.listing import overview
+    from semcom.cli.listing import list_overview
 
     monkeypatch.setattr("experiments.claims.evidence.COMMITTED", tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "letter-fig2b-small.zip").touch()
     (tmp_path / "letter-fig2b-once-paper.zip").touch()
-    lines = overview("experiments").splitlines()
+    lines = list_overview("experiments").splitlines()
     start = next(i for i, text in enumerate(lines) if text.startswith("letter-fig2b "))
     assert [text.strip() for text in lines[start + 1 : start + 4]] == [
         "FedCL letter, Fig. 2(b)",
@@ -271,19 +278,19 @@ def test_the_list_has_item_sizes_and_committed_results(tmp_path: Path, monkeypat
 
 def test_the_cost_of_a_grid_is_that_of_its_runs() -> None:
     """Looked at once for all methods and seeds: here run by run."""
-    from semcom.studies.cost import samples
+    from semcom.studies.cost import count_cost_in_samples
 
     for item in ("fedcosr-table2", "letter-fig3b", "repper-table1"):
-        found = experiment(item)
-        each = [samples(semcom.resolve(of)) for of in found.grid("small")]
+        found = find_experiment(item)
+        each = [count_cost_in_samples(semcom.resolve(of)) for of in found.grid("small")]
         outline = found.outline("small")
         assert outline.runs == len(each) and outline.samples == pytest.approx(sum(map(float, filter(None, each))))
 
 
 def test_every_method_of_a_claim_is_an_arm_of_its_items() -> None:
-    for _, claim in papers.claims().iterrows():
+    for _, claim in papers.read_paper_claims().iterrows():
         for item in claim["item"].split():
-            arms = {variant.name: variant.method for variant in experiment(item).compared()}
+            arms = {variant.name: variant.method for variant in find_experiment(item).compared()}
             for name in {*papers.names(claim["left"]), *papers.names(claim["right"])} - {"averaged"}:
                 assert name in arms or papers.OWN.get(name, (None,))[0] in arms.values(), (claim["id"], name)
 
@@ -305,10 +312,10 @@ class Made(Stored):
 
 def made(item: str, rng: np.random.Generator) -> Any:
     """The study of an item at scale `paper`, with two seeds of each run."""
-    found, runs_, known = experiment(item), [], {}
+    found, runs_, known = find_experiment(item), [], {}
     for run in (run for run in found.runs("paper") if run.config.seed in (0, 1)):
         key = repr(dataclasses.replace(run.config, seed=0))
-        known[key] = known.get(key) or fields(semcom.resolve(run.config))
+        known[key] = known.get(key) or list_fields(semcom.resolve(run.config))
         view = {"accuracy": float(rng.random()), "accuracy_std": float(rng.random())}
         views = {"personal": view, "global": view, "prototype": view, "trained": view, "initialised": view}
         numbers = {"accuracy": view["accuracy"], "silhouette": view["accuracy"], "gradient": view["accuracy"]}
@@ -330,11 +337,11 @@ def made(item: str, rng: np.random.Generator) -> Any:
 def test_every_claim_gets_its_numbers_from_the_runs_of_its_item_at_paper() -> None:
     """A claim whose points, methods or numbers the grid does not have would be answered wrongly, or never."""
     rng, studies, unanswered = np.random.default_rng(0), {}, {}
-    for _, claim in papers.claims().iterrows():
+    for _, claim in papers.read_paper_claims().iterrows():
         items = tuple(claim["item"].split())
         if items not in studies:
             studies[items] = Evidence({item: ("paper", made(item, rng)) for item in items})
-        found = comparisons(Claim.read(claim), studies[items])
+        found = list_claimed_comparisons(Claim.read(claim), studies[items])
         if not found or not all(all(map(len, one.values)) for one in found):
             unanswered[claim["id"]] = len(found)
     assert set(unanswered) == set(UNKNOWN), unanswered

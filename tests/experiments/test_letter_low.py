@@ -22,8 +22,8 @@ from experiments.letter import low as letter_low
 from experiments.letter.weight import PLAIN
 from experiments.verdicts import OPEN, REFUTED, SUPPORTED
 from semcom.config import ConfigError, run_hash
-from semcom.studies.results.archive import stored_table
-from semcom.studies.results.table import fields, read_table
+from semcom.studies.results.archive import read_stored_table
+from semcom.studies.results.table import list_fields, read_table
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,7 +45,7 @@ def test_the_low_study_has_both_airs_at_both_weights() -> None:
     runs = letter_low.LETTER_LOW.runs("small")
     assert len(runs) == 5 * len(letter_low.places("small")) * 5 and len(letter_low.places("small")) >= 12
     for run in runs:
-        of = fields(semcom.resolve(run.config))
+        of = list_fields(semcom.resolve(run.config))
         assert of["train.rounds"] == 60 and of["clients"] == 20 and of["model.encoder"] == "dcgan-narrow"
         assert (of["channel.downlink"] == "ideal") == (run.variant == letter_low.IDEAL.name)
         assert (of["air.parameters"] == "analog") == (run.variant == letter_low.BY_AIR.name)
@@ -64,7 +64,7 @@ def test_the_studies_share_the_runs_that_they_have_in_common() -> None:
 def test_the_full_study_has_the_letters_size() -> None:
     for experiment in (letter_full.LETTER_FULL, letter_full.LETTER_FULL_ADAM):
         for run in experiment.runs("small"):
-            of = fields(semcom.resolve(run.config))
+            of = list_fields(semcom.resolve(run.config))
             assert (of["train.rounds"], of["clients"], of["model.features"]) == (200, 20, 64)
             assert of["model.encoder"] == "dcgan"
             assert of.get("hyper.lam") in (None, 1 / 64, 1.0) or "chosen" in run.variant
@@ -80,7 +80,7 @@ def test_no_search_has_a_seed_of_a_study() -> None:
 
 def test_a_method_without_another_rate_keeps_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fedcosr_rates, "CHOSEN", {"moon": 2, "pfedme": 1})
-    arms = {arm.name: fedcosr_rates._tuned(arm) for arm in fedcosr_rates.arms()}
+    arms = {arm.name: fedcosr_rates._make_tuned_rates(arm) for arm in fedcosr_rates.arms()}
     changed = {name for name, arm in arms.items() if arm.set != dict(fedcosr_rates.arms()[list(arms).index(name)].set)}
     assert changed == {"moon", "pfedme"} and arms["moon"].set == {"train.lr": 0.0003}
     table = {run_hash(semcom.resolve(run.config)) for run in TABLE2.runs("small")}
@@ -102,7 +102,7 @@ def test_the_weight_that_is_chosen() -> None:
         {"snr": -9.0, "variant": "fedproto", "lam": 4.0, "score": 51.9},
         {"snr": 9.0, "variant": "fedproto", "lam": 4.0, "score": 60.0},
     ]
-    assert letter_low.chosen(pd.DataFrame(rows)) == {
+    assert letter_low.choose_low(pd.DataFrame(rows)) == {
         -9.0: {"fedcl": 1.0, "fedproto": 0.25},  # 0.25 and 4 are as far from 1: the smaller one comes first
         9.0: {"fedproto": 4.0},
     }
@@ -111,35 +111,45 @@ def test_the_weight_that_is_chosen() -> None:
 def test_scores_are_means_over_seeds_and_wait_for_all_runs() -> None:
     plain = {"variant": "fedcl", "view": "personal", "channel.snr_db": -9.0, "hyper.lam": 1.0, "status": "done"}
     rows = [{**plain, "views.personal.validation": value} for value in (0.4, 0.5)]
-    (row,) = letter_low.scores(pd.DataFrame(rows)).to_dict("records")
+    (row,) = letter_low.read_low_scores(pd.DataFrame(rows)).to_dict("records")
     assert (row["snr"], row["variant"], row["lam"], row["score"]) == (-9.0, "fedcl", 1.0, 45.0)
     with pytest.raises(ConfigError, match="1 of 2 runs failed"):
-        letter_low.scores(pd.DataFrame([rows[0], {**rows[1], "status": "failed"}]))
+        letter_low.read_low_scores(pd.DataFrame([rows[0], {**rows[1], "status": "failed"}]))
 
 
 def test_the_rate_that_is_chosen() -> None:
     rows = [("moon", 0, 10.0), ("moon", 1, 60.0), ("moon", 2, 61.0), ("fedcosr", 0, 79.6), ("fedcosr", 1, 80.0)]
     frame = pd.DataFrame(rows, columns=["arm", "place", "score"])
-    assert fedcosr_rates.chosen(frame) == {"moon": 2, "fedcosr": 0}
+    assert fedcosr_rates.choose_rate(frame) == {"moon": 2, "fedcosr": 0}
 
 
 @pytest.mark.parametrize(
     ("archive", "declared", "choice"),
     [
-        ("letter-low-search", letter_low.CHOSEN, lambda frame: letter_low.chosen(letter_low.scores(frame))),
-        ("letter-full-search", letter_full.CHOSEN, lambda frame: letter_low.chosen(letter_low.scores(frame))),
+        (
+            "letter-low-search",
+            letter_low.CHOSEN,
+            lambda frame: letter_low.choose_low(letter_low.read_low_scores(frame)),
+        ),
+        (
+            "letter-full-search",
+            letter_full.CHOSEN,
+            lambda frame: letter_low.choose_low(letter_low.read_low_scores(frame)),
+        ),
         (
             "fedcosr-rates",
             fedcosr_rates.CHOSEN,
             lambda frame: {
-                name: place for name, place in fedcosr_rates.chosen(fedcosr_rates.scores(frame)).items() if place
+                name: place
+                for name, place in fedcosr_rates.choose_rate(fedcosr_rates.read_rate_scores(frame)).items()
+                if place
             },
         ),
     ],
 )
 def test_what_is_declared_is_what_the_stored_search_chose(archive: str, declared: Any, choice: Any) -> None:
     path = COMMITTED / f"{archive}-small.zip"
-    assert dict(declared) == (choice(stored_table(path)) if path.exists() else {})
+    assert dict(declared) == (choice(read_stored_table(path)) if path.exists() else {})
 
 
 # Answers --------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from experiments.letter.lead import LETTER_LEAD
 from experiments.letter.regime import LETTER_REGIME
 from semcom.config import ConfigError
 from semcom.studies.experiment import Experiment
-from semcom.studies.results.archive import stored_table
+from semcom.studies.results.archive import read_stored_table
 
 TIMES = {
     "lambda / 4": 1 / 4,
@@ -45,16 +45,16 @@ def test_the_tied_schedule_with_the_fewest_steps_is_chosen() -> None:
         ("sgd", 50, 5): (0.600, 0.600, 0.288),  # as many steps: SGD's is the letter's
         ("sgd", 50, 1): (0.600, 0.600, 0.282),  # 49.4 %: not tied
     }
-    rows = search.schedules(table(scores))
+    rows = search.read_searched_schedules(table(scores))
     assert rows["score"].tolist() == pytest.approx([50.0, 49.6, 49.6, 49.4])
     assert rows["steps"].tolist() == [1440, 300, 300, 300]
-    chosen = search.chosen_schedule(rows)
+    chosen = search.choose_searched_schedule(rows)
     assert (chosen["train.optimizer"], chosen["train.batch_size"], chosen["train.local_epochs"]) == ("sgd", 50, 5)
 
 
 def test_nothing_is_chosen_while_a_run_has_failed() -> None:
     with pytest.raises(ConfigError, match="^search: 1 of 3 runs failed; repeat them before a choice is made$"):
-        search.schedules(table({("adam", 10, 1): (0.6, 0.6, 0.3)}, failed=1))
+        search.read_searched_schedules(table({("adam", 10, 1): (0.6, 0.6, 0.3)}, failed=1))
 
 
 def test_the_tied_lambda_nearest_to_the_default_is_chosen() -> None:
@@ -65,7 +65,7 @@ def test_the_tied_lambda_nearest_to_the_default_is_chosen() -> None:
             "score": [60.4, 60.0, 60.0, 50.0, 50.6],
         }
     )
-    assert search.chosen_lambda(rows) == {"fedcl": 1 / 64, "fedproto": 10.0}
+    assert search.choose_searched_lambda(rows) == {"fedcl": 1 / 64, "fedproto": 10.0}
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,9 @@ def test_scales_have_the_runs_of_the_protocol(declared, small: int, paper: int) 
 
 
 def test_the_figures_have_the_schedule_that_the_stored_search_chose() -> None:
-    found = search.chosen_schedule(search.schedules(stored_table(COMMITTED / "letter-search-small.zip")))
+    found = search.choose_searched_schedule(
+        search.read_searched_schedules(read_stored_table(COMMITTED / "letter-search-small.zip"))
+    )
     train = letter.base("small").train
     assert (found["train.optimizer"], found["train.batch_size"]) == (train.optimizer, train.batch_size)
     assert found["train.local_epochs"] == 1 and found["train.rounds"] == train.rounds and train.local_epochs is None
@@ -101,7 +103,9 @@ def test_the_figures_have_the_schedule_that_the_stored_search_chose() -> None:
 
 def test_the_figures_have_the_lambdas_that_the_stored_search_chose() -> None:
     """FedCL's is set in each of its runs with a regulariser, a multiple of it where an arm is called so."""
-    found = search.chosen_lambda(search.lambdas(stored_table(COMMITTED / "letter-search-lambda-small.zip")))
+    found = search.choose_searched_lambda(
+        search.read_searched_lambdas(read_stored_table(COMMITTED / "letter-search-lambda-small.zip"))
+    )
     assert found == {"fedcl": letter.LAMBDA["small"], "fedproto": search.LAMBDAS["fedproto"][2]}
     of_letter = [value for value in vars(letter).values() if isinstance(value, Experiment)]
     for experiment in (*of_letter, LETTER_LEAD, LETTER_REGIME):

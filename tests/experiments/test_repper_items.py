@@ -15,26 +15,26 @@ import torch
 
 import semcom
 from experiments import papers, repper
-from experiments.claims.claim import fits
-from experiments.claims.evidence import number_of
-from experiments.claims.scorecard import scorecard
+from experiments.claims.claim import fits_claim
+from experiments.claims.evidence import read_evidence_number
+from experiments.claims.scorecard import make_scorecard
 from experiments.measures import class_groups, gradients
 from semcom.config import DataConfig, TrainConfig
 from semcom.engine.random import keyed
 from semcom.files import CONFIG, SWEEP
 from semcom.runs.folder import read_summary
-from semcom.studies.analysis.curves import roughness
+from semcom.studies.analysis.curves import measure_curve_roughness
 from semcom.studies.analysis.study import study
 from semcom.studies.grid import set_fields
-from semcom.studies.overrides import number, plain_text
-from semcom.studies.registry import EXPERIMENTS, experiment
-from semcom.studies.results.table import fields
+from semcom.studies.overrides import format_number, format_plain_value
+from semcom.studies.registry import EXPERIMENTS, find_experiment
+from semcom.studies.results.table import list_fields
 from tests.studies.folders import config, line, scored, simple
 
 pytestmark = pytest.mark.usefixtures("without_stored_results")
 ITEMS = [name for name in EXPERIMENTS.names() if name.startswith("repper-")]
-POINTS = papers.points().query("paper == 'repper'")
-TABLE = papers.table("repper")
+POINTS = papers.read_paper_points().query("paper == 'repper'")
+TABLE = papers.read_paper_table("repper")
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +43,7 @@ def quick_resolve() -> None:
 
 
 def spelled(value: Any) -> str:
-    return number(float(value)) if isinstance(value, int | float) else str(value)
+    return format_number(float(value)) if isinstance(value, int | float) else str(value)
 
 
 SETTINGS = {
@@ -55,8 +55,8 @@ SETTINGS = {
 @functools.cache
 def runs(item: str, scale: str = "paper") -> list[tuple[str, dict[str, str]]]:
     """Variant and fields of an item's runs with the first seed, as claims spell them."""
-    found = [run for run in experiment(item).runs(scale) if run.config.seed == 0]
-    return [(r.variant, {k: spelled(v) for k, v in fields(semcom.resolve(r.config)).items()}) for r in found]
+    found = [run for run in find_experiment(item).runs(scale) if run.config.seed == 0]
+    return [(r.variant, {k: spelled(v) for k, v in list_fields(semcom.resolve(r.config)).items()}) for r in found]
 
 
 # The paper's grid ----------------------------------------------------------------------------------------------------
@@ -66,13 +66,13 @@ def runs(item: str, scale: str = "paper") -> list[tuple[str, dict[str, str]]]:
 def test_every_cell_of_a_table_has_its_runs(item: str) -> None:
     """One for each seed, of which there are three, and no run that is in no cell."""
     points, cells, found = POINTS[POINTS["item"] == item], TABLE[TABLE["item"] == item], runs(item)
-    places = {p["column"]: papers.at(p["at"]) for _, p in points.iterrows()}
+    places = {p["column"]: papers.parse_paper_point(p["at"]) for _, p in points.iterrows()}
     for _, cell in cells.iterrows():
         at = places[cell["column"]]
         there = [of for name, of in found if name == cell["row"] and all(of.get(f) in v for f, v in at.items())]
         assert len(there) == 1, (cell["row"], cell["column"])
     assert len(found) == len(cells)
-    assert experiment(item).scales["paper"].vary["seed"] == (0, 1, 2)
+    assert find_experiment(item).scales["paper"].vary["seed"] == (0, 1, 2)
 
 
 @pytest.mark.parametrize("item", ITEMS)
@@ -94,21 +94,21 @@ def test_the_runs_have_the_settings_of_the_paper(item: str) -> None:
 def test_fig_6_and_what_is_in_no_table() -> None:
     found = runs("repper-fig6")
     assert {name for name, _ in found} == {"fedavg", "fedprox", "lg_fedavg", "fedrep", "repper"}
-    (claim,) = papers.claims().query("id == 'repper-fig6-best'").to_dict("records")
-    asked = {f: v for f, v in papers.at(claim["at"]).items() if f not in papers.ASPECTS}
+    (claim,) = papers.read_paper_claims().query("id == 'repper-fig6-best'").to_dict("records")
+    asked = {f: v for f, v in papers.parse_paper_point(claim["at"]).items() if f not in papers.ASPECTS}
     for _, of in found:
         assert of["train.participation"] == "1" and all(of[f] in values for f, values in asked.items())
-    assert "small" not in experiment("repper-fig6").scales  # CIFAR-100 is not on hand
+    assert "small" not in find_experiment("repper-fig6").scales  # CIFAR-100 is not on hand
     assert {of["partition.beta"] for _, of in runs("repper-fig3")} == {"100", "1", "0.5"}
     for item in ("repper-fig1", "repper-fig4", "repper-fig5"):
         assert {of["partition.beta"] for _, of in runs(item)} == {"0.5"}
         kept = {"confusion"} if item == "repper-fig5" else {"confusion", "features"}  # what the figure draws
-        assert {frozenset(run.config.keep) for run in experiment(item).runs("small")} == {frozenset(kept)}
+        assert {frozenset(run.config.keep) for run in find_experiment(item).runs("small")} == {frozenset(kept)}
 
 
 @pytest.mark.parametrize("item", ITEMS)
 def test_small_keeps_arms_clients_and_the_division(item: str) -> None:
-    whole = experiment(item)
+    whole = find_experiment(item)
     assert len(whole.runs("smoke")) <= 8
     for scale in set(whole.scales) - {"paper"}:
         assert {r.variant for r in whole.runs(scale)} == {r.variant for r in whole.runs("paper")}
@@ -121,7 +121,7 @@ def test_small_keeps_arms_clients_and_the_division(item: str) -> None:
         assert tuned <= {"100"}  # of so few images 10 epochs train no head
 
 
-@pytest.mark.parametrize("item", [name for name in ITEMS if "small" in experiment(name).scales])
+@pytest.mark.parametrize("item", [name for name in ITEMS if "small" in find_experiment(name).scales])
 def test_small_trains_each_client_before_the_rate_has_decayed(item: str) -> None:
     """With C 0.2 a client trains in a fifth of the rounds: in 40 some eight times, as in 20 with C 0.4."""
     for _, of in runs(item, "small"):
@@ -134,11 +134,13 @@ def test_small_trains_each_client_before_the_rate_has_decayed(item: str) -> None
 @pytest.mark.parametrize(("item", "columns"), [("repper-table1", 9), ("repper-table2", 4), ("repper-table3", 3)])
 def test_small_runs_stand_beside_the_tables_of_the_paper(item: str, columns: int) -> None:
     """The encoder and the epochs of `small` stand for the paper's in `Experiment.reduced`."""
-    reduced = experiment(item).reduced["small"]
-    stands = {name: {plain_text(k): plain_text(v) for k, v in of.items()} for name, of in reduced.items()}
+    reduced = find_experiment(item).reduced["small"]
+    stands = {
+        name: {format_plain_value(k): format_plain_value(v) for k, v in of.items()} for name, of in reduced.items()
+    }
     there = [{f: (stands.get(f, {}).get(v, v),) for f, v in of.items()} for _, of in runs(item, "small")]
-    asked = [papers.at(p["at"]) for _, p in POINTS[POINTS["item"] == item].iterrows()]
-    assert sum(any(fits(place, at) for place in there) for at in asked) == columns
+    asked = [papers.parse_paper_point(p["at"]) for _, p in POINTS[POINTS["item"] == item].iterrows()]
+    assert sum(any(fits_claim(place, at) for place in there) for at in asked) == columns
 
 
 # Frequent and rare classes -------------------------------------------------------------------------------------------
@@ -146,20 +148,20 @@ def test_small_runs_stand_beside_the_tables_of_the_paper(item: str, columns: int
 
 def test_thirds_by_hand() -> None:
     counts = np.array([[5, 9, 1, 7, 3, 2, 0], [0, 4, 0, 0, 8, 0, 0], [0, 0, 0, 6, 0, 0, 0], [2, 2, 2, 2, 0, 0, 0]])
-    assert class_groups.thirds(counts).tolist() == [
+    assert class_groups.split_classes_in_thirds(counts).tolist() == [
         [1, 0, 2, 0, 1, 2, -1],
         [-1, 2, -1, -1, 0, -1, -1],
         [-1, -1, -1, 1, -1, -1, -1],
         [0, 1, 1, 2, -1, -1, -1],
     ]
-    assert np.bincount(class_groups.thirds(np.arange(10, 0, -1)[None])[0]).tolist() == [3, 4, 3]
+    assert np.bincount(class_groups.split_classes_in_thirds(np.arange(10, 0, -1)[None])[0]).tolist() == [3, 4, 3]
 
 
 def test_accuracy_of_thirds_by_hand() -> None:
     """Client 0: 3/4 of its frequent class, 1/2 and 0 of the others; client 1: all of its rare one; class 0 untested."""
     confusion = np.array([[[3, 1, 0], [1, 1, 0], [0, 2, 0]], [[0, 0, 0], [0, 0, 0], [0, 0, 5]]])
     counts = np.array([[9, 5, 1], [7, 0, 2]])
-    assert class_groups.accuracy(confusion, counts) == {
+    assert class_groups.measure_class_group_accuracy(confusion, counts) == {
         "head": {"accuracy": 0.75},
         "middle": {"accuracy": 0.5},
         "tail": {"accuracy": 0.5},
@@ -170,19 +172,19 @@ def test_silhouettes_are_taken_client_by_client() -> None:
     """On a line: a = 1 within the pairs of client 0, b = 10.5 and 9.5 between; client 1 has one class alone."""
     features = np.array([[0.0], [1.0], [10.0], [11.0], [0.5], [0.6]])
     labels, clients = np.array([0, 0, 1, 1, 1, 1]), np.array([0, 0, 0, 0, 1, 1])
-    found = class_groups.silhouettes(features, labels, clients)
+    found = class_groups.measure_class_silhouettes(features, labels, clients)
     outer, inner = 1 - 1 / 10.5, 1 - 1 / 9.5
     np.testing.assert_allclose(found, [outer, inner, inner, outer, np.nan, np.nan])
     assert found[:4].mean() == pytest.approx(semcom.silhouette(features[:4], labels[:4]))
     third = np.array([0, 0, 2, 2, 1, 1])
-    means = class_groups.means(found, third, "silhouette")
+    means = class_groups.average_class_groups(found, third, "silhouette")
     assert means == {g: {"silhouette": pytest.approx((outer + inner) / 2)} for g in ("head", "tail")}
 
 
 def test_an_image_that_is_alone_in_its_class_has_no_silhouette() -> None:
     """The others have theirs, to which it is a class that they may be near to: a = 1, b = 2 and 3."""
     features, labels = np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1])
-    found = class_groups.silhouettes(features, labels, np.zeros(3, dtype=int))
+    found = class_groups.measure_class_silhouettes(features, labels, np.zeros(3, dtype=int))
     np.testing.assert_allclose(found, [1 - 1 / 3, 1 - 1 / 2, np.nan])
 
 
@@ -197,7 +199,7 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
 def test_the_contrastive_gradient_is_that_of_eq_5() -> None:
     """Autograd of l_j by r_j alone, with Eq. 5 as it is printed; sample 5 has no positives."""
     r, y = batch()
-    found = gradients.contrast(r, y, tau=0.3)
+    found = gradients.measure_contrast_gradients(r, y, tau=0.3)
     for j in range(7):
         own = r[j].clone().requires_grad_()
         z = torch.nn.functional.normalize(r, dim=1)
@@ -215,7 +217,7 @@ def test_the_contrastive_gradient_is_that_of_eq_5() -> None:
 def test_the_gradient_of_the_cross_entropy_in_closed_form() -> None:
     """Of a linear head: W^T (softmax(W r + b) - e_y)."""
     (r, y), head = batch(), torch.nn.Linear(3, 4).double()
-    found = gradients.cross_entropy(r, y, head, dict(head.named_parameters()))
+    found = gradients.compute_cross_entropy_gradients(r, y, head, dict(head.named_parameters()))
     W, b = (t.detach() for t in head.parameters())
     wanted = ((r @ W.T + b).softmax(1) - torch.eye(4)[y].double()) @ W
     torch.testing.assert_close(found, wanted.norm(dim=1), rtol=1e-12, atol=0)
@@ -224,14 +226,14 @@ def test_the_gradient_of_the_cross_entropy_in_closed_form() -> None:
 def test_the_sine_by_hand() -> None:
     """Two at 0 and 60 degrees, and one alone: Eqs. 16 and 17 for what is neither rare nor frequent."""
     r = torch.tensor([[2.0, 0.0], [0.5, 0.75**0.5], [0.0, 1.0]], dtype=torch.float64)
-    found = gradients.sine(r, torch.tensor([0, 0, 1]))
+    found = gradients.compute_sine_of_gradients(r, torch.tensor([0, 0, 1]))
     assert found[:2].tolist() == pytest.approx([0.75**0.5] * 2) and found[2].isnan()
 
 
 def test_a_run_leaves_its_gradients(tmp_path: Path) -> None:
-    run = next(run for run in experiment("repper-gradients").runs("smoke") if run.variant == "repper")
+    run = next(run for run in find_experiment("repper-gradients").runs("smoke") if run.variant == "repper")
     of = set_fields(semcom.resolve(run.config), {"out": str(tmp_path / "run")})
-    repper.train_and_pull(of)
+    repper.train_and_pull_repper(of)
     found = read_summary(tmp_path / "run")
     assert found is not None
     for state in ("groups", "groups_initial"):
@@ -247,7 +249,7 @@ def test_a_run_leaves_its_gradients(tmp_path: Path) -> None:
 
 
 def test_a_run_leaves_its_groups_and_arrays(tmp_path: Path) -> None:
-    run = next(run for run in experiment("repper-fig1").runs("smoke") if run.variant == "lg_fedavg")
+    run = next(run for run in find_experiment("repper-fig1").runs("smoke") if run.variant == "lg_fedavg")
     repper.train_and_group(set_fields(semcom.resolve(run.config), {"out": str(tmp_path / "run")}))
     (stored,) = study(tmp_path / "run").stored
     summary, kept = stored.summary, stored.arrays()
@@ -259,7 +261,9 @@ def test_a_run_leaves_its_groups_and_arrays(tmp_path: Path) -> None:
         of_head = [c for i, c in enumerate(order) if 3 * (i + 0.5) < len(order)]
         head += [matrix[k, c, c] / matrix[k, c].sum() for c in of_head if matrix[k, c].sum()]
     assert summary["groups"]["head"]["accuracy"] == pytest.approx(np.mean(head))
-    each = class_groups.silhouettes(kept["received/personal"], kept["samples/label"], kept["samples/client"])
+    each = class_groups.measure_class_silhouettes(
+        kept["received/personal"], kept["samples/label"], kept["samples/client"]
+    )
     assert summary["clusters"]["silhouette"] == pytest.approx(np.nanmean(each))
 
 
@@ -271,7 +275,7 @@ def stated(folder: Path, id: str) -> pd.Series:
     for path in folder.iterdir():
         variants = {each.name: json.loads((each / CONFIG).read_text())["method"] for each in path.glob("*/")}
         (path / SWEEP).write_text(json.dumps({"variants": variants}))
-    return scorecard(folder, "repper").set_index("id").loc[id]
+    return make_scorecard(folder, "repper").set_index("id").loc[id]
 
 
 def grouped(folder: Path, name: str, values: dict[str, dict[str, float]]) -> None:
@@ -352,7 +356,7 @@ def test_what_stands_for_the_papers_epochs_is_said(tmp_path: Path) -> None:
         "not run: partition.beta=0.5, partition.beta=100, train.participation=0.2, train.participation=0.8; "
         "at small train.local_epochs 5 stands for 10, 10 for 20"
     )
-    assert experiment("repper-table1").reduced["small"]["train.local_epochs"] == dict(
+    assert find_experiment("repper-table1").reduced["small"]["train.local_epochs"] == dict(
         zip(repper.EPOCHS["small"], repper.EPOCHS["paper"], strict=True)
     )
 
@@ -361,8 +365,8 @@ def test_roughness_by_hand(tmp_path: Path) -> None:
     """From round 2 to 3 by 10 points up, to 4 by 4 down; from round 1 to 2 nothing was tested."""
     curve = {2: 0.4, 3: 0.5, 4: 0.46, 6: 0.9}
     lines = [line(r, {"personal": scored([curve[r]] * 2)} if r in curve else None) for r in range(1, 7)]
-    assert roughness(lines, "personal") == pytest.approx(7)
-    assert roughness(lines, "global") is None and roughness(lines[:2], "personal") is None
+    assert measure_curve_roughness(lines, "personal") == pytest.approx(7)
+    assert measure_curve_roughness(lines, "global") is None and measure_curve_roughness(lines[:2], "personal") is None
     simple(tmp_path, config("fedavg"), [0.5, 0.5])
     (run,) = study(tmp_path).stored
-    assert number_of(run, None, "roughness") is None and number_of(run, None, "accuracy") == 50
+    assert read_evidence_number(run, None, "roughness") is None and read_evidence_number(run, None, "accuracy") == 50

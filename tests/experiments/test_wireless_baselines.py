@@ -10,12 +10,12 @@ import pytest
 
 import semcom
 from experiments import wireless_baselines
-from experiments.measures.image_curve import Point, image_curves
+from experiments.measures.image_curve import Point, measure_image_curves
 from figures import baselines
 from semcom import run
 from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig
 from semcom.plots import render
-from semcom.plots.panels import drawn
+from semcom.plots.panels import draw_panels
 from semcom.plots.style import ieee
 from semcom.runs.result import Result
 from semcom.studies.results.table import read_table
@@ -57,12 +57,12 @@ def test_a_lost_image_is_taken_for_the_most_frequent_class(result: Result) -> No
 
 def test_a_curve_is_keyed_by_the_run(result: Result) -> None:
     """Codec, headers, SNR and uses; the same run gives the same numbers, and more uses lose no more images."""
-    curves = image_curves(result, (9.0,), (64, 256, 1024))
+    curves = measure_image_curves(result, (9.0,), (64, 256, 1024))
     assert list(curves) == ["webp-sent", "webp-free", "jpeg-sent", "jpeg-free"]
     for chain in curves.values():
         lost = [point["lost"] for point in chain["9"].values()]
         assert list(chain["9"]) == ["64", "256", "1024"] and lost == sorted(lost, reverse=True)
-    assert image_curves(result, (9.0,), (256,))["webp-free"]["9"]["256"] == curves["webp-free"]["9"]["256"]
+    assert measure_image_curves(result, (9.0,), (256,))["webp-free"]["9"]["256"] == curves["webp-free"]["9"]["256"]
 
 
 @pytest.fixture
@@ -97,6 +97,6 @@ def test_the_sweep_stores_curves_and_the_figure_shows_them(small: None, tmp_path
     text = baselines.caption(cells, chosen.plot)
     assert "32 uses" in text and "9 dB" in text
     with ieee():
-        figure = drawn(cells, chosen.plot)
+        figure = draw_panels(cells, chosen.plot)
     assert len(figure.legends[0].get_texts()) == 7 and {axes.get_xscale() for axes in figure.axes} == {"log"}
     assert render("wireless-baselines", results=tmp_path, out=tmp_path)[1].stat().st_size > 1000

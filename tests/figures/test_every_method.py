@@ -19,7 +19,7 @@ from figures.every_method import (
 )
 from semcom.config import AirConfig, ConfigError, PartitionConfig, run_hash
 from semcom.plots import style
-from semcom.plots.panels import drawn
+from semcom.plots.panels import draw_panels
 from tests.studies.folders import config, line, scored, write
 
 PLOT = COLLABORATION_WAYS.plot
@@ -61,7 +61,7 @@ def test_gains_are_means_over_the_numbers_of_images_seed_by_seed(tmp_path: Path)
         **{("fedbabu personal", 2): True, ("fedbabu personal", 10): True},
     }
     with style.ieee():
-        figure = drawn(cells, PLOT)
+        figure = draw_panels(cells, PLOT)
     panel, scale = figure.axes
     names = [text.get_text() for text in panel.get_yticklabels()]
     assert names == ["FedBABU", "FedBABU personal", "FedPer"] and scale.get_ylabel() == "Gain over Local (points)"

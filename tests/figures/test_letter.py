@@ -29,7 +29,7 @@ from figures.letter import (
 )
 from semcom.config import ConfigError, PartitionConfig, run_hash
 from semcom.plots import style
-from semcom.plots.panels import drawn
+from semcom.plots.panels import draw_panels
 from semcom.studies.analysis.sheet import Sheet
 from tests.experiments.test_letter_lead import frame
 from tests.studies.folders import config, line, scored, write
@@ -71,7 +71,7 @@ def test_leads_lines_and_rings() -> None:
     assert page[2] == "|  | Lead over FedProto | Lead over FedAvg |"
     assert "| power: free | 6.0 ± 2.5 |  |" in page, "FedAvg was not run"
     with style.ieee():
-        figure = drawn(cells, LETTER_LEAD.plot)
+        figure = draw_panels(cells, LETTER_LEAD.plot)
         stated(figure, cells)
     ours, theirs = figure.axes
     assert at_lines(ours) == pytest.approx([0.1275, 0.2509])
@@ -106,7 +106,7 @@ def test_the_first_page_has_the_levels_that_change_a_lead_most() -> None:
     ]
     assert cells["mean"].tolist() == pytest.approx([0.02, 0.02, -0.0397, 0.2, 0.09, 0.1403], abs=1e-4)
     with style.ieee():
-        figure = drawn(cells, LETTER_LEAD_LARGE.plot)
+        figure = draw_panels(cells, LETTER_LEAD_LARGE.plot)
         stated_in_colours(figure, cells)
     (axes,) = figure.axes
     stated_at = {(round(line.get_xdata()[0], 6), line.get_linestyle()): line.get_color() for line in axes.lines}
@@ -164,7 +164,7 @@ def test_gains_are_over_local_in_the_same_setting(tmp_path: Path) -> None:
         assert found["fedper", "100 images of a class", setting] == pytest.approx(-0.0095)
         assert found[COMPARED[-1].name, "5 images of a class", setting] == pytest.approx(0.0005)
     with style.ieee():
-        figure = drawn(cells, LETTER_ENCODER.plot)
+        figure = draw_panels(cells, LETTER_ENCODER.plot)
         level_with_local(figure, cells)
     few, many = figure.axes
     assert [text.get_text() for text in few.get_yticklabels()][::-1] == list(SETTINGS), "the map's on top"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from semcom.engine.train.view import confusion
+from semcom.engine.train.view import count_confusion
 from semcom.methods.registry import METHODS
 from tests.methods.arms import X, Y, as_toy, assert_toy, ended, flat, play, rounds, storages, toy_world
 from tests.worlds import gap, world
@@ -59,7 +59,7 @@ def test_no_epochs_are_no_fine_tuning(arm: str) -> None:
     w = world(arm, finish={"epochs": 0})
     state, views = ended(w)
     assert views["personal"].population is views["global"].population is state.model
-    counts = confusion(w.session, views, None, w.session.draws.federation.test)
+    counts = count_confusion(w.session, views, None, w.session.draws.federation.test)
     assert torch.equal(counts["personal"], counts["global"])
 
 

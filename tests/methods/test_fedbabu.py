@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from semcom.config import RunConfig
-from semcom.engine.train.view import confusion
+from semcom.engine.train.view import count_confusion
 from semcom.methods.registry import METHODS
 from semcom.runs.resolve import resolve
 from tests.methods.arms import X, Y, as_toy, assert_toy, ended, flat, play, rounds, toy_world
@@ -58,7 +58,7 @@ def test_no_epochs_are_no_fine_tuning() -> None:
     w = world("fedbabu", finish={"epochs": 0})
     state, views = ended(w, n=2)
     assert views["personal"].population is views["global"].population is state.model
-    counts = confusion(w.session, views, None, w.session.draws.federation.test)
+    counts = count_confusion(w.session, views, None, w.session.draws.federation.test)
     assert torch.equal(counts["personal"], counts["global"])
 
 

@@ -12,7 +12,7 @@ from semcom.engine.world import World
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.fedcl import FedCL
 from semcom.models.scg import SCG
-from semcom.runs.checkpoint import restore, state_dict
+from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
 from tests.methods.arms import X, Y, as_toy, assert_toy, flat, play, rounds, toy_world
 from tests.methods.by_hand import mean
 from tests.worlds import client, gap, world
@@ -113,7 +113,7 @@ def test_the_adam_of_the_scg_goes_on_from_round_to_round(steps: int, monkeypatch
         torch.testing.assert_close(client(states[-1].scg, 0)[name], t, rtol=0, atol=1e-10)
     assert float(client(states[-1].moments, 0)["step"]) == 3 * steps
     w.session.tally.begin(3)
-    again = method.round(restore(states[0], state_dict(states[2])), w)
+    again = method.round(state_from_checkpoint(states[0], state_to_checkpoint(states[2])), w)
     assert torch.equal(flat(again), flat(states[3]))
 
 

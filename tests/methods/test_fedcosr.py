@@ -10,7 +10,7 @@ import torch
 
 from semcom.engine.train.forward import Batch
 from semcom.methods.fedcosr import FedCoSR
-from semcom.methods.parts.prototypes import Prototypes, contrast
+from semcom.methods.parts.prototypes import Prototypes, contrast_with_prototypes
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
 from tests.worlds import gap, world
@@ -77,7 +77,7 @@ def test_infonce_by_hand() -> None:
     known = np.array([True, True, False, True])
     features = torch.tensor(f, requires_grad=True)
     batch = batch_of(torch.tensor(y), torch.tensor(mask))
-    loss, part = contrast(features, torch.tensor(q), torch.tensor(known), batch, 0.3)
+    loss, part = contrast_with_prototypes(features, torch.tensor(q), torch.tensor(known), batch, 0.3)
     loss.sum().backward()
     for k in (0, 1):
         count, renumbered = mask[k].sum(), np.array([0, 1, -1, 2])[y[k]]
@@ -95,7 +95,9 @@ def test_infonce_without_any_target_is_zero(dtype: torch.dtype) -> None:
     """And so is its gradient: no number would destroy the weights, whatever alpha is."""
     features = torch.randn(1, 3, 2, dtype=dtype, requires_grad=True)
     batch = batch_of(torch.tensor([[0, 1, 3]]))
-    loss, part = contrast(features, torch.zeros(4, 2, dtype=dtype), torch.zeros(4, dtype=torch.bool), batch, 0.1)
+    loss, part = contrast_with_prototypes(
+        features, torch.zeros(4, 2, dtype=dtype), torch.zeros(4, dtype=torch.bool), batch, 0.1
+    )
     loss.sum().backward()
     assert loss.tolist() == part.tolist() == [0] and torch.equal(features.grad, torch.zeros_like(features))
 

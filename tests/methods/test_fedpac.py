@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from semcom.methods.fedpac import FedPAC
-from semcom.methods.parts.prototypes import moments
+from semcom.methods.parts.prototypes import compute_prototype_moments
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
 from tests.worlds import client, gap, random_federation, world
@@ -73,7 +73,7 @@ def test_without_alignment_and_combination_it_is_fedrep(epochs: int, train: dict
 
 def test_own_weights_are_fedrep(monkeypatch: pytest.MonkeyPatch) -> None:
     """a = e_i through the whole of the combination, in place of leaving it out."""
-    monkeypatch.setattr("semcom.methods.fedpac.head_weights", lambda h, v: torch.eye(len(v), dtype=torch.float64))
+    monkeypatch.setattr("semcom.methods.fedpac.solve_head_weights", lambda h, v: torch.eye(len(v), dtype=torch.float64))
     ours = play("fedpac", n=3, hyper={"lam": 0.0}).model
     assert gap(ours, play("fedrep", n=3, hyper={"head_epochs": 1}).model) == 0
 
@@ -89,7 +89,7 @@ def test_moments_of_the_received_body_before_training() -> None:
     """In round 1 all have the common initial body: V and h are those of its features."""
     w = toy_world("fedpac")
     start = rounds(w, n=0)[0]
-    means, counts, squares = moments(w, start.model, "statistics")
+    means, counts, squares = compute_prototype_moments(w, start.model, "statistics")
     for k in (0, 1):
         model = as_toy(start.model, k)
         f = model.features(X[k])
@@ -114,7 +114,7 @@ def test_a_class_without_global_prototype_has_the_clients_own(monkeypatch: pytes
     monkeypatch.setattr(w, "fit", watched)
     w.session.tally.begin(2)
     method.round(gone, w)
-    own = moments(w, state.model.select(np.arange(3)), "statistics")[0]
+    own = compute_prototype_moments(w, state.model.select(np.arange(3)), "statistics")[0]
     _, given = seen
     assert given.common["known"].tolist() == [True, True, True]
     assert torch.equal(given.per_client["targets"][:, 1], own[:, 1])
@@ -158,7 +158,7 @@ def test_noise_on_what_is_not_sent_is_not_heard(monkeypatch: pytest.MonkeyPatch)
         seen.append((h, variance))
         return torch.eye(len(h), dtype=torch.float64)
 
-    monkeypatch.setattr("semcom.methods.fedpac.head_weights", watched)
+    monkeypatch.setattr("semcom.methods.fedpac.solve_head_weights", watched)
     w = world("fedpac", classes=5, sizes=(4, 3, 2), air={"parameters": "analog"}, channel={"snr_db": "-10"})
     state = rounds(w, n=3)[-1]
     unowned = ~torch.as_tensor(w.session.draws.federation.owned)

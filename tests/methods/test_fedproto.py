@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from semcom.methods.fedproto import FedProto
-from semcom.methods.parts.prototypes import nearest
+from semcom.methods.parts.prototypes import find_nearest_prototype
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.worlds import gap, world
 
@@ -63,7 +63,7 @@ def test_classes_without_owner_have_no_prototype() -> None:
     state = rounds(w, method)[-1]
     assert state.prototypes.known.tolist() == [True, True, False]
     view = method.views(state, w)["prototype"]
-    scores = nearest(torch.zeros(2, 1, 2, dtype=torch.float64), torch.zeros(2, 1, 3), view.per_client)
+    scores = find_nearest_prototype(torch.zeros(2, 1, 2, dtype=torch.float64), torch.zeros(2, 1, 3), view.per_client)
     assert (scores[..., 2] == -torch.inf).all()
 
 
@@ -73,9 +73,9 @@ def test_nearest_prototype_by_hand() -> None:
         "prototypes": torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]]),
         "among": torch.tensor([[True, True, False]]),
     }
-    assert nearest(f, f, rows).argmax(-1).tolist() == [[0, 1, 0]]
+    assert find_nearest_prototype(f, f, rows).argmax(-1).tolist() == [[0, 1, 0]]
     torch.testing.assert_close(
-        -nearest(f, f, rows)[0, 2, :2], torch.tensor([(0.01 + 0.64) ** 0.5, (0.81 + 0.04) ** 0.5])
+        -find_nearest_prototype(f, f, rows)[0, 2, :2], torch.tensor([(0.01 + 0.64) ** 0.5, (0.81 + 0.04) ** 0.5])
     )
 
 

@@ -7,7 +7,7 @@ import torch
 
 from semcom.config import ConfigError
 from semcom.methods.lg_fedavg import LGFedAvg
-from semcom.runs.checkpoint import restore, state_dict
+from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
 from tests.methods.arms import X, Y, as_toy, assert_toy, flat, play, rounds, toy_world
 from tests.methods.by_hand import mean
 from tests.worlds import client, gap, world
@@ -71,7 +71,7 @@ def test_pretraining_resumes(done: int) -> None:
     straight = rounds(world("lg_fedavg", hyper=hyper), n=4)
     w = world("lg_fedavg", hyper=hyper)
     method = LGFedAvg(w.config.hyper)
-    state = restore(method.setup(w), state_dict(straight[done]))
+    state = state_from_checkpoint(method.setup(w), state_to_checkpoint(straight[done]))
     for r in range(done + 1, 5):
         w.session.tally.begin(r)
         state = method.round(state, w)

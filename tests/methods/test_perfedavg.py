@@ -11,7 +11,7 @@ from semcom.engine.train.context import Context, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.methods.perfedavg import PerFedAvg
 from semcom.methods.registry import METHODS
-from semcom.runs.checkpoint import restore, state_dict
+from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
 from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
 from tests.methods.by_hand import Toy, mean
 from tests.worlds import client, gap, world
@@ -153,7 +153,7 @@ def test_adapting_leaves_no_trace_and_can_be_done_again() -> None:
     assert w.session.counters() == before and w.session.tally.log.keys() == log.keys()
     again = world("perfedavg", hyper=HAND)
     template = method.setup(again)
-    resumed = method.views(restore(template, state_dict(state)), again)["personal"].population
+    resumed = method.views(state_from_checkpoint(template, state_to_checkpoint(state)), again)["personal"].population
     assert gap(first, resumed) == 0
     statistics = (client(p, 0)["encoder.1.running_mean"] for p in (first, state.model))
     assert torch.equal(*statistics)

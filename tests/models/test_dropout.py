@@ -11,7 +11,7 @@ from torch.func import functional_call, vmap
 
 from semcom.models.batchnorm import BatchNorm
 from semcom.models.dropout import Dropout
-from semcom.models.own import own_layers
+from semcom.models.own import replace_by_own_layers
 from tests.refusals import refuses
 
 
@@ -27,7 +27,7 @@ UNITS = {nn.Dropout: (6,), nn.Dropout1d: (3, 1), nn.Dropout2d: (3, 1, 1)}
 
 
 def converted(layer: nn.Module) -> Dropout:
-    made = own_layers(layer)
+    made = replace_by_own_layers(layer)
     assert isinstance(made, Dropout)
     return made
 
@@ -89,14 +89,14 @@ def test_something_must_be_left(p: float) -> None:
         Dropout(p)
     if p == 1:
         with refuses("model", 1):
-            own_layers(nn.Sequential(nn.Dropout(p)))
+            replace_by_own_layers(nn.Sequential(nn.Dropout(p)))
 
 
 def test_layers_are_replaced_wherever_they_are() -> None:
     """Also one that lies in two places: it stays one layer."""
     drop = nn.Dropout(0.2)
     network = nn.Sequential(drop, nn.Sequential(drop, nn.BatchNorm1d(3), nn.Dropout2d(0.3)), nn.AlphaDropout(), drop)
-    made = own_layers(network)
+    made = replace_by_own_layers(network)
     assert made is network and isinstance(made[1][1], BatchNorm)
     assert isinstance(made[0], Dropout) and made[0] is made[1][0] is made[3]
     assert (made[0].p, made[0].channels) == (0.2, False) and (made[1][2].p, made[1][2].channels) == (0.3, True)

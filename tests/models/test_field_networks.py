@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from semcom.config import ModelConfig, RunConfig
 from semcom.models.dropout import Dropout
-from semcom.models.own import own_layers
+from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import ENCODERS, ends_in, own_features
 from semcom.runs.resolve import resolve
 from tests import worlds
@@ -131,7 +131,7 @@ rounding.
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 @pytest.mark.parametrize("name", PLAIN)
 def test_numbers_and_gradients_are_those_of_the_paper(name: str, layout: torch.memory_format) -> None:
-    net = own_layers(built(name, 3, 6)).double()
+    net = replace_by_own_layers(built(name, 3, 6)).double()
     side = SIDE.get(name, 32)
     x = torch.randn(2, 3, side, side, dtype=torch.float64)
     features = net(x.contiguous(memory_format=layout))
@@ -237,10 +237,10 @@ def test_an_encoder_of_one_s_own_can_end_in_its_own_features(monkeypatch: pytest
         resolve(RunConfig(method="local", model=ModelConfig("test-end")))
 
 
-@pytest.mark.parametrize("name", [name for name in SHIPPED if not name.startswith("resnet34")])
+@pytest.mark.parametrize("name", [name for name in SHIPPED if not name.startswith(("resnet34", "deepjscc"))])
 def test_a_stack_of_clients_is_as_each_alone(name: str) -> None:
     """vmap over two clients' weights and images against one pass for each, in training mode."""
-    nets = [own_layers(built(name, 3, 6)).double().train() for _ in range(2)]
+    nets = [replace_by_own_layers(built(name, 3, 6)).double().train() for _ in range(2)]
     for layer in (m for net in nets for m in net.modules() if isinstance(m, Dropout)):
         layer.keep = torch.ones(2, 6, dtype=torch.float64)
     side = SIDE.get(name, 32)

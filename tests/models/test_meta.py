@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from semcom.models.meta import on_meta
+from semcom.models.meta import build_on_meta
 from semcom.models.registry import ENCODERS, HEADS, build_encoder
 
 
@@ -19,7 +19,7 @@ def test_networks_are_the_same_but_for_their_numbers(name: str) -> None:
     def make() -> nn.Module:
         return build_encoder(name, 3, 512, 32) if name in ENCODERS else HEADS.get(name)(512, 10)
 
-    with on_meta():
+    with build_on_meta():
         made = make()
     assert all(t.device.type == "meta" for t in made.state_dict().values())
     assert described(made) == described(make())
@@ -27,7 +27,7 @@ def test_networks_are_the_same_but_for_their_numbers(name: str) -> None:
 
 def test_drawing_gives_back_the_tensor() -> None:
     before = torch.get_rng_state()
-    with on_meta():
+    with build_on_meta():
         weight = torch.empty(2, 3)
         assert nn.init.normal_(weight) is weight and weight.normal_(0.0, 2.0) is weight
         assert nn.init.kaiming_normal_(weight) is weight and nn.init.normal_(tensor=weight) is weight

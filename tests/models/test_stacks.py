@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from semcom.engine.train import forward
-from semcom.models.own import own_layers
+from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import ENCODERS
 from semcom.models.stacks import on_stacks, stacked, works_on_stacks
 
@@ -56,19 +56,21 @@ def same(network: nn.Module, x: Tensor, **more: Tensor) -> None:
 def test_all_networks_that_are_shipped_work_on_stacks() -> None:
     for name in NETWORKS:
         with torch.device("meta"):
-            assert works_on_stacks(own_layers(ENCODERS.get(name)(3, 512 if "resnet" in name else 1024))), name
+            assert works_on_stacks(replace_by_own_layers(ENCODERS.get(name)(3, 512 if "resnet" in name else 1024))), (
+                name
+            )
 
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("name", ["dcgan-narrow", "cnn", "conv4", "dcgan-narrow-groupnorm"])
 def test_networks_on_stacks_are_those_of_each_client(name: str, training: bool) -> None:
-    network = own_layers(ENCODERS.get(name)(3, 8)).double().train(training)
+    network = replace_by_own_layers(ENCODERS.get(name)(3, 8)).double().train(training)
     same(network, torch.randn(K, B, 3, 32, 32, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet"])
 def test_so_are_residual_ones(name: str) -> None:
-    network = own_layers(ENCODERS.get(name)(1, 4)).double().eval()
+    network = replace_by_own_layers(ENCODERS.get(name)(1, 4)).double().eval()
     x = torch.randn(K, 1, 1, 16, 16, dtype=torch.float64)
     tensors = stacks(network)
     with torch.no_grad(), on_stacks():
@@ -97,19 +99,19 @@ LAYERS: list[tuple[nn.Module, tuple[int, ...]]] = [
 
 @pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=lambda v: type(v).__name__ if isinstance(v, nn.Module) else "")
 def test_each_layer(layer: nn.Module, shape: tuple[int, ...]) -> None:
-    network = own_layers(nn.Sequential(layer)).double().train()
+    network = replace_by_own_layers(nn.Sequential(layer)).double().train()
     same(network, torch.randn(K, B, *shape, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("image", [True, False])
 def test_padding_is_left_out_of_the_statistics_of_stacks(image: bool) -> None:
-    network = own_layers(nn.Sequential(nn.BatchNorm2d(3) if image else nn.BatchNorm1d(3))).double().train()
+    network = replace_by_own_layers(nn.Sequential(nn.BatchNorm2d(3) if image else nn.BatchNorm1d(3))).double().train()
     mask = torch.arange(B) < torch.tensor([[B], [2], [1]])
     same(network, torch.randn(K, B, 3, *[2, 2] * image, dtype=torch.float64), **{"0.mask": mask})
 
 
 def test_a_single_value_is_normalised_to_zero_on_stacks_too() -> None:
-    network = own_layers(nn.Sequential(nn.BatchNorm1d(2, affine=False))).train()
+    network = replace_by_own_layers(nn.Sequential(nn.BatchNorm1d(2, affine=False))).train()
     with on_stacks():
         y = functional_call(
             network, {n: t.repeat(K, 1) for n, t in network.state_dict().items()}, (torch.ones(K, 1, 2),)
@@ -119,7 +121,7 @@ def test_a_single_value_is_normalised_to_zero_on_stacks_too() -> None:
 
 @pytest.mark.parametrize("kind", [nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.SiLU, nn.Hardswish])
 def test_activations_on_stacks_write_over_nothing(kind: Any) -> None:
-    layer, x = own_layers(nn.Sequential(kind(inplace=True))), torch.randn(K, B, 5)
+    layer, x = replace_by_own_layers(nn.Sequential(kind(inplace=True))), torch.randn(K, B, 5)
     before = x.clone()
     with on_stacks():
         y = layer(x)
@@ -151,11 +153,11 @@ def test_other_networks_are_left_to_vmap(
     network: nn.Module, autocast: torch.dtype | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forward, "convolves", lambda module: False)  # a CPU would take one client after the other
-    network = own_layers(network).train()
+    network = replace_by_own_layers(network).train()
     assert not works_on_stacks(network)
     x = torch.randn(K, B, 2, *[5] * (1 if isinstance(network, nn.Conv1d) else 2))
     tensors = {n: t.float() for n, t in stacks(network).items()}
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast is not None):
-        y = forward.called(network, {n: t.clone() for n, t in tensors.items()}, x, K, autocast)
-        own = forward.called(network, {n: t[1].clone() for n, t in tensors.items()}, x[1:2], 1, autocast)
+        y = forward.call_stacked_model(network, {n: t.clone() for n, t in tensors.items()}, x, K, autocast)
+        own = forward.call_stacked_model(network, {n: t[1].clone() for n, t in tensors.items()}, x[1:2], 1, autocast)
     assert (y[1].float() - own[0].float()).abs().max() < (1e-5 if autocast is None else 0.05)

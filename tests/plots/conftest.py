@@ -11,9 +11,9 @@ import pytest
 
 import semcom
 from semcom.config import run_hash
-from semcom.studies.registry import experiment
-from semcom.studies.results.table import TABLE, row, table, write_table
-from semcom.studies.sweep.request import apply_overrides, parse_request
+from semcom.studies.registry import find_experiment
+from semcom.studies.results.table import TABLE, make_row_of_table, make_table, write_table
+from semcom.studies.sweep.request import apply_request, parse_request
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture, used by each test
 from tests.studies.folders import begin, simple
 
@@ -31,8 +31,8 @@ def stored(tmp_path: Path) -> Callable[..., Path]:
         origin = {"experiment": name, "scale": scale, "command": f"semcom sweep {name} --scale {scale}"}
         folder, rows, variants = tmp_path / "sweep", [], {}
         shutil.rmtree(folder, ignore_errors=True)
-        for each in apply_overrides(
-            experiment(name), scale, parse_request(seeds=seeds, vary={"channel.snr_db": tuple(GAIN)})
+        for each in apply_request(
+            find_experiment(name), scale, parse_request(seeds=seeds, vary={"channel.snr_db": tuple(GAIN)})
         ).grid(scale):
             config = semcom.resolve(each)
             variants[run_hash(config)] = config.method
@@ -44,9 +44,13 @@ def stored(tmp_path: Path) -> Callable[..., Path]:
                 accuracy = ACCURACY[config.method] + GAIN[float(config.channel.snr_db)] + config.seed / 50
                 versions = {"semcom": "0.1.0", "torch": "2.9.1"}
                 simple(folder, config, [accuracy, accuracy], versions=versions, commit="abc1234")
-            rows.append(row(config, {**origin, "variant": config.method}, None, "RunError: no" if failed else None))
+            rows.append(
+                make_row_of_table(
+                    config, {**origin, "variant": config.method}, None, "RunError: no" if failed else None
+                )
+            )
         (folder / "sweep.json").write_text(json.dumps({**origin, "variants": variants}))
-        write_table(table(rows), folder / TABLE)
+        write_table(make_table(rows), folder / TABLE)
         return folder
 
     return write

@@ -16,9 +16,9 @@ from scipy.stats import ttest_1samp
 import semcom
 from semcom.config import ConfigError
 from semcom.plots import Plot, gain, style
-from semcom.plots.kinds import KINDS, named_empty, settled
-from semcom.plots.panels import drawn
-from semcom.studies.analysis.means import means
+from semcom.plots.kinds import KINDS, named_empty, settle_kind
+from semcom.plots.panels import draw_panels
+from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from tests.plots.studies import CLASSES, SNR, accuracy, made
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
@@ -41,10 +41,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory, resolving: None) -> Study:
 
 def shown(study: Study, **fields: Any) -> tuple[pd.DataFrame, Figure, Plot]:
     """The numbers of a request, its figure and the settled request."""
-    part, plot = settled(study, Plot(**fields))
+    part, plot = settle_kind(study, Plot(**fields))
     cells = named_empty(KINDS.get(str(plot.kind)).numbers(part, plot), plot)
     with style.ieee():
-        return cells, drawn(cells, plot), plot
+        return cells, draw_panels(cells, plot), plot
 
 
 def as_of(means: pd.DataFrame, cells: pd.DataFrame, by: list[str]) -> None:
@@ -67,7 +67,7 @@ def as_of(means: pd.DataFrame, cells: pd.DataFrame, by: list[str]) -> None:
     ],
 )
 def test_the_kind_follows_from_the_abscissa(whole: Study, fields: dict[str, str], kind: str) -> None:
-    assert settled(whole, Plot(**fields))[1].kind == kind
+    assert settle_kind(whole, Plot(**fields))[1].kind == kind
 
 
 @pytest.mark.parametrize("kind", ["lines", "bars", "dots", "heatmap"])
@@ -129,7 +129,7 @@ def test_a_heatmap_has_the_means_in_its_cells(whole: Study) -> None:
 
 def test_curves_are_smoothed_means_with_bands(whole: Study) -> None:
     cells, figure, _ = shown(whole, x="round", window=2, at=ONE)
-    as_of(means(whole.where(ONE).smooth(2), ["variant", "round"], "accuracy"), cells, ["variant", "round"])
+    as_of(compute_means(whole.where(ONE).smooth(2), ["variant", "round"], "accuracy"), cells, ["variant", "round"])
     last = cells.set_index(["variant", "round"])["mean"]["fedcl", 4]
     assert last == pytest.approx(accuracy("fedcl", 9, 1) + 0.1)
     axes = figure.axes[0]
@@ -282,10 +282,10 @@ def test_a_method_has_rows_for_another_view_too(tmp_path: Path) -> None:
             write(tmp_path / f"{method}-{seed}", config(method, seed=seed), [line(4, views)])
     study = semcom.study(tmp_path)
     plot = Plot(kind="gain", hue="variant", over="local")
-    cells = gain.numbers(study, plot, {"fedbabu": "personal"}).set_index("variant")
+    cells = gain.compute_gain(study, plot, {"fedbabu": "personal"}).set_index("variant")
     assert list(cells.index) == ["fedala", "fedbabu", "fedbabu personal"]
     assert cells["mean"].tolist() == pytest.approx([-0.1025, -0.3975, 0.1])
-    alone = gain.numbers(study, plot).set_index("variant")
+    alone = gain.compute_gain(study, plot).set_index("variant")
     assert alone["mean"].tolist() == pytest.approx([-0.1025, -0.3975])
     pvalue = ttest_1samp([-0.4, -0.395], 0).pvalue
     assert alone.loc["fedbabu", "p_holm"] == pytest.approx(2 * pvalue), "the smallest of two"

@@ -12,8 +12,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from semcom.plots import Plot, style
-from semcom.plots.kinds import KINDS, named_empty, settled
-from semcom.plots.panels import drawn
+from semcom.plots.kinds import KINDS, named_empty, settle_kind
+from semcom.plots.panels import draw_panels
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import METHODS
 from tests.plots.studies import SNR, made
@@ -50,9 +50,9 @@ def test_the_ordinate_of_fractions_ends_where_they_end() -> None:
     """Few seeds can have an interval from -50 to 150 %; that of a gain, which is no fraction, is shown whole."""
     wide, said = cells(half=0.9, fedcl=(0.5, 0.55, 0.6)), "beyond the ordinate"
     with style.ieee():
-        assert drawn(wide, LINES).axes[0].get_ylim() == pytest.approx((-0.05, 1.05))
-        low, high = drawn(cells(**LETTER), LINES).axes[0].get_ylim()
-        assert drawn(wide, replace(LINES, y="gain")).axes[0].get_ylim()[0] < -0.4
+        assert draw_panels(wide, LINES).axes[0].get_ylim() == pytest.approx((-0.05, 1.05))
+        low, high = draw_panels(cells(**LETTER), LINES).axes[0].get_ylim()
+        assert draw_panels(wide, replace(LINES, y="gain")).axes[0].get_ylim()[0] < -0.4
     assert 0.3 < low < 0.355 and 0.645 < high < 0.7, "nor is it wider than before"
     caption = KINDS.get("lines").caption
     assert said in caption(wide, LINES) and said not in caption(cells(**LETTER), LINES)
@@ -61,7 +61,7 @@ def test_the_ordinate_of_fractions_ends_where_they_end() -> None:
 def test_many_lines_have_no_intervals_and_say_so() -> None:
     numbers = cells(**{name: (0.6 + i / 100,) * 3 for i, name in enumerate(METHODS)})
     with style.ieee():
-        figure = drawn(numbers, LINES)
+        figure = draw_panels(numbers, LINES)
     assert not any(container.has_yerr for container in figure.axes[0].containers)
     assert "Bars of so many lines would hide each other" in KINDS.get("lines").caption(numbers, LINES)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == list(METHODS.values())
@@ -92,10 +92,10 @@ REQUESTS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("fields", REQUESTS, ids=lambda fields: fields.get("kind") or fields.get("x") or "bars")
 def test_figures_fit_a_page_s_columns_and_nothing_is_cut_off(study: Study, fields: dict[str, Any]) -> None:
-    part, plot = settled(study, Plot(**fields))
+    part, plot = settle_kind(study, Plot(**fields))
     numbers = named_empty(KINDS.get(str(plot.kind)).numbers(part, plot), plot)
     with style.ieee():
-        figure = drawn(numbers, plot)
+        figure = draw_panels(numbers, plot)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         box = figure.get_tightbbox(canvas.get_renderer())
@@ -117,7 +117,7 @@ def test_numbers_of_a_map_stand_in_their_cells() -> None:
         for place in places
     ]
     with style.ieee():
-        figure = drawn(pd.DataFrame(rows), Plot(kind="gain", x="place", hue="variant", over="local"))
+        figure = draw_panels(pd.DataFrame(rows), Plot(kind="gain", x="place", hue="variant", over="local"))
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         axes = figure.axes[0]
@@ -141,7 +141,9 @@ def test_maps_stand_beside_each_other_where_there_is_room(places: int, beside: i
         for place in range(places)
     ]
     with style.ieee():
-        figure = drawn(pd.DataFrame(rows), Plot(kind="gain", x="place", hue="variant", facet="part", over="local"))
+        figure = draw_panels(
+            pd.DataFrame(rows), Plot(kind="gain", x="place", hue="variant", facet="part", over="local")
+        )
     left = {axes.get_subplotspec().colspan.start for axes in figure.axes if axes.get_label() != "<colorbar>"}
     assert len(left) == beside
 
@@ -154,7 +156,7 @@ def test_seven_snrs_leave_room_for_three_maps() -> None:
         for snr in (-15.0, -10.0, -5.0, 0.0, 5.0, 10.0, 15.0)
     ]
     with style.ieee():
-        figure = drawn(pd.DataFrame(rows), Plot(kind="heatmap", x=SNR, y="accuracy", hue="variant", facet="part"))
+        figure = draw_panels(pd.DataFrame(rows), Plot(kind="heatmap", x=SNR, y="accuracy", hue="variant", facet="part"))
     assert len({axes.get_position().y0 for axes in figure.axes[:3]}) == 1
 
 
@@ -165,7 +167,7 @@ def test_numbers_are_in_ascending_order_in_the_legend() -> None:
         for part, beta in (("a", 1.0), ("a", 100.0), ("b", 0.5), ("b", 1.0))
     ]
     with style.ieee():
-        figure = drawn(
+        figure = draw_panels(
             pd.DataFrame(rows), Plot(kind="dots", x="variant", y="accuracy", hue="partition.beta", facet="part")
         )
     (legend,) = figure.legends

@@ -9,7 +9,7 @@ import pytest
 
 from semcom.config import ChannelConfig, ConfigError, RunConfig
 from semcom.plots.base import Drawing, Plot
-from semcom.plots.registry import FIGURES, drawings_of
+from semcom.plots.registry import FIGURES, find_drawings_of
 from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.registry import EXPERIMENTS
 
@@ -29,9 +29,9 @@ def source(
 def test_every_experiment_has_a_figure_of_its_axis_or_none_at_every_scale() -> None:
     for name in EXPERIMENTS.names():
         for scale in (entry := EXPERIMENTS.get(name)).scales:
-            for found in drawings_of(entry, scale):
+            for found in find_drawings_of(entry, scale):
                 assert found.experiment == name and entry.axis in found.places
-    assert drawings_of(source(None)) == []
+    assert find_drawings_of(source(None)) == []
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_figure_of_something_else_is_refused(
 ) -> None:
     monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
     with pytest.raises(ConfigError) as error:
-        drawings_of(entry)
+        find_drawings_of(entry)
     assert str(error.value).startswith(message)
 
 
@@ -61,7 +61,7 @@ def test_an_axis_is_checked_before_its_values(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
     for values in (9.0, "0:18", ()):
         with pytest.raises(ConfigError, match="^channel.snr_db: mine varies it over .*; give a tuple of values$"):
-            drawings_of(source("mine", values=values))  # type: ignore[arg-type]
+            find_drawings_of(source("mine", values=values))  # type: ignore[arg-type]
 
 
 def test_a_value_that_all_runs_share_needs_a_place_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,11 +69,11 @@ def test_a_value_that_all_runs_share_needs_a_place_too(monkeypatch: pytest.Monke
     base = RunConfig(channel=ChannelConfig(snr_db="0:18"))
     fixed = dataclasses.replace(source("mine"), scales={"smoke": Grid(base, {})})
     with pytest.raises(ConfigError, match="^figure: mine cannot place channel.snr_db '0:18'; give finite numbers$"):
-        drawings_of(fixed)
+        find_drawings_of(fixed)
 
 
 def test_the_scale_that_is_swept_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
-    assert drawings_of(source("mine", values=(9, 12.0, "15"))) == [FIGURES.get("mine")]
+    assert find_drawings_of(source("mine", values=(9, 12.0, "15"))) == [FIGURES.get("mine")]
     with pytest.raises(ConfigError, match="cannot place channel.snr_db '0:18'"):
-        drawings_of(source("mine"), "other")
+        find_drawings_of(source("mine"), "other")

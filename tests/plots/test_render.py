@@ -17,18 +17,18 @@ import pandas as pd
 import pytest
 from matplotlib.image import imread
 
-from channels.registry import registering
+from channels.registry import registering_source
 from semcom.config import ConfigError
 from semcom.plots import Plot, render, style
 from semcom.plots import plot as semcom_plot
 from semcom.plots.base import Drawing
-from semcom.plots.kinds import KINDS, settled
+from semcom.plots.kinds import KINDS, settle_kind
 from semcom.plots.page import _used
-from semcom.plots.panels import drawn
+from semcom.plots.panels import draw_panels
 from semcom.plots.registry import FIGURES
 from semcom.studies.analysis.study import study
 from semcom.studies.registry import EXPERIMENTS
-from semcom.studies.results.archive import pack
+from semcom.studies.results.archive import pack_archive
 from tests.studies.folders import config, simple
 
 Stored = Callable[..., Path]
@@ -50,7 +50,7 @@ def test_csv_equals_the_means_of_the_study(stored: Stored, tmp_path: Path) -> No
 
 def test_an_archive_is_drawn_like_its_folder(stored: Stored, tmp_path: Path) -> None:
     folder = stored(seeds=(0, 1))
-    file = pack(folder, tmp_path / "packed" / "mine.zip")
+    file = pack_archive(folder, tmp_path / "packed" / "mine.zip")
     for place in (folder, file):
         render("letter-fig2b", results=place, out=tmp_path / place.name)
     for kind in ("csv", "md", "pdf"):
@@ -98,10 +98,10 @@ def test_user_settings_do_not_change_a_figure_and_are_kept(stored: Stored, tmp_p
 
 def test_lines_show_the_numbers_in_percent(stored: Stored) -> None:
     """Seeds 0 and 1 differ by 1/50: with one degree of freedom t is 12.7062, so each arm of a bar is 0.127062."""
-    part, plot = settled(study(stored(seeds=(0, 1))), ASKED)
+    part, plot = settle_kind(study(stored(seeds=(0, 1))), ASKED)
     cells = KINDS.get("lines").numbers(part, plot)
     with style.ieee():
-        figure = drawn(cells, plot)
+        figure = draw_panels(cells, plot)
     (axes,), (legend,) = figure.axes, figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["FedCL", "FedProto", "FedAvg"]
     assert axes.yaxis.get_major_formatter()(0.5, 0) == "50"
@@ -118,9 +118,9 @@ def test_lines_show_the_numbers_in_percent(stored: Stored) -> None:
 
 
 def test_one_seed_has_no_error_bars_and_says_so(stored: Stored, tmp_path: Path) -> None:
-    part, plot = settled(study(stored()), ASKED)
+    part, plot = settle_kind(study(stored()), ASKED)
     with style.ieee():
-        figure = drawn(KINDS.get("lines").numbers(part, plot), plot)
+        figure = draw_panels(KINDS.get("lines").numbers(part, plot), plot)
     assert not any(container.has_yerr for axes in figure.axes for container in axes.containers)
     render("letter-fig2b", results=tmp_path / "sweep", out=tmp_path)
     page = (tmp_path / "letter-fig2b.md").read_text("utf-8")
@@ -201,7 +201,7 @@ def test_a_file_is_no_folder(stored: Stored, tmp_path: Path) -> None:
 def test_the_command_of_a_plug_in_s_experiment_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(EXPERIMENTS, "_added", {})
     monkeypatch.setattr(FIGURES, "_added", {})
-    with registering("my own.py"):
+    with registering_source("my own.py"):
         EXPERIMENTS.register("mine")(dataclasses.replace(EXPERIMENTS.get("demo"), name="mine"))
         FIGURES.register("mine")(Drawing("mine", "mine", ASKED))
     with pytest.raises(ConfigError, match=r"run first: semcom sweep mine --scale smoke --plugin 'my own.py'$"):
@@ -210,7 +210,9 @@ def test_the_command_of_a_plug_in_s_experiment_names_it(tmp_path: Path, monkeypa
 
 def test_unknown_figure_lists_the_known() -> None:
     known = ", ".join(FIGURES.names())
-    assert known.startswith("arms-small, collaboration, collaboration-ways, convergence-bound, demo, fedcosr-fig4")
+    assert known.startswith(
+        "arms-small, collaboration, collaboration-ways, convergence-bound, deepjscc-federated, demo, fedcosr-fig4"
+    )
     with pytest.raises(ConfigError, match=f"^figure: 'fig9' is unknown: known are {known}$"):
         render("fig9")
 
@@ -237,7 +239,7 @@ def test_scales_of_other_names_are_found(stored: Stored, tmp_path: Path, monkeyp
 
 
 def test_lines_differ_in_greyscale_marker_and_style() -> None:
-    styles = style.line_styles(style.DIFFERENT)
+    styles = style.choose_line_styles(style.DIFFERENT)
     for colors, least in ((style.COLORS, 10), (style.FILLS, 8)):
         red, green, blue = np.array([matplotlib.colors.to_rgb(color) for color in colors]).T ** 2.2
         lightness = 116 * np.cbrt(0.2126 * red + 0.7152 * green + 0.0722 * blue) - 16
@@ -245,4 +247,4 @@ def test_lines_differ_in_greyscale_marker_and_style() -> None:
     assert len({(s["marker"], s.get("markerfacecolor")) for s in styles}) == 24, "marks alone tell 23 methods apart"
     assert len({(s["color"], str(s["linestyle"])) for s in styles}) == 24, "lines alone do, too"
     assert len({(s["facecolor"], s["hatch"]) for s in style.bar_styles(24)}) == 24
-    assert style.line_styles(25)[24] == styles[0]
+    assert style.choose_line_styles(25)[24] == styles[0]

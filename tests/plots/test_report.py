@@ -21,7 +21,7 @@ import semcom
 from semcom.cli import main as cli
 from semcom.config import ConfigError, run_hash
 from semcom.plots.report import figures, report, tables
-from semcom.studies.results.archive import pack
+from semcom.studies.results.archive import pack_archive
 from tests.studies.folders import TRAFFIC, begin, config, keep, line, scored, simple, write
 
 HOSTILE = """</script><script>document.title = "taken"</script><!--<script>"'><img src=x onerror="alert(1)">&amp;"""
@@ -399,6 +399,6 @@ def test_a_study_without_a_finished_run_and_an_archive(tmp_path: Path) -> None:
     text = report([tmp_path / "begun"]).read_text("utf-8")
     assert "1 (1 unfinished)" in text
     simple(tmp_path / "done", config("fedproto"), [0.5, 0.75])
-    path = report([pack(tmp_path / "done")])
+    path = report([pack_archive(tmp_path / "done")])
     assert path == tmp_path / "done.html" and "1 (1 done)" in path.read_text("utf-8")
     assert "Finished" not in path.read_text("utf-8")[:20000], "an archive keeps no dates"

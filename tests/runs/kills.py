@@ -22,10 +22,10 @@ from typing import Any
 import torch
 
 from semcom.config import RunConfig
-from semcom.runs.checkpoint import load
+from semcom.runs.checkpoint import load_checkpoint
 from semcom.runs.folder import CHECKPOINT, METRICS, SUMMARY
 from semcom.runs.runner import run
-from semcom.runs.stop import STATUS, Stopped, stoppable
+from semcom.runs.stop import STATUS, Stopped, raise_on_stop_signals
 from tests import worlds
 
 Event = Callable[[str], None]
@@ -213,7 +213,7 @@ def stop(config: RunConfig, seconds: float, number: int) -> bool:
     pid = os.fork()
     if pid == 0:
         try:
-            with stoppable():  # as the command has it from its beginning
+            with raise_on_stop_signals():  # as the command has it from its beginning
                 os.write(writer, b"!")
                 run(config)
             os._exit(0)
@@ -233,7 +233,7 @@ def stop(config: RunConfig, seconds: float, number: int) -> bool:
         raise SystemExit(f"{config.out} ended with {code} by signal {number}")
     metrics = Path(str(config.out)) / METRICS
     lines = len(metrics.read_bytes().splitlines()) if metrics.exists() else 0
-    kept = load(metrics.with_name(CHECKPOINT))["progress"]["round"] if lines else 0
+    kept = load_checkpoint(metrics.with_name(CHECKPOINT))["progress"]["round"] if lines else 0
     if kept != lines:
         raise SystemExit(f"{config.out} kept round {kept} of {lines}")
     return code == expected

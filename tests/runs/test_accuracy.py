@@ -7,20 +7,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semcom.runs.accuracy import LAST, headline, jain, per_class, per_client, spread, worst
+from semcom.runs.accuracy import (
+    LAST,
+    compute_class_accuracies,
+    compute_client_accuracies,
+    compute_headline,
+    jain,
+    summarize_clients,
+    worst,
+)
 
 TABLE = np.array([[[3, 1, 0], [0, 4, 0], [0, 0, 0]], [[0, 0, 0], [2, 2, 0], [0, 0, 0]]])
 """Two clients, three classes; nobody tests the third."""
 
 
 def test_per_client_and_per_class() -> None:
-    assert per_client(TABLE).tolist() == [7 / 8, 0.5]
-    assert per_class(TABLE) == [0.75, 0.75, None]  # 3 of 4; 4 + 2 of 8
+    assert compute_client_accuracies(TABLE).tolist() == [7 / 8, 0.5]
+    assert compute_class_accuracies(TABLE) == [0.75, 0.75, None]  # 3 of 4; 4 + 2 of 8
 
 
 def test_rows_are_true_classes() -> None:
     table = np.array([[[0, 5], [0, 5]]])
-    assert per_client(table).tolist() == [0.5] and per_class(table) == [0.0, 1.0]
+    assert compute_client_accuracies(table).tolist() == [0.5] and compute_class_accuracies(table) == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(("n", "count"), [(1, 1), (4, 1), (10, 1), (14, 1), (20, 2), (100, 10)])
@@ -46,7 +54,7 @@ def test_jain_in_general(values: list[float], scale: float) -> None:
 
 
 def test_spread() -> None:
-    got = spread(np.array([0.2, 0.4, 0.9]))
+    got = summarize_clients(np.array([0.2, 0.4, 0.9]))
     assert got == pytest.approx(
         {"accuracy": 0.5, "accuracy_std": (0.26 / 3) ** 0.5, "worst10": 0.2, "jain": 2.25 / (3 * 1.01)}
     )
@@ -59,7 +67,7 @@ def evaluation(*clients: float, **at: float) -> dict[str, object]:
 def test_headline_is_the_mean_over_the_last_evaluations() -> None:
     assert LAST == 10
     runs = [evaluation(1.0, 1.0, low=1.0)] * 2 + [evaluation(i / 10, 0.5, low=i / 20) for i in range(10)]
-    got = headline(list(range(1, 13)), runs)
+    got = compute_headline(list(range(1, 13)), runs)
     assert got["clients"] == pytest.approx([0.45, 0.5]) and got["accuracy"] == pytest.approx(0.475)
     assert got["accuracy_std"] == pytest.approx(0.025) and got["worst10"] == pytest.approx(0.45)
     assert got["at"] == pytest.approx({"low": 0.225})
@@ -71,12 +79,12 @@ def test_headline_averages_what_else_the_last_evaluations_have() -> None:
     """Those of a version that did not have a number yet are left out."""
     lines = [{"clients": [0.5], "validation": 0.1}]
     lines += [{"clients": [0.5], "among_own": i / 10, "among_own_at": {"9": i / 20}} for i in range(9)]
-    got = headline(list(range(1, 11)), lines)
+    got = compute_headline(list(range(1, 11)), lines)
     assert (got["among_own"], got["validation"]) == pytest.approx((0.4, 0.1))
     assert got["among_own_at"] == pytest.approx({"9": 0.2})
 
 
 def test_headline_of_a_short_run() -> None:
-    got = headline([10, 20, 30], [evaluation(0.1), evaluation(0.6), evaluation(0.2)])
+    got = compute_headline([10, 20, 30], [evaluation(0.1), evaluation(0.6), evaluation(0.2)])
     assert got["accuracy"] == pytest.approx(0.3) and got["best_round"] == 20 and got["last"] == 0.2
     assert "at" not in got and "last_at" not in got

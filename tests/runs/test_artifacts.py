@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semcom.cli.flags import read_early, read_train
+from semcom.cli.flags import read_early_flags, read_train_flags
 from semcom.config import RunConfig
 from semcom.files import ARRAYS, SUMMARY
 from semcom.runs import artifacts, loop
-from semcom.runs.accuracy import per_client
+from semcom.runs.accuracy import compute_client_accuracies
 from semcom.runs.arrays import read_arrays
-from semcom.runs.artifacts import Samples, class_counts, even_quota
+from semcom.runs.artifacts import Samples, count_classes, share_sample_quota
 from semcom.runs.result import Result
 from semcom.runs.runner import run
 from tests import worlds
@@ -45,7 +45,7 @@ def test_arrays_hold_what_the_last_tests_and_all_curves_were(tmp_path: Path) -> 
     arrays, data = kept_by(result), result.federation
     assert arrays["clients"].tolist() == [0, 1, 2, 3] and arrays["confusion/personal"].shape == (4, 4, 4)
     for name, view in result.metrics[-1]["views"].items():
-        assert per_client(arrays[f"confusion/{name}"]).tolist() == view["clients"]
+        assert compute_client_accuracies(arrays[f"confusion/{name}"]).tolist() == view["clients"]
         assert arrays[f"rounds/{name}"].tolist() == [1, 2, 3]
         expected = [line["views"][name]["clients"] for line in result.metrics]
         assert arrays[f"curves/{name}"].tolist() == expected
@@ -91,10 +91,15 @@ def test_an_interrupted_run_and_two_processes_keep_the_same(tmp_path: Path) -> N
     two = run(request(tmp_path / "two", "test-tuned", processes=2, **options))
     assert same(kept_by(run(halves)), kept_by(whole)) and same(kept_by(two), kept_by(whole))
     arrays = kept_by(whole)
-    assert per_client(arrays["confusion/personal"]).tolist() == whole.summary["finish"]["views"]["personal"]["clients"]
+    assert (
+        compute_client_accuracies(arrays["confusion/personal"]).tolist()
+        == whole.summary["finish"]["views"]["personal"]["clients"]
+    )
     assert arrays["rounds/personal"].tolist() == [4] and arrays["rounds/global"].tolist() == [1, 2, 3, 4]
     assert arrays["rounds/again"].tolist() == [1, 2, 3]
-    assert per_client(arrays["confusion/again"]).tolist() == whole.metrics[-1]["views"]["again"]["clients"]
+    assert (
+        compute_client_accuracies(arrays["confusion/again"]).tolist() == whole.metrics[-1]["views"]["again"]["clients"]
+    )
 
 
 def test_a_process_that_hears_nobody_adds_zeros() -> None:
@@ -139,16 +144,16 @@ def test_tested_clients_alone_are_kept(tmp_path: Path) -> None:
     arrays, tested = kept_by(result), result.summary["evaluated"]
     assert arrays["clients"].tolist() == tested == sorted(set(arrays["samples/client"].tolist()))
     for name, view in result.metrics[-1]["views"].items():
-        assert per_client(arrays[f"confusion/{name}"]).tolist() == view["clients"]
+        assert compute_client_accuracies(arrays[f"confusion/{name}"]).tolist() == view["clients"]
     assert (
         arrays["counts/test"].tolist()
-        == class_counts(result.federation, result.federation.test, np.array(tested)).tolist()
+        == count_classes(result.federation, result.federation.test, np.array(tested)).tolist()
     )
 
 
 def test_few_images_are_drawn_evenly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     everything = kept_by(run(request(tmp_path / "all")))
-    monkeypatch.setattr(artifacts, "IMAGES", 22)
+    monkeypatch.setattr(artifacts, "MOST", 22)
     some, again = (kept_by(run(request(tmp_path / name))) for name in ("some", "again"))
     sizes = np.bincount(some["samples/client"], minlength=4)
     assert sizes.sum() == 22 and sizes.max() - sizes.min() == 1 and same(some, again)
@@ -162,18 +167,18 @@ def test_few_images_are_drawn_evenly(tmp_path: Path, monkeypatch: pytest.MonkeyP
     [((5, 1, 9), 99, (5, 1, 9)), ((5, 1, 9), 7, (3, 1, 3)), ((4, 4), 0, (0, 0)), ((0, 3), 2, (0, 2))],
 )
 def test_even_quotas(sizes: tuple[int, ...], total: int, expected: tuple[int, ...]) -> None:
-    assert even_quota(np.array(sizes), total, 0).tolist() == list(expected)
+    assert share_sample_quota(np.array(sizes), total, 0).tolist() == list(expected)
 
 
 def test_what_cannot_be_divided_evenly_is_drawn() -> None:
-    drawn = np.array([even_quota(np.full(10, 3), 4, seed) for seed in range(300)])
+    drawn = np.array([share_sample_quota(np.full(10, 3), 4, seed) for seed in range(300)])
     assert set(drawn.sum(1)) == {4} and set(drawn.flatten()) == {0, 1}
     assert np.ptp(drawn.sum(0)) < 60  # 120 times each on average, standard deviation 8.5
 
 
 def test_the_command_line_takes_a_list_with_commas_or_spaces() -> None:
     def read(*words: str) -> RunConfig:
-        return read_train(read_early(["fedavg", "--keep", *words], config=True))
+        return read_train_flags(read_early_flags(["fedavg", "--keep", *words], config=True))
 
     assert read("confusion,features,curves-per-client").keep == ALL == read(*ALL).keep
     assert read("features", "--seed", "3").keep == ("features",)

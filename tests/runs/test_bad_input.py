@@ -96,7 +96,7 @@ def test_an_archive_larger_than_memory_is_refused(field: str, tmp_path: Path, mo
         "partition.path": {"partition": {"kind": "file", "options": {"path": str(path)}}},
     }
     config = {**tiny(), **fields[field]}
-    monkeypatch.setattr(limits, "free_memory", lambda device: 64 << 20)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: 64 << 20)
     tracemalloc.start()
     with refuses(field, path, "0.1 GiB, and 0.1 GiB are free"):
         resolve(config)
@@ -138,7 +138,7 @@ def test_steps_that_memory_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a method's own phases, which no field of the run bounds: 8 bytes for a size, twice, and for each sample."""
     schedule = resolve(tiny()).train
     asked = []
-    monkeypatch.setattr(phase, "free_memory", lambda device: asked.append(device) or 8 * (2 + 5) * 2**21)
+    monkeypatch.setattr(phase, "measure_free_memory", lambda device: asked.append(device) or 8 * (2 + 5) * 2**21)
     with pytest.raises(MemoryError, match="^Unable to allocate 0.1 GiB for 2097153 steps$"):
         Phase(steps=2**21 + 1).sizes(0, 5, schedule)
     assert len(Phase(steps=2**21).sizes(0, 5, schedule)) == 2**21 and len(asked) == 2

@@ -13,7 +13,13 @@ from torch import Tensor
 
 from semcom.config import RunError
 from semcom.engine.store.population import Population
-from semcom.runs.checkpoint import alike, load, restore, save, state_dict
+from semcom.runs.checkpoint import (
+    fits_checkpoint_template,
+    load_checkpoint,
+    save_checkpoint,
+    state_from_checkpoint,
+    state_to_checkpoint,
+)
 from tests import worlds
 from tests.worlds import mapped
 
@@ -50,9 +56,9 @@ def trained(old: State) -> State:
 @pytest.mark.parametrize("again", ["host", "disk"])
 def test_a_state_comes_back_bit_by_bit(store: str, again: str, tmp_path: Path) -> None:
     old, template = trained(state(seed=1, store=store, out=tmp_path)), state(seed=1, store=again, out=tmp_path)
-    save(tmp_path / "c.pt", {"state": state_dict(old), "round": 7})
-    content = load(tmp_path / "c.pt")
-    new = restore(template, content["state"], tmp_path)
+    save_checkpoint(tmp_path / "c.pt", {"state": state_to_checkpoint(old), "round": 7})
+    content = load_checkpoint(tmp_path / "c.pt")
+    new = state_from_checkpoint(template, content["state"], tmp_path)
     assert content["round"] == 7 and worlds.gap(new.model, old.model) == 0
     assert torch.equal(new.centroids, old.centroids) and torch.equal(new.known, old.known)
     assert [c.shared for c in new.model.cohorts] == [c.shared for c in old.model.cohorts]
@@ -66,7 +72,7 @@ def test_stored_tensors_have_a_storage_of_their_own() -> None:
     w = worlds.world("local")
     big = torch.zeros(1000, dtype=torch.float64)
     model = w.population(shared="head.")
-    values = state_dict(State(model.put(model.select(np.array([0, 1]))), big[:2], big[3:4]))
+    values = state_to_checkpoint(State(model.put(model.select(np.array([0, 1]))), big[:2], big[3:4]))
     stored = values["model"]["0"]
     flat = [*stored["common"].values(), *stored["rows"]["records"], values["centroids"], values["known"]]
     assert all(t.untyped_storage().nbytes() == t.numel() * t.element_size() for t in flat)
@@ -74,7 +80,7 @@ def test_stored_tensors_have_a_storage_of_their_own() -> None:
 
 
 def test_another_state_is_refused() -> None:
-    values = state_dict(state())
+    values = state_to_checkpoint(state())
     for other in (
         state(encoder="test-conv"),
         state(shared=()),
@@ -82,16 +88,16 @@ def test_another_state_is_refused() -> None:
         State(state().model, state().centroids.float(), state().known),
     ):
         with pytest.raises(RunError, match="does not fit this run"):
-            restore(other, values)
+            state_from_checkpoint(other, values)
     for name in ("model", "centroids", "known"):
         with pytest.raises(RunError, match="does not fit this run"):
-            restore(state(), {k: v for k, v in values.items() if k != name})
+            state_from_checkpoint(state(), {k: v for k, v in values.items() if k != name})
 
 
 def test_counters_have_the_structure_of_a_template() -> None:
     template = {"round": 0, "seconds": {}, "air": {"up": {"bits": 0.0}}, "meters": [None, 0.5]}
     fine: dict[str, Any] = {"round": 7, "seconds": {"train": 0.5}, "air": {"up": {"bits": 3}}, "meters": [2.5, 1.0]}
-    assert alike(template, fine) and alike(template, template)
+    assert fits_checkpoint_template(template, fine) and fits_checkpoint_template(template, template)
     for wrong in (
         None,
         [],
@@ -113,4 +119,4 @@ def test_counters_have_the_structure_of_a_template() -> None:
         fine | {"meters": [2.5, torch.zeros(1)]},
         {name: value for name, value in fine.items() if name != "round"},
     ):
-        assert not alike(template, wrong), wrong
+        assert not fits_checkpoint_template(template, wrong), wrong

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from semcom.config import RunError
-from semcom.runs.checkpoint import load, save
+from semcom.runs.checkpoint import load_checkpoint, save_checkpoint
 from semcom.runs.checksum import save_with_checksum, verify_checksum
 
 CONTENT = {"hash": "abc", "progress": {"round": 3, "loss": 0.5}, "state": {"t": torch.arange(100.0)}}
@@ -23,7 +23,7 @@ CONTENT = {"hash": "abc", "progress": {"round": 3, "loss": 0.5}, "state": {"t": 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("good") / "c.pt"
-    save(path, CONTENT)
+    save_checkpoint(path, CONTENT)
     return path.read_bytes()
 
 
@@ -33,7 +33,7 @@ def sealed(data: bytes) -> bool:
 
 def test_a_sealed_file_is_a_torch_file_and_a_zip_archive(good: bytes, tmp_path: Path) -> None:
     (tmp_path / "c.pt").write_bytes(good)
-    for content in (load(tmp_path / "c.pt"), torch.load(tmp_path / "c.pt", weights_only=True)):
+    for content in (load_checkpoint(tmp_path / "c.pt"), torch.load(tmp_path / "c.pt", weights_only=True)):
         assert content["hash"] == "abc" and content["progress"] == CONTENT["progress"]
         assert torch.equal(content["state"]["t"], torch.arange(100.0))
     assert zipfile.ZipFile(tmp_path / "c.pt").testzip() is None
@@ -65,14 +65,14 @@ def test_a_cut_or_grown_file_is_noticed(good: bytes) -> None:
 def test_large_files_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semcom.runs.checksum._BLOCK", 1000)
     for n in (0, 1, 5000):
-        save(tmp_path / "c.pt", {"t": torch.arange(n)})
-        assert torch.equal(load(tmp_path / "c.pt")["t"], torch.arange(n))
+        save_checkpoint(tmp_path / "c.pt", {"t": torch.arange(n)})
+        assert torch.equal(load_checkpoint(tmp_path / "c.pt")["t"], torch.arange(n))
 
 
 def refused(path: Path) -> str:
     """The one line with which a file is refused."""
     with pytest.raises(RunError) as error:
-        load(path)
+        load_checkpoint(path)
     text = str(error.value)
     assert "\n" not in text and str(path) in text
     return text
@@ -89,7 +89,7 @@ def test_nothing_in_a_file_is_executed(tmp_path: Path, monkeypatch: pytest.Monke
     path = tmp_path / "c.pt"
     torch.save({"state": Bomb()}, path)
     assert "move it away" in refused(path)
-    save(path, {"state": Bomb()})
+    save_checkpoint(path, {"state": Bomb()})
     assert "UnpicklingError" in refused(path)
     assert not Path("exploded").exists()
     torch.load(path, weights_only=False)
@@ -102,7 +102,7 @@ def test_what_is_no_checkpoint_gets_one_line(good: bytes, tmp_path: Path) -> Non
         path.write_bytes(content)
         assert "move it away to start again" in refused(path)
     for value in ([1, 2], None, torch.zeros(3)):
-        save(path, value)  # type: ignore[arg-type]
+        save_checkpoint(path, value)  # type: ignore[arg-type]
         assert "not a checkpoint" in refused(path)
     path.unlink()
     assert "cannot be read: No such file" in refused(path)
@@ -138,7 +138,7 @@ def test_a_full_disk_is_an_error_of_the_system_at_every_write(good: bytes, numbe
 
 def test_an_error_of_another_kind_stays_what_it_is(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="pickle"):
-        save(tmp_path / "c.pt", {"state": lambda: None})
+        save_checkpoint(tmp_path / "c.pt", {"state": lambda: None})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -151,5 +151,5 @@ def test_a_failed_save_leaves_the_old_file(good: bytes, tmp_path: Path, monkeypa
 
     monkeypatch.setattr(torch, "save", full)
     with pytest.raises(OSError, match="no space"):
-        save(path, {"round": 2})
+        save_checkpoint(path, {"round": 2})
     assert path.read_bytes() == good and list(tmp_path.iterdir()) == [path]

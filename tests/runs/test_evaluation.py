@@ -11,10 +11,10 @@ import torch
 from channels import make_link
 from semcom.data.federation import Federation
 from semcom.engine.draws import Draws
-from semcom.engine.train.view import confusion, infer_images
+from semcom.engine.train.view import count_confusion, infer_images
 from semcom.models.registry import ENCODERS
-from semcom.runs.accuracy import spread
-from semcom.runs.evaluation import evaluate, of_clients
+from semcom.runs.accuracy import summarize_clients
+from semcom.runs.evaluation import evaluate_views, narrow_views
 from semcom.runs.runner import run
 from tests import worlds
 from tests.refusals import refuses
@@ -45,7 +45,7 @@ def test_some_clients_have_the_accuracies_that_they_have_among_all(method: str, 
         for name, view in row["views"].items():
             expected = np.array(whole["views"][name]["clients"])[ids]
             assert view["clients"] == expected.tolist()
-            assert {key: view[key] for key in spread(expected)} == spread(expected)
+            assert {key: view[key] for key in summarize_clients(expected)} == summarize_clients(expected)
             assert view["at"].keys() == whole["views"][name]["at"].keys()
     assert timeless(some.metrics) == timeless(everyone.metrics)  # training is none the wiser
     assert all(torch.equal(a, b) for a, b in zip(weights(some), weights(everyone), strict=True))
@@ -69,7 +69,7 @@ def test_the_draw_is_keyed_by_the_seed_alone() -> None:
 def test_views_of_one_population_go_on_sharing_it() -> None:
     """So that their forward passes, and the noise in these, are the same."""
     result = run(worlds.request("fedproto", train={"rounds": 1}))
-    chosen = of_clients(result.views, np.array([1, 3]))
+    chosen = narrow_views(result.views, np.array([1, 3]))
     assert chosen["personal"].population is chosen["prototype"].population
     assert chosen["prototype"].population.ids.tolist() == [1, 3]
     assert torch.equal(chosen["prototype"].per_client["among"], result.views["prototype"].per_client["among"][[1, 3]])
@@ -132,10 +132,10 @@ def test_validation_leaves_the_received_snr_of_the_test_as_it_is() -> None:
     result = run(worlds.request("fedcl", partition={"validation": 0.4}, train={"rounds": 1}))
     session, federation = result.world.session, result.federation
     before = session.counters()
-    evaluate(session, result.views)
+    evaluate_views(session, result.views)
     assert session.counters() != before, "the meter of the test counts each evaluation"
     before = session.counters()
-    confusion(session, result.views, 3.0, federation.validation, "validation", metered=False)
+    count_confusion(session, result.views, 3.0, federation.validation, "validation", metered=False)
     assert session.counters() == before
 
 
@@ -164,8 +164,8 @@ def test_an_evaluation_sees_test_samples_only(method: str, monkeypatch: pytest.M
 
     from semcom.runs import loop
 
-    evaluate, looked = loop.evaluate, list[set[int]]()
-    monkeypatch.setattr(loop, "evaluate", watched)
+    evaluate, looked = loop.evaluate_views, list[set[int]]()
+    monkeypatch.setattr(loop, "evaluate_views", watched)
     federation = run(worlds.request(method, train={"rounds": 2})).world.session.draws.federation
     test = set(torch.cat([federation.test[k] for k in range(4)]).tolist())
     train = set(torch.cat([federation.train[k] for k in range(4)]).tolist())

@@ -16,7 +16,7 @@ import pytest
 
 from semcom.config import RunConfig, RunError
 from semcom.files import PREVIOUS
-from semcom.runs.checkpoint import load
+from semcom.runs.checkpoint import load_checkpoint
 from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY
 from semcom.runs.result import Result
 from semcom.runs.runner import run
@@ -89,7 +89,7 @@ def check_taken_up(config: RunConfig, whole: Result) -> None:
 def check_last_good(folder: Path, error: str, reason: str) -> None:
     """The error names the round, the file, the reason and the state that is kept; nothing half is left."""
     path = next((p for p in (folder / CHECKPOINT, folder / PREVIOUS) if p.exists()), folder / CHECKPOINT)
-    kept = f"round {load(path)['progress']['round']}, in {path}" if path.exists() else "none"
+    kept = f"round {load_checkpoint(path)['progress']['round']}, in {path}" if path.exists() else "none"
     assert re.fullmatch(rf"round \d: [\w.]+: {reason}; last good state: {re.escape(kept)}", error)
     assert not [p.name for p in folder.iterdir() if p.name not in (*FILES, PREVIOUS, ".lock")]
     if (folder / METRICS).exists():

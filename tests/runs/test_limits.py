@@ -14,12 +14,12 @@ import torch
 from semcom.config import PartitionConfig, RunConfig, RunError
 from semcom.data.dataset import Dataset
 from semcom.data.federation import federate
-from semcom.data.partitions import partition
+from semcom.data.partitions import partition_dataset
 from semcom.engine.train import fit as fit_module
 from semcom.methods.registry import METHODS
 from semcom.runs import limits
-from semcom.runs.images import read_images
-from semcom.runs.limits import CLIENT, check_models, check_size, within_memory
+from semcom.runs.images import read_run_images
+from semcom.runs.limits import CLIENT, check_model_limits, check_size_limits, limit_memory
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
 from tests import worlds
@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def one_gib(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "free_memory", lambda device: GIB)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: GIB)
 
 
 def request(**fields: Any) -> RunConfig:
@@ -41,52 +41,52 @@ def request(**fields: Any) -> RunConfig:
 def test_many_clients_are_not_too_many() -> None:
     for clients in (100_000, 1_000_000):
         config = resolve(request(clients=clients))
-        assert check_size(config) is None
+        assert check_size_limits(config) is None
     assert resolve(request(seed=10**40)).seed == 10**40
 
 
 def test_a_client_takes_at_least_what_is_said() -> None:
-    """Measured: tables, lists and offsets of 2,000 clients with three images each."""
-    labels = np.arange(6_000) % 10
-    dataset = Dataset("set", np.zeros((6_000, 1, 1, 1), np.uint8), labels, 5_500, tuple("0123456789"))
-    federate(dataset, partition(dataset, PartitionConfig(kind="iid"), 10, 0))  # what is imported once
+    """Measured: tables, lists and offsets of 500 clients with three images each."""
+    labels = np.arange(1_500) % 10
+    dataset = Dataset("set", np.zeros((1_500, 1, 1, 1), np.uint8), labels, 1_375, tuple("0123456789"))
+    federate(dataset, partition_dataset(dataset, PartitionConfig(kind="iid"), 10, 0))  # what is imported once
     tracemalloc.start()
-    federate(dataset, partition(dataset, PartitionConfig(kind="iid"), 2_000, 0))
+    federate(dataset, partition_dataset(dataset, PartitionConfig(kind="iid"), 500, 0))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak > 2_000 * CLIENT
+    assert peak > 500 * CLIENT
 
 
 def test_the_numbers_of_a_network_are_counted_exactly() -> None:
     result = run(worlds.request("local", train={"rounds": 1}))
     exact = sum(t.numel() for t in result.world.population().cohorts[0].network.state_dict().values())
-    assert limits._count_numbers(result.config, "test-patches", result.federation) == exact
+    assert limits._count_model_numbers(result.config, "test-patches", result.federation) == exact
 
 
 def test_a_run_that_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the byte: 4 times the weights, in float64."""
     config = worlds.request("local")
-    members = read_images(config).members
-    least = 4 * 8 * limits._count_numbers(config, "test-patches", members)
-    monkeypatch.setattr(limits, "free_memory", lambda device: least)
-    check_models(config, members, CPU)
-    monkeypatch.setattr(limits, "free_memory", lambda device: least - 1)
+    members = read_run_images(config).members
+    least = 4 * 8 * limits._count_model_numbers(config, "test-patches", members)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: least)
+    check_model_limits(config, members, CPU)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: least - 1)
     with refuses("model.features", 4):
-        check_models(config, members, CPU)
+        check_model_limits(config, members, CPU)
 
 
 def test_of_several_machines_each_holds_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 20 clients, 20 on one machine or 10 on each of two: 2 times the weights, and 2 for each of them."""
     w = worlds.world("local", sizes=(20,) * 20, chunk=20)
     config, members = w.config, w.session.draws.federation
-    numbers = limits._count_numbers(config, config.model.encoder, members)
+    numbers = limits._count_model_numbers(config, config.model.encoder, members)
     for machines, k in ((1, 20), (2, 10)):
         monkeypatch.setattr(limits, "launched_size", lambda n=machines: n)
-        monkeypatch.setattr(limits, "free_memory", lambda device, k=k: 8 * numbers * (2 + 2 * k))
-        check_models(config, members, CPU)
-        monkeypatch.setattr(limits, "free_memory", lambda device, k=k: 8 * numbers * (2 + 2 * k) - 1)
+        monkeypatch.setattr(limits, "measure_free_memory", lambda device, k=k: 8 * numbers * (2 + 2 * k))
+        check_model_limits(config, members, CPU)
+        monkeypatch.setattr(limits, "measure_free_memory", lambda device, k=k: 8 * numbers * (2 + 2 * k) - 1)
         with refuses("chunk", 20, f"{k} networks"):
-            check_models(config, members, CPU)
+            check_model_limits(config, members, CPU)
 
 
 # -- memory that runs out --------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_memory_that_runs_out_before_training_is_one_line_too(monkeypatch: pytes
 
 
 def test_other_errors_are_not_taken_for_it() -> None:
-    with pytest.raises(RuntimeError, match="^shapes$"), within_memory():
+    with pytest.raises(RuntimeError, match="^shapes$"), limit_memory():
         raise RuntimeError("shapes")
-    with pytest.raises(RunError, match="^round 1: can't allocate memory$"), within_memory():
+    with pytest.raises(RunError, match="^round 1: can't allocate memory$"), limit_memory():
         raise RunError("round 1: can't allocate memory")

@@ -16,8 +16,8 @@ from semcom.cli import printing as report
 from semcom.config import RunConfig, run_hash
 from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation
-from semcom.data.load import load
-from semcom.data.partitions import partition
+from semcom.data.load import load_dataset
+from semcom.data.partitions import partition_dataset
 from semcom.data.registry import DATASETS
 from semcom.data.split import Split
 from semcom.data.split_file import write_split
@@ -29,8 +29,8 @@ from semcom.engine.world import World
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
 from semcom.runs import new_clients
-from semcom.runs.images import read_images
-from semcom.runs.new_clients import joining
+from semcom.runs.images import read_run_images
+from semcom.runs.new_clients import configure_new_clients
 from semcom.runs.result import Result
 from semcom.runs.runner import run
 from tests import worlds
@@ -77,7 +77,7 @@ def request(method: str = "fedavg", **options: Any) -> RunConfig:
 
 def own(config: RunConfig) -> tuple[Federation, Federation]:
     """The images of the clients that train, and of the new ones."""
-    data = read_images(config)
+    data = read_run_images(config)
     assert data.newcomers is not None
     return data.members, data.newcomers
 
@@ -136,7 +136,7 @@ def test_the_average_does_not_depend_on_how_many_models_are_held(monkeypatch: py
     expected = mean(result, members)
     for at_once in (1, 2, 64):
         monkeypatch.setattr(new_clients, "AT_ONCE", at_once)
-        model = new_clients.average_model(result.world, result.views["personal"].population)
+        model = new_clients.average_model_for_new_clients(result.world, result.views["personal"].population)
         assert model.keys() == expected.keys()
         for name, t in model.items():
             torch.testing.assert_close(t[0], expected[name], rtol=0, atol=1e-14)
@@ -146,7 +146,7 @@ def test_heads_are_trained_on_the_frozen_encoder(monkeypatch: pytest.MonkeyPatch
     """Full batches of plain SGD, in torch's own words: features in evaluation mode, cross-entropy, seven steps."""
     views: dict[str, View] = {}
     seen: list[Population] = []
-    evaluate, fit = new_clients.evaluate, World.fit
+    evaluate, fit = new_clients.evaluate_views, World.fit
 
     def watch(session: Session, found: dict[str, View]) -> Any:
         views.update(found)
@@ -156,7 +156,7 @@ def test_heads_are_trained_on_the_frozen_encoder(monkeypatch: pytest.MonkeyPatch
         seen.append(pop)
         return fit(self, pop, *arguments, **options)
 
-    monkeypatch.setattr(new_clients, "evaluate", watch)
+    monkeypatch.setattr(new_clients, "evaluate_views", watch)
     monkeypatch.setattr(World, "fit", begun)
     finish = {"optimizer": "sgd", "lr": 0.5}  # whatever the run's own optimiser and schedule are
     result = run(request("test-heads", train={"batch_size": 50, "lr_milestones": (2,)}, finish=finish))
@@ -208,7 +208,7 @@ def test_more_steps_are_other_heads() -> None:
 def test_the_run_is_that_of_its_own_clients(method: str, tmp_path: Path) -> None:
     """Its data are the first parts of a partition over all; with these alone it has the same numbers, bit for bit."""
     config = request(method, channel={"kind": "rayleigh"}, train={"participation": 0.7})
-    split = partition(load(config.data), config.partition, 5, config.seed)
+    split = partition_dataset(load_dataset(config.data), config.partition, 5, config.seed)
     members, joined = own(config)
     for k in range(5):
         federation, place = (members, k) if k < 3 else (joined, k - 3)
@@ -216,7 +216,7 @@ def test_the_run_is_that_of_its_own_clients(method: str, tmp_path: Path) -> None
         assert federation.test[place].tolist() == split.test[k].tolist()
     assert len(members.train) == 3 == len(members.owned) and members.images is joined.images
     first = Split(*(lists[:3] for lists in (split.train, split.test, split.validation)))
-    write_split(tmp_path / "split.npz", first, load(config.data))
+    write_split(tmp_path / "split.npz", first, load_dataset(config.data))
     alone = dataclasses.replace(
         config, new_clients=0, new_steps=100, partition=worlds.divided(kind="file", path=str(tmp_path / "split.npz"))
     )
@@ -241,8 +241,8 @@ def test_their_draws_are_their_own() -> None:
     """A new client's noise is not that of the client of the same number, in any round."""
     config = request("test-heads", channel={"kind": "awgn"})
     world = run(config).world
-    link = build_link(joining(config))[0]
-    joined = World(joining(config), own(config)[1], world.session.draws.device, link, split=False)
+    link = build_link(configure_new_clients(config))[0]
+    joined = World(configure_new_clients(config), own(config)[1], world.session.draws.device, link, split=False)
     noise = []
     for w in (world, joined):
         for r in (1, 2, 3):
@@ -260,13 +260,13 @@ def test_clients_of_another_dataset_train_heads_of_their_own() -> None:
     result = run(request("test-heads", new_data="test-dots", new_steps=80, partition=partition_, finish=finish))
     members, joined = own(result.config)
     assert len(members.train) == 3 and len(joined.train) == 2 and joined.classes == ("dark", "bright")
-    split = partition(dots(None), dataclasses.replace(result.config.partition, scarce=()), 2, 0)
+    split = partition_dataset(dots(None), dataclasses.replace(result.config.partition, scarce=()), 2, 0)
     assert [joined.train[k].tolist() for k in range(2)] == [indices.tolist() for indices in split.train]
     plenty, _ = own(request("test-heads", new_data="test-dots", partition={"ways": 2, "shots": 6}))
     assert (members.train.sizes / plenty.train.sizes).tolist() == pytest.approx([0.5, 1, 1], abs=0.05)
     found = result.summary["new_clients"]
     assert list(found) == ["head"] and len(found["head"]["classes"]) == 2 and found["head"]["accuracy"] > 0.5
-    assert "new client " in report.result_table(result.summary)
+    assert "new client " in report.format_result_table(result.summary)
 
 
 def test_a_head_that_does_not_decide_is_not_received() -> None:
@@ -276,7 +276,7 @@ def test_a_head_that_does_not_decide_is_not_received() -> None:
 def test_values_per_client_are_taken_in_turn() -> None:
     train = {"lr": (0.1, 0.2, 0.3), "local_epochs": (1, 2, 3), "participation": 2 / 3, "eval_clients": 2}
     channel = {"kind": "awgn", "snr_db": "1,2,3", "downlink_snr_db": "0:9"}
-    config = joining(request("fedcl", new_clients=5, train=train, channel=channel))
+    config = configure_new_clients(request("fedcl", new_clients=5, train=train, channel=channel))
     assert config.train.lr == (0.1, 0.2, 0.3, 0.1, 0.2) and config.channel.snr_db == "1,2,3,1,2"
     assert config.channel.downlink_snr_db == "0:9" and config.clients == 5 and config.train.eval_clients is None
     assert round(config.train.participation * 5) == 2  # type: ignore[operator]

@@ -33,7 +33,7 @@ from semcom.methods.registry import METHODS
 from semcom.models.registry import HEADS
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
-from semcom.runs.section_options import options_class
+from semcom.runs.section_options import find_options_class
 from tests import worlds
 
 LONG = int(os.environ.get("SEMCOM_EXAMPLES", 0))
@@ -177,7 +177,7 @@ FIELDS |= {
 
 def owned(section: str, name: str) -> dict[str, Any]:
     """Option -> declared type, of what is called `name`."""
-    hints = typing.get_type_hints(cls := options_class(section, name))
+    hints = typing.get_type_hints(cls := find_options_class(section, name))
     return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
 
 

@@ -69,7 +69,7 @@ def test_a_profile_tells_the_parts_of_training_and_changes_no_result() -> None:
 
 def test_the_table_adds_up() -> None:
     seconds = {"setup": 1.0, "train/forward": 2.5, "train": 6.0, "evaluate": 2.0, "checkpoint": 0.6, "log": 0.4}
-    assert report.time_table(seconds).splitlines() == [
+    assert report.format_time_table(seconds).splitlines() == [
         "where the time went       seconds  % of the run",
         "set-up                       1.00          10.0",
         "training                     6.00          60.0",
@@ -79,7 +79,7 @@ def test_the_table_adds_up() -> None:
         "logging                      0.40           4.0",
         "overhead: evaluation, logging and checkpointing take 30.0 % of the run",
     ]
-    assert report.time_table({}).splitlines()[-1].endswith("take 0.0 % of the run")
+    assert report.format_time_table({}).splitlines()[-1].endswith("take 0.0 % of the run")
 
 
 def test_the_flag_prints_the_table_and_is_no_part_of_the_configuration(

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import semcom
-from semcom.config import ModelConfig, RunConfig, TrainConfig, differences, run_hash, to_dict
-from semcom.config.options import plain
+from semcom.config import ModelConfig, RunConfig, TrainConfig, list_differences, run_hash, to_dict
+from semcom.config.options import parse_option_value
 from semcom.engine.train.view import View
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
@@ -71,8 +71,11 @@ def test_a_whole_number_is_the_number(tmp_path: Path) -> None:
     ]
     with refuses("train.lr", "1000"):
         resolve({"train": {"lr": 10**400}})
-    assert plain([1, np.int64(2)], tuple[float, ...]) == (1.0, 2.0) and repr(plain(2.0, Literal[1, 2])) == "2"
-    assert differences(whole, dataclasses.replace(whole, hyper=type(whole.hyper)(mu=1))) == [
+    assert (
+        parse_option_value([1, np.int64(2)], tuple[float, ...]) == (1.0, 2.0)
+        and repr(parse_option_value(2.0, Literal[1, 2])) == "2"
+    )
+    assert list_differences(whole, dataclasses.replace(whole, hyper=type(whole.hyper)(mu=1))) == [
         "hyper.mu: 1.0 there, 1 here"
     ]
 
@@ -188,7 +191,7 @@ def test_asking_for_views_first_changes_no_number(monkeypatch: pytest.MonkeyPatc
     """Per-FedAvg's views take a step of every client."""
     request = worlds.request("perfedavg", train={"rounds": 2})
     checked = run(request)
-    monkeypatch.setattr("semcom.runs.loop.check_views", lambda *args: None)
+    monkeypatch.setattr("semcom.runs.loop.check_evaluated_views", lambda *args: None)
     plain = run(dataclasses.replace(request))
     clock = ("seconds", "samples_per_second")
     assert {n: v for n, v in checked.summary.items() if n not in clock} == {

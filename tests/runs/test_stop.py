@@ -21,10 +21,18 @@ from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY
 from semcom.methods.fedavg import FedAvg
 from semcom.runs import recovery
-from semcom.runs.checkpoint import load
+from semcom.runs.checkpoint import load_checkpoint
 from semcom.runs.folder import read_summary, write_summary
 from semcom.runs.runner import run
-from semcom.runs.stop import STATUS, Stopped, TimeUp, defer_signals, first, stoppable, time_limit
+from semcom.runs.stop import (
+    STATUS,
+    Stopped,
+    TimeUp,
+    act_before_stop,
+    defer_stop_signals,
+    raise_on_stop_signals,
+    stop_after_minutes,
+)
 from tests import worlds
 from tests.processes import gone
 from tests.runs.test_run import stop_at, timeless
@@ -41,7 +49,7 @@ def request(out: Path | None, **fields: Any) -> RunConfig:
 
 def kept(out: Path, name: str = CHECKPOINT) -> int:
     """The round of a checkpoint."""
-    return int(load(out / name)["progress"]["round"])
+    return int(load_checkpoint(out / name)["progress"]["round"])
 
 
 # Signals -------------------------------------------------------------------------------------------------------------
@@ -60,7 +68,7 @@ def heard() -> Iterator[None]:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_signals_of_schedulers_end_with_a_status_of_their_own(number: int) -> None:
     before = signal.getsignal(number)
-    with pytest.raises(Stopped) as stop, stoppable():
+    with pytest.raises(Stopped) as stop, raise_on_stop_signals():
         os.kill(os.getpid(), number)
         time.sleep(5)
     assert stop.value.code == STATUS == 75 and stop.value.signal == signal.Signals(number).name
@@ -68,7 +76,7 @@ def test_signals_of_schedulers_end_with_a_status_of_their_own(number: int) -> No
 
 
 def test_ctrl_c_stays_what_it_is() -> None:
-    with pytest.raises(KeyboardInterrupt), stoppable():
+    with pytest.raises(KeyboardInterrupt), raise_on_stop_signals():
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(5)
 
@@ -77,7 +85,7 @@ def test_a_handler_of_the_users_is_left_alone() -> None:
     seen: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, frame: seen.append(number))
     try:
-        with stoppable():
+        with raise_on_stop_signals():
             os.kill(os.getpid(), signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -88,7 +96,7 @@ def test_another_thread_changes_nothing() -> None:
     handlers: list[Any] = []
 
     def look() -> None:
-        with stoppable(), defer_signals():
+        with raise_on_stop_signals(), defer_stop_signals():
             handlers.append(signal.getsignal(signal.SIGTERM))
 
     thread = threading.Thread(target=look)
@@ -99,22 +107,22 @@ def test_another_thread_changes_nothing() -> None:
 
 def test_a_signal_waits_for_what_must_be_whole() -> None:
     done: list[str] = []
-    with pytest.raises(Stopped) as stop, stoppable():
-        with defer_signals():
-            with defer_signals():
+    with pytest.raises(Stopped) as stop, raise_on_stop_signals():
+        with defer_stop_signals():
+            with defer_stop_signals():
                 os.kill(os.getpid(), signal.SIGTERM)
                 done.append("inner")
             os.kill(os.getpid(), signal.SIGHUP)
             done.append("outer")
         done.append("after")
     assert done == ["inner", "outer"] and stop.value.signal == "SIGTERM", "the first one counts"
-    with defer_signals():
+    with defer_stop_signals():
         done.append("nothing is left over")
 
 
 def test_a_second_ctrl_c_does_not_wait() -> None:
     done: list[str] = []
-    with pytest.raises(KeyboardInterrupt), stoppable(), defer_signals():
+    with pytest.raises(KeyboardInterrupt), raise_on_stop_signals(), defer_stop_signals():
         os.kill(os.getpid(), signal.SIGINT)
         done.append("one")
         os.kill(os.getpid(), signal.SIGINT)
@@ -124,24 +132,24 @@ def test_a_second_ctrl_c_does_not_wait() -> None:
 
 def test_what_comes_first_comes_once() -> None:
     calls: list[str] = []
-    with pytest.raises(Stopped), stoppable(), first(lambda: calls.append("first")):
+    with pytest.raises(Stopped), raise_on_stop_signals(), act_before_stop(lambda: calls.append("first")):
         os.kill(os.getpid(), signal.SIGTERM)
-    with pytest.raises(Stopped), stoppable():
+    with pytest.raises(Stopped), raise_on_stop_signals():
         os.kill(os.getpid(), signal.SIGTERM)
     assert calls == ["first"]
 
 
 def test_a_time_limit() -> None:
-    with stoppable():
+    with raise_on_stop_signals():
         begun = time.monotonic()
-        with pytest.raises(TimeUp, match=r"^stopped after 0.001 minutes$"), time_limit(0.001):
+        with pytest.raises(TimeUp, match=r"^stopped after 0.001 minutes$"), stop_after_minutes(0.001):
             while time.monotonic() - begun < 10:
                 time.sleep(0.01)
         assert time.monotonic() - begun < 5
-        with time_limit(0.001), time_limit(None):
+        with stop_after_minutes(0.001), stop_after_minutes(None):
             pass
         time.sleep(0.2)  # the timer of what was in time is gone
-        with pytest.raises(Stopped), time_limit(1.0):
+        with pytest.raises(Stopped), stop_after_minutes(1.0):
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(5)
 
@@ -411,7 +419,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("hit", ["SIGTERM", "SIGKILL", "worker"])
+@pytest.mark.parametrize("hit", ["SIGTERM", "worker"])
 def test_a_signal_to_a_run_on_two_processes(hit: str, tmp_path: Path, whole: dict[str, Any]) -> None:
     """It ends, its worker with it; what was trained is kept if it could be; it ends as if nothing had happened."""
     process = subprocess.Popen([*TWO, str(tmp_path)], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
@@ -420,14 +428,13 @@ def test_a_signal_to_a_run_on_two_processes(hit: str, tmp_path: Path, whole: dic
         if "round 2/" in text:
             break
     worker = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
-    os.kill(worker, signal.SIGKILL) if hit == "worker" else process.send_signal(getattr(signal, hit))
+    os.kill(worker, signal.SIGKILL) if hit == "worker" else process.send_signal(signal.SIGTERM)
     rest = process.stderr.read().splitlines()
-    assert process.wait(30) == {"SIGTERM": STATUS, "SIGKILL": -signal.SIGKILL, "worker": 1}[hit] and gone(worker, 10.0)
-    if hit != "SIGKILL":
-        lines = (tmp_path / METRICS).read_bytes().splitlines()
-        assert kept(tmp_path) == len(lines) >= 2
-        lost = f"error: round {len(lines) + 1}: process 1 of this run ended: Killed (signal 9)"
-        told = "stopped by SIGTERM" if hit == "SIGTERM" else lost
-        assert rest[-1] == f"semcom: {told}; last good state: round {len(lines)}, in {tmp_path / CHECKPOINT}"
+    assert process.wait(30) == {"SIGTERM": STATUS, "worker": 1}[hit] and gone(worker, 10.0)
+    lines = (tmp_path / METRICS).read_bytes().splitlines()
+    assert kept(tmp_path) == len(lines) >= 2
+    lost = f"error: round {len(lines) + 1}: process 1 of this run ended: Killed (signal 9)"
+    told = "stopped by SIGTERM" if hit == "SIGTERM" else lost
+    assert rest[-1] == f"semcom: {told}; last good state: round {len(lines)}, in {tmp_path / CHECKPOINT}"
     assert cli.main([*ALONE, str(tmp_path)]) == 0, "one process takes up what two have begun"
     assert timeless(read_summary(tmp_path)) == whole

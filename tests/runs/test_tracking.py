@@ -11,7 +11,7 @@ import pytest
 
 import semcom
 from semcom.cli import main as cli
-from semcom.cli.flags import read_early, read_train
+from semcom.cli.flags import read_early_flags, read_train_flags
 from semcom.runs import tracking
 from semcom.runs.runner import run
 from tests import worlds
@@ -75,7 +75,7 @@ def test_a_run_that_is_finished_or_taken_up_is_written_whole(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every round once, whether or not the rounds were written when they were trained."""
-    config = read_train(read_early([*SMALL.split()[1:], "--out", str(tmp_path / "run")], config=True))
+    config = read_train_flags(read_early_flags([*SMALL.split()[1:], "--out", str(tmp_path / "run")], config=True))
 
     def stop(line: Any) -> None:
         if line["round"] == 2:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from semcom.config import Resolved, RunConfig, fill, run_hash
+from semcom.config import Resolved, RunConfig, fill_from_preset, run_hash
 from semcom.config.options import build_options
 from semcom.data.partitions import Shots
 from semcom.methods.registry import METHODS
@@ -23,9 +23,9 @@ def quick_resolve(monkeypatch: pytest.MonkeyPatch) -> None:
     def resolve(config: RunConfig) -> Resolved:
         given = config.partition.options
         split = dataclasses.replace(config.partition, options=build_options(Shots.Options, given, "partition", "shots"))
-        return Resolved(**{**vars(config), "train": fill(config.train, {}), "partition": split})
+        return Resolved(**{**vars(config), "train": fill_from_preset(config.train, {}), "partition": split})
 
-    monkeypatch.setattr("semcom.studies.sweep.sweep.check_data", lambda configs: None)
+    monkeypatch.setattr("semcom.studies.sweep.sweep.check_sweep_data", lambda configs: None)
     monkeypatch.setattr("semcom.resolve", resolve)
 
 

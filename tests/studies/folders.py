@@ -13,7 +13,7 @@ import numpy as np
 import semcom
 from semcom.config import PartitionConfig, RunConfig, TrainConfig, run_hash, to_dict
 from semcom.files import CONFIG, METRICS
-from semcom.runs.accuracy import headlines
+from semcom.runs.accuracy import compute_headlines
 from semcom.runs.arrays import write_arrays
 from semcom.runs.folder import write_summary
 
@@ -44,7 +44,7 @@ def scored(
 def write(folder: Path, of: RunConfig, lines: Sequence[Mapping[str, Any]], **summary: Any) -> Path:
     """Write a finished run; its summary has the headlines of the lines, and what is given over it."""
     begin(folder, of, lines)
-    views = headlines([*([summary["finish"]] if "finish" in summary else []), *lines])
+    views = compute_headlines([*([summary["finish"]] if "finish" in summary else []), *lines])
     first = next(iter(views.values()))
     found = {
         "method": of.method,

@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 
 from semcom.config import DataConfig, ModelConfig, RunConfig, TrainConfig
-from semcom.data.load import load
+from semcom.data.load import load_dataset
 from semcom.data.noisy import Noisy
 from semcom.data.registry import DATASETS
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
-from semcom.studies.cost import PUBLISHED, client_size, samples, work
+from semcom.studies.cost import PUBLISHED, count_client_samples, count_cost_in_samples, estimate_run_cost
 from semcom.studies.experiment import Experiment, Grid
 from tests.worlds import divided
 
@@ -53,8 +53,8 @@ COUNTED = {
 @pytest.mark.parametrize("name", COUNTED)
 def test_the_cost_is_what_a_run_counts(name: str) -> None:
     config = resolve(COUNTED[name])
-    expected = samples(config)
-    assert expected == work(config)
+    expected = count_cost_in_samples(config)
+    assert expected == estimate_run_cost(config)
     # A part of each class, client and test set is rounded to whole images: 4 clients with 10 classes, 2 rounds.
     assert run(config).summary["samples"] == pytest.approx(expected, rel=0.02)
 
@@ -62,7 +62,7 @@ def test_the_cost_is_what_a_run_counts(name: str) -> None:
 def test_the_cost_of_a_users_partition_is_not_known() -> None:
     config = resolve(COUNTED["iid"])
     split = dataclasses.replace(config.partition, kind="of-my-own", options=None)
-    assert client_size(dataclasses.replace(config, partition=split)) is None
+    assert count_client_samples(dataclasses.replace(config, partition=split)) is None
 
 
 def test_the_cost_of_the_small_scale_by_hand() -> None:
@@ -73,8 +73,8 @@ def test_the_cost_of_the_small_scale_by_hand() -> None:
             train=TrainConfig(rounds=10, local_epochs=2),
         )
     )
-    assert client_size(config) == 60_000 * 0.75 * 0.5 / 4
-    assert samples(config) == 10 * 2 * 60_000 * 0.75 * 0.5
+    assert count_client_samples(config) == 60_000 * 0.75 * 0.5 / 4
+    assert count_cost_in_samples(config) == 10 * 2 * 60_000 * 0.75 * 0.5
 
 
 def test_data_of_unknown_size() -> None:
@@ -82,16 +82,19 @@ def test_data_of_unknown_size() -> None:
     mine, shots = DataConfig("mine.npz"), divided(ways=2, shots=10)
     schedule = TrainConfig(rounds=3, local_epochs=2)
     config = resolve(dataclasses.replace(with_split(kind="iid"), data=mine, train=schedule))
-    assert samples(config) is None and work(config) == 3 * 4 * 2
-    assert samples(resolve(dataclasses.replace(BASE, data=mine, partition=shots))) == 2 * 4 * 20
+    assert count_cost_in_samples(config) is None and estimate_run_cost(config) == 3 * 4 * 2
+    assert count_cost_in_samples(resolve(dataclasses.replace(BASE, data=mine, partition=shots))) == 2 * 4 * 20
     steps = TrainConfig(rounds=3, local_steps=7, batch_size=10)
-    assert samples(resolve(dataclasses.replace(with_split(kind="iid"), data=mine, train=steps))) == 3 * 4 * 7 * 10
+    assert (
+        count_cost_in_samples(resolve(dataclasses.replace(with_split(kind="iid"), data=mine, train=steps)))
+        == 3 * 4 * 7 * 10
+    )
     file = resolve(with_split(kind="file", path="split.npz"))
-    assert samples(file) is None
+    assert count_cost_in_samples(file) is None
 
 
 def test_the_sizes_of_known_datasets() -> None:
-    found = load(DataConfig("digits"))
+    found = load_dataset(DataConfig("digits"))
     assert PUBLISHED["digits"] == (found.train_size, len(found.images) - found.train_size, len(found.classes))
     assert list(PUBLISHED) == [name for name in DATASETS.names() if DATASETS.ships(name) and name != "noisy"]
 
@@ -100,7 +103,7 @@ def test_noisy_images_are_as_many_as_those_without_noise() -> None:
     of_digits = DataConfig("noisy", options=Noisy.Options("digits"))
     split = with_split(kind="iid")
     noisy, clean = (resolve(dataclasses.replace(split, data=data)) for data in (of_digits, DataConfig("digits")))
-    assert client_size(noisy) == client_size(clean) is not None
+    assert count_client_samples(noisy) == count_client_samples(clean) is not None
 
 
 def test_an_outline_sums_the_runs_of_a_scale(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ import pytest
 from semcom.config import ChannelConfig, RunConfig, run_hash
 from semcom.runs.resolve import resolve
 from semcom.studies.experiment import Experiment, Grid, Variant
-from semcom.studies.grid import field_of
-from semcom.studies.registry import experiment
+from semcom.studies.grid import read_grid_field
+from semcom.studies.registry import find_experiment
 from tests.refusals import refuses
 
 SNR, TEST, WAYS, SHOTS = "channel.snr_db", "channel.test_snr_db", "partition.ways", "partition.shots"
@@ -25,7 +25,7 @@ def study(vary: Any, variants: Any = ("fedcl", "fedavg"), apart: Any = None, **f
 
 def taken(found: Experiment, *names: str) -> list[tuple[Any, ...]]:
     """Variant and fields of each run."""
-    return [(run.variant, *(field_of(run.config, name) for name in names)) for run in found.runs("smoke")]
+    return [(run.variant, *(read_grid_field(run.config, name) for name in names)) for run in found.runs("smoke")]
 
 
 HASHES = {
@@ -43,7 +43,7 @@ HASHES = {
 @pytest.mark.parametrize("entry", HASHES)
 def test_the_runs_of_the_experiments_are_the_same_as_ever(entry: str) -> None:
     name, scale = entry.split()
-    found = [run_hash(resolve(config)) for config in experiment(name).grid(scale)]
+    found = [run_hash(resolve(config)) for config in find_experiment(name).grid(scale)]
     assert (found[0], hashlib.sha256(" ".join(found).encode()).hexdigest()[:12]) == HASHES[entry]
 
 

@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 from experiments import papers
 from semcom.config import PartitionConfig, RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant
-from semcom.studies.names import ARMS, point_label, value_label
-from semcom.studies.overrides import duration, format_set, format_values, format_vary, read_set, read_vary, several
-from semcom.studies.sweep.request import Request, apply_overrides, command, parse_request
+from semcom.studies.names import ARMS, name_point, name_value
+from semcom.studies.overrides import (
+    format_duration,
+    format_override_values,
+    format_set_override,
+    format_vary_override,
+    parse_set_override,
+    parse_vary_override,
+    split_override_values,
+)
+from semcom.studies.sweep.request import Request, apply_request, format_request_command, parse_request
 
 
 def typed(field: str, word: str) -> Any:
@@ -39,14 +47,14 @@ def typed(field: str, word: str) -> Any:
     ],
 )
 def test_ranges_and_lists(text: str, words: list[str]) -> None:
-    assert several(text, "seeds") == words
+    assert split_override_values(text, "seeds") == words
 
 
 def test_joint_fields() -> None:
-    found = read_vary("partition.ways,partition.shots=2:150,3:100", typed)
+    found = parse_vary_override("partition.ways,partition.shots=2:150,3:100", typed)
     assert found == (("partition.ways", "partition.shots"), ((2.0, 150.0), (3.0, 100.0)))
-    assert read_vary("hyper.fine-tune=a", typed) == (("hyper.fine_tune",), (("a",),))
-    assert read_set("finish=lr", typed) == ("finish.kind", "lr")
+    assert parse_vary_override("hyper.fine-tune=a", typed) == (("hyper.fine_tune",), (("a",),))
+    assert parse_set_override("finish=lr", typed) == ("finish.kind", "lr")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +72,7 @@ def test_joint_fields() -> None:
     ],
 )
 def test_lists_are_spelled_in_short(values: tuple[Any, ...], text: str) -> None:
-    assert format_values(values) == text
+    assert format_override_values(values) == text
 
 
 PLAIN = (
@@ -77,18 +85,24 @@ PLAIN = (
 
 @given(st.lists(st.tuples(PLAIN), min_size=1, max_size=4).map(tuple))
 def test_what_is_spelled_is_read_back(values: Any) -> None:
-    assert read_vary(format_vary(("channel.snr_db",), values), typed) == (("channel.snr_db",), values)
+    assert parse_vary_override(format_vary_override(("channel.snr_db",), values), typed) == (
+        ("channel.snr_db",),
+        values,
+    )
 
 
 @given(st.lists(st.tuples(PLAIN, PLAIN), min_size=1, max_size=4).map(tuple))
 def test_joint_values_are_read_back(values: Any) -> None:
-    assert read_vary(format_vary(("a", "b"), values), typed) == (("a", "b"), values)
+    assert parse_vary_override(format_vary_override(("a", "b"), values), typed) == (("a", "b"), values)
 
 
 def test_lists_and_settings_are_spelled() -> None:
-    assert format_vary(("train.lr",), (((0.1, 0.2),), (0.3,))) == "train.lr=[[0.1,0.2],0.3]"
-    assert format_set("partition.scarce", (1, 2)) == "partition.scarce=1 2"
-    assert format_set("hyper.lam", 0.1) == "hyper.lam=0.1" and format_set("train.lr", None) == "train.lr=None"
+    assert format_vary_override(("train.lr",), (((0.1, 0.2),), (0.3,))) == "train.lr=[[0.1,0.2],0.3]"
+    assert format_set_override("partition.scarce", (1, 2)) == "partition.scarce=1 2"
+    assert (
+        format_set_override("hyper.lam", 0.1) == "hyper.lam=0.1"
+        and format_set_override("train.lr", None) == "train.lr=None"
+    )
 
 
 # Requests ------------------------------------------------------------------------------------------------------------
@@ -102,12 +116,12 @@ JOINT = Experiment("joint", "", "none", ("fedcl",), {"smoke": Grid(BASE, {(WAYS,
 
 def test_a_request_replaces_axes_and_adds_others() -> None:
     request = parse_request(["mean", "fedcl"], seeds=(3, 4), set={"train.rounds": 2}, vary={"clients": [5], SNR: [6]})
-    found = apply_overrides(MINE, "smoke", request).runs("smoke")
+    found = apply_request(MINE, "smoke", request).runs("smoke")
     assert [(r.variant, r.config.channel.snr_db, r.config.seed, r.config.clients) for r in found] == [
         (variant, 6, seed, 5) for variant in ("fedcl", "mean") for seed in (3, 4)
     ]
     assert {r.config.train.rounds for r in found} == {2}
-    fixed = apply_overrides(MINE, "smoke", parse_request(set={SNR: 3.0, "seed": 7}))
+    fixed = apply_request(MINE, "smoke", parse_request(set={SNR: 3.0, "seed": 7}))
     assert [(r.variant, r.config.channel.snr_db, r.config.seed) for r in fixed.runs("smoke")] == [
         (name, 3.0, 7) for name in ("fedcl", "mean", "fedavg")
     ]
@@ -115,14 +129,14 @@ def test_a_request_replaces_axes_and_adds_others() -> None:
 
 def test_another_partition_takes_its_options_with_it() -> None:
     request = parse_request(set={"partition.kind": "dirichlet", "partition.beta": 0.5})
-    (config, *_) = apply_overrides(MINE, "smoke", request).grid("smoke")
+    (config, *_) = apply_request(MINE, "smoke", request).grid("smoke")
     assert (config.partition.kind, config.partition.options) == ("dirichlet", {"beta": 0.5})
-    same = apply_overrides(MINE, "smoke", parse_request(set={"partition.kind": "shots", WAYS: 2})).grid("smoke")
+    same = apply_request(MINE, "smoke", parse_request(set={"partition.kind": "shots", WAYS: 2})).grid("smoke")
     assert same[0].partition.options == {"ways": 2, "shots": 15}
 
 
 def of(declared: Experiment, plugins: tuple[str, ...] = (), **fields: Any) -> str:
-    return command(declared.name, declared, "smoke", parse_request(**fields), plugins, "results/x")
+    return format_request_command(declared.name, declared, "smoke", parse_request(**fields), plugins, "results/x")
 
 
 def test_the_command_is_a_line_for_the_shell() -> None:
@@ -142,7 +156,7 @@ def test_the_command_is_a_line_for_the_shell() -> None:
 def test_the_command_of_a_study_names_its_folder() -> None:
     request = parse_request(("fedcl", "moon"), set={"hyper.lam": 0.1}, seeds=3)
     declared = Experiment("study", "", "none", ("fedcl", "moon"), {"own": Grid(RunConfig(), {})})
-    line = command(None, declared, "own", request, (), "my results")
+    line = format_request_command(None, declared, "own", request, (), "my results")
     assert shlex.split(line) == [
         *("semcom", "sweep", "--methods", "fedcl,moon", "--set", "hyper.lam=0.1", "--seeds", "3"),
         *("--out", "my results"),
@@ -158,17 +172,17 @@ def test_requests_are_plain() -> None:
 def test_a_point_is_named_without_the_options_that_it_does_not_have() -> None:
     """Not those of another partition; a channel called "none" is no missing value, and a lone None stays."""
     dirichlet = {"partition.kind": "dirichlet", "partition.beta": 0.1, "partition.classes": None}
-    assert point_label(dirichlet) == "partition dirichlet, Dirichlet beta 0.1"
+    assert name_point(dirichlet) == "partition dirichlet, Dirichlet beta 0.1"
     owned = {"partition.kind": "pathological", "partition.beta": float("nan"), "partition.classes": 2}
-    assert point_label(owned) == "partition pathological, classes of a client 2"
-    assert point_label({"channel.kind": "none", "channel.snr_db": 9.0}) == "channel none, SNR 9 dB"
-    assert point_label({"partition.beta": None}) == "Dirichlet beta none" and point_label({}) == ""
+    assert name_point(owned) == "partition pathological, classes of a client 2"
+    assert name_point({"channel.kind": "none", "channel.snr_db": 9.0}) == "channel none, SNR 9 dB"
+    assert name_point({"partition.beta": None}) == "Dirichlet beta none" and name_point({}) == ""
 
 
 def test_arms_have_the_names_of_their_papers() -> None:
-    assert value_label("variant", "fedcosr-without-la") == "FedCoSR without LA"
-    assert value_label("variant", "fedcl with mean centroids") == "FedCL with mean centroids"
-    assert value_label("hyper.kind", "fedcosr-without-la") == "fedcosr-without-la", "no name of a method here"
+    assert name_value("variant", "fedcosr-without-la") == "FedCoSR without LA"
+    assert name_value("variant", "fedcl with mean centroids") == "FedCL with mean centroids"
+    assert name_value("hyper.kind", "fedcosr-without-la") == "fedcosr-without-la", "no name of a method here"
     assert set(ARMS) == {name for name in papers.OWN if name.startswith(("fedcosr", "fedcrc"))}
 
 
@@ -177,4 +191,4 @@ def test_arms_have_the_names_of_their_papers() -> None:
     [(0.04, "0 s"), (8.26, "8.3 s"), (89.4, "89 s"), (91, "1.5 min"), (7200, "2 h"), (40 * 3600, "40 h")],
 )
 def test_times_are_short(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+    assert format_duration(seconds) == text

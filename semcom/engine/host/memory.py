@@ -30,17 +30,17 @@ def keep_freed_memory() -> bool:
     return mallopt is not None and all(mallopt(name, value) == 1 for name, value in wanted)
 
 
-def free_memory(device: torch.device) -> int:
+def measure_free_memory(device: torch.device) -> int:
     """Measure the bytes that can still be allocated on a device.
 
     On a host these are what the system leaves, or the container of the process.
     """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return min(psutil.virtual_memory().available, _container_leaves())
+    return min(psutil.virtual_memory().available, _measure_container_memory())
 
 
-def _container_leaves() -> int:
+def _measure_container_memory() -> int:
     """Measure the bytes that control groups still let this process take: its own and those above it, of either version.
 
     Pages of files do not count as taken: they are given up when memory is wanted.

@@ -25,19 +25,19 @@ def exit_with_parent(parent: int, look: bool = False) -> None:
     if sys.platform.startswith("linux") and not look:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
-        threading.Thread(target=_watch, args=(parent,), daemon=True).start()
+        threading.Thread(target=_watch_parent, args=(parent,), daemon=True).start()
     if os.getppid() != parent:
         os._exit(1)
 
 
-def leave_signals() -> None:
+def leave_signals_to_parent() -> None:
     """Ignore signals that end work before its time: they are the parent's to answer, and this process ends with it."""
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 
-def _watch(parent: int) -> None:
+def _watch_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(HEARTBEAT_S)
     os._exit(1)

@@ -35,9 +35,9 @@ BACKEND = "gloo"
 """The way of exchange, by the hosts' memories, also between accelerators: once a phase, and it notices a dead rank."""
 
 START = (
-    "import sys; from semcom.engine.host.orphan import exit_with_parent, leave_signals; "
+    "import sys; from semcom.engine.host.orphan import exit_with_parent, leave_signals_to_parent; "
     "exit_with_parent(int(sys.argv[1])); "
-    "leave_signals(); from semcom.engine.host.ranks import work; work()"
+    "leave_signals_to_parent(); from semcom.engine.host.ranks import work_as_rank; work_as_rank()"
 )
 """The program of a process that is started here; importing torch takes seconds, in which the parent may die."""
 
@@ -123,7 +123,7 @@ ALONE = Team()
 
 
 @contextmanager
-def team(processes: int, target: str, payload: Callable[[], bytes]) -> Iterator[Team]:
+def start_ranks(processes: int, target: str, payload: Callable[[], bytes]) -> Iterator[Team]:
     """Yield the ranks of torchrun where it started this process, else of `processes` on this machine.
 
     Args:
@@ -138,13 +138,13 @@ def team(processes: int, target: str, payload: Callable[[], bytes]) -> Iterator[
     if dist.is_available() and dist.is_torchelastic_launched():
         if processes > 1:
             raise ConfigError(f"processes: {processes} in each process of torchrun; leave it out, torchrun starts them")
-        with _torchrun() as ranks:
+        with _join_torchrun_ranks() as ranks:
             yield ranks
     elif processes == 1:
-        with alone() as ranks:
+        with run_single_rank() as ranks:
             yield ranks
     else:
-        with local(processes, target, payload()) as ranks:
+        with start_local_ranks(processes, target, payload()) as ranks:
             yield ranks
 
 
@@ -159,9 +159,9 @@ def launched_size() -> int:
 
 
 @contextmanager
-def alone() -> Iterator[Team]:
+def run_single_rank() -> Iterator[Team]:
     """Run this process by itself, with one thread too: of two, one mostly waits for the other."""
-    threads = _one_thread()
+    threads = _take_one_thread()
     try:
         yield ALONE
     finally:
@@ -169,8 +169,8 @@ def alone() -> Iterator[Team]:
 
 
 @contextmanager
-def _torchrun() -> Iterator[Team]:
-    threads = _one_thread()
+def _join_torchrun_ranks() -> Iterator[Team]:
+    threads = _take_one_thread()
     dist.init_process_group(BACKEND, timeout=PATIENCE)
     try:
         yield Team(dist.get_rank(), dist.get_world_size(), int(os.environ["LOCAL_RANK"]))
@@ -180,7 +180,7 @@ def _torchrun() -> Iterator[Team]:
 
 
 @contextmanager
-def local(processes: int, target: str, payload: bytes) -> Iterator[Team]:
+def start_local_ranks(processes: int, target: str, payload: bytes) -> Iterator[Team]:
     """Start processes on this machine that carry out `target`; this one is rank 0. They end with it.
 
     Raises:
@@ -194,13 +194,13 @@ def local(processes: int, target: str, payload: bytes) -> Iterator[Team]:
         raise ConfigError("processes: this torch is built without torch.distributed; leave it at 1")
     store = dist.TCPStore("127.0.0.1", 0, None, True, PATIENCE, wait_for_workers=False)
     store.set("payload", payload)  # type: ignore[arg-type]
-    threads = _one_thread()
+    threads = _take_one_thread()
     workers: list[_Worker] = []
     try:
         workers.extend(_Worker(store.port, rank, processes, target) for rank in range(1, processes))
-        with _blame(store, workers):
-            _wait(store, workers)
-            with _loopback():
+        with _blame_rank(store, workers):
+            _wait_for_ranks(store, workers)
+            with _connect_ranks_by_loopback():
                 dist.init_process_group(BACKEND, store=store, rank=0, world_size=processes, timeout=PATIENCE)
             yield Team(0, processes, 0)
     finally:
@@ -244,7 +244,7 @@ class _Worker:
         self.complaint.close()
 
 
-def _wait(store: dist.Store, workers: Sequence[_Worker]) -> None:
+def _wait_for_ranks(store: dist.Store, workers: Sequence[_Worker]) -> None:
     """Wait until all workers are ready to join; raise RuntimeError when one has ended."""
     while not store.check([f"ready {worker.rank}" for worker in workers]):
         if any(worker.process.poll() is not None for worker in workers):
@@ -253,7 +253,7 @@ def _wait(store: dist.Store, workers: Sequence[_Worker]) -> None:
 
 
 @contextmanager
-def _blame(store: dist.Store, workers: Sequence[_Worker]) -> Iterator[None]:
+def _blame_rank(store: dist.Store, workers: Sequence[_Worker]) -> Iterator[None]:
     """Turn the broken connection that a dead worker leaves into its last words."""
     try:
         yield
@@ -261,14 +261,14 @@ def _blame(store: dist.Store, workers: Sequence[_Worker]) -> Iterator[None]:
         if isinstance(error, RunError):
             raise
         patience = time.monotonic() + 2.0  # its connection closes a little before it has ended
-        while (words := _complaint(store, workers)) is None and time.monotonic() < patience:
+        while (words := _read_rank_error(store, workers)) is None and time.monotonic() < patience:
             time.sleep(0.01)
         if words is None:
             raise
         raise WorkerLost(words) from error
 
 
-def _complaint(store: dist.Store, workers: Sequence[_Worker]) -> str | None:
+def _read_rank_error(store: dist.Store, workers: Sequence[_Worker]) -> str | None:
     """Return the line about the worker that failed first, if one has: the connections of the others broke with it."""
     ended = [worker for worker in workers if worker.process.poll()]
     # One that was killed could not tell; one that aborts may do so because of a broken connection.
@@ -283,7 +283,7 @@ def _ended(rank: int, words: str) -> str:
 
 
 @contextmanager
-def _loopback() -> Iterator[None]:
+def _connect_ranks_by_loopback() -> Iterator[None]:
     """Keep the connections of one machine's processes inside it: gloo would take the interface of the host's name."""
     name = "GLOO_SOCKET_IFNAME"
     if name in os.environ or not sys.platform.startswith("linux"):
@@ -296,24 +296,24 @@ def _loopback() -> Iterator[None]:
         del os.environ[name]
 
 
-def _one_thread() -> int:
+def _take_one_thread() -> int:
     """Take one thread, as there is a process for each core; return how many there were."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     return threads
 
 
-def work() -> None:
-    """Do the work of a process that `local` started; its words are parent, port, rank, number of processes, target."""
+def work_as_rank() -> None:
+    """Do the work of a process of `start_local_ranks`; its words: parent, port, rank, number of processes, target."""
     port, rank, size = (int(word) for word in sys.argv[2:5])
     module, _, function = sys.argv[5].partition(":")
     carry_out: Work = getattr(importlib.import_module(module), function)
-    _one_thread()
+    _take_one_thread()
     store = dist.TCPStore("127.0.0.1", port, None, False, PATIENCE, wait_for_workers=False)
     payload = store.get("payload")
     store.set(f"ready {rank}", "")
     try:
-        with _loopback():
+        with _connect_ranks_by_loopback():
             dist.init_process_group(BACKEND, store=store, rank=rank, world_size=size, timeout=PATIENCE)
         carry_out(Team(rank, size, rank), payload)
     except BaseException as error:

@@ -14,7 +14,7 @@ ALIGNED = 16
 """Bytes that a tensor's place in a copy is a multiple of: the size of the largest type of numbers, complex128."""
 
 
-def send(values: Any, device: torch.device) -> Any:
+def send_to_device(values: Any, device: torch.device) -> Any:
     """Return tensors of the host on a device: all of them in one copy; what is there already is left alone.
 
     Out of pinned memory, so that the host does not wait for the work that the device still has to do. Where both are
@@ -29,9 +29,9 @@ def send(values: Any, device: torch.device) -> Any:
     """
     flat = list(_leaves(values))
     if device.type == "cpu":
-        return _like(values, iter(flat))
-    here = iter(_copied([t for t in flat if t.is_cpu], device))
-    return _like(values, iter([next(here) if t.is_cpu else t for t in flat]))
+        return _replace_leaves(values, iter(flat))
+    here = iter(_copy_to_device([t for t in flat if t.is_cpu], device))
+    return _replace_leaves(values, iter([next(here) if t.is_cpu else t for t in flat]))
 
 
 def _leaves(values: object) -> Iterator[Tensor]:
@@ -42,14 +42,14 @@ def _leaves(values: object) -> Iterator[Tensor]:
         yield values if isinstance(values, Tensor) else torch.from_numpy(np.ascontiguousarray(values))
 
 
-def _like(values: object, leaves: Iterator[Tensor]) -> object:
+def _replace_leaves(values: object, leaves: Iterator[Tensor]) -> object:
     """Return the same dicts with other leaves."""
     if isinstance(values, Mapping):
-        return {name: _like(value, leaves) for name, value in values.items()}
+        return {name: _replace_leaves(value, leaves) for name, value in values.items()}
     return next(leaves)
 
 
-def _copied(tensors: list[Tensor], device: torch.device) -> list[Tensor]:
+def _copy_to_device(tensors: list[Tensor], device: torch.device) -> list[Tensor]:
     sizes = [t.numel() * t.element_size() for t in tensors]
     starts = list(accumulate((-(-n // ALIGNED) * ALIGNED for n in sizes), initial=0))
     pinned = torch.empty(starts.pop(), dtype=torch.uint8, pin_memory=device.type == "cuda")

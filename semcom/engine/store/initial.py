@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,17 +16,19 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from semcom.config import ConfigError, Resolved
 from semcom.data.federation import Federation
-from semcom.engine.host.memory import SHARE, free_memory
+from semcom.engine.host.memory import SHARE, measure_free_memory
 from semcom.engine.host.ranks import Team
-from semcom.engine.independence import check_part
-from semcom.engine.random import build, global_draws
+from semcom.engine.independence import check_independent_part
+from semcom.engine.random import build_with_key, key_global_generator
 from semcom.engine.store.population import Cohort, Population, Prefix, StoredCohort, in_part
 from semcom.engine.store.rows import Disk, Layout, Memory, Rows, Shelf
 from semcom.engine.train.precision import dtype_of
-from semcom.models.meta import on_meta
-from semcom.models.own import own_layers
-from semcom.models.registry import ENCODERS, HEADS, build_encoder
+from semcom.models.meta import build_on_meta
+from semcom.models.own import replace_by_own_layers
+from semcom.models.registry import ENCODERS, HEADS, build_encoder, build_head
+from semcom.models.snr import SNRAttention, find_snr_inputs
 from semcom.models.split import SplitModel
+from semcom.tasks.registry import TASKS
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -49,15 +52,20 @@ class Initial:
     networks: dict[str, SplitModel] = field(default_factory=dict)
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of an answer."""
+        return TASKS.get(self.config.task)().shape(self.federation)
+
+    @property
     def dtype(self) -> torch.dtype:
         """The type of all weights."""
         return dtype_of(self.config.precision)
 
     def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
         """Return a population of one for a network that the base station owns; its weights are keyed by `name`."""
-        tensors = _tensors(build(factory, self.config.seed, "init", name), self.dtype)
+        tensors = _read_initial_tensors(build_with_key(factory, self.config.seed, "init", name), self.dtype)
         rows = {n: t.unsqueeze(0).to(self.device) for n, t in tensors.items()}
-        return Population((Cohort(_template(factory), rows, np.array([0])),))
+        return Population((Cohort(_build_initial_template(factory), rows, np.array([0])),))
 
     def cohort(self, encoder: str, ids: np.ndarray, shared: Prefix, team: Team) -> StoredCohort:
         """Return the initial models of the clients `ids`, which have the same encoder.
@@ -72,7 +80,7 @@ class Initial:
             ConfigError: the engine cannot run the network.
             ValueError: a prefix names no part of a model.
         """
-        model, classes = self.config.model, len(self.federation.classes)
+        model, shape = self.config.model, self.shape
         factories = self._factories(encoder)
         for prefix in (shared,) if isinstance(shared, str) else shared:
             if not any(part.startswith(prefix) for part in factories):
@@ -91,11 +99,11 @@ class Initial:
 
         first = {part: start(part, int(ids[0])) for part in factories}
         tried = {name: t for row in first.values() for name, t in row.items()}
-        _check_network(network, tried, self.federation.images.shape[1:], model.features, classes)
+        _check_initial_network(network, tried, self.federation.images.shape[1:], model.features, shape)
         if not ENCODERS.ships(encoder):
-            check_part(network, "encoder", encoder, tried, self.federation.images.shape[1:])
+            check_independent_part(network, "encoder", encoder, tried, self.federation.images.shape[1:])
         if not HEADS.ships(model.head):
-            check_part(network, "head", model.head, tried, [model.features])
+            check_independent_part(network, "head", model.head, tried, [model.features])
         own_parts = [part for part in factories if not in_part(part, shared)]
         layout = Layout.of({n: t for part in own_parts for n, t in first[part].items()})
         common = {n: t[None] for part in factories if part not in own_parts for n, t in first[part].items()}
@@ -119,19 +127,19 @@ class Initial:
         Raises:
             ConfigError: the engine cannot run the head.
         """
-        model, classes = self.config.model, len(self.federation.classes)
+        model, shape = self.config.model, self.shape
 
         def head() -> nn.Module:
-            return own_layers(HEADS.get(name)(model.features, classes))
+            return replace_by_own_layers(build_head(name, model.features, shape))
 
         if model.init == "client":
             rows = [self._fresh("head.", name, head, int(client)) for client in ids]
         else:
             rows = [self._fresh("head.", name, head)] * len(ids)
-        network = _template(lambda: SplitModel(nn.Identity(), head()))
-        _check_network(network, rows[0], torch.Size([model.features]), model.features, classes)
+        network = _build_initial_template(lambda: SplitModel(nn.Identity(), head()))
+        _check_initial_network(network, rows[0], torch.Size([model.features]), model.features, shape)
         if not HEADS.ships(name):
-            check_part(network, "head", name, rows[0], [model.features])
+            check_independent_part(network, "head", name, rows[0], [model.features])
         return Population((Cohort(network, {n: torch.stack([row[n] for row in rows]) for n in rows[0]}, ids),))
 
     def _fresh(
@@ -139,22 +147,34 @@ class Initial:
     ) -> dict[str, Tensor]:
         """Return the initial tensors of the part that `factory` builds as `name`; of a client, if it has its own."""
         key = (part, name) if client is None else (part, name, client)
-        tensors = _tensors(build(factory, self.config.seed, "init", *key), self.dtype)
+        tensors = _read_initial_tensors(build_with_key(factory, self.config.seed, "init", *key), self.dtype)
         return {part + n: t.to(self.device) for n, t in tensors.items()}
 
     def _factories(self, encoder: str) -> dict[str, Callable[[], nn.Module]]:
         """Return the functions that build the parts of a model."""
-        model, classes = self.config.model, len(self.federation.classes)
+        model, shape = self.config.model, self.shape
         _, channels, size, _ = self.federation.images.shape
+
+        def parts(*parts: nn.Module) -> nn.Module:
+            return replace_by_own_layers(nn.Sequential(*parts))
+
+        if model.snr_input:
+            d = model.features
+            return {
+                "encoder.": lambda: parts(build_encoder(encoder, channels, d, size), SNRAttention(d)),
+                "head.": lambda: parts(SNRAttention(d), build_head(model.head, d, shape)),
+            }
         return {
-            "encoder.": lambda: own_layers(build_encoder(encoder, channels, model.features, size)),
-            "head.": lambda: own_layers(HEADS.get(model.head)(model.features, classes)),
+            "encoder.": lambda: replace_by_own_layers(build_encoder(encoder, channels, model.features, size)),
+            "head.": lambda: replace_by_own_layers(build_head(model.head, model.features, shape)),
         }
 
     def _network(self, encoder: str, factories: Mapping[str, Callable[[], nn.Module]]) -> SplitModel:
         """Return the architecture with an encoder: one object per run."""
         if encoder not in self.networks:
-            self.networks[encoder] = _template(lambda: SplitModel(factories["encoder."](), factories["head."]()))
+            self.networks[encoder] = _build_initial_template(
+                lambda: SplitModel(factories["encoder."](), factories["head."]())
+            )
         return self.networks[encoder]
 
     def _shelf(self, size: int, team: Team) -> Shelf:
@@ -166,7 +186,7 @@ class Initial:
             # A checkpoint's version and the newest one, in each process: at worst all of them are on one machine.
             alive = 2 * size * min(self.config.clients, turns) * team.size
             places = {"device": self.device, "host": torch.device("cpu")}
-            room = {name: free_memory(place) / SHARE for name, place in places.items()}
+            room = {name: measure_free_memory(place) / SHARE for name, place in places.items()}
             store = next((name for name, bytes_ in room.items() if alive <= bytes_), "disk")
         if store == "disk":
             folder = None if self.config.out is None else Path(self.config.out)
@@ -175,19 +195,19 @@ class Initial:
         return Memory(self.device if store == "device" else torch.device("cpu"))
 
 
-def _template(factory: Callable[[], M]) -> M:
+def _build_initial_template(factory: Callable[[], M]) -> M:
     """Return the architecture alone, on the meta device: a forgotten tensor is then an error and not a stale weight."""
-    with on_meta(), global_draws("template"):
+    with build_on_meta(), key_global_generator("template"):
         return factory()
 
 
-def _tensors(module: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
+def _read_initial_tensors(module: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
     """Return the parameters and buffers of a fresh module in the run's arithmetic."""
     return {n: t.detach().to(dtype) if t.is_floating_point() else t for n, t in module.state_dict().items()}
 
 
-def _check_network(
-    network: SplitModel, tensors: Mapping[str, Tensor], image: torch.Size, features: int, classes: int
+def _check_initial_network(
+    network: SplitModel, tensors: Mapping[str, Tensor], image: torch.Size, features: int, shape: tuple[int, ...]
 ) -> None:
     """Check that the engine can run a network, by trying it out on two images.
 
@@ -207,12 +227,13 @@ def _check_network(
     network.eval()
     some = next(iter(tensors.values()))
     x = torch.zeros(2, *image, dtype=some.dtype, device=some.device)
-    for part, wanted in (("encoder", features), ("head", classes)):
+    for part, wanted in (("encoder", (features,)), ("head", shape)):
         try:
             own = {n.removeprefix(f"{part}."): t for n, t in tensors.items() if n.startswith(f"{part}.")}
+            own |= {n: torch.zeros_like(x[:1, :1]).flatten()[:1] for n in find_snr_inputs(network.get_submodule(part))}
             x = functional_call(network.get_submodule(part), own, (x,))
         except Exception as error:  # whatever a network of the user's raises
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise ConfigError(f"model.{part}: it does not run on {[*x.shape[1:]]} per sample ({reason})") from None
-        if x.shape != (2, wanted):
-            raise ConfigError(f"model.{part}: it gives {[*x.shape[1:]]} per sample; [{wanted}] is needed")
+        if x.shape not in ((2, *wanted), (2, math.prod(wanted))):
+            raise ConfigError(f"model.{part}: it gives {[*x.shape[1:]]} per sample; {[*wanted]} is needed")

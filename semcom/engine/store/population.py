@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from semcom.engine.host.sending import send
+from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.rows import Rows
 
 Prefix = str | Sequence[str]
@@ -48,7 +48,7 @@ class Order:
     @cached_property
     def index(self) -> Tensor:
         """The positions on the device."""
-        return send(torch.from_numpy(self.rows), self.device)
+        return send_to_device(torch.from_numpy(self.rows), self.device)
 
     def copy(self, stack: Tensor) -> Tensor:
         """Return a copy of these clients of a stack."""
@@ -90,7 +90,7 @@ class Cohort:
 
     def select(self, ids: np.ndarray) -> Cohort:
         """Return the cohort of those `ids` that are in this one; of all of them it is the cohort itself."""
-        keep = common(ids, self.ids)
+        keep = find_common_clients(ids, self.ids)
         if len(keep) == len(self.ids):
             return self
         at = self._at(keep)
@@ -155,7 +155,7 @@ class StoredCohort:
 
     def select(self, ids: np.ndarray) -> Cohort:
         """Return those `ids` that are in this cohort, as stacks."""
-        return self._gather(common(ids, self.ids))
+        return self._gather(find_common_clients(ids, self.ids))
 
     def put(self, other: Cohort) -> StoredCohort:
         """Return the cohort with the clients of `other` as the newest version of their rows; shared tensors stay."""
@@ -205,7 +205,9 @@ class Population:
     def narrow(self, ids: np.ndarray) -> Population:
         """Return the sub-population of some clients, as `select` does, but leave at rest what is at rest."""
         picked = (
-            dataclasses.replace(c, ids=common(ids, c.ids)) if isinstance(c, StoredCohort) else c.select(ids)
+            dataclasses.replace(c, ids=find_common_clients(ids, c.ids))
+            if isinstance(c, StoredCohort)
+            else c.select(ids)
             for c in self.cohorts
         )
         return Population(tuple(c for c in picked if len(c.ids)))
@@ -232,11 +234,11 @@ class Population:
     def take(self, part: Prefix, other: Population) -> Population:
         """Return the population with a part (own or shared) taken from `other`, which has the same cohorts."""
         pairs = zip(self.cohorts, other.cohorts, strict=True)
-        return Population(tuple(_take(mine.dense(), theirs.dense(), part) for mine, theirs in pairs))
+        return Population(tuple(_take_cohort(mine.dense(), theirs.dense(), part) for mine, theirs in pairs))
 
     def spread(self, part: Prefix = "") -> Population:
         """Return the population with a copy of a part's shared tensors for each client."""
-        return Population(tuple(_spread(c, part) for c in self.stacks()))
+        return Population(tuple(_spread_cohort(c, part) for c in self.stacks()))
 
     def numbers(self, part: Prefix) -> np.ndarray:
         """Return how many numbers (parameters and buffers) a part has, per client, `[K]`."""
@@ -304,20 +306,20 @@ class Population:
         return tuple(c.dense() for c in self.cohorts)
 
 
-def common(ids: np.ndarray, among: np.ndarray) -> np.ndarray:
+def find_common_clients(ids: np.ndarray, among: np.ndarray) -> np.ndarray:
     """Return those `ids` that are `among` ascending ones, ascending; this costs what `ids` cost."""
     ids = np.unique(ids)
     at = np.searchsorted(among, ids)
     return ids[among[np.minimum(at, len(among) - 1)] == ids]
 
 
-def _take(mine: Cohort, theirs: Cohort, part: Prefix) -> Cohort:
+def _take_cohort(mine: Cohort, theirs: Cohort, part: Prefix) -> Cohort:
     names = [name for name in mine.tensors if in_part(name, part)]
     tensors = {**mine.tensors, **{name: theirs.tensors[name].clone() for name in names}}
     return dataclasses.replace(mine, tensors=tensors, shared=(mine.shared - set(names)) | (theirs.shared & set(names)))
 
 
-def _spread(cohort: Cohort, part: Prefix) -> Cohort:
+def _spread_cohort(cohort: Cohort, part: Prefix) -> Cohort:
     names = {name for name in cohort.shared if in_part(name, part)}
     copies = {name: cohort.tensors[name].repeat_interleave(len(cohort.ids), 0) for name in names}
     return dataclasses.replace(cohort, tensors={**cohort.tensors, **copies}, shared=cohort.shared - names)
@@ -367,7 +369,9 @@ def blend(one: Population, other: Population, weight: float | Tensor, part: Pref
         a population of stacks: a State that is to hold it at rest takes it with `put` or `share`.
     """
     pairs = zip(one.cohorts, other.cohorts, strict=True)
-    return Population(tuple(_blend(a.dense(), b.dense(), _at(weight, one.at(a)), part) for a, b in pairs))
+    return Population(
+        tuple(_blend_cohorts(a.dense(), b.dense(), _select_weights(weight, one.at(a)), part) for a, b in pairs)
+    )
 
 
 def mix(pop: Population, weights: Tensor, part: Prefix = "") -> Population:
@@ -400,12 +404,12 @@ def gram(pop: Population, part: Prefix = "") -> Tensor:
     return torch.stack([t @ t.T for t in rows]).sum(0)
 
 
-def _at(weight: float | Tensor, rows: np.ndarray) -> float | Tensor:
+def _select_weights(weight: float | Tensor, rows: np.ndarray) -> float | Tensor:
     """Return the weights of the clients at some positions."""
     return Order(rows, weight.device)(weight) if isinstance(weight, Tensor) and weight.dim() else weight
 
 
-def _blend(one: Cohort, other: Cohort, weight: float | Tensor, part: Prefix) -> Cohort:
+def _blend_cohorts(one: Cohort, other: Cohort, weight: float | Tensor, part: Prefix) -> Cohort:
     each = isinstance(weight, Tensor) and weight.dim() > 0
     tensors, shared = dict(one.tensors), set(one.shared)
     for name, mine in one.tensors.items():

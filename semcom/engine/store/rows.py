@@ -137,7 +137,7 @@ class Disk:
     def file(self) -> FileIO:
         """The file, opened for good: it lives as long as the shelf, and a temporary one vanishes with it."""
         if self.path is not None:
-            return _open(self.path)
+            return _open_rows(self.path)
         folder = self.folder if self.folder is not None and self.folder.is_dir() else None
         return tempfile.TemporaryFile(buffering=0, dir=folder)
 
@@ -200,7 +200,7 @@ class Disk:
         return self.slots - 1
 
 
-def _open(path: Path) -> FileIO:
+def _open_rows(path: Path) -> FileIO:
     """Open a file to read and to write at positions; make it where there is none, and leave its content as it is."""
     return open(path, "r+b", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o666))
 

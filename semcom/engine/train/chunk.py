@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from semcom.engine.host.memory import SHARE, free_memory
+from semcom.engine.host.memory import SHARE, measure_free_memory
 from semcom.engine.train.forward import convolves
 from semcom.engine.train.visit import EVAL_BATCH
 
@@ -26,7 +26,7 @@ A third of a large card's memory holds hundreds, and grouped convolutions become
 """
 
 
-def automatic(network: nn.Module, image: torch.Size, batch: int, device: torch.device, itemsize: int = 4) -> int:
+def choose_chunk(network: nn.Module, image: torch.Size, batch: int, device: torch.device, itemsize: int = 4) -> int:
     """Choose the number of clients to train at once: one where a CPU convolves, else what a third of the memory holds.
 
     On a CPU, one client's convolution fills the core and the cache, so a stack of clients only leaves them. Matrix
@@ -45,11 +45,11 @@ def automatic(network: nn.Module, image: torch.Size, batch: int, device: torch.d
     """
     if device.type == "cpu" and convolves(network):
         return 1
-    most = max(1, free_memory(device) // SHARE // footprint(network, image, batch, itemsize))
+    most = max(1, measure_free_memory(device) // SHARE // estimate_chunk_memory(network, image, batch, itemsize))
     return most if device.type == "cpu" else min(most, ENOUGH)
 
 
-def footprint(network: nn.Module, image: torch.Size, batch: int, itemsize: int = 4) -> int:
+def estimate_chunk_memory(network: nn.Module, image: torch.Size, batch: int, itemsize: int = 4) -> int:
     """Estimate the bytes that one client's training in a stack takes, or its tests where these take more.
 
     The network is run on two images, on the host: on the meta device not every one runs, and BatchNorm takes seconds.

@@ -12,9 +12,9 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from channels import Link
-from semcom.engine.host.sending import send
+from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Cohort, Order, Population, in_part
-from semcom.engine.train.forward import Alone, Leaves, StackedModel, channels_last
+from semcom.engine.train.forward import Alone, Leaves, StackedModel, lay_channels_last
 
 Project = Callable[[str, Tensor], Tensor]
 """The function `(name, leaf [k, ...]) -> leaf` that puts a leaf where it may be, after every step."""
@@ -160,7 +160,7 @@ class Workbench:
         self.tensors = {
             n: t  # each client gets a copy of its own of a shared tensor that is trained
             if n in self.shared
-            else channels_last(t.repeat_interleave(len(order), 0) if n in cohort.shared else own.copy(t))
+            else lay_channels_last(t.repeat_interleave(len(order), 0) if n in cohort.shared else own.copy(t))
             for n, t in cohort.tensors.items()
         }
 
@@ -191,7 +191,7 @@ class Chunk:
         self._params: Leaves | None = None
         self.optimizer, self.memory = optimizer, Memory()
         scale = optimizer.scale(self.ids)
-        self.scale = None if scale is None else send(torch.from_numpy(scale), self.cohort.device)
+        self.scale = None if scale is None else send_to_device(torch.from_numpy(scale), self.cohort.device)
         self.n = len(self.ids)
 
     def recall(self, state: Cohort) -> None:
@@ -261,9 +261,9 @@ class Chunk:
         if loss.shape != (self.n,):
             raise RuntimeError(f"the objective gave a loss of shape {list(loss.shape)}; one per client is [{self.n}]")
         if self.alone is None:
-            self._descend_along(gradients(loss, self.leaves))
+            self._descend_along(compute_gradients(loss, self.leaves))
         else:
-            grads = gradients(loss, {name: self.alone[name] for name in self.leaves})
+            grads = compute_gradients(loss, {name: self.alone[name] for name in self.leaves})
             self._descend_along({name: grad.unsqueeze(0) for name, grad in grads.items()})
 
     def follow(self, grads: Mapping[str, Tensor]) -> None:
@@ -317,7 +317,7 @@ class Chunk:
         return torch.stack(sums).isfinite().all(0)
 
 
-def gradients(loss: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def compute_gradients(loss: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the gradients of the clients' losses `[k]` by their own leaves `[k, ...]`, by name.
 
     Raises:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from semcom.engine.host.ranks import Team
-from semcom.engine.store.population import Cohort, Order, Population, Prefix, common, in_part
+from semcom.engine.store.population import Cohort, Order, Population, Prefix, find_common_clients, in_part
 from semcom.engine.store.rows import Layout
 
 
@@ -28,10 +28,10 @@ class Done:
     optimizer_state: Population = Population(())
 
 
-def merge(pop: Population, train: Prefix, done: Done, parts: Sequence[np.ndarray], team: Team) -> Done:
+def merge_ranks(pop: Population, train: Prefix, done: Done, parts: Sequence[np.ndarray], team: Team) -> Done:
     """Merge the results of all ranks, each of which trained the clients of `pop` at its positions in `parts`."""
     device = done.finite.device
-    small = team.exchange({kind: _on_host(values) for kind, values in _small(done).items()})
+    small = team.exchange({kind: _on_host(values) for kind, values in _list_small_values(done).items()})
     back = Order(np.argsort(np.concatenate(parts)), device)
 
     def join(kind: str) -> dict[str, Tensor]:
@@ -40,11 +40,11 @@ def merge(pop: Population, train: Prefix, done: Done, parts: Sequence[np.ndarray
         return {name: back(torch.cat(stack).to(device)) for name, stack in stacks.items()}
 
     own = {id(c.network): c for c in done.trained.stacks()}
-    cohorts = tuple(_exchange(c, own.get(id(c.network)), train, pop.ids, parts, team) for c in pop.stacks())
+    cohorts = tuple(_exchange_cohort(c, own.get(id(c.network)), train, pop.ids, parts, team) for c in pop.stacks())
     return Done(Population(cohorts), join("log"), join("carried"), join("finite")["finite"])
 
 
-def _small(done: Done) -> dict[str, dict[str, Tensor]]:
+def _list_small_values(done: Done) -> dict[str, dict[str, Tensor]]:
     """Return the values that are exchanged as they are, by kind."""
     return {"log": done.log, "carried": done.carried, "finite": {"finite": done.finite}}
 
@@ -53,7 +53,7 @@ def _on_host(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: t.cpu() for name, t in values.items()}
 
 
-def _exchange(
+def _exchange_cohort(
     cohort: Cohort,
     mine: Cohort | None,
     train: Prefix,
@@ -63,7 +63,7 @@ def _exchange(
 ) -> Cohort:
     """Return a cohort with what all ranks have trained; what is frozen is everywhere as it was."""
     layout = Layout.of({n: t[0] for n, t in cohort.tensors.items() if in_part(n, train)})
-    owners = [common(ids[part], cohort.ids) for part in parts]
+    owners = [find_common_clients(ids[part], cohort.ids) for part in parts]
     n = len(owners[team.rank])
     records = cohort.tensors[next(iter(cohort.tensors))].new_empty(0, layout.size, dtype=torch.uint8)
     if mine is not None:

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.engine.host.sending import send
+from semcom.engine.host.sending import send_to_device
 from semcom.engine.session import Session
 from semcom.engine.store.population import Cohort, Order, Population
 from semcom.engine.train.context import Given
 from semcom.engine.train.descent import Chunk
-from semcom.engine.train.forward import Batch, StackedModel, channels_last
+from semcom.engine.train.forward import Batch, StackedModel, lay_channels_last
 from semcom.engine.train.phase import Phase
-from semcom.engine.train.plan import Schedule, of_step, pad
+from semcom.engine.train.plan import Schedule, pad_clients, select_step
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,14 @@ class ClientFeed:
             take.name: draws.signals(ids, sizes, phase.draws(take.name), network, train, meters) for take in phase.takes
         }
         orders = {
-            take.name: pad([draws.plan(int(k), phase, take.name).order for k in ids])
+            take.name: pad_clients([draws.plan(int(k), phase, take.name).order for k in ids])
             for take in phase.takes
             if not take.same
         }
         total = [len(p.order) for p in plans]
         uniforms = {"": draws.uniforms(ids, total, phase.uniforms, phase.draws())} if phase.uniforms else {}
         self._send(orders, uniforms)
-        self.models = {name: _stacks(pop, ids) for name, pop in {**given.anchors, **given.frozen}.items()}
+        self.models = {name: _stack_models(pop, ids) for name, pop in {**given.anchors, **given.frozen}.items()}
 
     def _send(self, orders: dict[str, Tensor], uniforms: dict[str, Tensor]) -> None:
         """Take everything to the device, in one copy; `orders` are those of the takes that have one of their own."""
@@ -92,7 +92,7 @@ class ClientFeed:
         host["signals"] = {name: signals.drawn for name, signals in self.signals.items()}
         host["takes"] = {name: signals.drawn for name, signals in self.takes.items()}
         draws = self.session.draws
-        there = send(host, draws.device)
+        there = send_to_device(host, draws.device)
         self.schedule.place(there["schedule"])
         self.weights, self.uniforms = self.schedule.weights, there["uniforms"].get("")
         self.signals = {name: replace(s, drawn=there["signals"][name]) for name, s in self.signals.items()}
@@ -122,7 +122,7 @@ class ClientFeed:
         link, autocast = draws.training_link, draws.autocast
         model = chunk.model(self.train, link, autocast)
         models = {
-            name: StackedModel(c.network, {}, _own_first(c, cut.n), (), link, autocast, name)
+            name: StackedModel(c.network, {}, _cut_own_tensors(c, cut.n), (), link, autocast, name)
             for name, c in self.models.items()
         }
         return Step(batch, model, models, takes, {})
@@ -148,18 +148,18 @@ class ServerFeed:
 
     def take(self, step: int, on_device: Tensor | None = None) -> Step:
         """Return the networks as they stand, and what belongs to the step; there is no batch."""
-        per_step = {name: of_step(t, 0, step, on_device) for name, t in self.per_step.items()}
+        per_step = {name: select_step(t, 0, step, on_device) for name, t in self.per_step.items()}
         return Step(None, self.chunk.model(self.train), {}, {}, per_step)
 
 
-def _stacks(pop: Population, ids: np.ndarray) -> Cohort:
+def _stack_models(pop: Population, ids: np.ndarray) -> Cohort:
     """Return the models of the clients `ids`, which have one architecture, in this order."""
     (cohort,) = pop.select(ids).stacks()
     at = Order(np.searchsorted(cohort.ids, ids), cohort.device)
-    tensors = {n: t if n in cohort.shared else channels_last(at(t)) for n, t in cohort.tensors.items()}
+    tensors = {n: t if n in cohort.shared else lay_channels_last(at(t)) for n, t in cohort.tensors.items()}
     return replace(cohort, tensors=tensors, ids=ids)
 
 
-def _own_first(cohort: Cohort, n: int) -> dict[str, Tensor]:
+def _cut_own_tensors(cohort: Cohort, n: int) -> dict[str, Tensor]:
     """Return the first n clients' own tensors, and all shared ones."""
     return {name: t if name in cohort.shared else t[:n] for name, t in cohort.tensors.items()}

@@ -16,17 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from semcom.engine.host.ranks import ALONE
-from semcom.engine.host.sending import send
+from semcom.engine.host.sending import send_to_device
 from semcom.engine.session import Session
 from semcom.engine.store.population import Cohort, Order, Population
 from semcom.engine.train.context import Context, Fitted, Given, Gradient, Log, Objective
 from semcom.engine.train.descent import Chunk, Diverged, Optimizer, Project, Workbench
-from semcom.engine.train.exchange import Done, merge
+from semcom.engine.train.exchange import Done, merge_ranks
 from semcom.engine.train.feed import ClientFeed, Feed, ServerFeed
 from semcom.engine.train.forward import StackedModel
 from semcom.engine.train.phase import Phase
-from semcom.engine.train.plan import of_step
-from semcom.engine.train.replay import take_steps
+from semcom.engine.train.plan import select_step
+from semcom.engine.train.replay import replay_steps
 from semcom.models.split import SplitModel
 
 
@@ -59,7 +59,7 @@ class Fit:
         done = self._own(pop.select(pop.ids[mine]), mine)
         if team.size > 1:
             with self.session.clock.fine("exchange"):
-                done = merge(pop, self.train, done, parts, team)
+                done = merge_ranks(pop, self.train, done, parts, team)
         carried = {name: done.carried.get(name, t) for name, t in self.given.carry.items()}
         if not done.finite.all():
             raise Diverged(self.phase.stream, pop.ids[~done.finite.cpu().numpy()].tolist() if fed else [])
@@ -88,7 +88,7 @@ class Fit:
             n, k = len(bench.order), self.session.chunk_of(len(bench.order))
             for i in range(0, n, k):
                 chunk = Chunk(bench, slice(i, i + k), self.train, self.optimizer)
-                inside = send(np.searchsorted(pop.ids, chunk.ids), device)
+                inside = send_to_device(np.searchsorted(pop.ids, chunk.ids), device)
                 if self.optimizer_state is None:
                     self._train(chunk, inside, done)
                 else:
@@ -138,7 +138,7 @@ class Fit:
         if where.device.type == "cuda" and not clock.is_fine:
             first = 1 if chunk.alone is None else 2  # a single client's networks are called in another way at first
             shapes = [feed.shape(number) for number in range(feed.steps)]
-            take_steps(step, shapes, first, self.phase.stream, where.device)
+            replay_steps(step, shapes, first, self.phase.stream, where.device)
         else:
             for number in range(feed.steps):
                 step(number)
@@ -193,7 +193,7 @@ class Means:
         for name, value in values.items():
             if name not in self.sums:
                 self.sums[name] = torch.zeros_like(self.weights[:, 0])
-            n, weight = len(value), of_step(self.weights[: len(value)], 1, step, on_device)
+            n, weight = len(value), select_step(self.weights[: len(value)], 1, step, on_device)
             term = value.detach() * weight
             # A weight of zero must not carry a NaN of an earlier epoch into the mean.
             self.sums[name][:n] += term if self.counted[step] == n else torch.where(weight > 0, term, 0.0)

@@ -19,7 +19,12 @@ from channels import Link, Meter
 from semcom.engine.store.population import in_part
 from semcom.engine.train.precision import InVmap
 from semcom.models.batchnorm import BatchNorm
+from semcom.models.snr import find_snr_inputs
 from semcom.models.stacks import on_stacks, works_on_stacks
+from semcom.tasks.classification import Classification
+from semcom.tasks.task import Task
+
+CLASSIFICATION = Classification()
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,8 @@ class Batch:
         classes: C.
         signals: realisation that the batch meets on its way through each model, by the model's name.
         uniforms: keyed numbers in [0, 1) of each sample, `[k, b, p]`, where the phase asks for them.
+        task: what is asked.
+        answers: the right answers, `[k, b, ...]` (None: the labels).
     """
 
     x: Tensor
@@ -43,6 +50,13 @@ class Batch:
     classes: int
     signals: Mapping[str, Signal] = field(default_factory=dict, repr=False)
     uniforms: Tensor | None = None
+    task: Task = CLASSIFICATION
+    answers: Tensor | None = None
+
+    @property
+    def target(self) -> Tensor:
+        """The right answers, `[k, b, ...]`."""
+        return self.y if self.answers is None else self.answers
 
     @property
     def weight(self) -> Tensor:
@@ -83,7 +97,7 @@ class Signal:
     keep: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-def _noting(name: str) -> Any:
+def _note_dict_method(name: str) -> Any:
     """Return a method of dict that notes that it was called."""
     plain = getattr(dict, name)
 
@@ -106,8 +120,8 @@ class Leaves(dict[str, Tensor]):
         super().__init__({name: leaf.unsqueeze(0) for name, leaf in alone.items()})
         self.asked = asked
 
-    __getitem__, __iter__, __or__, __ror__ = map(_noting, ("__getitem__", "__iter__", "__or__", "__ror__"))  # type: ignore[assignment]
-    keys, values, items, get, copy = map(_noting, ("keys", "values", "items", "get", "copy"))  # type: ignore[assignment]
+    __getitem__, __iter__, __or__, __ror__ = map(_note_dict_method, ("__getitem__", "__iter__", "__or__", "__ror__"))  # type: ignore[assignment]
+    keys, values, items, get, copy = map(_note_dict_method, ("keys", "values", "items", "get", "copy"))  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -160,7 +174,7 @@ class StackedModel:
     def __call__(
         self, batch: Batch, instead: Mapping[str, Tensor] | None = None, *, track: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """Return received features `[k, b, d]` and logits `[k, b, C]`.
+        """Return received features `[k, b, d]` and the head's outputs `[k, b, ...]`: logits `[k, b, C]` of classes.
 
         Args:
             batch: the images.
@@ -178,7 +192,7 @@ class StackedModel:
         return self._part("encoder.", batch.x, batch)
 
     def decode(self, features: Tensor, batch: Batch | None = None) -> Tensor:
-        """Return the logits of received features, `[k, b, d] -> [k, b, C]`; `batch` is theirs, if there is one."""
+        """Return the outputs of received features, `[k, b, d] -> [k, b, ...]`; `batch` is theirs, if there is one."""
         return self._part("head.", features, batch)
 
     def receive(self, features: Tensor, batch: Batch) -> Tensor:
@@ -219,14 +233,18 @@ class StackedModel:
         if module.training != training:
             module.train(training)
         k, b = x.shape[:2]
-        if k > 1 and not training and self._is_shared(prefix):
-            return self._part(prefix, x.reshape(1, k * b, *x.shape[2:]), None).reshape(k, b, -1)
-        tensors = self._tensors_of(prefix, k)
+        seen = self._snrs(module, batch, k)
+        if k > 1 and not training and not seen and self._is_shared(prefix):
+            once = self._part(prefix, x.reshape(1, k * b, *x.shape[2:]), None)
+            return once.reshape(k, b, *once.shape[2:])
+        tensors = self._tensors_of(prefix, k) | seen
         if training:
             drawn = self._drawn(prefix, module, batch)
             tensors |= {n: t.squeeze(0) for n, t in drawn.items()} if k == 1 else drawn
             if not self.track:
-                statistics = (f"{n}{kind}" for n in _batchnorms(module) for kind in ("running_mean", "running_var"))
+                statistics = (
+                    f"{n}{kind}" for n in _list_batchnorms(module) for kind in ("running_mean", "running_var")
+                )
                 tensors |= {n: tensors[n].clone() for n in statistics}
         return self._run(module, tensors, x, k)
 
@@ -246,11 +264,19 @@ class StackedModel:
         part = {name[n:]: t for name, t in self._quietly().items() if name.startswith(prefix)}
         return {name: t.squeeze(0) if k == 1 else t.expand(k, *t.shape[1:]) for name, t in part.items()}
 
+    def _snrs(self, module: nn.Module, batch: Batch | None, k: int) -> dict[str, Tensor]:
+        """Return the buffers for the SNRs of the clients, `[k, 1, 1]`, or `[1, 1]` of one, where a part sees them."""
+        names = _list_snr_inputs(module)
+        if not names or batch is None or not batch.signals:
+            return {}
+        snr_db = next(iter(batch.signals.values())).up_snr_db.view(-1, 1, 1)  # whatever the model, it is the client's
+        return dict.fromkeys(names, snr_db.squeeze(0) if k == 1 else snr_db)
+
     def _drawn(self, prefix: str, module: nn.Module, batch: Batch | None) -> dict[str, Tensor]:
         """Return the buffers that only training has, `[k, ...]`: masks of padding and of dropout."""
         found: dict[str, Tensor] = {}
         if batch is not None and batch.mask is not None:
-            found |= {f"{name}mask": batch.mask for name in _batchnorms(module)}
+            found |= {f"{name}mask": batch.mask for name in _list_batchnorms(module)}
         if batch is not None and self.name in batch.signals:
             keep = batch.signals[self.name].keep
             found |= {name[len(prefix) :]: t for name, t in keep.items() if name.startswith(prefix)}
@@ -259,13 +285,13 @@ class StackedModel:
     def _run(self, module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None, k: int) -> Tensor:
         """Run the module with k sets of tensors on `x` `[k, ...]` (None: no input), in the model's arithmetic."""
         if self.autocast is None:
-            return called(module, tensors, x, k, None)
+            return call_stacked_model(module, tensors, x, k, None)
         like = next(iter(tensors.values())) if x is None else x
         with torch.autocast(like.device.type, self.autocast):
-            return called(module, tensors, x, k, self.autocast).to(like.dtype)
+            return call_stacked_model(module, tensors, x, k, self.autocast).to(like.dtype)
 
 
-def channels_last(stack: Tensor) -> Tensor:
+def lay_channels_last(stack: Tensor) -> Tensor:
     """Return weights of convolutions on a CPU, `[k, out, in, h, w]`, in the order of channels-last images.
 
     With both in one order, a convolution on a CPU is up to twice as fast as with the weights in torch's usual order.
@@ -275,12 +301,17 @@ def channels_last(stack: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=256)
-def _batchnorms(module: nn.Module) -> tuple[str, ...]:
+def _list_batchnorms(module: nn.Module) -> tuple[str, ...]:
     """Return the prefixes of the batch normalisations inside a module."""
     return tuple(f"{name}." if name else "" for name, m in module.named_modules() if isinstance(m, BatchNorm))
 
 
-def called(
+@lru_cache(maxsize=256)
+def _list_snr_inputs(module: nn.Module) -> tuple[str, ...]:
+    return tuple(find_snr_inputs(module))
+
+
+def call_stacked_model(
     module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None, k: int, autocast: torch.dtype | None
 ) -> Tensor:
     """Call the module with k sets of tensors on `x` `[k, ...]` (None: no input).
@@ -289,17 +320,17 @@ def called(
     vmap is for networks that do not work on stacks by themselves.
     """
     if k == 1:
-        return _call(module, tensors, None if x is None else x.squeeze(0)).unsqueeze(0)
+        return _call_module(module, tensors, None if x is None else x.squeeze(0)).unsqueeze(0)
     if x is not None and x.is_cpu and convolves(module):
         own = [t.unbind(0) for t in tensors.values()]
         each = [dict(zip(tensors, mine, strict=True)) for mine in zip(*own, strict=True)]
-        return torch.stack([_call(module, mine, z) for mine, z in zip(each, x.unbind(0), strict=True)])
+        return torch.stack([_call_module(module, mine, z) for mine, z in zip(each, x.unbind(0), strict=True)])
     if works_on_stacks(module):
         with on_stacks():
-            return _call(module, tensors, x)
+            return _call_module(module, tensors, x)
     given = (dict(tensors),) if x is None else (dict(tensors), x)
     with nullcontext() if autocast is None else InVmap(autocast):
-        return vmap(partial(_call, module), randomness="error")(*given)
+        return vmap(partial(_call_module, module), randomness="error")(*given)
 
 
 @lru_cache(maxsize=256)
@@ -308,9 +339,9 @@ def convolves(module: nn.Module) -> bool:
     return any(isinstance(layer, nn.modules.conv._ConvNd) for layer in module.modules())
 
 
-def _call(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None = None) -> Any:
+def _call_module(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None = None) -> Any:
     """Call the module with tensors in place of its own, as `torch.func.functional_call` does in ten times the time."""
-    holders = _holders(module)
+    holders = _find_tensor_holders(module)
     before = [(holder, key, holder[key]) for name in tensors for holder, key in holders[name]]
     try:
         for name, t in tensors.items():
@@ -323,7 +354,7 @@ def _call(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None = N
 
 
 @lru_cache(maxsize=256)
-def _holders(module: nn.Module) -> dict[str, list[tuple[dict[str, Any], str]]]:
+def _find_tensor_holders(module: nn.Module) -> dict[str, list[tuple[dict[str, Any], str]]]:
     """Return where a module keeps each parameter and buffer, by name; a shared one stands in several places."""
     names, places = [], []
     for path, part in module.named_modules(remove_duplicate=False):

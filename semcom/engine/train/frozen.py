@@ -7,6 +7,7 @@ head costs. The link lies behind it and is met anew at every visit.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,19 +17,33 @@ from channels import make_link
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.session import Session
 from semcom.engine.store.population import Population
-from semcom.engine.train.visit import Outputs, infer
+from semcom.engine.train.visit import Outputs, infer_on_visit
 
 
 @dataclass(frozen=True)
 class Features(Federation):
     """A federation with features before the link, `[M, d]`, where `images` are: a row per training image and owner."""
 
+    originals: Federation
+    """The images that were encoded."""
+    places: Tensor
+    """Where they are in it, int64 `[M]`."""
+
+    @property
+    def sources(self) -> Federation:
+        """The federation with the images."""
+        return self.originals
+
+    def gather_sources(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return the images whose features are at `index`."""
+        return self.originals.gather_sources(self.places[index], dtype)
+
     def gather(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
         """Return the features at `index` (int64, any shape) as `[*index.shape, d]`."""
         return self.images[index].to(dtype)
 
 
-def encoded(session: Session, pop: Population) -> Features:
+def encode_frozen(session: Session, pop: Population) -> Features:
     """Return the features of the training images of the clients in `pop`; the other clients have none.
 
     They are encoded as for a test, and no noise is drawn. Each rank runs the encoders of its part of the clients, and
@@ -45,8 +60,9 @@ def encoded(session: Session, pop: Population) -> Features:
         real = heard.batch.weight > 0
         found[heard.at[real]] = heard.raw[real]
 
-    infer(session, {"": pop}, owned, note, stream="encoded", link=make_link("none"))
+    infer_on_visit(session, {"": pop}, owned, note, stream="encoded", link=make_link("none"))
     train = replace(owned, flat=torch.arange(len(found), device=draws.device))
     empty = Ragged(owned.flat[:0], np.zeros_like(offsets))
     everyone = {"images": session.team.sum(found), "labels": images.labels[owned.flat], "train": train}
-    return Features(**{**vars(images), **everyone, "test": empty, "validation": empty})
+    whence: dict[str, Any] = {"originals": images, "places": owned.flat}
+    return Features(**{**vars(images), **everyone, "test": empty, "validation": empty}, **whence)

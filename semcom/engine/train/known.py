@@ -37,7 +37,7 @@ class Known:
         return self.rows[self.row[images]]
 
 
-def known(
+def find_known_features(
     cohorts: Mapping[str, Cohort | StoredCohort],
     images: Callable[[], Tensor],
     encode: Callable[[Cohort, Tensor], Tensor],
@@ -59,7 +59,7 @@ def known(
     first = {name: c.select(c.ids[:1]) for name, c in cohorts.items() if shares_encoder(c)}
     if not first:
         return {}
-    distinct, twin = images(), twins(first)
+    distinct, twin = images(), find_encoder_twins(first)
     if len(distinct) * bytes_each * len(set(twin.values())) > KNOWN_BYTES:
         return {}
     row = torch.zeros(total, dtype=torch.int64, device=distinct.device)
@@ -68,7 +68,7 @@ def known(
     return {name: found[other] for name, other in twin.items()}
 
 
-def distinct(table: Ragged, ids: np.ndarray) -> Tensor:
+def list_distinct(table: Ragged, ids: np.ndarray) -> Tensor:
     """Return the distinct entries of some clients' lists, ascending, `[n]`."""
     flat = table.flat
     if len(ids) < len(table):
@@ -78,7 +78,7 @@ def distinct(table: Ragged, ids: np.ndarray) -> Tensor:
     return flat.unique()
 
 
-def twins(cohorts: Mapping[str, Cohort]) -> dict[str, str]:
+def find_encoder_twins(cohorts: Mapping[str, Cohort]) -> dict[str, str]:
     """Return for each of some cohorts of the same clients the first one whose encoders, with buffers, are equal.
 
     Comparing reads each number of an encoder once, where encoding a single image reads it at least once.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from semcom.config import Schedule
-from semcom.engine.host.memory import free_memory
-from semcom.engine.train.plan import batch_sizes
+from semcom.engine.host.memory import measure_free_memory
+from semcom.engine.train.plan import plan_batch_sizes
 
 MANY = 2**20
 """Steps of a client in a round above which their memory is compared with what is free before they are laid out."""
@@ -62,14 +62,14 @@ class Phase:
 
     def sizes(self, client: int, owned: int, schedule: Schedule) -> list[int]:
         """Return the sizes of a client's mini-batches, in order. Raises MemoryError for more than can be laid out."""
-        epoch = batch_sizes(self.samples(owned), schedule.batch_size)
+        epoch = plan_batch_sizes(self.samples(owned), schedule.batch_size)
         steps = schedule.local_steps if self.steps is None and self.epochs is None else self.steps
         if steps is None:
             epochs = schedule.local_epochs or 1 if self.epochs is None else self.epochs
             steps = len(epoch) * (epochs[client] if isinstance(epochs, tuple) else epochs)
         if steps > MANY:
             needed = 8 * (2 * steps + steps // len(epoch) * sum(epoch))  # sizes, twice, and the index of each sample
-            if needed > free_memory(torch.device("cpu")):
+            if needed > measure_free_memory(torch.device("cpu")):
                 raise MemoryError(f"Unable to allocate {needed / 2**30:.1f} GiB for {steps} steps")
         return (epoch * -(-steps // len(epoch)))[:steps]
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.engine.host.sending import send
+from semcom.engine.host.sending import send_to_device
 from semcom.engine.random import keyed
 
 
@@ -37,7 +37,7 @@ class Plan:
         return len(self.sizes)
 
 
-def plan(owned: range, sizes: list[int], samples: int, key: Sequence[object]) -> Plan:
+def plan_batches(owned: range, sizes: list[int], samples: int, key: Sequence[object]) -> Plan:
     """Draw a client's visiting order: every epoch is a new permutation, cut into mini-batches; the last may be smaller.
 
     Args:
@@ -61,12 +61,12 @@ def plan(owned: range, sizes: list[int], samples: int, key: Sequence[object]) ->
     return Plan(order[: sum(sizes)], sizes, max(0, len(sizes) - int(whole)))
 
 
-def batch_sizes(n: int, batch: int) -> list[int]:
+def plan_batch_sizes(n: int, batch: int) -> list[int]:
     """Return the sizes of the mini-batches that n samples are cut into."""
     return [min(batch, n - i) for i in range(0, n, batch)]
 
 
-def pad(rows: Sequence[Tensor]) -> Tensor:
+def pad_clients(rows: Sequence[Tensor]) -> Tensor:
     """Stack tensors of clients, `[N_i, ...]`, into one `[k, max N, ...]`, with zeros at the end."""
     if len({len(r) for r in rows}) == 1:
         return torch.stack(list(rows))
@@ -76,7 +76,7 @@ def pad(rows: Sequence[Tensor]) -> Tensor:
     return out
 
 
-def of_step(t: Tensor, dim: int, step: int, on_device: Tensor | None) -> Tensor:
+def select_step(t: Tensor, dim: int, step: int, on_device: Tensor | None) -> Tensor:
     """Return what belongs to a step along a dimension; a number on the device, `[1]`, is read there instead."""
     return t.select(dim, step) if on_device is None else t.index_select(dim, on_device).squeeze(dim)
 
@@ -107,7 +107,11 @@ class Schedule:
         last = np.arange(self.steps)[None, :] >= np.array([p.last for p in plans])[:, None]
         weights = np.where(last, sizes, 0)
         self.counted = (weights > 0).sum(0).tolist()
-        self.host = {"order": pad([p.order for p in plans]), "last": last, "weights": weights.astype(np.float64)}
+        self.host = {
+            "order": pad_clients([p.order for p in plans]),
+            "last": last,
+            "weights": weights.astype(np.float64),
+        }
         self.host["first"] = starts[0]
         if not all(self._aligned):
             within = np.arange(sizes.max())
@@ -115,7 +119,7 @@ class Schedule:
             self._whole = [bool(mask[: self.active(s), s, : self._widths[s]].all()) for s in range(self.steps)]
             at = np.where(mask, starts[:, :, None] + within, 0)
             self.host |= {"at": at, "mask": mask, "rows": np.arange(len(plans))[:, None]}
-        self.place(send(self.host, torch.device("cpu")))
+        self.place(send_to_device(self.host, torch.device("cpu")))
 
     def place(self, there: Mapping[str, Tensor]) -> None:
         """Go on with the tensors of `host` as they are on a device."""
@@ -149,14 +153,14 @@ class Schedule:
                 any step of the same shape.
         """
         n, width, there, start = self._active[step], self._widths[step], self._there, self._first[step]
-        last = of_step(there["last"][:n], 1, step, on_device)
+        last = select_step(there["last"][:n], 1, step, on_device)
         if self._aligned[step]:
             span: slice | Tensor = slice(start, start + width)
             if on_device is not None:
                 span = there["first"].index_select(0, on_device) + torch.arange(width, device=on_device.device)
             return Cut(n, last, None, None, span)
-        mask = None if self._whole[step] else of_step(there["mask"][:n, :, :width], 1, step, on_device)
-        at = of_step(there["at"][:n, :, :width], 1, step, on_device)
+        mask = None if self._whole[step] else select_step(there["mask"][:n, :, :width], 1, step, on_device)
+        at = select_step(there["at"][:n, :, :width], 1, step, on_device)
         return Cut(n, last, mask, (there["rows"][:n], at), None)
 
     def _is_aligned(self, step: int) -> bool:

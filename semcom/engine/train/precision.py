@@ -50,7 +50,7 @@ class InVmap(TorchFunctionMode):
 
 
 @contextmanager
-def rounding(precision: str) -> Iterator[None]:
+def set_precision(precision: str) -> Iterator[None]:
     """Set how CUDA computes products while the context lasts.
 
     tf32 lets it round the factors of float32 products, which torch by default does in convolutions alone. With tf32 and

@@ -32,7 +32,7 @@ def _pool() -> Any:
     return torch.cuda.graph_pool_handle()
 
 
-def take_steps(
+def replay_steps(
     step: Callable[..., object], shapes: Sequence[object], first: int, what: str, device: torch.device
 ) -> None:
     """Take steps on a GPU: after the `first` ones of a shape one is recorded, and the others replay it.
@@ -41,23 +41,23 @@ def take_steps(
         step: takes the step of a number, or with a number on the device, `[1]`, too: whichever step that says.
         shapes: of all steps in order; steps of equal shapes launch the same.
         first: steps of each shape that are taken as they are.
-        what: names the steps, for `record`.
+        what: names the steps, for `record_graph`.
         device: the GPU.
     """
     total, taken = Counter(shapes), Counter[object]()
     replays: dict[object, Callable[[int], object]] = {}
-    with _aside(device):
+    with _record_in_own_stream(device):
         for number, shape in enumerate(shapes):
             if taken[shape] == first and total[shape] - first >= LEAST:
-                replays[shape] = _replay(step, number, what, device)
+                replays[shape] = _record_step(step, number, what, device)
             replays.get(shape, step)(number)
             taken[shape] += 1
 
 
-def _replay(step: Callable[..., object], number: int, what: str, device: torch.device) -> Callable[[int], object]:
+def _record_step(step: Callable[..., object], number: int, what: str, device: torch.device) -> Callable[[int], object]:
     """Record a step, and return a function that takes any of its shape, by number."""
     on_device = torch.full((1,), number, device=device)
-    again = record(partial(step, number, on_device), what)
+    again = record_graph(partial(step, number, on_device), what)
 
     def replay(number: int) -> None:
         on_device.fill_(number)
@@ -67,7 +67,7 @@ def _replay(step: Callable[..., object], number: int, what: str, device: torch.d
 
 
 @contextmanager
-def _aside(device: torch.device) -> Iterator[None]:
+def _record_in_own_stream(device: torch.device) -> Iterator[None]:
     """Have a GPU work in a stream of its own, as recording needs; before and behind all other work."""
     stream, usual = _stream(device), torch.cuda.current_stream(device)
     stream.wait_stream(usual)
@@ -78,7 +78,7 @@ def _aside(device: torch.device) -> Iterator[None]:
         usual.wait_stream(stream)
 
 
-def record(work: Callable[[], object], what: str) -> Callable[[], object]:
+def record_graph(work: Callable[[], object], what: str) -> Callable[[], object]:
     """Record what some work launches, which is not carried out by that, and return a function that launches it.
 
     All tensors that the work reads must stay where they are; what it shall leave behind, it must write in place. Where

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from semcom.config import ConfigError
 from semcom.data.federation import Ragged
-from semcom.engine.host.sending import send
+from semcom.engine.host.sending import send_to_device
 from semcom.engine.session import Session
 from semcom.engine.store.population import Population
-from semcom.engine.train.visit import Outputs, infer
+from semcom.engine.train.visit import Outputs, infer_on_visit
 
 Scores = Callable[[Tensor, Tensor, Mapping[str, Tensor]], Tensor]
 """`(received features [k, b, d], logits [k, b, C], per_client) -> scores [k, b, C]`; the largest one is the answer."""
@@ -34,6 +34,12 @@ class View:
     scores: Scores | None = None
     per_client: Mapping[str, Tensor] = field(default_factory=dict)
 
+    def answer(self, features: Tensor, logits: Tensor, where: Tensor) -> Tensor:
+        """Return the scores or other outputs, `[k, b, ...]`, of the clients at positions `where`; see `decide`."""
+        if self.scores is None:
+            return logits
+        return self.scores(features, logits, {n: t[where] for n, t in self.per_client.items()})
+
     def decide(self, features: Tensor, logits: Tensor, where: Tensor, among: Tensor | None = None) -> Tensor:
         """Return the predicted classes `[k, b]` of the clients at positions `where`.
 
@@ -43,9 +49,7 @@ class View:
             where: positions in the population, `[k]`.
             among: classes that may be the answer of each client, bool `[k, C]` (None: all).
         """
-        scores = logits
-        if self.scores is not None:
-            scores = self.scores(features, logits, {n: t[where] for n, t in self.per_client.items()})
+        scores = self.answer(features, logits, where)
         if among is not None:
             scores = scores.masked_fill(~among[:, None], -torch.inf)
         return scores.argmax(-1)
@@ -55,7 +59,7 @@ Note = Callable[[Sequence[str], Outputs], None]
 """`(views, what they heard)`: a function that is shown each batch of a test, for the views of one population."""
 
 
-def confusion(
+def count_confusion(
     session: Session,
     views: Mapping[str, View],
     snr_db: float | None,
@@ -63,11 +67,11 @@ def confusion(
     stream: str = "test",
     metered: bool = True,
 ) -> dict[str, Tensor]:
-    """Count (true, predicted) classes per view and client at one SNR, int64 `[K, C, C]`; see `confusions`."""
-    return confusions(session, views, (snr_db,), table, stream, metered)[0]
+    """Count (true, predicted) classes per view and client, `[K, C, C]`, at one SNR; see `count_confusions_of_views`."""
+    return count_confusions_of_views(session, views, (snr_db,), table, stream, metered)[0]
 
 
-def confusions(
+def count_confusions_of_views(
     session: Session,
     views: Mapping[str, View],
     snrs_db: Sequence[float | None],
@@ -89,26 +93,79 @@ def confusions(
         metered: whether the received SNR counts as that of the test.
         note: is shown each batch of this rank's clients.
     """
-    draws, meter = session.draws, session.tally.meters["test"] if metered else None
+    draws = session.draws
     c, tests = len(draws.federation.classes), len(snrs_db)
     sizes = {name: (tests, len(view.population.ids), c * c) for name, view in views.items()}
     counts = {name: torch.zeros(size, dtype=torch.int64, device=draws.device) for name, size in sizes.items()}
-    names: dict[str, list[str]] = {}
-    for name, view in views.items():
-        names.setdefault(str(id(view.population)), []).append(name)
 
-    def count(heard: Outputs) -> None:
-        for name in names[heard.name]:
+    def count(names: Sequence[str], heard: Outputs) -> None:
+        for name in names:
             cell = heard.batch.y * c + views[name].decide(heard.features, heard.logits, heard.where)
             rows = counts[name][heard.test]
             rows[heard.where] = rows[heard.where].scatter_add(1, cell, heard.batch.weight.to(torch.int64))
         if note is not None:
-            note(names[heard.name], heard)
+            note(names, heard)
 
-    pops = {key: views[same[0]].population for key, same in names.items()}
-    infer(session, pops, table, count, stream=stream, snrs_db=snrs_db, meter=meter)
+    show_tests(session, views, snrs_db, table, count, stream, metered)
     found = {name: session.team.sum(t).unflatten(-1, (c, c)) for name, t in counts.items()}
     return [{name: t[test] for name, t in found.items()} for test in range(tests)]
+
+
+def measurements(
+    session: Session,
+    views: Mapping[str, View],
+    snrs_db: Sequence[float | None],
+    table: Ragged,
+    stream: str = "test",
+    metered: bool = True,
+) -> list[dict[str, dict[str, np.ndarray]]]:
+    """Measure answers by the task's metrics: at each SNR of each view, by name, `[K]` means over a client's samples.
+
+    NaN for a client without any. Arguments as for `confusions`.
+    """
+    task, tests = session.draws.task, len(snrs_db)
+    names = [metric.name for metric in task.metrics]
+    shape = {name: (tests, len(view.population.ids), len(names)) for name, view in views.items()}
+    sums = {name: torch.zeros(of, dtype=torch.float64, device=session.draws.device) for name, of in shape.items()}
+
+    def add(of: Sequence[str], heard: Outputs) -> None:
+        for name in of:
+            answers = views[name].answer(heard.features, heard.logits, heard.where)
+            each = task.measure(answers, heard.batch.target)
+            for i, metric in enumerate(names):
+                real = torch.where(heard.batch.weight > 0, each[metric], 0).double()
+                sums[name][heard.test, heard.where, i] += real.sum(1)
+
+    show_tests(session, views, snrs_db, table, add, stream, metered)
+    found: list[dict[str, dict[str, np.ndarray]]] = [{} for _ in snrs_db]
+    for name, t in sums.items():
+        sizes = table.sizes[views[name].population.ids]
+        means = session.team.sum(t).cpu().numpy() / np.where(sizes, sizes, np.nan)[:, None]
+        for test in range(tests):
+            found[test][name] = {metric: means[test, :, i] for i, metric in enumerate(names)}
+    return found
+
+
+def show_tests(
+    session: Session,
+    views: Mapping[str, View],
+    snrs_db: Sequence[float | None],
+    table: Ragged,
+    note: Note,
+    stream: str = "test",
+    metered: bool = True,
+) -> None:
+    """Show what this rank's clients hear of their samples at each SNR to `note`; arguments as for `confusions`."""
+    names: dict[str, list[str]] = {}
+    for name, view in views.items():
+        names.setdefault(str(id(view.population)), []).append(name)
+    pops = {key: views[same[0]].population for key, same in names.items()}
+    meter = session.tally.meters["test"] if metered else None
+
+    def shown(heard: Outputs) -> None:
+        note(names[heard.name], heard)
+
+    infer_on_visit(session, pops, table, shown, stream=stream, snrs_db=snrs_db, meter=meter)
 
 
 def predict(session: Session, view: View, client: int, images: Tensor, snr_db: float | None) -> Tensor:
@@ -148,6 +205,6 @@ def infer_images(session: Session, view: View, client: int, images: Tensor, snr_
     table = Ragged(torch.arange(n, device=device), offsets)
     heard: list[Outputs] = []
     one = {"": view.population.select(np.array([client]))}
-    infer(session, one, table, heard.append, stream="predict", snrs_db=(snr_db,), federation=guest)
-    where = send(np.searchsorted(ids, [client]), device)
+    infer_on_visit(session, one, table, heard.append, stream="predict", snrs_db=(snr_db,), federation=guest)
+    where = send_to_device(np.searchsorted(ids, [client]), device)
     return [replace(each, where=where) for each in heard]

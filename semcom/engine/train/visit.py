@@ -17,13 +17,13 @@ from channels import Link, Meter
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.draws import Draws
 from semcom.engine.host.ranks import Team
-from semcom.engine.host.sending import send
+from semcom.engine.host.sending import send_to_device
 from semcom.engine.session import Session
 from semcom.engine.store.population import Cohort, Order, Population, StoredCohort, in_part
-from semcom.engine.train.forward import Batch, Signal, StackedModel, channels_last
-from semcom.engine.train.known import ENCODER, Known, distinct, known, twins
-from semcom.engine.train.plan import Cut, Plan, Schedule, batch_sizes
-from semcom.engine.train.precision import rounding
+from semcom.engine.train.forward import Batch, Signal, StackedModel, lay_channels_last
+from semcom.engine.train.known import ENCODER, Known, find_encoder_twins, find_known_features, list_distinct
+from semcom.engine.train.plan import Cut, Plan, Schedule, plan_batch_sizes
+from semcom.engine.train.precision import set_precision
 
 EVAL_BATCH = 125
 """The number of images per client and forward pass: within 5 % of full speed on a processor, where activations of more
@@ -62,7 +62,7 @@ class Outputs:
     at: Tensor
 
 
-def visit(
+def visit_clients(
     session: Session,
     pop: Population,
     table: Ragged,
@@ -73,16 +73,16 @@ def visit(
     link: Link | None = None,
     meter: Meter | None = None,
 ) -> None:
-    """Run inference on every sample of every client in `pop`, as `infer` does with one population and one SNR."""
+    """Run inference on all samples of the clients in `pop`, as `infer_on_visit` with one population and one SNR."""
 
     def shown(heard: Outputs) -> None:
         fn(heard.batch, heard.features, heard.logits, heard.where)
 
-    infer(session, {"": pop}, table, shown, stream=stream, snrs_db=(snr_db,), link=link, meter=meter)
+    infer_on_visit(session, {"": pop}, table, shown, stream=stream, snrs_db=(snr_db,), link=link, meter=meter)
 
 
 @torch.no_grad()
-def infer(
+def infer_on_visit(
     session: Session,
     pops: Mapping[str, Population],
     table: Ragged,
@@ -114,9 +114,9 @@ def infer(
     """
     draws = session.draws
     source = Source(draws, table, stream, link or draws.link, meter, federation or draws.federation)
-    mine = {name: _share(session.team, pop, table) for name, pop in pops.items()}
-    with rounding(draws.config.precision):
-        for cohorts in _side_by_side(mine):
+    mine = {name: _share_clients(session.team, pop, table) for name, pop in pops.items()}
+    with set_precision(draws.config.precision):
+        for cohorts in _pair_cohorts(mine):
             shared = source.known(cohorts)
             everyone = next(iter(cohorts.values())).ids
             k = session.chunk_of(len(everyone))
@@ -126,7 +126,7 @@ def infer(
                 ids = everyone[i : i + k]
                 ids = ids[np.argsort(-table.sizes[ids], kind="stable")]
                 models = Models({name: cohort.select(ids) for name, cohort in cohorts.items()}, shared)
-                where = send({name: np.searchsorted(pops[name].ids, ids) for name in cohorts}, draws.device)
+                where = send_to_device({name: np.searchsorted(pops[name].ids, ids) for name in cohorts}, draws.device)
                 for heard in source.heard(models, ids, where, snrs_db):
                     fn(heard)
 
@@ -144,7 +144,7 @@ class Models:
 
     def __init__(self, cohorts: Mapping[str, Cohort], shared: Mapping[str, Known]) -> None:
         self.cohorts, self.shared = cohorts, shared
-        own = twins({name: cohort for name, cohort in cohorts.items() if name not in shared})
+        own = find_encoder_twins({name: cohort for name, cohort in cohorts.items() if name not in shared})
         self.source = {name: own.get(name, name) for name in cohorts}
         for name, features in shared.items():
             self.source[name] = next(other for other, of in shared.items() if of is features)
@@ -160,13 +160,13 @@ class Models:
         for name, cohort in self.cohorts.items():
             order = Order(np.searchsorted(cohort.ids, ids), cohort.device)
             needed = {n: t for n, t in cohort.tensors.items() if name in encoding or not in_part(n, ENCODER)}
-            found[name] = {n: channels_last(t if n in cohort.shared else order(t)) for n, t in needed.items()}
+            found[name] = {n: lay_channels_last(t if n in cohort.shared else order(t)) for n, t in needed.items()}
         return found
 
 
 @dataclass(frozen=True)
 class Source:
-    """The samples that a pass shows, and what they meet; `infer` explains the fields."""
+    """The samples that a pass shows, and what they meet; `infer_on_visit` explains the fields."""
 
     draws: Draws
     table: Ragged
@@ -181,10 +181,10 @@ class Source:
         """Yield what comes of each batch of a chunk's clients `ids`, most samples first, who are at `where`."""
         draws, stacks = self.draws, models.stacks(ids)
         schedule = Schedule([self._in_order(int(client)) for client in ids])
-        sizes = [batch_sizes(len(p.order), draws.config.train.batch_size) for p in schedule.plans]
+        sizes = [plan_batch_sizes(len(p.order), draws.config.train.batch_size) for p in schedule.plans]
         drawn = draws.realisation(self.link, ids, sizes, self.stream, "uplink")
         snr_db = torch.stack([self._snr(snr, ids) for snr in snrs_db])
-        there = send({"schedule": schedule.host, "drawn": drawn, "snr_db": snr_db}, draws.device)
+        there = send_to_device({"schedule": schedule.host, "drawn": drawn, "snr_db": snr_db}, draws.device)
         schedule.place(there["schedule"])
         drawn, snrs, sources = there["drawn"], there["snr_db"].unbind(0), dict.fromkeys(models.source.values())
         for step in range(schedule.steps):
@@ -192,11 +192,12 @@ class Source:
             at = cut(schedule.order)
             batch = self._batch(at, cut, bool(models.encoding))
             active = {name: self._model(models.cohorts[name], tensors, cut.n) for name, tensors in stacks.items()}
-            raw = {name: active[name].encode(batch) for name in models.encoding}
-            raw |= {name: features(self.table.flat[at]) for name, features in models.shared.items()}
             realised = {name: cut(t) for name, t in drawn.items()}
             for test, snr in enumerate(snrs):
                 met = replace(batch, signals={"": Signal(realised, snr[: cut.n], meter=self.meter)})
+                if test == 0 or draws.config.model.snr_input:  # otherwise encoders see nothing of the test's SNR
+                    raw = {name: active[name].encode(met) for name in models.encoding}
+                    raw |= {name: features(self.table.flat[at]) for name, features in models.shared.items()}
                 received = {name: active[name].receive(raw[name], met) for name in sources}
                 for name, source in models.source.items():
                     logits = active[name].decode(received[source], met)
@@ -205,13 +206,15 @@ class Source:
     def known(self, cohorts: Mapping[str, Cohort | StoredCohort]) -> dict[str, Known]:
         """Return the features of distinct images by those encoders that all clients of a cohort share."""
         ids, draws = next(iter(cohorts.values())).ids, self.draws
+        if draws.config.model.snr_input:
+            return {}
         bytes_each = draws.config.model.features * draws.dtype.itemsize
         total = len(self.federation.images)
-        return known(cohorts, lambda: distinct(self.table, ids), self._encoded, total, bytes_each)
+        return find_known_features(cohorts, lambda: list_distinct(self.table, ids), self._encoded, total, bytes_each)
 
     def _encoded(self, first: Cohort, images: Tensor) -> Tensor:
         """Return the features of images by the encoder of one client: `[n] -> [n, d]`."""
-        model = self._model(first, {n: channels_last(t) for n, t in first.tensors.items()}, 1)
+        model = self._model(first, {n: lay_channels_last(t) for n, t in first.tensors.items()}, 1)
         rows = torch.empty(len(images), self.draws.config.model.features, dtype=self.draws.dtype, device=images.device)
         last = torch.ones(1, dtype=torch.bool, device=images.device)
         size = EVAL_BATCH * (1 if images.device.type == "cpu" else ACCELERATED)
@@ -239,22 +242,24 @@ class Source:
         y = y if cut.mask is None else y.masked_fill(~cut.mask, 0)
         dtype = self.draws.dtype
         x = source.gather(index, dtype) if images else torch.empty(*at.shape, 0, dtype=dtype, device=at.device)
-        return Batch(x, y, cut.mask, cut.last, len(source.classes))
+        task = self.draws.task
+        answers = None if task.classifies else task.target(source, index, dtype)
+        return Batch(x, y, cut.mask, cut.last, len(source.classes), task=task, answers=answers)
 
     def _in_order(self, client: int) -> Plan:
         """Return a plan of a client's samples in their own order, in large batches; they are positions in the lists."""
         start, stop = (int(offset) for offset in self.table.offsets[client : client + 2])
-        return Plan(torch.arange(start, stop), batch_sizes(stop - start, EVAL_BATCH), 0)
+        return Plan(torch.arange(start, stop), plan_batch_sizes(stop - start, EVAL_BATCH), 0)
 
 
-def _share(team: Team, pop: Population, table: Ragged) -> Population:
+def _share_clients(team: Team, pop: Population, table: Ragged) -> Population:
     """Return this rank's part of the clients of a population."""
     if team.size == 1:
         return pop
     return pop.narrow(pop.ids[team.share(table.sizes[pop.ids])[team.rank]])
 
 
-def _side_by_side(pops: Mapping[str, Population]) -> Iterator[dict[str, Cohort | StoredCohort]]:
+def _pair_cohorts(pops: Mapping[str, Population]) -> Iterator[dict[str, Cohort | StoredCohort]]:
     """Yield cohorts of the same encoder architecture and clients, by population; their heads may differ."""
     groups: dict[tuple[int, bytes], dict[str, Cohort | StoredCohort]] = {}
     for name, pop in pops.items():

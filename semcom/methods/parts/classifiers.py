@@ -18,7 +18,7 @@ from torch import Tensor
 from semcom.engine.store.population import Population
 from semcom.engine.train.forward import Batch
 from semcom.engine.world import World
-from semcom.methods.parts.passes import training_pass
+from semcom.methods.parts.passes import pass_training_images
 
 Kind = Literal["svm", "lr"]
 KINDS: Mapping[str, str] = {
@@ -28,14 +28,14 @@ KINDS: Mapping[str, str] = {
 """Name of a classifier -> what it is."""
 
 
-def is_classifier(kind: str | None) -> TypeGuard[Kind]:
+def holds_classifier(kind: str | None) -> TypeGuard[Kind]:
     """Return whether a kind of last stage is one of scikit-learn's classifiers, and not a head that is trained."""
     return kind in KINDS
 
 
 def is_head(kind: str | None) -> TypeGuard[str]:
     """Return whether a kind of last stage is a head that is trained; None is no kind at all."""
-    return kind is not None and not is_classifier(kind)
+    return kind is not None and not holds_classifier(kind)
 
 
 def linear_classifiers(world: World, pop: Population, kind: Kind, stream: str = "classifiers") -> dict[str, Tensor]:
@@ -47,9 +47,9 @@ def linear_classifiers(world: World, pop: Population, kind: Kind, stream: str = 
     """
     n, c, d = len(pop.ids), world.classes, world.features
     weight, bias = np.zeros((n, c, d)), np.zeros((n, c))
-    for at, (features, labels) in _received(world, pop, stream).items():
+    for at, (features, labels) in _receive_classifiers(world, pop, stream).items():
         classes = np.unique(labels)
-        weight[at, classes], bias[at, classes] = fitted(kind, features, labels)
+        weight[at, classes], bias[at, classes] = fit_linear_classifiers(kind, features, labels)
     # A client's numbers are zero on every rank but its own.
     found = [world.session.team.sum(world.tensor(t)) for t in (weight, bias)]
     return {"weight": found[0], "bias": found[1].masked_fill(~world.tensor(world.owned(pop.ids)), -torch.inf)}
@@ -60,7 +60,7 @@ def linear_scores(features: Tensor, logits: Tensor, per_client: Mapping[str, Ten
     return torch.baddbmm(per_client["bias"].unsqueeze(1), features, per_client["weight"].mT)
 
 
-def fitted(kind: Kind, features: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def fit_linear_classifiers(kind: Kind, features: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Fit weights `[c, d]` and biases `[c]` of the c classes among `labels` `[N]`, ascending, to `features` `[N, d]`.
 
     `svm` is a linear support vector machine per class against the others, squared hinge, `lr` multinomial logistic
@@ -80,7 +80,7 @@ def fitted(kind: Kind, features: np.ndarray, labels: np.ndarray) -> tuple[np.nda
     return weight, bias
 
 
-def _received(world: World, pop: Population, stream: str) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+def _receive_classifiers(world: World, pop: Population, stream: str) -> dict[int, tuple[np.ndarray, np.ndarray]]:
     """Return training features `[N, d]` in float64 and labels `[N]` of this rank's clients, by position in `pop`."""
     heard: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
 
@@ -89,5 +89,5 @@ def _received(world: World, pop: Population, stream: str) -> dict[int, tuple[np.
         for i, at in enumerate(where.tolist()):
             heard.setdefault(at, []).append((x[i][real[i]], y[i][real[i]]))
 
-    training_pass(world, pop, note, stream)
+    pass_training_images(world, pop, note, stream)
     return {at: (np.concatenate([x for x, _ in of]), np.concatenate([y for _, y in of])) for at, of in heard.items()}

@@ -22,7 +22,7 @@ NOTHING = 1e-12
 """The length, relative to the longest column, up to which a column has length zero in float64."""
 
 
-def statistics(means: Tensor, counts: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
+def compute_class_statistics(means: Tensor, counts: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
     """Compute what a client tells of its features, p_c being its share of class c.
 
     Args:
@@ -40,7 +40,7 @@ def statistics(means: Tensor, counts: Tensor, squares: Tensor) -> tuple[Tensor, 
     return h, variance.clamp(min=0) / samples  # rounding may take it below zero where a client has one sample
 
 
-def head_weights(h: Tensor, variance: Tensor) -> Tensor:
+def solve_head_weights(h: Tensor, variance: Tensor) -> Tensor:
     """Return every client's weights for the heads of all, each the solution of the client's programme.
 
     Args:
@@ -51,12 +51,12 @@ def head_weights(h: Tensor, variance: Tensor) -> Tensor:
         float64 `[n, n]`, by client and head; a client's weights are on the simplex. They take its own head alone where
         its programme has no solution.
     """
-    points, spread = coordinates(h), variance.double().cpu().numpy()
-    rows = [_kept(factor(points, spread, i), i) for i in range(len(points))]
+    points, spread = compute_coordinates(h), variance.double().cpu().numpy()
+    rows = [_keep_best_weights(factor_matrix(points, spread, i), i) for i in range(len(points))]
     return torch.as_tensor(np.stack(rows), device=h.device)
 
 
-def coordinates(h: Tensor) -> np.ndarray:
+def compute_coordinates(h: Tensor) -> np.ndarray:
     """Return n points, `[n, n]`, that lie to each other as the h do in their C d dimensions.
 
     They come from the eigenvectors of the Gram matrix, whose negative eigenvalues are rounding; h is centred first, so
@@ -68,12 +68,12 @@ def coordinates(h: Tensor) -> np.ndarray:
     return vectors * np.sqrt(values.clip(min=0))
 
 
-def factor(points: np.ndarray, variance: np.ndarray, i: int) -> np.ndarray:
+def factor_matrix(points: np.ndarray, variance: np.ndarray, i: int) -> np.ndarray:
     """Return M `[2 n, n]` with M' M = P of client i, so that P is positive semidefinite by construction."""
     return np.concatenate([np.diag(np.sqrt(variance)), (points[i] - points).T])
 
 
-def least(columns: np.ndarray, own: int = 0) -> np.ndarray:
+def minimise_on_simplex(columns: np.ndarray, own: int = 0) -> np.ndarray:
     """Return the weights `[n]` on the simplex of the shortest convex combination of a matrix's columns `[m, n]`.
 
     Where several columns have length zero, column `own` is taken if it is one of them, else the first.
@@ -94,10 +94,10 @@ def least(columns: np.ndarray, own: int = 0) -> np.ndarray:
     return found / found.sum()
 
 
-def _kept(columns: np.ndarray, i: int) -> np.ndarray:
+def _keep_best_weights(columns: np.ndarray, i: int) -> np.ndarray:
     """Return client i's weights without the small ones, summing to 1 again."""
     try:
-        weights = least(columns, i)
+        weights = minimise_on_simplex(columns, i)
     except RuntimeError:
         weights = np.zeros(len(columns[0]))
     large = np.where(weights > SMALL, weights, 0.0)

@@ -17,8 +17,8 @@ from semcom.engine.train.descent import Optimizer
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View
 from semcom.engine.world import World
-from semcom.methods.base import cross_entropy
-from semcom.methods.parts.classifiers import is_classifier, is_head, linear_classifiers, linear_scores
+from semcom.methods.base import plain_objective
+from semcom.methods.parts.classifiers import holds_classifier, is_head, linear_classifiers, linear_scores
 from semcom.models.split import SplitModel
 
 
@@ -31,14 +31,14 @@ def with_classifiers(world: World, bodies: Population, kind: str | None = None, 
         kind: `svm`, `lr`, or a head, which is trained from fresh weights (None: the run's).
         phase: how long a head is trained (None: for `finish.epochs`, logged as "head").
     """
-    if is_classifier(kind):
+    if holds_classifier(kind):
         return View(bodies, linear_scores, linear_classifiers(world, bodies, kind))
     heads = world.heads(kind or world.config.model.head, bodies.ids)
-    return View(trained_heads(world, bodies, heads, phase or Phase("head", epochs=world.config.finish.epochs)))
+    return View(train_heads(world, bodies, heads, phase or Phase("head", epochs=world.config.finish.epochs)))
 
 
 def fine_tuned(world: World, pop: Population, part: Prefix, own: int | None = None) -> Population:
-    """Return copies of the models of the clients that are tested, of which a part has been trained by plain CE.
+    """Return copies of the models of the clients that are tested, of which a part has been trained by the plain loss.
 
     Without any epochs, all models are returned as they are.
 
@@ -55,20 +55,20 @@ def fine_tuned(world: World, pop: Population, part: Prefix, own: int | None = No
         return pop
     phase, tested = Phase("tune", epochs=epochs), pop.select(world.tested())
     if part == "head.":
-        return trained_heads(world, tested, _heads_of(tested), phase)
-    return world.fit(tested, cross_entropy, train=part, phase=phase, optimizer=finishing_optimizer(world)).models
+        return train_heads(world, tested, _heads_of(tested), phase)
+    return world.fit(tested, plain_objective, train=part, phase=phase, optimizer=make_head_optimizer(world)).models
 
 
-def trained_heads(world: World, bodies: Population, heads: Population, phase: Phase) -> Population:
-    """Return the clients' models with the encoders of `bodies`, and `heads` trained on them by plain CE."""
+def train_heads(world: World, bodies: Population, heads: Population, phase: Phase) -> Population:
+    """Return the clients' models with the encoders of `bodies`, and `heads` trained on them by the plain loss."""
     if phase.epochs != 0:
-        optimizer = finishing_optimizer(world)
+        optimizer = make_head_optimizer(world)
         features = world.on_features(bodies)
-        heads = features.fit(heads, cross_entropy, train="head.", phase=phase, optimizer=optimizer).models
-    return _joined(bodies, heads)
+        heads = features.fit(heads, plain_objective, train="head.", phase=phase, optimizer=optimizer).models
+    return _join_heads(bodies, heads)
 
 
-def finishing_optimizer(world: World) -> Optimizer:
+def make_head_optimizer(world: World) -> Optimizer:
     """Return the optimiser of `finish`, at the same rate in all rounds."""
     name, rate = world.config.finish.optimizer, world.config.finish.lr
     assert name is not None and rate is not None, "resolved for whatever trains after the rounds"
@@ -83,7 +83,7 @@ def _heads_of(pop: Population) -> Population:
     return Population((Cohort(network, inside, cohort.ids, cohort.shared & inside.keys()),))
 
 
-def _joined(bodies: Population, heads: Population) -> Population:
+def _join_heads(bodies: Population, heads: Population) -> Population:
     """Return models with the encoders of `bodies` and `heads`, which have one architecture."""
     (own,) = heads.stacks()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from semcom.engine.store.population import Population
-from semcom.engine.train.visit import Visitor, visit
+from semcom.engine.train.visit import Visitor, visit_clients
 from semcom.engine.world import World
 
 
-def training_pass(world: World, pop: Population, fn: Visitor, stream: str) -> None:
+def pass_training_images(world: World, pop: Population, fn: Visitor, stream: str) -> None:
     """Show the received features of each client's training images to `fn`, in evaluation mode, over the training link.
 
     Each of several processes shows its part of the clients. With a split method the base station hears the features,
@@ -23,4 +23,4 @@ def training_pass(world: World, pop: Population, fn: Visitor, stream: str) -> No
     draws, tally = session.draws, session.tally
     tally.uplink(pop.ids)
     link, meter = draws.training_link, tally.meters["train_up"]
-    visit(session, pop, draws.federation.train, fn, stream=stream, link=link, meter=meter)
+    visit_clients(session, pop, draws.federation.train, fn, stream=stream, link=link, meter=meter)

@@ -16,7 +16,7 @@ from torch import Tensor
 from semcom.engine.store.population import Population
 from semcom.engine.train.forward import Batch
 from semcom.engine.world import World
-from semcom.methods.parts.passes import training_pass
+from semcom.methods.parts.passes import pass_training_images
 
 How = Literal["mean", "counts"]
 """The weights of clients in a class's prototype: all alike (the code of FedProto's authors), or counts (its Eq. 6)."""
@@ -65,7 +65,7 @@ class Prototypes:
         A class whose owners are all absent keeps what it had.
         """
         has = (counts > 0).any(0)
-        values = torch.where(has[:, None], combine(means, counts, how), self.values)
+        values = torch.where(has[:, None], combine_prototypes(means, counts, how), self.values)
         return Prototypes(values, self.known | has.cpu())
 
 
@@ -75,27 +75,29 @@ def prototypes(world: World, pop: Population, stream: str = "prototypes") -> tup
     Returns:
         sums over counts `[K, C, d]` (zero where a client has no sample of a class) and counts `[K, C]`.
     """
-    means, counts, _ = moments(world, pop, stream)
+    means, counts, _ = compute_prototype_moments(world, pop, stream)
     return means, counts
 
 
-def moments(world: World, pop: Population, stream: str = "prototypes") -> tuple[Tensor, Tensor, Tensor]:
+def compute_prototype_moments(
+    world: World, pop: Population, stream: str = "prototypes"
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return what `prototypes` does, and the mean of ||f||^2 per class, `[K, C]`."""
     c, d, team = world.classes, world.features, world.session.team
     sums, counts = world.zeros(len(pop.ids), c, d + 1), world.zeros(len(pop.ids), c)
 
     def add(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
-        s, n = class_sums(torch.cat([features, features.square().sum(-1, keepdim=True)], -1), batch)
+        s, n = sum_features_by_class(torch.cat([features, features.square().sum(-1, keepdim=True)], -1), batch)
         sums[where] += s
         counts[where] += n
 
-    training_pass(world, pop, add, stream)
+    pass_training_images(world, pop, add, stream)
     sums, counts = team.sum(sums), team.sum(counts)
     means = class_means(sums, counts)
     return means[..., :d].contiguous(), counts, means[..., d].contiguous()
 
 
-def class_sums(features: Tensor, batch: Batch, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def sum_features_by_class(features: Tensor, batch: Batch, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Sum features per class, and count them: `[k, b, d] -> [k, C, d], [k, C]`.
 
     Args:
@@ -124,12 +126,12 @@ def carry(world: World, n: int) -> dict[str, Tensor]:
 
 def collect(into: Mapping[str, Tensor], features: Tensor, batch: Batch) -> None:
     """Add a training step's received features to the accumulators where it belongs to a client's last epoch."""
-    sums, counts = class_sums(features.detach(), batch, batch.last)
+    sums, counts = sum_features_by_class(features.detach(), batch, batch.last)
     into["sums"].add_(sums)
     into["counts"].add_(counts)
 
 
-def combine(means: Tensor, counts: Tensor, how: How) -> Tensor:
+def combine_prototypes(means: Tensor, counts: Tensor, how: How) -> Tensor:
     """Combine the prototypes of the clients that have one into one per class: `[n, C, d], [n, C] -> [C, d]`.
 
     Args:
@@ -141,7 +143,7 @@ def combine(means: Tensor, counts: Tensor, how: How) -> Tensor:
     return torch.einsum("nc,ncd->cd", weight, means) / weight.sum(0).clamp(min=1).unsqueeze(-1)
 
 
-def nearest(features: Tensor, logits: Tensor, per_client: Mapping[str, Tensor]) -> Tensor:
+def find_nearest_prototype(features: Tensor, logits: Tensor, per_client: Mapping[str, Tensor]) -> Tensor:
     """Score classes by minus the distance to their prototypes, for a view: `[k, b, d] -> [k, b, C]`.
 
     `per_client` are the "prototypes", `[k, C, d]`, and the classes "among" which it decides, bool `[k, C]`.
@@ -167,7 +169,7 @@ def squared_distance(features: Tensor, targets: Tensor, known: Tensor, batch: Ba
     return batch.mean((features - target).square().sum(-1) * has)
 
 
-def contrast(
+def contrast_with_prototypes(
     features: Tensor, targets: Tensor, known: Tensor, batch: Batch, temperature: float
 ) -> tuple[Tensor, Tensor]:
     """Contrast each sample with the targets of all classes: InfoNCE by cosine, the target of its class being positive.

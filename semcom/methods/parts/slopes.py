@@ -8,14 +8,14 @@ from torch import Tensor
 
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Gradient, Log
-from semcom.engine.train.descent import Optimizer, gradients
+from semcom.engine.train.descent import Optimizer, compute_gradients
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
 
 
-def slope(
+def measure_slope(
     model: StackedModel, batch: Batch, at: Mapping[str, Tensor], *, track: bool = False
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return the cross-entropy `[k]` and its gradients with the leaves `at`.
@@ -24,7 +24,7 @@ def slope(
     """
     leaves = {name: t.detach().requires_grad_() for name, t in at.items()}
     loss = task_loss(model(batch, leaves, track=track)[1], batch)
-    return loss, gradients(loss, leaves)
+    return loss, compute_gradients(loss, leaves)
 
 
 def moved(start: Mapping[str, Tensor], way: Mapping[str, Tensor], length: float) -> dict[str, Tensor]:
@@ -32,7 +32,7 @@ def moved(start: Mapping[str, Tensor], way: Mapping[str, Tensor], length: float)
     return {name: t.detach() + length * way[name] for name, t in start.items()}
 
 
-def whole_step(world: World, pop: Population, rate: float) -> Population:
+def take_whole_step(world: World, pop: Population, rate: float) -> Population:
     """Take one step w - rate * grad CE(w) of each client on all of its training data, in training mode.
 
     The gradient is the sum of pieces of the mini-batch size, all at w, so that this takes no more memory than training.
@@ -42,7 +42,7 @@ def whole_step(world: World, pop: Population, rate: float) -> Population:
 
     def piece(model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
         w = context.models["w"].tensors
-        loss, slopes = slope(model, batch, {name: w[name].expand_as(t) for name, t in model.params.items()})
+        loss, slopes = measure_slope(model, batch, {name: w[name].expand_as(t) for name, t in model.params.items()})
         share = batch.count / context.per_client["sizes"]
         return {name: share.view(-1, *[1] * (g.dim() - 1)) * g for name, g in slopes.items()}, {"loss": loss}
 

@@ -34,10 +34,10 @@ def train_until_steady(epoch: Epoch, pop: Population, most: np.ndarray) -> tuple
         trained, found = epoch(pop.select(pop.ids[going]), len(losses))
         pop, newest[going] = pop.put(trained), found.cpu().numpy()
         losses = np.vstack([losses, newest])
-        going &= (len(losses) < most) & ~steady(losses)
+        going &= (len(losses) < most) & ~is_steady(losses)
     return pop, torch.as_tensor(newest)
 
 
-def steady(losses: np.ndarray) -> np.ndarray:
+def is_steady(losses: np.ndarray) -> np.ndarray:
     """Return whether each client's losses, `[epochs, n]`, hardly move any more: bool `[n]`."""
     return (losses[-MEMORY:].std(0) < SPREAD) & (len(losses) > MEMORY)

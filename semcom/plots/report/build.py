@@ -9,7 +9,7 @@ from typing import Any
 
 import semcom
 from semcom.config import ConfigError
-from semcom.files import at_home, write_atomically
+from semcom.files import resolve_file, write_atomically
 from semcom.plots.report.facts import facts, titled
 from semcom.plots.report.figures import figures
 from semcom.plots.report.subject import Subject
@@ -43,12 +43,12 @@ def report(
         >>> semcom.report(["results/two"]).name
         'report.html'
     """
-    paths = [at_home(folder) for folder in folders]
+    paths = [resolve_file(folder) for folder in folders]
     if not paths or len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("FOLDER: none is given, or one twice; give each study once")
     page = _page([_part(i, path, view, at) for i, path in enumerate(paths)])
     beside = paths[0].with_suffix(".html") if paths[0].is_file() else paths[0] / "report.html"
-    return write_atomically(beside if out is None else at_home(out), page)
+    return write_atomically(beside if out is None else resolve_file(out), page)
 
 
 def _part(i: int, folder: Path, view: str | None, at: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -10,7 +10,8 @@ from typing import Any
 from semcom.files import SUMMARY
 from semcom.plots.report.names import heading, listed, shown
 from semcom.plots.report.subject import Subject
-from semcom.studies.analysis.overview import setting
+from semcom.studies import names as study_names
+from semcom.studies.analysis.overview import list_changed_settings
 from semcom.studies.analysis.study import Study
 from semcom.studies.results.run import Stored
 
@@ -37,7 +38,7 @@ def facts(subject: Subject) -> list[Fact]:
         *((f"Varied: {heading(axis)}", ", ".join(map(shown, sorted_values(study, axis)))) for axis in study.axes),
         ("Seeds", listed(sorted_values(study, "seed"))),
         ("Set in all runs", names.text(_settings(subject))),
-        ("Accuracy", _accuracy(study, subject.view)),
+        (study_names.titled(study.metric.label), _accuracy(study, subject.view)),
         ("Intervals", _intervals(study)),
         ("Versions", _versions(study)),
         ("Commit", _left(study, "commit")),
@@ -64,7 +65,7 @@ def _settings(subject: Subject) -> str:
     """Return the fields that all runs share and that are not as by default."""
     runs = [run for run in subject.study.stored if run.fields]
     apart = {"seed", *subject.study.axes}
-    first = setting(runs[0]) if runs else {}
+    first = list_changed_settings(runs[0]) if runs else {}
     common = {n: v for n, v in first.items() if n not in apart and all(v == run.fields.get(n) for run in runs)}
     return ", ".join(f"{name} {_value(value)}" for name, value in common.items())
 

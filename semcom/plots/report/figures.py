@@ -17,11 +17,13 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from semcom.plots.report.facts import sorted_values
-from semcom.plots.report.names import empty, heading, percent, placed, shown
+from semcom.plots.report.names import empty, format_metric, heading, placed, shown
 from semcom.plots.report.subject import Subject
 from semcom.runs.arrays import CONFUSION
 from semcom.studies.analysis.efficiency import COSTS
 from semcom.studies.analysis.study import Study
+from semcom.studies.names import titled
+from semcom.tasks.metric import Metric
 
 MOST_POINTS = 1_000_000
 """Numbers of learning curves on a page; of more, every second evaluation is shown, or every third ..."""
@@ -97,6 +99,7 @@ class Places:
         self.own = {name: [axis for axis in study.axes if counts[axis].get(name, 0) > 1] for name in study.variants}
         self.axes = [axis for axis in study.axes if any(axis in own for own in self.own.values())]
         self.points = [at for name, at in rows if self.own[name] == self.axes] or [at for _, at in rows]
+        self.metric = study.metric
         self.order = {name: i for i, name in enumerate(study.variants)}
 
     def but(self, along: str | None = None) -> list[dict[str, Any]]:
@@ -130,7 +133,7 @@ class Places:
         """Return the error bars of means; a mean of one seed has none."""
         ends = {"array": rows["high"] - rows[mean], "arrayminus": rows[mean] - rows["low"]}
         look = {"color": self.look(name)["line"]["color"], "thickness": 1.2, "width": 4}
-        return {**look, **{end: _percents(reach.fillna(0)) for end, reach in ends.items()}}
+        return {**look, **{end: _scaled(reach.fillna(0), self.metric) for end, reach in ends.items()}}
 
 
 def figures(subject: Subject) -> list[Figure]:
@@ -178,28 +181,45 @@ def _percents(values: Any) -> np.ndarray:
     return (100 * np.asarray(values, dtype=float)).astype(np.float32)
 
 
+def _scaled(values: Any, metric: Metric) -> np.ndarray:
+    return _percents(values) if metric.share else np.asarray(values, dtype=np.float32)
+
+
+def _named(metric: Metric, of: str = "") -> str:
+    return f"{metric.label}{of} in {metric.shown_unit}" if metric.shown_unit else f"{metric.label}{of}"
+
+
+def _form(metric: Metric, axis: str) -> str:
+    return f"%{{{axis}:.{metric.digits}f}} {metric.shown_unit}".rstrip()
+
+
 def _accuracy(subject: Subject, places: Places, runs: pd.DataFrame) -> Figure:
-    """Draw the accuracy along each axis, and of each variant: means with their intervals, and single runs."""
+    """Draw the headline along each axis, and of each variant: means with their intervals, and single runs."""
     note = "Large: means over seeds with 95 % intervals, where there are several seeds. Small: single runs."
-    made, means = Figure("accuracy", "Accuracy", note), subject.study.mean(view=subject.view)
+    metric = subject.study.metric
+    at_x = "%{x}: " + _form(metric, "y")
+    made, means = Figure("accuracy", titled(metric.label), note), subject.study.mean(view=subject.view)
     values = {axis: sorted_values(subject.study, axis) for axis in places.axes}
     numeric = [axis for axis, of in values.items() if all(isinstance(v, int | float) and not empty(v) for v in of)]
     for along in [*sorted(values, key=lambda axis: (axis not in numeric, -len(values[axis]))), None]:
         traces = []
         for name, at, _, rows in places.groups(means, along=along):
             rows = rows.sort_values(along) if along in numeric else rows
-            ends = [f"{percent(low)} to {percent(high)}" for low, high in zip(rows["low"], rows["high"], strict=True)]
+            ends = [
+                f"{format_metric(metric, low)} to {format_metric(metric, high)}"
+                for low, high in zip(rows["low"], rows["high"], strict=True)
+            ]
             mean = go.Scatter(
-                x=_places_on(along, rows, name, along in numeric), y=_percents(rows["mean"]),
+                x=_places_on(along, rows, name, along in numeric), y=_scaled(rows["mean"], metric),
                 mode="lines+markers" if along in numeric else "markers", error_y=places.bars(name, rows, "mean"),
                 customdata=list(zip(rows["n"], ends, strict=True)), **places.look(name), line_width=2.2, marker_size=9,
-                hovertemplate=_hover("%{x}: %{y:.1f} %", "seeds: %{customdata[0]}, interval: %{customdata[1]}"),
+                hovertemplate=_hover(at_x, "seeds: %{customdata[0]}, interval: %{customdata[1]}"),
             )  # fmt: skip
             traces.append((name, at, mean))
         for name, at, _, rows in places.groups(runs, along=along):
             single = go.Scatter(
-                x=_places_on(along, rows, name, along in numeric), y=_percents(rows["accuracy"]), mode="markers",
-                hovertemplate=_hover("%{x}: %{y:.1f} %", "seed %{customdata[0]}, run %{customdata[1]}"),
+                x=_places_on(along, rows, name, along in numeric), y=_scaled(rows[metric.name], metric), mode="markers",
+                hovertemplate=_hover(at_x, "seed %{customdata[0]}, run %{customdata[1]}"),
                 customdata=list(zip(rows["seed"].map(shown), rows["hash"], strict=True)),
                 **places.look(name, pale=True), showlegend=False,
             )  # fmt: skip
@@ -210,7 +230,7 @@ def _accuracy(subject: Subject, places: Places, runs: pd.DataFrame) -> Figure:
         words = f"along {heading(along)}" if along else "each method"
         for at in places.but(along):
             shown_here = [trace for name, own, trace in traces if places.stands(name, own, at)]
-            made.offer(_words(words, placed(at)), shown_here, xaxis=axis, yaxis=_axis("accuracy in %"))
+            made.offer(_words(words, placed(at)), shown_here, xaxis=axis, yaxis=_axis(_named(metric)))
     return made
 
 
@@ -228,14 +248,15 @@ def _curves(study: Study, places: Places, choices: Choices) -> Figure:
     every = max(1, math.ceil((len(tested) + len(losses)) / MOST_POINTS))
     note = "Thin: single runs. Thick: their mean, over rounds in which all of them were evaluated."
     made = Figure("curves", "Learning curves", note + _thinned("evaluation", every))
-    tested, losses = tested.assign(value=_percents(tested["accuracy"])), losses.assign(value=losses.get("loss"))
+    metric = study.metric
+    tested, losses = tested.assign(value=_scaled(tested[metric.name], metric)), losses.assign(value=losses.get("loss"))
     traces = [
-        (name, own, view, _curves_of(places, name, rows, every, "%{y:.1f} %"))
+        (name, own, view, _curves_of(places, name, rows, every, _form(metric, "y")))
         for name, own, (view,), rows in places.groups(tested, "view")
     ]
     for words, at, views in choices:
         of = [each for name, own, view, each in traces if views[name] == view and places.stands(name, own, at)]
-        made.offer(words, sum(of, []), xaxis=_axis("round"), yaxis=_axis("accuracy in %"))
+        made.offer(words, sum(of, []), xaxis=_axis("round"), yaxis=_axis(_named(metric)))
     groups = places.groups(losses)
     found = [(name, own, _curves_of(places, name, rows, every, "%{y:.4g}")) for name, own, _, rows in groups]
     for at in places.but():
@@ -270,7 +291,7 @@ def _thinned(what: str, every: int) -> str:
 
 def _clients(study: Study, places: Places, choices: Choices) -> Figure:
     """Draw the accuracies of single clients, of all seeds."""
-    every = max(1, math.ceil(len(study.clients) / MOST_CLIENTS))
+    every, metric = max(1, math.ceil(len(study.clients) / MOST_CLIENTS)), study.metric
     note = "A point per client and seed; boxes from the lower to the upper quartile, with the median."
     made = Figure("clients", "Clients", note + _thinned("client", every))
     kept = study.clients[study.clients.groupby(["hash", "view"], sort=False).cumcount() % every == 0]
@@ -279,14 +300,14 @@ def _clients(study: Study, places: Places, choices: Choices) -> Figure:
         look = places.look(name, pale=True) | {"line": {"color": places.look(name)["line"]["color"], "width": 1.3}}
         points = {"boxpoints": "all" if len(rows) <= 5000 else "outliers", "jitter": 0.5, "pointpos": 0}
         box = go.Box(
-            y=_percents(rows["accuracy"]), customdata=rows[["client", "seed"]].to_numpy(int), hoveron="points",
-            hovertemplate=_hover("client %{customdata[0]}, seed %{customdata[1]}: %{y:.1f} %"),
+            y=_scaled(rows[metric.name], metric), customdata=rows[["client", "seed"]].to_numpy(int), hoveron="points",
+            hovertemplate=_hover(f"client %{{customdata[0]}}, seed %{{customdata[1]}}: {_form(metric, 'y')}"),
             fillcolor="rgba(0,0,0,0)", **look, **points,
         )  # fmt: skip
         traces.append((name, own, view, box))
     for words, at, views in choices:
         of = [box for name, own, view, box in traces if views[name] == view and places.stands(name, own, at)]
-        made.offer(words, of, yaxis=_axis("accuracy of a client in %"))
+        made.offer(words, of, yaxis=_axis(_named(metric, " of a client")))
     return made
 
 
@@ -294,7 +315,7 @@ def _classes(study: Study, places: Places, choices: Choices) -> Figure:
     """Draw the accuracy by class: a row per variant, means over seeds."""
     note = "Accuracy in % by class over all clients, mean over seeds; a class that nobody tests is blank."
     made, groups = Figure("classes", "Classes", note), places.groups(study.classes, "view")
-    means = [(name, own, view, rows.groupby("class")["accuracy"].mean()) for name, own, (view,), rows in groups]
+    means = [(name, own, view, rows.groupby("class")[study.metric.name].mean()) for name, own, (view,), rows in groups]
     for words, at, views in choices:
         of = {n: row for n, own, view, row in means if views[n] == view and places.stands(n, own, at)}
         table, hover = pd.DataFrame(of).T, "%{y}<br>class %{x}: %{z:.1f} %<extra></extra>"
@@ -340,9 +361,10 @@ def _confusion(subject: Subject) -> Figure:
 
 
 def _costs(subject: Subject, places: Places) -> Figure:
-    """Draw the accuracy against each cost; a line joins the efficient variants of a point."""
-    note = "Filled: efficient methods, which no other one beats in accuracy at no higher cost. This compares means."
-    made = Figure("costs", "Accuracy against cost", note)
+    """Draw the headline against each cost; a line joins the efficient variants of a point."""
+    note = "Filled: efficient methods, which no other one beats in {} at no higher cost. This compares means."
+    metric = subject.study.metric
+    made = Figure("costs", f"{titled(metric.label)} against cost", note.format(metric.label))
     for cost in ("uses", *(name for name in COSTS if name != "uses")):
         found, unit = subject.study.pareto(cost, view=subject.view), UNITS.get(cost, cost)
         marks = []
@@ -351,8 +373,9 @@ def _costs(subject: Subject, places: Places) -> Figure:
             mark = look["marker"] | {"size": 11, "line": {"color": look["marker"]["color"], "width": 2}}
             look["marker"] = mark | ({} if row["efficient"].all() else {"color": "#fff"})
             trace = go.Scatter(
-                x=row["cost"], y=_percents(row["accuracy"]), mode="markers", error_y=places.bars(name, row, "accuracy"),
-                hovertemplate=_hover("%{y:.1f} %", f"%{{x:.4g}} {unit}"), **look,
+                x=row["cost"], y=_scaled(row[metric.name], metric), mode="markers",
+                error_y=places.bars(name, row, metric.name),
+                hovertemplate=_hover(_form(metric, "y"), f"%{{x:.4g}} {unit}"), **look,
             )  # fmt: skip
             marks.append((name, own, row, trace))
         for at in places.but():
@@ -361,10 +384,10 @@ def _costs(subject: Subject, places: Places) -> Figure:
                 continue
             rows = pd.concat([row for row, _ in there]).sort_values("cost")
             front, dots = rows[rows["efficient"]], {"color": "#999", "width": 1, "dash": "dot"}
-            line = go.Scatter(x=front["cost"], y=_percents(front["accuracy"]), mode="lines", line=dots)
+            line = go.Scatter(x=front["cost"], y=_scaled(front[metric.name], metric), mode="lines", line=dots)
             line.update(showlegend=False, hoverinfo="skip")
             scale = "log" if 0 < 20 * rows["cost"].min() < rows["cost"].max() else "linear"
             axis = _axis(f"{unit} of the whole run, all clients and directions", type=scale)
             words = _words(unit, placed(at))
-            made.offer(words, [line, *(trace for _, trace in there)], xaxis=axis, yaxis=_axis("accuracy in %"))
+            made.offer(words, [line, *(trace for _, trace in there)], xaxis=axis, yaxis=_axis(_named(metric)))
     return made

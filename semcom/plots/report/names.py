@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from semcom.studies.names import FIELDS, point_label
-from semcom.studies.overrides import number
+from semcom.studies.names import FIELDS, name_point
+from semcom.studies.overrides import format_number
 from semcom.studies.results.places import BEFORE
+from semcom.tasks.metric import Metric
 
 
 def here(text: str) -> str:
@@ -47,7 +48,7 @@ def shown(value: Any) -> str:
     """Return the value of a field as text."""
     if empty(value):
         return "none"
-    return number(value) if isinstance(value, float) else here(str(value))
+    return format_number(value) if isinstance(value, float) else here(str(value))
 
 
 def heading(field: str) -> str:
@@ -58,12 +59,12 @@ def heading(field: str) -> str:
 
 def placed(point: Mapping[str, Any]) -> str:
     """Return a point of a study in words, such as "SNR 6 dB, ways 2"."""
-    return point_label({name: here(value) if isinstance(value, str) else value for name, value in point.items()})
+    return name_point({name: here(value) if isinstance(value, str) else value for name, value in point.items()})
 
 
-def percent(value: Any) -> str:
-    """Return an accuracy in percent; nothing for none."""
-    return "" if empty(value) else f"{100 * value:.1f}"
+def format_metric(metric: Metric, value: Any) -> str:
+    """Return a value of a metric, without its unit; nothing for none."""
+    return "" if empty(value) else metric.format(value)
 
 
 def listed(values: Sequence[Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -11,14 +11,15 @@ import pandas as pd
 
 from semcom.config import ConfigError
 from semcom.files import CONFIG
-from semcom.plots.report.names import Names, empty, heading, percent, shown
+from semcom.plots.report.names import Names, empty, format_metric, heading, shown
 from semcom.plots.report.subject import Subject
 from semcom.studies.analysis.comparison import Comparison, Comparisons
-from semcom.studies.analysis.efficiency import cost_of
+from semcom.studies.analysis.efficiency import read_cost
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
-from semcom.studies.results.failures import repeat_command
-from semcom.studies.results.run import Stored, config_path
+from semcom.studies.results.failures import format_repeat_command
+from semcom.studies.results.run import Stored, locate_run_config
+from semcom.tasks.metric import Metric
 
 MOST_COMPARISONS = 400
 """Comparisons that are made for a report, each with its bootstrap; of more it says how to ask for those wanted."""
@@ -64,15 +65,19 @@ def tables(subject: Subject) -> list[Table]:
 
 def _means(study: Study, view: str | None) -> Table:
     """Return means over seeds, with the marks that `Study.rank` supports."""
-    means, axes = study.marked(view=view), list(study.axes)
+    means, axes, metric = study.marked(view=view), list(study.axes), study.metric
     rows = []
     for row in means.to_dict("records"):
-        accuracy = Cell(percent(row["mean"]), row["mean"], row["mark"])
-        ends = [Cell(percent(row[end]), _sortable(row[end])) for end in ("low", "high")]
+        mean = Cell(format_metric(metric, row["mean"]), row["mean"], row["mark"])
+        ends = [Cell(format_metric(metric, row[end]), _sortable(row[end])) for end in ("low", "high")]
         said = Cell(row["interval"], row["interval"])
-        rows.append([*_place(row, ["variant", *axes]), accuracy, *ends, Cell(str(row["n"]), row["n"]), said])
-    heads = ["method", *map(heading, axes), "accuracy in %", "from", "to", "seeds", "interval"]
+        rows.append([*_place(row, ["variant", *axes]), mean, *ends, Cell(str(row["n"]), row["n"]), said])
+    heads = ["method", *map(heading, axes), _heading(metric), "from", "to", "seeds", "interval"]
     return Table("means", "Means over seeds", _marks_note(means["mark"].any()) if rows else "", heads, rows)
+
+
+def _heading(metric: Metric) -> str:
+    return f"{metric.label} in {metric.shown_unit}" if metric.shown_unit else metric.label
 
 
 def _marks_note(some: bool) -> str:
@@ -126,17 +131,25 @@ def _failed(study: Study, names: Names) -> Table:
 def _runs(subject: Subject) -> Table:
     """Return all runs, each at its first test SNR and with the command that repeats it."""
     study, columns = subject.study, ["variant", *subject.study.axes, "seed"]
+    metric = study.metric
     rows = []
     runs = {run.hash: run for run in sorted(study.tests, key=lambda run: run.is_first_test)}  # the first one is last
     for row in study.runs.to_dict("records"):
         run = runs[row["hash"]]
-        accuracy, worst = ((run.view(subject.view) or {}).get(name) for name in ("accuracy", "worst10"))
-        measured = [Cell(percent(accuracy), _sortable(accuracy)), Cell(percent(worst), _sortable(worst))]
+        numbers = [(run.view(subject.view) or {}).get(name) for name in (metric.name, metric.key("worst10"))]
+        measured = [Cell(format_metric(metric, number), _sortable(number)) for number in numbers]
         measured += [_measured(row.get("snr_received_db.test"), 2), _measured(_uses(run))]
         command = subject.names.text(_command(subject, run))
         ends = [_text(run.hash), Cell(command, command, "code")]
         rows.append([*_place({**row, TEST: run.test_snr_db}, columns), _text(row["status"]), *measured, *ends])
-    heads = ["method", *map(heading, study.axes), "seed", "status", "accuracy in %", "worst tenth in %"]
+    heads = [
+        "method",
+        *map(heading, study.axes),
+        "seed",
+        "status",
+        _heading(metric),
+        _heading(replace(metric, label="worst tenth")),
+    ]
     heads += ["received SNR in dB", "channel uses", "hash", "command"]
     note = "Channel uses are those of all clients, rounds and directions. Commands write to a new folder."
     return Table("runs", "All runs", note, heads, rows)
@@ -146,11 +159,11 @@ def _command(subject: Subject, run: Stored) -> str:
     """Build the command that repeats a run; nothing where that of the study does."""
     if subject.study.record.get("own_training") or not (run.folder / CONFIG).is_file():
         return ""
-    return repeat_command(config_path(subject.folder, run), f"repeated/{run.hash}")
+    return format_repeat_command(locate_run_config(subject.folder, run), f"repeated/{run.hash}")
 
 
 def _uses(run: Stored) -> float | None:
-    return cost_of(run, "uses") if run.status == "done" else None
+    return read_cost(run, "uses") if run.status == "done" else None
 
 
 def _place(row: Mapping[str, Any], columns: Sequence[str]) -> list[Cell]:

@@ -13,10 +13,16 @@ import numpy as np
 
 from semcom.config import ConfigError
 from semcom.studies.analysis.comparison import Comparison, Comparisons
-from semcom.studies.analysis.frames import accuracies
-from semcom.studies.analysis.statistics import LARGEST_BCA, Interval, over_clients, t_interval, two_level
+from semcom.studies.analysis.frames import read_client_accuracies
+from semcom.studies.analysis.statistics import (
+    LARGEST_BCA,
+    Interval,
+    bootstrap_clients,
+    bootstrap_two_levels,
+    compute_t_interval,
+)
 from semcom.studies.results.run import Stored
-from semcom.studies.results.table import flatten, number_of
+from semcom.studies.results.table import flatten, read_number_in_row
 
 Point = tuple[Any, ...]
 Cells = dict[Point, dict[str, dict[int, Stored]]]
@@ -25,7 +31,7 @@ Views = str | Mapping[str, str] | None
 """Name of a view (None: each run's headline); or variant -> its view, of those that are not to have their headline."""
 
 
-def cells(runs: Sequence[Stored], axes: Sequence[str]) -> Cells:
+def group_runs_to_compare(runs: Sequence[Stored], axes: Sequence[str]) -> Cells:
     """Return finished runs by point, variant and seed, in their order.
 
     Raises:
@@ -61,7 +67,7 @@ def compare_pairs(
     made = []
     for first, second in pairs:
         of_pair = [
-            _one(first, second, dict(zip(axes, point, strict=True)), variants, view, metric)
+            _compare_at_point(first, second, dict(zip(axes, point, strict=True)), variants, view, metric)
             for point, variants in found.items()
             if variants.get(first, {}).keys() & variants.get(second, {}).keys()
         ]
@@ -71,7 +77,7 @@ def compare_pairs(
     return Comparisons.corrected(made)
 
 
-def _one(
+def _compare_at_point(
     first: str,
     second: str,
     point: Mapping[str, Any],
@@ -83,10 +89,14 @@ def _one(
     views = [view if view is None or isinstance(view, str) else view.get(name) for name in (first, second)]
     seeds = [seed for seed in variants[first] if seed in variants[second]]
     runs = [[variants[name][seed] for seed in seeds] for name in (first, second)]
-    values = np.array([[value_of(run, seen, metric) for run in of] for of, seen in zip(runs, views, strict=True)])
-    by_client = _by_client(runs, views) if metric == "accuracy" else None
-    interval, procedure = _interval(values[0] - values[1], by_client)
-    both = two_level(by_client) if by_client is not None else Interval(math.nan)
+    values = np.array(
+        [[read_compared_value(run, seen, metric) for run in of] for of, seen in zip(runs, views, strict=True)]
+    )
+    by_client = (
+        _compare_clients(runs, views) if all(metric == run.metrics[0].name for of in runs for run in of) else None
+    )
+    interval, procedure = _compute_interval(values[0] - values[1], by_client)
+    both = bootstrap_two_levels(by_client) if by_client is not None else Interval(math.nan)
     signs = np.sign(by_client) if by_client is not None else np.zeros((0, 0))
     return Comparison(
         first=first,
@@ -114,23 +124,23 @@ def _one(
     )
 
 
-def _interval(differences: np.ndarray, by_client: np.ndarray | None) -> tuple[Interval, str]:
+def _compute_interval(differences: np.ndarray, by_client: np.ndarray | None) -> tuple[Interval, str]:
     """Return the interval of differences `[S]` (of single clients `[S, K]`), and what made it or why there is none."""
     seeds = len(differences)
     if seeds == 1 and by_client is not None:
-        made = over_clients(by_client[0])
+        made = bootstrap_clients(by_client[0])
         kind = "BCa" if by_client.shape[1] <= LARGEST_BCA else "percentile"
         how = f"{kind} bootstrap over the {by_client.shape[1]} clients of this seed"
         return made, "the clients do not differ" if math.isnan(made.low) else how
-    made = t_interval(differences)
+    made = compute_t_interval(differences)
     if seeds == 1:
         return made, "there is one seed"
     return made, f"the {seeds} seeds do not differ" if math.isnan(made.low) else f"paired t over {seeds} seeds"
 
 
-def _by_client(runs: Sequence[Sequence[Stored]], views: Sequence[str | None]) -> np.ndarray | None:
+def _compare_clients(runs: Sequence[Sequence[Stored]], views: Sequence[str | None]) -> np.ndarray | None:
     """Return the differences of single clients `[S, K]`; None where the runs do not tell, or tested other clients."""
-    found = [[accuracies(run, view) for run in of] for of, view in zip(runs, views, strict=True)]
+    found = [[read_client_accuracies(run, view) for run in of] for of, view in zip(runs, views, strict=True)]
     pairs = list(zip(*found, strict=True))
     same = all(one[0] and one[0] == other[0] and len(one[0]) == len(pairs[0][0][0]) for one, other in pairs)
     if not same:
@@ -139,7 +149,7 @@ def _by_client(runs: Sequence[Sequence[Stored]], views: Sequence[str | None]) ->
     return np.round(np.array([np.subtract(one[1], other[1]) for one, other in pairs]), 12)
 
 
-def value_of(run: Stored, view: str | None, metric: str) -> float:
+def read_compared_value(run: Stored, view: str | None, metric: str) -> float:
     """Return a number of a finished run's view: accuracy, worst10, jain, best ...
 
     Args:
@@ -156,7 +166,7 @@ def value_of(run: Stored, view: str | None, metric: str) -> float:
         raise ConfigError(f"view: {run.variant} has no view {view!r}; it has {known or 'none'}")
     flat = {**flatten(summary), "view": run.headline}
     for snr in (run.test_snr_db, None) if run.is_first_test else (run.test_snr_db,):
-        found = number_of(flat, metric, view, snr)
+        found = read_number_in_row(flat, metric, view, snr)
         if isinstance(found, int | float) and not math.isnan(found):
             return float(found)
     own = flatten({**(run.view(view) or {}), **(summary if view is None else {})})

@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from semcom.studies.analysis.statistics import LEVEL, Interval, holm
-from semcom.studies.names import decimals, is_share, metric_name, point_label
+from semcom.studies.analysis.statistics import LEVEL, Interval, correct_by_holm
+from semcom.studies.names import choose_metric_decimals, is_share, metric_unit, name_metric, name_point
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Comparison:
             more, size = ("more", "higher") if self.difference > 0 else ("less", "lower")
             amount = self._amount(abs(self.difference))
             same = f"{amount} {more} accurate than {second}"
-            other = f"{amount} {size} in {metric_name(self.metric)} than {second}"
+            other = f"{amount} {size} in {name_metric(self.metric)} than {second}"
             claim = f"{first} is {same if self.metric == 'accuracy' else other}"
         else:
             claim = f"no difference between {first} and {second} can be told"
@@ -115,26 +115,28 @@ class Comparison:
         pairs = self.wins + self.ties + self.losses
         several = "pairs of seed and client" if len(self.seeds) > 1 else "clients"
         ties = f", and equal for {self.ties}" if self.ties else ""
-        higher = f" With {self._named()[0]} the accuracy is higher for {self.wins} of {pairs} {several}{ties}."
+        name = name_metric(self.metric)
+        higher = f" With {self._named()[0]} the {name} is higher for {self.wins} of {pairs} {several}{ties}."
         count = higher if pairs else ""
         one = " This is one seed, and says nothing about others." if len(self.seeds) == 1 else ""
         return count + one
 
     def _where(self) -> str:
         """Return the point, and the seed where one stands for many, as the beginning of a sentence."""
-        words = point_label(self.point)
+        words = name_point(self.point)
         seed = f"in seed {self.seeds[0]}, " if len(self.seeds) == 1 else ""
         return (f"at {words}, " if words else "") + seed
 
     def _number(self, value: float) -> str:
-        share = is_share(self.metric)
-        return f"{(100 if share else 1) * value:z.{decimals(share, (self.high - self.low) / 2)}f}"
+        digits = choose_metric_decimals(self.metric, (self.high - self.low) / 2)
+        return f"{(100 if is_share(self.metric) else 1) * value:z.{digits}f}"
 
     def _amount(self, value: float) -> str:
-        return self._number(value) + (" percentage points" if is_share(self.metric) else "")
+        unit = "percentage points" if is_share(self.metric) else metric_unit(self.metric)
+        return f"{self._number(value)} {unit}".rstrip()
 
     def _value(self, value: float) -> str:
-        return self._number(value) + (" %" if is_share(self.metric) else "")
+        return f"{self._number(value)} {'%' if is_share(self.metric) else metric_unit(self.metric)}".rstrip()
 
 
 class Comparisons(tuple[Comparison, ...]):
@@ -144,7 +146,7 @@ class Comparisons(tuple[Comparison, ...]):
     def corrected(cls, asked: Iterable[Comparison]) -> Comparisons:
         """Return comparisons with Holm's correction over all of them; those without a p-value do not count."""
         each = list(asked)
-        values = holm([one.p for one in each])
+        values = correct_by_holm([one.p for one in each])
         family = sum(not math.isnan(p) for p in values)
         return cls(replace(one, p_holm=p, family=family) for one, p in zip(each, values, strict=True))
 

@@ -11,7 +11,7 @@ from semcom.config import ConfigError
 from semcom.runs.accuracy import LAST
 
 
-def smooth(rounds: pd.DataFrame, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:
+def smooth_curves(rounds: pd.DataFrame, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:
     """Return the evaluated rounds with a number averaged over the last `window` evaluations of the run and view.
 
     The first evaluations have fewer before them, and are averaged over those. With the default window the last round
@@ -35,7 +35,7 @@ def smooth(rounds: pd.DataFrame, window: int = LAST, metric: str = "accuracy") -
     return evaluated.assign(**{metric: curves.transform(lambda curve: curve.rolling(window, min_periods=1).mean())})
 
 
-def roughness(lines: Sequence[Mapping[str, Any]], view: str | None) -> float | None:
+def measure_curve_roughness(lines: Sequence[Mapping[str, Any]], view: str | None) -> float | None:
     """Return the mean change of a view's accuracy from one round to the next, in points, up or down.
 
     Over the rounds that were evaluated and whose next one was too: the last ten are, and with `eval_every` 1 all. None
@@ -56,7 +56,7 @@ NEARLY = 0.9
 """Part of its headline accuracy with which a run has nearly converged."""
 
 
-def within(lines: Sequence[Mapping[str, Any]], view: str | None, span: str, rounds: int) -> float | None:
+def average_curve_within(lines: Sequence[Mapping[str, Any]], view: str | None, span: str, rounds: int) -> float | None:
     """Return the mean accuracy of a view over a part of the training, in percent.
 
     None where no round of it was evaluated.
@@ -76,7 +76,9 @@ def within(lines: Sequence[Mapping[str, Any]], view: str | None, span: str, roun
     return 100 * total / weight if weight else None
 
 
-def speed(lines: Sequence[Mapping[str, Any]], view: str | None, accuracy: float, rounds: int) -> float | None:
+def measure_curve_speed(
+    lines: Sequence[Mapping[str, Any]], view: str | None, accuracy: float, rounds: int
+) -> float | None:
     """Return how much of the training is left when a view has nearly converged, in percent of its rounds.
 
     That is after the first evaluated round in which its accuracy is nine tenths of its headline or more. None where
@@ -98,16 +100,16 @@ def _of_view(lines: Sequence[Mapping[str, Any]], view: str | None) -> dict[int, 
     return {line["round"]: line["views"][view]["accuracy"] for line in lines if view in line.get("views", {})}
 
 
-def first_round(rounds: pd.DataFrame, target: float) -> float:
-    """Return the first round after which the accuracy, averaged over runs, is at least `target`; NaN for none.
+def find_round_of_target(rounds: pd.DataFrame, target: float) -> float:
+    """Return the first round after which a value, averaged over runs, is at least `target`; NaN for none.
 
     Only rounds after which all the runs were evaluated count, as the mean over others would jump with their number.
 
     Args:
-        rounds: evaluated rounds of one view of runs that differ in their seeds alone.
-        target: accuracy, a fraction of 1.
+        rounds: evaluated rounds of one view of runs that differ in their seeds alone, with the value as `value`.
+        target: what it has to reach.
     """
-    over_runs = rounds.groupby("round")["accuracy"].agg(["mean", "count"])
+    over_runs = rounds.groupby("round")["value"].agg(["mean", "count"])
     common = over_runs.loc[over_runs["count"] == rounds["hash"].nunique(), "mean"]
     reached = common.index[common >= target]
     return float(reached.min()) if len(reached) else float("nan")

@@ -9,16 +9,16 @@ import numpy as np
 import pandas as pd
 
 from semcom.config import ConfigError
-from semcom.studies.analysis.curves import first_round
-from semcom.studies.analysis.frames import AIRTIME, PER_ROUND, total
-from semcom.studies.analysis.means import check_seeds_alone, means
+from semcom.studies.analysis.curves import find_round_of_target
+from semcom.studies.analysis.frames import AIRTIME, PER_ROUND, sum_traffic
+from semcom.studies.analysis.means import check_seeds_alone, compute_means
 from semcom.studies.results.run import Stored
 
 COSTS = (*PER_ROUND, AIRTIME, "samples", "rounds")
 """What a run may be said to cost. Traffic is that of both directions, over the whole run."""
 
 
-def cost_of(run: Stored, cost: str) -> float:
+def read_cost(run: Stored, cost: str) -> float:
     """Return what a finished run cost in all; NaN where that is not known.
 
     Raises:
@@ -30,49 +30,51 @@ def cost_of(run: Stored, cost: str) -> float:
     if cost in ("samples", "rounds"):
         return float(summary.get(cost, math.nan))
     directions = summary.get("traffic", {}).values()
-    return sum(total(run, counts, cost) for counts in directions) if directions else math.nan
+    return sum(sum_traffic(run, counts, cost) for counts in directions) if directions else math.nan
 
 
-def pareto(frame: pd.DataFrame, axes: Sequence[str]) -> pd.DataFrame:
-    """Return accuracy and cost, means over seeds, and which variants are efficient among those at the same point.
+def find_efficient_variants(frame: pd.DataFrame, axes: Sequence[str], higher: bool = True) -> pd.DataFrame:
+    """Return value and cost, means over seeds, and which variants are efficient among those at the same point.
 
-    A variant is efficient if no other one is at least as accurate for at most the same cost, and better in one of them.
-    This compares the means; the intervals of the accuracy stand beside them.
+    A variant is efficient if no other one is at least as good for at most the same cost, and better in one of them.
+    This compares the means; the intervals of the value stand beside them.
 
     Args:
-        frame: a row per finished run: variant, seed, axes, accuracy, cost.
+        frame: a row per finished run: variant, seed, axes, value, cost.
         axes: fields that tell the points apart.
+        higher: whether more of the value is better.
 
     Returns:
-        Columns: variant, axes, accuracy, low, high, n, cost, efficient.
+        Columns: variant, axes, value, low, high, n, cost, efficient.
     """
     by = ["variant", *axes]
-    found = means(frame, by, "accuracy").rename(columns={"mean": "accuracy"}).drop(columns="interval")
+    found = compute_means(frame, by, "value").rename(columns={"mean": "value"}).drop(columns="interval")
     found["cost"] = frame.groupby(by, sort=False, dropna=False)["cost"].mean().to_numpy()  # in the same order
     points = found.groupby(list(axes), sort=False, dropna=False).ngroup() if axes else pd.Series(0, found.index)
-    efficient = [_efficient(found[points == points[i]], found.loc[i]) for i in found.index]
+    good = found.assign(value=found["value"] if higher else -found["value"])
+    efficient = [_is_efficient(good[points == points[i]], good.loc[i]) for i in good.index]
     return found.assign(efficient=efficient)
 
 
-def _efficient(rivals: pd.DataFrame, row: pd.Series) -> bool:
+def _is_efficient(rivals: pd.DataFrame, row: pd.Series) -> bool:
     """Return whether none of the rivals, which may hold the row itself, dominates a row."""
-    as_good = (rivals["accuracy"] >= row["accuracy"]) & (rivals["cost"] <= row["cost"])
-    better = (rivals["accuracy"] > row["accuracy"]) | (rivals["cost"] < row["cost"])
+    as_good = (rivals["value"] >= row["value"]) & (rivals["cost"] <= row["cost"])
+    better = (rivals["value"] > row["value"]) | (rivals["cost"] < row["cost"])
     return bool(np.isfinite(row["cost"]) and not (as_good & better).any())
 
 
-def until(frame: pd.DataFrame, axes: Sequence[str], target: float) -> pd.DataFrame:
-    """Return the cost at which the accuracy, averaged over seeds, first reaches a target.
+def compute_cost_until_target(frame: pd.DataFrame, axes: Sequence[str], target: float) -> pd.DataFrame:
+    """Return the cost at which a value, averaged over seeds, first reaches a target.
 
-    The rule: the first round after which all seeds were evaluated and their mean accuracy is at least the target, by
-    `curves.first_round`; nothing is read between evaluations. A run that costs c in T rounds costs c r / T up to round
-    r. A last stage, round T + 1, counts as T, as what it costs is not counted.
+    The rule: the first round after which all seeds were evaluated and their mean is at least the target, by
+    `curves.find_round_of_target`; nothing is read between evaluations. A run that costs c in T rounds costs c r / T up
+    to round r. A last stage, round T + 1, counts as T, as what it costs is not counted.
 
     Args:
-        frame: a row per finished run and evaluation of a view: hash, variant, seed, axes, round, accuracy, cost (of the
+        frame: a row per finished run and evaluation of a view: hash, variant, seed, axes, round, value, cost (of the
             whole run), T (its rounds).
         axes: fields that tell the points apart.
-        target: accuracy, a fraction of 1.
+        target: what the value has to reach.
 
     Returns:
         Columns: variant, axes, target, round, cost (both NaN where the target is never reached), n (seeds).
@@ -80,7 +82,7 @@ def until(frame: pd.DataFrame, axes: Sequence[str], target: float) -> pd.DataFra
     by, rows = ["variant", *axes], []
     check_seeds_alone(frame.drop_duplicates("hash"), axes, "variant")
     for key, cell in frame.groupby(by, sort=False, dropna=False):
-        reached, runs = first_round(cell, target), cell.drop_duplicates("hash")
+        reached, runs = find_round_of_target(cell, target), cell.drop_duplicates("hash")
         share = np.minimum(reached / runs["T"], 1) if math.isfinite(reached) else math.nan
         rows.append((*key, target, reached, (runs["cost"] * share).mean(), len(runs)))
     return pd.DataFrame(rows, columns=[*by, "target", "round", "cost", "n"])

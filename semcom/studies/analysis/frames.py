@@ -21,15 +21,15 @@ from semcom.studies.results.table import flatten
 
 Row = dict[str, Any]
 Runs = Sequence[Stored]
-OF_VIEW = ("accuracy", "accuracy_std", "worst10", "jain", "among_own", "validation")
-"""Numbers of a view in a line of metrics.jsonl that are one number each."""
+OF_VIEW = ("accuracy", "accuracy_std", "worst10", "jain")
+"""Numbers of a view that stand first in a table; of another task those that its headline has in their place."""
 PER_ROUND = ("floats", "bits", "uses", "energy_j")
 """Traffic of a participating client and round that adds up over clients and rounds."""
 AIRTIME = "airtime_s"
 """Traffic that adds up over rounds alone: the clients of a round send at the same time, each in a part of the band."""
 
 
-def runs(found: Runs) -> Iterator[Row]:
+def yield_run_rows(found: Runs) -> Iterator[Row]:
     """Yield a row per run, done or not: status, error, folder, headline, all fields of its configuration, all numbers.
 
     `view` is the name of its headline view, as in the table of a sweep (`semcom.studies.results.table.row`).
@@ -42,7 +42,7 @@ def runs(found: Runs) -> Iterator[Row]:
         yield {**row, **state, "hash": run.hash}
 
 
-def results(found: Runs) -> Iterator[Row]:
+def yield_result_rows(found: Runs) -> Iterator[Row]:
     """Yield a row per finished run, view and test SNR: its numbers, and whether the view is the headline's.
 
     At the first test SNR of a run all are known, at the others accuracies only.
@@ -55,28 +55,29 @@ def results(found: Runs) -> Iterator[Row]:
                 yield {**place, **plain}
 
 
-def rounds(found: Runs) -> Iterator[Row]:
+def yield_round_rows(found: Runs) -> Iterator[Row]:
     """Yield a row per run, round and view; a round without evaluation has one, without a view."""
     for run in found:
         for line in run.lines():
             scalars = {name: value for name, value in line.items() if isinstance(value, int | float)}
             for view, numbers in (line.get("views") or {None: {}}).items():
-                of_view = {name: numbers[name] for name in OF_VIEW if name in numbers}
+                of_view = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
                 yield {"hash": run.hash, "round": line["round"], "view": view, **of_view, **scalars}
 
 
-def clients(found: Runs) -> Iterator[Row]:
+def yield_client_rows(found: Runs) -> Iterator[Row]:
     """Yield a row per finished run, view and tested client: its accuracy, and its images where they are known."""
     for run in found:
         if not (run.summary or {}).get("views"):
             continue
-        images = _images(run)
+        images = _count_client_images(run)
         for view in run.summary["views"]:  # type: ignore[index]
-            for client, accuracy in zip(*accuracies(run, view), strict=True):
-                yield {"hash": run.hash, "view": view, "client": client, "accuracy": accuracy, **images.get(client, {})}
+            for client, value in zip(*read_client_accuracies(run, view), strict=True):
+                own = {"client": client, run.metrics[0].name: value}
+                yield {"hash": run.hash, "view": view, **own, **images.get(client, {})}
 
 
-def accuracies(run: Stored, view: str | None = None) -> tuple[list[int], list[float]]:
+def read_client_accuracies(run: Stored, view: str | None = None) -> tuple[list[int], list[float]]:
     """Return the ids of a finished run's tested clients and their accuracies in a view (None: the headline).
 
     Both are empty where the run has none.
@@ -86,7 +87,7 @@ def accuracies(run: Stored, view: str | None = None) -> tuple[list[int], list[fl
     return (list(range(len(found))) if ids is None else list(ids)), list(found)
 
 
-def _images(run: Stored) -> dict[int, Row]:
+def _count_client_images(run: Stored) -> dict[int, Row]:
     """Return client -> its number of training and test images, in all and by class, of a run that kept them."""
     kept = run.arrays()
     if "counts/train" not in kept:
@@ -100,22 +101,19 @@ def _images(run: Stored) -> dict[int, Row]:
     }
 
 
-def classes(found: Runs) -> Iterator[Row]:
+def yield_class_rows(found: Runs) -> Iterator[Row]:
     """Yield a row per finished run, view and class: the mean over the evaluations that the headline averages."""
     for run in found:
         lines = run.lines() if run.summary is not None else []
         for view in (run.summary or {}).get("views", {}):
-            of = [line["views"][view]["classes"] for line in lines if view in line.get("views", {})]
+            of = [line["views"][view]["classes"] for line in lines if "classes" in line.get("views", {}).get(view, {})]
             # A view of the last stage is its own evaluation, even where the rounds had one of that name.
             of = of[-1:] if view in (run.summary or {}).get("finish", {}).get("views", {}) else of[-LAST:]
-            if not of:  # its metrics are lost
-                continue
-            tested = np.array(of, dtype=float).reshape(len(of), -1)
-            means = tested.mean(0).tolist()
+            means = np.array(of, dtype=float).mean(0).tolist() if of else []
             yield from ({"hash": run.hash, "view": view, "class": c, "accuracy": mean} for c, mean in enumerate(means))
 
 
-def confusion(found: Runs) -> Iterator[Row]:
+def yield_confusion_rows(found: Runs) -> Iterator[Row]:
     """Yield a row per run that kept it, view, true and predicted class: the test images of all clients.
 
     Raises:
@@ -135,7 +133,7 @@ def confusion(found: Runs) -> Iterator[Row]:
         raise ConfigError(f"confusion: no run of the study kept its matrices; repeat runs with {command}")
 
 
-def traffic(found: Runs) -> Iterator[Row]:
+def yield_traffic_rows(found: Runs) -> Iterator[Row]:
     """Yield a row per finished run and direction: the mean per participating client and round, and the run's totals.
 
     Totals are over all clients and rounds, the airtime's over all rounds. They are NaN where the number of
@@ -144,11 +142,11 @@ def traffic(found: Runs) -> Iterator[Row]:
     for run in found:
         summary = run.summary or {}
         for direction, counts in summary.get("traffic", {}).items():
-            totals = {f"total_{name}": total(run, counts, name) for name in counts}
+            totals = {f"total_{name}": sum_traffic(run, counts, name) for name in counts}
             yield {"hash": run.hash, "direction": direction, **counts, **totals}
 
 
-def total(run: Stored, counts: Mapping[str, float], name: str) -> float:
+def sum_traffic(run: Stored, counts: Mapping[str, float], name: str) -> float:
     """Return the sum over a run of something that is counted per participating client and round; NaN for unknown.
 
     It is over all clients and rounds; the airtime is over rounds alone.
@@ -159,12 +157,12 @@ def total(run: Stored, counts: Mapping[str, float], name: str) -> float:
 
 
 TABLES: Mapping[str, tuple[Callable[[Runs], Iterator[Row]], tuple[str, ...]]] = {
-    "runs": (runs, ("status", "error", "folder", "view", "accuracy")),
-    "results": (results, ("view", TEST, "headline", *OF_VIEW[:4])),
-    "rounds": (rounds, ("round", "view", "loss", *OF_VIEW[:4])),
-    "clients": (clients, ("view", "client", "accuracy")),
-    "classes": (classes, ("view", "class", "accuracy")),
-    "confusion": (confusion, ("view", "true", "predicted", "count")),
-    "traffic": (traffic, ("direction", *PER_ROUND, AIRTIME)),
+    "runs": (yield_run_rows, ("status", "error", "folder", "view", "accuracy")),
+    "results": (yield_result_rows, ("view", TEST, "headline", *OF_VIEW)),
+    "rounds": (yield_round_rows, ("round", "view", "loss", *OF_VIEW)),
+    "clients": (yield_client_rows, ("view", "client", "accuracy")),
+    "classes": (yield_class_rows, ("view", "class", "accuracy")),
+    "confusion": (yield_confusion_rows, ("view", "true", "predicted", "count")),
+    "traffic": (yield_traffic_rows, ("direction", *PER_ROUND, AIRTIME)),
 }
 """Table -> its rows, and the columns that it has even without any."""

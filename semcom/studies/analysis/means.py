@@ -12,10 +12,10 @@ from typing import Any
 import pandas as pd
 
 from semcom.config import ConfigError
-from semcom.studies.analysis.statistics import t_interval
+from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.grid import TEST
-from semcom.studies.overrides import plain_text
-from semcom.studies.results.table import configuration
+from semcom.studies.overrides import format_plain_value
+from semcom.studies.results.table import list_configuration_columns
 
 
 def check_seeds_alone(frame: pd.DataFrame, fields: Sequence[str], lines: str = "variant") -> None:
@@ -35,22 +35,24 @@ def check_seeds_alone(frame: pd.DataFrame, fields: Sequence[str], lines: str = "
         wanted = "give a field of the runs, such as channel.snr_db"
         raise ConfigError(f"axis: {missing[0]!r} is no column of the table; {wanted}")
     shown = (lines, *fields, "seed")
-    known = [*configuration(frame), *([TEST] if TEST in frame else [])]
+    known = [*list_configuration_columns(frame), *([TEST] if TEST in frame else [])]
     hidden = [name for name in known if name not in shown and frame[name].nunique(dropna=False) > 1]
-    for (line, *values), cell in _in_doubt(frame, [lines, *fields], hidden):
-        at = ", ".join(f"{name} {plain_text(value)}" for name, value in zip(fields, values, strict=True))
+    for (line, *values), cell in _find_doubtful_seeds(frame, [lines, *fields], hidden):
+        at = ", ".join(f"{name} {format_plain_value(value)}" for name, value in zip(fields, values, strict=True))
         where = f"for {line}" + (f" at {at}" if at else "")
         for name in hidden:
             found = cell[name].drop_duplicates()
             if len(found) > 1:
-                several = " and ".join(map(plain_text, found))
+                several = " and ".join(map(format_plain_value, found))
                 raise ConfigError(f"{name}: {several} {where} would be averaged as seeds; give one value of it")
         if "seed" in cell and cell["seed"].duplicated().any():
             seed = cell["seed"][cell["seed"].duplicated()].iloc[0]
             raise ConfigError(f"seed: {seed} occurs twice {where}; give each run once")
 
 
-def _in_doubt(frame: pd.DataFrame, places: Sequence[str], hidden: Sequence[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
+def _find_doubtful_seeds(
+    frame: pd.DataFrame, places: Sequence[str], hidden: Sequence[str]
+) -> Iterator[tuple[Any, pd.DataFrame]]:
     """Yield each place with its runs if at any of them hidden fields differ or a seed occurs twice; else nothing."""
     codes = _codes(frame, hidden)
     where = _codes(frame, places)
@@ -65,7 +67,7 @@ def _codes(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame({name: pd.factorize(frame[name], use_na_sentinel=False)[0] for name in names}, frame.index)
 
 
-def markdown(texts: pd.DataFrame) -> str:
+def format_markdown(texts: pd.DataFrame) -> str:
     """Return a table of texts as Markdown: the first column to the left, the others to the right.
 
     Cells are not padded, unlike those of `DataFrame.to_markdown`: pages are kept in git, where one longer name would
@@ -75,7 +77,7 @@ def markdown(texts: pd.DataFrame) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in (texts.columns, rule, *texts.itertuples(index=False)))
 
 
-def means(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
+def compute_means(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
     """Return the mean of a column over seeds with its 95 % interval, a row per combination of the columns `by`.
 
     Args:
@@ -94,7 +96,7 @@ def means(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
     check_seeds_alone(frame, fields, line)
     rows = []
     for key, cell in frame.dropna(subset=[value]).groupby(list(by), sort=False, dropna=False):
-        found, n = t_interval(cell[value]), len(cell)
+        found, n = compute_t_interval(cell[value]), len(cell)
         words = f"95 % t interval over {n} seeds" if n > 1 else "none: one seed"
         words = "none: all seeds are equal" if n > 1 and math.isnan(found.low) else words
         rows.append((*key, found.mean, found.low, found.high, n, words))

@@ -12,14 +12,14 @@ import numpy as np
 
 import semcom
 from semcom.config import NOT_IDENTITY, ChannelConfig, ConfigError, DataConfig, PartitionConfig, RunConfig
-from semcom.files import CONFIG, at_home
-from semcom.runs.accuracy import headlines
+from semcom.files import CONFIG, resolve_file
+from semcom.runs.accuracy import compute_headlines
 from semcom.runs.folder import LOCK, read_config
 from semcom.studies.analysis.study import Study
-from semcom.studies.results.failures import Failure, find_varied, format_label, format_labels, repeat_command
-from semcom.studies.results.lock import read_record, workers
-from semcom.studies.results.run import Stored, config_path
-from semcom.studies.results.table import fields
+from semcom.studies.results.failures import Failure, find_varied, format_label, format_labels, format_repeat_command
+from semcom.studies.results.lock import list_lock_holders, read_record
+from semcom.studies.results.run import Stored, locate_run_config
+from semcom.studies.results.table import list_fields
 
 State = Literal["running", "stopped", "failed", "done", "pending"]
 """running: a process trains it; stopped: it was interrupted, and can go on; pending: it has not begun."""
@@ -47,7 +47,7 @@ class Course:
 
     @property
     def first(self) -> Mapping[str, Any]:
-        """The numbers of the first view, whose accuracy is the run's; empty before the first evaluation."""
+        """The numbers of the first view, whose headline is the run's; empty before the first evaluation."""
         return next(iter(self.views.values()), {})
 
 
@@ -89,7 +89,8 @@ class Overview:
         """Return the failed runs."""
         failed = [course for course in self.courses if course.state == "failed"]
         return [
-            Failure(c.label, c.run.folder, c.run.error or "", self.own, config_path(self.folder, c.run)) for c in failed
+            Failure(c.label, c.run.folder, c.run.error or "", self.own, locate_run_config(self.folder, c.run))
+            for c in failed
         ]
 
     def repeat(self) -> str | None:
@@ -102,7 +103,7 @@ class Overview:
         if self.own or not (run.folder / CONFIG).is_file():
             return self.command
         goes_on = self.folder.is_dir() and run.status != "done"
-        return repeat_command(config_path(self.folder, run), None if goes_on else f"repeated/{run.hash}")
+        return format_repeat_command(locate_run_config(self.folder, run), None if goes_on else f"repeated/{run.hash}")
 
     def warnings(self) -> dict[str, int]:
         """Return warning -> number of runs that warned of it."""
@@ -116,23 +117,23 @@ class Overview:
         points: dict[str, list[Mapping[str, Any]]] = {}
         for run in (course.run for course in self.courses if course.run.summary):
             name = format_label(run.variant, {axis: run.fields.get(axis) for axis in self.study.axes})
-            points.setdefault(name, []).append(_air(run))
+            points.setdefault(name, []).append(_read_air(run))
         return {name: {key: _mean([of[key] for of in found]) for key in found[0]} for name, found in points.items()}
 
 
-def overview(folder: Path | str) -> Overview:
+def read_overview(folder: Path | str) -> Overview:
     """Return how far the runs of a folder have come, be it of a run, of a sweep, or one that holds folders of runs.
 
     Raises:
         ConfigError: there is no run in it, or the same run twice.
     """
-    folder = at_home(folder)
+    folder = resolve_file(folder)
     study = semcom.study(folder)
     place = study.stored[0].folder
     of_run = (folder / CONFIG).is_file() or folder.name == place.name  # that of an archive lies where it is unpacked
-    sweep, running = _sweep(place.parent), tuple(workers(place.parent))
+    sweep, running = _read_sweep_record(place.parent), tuple(list_lock_holders(place.parent))
     named = format_labels({run.hash: (run.variant, _keys(run, study)) for run in study.stored})
-    courses = tuple(_course(run, named[run.hash], bool(running)) for run in study.stored)
+    courses = tuple(_read_course(run, named[run.hash], bool(running)) for run in study.stored)
     own = bool(sweep.get("own_training"))
     return Overview(folder, study, sweep.get("command"), running, courses, own, of_run)
 
@@ -141,7 +142,7 @@ def _keys(run: Stored, study: Study) -> dict[str, Any]:
     return {name: run.fields.get(name) for name in (*study.axes, "seed")}
 
 
-def _sweep(folder: Path) -> Mapping[str, Any]:
+def _read_sweep_record(folder: Path) -> Mapping[str, Any]:
     """Return what sweep.json says; nothing where the folder is not a sweep's."""
     try:
         return read_record(folder) or {}
@@ -149,7 +150,7 @@ def _sweep(folder: Path) -> Mapping[str, Any]:
         return {}
 
 
-def _course(run: Stored, name: str, swept: bool) -> Course:
+def _read_course(run: Stored, name: str, swept: bool) -> Course:
     """Return how far a run has come. In a running sweep, one without a lock trains by a function that takes none."""
     lines = run.lines()
     state: State = "stopped"
@@ -159,11 +160,11 @@ def _course(run: Stored, name: str, swept: bool) -> Course:
         state = "running"
     rounds = run.fields.get("train.rounds")
     done = (run.summary or {}).get("rounds", lines[-1]["round"] if lines else 0)
-    views = headlines(lines) if run.summary is None else run.summary.get("views", {})
+    views = compute_headlines(lines, run.metrics) if run.summary is None else run.summary.get("views", {})
     return Course(run, name, state, done, None if rounds is None else int(rounds), views)
 
 
-def _air(run: Stored) -> dict[str, float | None]:
+def _read_air(run: Stored) -> dict[str, float | None]:
     """Return the measured SNRs of a run in dB, and its traffic. Several tests have no one SNR."""
     summary = run.summary or {}
     snr = dict(summary.get("snr_received_db", {}))
@@ -179,16 +180,16 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def setting(run: Stored) -> dict[str, Any]:
+def list_changed_settings(run: Stored) -> dict[str, Any]:
     """Return dotted field -> value, of the fields in which a run differs from the default run of its method.
 
     What the data, the partition and the link are called is among them where it is not the default; their options are
     compared with the defaults of these. Where these cannot be had any more, as of a plug-in that has gone, all are.
     """
-    plain = fields(RunConfig())
+    plain = list_fields(RunConfig())
     try:
         config = read_config(run.folder, "show")
-        usual = fields(semcom.resolve(_default(config)))
+        usual = list_fields(semcom.resolve(_make_default_run(config)))
     except ConfigError:
         usual = plain
     kinds = ("data.name", "partition.kind", "channel.kind", "plugins", "finish.kind")
@@ -197,7 +198,7 @@ def setting(run: Stored) -> dict[str, Any]:
     return {n: value for n, value in run.fields.items() if n not in left_out and value != usual.get(n)}
 
 
-def _default(config: RunConfig) -> RunConfig:
+def _make_default_run(config: RunConfig) -> RunConfig:
     """Return the default run with the method, the data, the partition and the link of another run."""
     return replace(
         RunConfig(method=config.method, plugins=config.plugins, device="cpu"),

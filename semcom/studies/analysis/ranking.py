@@ -8,14 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from semcom.studies.analysis.compare import Cells, compare_pairs, value_of
+from semcom.studies.analysis.compare import Cells, compare_pairs, read_compared_value
 from semcom.studies.analysis.comparison import Comparison, Comparisons
-from semcom.studies.analysis.statistics import Interval, t_interval
+from semcom.studies.analysis.statistics import Interval, compute_t_interval
 
 MARKS = ("best", "second")
 
 
-def rank(found: Cells, axes: Sequence[str], view: str | None, metric: str) -> pd.DataFrame:
+def rank_variants(found: Cells, axes: Sequence[str], view: str | None, metric: str) -> pd.DataFrame:
     """Return the variants of each point in their order, and which of them may be called best and second.
 
     Best is claimed where the paired difference to the next one is supported, over two seeds or more; second, where best
@@ -32,7 +32,7 @@ def rank(found: Cells, axes: Sequence[str], view: str | None, metric: str) -> pd
         Columns: axes, place, variant, mean, low, high, n, ahead, ahead_low, ahead_high, p_holm (the difference to the
         next one, for the first two), mark (best, second or nothing).
     """
-    orders = {point: _order(variants, view, metric) for point, variants in found.items()}
+    orders = {point: _order_variants(variants, view, metric) for point, variants in found.items()}
     asked = {
         (point, place): compare_pairs({point: found[point]}, axes, [(names[place], names[place + 1])], view, metric)[0]
         for point, order in orders.items()
@@ -48,19 +48,19 @@ def rank(found: Cells, axes: Sequence[str], view: str | None, metric: str) -> pd
             difference = ahead.get((point, place))
             claimed = claimed and difference is not None and _claims(difference)
             of_mean = {"mean": mean.mean, "low": mean.low, "high": mean.high, "n": n}
-            row = {"place": place + 1, "variant": variant, **of_mean, **_ahead(difference)}
+            row = {"place": place + 1, "variant": variant, **of_mean, **_describe_next_rank(difference)}
             rows.append({**dict(zip(axes, point, strict=True)), **row, "mark": MARKS[place] if claimed else ""})
     return pd.DataFrame(rows)
 
 
-def marked(means: pd.DataFrame, ranks: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+def mark_ranks(means: pd.DataFrame, ranks: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Return means with the column `mark`: best or second where the ranks have it, and nothing elsewhere.
 
     This is the one place that says which cells of a table are marked.
 
     Args:
         means: of `Study.mean`.
-        ranks: of `rank`, of the same runs, metric and view, with a column for each of `by`.
+        ranks: of `rank_variants`, of the same runs, metric and view, with a column for each of `by`.
         by: the columns that tell the means apart.
     """
     marks = dict(zip(_places(ranks, by), ranks["mark"], strict=True))
@@ -73,10 +73,12 @@ def _places(frame: pd.DataFrame, by: Sequence[str]) -> list[tuple[str, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def _order(variants: Any, view: str | None, metric: str) -> dict[str, tuple[Interval, int]]:
+def _order_variants(variants: Any, view: str | None, metric: str) -> dict[str, tuple[Interval, int]]:
     """Return variant -> mean over its seeds and their number, the largest mean first."""
-    values = {name: [value_of(run, view, metric) for run in runs.values()] for name, runs in variants.items()}
-    means = {name: (t_interval(of), len(of)) for name, of in values.items()}
+    values = {
+        name: [read_compared_value(run, view, metric) for run in runs.values()] for name, runs in variants.items()
+    }
+    means = {name: (compute_t_interval(of), len(of)) for name, of in values.items()}
     return dict(sorted(means.items(), key=lambda item: -item[1][0].mean))
 
 
@@ -89,7 +91,7 @@ def _claims(difference: Comparison) -> bool:
     return len(difference.seeds) > 1 and difference.supported and difference.difference > 0
 
 
-def _ahead(difference: Comparison | None) -> dict[str, float]:
+def _describe_next_rank(difference: Comparison | None) -> dict[str, float]:
     """Return the columns of the difference to the next variant."""
     if difference is None:
         return dict.fromkeys(("ahead", "ahead_low", "ahead_high", "p_holm"), math.nan)

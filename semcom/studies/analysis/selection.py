@@ -9,14 +9,14 @@ import pandas as pd
 
 from semcom.config import ConfigError
 from semcom.studies.grid import TEST, TEST_SNR
-from semcom.studies.results.run import Stored, variants_of
-from semcom.studies.results.table import configuration, table
+from semcom.studies.results.run import Stored, read_variants
+from semcom.studies.results.table import list_configuration_columns, make_table
 
 OF_METHOD = ("hyper", "train", "plugins")
 """Sections of a configuration that a method may settle: its hyperparameters, its paper's schedule, its plug-in."""
 
 
-def axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, ...]:
+def find_axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, ...]:
     """List the fields that vary in a study, beside method, variant and seed; the test SNR is the last of them.
 
     These are the fields that differ between runs of one variant. Where the study does not declare its variants they are
@@ -29,8 +29,8 @@ def axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, ...]:
         record: what sweep.json says of them.
     """
     known = [run for run in found if run.fields]
-    frame = table([run.fields for run in known], ())
-    variants, declared = pd.Series([run.variant for run in known], dtype=object), bool(variants_of(record))
+    frame = make_table([run.fields for run in known], ())
+    variants, declared = pd.Series([run.variant for run in known], dtype=object), bool(read_variants(record))
     swept = [name for key in record.get("axes", ()) for name in key.split(",") if name != "seed"]
     places = [frame[name] for name in swept if name in frame]
 
@@ -46,27 +46,27 @@ def axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, ...]:
     def is_apart(name: str) -> bool:
         return declared and follows(name, [variants, *places]) and not follows(name, places)
 
-    names = [name for name in configuration(frame) if name not in ("method", "seed") and varies(name)]
+    names = [name for name in list_configuration_columns(frame) if name not in ("method", "seed") and varies(name)]
     found = [name for name in names if not is_apart(name)]
     tests = [TEST] if TEST_SNR in found or any(len(run.test_snrs) > 1 for run in known) else []
     return (*(name for name in found if name != TEST_SNR), *tests)
 
 
-def keys(found: Sequence[Stored], axes: Sequence[str]) -> pd.DataFrame:
+def tabulate_keys(found: Sequence[Stored], axes: Sequence[str]) -> pd.DataFrame:
     """Return the columns that tell the runs of a study apart, a row per run: hash, method, variant, seed, axes."""
     names = ["hash", "method", "variant", "seed", *axes]
     own = ({"hash": run.hash, "variant": run.variant, TEST: run.test_snr_db} for run in found)
-    frame = table([{**known, **run.fields} for known, run in zip(own, found, strict=True)], names)[names]
+    frame = make_table([{**known, **run.fields} for known, run in zip(own, found, strict=True)], names)[names]
     return frame.astype({TEST: float}) if TEST in names else frame
 
 
-def ordered(found: Sequence[Stored], axes: Sequence[str]) -> tuple[Stored, ...]:
+def order_runs(found: Sequence[Stored], axes: Sequence[str]) -> tuple[Stored, ...]:
     """Return the runs by variant, in the order in which these come, then by the values of axes and seeds, ascending."""
-    place = keys(found, axes).sort_values(["variant", *axes, "seed"], kind="stable", key=_sortable).index
+    place = tabulate_keys(found, axes).sort_values(["variant", *axes, "seed"], kind="stable", key=_make_sortable).index
     return tuple(found[i] for i in place)
 
 
-def where(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -> list[Stored]:
+def select_runs(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -> list[Stored]:
     """Return the runs in which fields have some values.
 
     Args:
@@ -79,9 +79,12 @@ def where(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -
         ConfigError: there is no such field, or no run with such a value.
     """
     for name, wanted in at.items():
-        field = spelled(name)
+        field = parse_selection_field(name)
         several = list(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
-        values, held = [comparable(value) for value in several], [comparable(run.field(field)) for run in found]
+        values, held = (
+            [make_comparable(value) for value in several],
+            [make_comparable(run.field(field)) for run in found],
+        )
         if all(run.field(field) is None for run in found):
             raise ConfigError(f"at: {name} is no field of these runs; {', '.join(axes) or 'none'} vary")
         if missing := [value for value in values if value not in held]:
@@ -91,7 +94,7 @@ def where(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -
     return list(found)
 
 
-def spelled(name: str) -> str:
+def parse_selection_field(name: str) -> str:
     """Return the name of a field in results from its flag: `channel.snr-db` -> `channel.snr_db`.
 
     That of the test SNRs, of which a run has several, becomes that of the single one: `test_snr_db`.
@@ -100,7 +103,7 @@ def spelled(name: str) -> str:
     return TEST if field == TEST_SNR else field
 
 
-def comparable(value: Any) -> float | str:
+def make_comparable(value: Any) -> float | str:
     """Return a value as a number where it is one, be it written as text, and as text otherwise."""
     try:
         return str(value) if isinstance(value, bool) else float(value)
@@ -108,7 +111,7 @@ def comparable(value: Any) -> float | str:
         return str(value)
 
 
-def _sortable(column: pd.Series) -> pd.Series:
+def _make_sortable(column: pd.Series) -> pd.Series:
     """Return a column so that it sorts: variants as they come, numbers by size, other values by their text."""
     if column.name == "variant":
         return pd.Series(pd.factorize(column)[0], index=column.index)

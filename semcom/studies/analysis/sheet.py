@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from semcom.config import ConfigError
-from semcom.studies.analysis.means import markdown
+from semcom.studies.analysis.means import format_markdown
 from semcom.studies.names import (
-    decimals,
+    choose_metric_decimals,
     field_label,
     is_share,
-    metric_name,
     metric_unit,
-    point_label,
+    name_metric,
+    name_point,
+    name_value,
     titled,
-    value_label,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class Sheet:
     def markdown(self) -> str:
         """Return the table as Markdown, with a line that says what its numbers are."""
         best = "Bold: best; underlined: second"
-        return f"{self.caption(best)}\n\n{markdown(self._texts(' ± ', MARKDOWN, _in_markdown))}\n"
+        texts = self._texts(" ± ", MARKDOWN, _escape_markdown)
+        return f"{self.caption(best)}\n\n{format_markdown(texts)}\n"
 
     def latex(self) -> str:
         """Return the table as LaTeX, which needs the package booktabs."""
@@ -85,12 +86,13 @@ class Sheet:
         unit = f" in {unit}" if (unit := metric_unit(self.metric)) else ""
         marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
         claim = f" {marks}, where the paired difference to the next one is supported (Holm, 95 %)." if marked else ""
-        return f"{titled(metric_name(self.metric))}{unit}, {intervals(self.cells, '±')}.{claim}"
+        return f"{titled(name_metric(self.metric))}{unit}, {describe_sheet_intervals(self.cells, '±')}.{claim}"
 
     def _texts(self, plus: str, marks: Mapping[str, str], escape: Any, math_mode: bool = False) -> pd.DataFrame:
         """Return the table as texts: first the labels of the rows, then the cells."""
         share = is_share(self.metric)
-        factor, digits = 100 if share else 1, decimals(share, (self.cells["high"] - self.cells["low"]) / 2)
+        halves = (self.cells["high"] - self.cells["low"]) / 2
+        factor, digits = 100 if share else 1, choose_metric_decimals(self.metric, halves)
         found: dict[tuple[Any, ...], str] = {}
         for cell in self.cells[self.cells["mean"].notna()].to_dict("records"):
             mean = marks.get(cell.get("mark", ""), "{}").format(f"{factor * cell['mean']:.{digits}f}")
@@ -98,11 +100,9 @@ class Sheet:
             text = mean + ("" if math.isnan(half) else f"{plus}{half:.{digits}f}")
             found[_place(cell, self.rows), _place(cell, self.columns)] = f"${text}$" if math_mode else text
         down, across = (list(dict.fromkeys(place[i] for place in found)) for i in (0, 1))
-        labels = [
-            [escape(value_label(name, value)) for name, value in zip(self.rows, row, strict=True)] for row in down
-        ]
+        labels = [[escape(name_value(name, value)) for name, value in zip(self.rows, row, strict=True)] for row in down]
         names = [
-            escape(point_label(dict(zip(self.columns, column, strict=True))) or titled(metric_name(self.metric)))
+            escape(name_point(dict(zip(self.columns, column, strict=True))) or titled(name_metric(self.metric)))
             for column in across
         ]
         head = [escape(field_label(name)) for name in self.rows]
@@ -113,7 +113,7 @@ class Sheet:
         return pd.DataFrame(body, columns=[*head, *names])
 
 
-def _in_markdown(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """Return a text without what Markdown would take for a cell, a tag or a style."""
     plain = " ".join(text.replace("|", "/").splitlines()).replace("<", "&lt;")
     return re.sub(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)", r"\\\g<0>", plain)
@@ -123,7 +123,7 @@ def _place(cell: Mapping[str, Any], fields: Sequence[str]) -> tuple[Any, ...]:
     return tuple(cell[name] if isinstance(cell[name], str) or not pd.isna(cell[name]) else None for name in fields)
 
 
-def intervals(cells: pd.DataFrame, shown: str) -> str:
+def describe_sheet_intervals(cells: pd.DataFrame, shown: str) -> str:
     """Return over how many seeds means are, and that `shown` (a sign or a word) is their interval, in words."""
     known = cells.loc[cells["n"] > 0, "n"]
     low, high = int(known.min()), int(known.max())
@@ -134,7 +134,7 @@ def intervals(cells: pd.DataFrame, shown: str) -> str:
     return f"mean over {seeds}; {shown}: 95 % intervals over seeds (Student's t){lacking}"
 
 
-def sheet(
+def make_sheet(
     study: Study,
     rows: Sequence[str] = ("variant",),
     columns: Sequence[str] | None = None,
@@ -162,4 +162,4 @@ def sheet(
     if not (part.runs["status"] == "done").any():
         raise ConfigError("study: no run of it has finished")
     cells = part.along([*down, *across]).marked([*down, *across], view=view, metric=metric)
-    return Sheet(cells, down, across, metric)
+    return Sheet(cells, down, across, part.find_metric(metric))

@@ -51,7 +51,7 @@ class Interval:
         return self.low > 0 or self.high < 0
 
 
-def t_interval(values: Sequence[float] | np.ndarray) -> Interval:
+def compute_t_interval(values: Sequence[float] | np.ndarray) -> Interval:
     """Return the mean of values `[S]`, one per seed, with Student's t interval and the p-value of the t test.
 
     Exact where the values are drawn from a normal distribution. Of one value, or of values that are all equal, the
@@ -65,7 +65,7 @@ def t_interval(values: Sequence[float] | np.ndarray) -> Interval:
     return Interval(float(array.mean()), float(found.low), float(found.high), float(test.pvalue))
 
 
-def over_clients(differences: Sequence[float] | np.ndarray) -> Interval:
+def bootstrap_clients(differences: Sequence[float] | np.ndarray) -> Interval:
     """Return the mean of the differences `[K]` of one seed's clients with SciPy's BCa bootstrap over clients.
 
     The p-value is that of the permutation test that swaps the two methods at random for each client. Both speak of
@@ -86,7 +86,7 @@ def over_clients(differences: Sequence[float] | np.ndarray) -> Interval:
     return Interval(float(array.mean()), float(drawn.low), float(drawn.high), float(test.pvalue))
 
 
-def two_level(differences: np.ndarray) -> Interval:
+def bootstrap_two_levels(differences: np.ndarray) -> Interval:
     """Return the mean of differences `[S, K]` with the percentiles of a bootstrap over seeds, then clients within.
 
     Each resample draws S seeds, and K clients of each of them. SciPy's `bootstrap` draws the seeds and takes the
@@ -116,7 +116,7 @@ def two_level(differences: np.ndarray) -> Interval:
     return Interval(mean, float(found.low), float(found.high))
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def correct_by_holm(p_values: Sequence[float]) -> list[float]:
     """Return p-values corrected for their number, which keep the chance of any false claim below the level.
 
     Holm, "A simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 1979: the i-th smallest of m

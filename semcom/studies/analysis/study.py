@@ -15,19 +15,23 @@ from typing import Any
 import pandas as pd
 
 from semcom.config import ConfigError
-from semcom.files import at_home
+from semcom.files import resolve_file
 from semcom.runs.accuracy import LAST
 from semcom.studies.analysis import curves, efficiency, ranking
-from semcom.studies.analysis.compare import Cells, Views, cells, compare_pairs, value_of
+from semcom.studies.analysis.compare import Cells, Views, compare_pairs, group_runs_to_compare, read_compared_value
 from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.frames import TABLES
-from semcom.studies.analysis.means import means
-from semcom.studies.analysis.selection import axes, keys, ordered, spelled, where
+from semcom.studies.analysis.means import compute_means
+from semcom.studies.analysis.selection import find_axes, order_runs, parse_selection_field, select_runs, tabulate_keys
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.names import is_ranked
-from semcom.studies.results.archive import opened
-from semcom.studies.results.run import Stored, stored_runs
-from semcom.studies.results.table import configuration, table
+from semcom.studies.results.archive import open_archive
+from semcom.studies.results.run import Stored, read_stored_runs
+from semcom.studies.results.table import list_configuration_columns, make_table
+from semcom.tasks.metric import ACCURACY, Metric
+
+NAMED_ALIKE = ("worst10", "best", "last", "validation")
+"""What is derived from the accuracy without being called so."""
 
 
 def study(folder: Path | str) -> Study:
@@ -50,16 +54,18 @@ def study(folder: Path | str) -> Study:
         >>> found.variants, len(found.runs)
         (['local', 'fedavg'], 4)
     """
-    path, place = opened(at_home(folder))
-    found, record = stored_runs(path)
-    return Study(found, axes(found, record), place, record)
+    path, place = open_archive(resolve_file(folder))
+    found, record = read_stored_runs(path)
+    return Study(found, find_axes(found, record), place, record)
 
 
 class Study:
     """The runs of a study, as tidy tables and as answers.
 
     Every table (`runs`, `results`, `rounds`, `clients`, `classes`, `confusion`, `traffic`) begins with the columns
-    hash, method, variant, seed and the axes. Accuracies are fractions of 1. A table is made when it is first asked for.
+    hash, method, variant, seed and the axes. Accuracies are fractions of 1; of another task, the columns and numbers
+    that are called accuracy here are those of its headline (`metric`), such as psnr. A table is made when it is first
+    asked for.
 
     Where runs were tested at several SNRs, `test_snr_db` is an axis like any other. `results` has a row for each of
     its values; what is known at a run's first test SNR only (`rounds`, `clients`, `classes`, `confusion`) has that one.
@@ -79,18 +85,37 @@ class Study:
         record: Mapping[str, Any] | None = None,
     ) -> None:
         self.axes, self.record, self._place = tuple(axes), dict(record or {}), place
-        self.tests = ordered([test for run in found for test in run.at_tests()], self.axes)
+        self.tests = order_runs([test for run in found for test in run.at_tests()], self.axes)
         self.stored = tuple({test.hash: replace(test, test_snr_db=None) for test in self.tests}.values())
 
     def _table(self, name: str) -> pd.DataFrame:
         rows, columns = TABLES[name]
+        columns = tuple(self.find_metric(column) for column in columns)
         of_run = name in ("runs", "traffic")
         tests = self.stored if of_run else [run for run in self.tests if name == "results" or run.is_first_test]
-        front = keys(tests, [axis for axis in self.axes if axis != TEST or not of_run])
-        found = table(list(rows(tests)), ("hash", *columns))
+        front = tabulate_keys(tests, [axis for axis in self.axes if axis != TEST or not of_run])
+        found = make_table(list(rows(tests)), ("hash", *columns))
         found = found.astype({TEST: float}) if TEST in found else found
         by = ["hash", TEST] if name == "results" and TEST in front else ["hash"]
         return front.merge(found[[*by, *(name for name in found if name not in front)]], on=by)
+
+    @cached_property
+    def metric(self) -> Metric:
+        """The metric that the runs report of themselves, such as accuracy. Raises ConfigError for runs of two tasks."""
+        told = [run for run in self.stored if run.summary] or [run for run in self.stored if run.fields]
+        found = list(dict.fromkeys(run.metrics[0] for run in told)) or [ACCURACY]
+        if len(found) > 1:
+            names = " and ".join(metric.label for metric in found)
+            raise ConfigError(
+                f"task: runs of several tasks, judged by {names}, have no number in common; give one --at"
+            )
+        return found[0]
+
+    def find_metric(self, name: str) -> str:
+        """Return the name of a number: of another task than classification, its own for accuracy, worst10 and such."""
+        if self.metric == ACCURACY or name not in ("accuracy", "accuracy_std", *NAMED_ALIKE):
+            return name
+        return self.metric.name if name == "accuracy" else self.metric.key(name.removeprefix("accuracy_"))
 
     def __repr__(self) -> str:
         counts = self.runs["status"].value_counts()
@@ -141,7 +166,7 @@ class Study:
         A column that a row has itself keeps its value.
         """
         found = pd.DataFrame(rows)
-        names = ("variant", *configuration(self.runs))
+        names = ("variant", *list_configuration_columns(self.runs))
         return found.merge(self.runs[["hash", *dict.fromkeys(n for n in names if n not in found)]], on="hash")
 
     # -- selection ---------------------------------------------------------------------------------------------------
@@ -160,7 +185,7 @@ class Study:
         Raises:
             ConfigError: there is no such field, or no run with such a value.
         """
-        return Study(where(self.tests, at, self.axes), self.axes, self._place, self.record)
+        return Study(select_runs(self.tests, at, self.axes), self.axes, self._place, self.record)
 
     def named(self, asked: str, names: Sequence[str]) -> tuple[str, ...]:
         """Return names of fields as columns have them, such as hyper.scg_lr for hyper.scg-lr.
@@ -172,7 +197,7 @@ class Study:
         Raises:
             ConfigError: there is no such field.
         """
-        fields = tuple(map(spelled, names))
+        fields = tuple(map(parse_selection_field, names))
         known = {"method", "variant", "seed", TEST}.union(*(run.fields for run in self.stored))
         for name in fields:
             if name not in known:
@@ -230,6 +255,7 @@ class Study:
         Args and errors are those of `compare`; there may be several points.
         """
         part = self.where(at or {})
+        metric = part.find_metric(metric)
         names = part._known(part.variants if variants is None else variants)
         return compare_pairs(part._cells(metric), part.axes, list(combinations(names, 2)), view, metric)
 
@@ -248,6 +274,7 @@ class Study:
             ConfigError: as `compare_all`.
         """
         part = self.where(at or {})
+        metric = part.find_metric(metric)
         first, *others = part._known([over, *(name for name in part.variants if name != over)])
         return compare_pairs(part._cells(metric), part.axes, [(other, first) for other in others], view, metric)
 
@@ -259,7 +286,7 @@ class Study:
         view: str | None = None,
         metric: str = "accuracy",
     ) -> pd.DataFrame:
-        """Return means over seeds with their 95 % t-intervals, see `table.means`: mean, low, high, n, interval.
+        """Return means over seeds with their 95 % t-intervals, see `means.compute_means`: mean, low, high, n, interval.
 
         Args:
             by: columns that tell apart what is not averaged (None: variant and the axes).
@@ -271,12 +298,13 @@ class Study:
             ConfigError: as `compare`, no such column, or runs that differ in another field would be averaged.
         """
         part = self.where(at or {})
+        metric = part.find_metric(metric)
         columns = ["variant", *part.axes] if by is None else list(by)
-        frame = part._done(metric, value=lambda run: value_of(run, view, metric))
+        frame = part._done(metric, value=lambda run: read_compared_value(run, view, metric))
         missing = [name for name in columns if name not in frame]
         if missing:
             raise ConfigError(f"by: {missing[0]!r} is no column of the study; there are {', '.join(frame)}")
-        return means(frame, columns, "value")
+        return compute_means(frame, columns, "value")
 
     def rank(
         self, *, at: Mapping[str, Any] | None = None, view: str | None = None, metric: str = "accuracy"
@@ -286,7 +314,8 @@ class Study:
         Args and errors are those of `compare`; there may be several points.
         """
         part = self.where(at or {})
-        return ranking.rank(part._cells(metric), part.axes, view, metric)
+        metric = part.find_metric(metric)
+        return ranking.rank_variants(part._cells(metric), part.axes, view, metric)
 
     def marked(
         self,
@@ -301,6 +330,7 @@ class Study:
         Args and errors are those of `mean`. Nothing is marked of numbers of which it is not known that more is better.
         """
         part = self.where(at or {})
+        metric = part.find_metric(metric)
         means = part.mean(by, view=view, metric=metric)
         columns = ["variant", *part.axes] if by is None else list(by)
         ranked = {"variant", "method", *part.axes}
@@ -308,7 +338,7 @@ class Study:
             return means.assign(mark="")
         methods = {run.variant: run.fields.get("method") for run in part.stored}
         ranks = part.rank(view=view, metric=metric)
-        return ranking.marked(means, ranks.assign(method=ranks["variant"].map(methods)), columns)
+        return ranking.mark_ranks(means, ranks.assign(method=ranks["variant"].map(methods)), columns)
 
     # -- efficiency and curves ---------------------------------------------------------------------------------------
 
@@ -326,12 +356,15 @@ class Study:
             ConfigError: as `compare`, or no such cost.
         """
         part = self.where(at or {})
+        metric = part.metric
         frame = part._done(
-            "accuracy",
-            accuracy=lambda run: value_of(run, view, "accuracy"),
-            cost=lambda run: efficiency.cost_of(run, cost),
+            metric.name,
+            value=lambda run: read_compared_value(run, view, metric.name),
+            cost=lambda run: efficiency.read_cost(run, cost),
         )
-        return efficiency.pareto(frame, part.axes)
+        return efficiency.find_efficient_variants(frame, part.axes, metric.higher).rename(
+            columns={"value": metric.name}
+        )
 
     def until(
         self,
@@ -345,7 +378,7 @@ class Study:
         """Return the cost at which the accuracy, averaged over seeds, first reaches a target: `efficiency.until`.
 
         Args:
-            target: accuracy, a fraction of 1.
+            target: accuracy, a fraction of 1; of another task a value of its headline.
             cost: as of `pareto`.
             at: as of `where`.
             view: as of `compare`.
@@ -354,20 +387,22 @@ class Study:
         Raises:
             ConfigError: as `pareto`, or a target that is no fraction of 1.
         """
-        if not 0 < target <= 1:
-            raise ConfigError(f"target: {target} is no accuracy; give a fraction of 1, such as 0.6")
         part = self.where(at or {})
+        if part.metric.share and not 0 < target <= 1:
+            raise ConfigError(f"target: {target} is no {part.metric.label}; give a fraction of 1, such as 0.6")
         done = {run.hash: run for run in part.stored if run.status == "done"}
         headline = {key: view or run.headline for key, run in done.items()}
-        costs = {key: efficiency.cost_of(run, cost) for key, run in done.items()}
-        curve = part.smooth(window)
+        costs = {key: efficiency.read_cost(run, cost) for key, run in done.items()}
+        curve = part.smooth(window).rename(columns={part.metric.name: "value"})
         curve = curve[curve["view"] == curve["hash"].map(headline)]
-        length = curve["hash"].map({key: efficiency.cost_of(run, "rounds") for key, run in done.items()})
-        return efficiency.until(curve.assign(cost=curve["hash"].map(costs), T=length), part.axes, target)
+        length = curve["hash"].map({key: efficiency.read_cost(run, "rounds") for key, run in done.items()})
+        return efficiency.compute_cost_until_target(
+            curve.assign(cost=curve["hash"].map(costs), T=length), part.axes, target
+        )
 
     def smooth(self, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:
         """Return `rounds` where evaluated, with a number averaged over `window` evaluations: `curves.smooth`."""
-        return curves.smooth(self.rounds, window, metric)
+        return curves.smooth_curves(self.rounds, window, self.find_metric(metric))
 
     def _known(self, names: Sequence[str]) -> list[str]:
         for name in names:
@@ -387,10 +422,10 @@ class Study:
         return known
 
     def _cells(self, metric: str) -> Cells:
-        return cells(self._knowing(metric), self.axes)
+        return group_runs_to_compare(self._knowing(metric), self.axes)
 
     def _done(self, metric: str, **numbers: Callable[[Stored], float]) -> pd.DataFrame:
         """Return the keys of the finished runs that know a number, with some numbers of each."""
         done = self._knowing(metric)
         columns = {name: [of(run) for run in done] for name, of in numbers.items()}
-        return keys(done, self.axes).assign(**columns)
+        return tabulate_keys(done, self.axes).assign(**columns)

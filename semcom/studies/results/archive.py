@@ -29,14 +29,14 @@ from semcom.files import (
     SWEEP,
     TABLE,
     TRAINING,
-    at_home,
+    resolve_file,
     to_json,
     write_atomically,
 )
-from semcom.runs.folder import read_summary, summary_text
+from semcom.runs.folder import format_summary, read_summary
 from semcom.studies.results.places import Places
-from semcom.studies.results.run import stored_runs
-from semcom.studies.results.table import read_table, table_bytes
+from semcom.studies.results.run import read_stored_runs
+from semcom.studies.results.table import encode_table, read_table
 
 KINDS = (CONFIG, METRICS, SUMMARY, ERROR)
 """Files of a run's folder that an archive holds."""
@@ -48,7 +48,7 @@ DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, Un
 """What reading a file that is no archive, or a damaged one, raises; RuntimeError: it has a password."""
 
 
-def pack(folder: Path | str, file: Path | str | None = None, *, arrays: bool = False) -> Path:
+def pack_archive(folder: Path | str, file: Path | str | None = None, *, arrays: bool = False) -> Path:
     """Write the archive of a study and return its path.
 
     Args:
@@ -59,44 +59,44 @@ def pack(folder: Path | str, file: Path | str | None = None, *, arrays: bool = F
     Raises:
         ConfigError: there is no run in the folder, or the archive would not be a .zip file.
     """
-    folder = at_home(folder)
-    path = _beside(folder) if file is None else at_home(file)
+    folder = resolve_file(folder)
+    path = _beside(folder) if file is None else resolve_file(file)
     if path.suffix != ".zip":
         raise ConfigError(f"out: {path} is no .zip file; give one")
-    runs = stored_runs(folder)[0]  # or an error that says what is wrong with it
+    runs = read_stored_runs(folder)[0]  # or an error that says what is wrong with it
     configs = [file for run in runs for file in (run.folder / CONFIG, run.trained / CONFIG) if file.is_file()]
     places = Places(json.loads(file.read_text(encoding="utf-8")) for file in configs)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for source in _files(folder, (*KINDS, ARRAYS) if arrays else KINDS):
+        for source in _list_archive_files(folder, (*KINDS, ARRAYS) if arrays else KINDS):
             entry = zipfile.ZipInfo(source.relative_to(folder).as_posix(), EPOCH)
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-            archive.writestr(entry, _content(source, places))
+            archive.writestr(entry, _read_archive_content(source, places))
     return write_atomically(path, buffer.getvalue())
 
 
-def stored_table(path: Path | str) -> pd.DataFrame:
-    """Read the table that a sweep has left, from its folder or from its archive. Errors: `read_table`, `unpacked`."""
+def read_stored_table(path: Path | str) -> pd.DataFrame:
+    """Read the table that a sweep has left, from its folder or its archive. Errors: `read_table`, `unpack_archive`."""
     path = Path(path)
     if not path.is_file():
         return read_table(path)
-    with unpacked(path) as folder:
+    with unpack_archive(path) as folder:
         return read_table(Path(folder))
 
 
-def opened(path: Path) -> tuple[Path, TemporaryDirectory[str] | None]:
+def open_archive(path: Path) -> tuple[Path, TemporaryDirectory[str] | None]:
     """Find the folder of a study or of a run, unpacked where it lies in an archive, and what keeps it there.
 
     Args:
         path: a folder, ARCHIVE.zip, or ARCHIVE.zip/HASH, which is one run of it.
 
     Raises:
-        ConfigError: the archive has no such run, or `unpacked` refuses it.
+        ConfigError: the archive has no such run, or `unpack_archive` refuses it.
     """
     file = path.parent if path.parent.is_file() else path
     if not file.is_file():
         return path, None
-    place = unpacked(file)
+    place = unpack_archive(file)
     folder = Path(place.name) if file is path else Path(place.name) / path.name
     if not folder.is_dir():
         place.cleanup()
@@ -109,7 +109,7 @@ def _beside(folder: Path) -> Path:
     return place.with_name(f"{place.name}.zip")
 
 
-def _files(folder: Path, kinds: tuple[str, ...]) -> Iterator[Path]:
+def _list_archive_files(folder: Path, kinds: tuple[str, ...]) -> Iterator[Path]:
     """Yield the files that an archive holds: those of the sweep, and those of each run."""
     yield from (folder / name for name in (SWEEP, TABLE, REPORT) if (folder / name).is_file())
     runs = sorted(path for path in folder.iterdir() if path.is_dir())
@@ -117,7 +117,7 @@ def _files(folder: Path, kinds: tuple[str, ...]) -> Iterator[Path]:
     yield from (place / name for place in places for name in kinds if (place / name).is_file())
 
 
-def _content(path: Path, places: Places) -> bytes:
+def _read_archive_content(path: Path, places: Places) -> bytes:
     """Read a file without the places of this machine."""
     if path.name == ERROR:  # its traceback names files of this machine
         return f"{places.words(path.read_text(encoding='utf-8', errors='replace').partition(chr(10))[0])}\n".encode()
@@ -125,21 +125,21 @@ def _content(path: Path, places: Places) -> bytes:
         return places.words(path.read_text(encoding="utf-8", errors="replace")).encode()
     if path.name == TABLE:
         try:
-            return table_bytes(places.frame(read_table(path)))
+            return encode_table(places.frame(read_table(path)))
         except ConfigError:  # a damaged one says nothing
             return b""
     if path.name in (CONFIG, SWEEP):
-        found = _without_places(json.loads(path.read_text(encoding="utf-8")))
+        found = _strip_places(json.loads(path.read_text(encoding="utf-8")))
         return to_json(places.config(found) if path.name == CONFIG else places.words(found), indent=1).encode()
     if path.name == SUMMARY:
         try:
-            return summary_text(places.words(read_summary(path.parent) or {})).encode()
+            return format_summary(places.words(read_summary(path.parent) or {})).encode()
         except RunError:
             return path.read_bytes()
     return path.read_bytes()
 
 
-def _without_places(found: dict[str, Any]) -> dict[str, Any]:
+def _strip_places(found: dict[str, Any]) -> dict[str, Any]:
     """Copy what config.json or sweep.json says, without `out` and `data.root`, which no hash depends on."""
     kept = {name: value for name, value in found.items() if name != "out"}
     for section, place in (("data", "root"), ("set", "data.root")):
@@ -148,7 +148,7 @@ def _without_places(found: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def unpacked(file: Path) -> TemporaryDirectory[str]:
+def unpack_archive(file: Path) -> TemporaryDirectory[str]:
     """Unpack an archive into a temporary folder, which is removed with the object.
 
     Raises:

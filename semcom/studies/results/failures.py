@@ -12,7 +12,7 @@ from typing import Any
 
 import semcom
 from semcom.files import CONFIG, ERROR
-from semcom.studies.overrides import format_set
+from semcom.studies.overrides import format_set_override
 
 FULL = 5
 """Failed runs that are told in full; of more, the others have a line each."""
@@ -42,17 +42,17 @@ class Failure:
     def again(self) -> str | None:
         """Build the command that repeats this run alone; None where there is none."""
         there = not self.own and (self.folder / CONFIG).is_file()
-        return repeat_command(self.config or self.folder / CONFIG) if there else None
+        return format_repeat_command(self.config or self.folder / CONFIG) if there else None
 
     def format(self) -> list[str]:
         """Describe it in lines: label, cause, place, command."""
         again = self.again()
-        where = [f"    {line}" for line in place(self.folder)]
+        where = [f"    {line}" for line in locate_failure(self.folder)]
         command = f"  this run alone: {again}" if again else "  the command of the sweep tries it again"
         return [f"FAILED {self.label}", f"  {self.error}", *where, command]
 
 
-def repeat_command(config: Path, out: str | None = None) -> str:
+def format_repeat_command(config: Path, out: str | None = None) -> str:
     """Build the command that repeats a run.
 
     Args:
@@ -62,13 +62,13 @@ def repeat_command(config: Path, out: str | None = None) -> str:
     return shlex.join(["semcom", "train", "--config", str(config), *(("--out", out) if out else ())])
 
 
-def report(failures: Sequence[Failure]) -> str:
+def report_failures(failures: Sequence[Failure]) -> str:
     """Describe failed runs: the first `FULL` in full, each of the others in a line."""
     lines = [line for failure in failures[:FULL] for line in failure.format()]
     return "\n".join([*lines, *(f"FAILED {failure.label}: {failure.error}" for failure in failures[FULL:])])
 
 
-def place(folder: Path) -> list[str]:
+def locate_failure(folder: Path) -> list[str]:
     """Find where the error of a failed run arose, with the line of code: the last place in the user's own code.
 
     Where none of that was running it is the last one in semcom; where no traceback was left, there are no lines.
@@ -99,7 +99,7 @@ def format_label(variant: str, fields: Mapping[str, Any], key: str | None = None
         fields: dotted field -> value, of the fields that are named; one without a value is left out.
         key: hash of the run, which is the name of its folder in a sweep (None: it is not one run).
     """
-    named = [format_set(name, value) for name, value in fields.items() if value is not None]
+    named = [format_set_override(name, value) for name, value in fields.items() if value is not None]
     return ", ".join([variant, *named, *([key] if key else [])])
 
 

@@ -21,9 +21,9 @@ from typing import Any, TypeVar
 from filelock import FileLock, Timeout
 
 from semcom.config import ConfigError
-from semcom.config.errors import shown
+from semcom.config.errors import show_value
 from semcom.files import CONFIG, METRICS, SUMMARY, SWEEP, TABLE, read_json, refuse_file
-from semcom.runs.folder import LOCK, MOMENT_S, is_held
+from semcom.runs.folder import LOCK, MOMENT_S, is_lock_held
 
 T = TypeVar("T")
 OWNER = ".owner"
@@ -59,7 +59,7 @@ def read_shard(text: str) -> Shard:
 
 
 @contextmanager
-def hold_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], object]) -> Iterator[None]:
+def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], object]) -> Iterator[None]:
     """Keep other sweeps out of a folder; the operating system drops the locks with the process.
 
     Args:
@@ -77,16 +77,16 @@ def hold_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
         raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
     own = _mark(shard)
     with ExitStack() as stack:
-        entrance = _take(folder, "", PATIENCE_S if shard else MOMENT_S)
+        entrance = _take_lock(folder, "", PATIENCE_S if shard else MOMENT_S)
         stack.callback(entrance.release)
         others = list(_shards(folder))
         for mark in others:
             if shard is None or mark == own or not mark.endswith(f"-of-{shard.count}"):
-                raise _busy(folder, mark)
+                raise _refuse_locked_folder(folder, mark)
         if shard is not None:
-            stack.callback(_take(folder, own, MOMENT_S).release)
+            stack.callback(_take_lock(folder, own, MOMENT_S).release)
         settle(bool(others))
-        _sign(folder / (OWNER + own))
+        _sign_lock(folder / (OWNER + own))
         stack.callback((folder / (OWNER + own)).unlink, missing_ok=True)
         if shard is not None:
             entrance.release()
@@ -98,13 +98,13 @@ def _mark(shard: Shard | None) -> str:
     return "" if shard is None else f"-{shard.number}-of-{shard.count}"
 
 
-def _take(folder: Path, mark: str, patience_s: float) -> FileLock:
+def _take_lock(folder: Path, mark: str, patience_s: float) -> FileLock:
     """Take the lock of a folder, or of a part of its sweep. ConfigError: another process holds it."""
     lock = FileLock(folder / (LOCK + mark), timeout=patience_s)
     try:
         lock.acquire()
     except Timeout:
-        raise _busy(folder, mark) from None
+        raise _refuse_locked_folder(folder, mark) from None
     except OSError as error:
         raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
     return lock
@@ -113,14 +113,14 @@ def _take(folder: Path, mark: str, patience_s: float) -> FileLock:
 def _shards(folder: Path) -> Iterator[str]:
     """Yield the marks of the shards that are running in a folder; no other can begin meanwhile."""
     for path in sorted(folder.glob(f"{LOCK}-*-of-*")):
-        if is_held(path):
+        if is_lock_held(path):
             yield path.name.removeprefix(LOCK)
 
 
-def workers(folder: Path) -> list[str]:
+def list_lock_holders(folder: Path) -> list[str]:
     """Describe the processes that are running in a sweep's folder; one that was killed has left its name alone."""
     marks = [path.name.removeprefix(OWNER) for path in sorted(folder.glob(f"{OWNER}*"))]
-    return [_whose(folder, mark) + _part(mark) for mark in marks if is_held(folder / (LOCK + mark))]
+    return [_whose(folder, mark) + _part(mark) for mark in marks if is_lock_held(folder / (LOCK + mark))]
 
 
 def _whose(folder: Path, mark: str) -> str:
@@ -133,12 +133,12 @@ def _part(mark: str) -> str:
     return f" with its shard {mark[1:].replace('-of-', '/')}" if mark else ""
 
 
-def _busy(folder: Path, mark: str) -> ConfigError:
+def _refuse_locked_folder(folder: Path, mark: str) -> ConfigError:
     running = f"{_whose(folder, mark)} is running in {folder}{_part(mark)}"
     return ConfigError(f"out: {running}; wait for it, or give another folder")
 
 
-def _sign(path: Path) -> None:
+def _sign_lock(path: Path) -> None:
     """Leave which process has a folder, where that can be written."""
     now = datetime.now().isoformat(sep=" ", timespec="minutes")
     with suppress(OSError):
@@ -173,10 +173,10 @@ def parse_record(path: Path) -> dict[str, Any]:
         raise ValueError("it holds no table")
     for name, kind in FIELDS.items():
         if not isinstance(value := found.get(name, kind()), kind):
-            raise ValueError(f"its {name} is {shown(value)}")
+            raise ValueError(f"its {name} is {show_value(value)}")
     for name, kind in (("axes", list), ("variants", str)):
         if wrong := [value for value in found.get(name, {}).values() if not isinstance(value, kind)]:
-            raise ValueError(f"its {name} has {shown(wrong[0])}")
+            raise ValueError(f"its {name} has {show_value(wrong[0])}")
     return found
 
 

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from semcom.runs.result import Result
 
 
-def run_folder(config: RunConfig) -> Path:
+def locate_run_folder(config: RunConfig) -> Path:
     """Name the folder of a run of a sweep: its `out`, which the plan of the sweep has set."""
     assert config.out is not None
     return Path(config.out)
 
 
-def train_then(config: RunConfig, more: Callable[[Result], Mapping[str, Any]], observe: Observer | None = None) -> None:
+def train_and_add_outcome(
+    config: RunConfig, more: Callable[[Result], Mapping[str, Any]], observe: Observer | None = None
+) -> None:
     """Carry out a run of an experiment that adds to its summary: train, then leave the summary with what is added.
 
     The training lies in a folder of its own, `TRAINING`: the run has a summary only when both are done.
@@ -33,28 +35,28 @@ def train_then(config: RunConfig, more: Callable[[Result], Mapping[str, Any]], o
         more: function from the finished training to what is added, or replaced, in its summary.
         observe: as of `semcom.run`.
     """
-    folder = run_folder(config)
+    folder = locate_run_folder(config)
     result = semcom.run(set_fields(config, {"out": str(folder / TRAINING)}), observe=observe)
     found = more(result)
     write_config(folder, config)
     write_summary(folder, {**result.summary, **found, "hash": run_hash(config)})
 
 
-def is_finished(config: RunConfig) -> bool:
+def has_outcome(config: RunConfig) -> bool:
     """Check whether a run has left its summary; a damaged one, or another run's, is none."""
-    folder = run_folder(config)
+    folder = locate_run_folder(config)
     try:  # a run that is waited for is asked often, and its hash takes longer than a look at its folder
         return (folder / SUMMARY).exists() and read_summary(folder, run_hash(config)) is not None
     except RunError:
         return False
 
 
-def left_error(config: RunConfig) -> str | None:
+def read_left_error(config: RunConfig) -> str | None:
     """Read the first line of what a failed run left; None where there is nothing."""
-    return first_line(run_folder(config) / ERROR) or None
+    return read_first_line(locate_run_folder(config) / ERROR) or None
 
 
-def first_line(path: Path) -> str:
+def read_first_line(path: Path) -> str:
     """Read the first line of a text; empty where there is none that can be read."""
     try:
         with open_file(path) as file:

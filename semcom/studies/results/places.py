@@ -24,7 +24,7 @@ class Places:
     """
 
     def __init__(self, configs: Iterable[Mapping[str, Any]]) -> None:
-        paths = {str(name) for config in configs for name in _table(config.get("contents"))}
+        paths = {str(name) for config in configs for name in _as_table(config.get("contents"))}
         self.names: dict[str, str] = {}
         for path in sorted(path for path in paths if os.path.isabs(path)):
             name, count = f"{ELSEWHERE}{os.path.basename(path)}", 2
@@ -36,11 +36,11 @@ class Places:
 
     def config(self, value: Any) -> Any:
         """Return a configuration with names in the place of paths; its hash has their digests, and stays."""
-        return _mapped(value, lambda text: self.names.get(text, text))
+        return _map_texts(value, lambda text: self.names.get(text, text))
 
     def words(self, value: Any) -> Any:
         """Return texts, and what holds some, in which no path has a folder."""
-        return _mapped(value, self._text)
+        return _map_texts(value, self._text)
 
     def frame(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return a table whose texts name no folder."""
@@ -53,14 +53,14 @@ class Places:
         return PATH.sub(lambda found: f"{ELSEWHERE}{found[1] or ''}", known)
 
 
-def _table(value: Any) -> Mapping[str, Any]:
+def _as_table(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _mapped(value: Any, change: Any) -> Any:
+def _map_texts(value: Any, change: Any) -> Any:
     """Return plain values with all their texts changed, names of tables among them."""
     if isinstance(value, dict):
-        return {change(name): _mapped(held, change) for name, held in value.items()}
+        return {change(name): _map_texts(held, change) for name, held in value.items()}
     if isinstance(value, list | tuple):
-        return [_mapped(held, change) for held in value]
+        return [_map_texts(held, change) for held in value]
     return change(value) if isinstance(value, str) else value

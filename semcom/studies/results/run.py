@@ -11,18 +11,19 @@ from typing import Any, Literal
 
 from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, run_hash
 from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE, TRAINING
-from semcom.runs.accuracy import CURVES
+from semcom.runs.accuracy import curve_of, curves_in
 from semcom.runs.arrays import Arrays, read_arrays
-from semcom.runs.folder import LOCK, is_held, read_config, read_metrics, read_summary
-from semcom.runs.section_options import owner_field
+from semcom.runs.folder import LOCK, is_lock_held, read_config, read_metrics, read_summary
+from semcom.runs.section_options import name_owner_field
 from semcom.studies.grid import TEST, TEST_SNR
+from semcom.studies.names import learn_metrics
 from semcom.studies.results.lock import OWNER, parse_record
-from semcom.studies.results.outcome import first_line
-from semcom.studies.results.table import configuration, fields, read_table
+from semcom.studies.results.outcome import read_first_line
+from semcom.studies.results.table import list_configuration_columns, list_fields, read_table
+from semcom.tasks.metric import Metric, read_task_metrics
+from semcom.tasks.registry import list_metrics
 
 LOG = logging.getLogger(__name__)
-AT_TESTS = tuple(CURVES.values())
-"""Numbers in a summary that are one for each test SNR."""
 Status = Literal["done", "unfinished", "failed", "pending"]
 """done: it has left its summary; unfinished: it is running or was interrupted; pending: it has no folder yet."""
 
@@ -67,7 +68,7 @@ class Stored:
 
     def is_running(self) -> bool:
         """Check whether a process trains it just now."""
-        return is_held(self.folder / LOCK)
+        return is_lock_held(self.folder / LOCK)
 
     def warnings(self) -> list[str]:
         """List what it has warned of so far, each with its round."""
@@ -84,6 +85,13 @@ class Stored:
         return read_arrays(self.trained / ARRAYS, self.hash)
 
     @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics of its task, the headline's first; of one that is not done, those of a task that is known."""
+        if self.summary is not None:
+            return read_task_metrics(self.summary)
+        return list_metrics(str(self.fields.get("task", "classification")))
+
+    @property
     def headline(self) -> str | None:
         """Name of its headline view, the first one; None where it has none, as a run that is not done."""
         return next(iter((self.summary or {}).get("views", {})), None)
@@ -98,14 +106,15 @@ class Stored:
         if found is None:
             return None
         snr = None if self.test_snr_db is None else f"{self.test_snr_db:g}"
-        there = {key: found[curve][snr] for key, curve in CURVES.items() if snr in found.get(curve, {})}
-        whole = {key: value for key, value in found.items() if key not in AT_TESTS}
+        curves = curves_in(found)
+        there = {key: found[curve][snr] for curve, key in curves.items() if snr in found[curve]}
+        whole = {key: value for key, value in found.items() if key not in curves}
         return {**whole, **there} if self.is_first_test else there
 
     def knows(self, metric: str) -> bool:
         """Check whether a number may be known at its test SNR: all are at the first one, and few at the others."""
         views = (self.summary or {}).get("views", {}).values()
-        return self.is_first_test or any(CURVES.get(metric) in numbers for numbers in views)
+        return self.is_first_test or any(curve_of(metric) in numbers for numbers in views)
 
     def field(self, name: str) -> Any:
         """Look up a field of its configuration, or its hash, variant, status or test SNR; None where it has none."""
@@ -139,7 +148,7 @@ class Stored:
         return tuple(replace(self, test_snr_db=snr) for snr in self.test_snrs or (one,))
 
 
-def config_path(study: Path, run: Stored) -> Path:
+def locate_run_config(study: Path, run: Stored) -> Path:
     """Name the configuration of a run as `semcom train --config` takes it.
 
     Args:
@@ -151,7 +160,7 @@ def config_path(study: Path, run: Stored) -> Path:
     return study if study.parent.is_file() else run.folder / CONFIG
 
 
-def stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
+def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
     """Read the runs of a study, each once, and what its sweep.json says; nothing where it has none.
 
     Args:
@@ -161,27 +170,27 @@ def stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
         ConfigError: there is no run in it, or the same run twice.
     """
     if (folder / CONFIG).is_file():
-        return [_read(folder, {}, {})], {}
+        return [_read_stored_run(folder, {}, {})], {}
     if not folder.is_dir():
         raise ConfigError(f"study: {folder} is no folder; give that of a run or of a sweep, or one that holds runs")
-    record, listed = _record(folder), _listed(folder)
-    variants = variants_of(record)
+    record, listed = _read_sweep_record(folder), _read_listed_runs(folder)
+    variants = read_variants(record)
     if any(folder.glob(f"{OWNER}*")):  # a sweep is running, and tries again what the table says has failed
         listed = {key: {**row, "error": None} for key, row in listed.items()}
     inside = sorted(path.parent for path in folder.glob(f"*/{CONFIG}"))
-    found = sorted((_read(path, variants, listed) for path in inside), key=lambda run: run.variant)
+    found = sorted((_read_stored_run(path, variants, listed) for path in inside), key=lambda run: run.variant)
     named = {run.hash: run for run in found}
     if len(named) < len(found):
         twice = next(run for run in found if named[run.hash] is not run)
         raise ConfigError(f"study: {twice.folder} and {named[twice.hash].folder} hold the same run; move one away")
     order = dict.fromkeys([*listed, *variants, *named])
-    runs = [named.get(key) or _without_config(folder / key, variants, listed.get(key, {})) for key in order]
+    runs = [named.get(key) or _build_run_without_config(folder / key, variants, listed.get(key, {})) for key in order]
     if not runs:
         raise ConfigError(f"study: {folder} holds neither a run nor folders of runs; is it the right folder?")
-    return _with_later(runs), record
+    return _fill_later_options(runs), record
 
 
-def _with_later(runs: list[Stored]) -> list[Stored]:
+def _fill_later_options(runs: list[Stored]) -> list[Stored]:
     """Make runs of several versions alike: with the options that only the newer of them have written down.
 
     An option belongs to a method or to a kind of link. Whether that takes it is read off the other runs: to ask it
@@ -190,7 +199,7 @@ def _with_later(runs: list[Stored]) -> list[Stored]:
     for name, before in LATER.items():
         column = name.replace(".options.", ".")
         section = column.partition(".")[0]
-        owner = owner_field(section)
+        owner = name_owner_field(section)
         takers = {run.fields.get(owner) for run in runs if column in run.fields}
         runs = [
             replace(run, fields={**run.fields, column: before})
@@ -201,13 +210,13 @@ def _with_later(runs: list[Stored]) -> list[Stored]:
     return runs
 
 
-def variants_of(record: Mapping[str, Any]) -> dict[str, str]:
+def read_variants(record: Mapping[str, Any]) -> dict[str, str]:
     """Look up the variant of each run of a sweep by its hash in sweep.json; none where it does not say."""
     variants = record.get("variants")
     return {str(key): str(name) for key, name in variants.items()} if isinstance(variants, dict) else {}
 
 
-def _record(folder: Path) -> dict[str, Any]:
+def _read_sweep_record(folder: Path) -> dict[str, Any]:
     """Read sweep.json, nothing where there is none. Raises ConfigError for one that cannot be read."""
     try:
         return parse_record(folder / SWEEP)
@@ -217,7 +226,7 @@ def _record(folder: Path) -> dict[str, Any]:
         raise ConfigError(f"study: {folder / SWEEP} cannot be read ({error})") from None
 
 
-def _listed(folder: Path) -> dict[str, dict[str, Any]]:
+def _read_listed_runs(folder: Path) -> dict[str, dict[str, Any]]:
     """Read the rows of the table that a sweep has left by their hash; none where it has left none yet."""
     if not (folder / TABLE).exists():
         return {}
@@ -226,7 +235,13 @@ def _listed(folder: Path) -> dict[str, dict[str, Any]]:
     except ConfigError as error:
         LOG.warning("%s; it is left out", error)
         return {}
-    names = [*configuration(frame), "status", "error", "hash", *(["variant"] if "variant" in frame else [])]
+    names = [
+        *list_configuration_columns(frame),
+        "status",
+        "error",
+        "hash",
+        *(["variant"] if "variant" in frame else []),
+    ]
     rows = frame[list(dict.fromkeys(names))].to_dict("records")
     return {row["hash"]: {name: value for name, value in row.items() if not _missing(value)} for row in rows}
 
@@ -235,7 +250,7 @@ def _missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _read(folder: Path, variants: Mapping[str, str], listed: Mapping[str, Mapping[str, Any]]) -> Stored:
+def _read_stored_run(folder: Path, variants: Mapping[str, str], listed: Mapping[str, Mapping[str, Any]]) -> Stored:
     """Read the run whose config.json lies in a folder."""
     config = read_config(folder, "study")
     if config.train.rounds is None or config.train.participation is None:
@@ -243,35 +258,40 @@ def _read(folder: Path, variants: Mapping[str, str], listed: Mapping[str, Mappin
     key = run_hash(config)
     row = listed.get(key, {})
     name = variants.get(key) or row.get("variant") or config.method
-    status, error, summary = _state(folder, key, row)
-    return Stored(key, folder, status, error, name, fields(config), _participants(config), summary)
+    status, error, summary = _read_run_status(folder, key, row)
+    return Stored(key, folder, status, error, name, list_fields(config), _count_participants(config), summary)
 
 
-def _without_config(folder: Path, variants: Mapping[str, str], row: Mapping[str, Any]) -> Stored:
+def _build_run_without_config(folder: Path, variants: Mapping[str, str], row: Mapping[str, Any]) -> Stored:
     """Build a run that left no config.json: a pending one, or one of which the sweep's table tells the configuration.
 
     An experiment that trains in its own way may leave a summary alone.
     """
     known = {name: value for name, value in row.items() if name not in ("status", "error", "hash", "variant")}
-    status, error, summary = _state(folder, folder.name, row)
+    status, error, summary = _read_run_status(folder, folder.name, row)
     name = variants.get(folder.name) or row.get("variant") or row["method"]
     return Stored(folder.name, folder, status, error, name, known, None, summary)
 
 
-def _state(folder: Path, key: str, row: Mapping[str, Any]) -> tuple[Status, str | None, Mapping[str, Any] | None]:
+def _read_run_status(
+    folder: Path, key: str, row: Mapping[str, Any]
+) -> tuple[Status, str | None, Mapping[str, Any] | None]:
     """Read status, error and summary of a run; a sweep may know of a failure that left nothing in the folder."""
     try:
         summary = read_summary(folder, key)
     except RunError as damaged:
         return "failed", str(damaged), None
     if summary is not None:
+        learn_metrics(read_task_metrics(summary))
         return "done", None, summary
-    if error := first_line(folder / ERROR) or row.get("error"):  # a sweep removes those of runs that it tries again
+    if error := read_first_line(folder / ERROR) or row.get(
+        "error"
+    ):  # a sweep removes those of runs that it tries again
         return "failed", error, None
     return ("unfinished" if folder.is_dir() else "pending"), None, None
 
 
-def _participants(config: RunConfig) -> int:
+def _count_participants(config: RunConfig) -> int:
     """Count the clients that take part in a round of a stored configuration, which has no open fields."""
     schedule = Schedule(**vars(config.train))
     return Resolved(**{**vars(config), "train": schedule}).participants

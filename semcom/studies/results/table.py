@@ -13,7 +13,7 @@ import pandas as pd
 
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, run_hash, to_dict
 from semcom.files import TABLE, open_file, write_atomically
-from semcom.runs.accuracy import CURVES
+from semcom.runs.accuracy import curve_of
 
 PLACES = ("out", "data.root")
 """Fields that only say where files lie on one machine: they are in each run's config.json, not in the table."""
@@ -33,7 +33,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def row(
+def make_row_of_table(
     config: RunConfig, origin: Mapping[str, str], found: Mapping[str, Any] | None, error: str | None
 ) -> dict[str, Any]:
     """Build one row: `origin` (experiment, scale, command, variant), the configuration, a finished run's summary.
@@ -48,10 +48,10 @@ def row(
     """
     state = {"status": "failed" if error else "done", "error": error, "hash": run_hash(config)}
     view = {"view": next(iter(found["views"]))} if found and found.get("views") else {}
-    return {**fields(config), **flatten(found or {}), **view, **origin, **state}
+    return {**list_fields(config), **flatten(found or {}), **view, **origin, **state}
 
 
-def fields(config: RunConfig) -> dict[str, Any]:
+def list_fields(config: RunConfig) -> dict[str, Any]:
     """List the fields of a configuration by their dotted names on the command line, without `PLACES`."""
     values = {name: value for name, value in to_dict(config).items() if name != "contents"}  # the hash tells them
     flat = {name.replace(".options.", "."): value for name, value in flatten(values).items()}
@@ -63,7 +63,9 @@ def _plain(value: Any) -> Any:
     return ",".join(str(v) for v in value) if isinstance(value, (tuple, list)) else value
 
 
-def number_of(row: Mapping[str, Any], metric: str, view: str | None = None, test_snr_db: float | None = None) -> Any:
+def read_number_in_row(
+    row: Mapping[str, Any], metric: str, view: str | None = None, test_snr_db: float | None = None
+) -> Any:
     """Look up a number of a run in a row of a sweep's table, or in its flat summary and `view`; NaN for none.
 
     Args:
@@ -72,12 +74,12 @@ def number_of(row: Mapping[str, Any], metric: str, view: str | None = None, test
         view: name of the view (None: the headline, or the run).
         test_snr_db: the test SNR that it is of (None: the first one, of which all numbers are).
     """
-    name = metric if test_snr_db is None else f"{CURVES.get(metric)}.{test_snr_db:g}"
+    name = metric if test_snr_db is None else f"{curve_of(metric)}.{test_snr_db:g}"
     found = row.get(f"views.{view or row.get('view')}.{name}", math.nan)
     return row.get(name, math.nan) if view is None and (found is None or found != found) else found
 
 
-def table(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = FIRST) -> pd.DataFrame:
+def make_table(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = FIRST) -> pd.DataFrame:
     """Make the rows one frame, the columns `first` in front; one that mixes text and numbers becomes text."""
     names = [*first, *(name for name in _names(rows) if name not in first)]
     return pd.DataFrame({name: _column([r.get(name) for r in rows]) for name in names})
@@ -94,7 +96,7 @@ def _column(values: list[Any]) -> list[Any]:
     return [v if v is None else str(v) for v in values] if any(texts) and not all(texts) else values
 
 
-def configuration(frame: pd.DataFrame) -> list[str]:
+def list_configuration_columns(frame: pd.DataFrame) -> list[str]:
     """List the columns of a table that say what a run is: fields of its configuration that are in its hash."""
     known = {field.name: field for field in dataclasses.fields(RunConfig)}
     parts: list[tuple[str, Any]] = [(name, field.default_factory) for name, field in known.items()]
@@ -102,6 +104,8 @@ def configuration(frame: pd.DataFrame) -> list[str]:
 
     def counts(column: str) -> bool:
         section, _, rest = column.partition(".")
+        if column == "task" and pd.api.types.is_numeric_dtype(frame[column]):
+            return False  # that part of the loss, which methods log
         inside = section == "hyper" or rest in own.get(section, ()) or "options" in own.get(section, ())
         return (inside if rest else section in known) and column not in NOT_IDENTITY
 
@@ -110,10 +114,10 @@ def configuration(frame: pd.DataFrame) -> list[str]:
 
 def write_table(frame: pd.DataFrame, path: Path) -> Path:
     """Write the table (Parquet), all of it or nothing, and return `path`."""
-    return write_atomically(path, table_bytes(frame))
+    return write_atomically(path, encode_table(frame))
 
 
-def table_bytes(frame: pd.DataFrame) -> bytes:
+def encode_table(frame: pd.DataFrame) -> bytes:
     """Return the table as the content of a Parquet file."""
     buffer = io.BytesIO()
     frame.to_parquet(buffer, index=False)

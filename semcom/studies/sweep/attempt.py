@@ -13,15 +13,15 @@ from typing import Any
 from semcom.config import RunError, from_dict, run_hash
 from semcom.files import ERROR, write_atomically
 from semcom.runs.folder import BusyError, read_summary
-from semcom.runs.stop import stoppable, time_limit
+from semcom.runs.stop import raise_on_stop_signals, stop_after_minutes
 from semcom.studies.experiment import Train
-from semcom.studies.results.outcome import run_folder
+from semcom.studies.results.outcome import locate_run_folder
 
 ROOM = 1 << 20
 """Bytes that have to fit on the disk for a run to start."""
 
 
-def attempt(content: Mapping[str, Any], train: Train, limit_minutes: float | None) -> None:
+def attempt_run(content: Mapping[str, Any], train: Train, limit_minutes: float | None) -> None:
     """Carry out one run; a failure is left in the run's folder and does not stop the others.
 
     Args:
@@ -35,23 +35,23 @@ def attempt(content: Mapping[str, Any], train: Train, limit_minutes: float | Non
         KeyboardInterrupt, Stopped: a signal ended it; its state is kept.
     """
     config = from_dict(content)
-    folder = run_folder(config)
-    probe(folder.parent)
+    folder = locate_run_folder(config)
+    probe_disk(folder.parent)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with stoppable(), time_limit(limit_minutes):
+        with raise_on_stop_signals(), stop_after_minutes(limit_minutes):
             train(config)
         if read_summary(folder, run_hash(config)) is None:
             raise RunError("the run ended without a summary")
     except BusyError:  # its folder is not ours to write to
         raise
     except Exception as error:
-        text = f"{one_line(error)}\n\n{traceback.format_exc()}"
+        text = f"{format_error(error)}\n\n{traceback.format_exc()}"
         with suppress(OSError):  # a full disk: the sweep then says so
             write_atomically(folder / ERROR, text)
 
 
-def probe(folder: Path) -> None:
+def probe_disk(folder: Path) -> None:
     """Write as much as a small run needs, and remove it. Raises OSError where the disk is full."""
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(bytes(ROOM))
@@ -59,6 +59,6 @@ def probe(folder: Path) -> None:
         os.fsync(file.fileno())
 
 
-def one_line(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """Format an exception in a line: its type, and the first line of its text."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

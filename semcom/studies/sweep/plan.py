@@ -15,19 +15,20 @@ import semcom
 from channels import LINKS
 from semcom.config import NOT_IDENTITY, ConfigError, Resolved, run_hash
 from semcom.data.registry import DATASETS, PARTITIONS
-from semcom.files import at_home
+from semcom.engine.schedulers import SCHEDULERS
+from semcom.files import resolve_file
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS, HEADS
-from semcom.runs.plugins import absolute, load_plugins
+from semcom.runs.plugins import load_plugins, locate_plugin
 from semcom.studies.analysis import means
-from semcom.studies.cost import work
+from semcom.studies.cost import estimate_run_cost
 from semcom.studies.experiment import Experiment
-from semcom.studies.grid import TEST_SNR, axis_of, field_of, set_fields
-from semcom.studies.registry import experiment
+from semcom.studies.grid import TEST_SNR, parse_axis, read_grid_field, set_fields
+from semcom.studies.registry import find_experiment
 from semcom.studies.results import table
 from semcom.studies.results.failures import format_label, format_labels
 from semcom.studies.results.lock import another_sweep, read_record
-from semcom.studies.sweep.request import OWN, Request, apply_overrides, command, study
+from semcom.studies.sweep.request import OWN, Request, apply_request, format_request_command, make_experiment_of_request
 
 LOG = logging.getLogger(__name__)
 VARIANT = "variant"
@@ -67,14 +68,14 @@ class Plan:
         """Hash -> what tells a run from the others."""
         return format_labels(
             {
-                key: (self.variants[key], _varied(self.experiment, self.scale, config))
+                key: (self.variants[key], _read_varied_fields(self.experiment, self.scale, config))
                 for key, config in self.runs.items()
             }
         )
 
     def row(self, key: str, found: Mapping[str, Any] | None, error: str | None) -> dict[str, Any]:
         """Build the row of a run, see `semcom.studies.results.table.row`."""
-        return table.row(self.runs[key], {**self.origin, "variant": self.variants[key]}, found, error)
+        return table.make_row_of_table(self.runs[key], {**self.origin, "variant": self.variants[key]}, found, error)
 
 
 def make_plan(
@@ -100,64 +101,64 @@ def make_plan(
     load_plugins(plugins)
     request = request or Request()
     declared, scale = _find_declaration(name, scale, request, out)
-    chosen = apply_overrides(declared, scale, request)  # what is wrong with it shows before what is with the folder
-    folder = at_home(out) if out is not None else Path("results") / f"{declared.name}-{scale}"
+    chosen = apply_request(declared, scale, request)  # what is wrong with it shows before what is with the folder
+    folder = resolve_file(out) if out is not None else Path("results") / f"{declared.name}-{scale}"
     held = read_record(folder)
-    loaded = (*plugins, *_own_plugin(name, declared))
+    loaded = (*plugins, *_find_own_plugin(name, declared))
 
     def describe(request: Request) -> dict[str, Any]:
         record = {
             "experiment": declared.name,
             "scale": scale,
-            "command": command(name, declared, scale, request, plugins, str(folder)),
+            "command": format_request_command(name, declared, scale, request, plugins, str(folder)),
             "own_training": declared.train is not None,
             "plugins": list(loaded),
             "set": {key: value for key, value in request.set.items() if key not in NOT_IDENTITY},
-            "axes": _axes(chosen, scale, request),
+            "axes": _list_axes(chosen, scale, request),
         }
         return json.loads(json.dumps(record, default=repr))  # what JSON cannot hold is no field's value, see `resolve`
 
     record = describe(request)
     if held is not None and not _is_same(held, record):
-        request = _merge(held, record, request, folder)
-        chosen = apply_overrides(declared, scale, request)
+        request = _merge_plans(held, record, request, folder)
+        chosen = apply_request(declared, scale, request)
         record = describe(request)
-    return _lay_out(chosen, scale, folder, record, held, loaded)
+    return _lay_out_plan(chosen, scale, folder, record, held, loaded)
 
 
 def _find_declaration(name: str | None, scale: str | None, request: Request, out: object) -> tuple[Experiment, str]:
     """Find the experiment and its scale before the request."""
     if name is not None:
-        found = experiment(name)
+        found = find_experiment(name)
         return found, found.scale(scale)
     if scale is not None:
         raise ConfigError(f"scale: {scale!r} is not for a study of your own, which has none; name an experiment")
-    found = study(request)
+    found = make_experiment_of_request(request)
     if out is None:
         raise ConfigError("out: none is given; a study of your own needs a folder")
     return found, OWN
 
 
-def _own_plugin(name: str | None, declared: Experiment) -> tuple[str, ...]:
+def _find_own_plugin(name: str | None, declared: Experiment) -> tuple[str, ...]:
     """Find the file that declares the experiment, if runs need more of it than the experiment."""
     if name is None or not name.endswith(".py"):
         return ()
-    registries = (METHODS, LINKS, PARTITIONS, DATASETS, ENCODERS, HEADS)
-    used = any(r.source(entry) == absolute(name) for r in registries for entry in r.names())
+    registries = (METHODS, LINKS, PARTITIONS, DATASETS, ENCODERS, HEADS, SCHEDULERS)
+    used = any(r.source(entry) == locate_plugin(name) for r in registries for entry in r.names())
     return (name,) if used or declared.train is not None else ()
 
 
-def _axes(chosen: Experiment, scale: str, request: Request) -> dict[str, list[Any]]:
+def _list_axes(chosen: Experiment, scale: str, request: Request) -> dict[str, list[Any]]:
     """List the values of each axis by its fields, the variants first; one whose only value was set is none."""
     variants = {VARIANT: [variant.name for variant in chosen.compared()]}
     axes = [axis for axis in chosen.axes(scale) if axis.fields[0] not in request.set]
     return variants | {",".join(axis.fields): list(axis.entries()) for axis in axes}
 
 
-def _varied(chosen: Experiment, scale: str, config: Resolved) -> dict[str, Any]:
+def _read_varied_fields(chosen: Experiment, scale: str, config: Resolved) -> dict[str, Any]:
     """Read the values that the fields of the axes have in a run, the seed last."""
     names = [name for axis in chosen.axes(scale) for name in axis.fields if name != "seed"]
-    return {name: field_of(config, name) for name in (*names, "seed")}
+    return {name: read_grid_field(config, name) for name in (*names, "seed")}
 
 
 def _is_same(held: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
@@ -166,7 +167,7 @@ def _is_same(held: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
     return all(held.get(name) == record[name] for name in names)
 
 
-def _merge(held: dict[str, Any], record: Mapping[str, Any], request: Request, folder: Path) -> Request:
+def _merge_plans(held: dict[str, Any], record: Mapping[str, Any], request: Request, folder: Path) -> Request:
     """Merge the requests of a folder's sweep and of the one that is asked for.
 
     That is a grid where one holds the other, or where they differ in one axis alone.
@@ -185,11 +186,11 @@ def _merge(held: dict[str, Any], record: Mapping[str, Any], request: Request, fo
         raise another_sweep(folder, held)
     union = {name: [*there[name], *(value for value in here[name] if value not in there[name])] for name in there}
     names = tuple(union.pop(VARIANT))
-    axes = (axis_of(tuple(k.split(",")) if "," in k else k, values, "the sweep") for k, values in union.items())
+    axes = (parse_axis(tuple(k.split(",")) if "," in k else k, values, "the sweep") for k, values in union.items())
     return Request(names, request.set, tuple(axes))
 
 
-def _lay_out(
+def _lay_out_plan(
     chosen: Experiment,
     scale: str,
     folder: Path,
@@ -210,14 +211,14 @@ def _lay_out(
         config = semcom.resolve(wanted)
         key = run_hash(config)
         if key in runs:
-            one = format_label(run.variant, _varied(chosen, scale, config), key)
+            one = format_label(run.variant, _read_varied_fields(chosen, scale, config), key)
             raise ConfigError(f"{chosen.name}: two runs have the same configuration: {one}")
         runs[key], variants[key] = config, run.variant
-    rows = [table.row(config, {"variant": variants[key]}, None, None) for key, config in runs.items()]
-    means.check_seeds_alone(table.table(rows), [*chosen.columns(scale), *chosen.rows(scale)])
+    rows = [table.make_row_of_table(config, {"variant": variants[key]}, None, None) for key, config in runs.items()]
+    means.check_seeds_alone(table.make_table(rows), [*chosen.columns(scale), *chosen.rows(scale)])
     gone = [key for key in (held or {}).get("variants", {}) if key not in runs]
     if gone:
         LOG.warning("%s: %d of its runs are of an earlier declaration; they are left alone", folder, len(gone))
-    order = sorted(runs, key=lambda key: work(runs[key]), reverse=True)
+    order = sorted(runs, key=lambda key: estimate_run_cost(runs[key]), reverse=True)
     placed = {key: set_fields(runs[key], {"out": str((folder / key).absolute())}) for key in order}
     return Plan(chosen, scale, folder, record | {"variants": variants}, placed, held)

@@ -16,12 +16,12 @@ from joblib import Parallel, delayed, parallel_config
 
 from channels.options import POSITIVE
 from semcom.config import ConfigError, Resolved, RunConfig, run_hash, to_dict
-from semcom.config.checks import require
+from semcom.config.checks import require_in_config
 from semcom.engine.host.orphan import exit_with_parent
 from semcom.runs.folder import BusyError
-from semcom.runs.stop import STATUS, Stopped, first
+from semcom.runs.stop import STATUS, Stopped, act_before_stop
 from semcom.studies.experiment import Train
-from semcom.studies.results.outcome import run_folder
+from semcom.studies.results.outcome import locate_run_folder
 from semcom.studies.sweep import attempt, ray_pool
 from semcom.studies.sweep.progress import SweepProgress
 
@@ -35,7 +35,7 @@ PATIENCE_S = 8.0
 """Seconds that workers have to keep their state when a signal ends the sweep; schedulers often give 30."""
 
 
-def check_workers(jobs: int | None, backend: str, gpus_per_run: float | None = None) -> None:
+def check_pool_workers(jobs: int | None, backend: str, gpus_per_run: float | None = None) -> None:
     """Check the number of runs at a time, the backend, and what each run takes of it.
 
     Raises:
@@ -47,14 +47,14 @@ def check_workers(jobs: int | None, backend: str, gpus_per_run: float | None = N
         raise ConfigError(f"backend: {backend!r} is unknown: known are {', '.join(BACKENDS)}")
     if backend == "ray" and importlib.util.find_spec("ray") is None:
         raise ConfigError("backend: 'ray' is not installed; pip install 'semcom[ray]', or use loky")
-    require("gpus-per-run", gpus_per_run, POSITIVE)
+    require_in_config("gpus-per-run", gpus_per_run, POSITIVE)
     if gpus_per_run is not None and backend != "ray":
         raise ConfigError(f"gpus-per-run: {gpus_per_run:g} is for the backend ray; leave it out, or give --backend ray")
     if gpus_per_run is not None and gpus_per_run > 1 and gpus_per_run != int(gpus_per_run):
         raise ConfigError(f"gpus-per-run: {gpus_per_run:g} is neither a part of a GPU nor whole ones; give 0.5, 1 or 2")
 
 
-def carry_out(
+def carry_out_in_pool(
     runs: Mapping[str, Resolved],
     *,
     jobs: int | None,
@@ -79,28 +79,28 @@ def carry_out(
     """
     with SweepProgress(runs, labels, jobs or 1) as progress:
         if backend == "ray":
-            why = ray_pool.carry_out(progress, train, jobs, limit_minutes, gpus_per_run)
+            why = ray_pool.carry_out_in_ray(progress, train, jobs, limit_minutes, gpus_per_run)
         else:
-            why = _loky(progress, train, jobs or 1, limit_minutes)
-        if full := _full(progress.waiting()):
+            why = _carry_out_in_loky(progress, train, jobs or 1, limit_minutes)
+        if full := _describe_full_disk(progress.waiting()):
             progress.leave(full)
         for config in progress.waiting():
-            unknown = f"{run_folder(config)} has no result: another process has it, or it could not be written"
+            unknown = f"{locate_run_folder(config)} has no result: another process has it, or it could not be written"
             progress.fail(config, why.get(run_hash(config), unknown))
         return progress.errors
 
 
-def _full(configs: Sequence[RunConfig]) -> str:
+def _describe_full_disk(configs: Sequence[RunConfig]) -> str:
     """Describe a full disk in a line; empty where each run has room."""
     for config in configs:
         try:
-            attempt.probe(run_folder(config).parent)
+            attempt.probe_disk(locate_run_folder(config).parent)
         except OSError as error:
-            return f"{run_folder(config).parent} takes no more files ({error.strerror})"
+            return f"{locate_run_folder(config).parent} takes no more files ({error.strerror})"
     return ""
 
 
-def _loky(progress: SweepProgress, train: Train, jobs: int, limit_minutes: float | None) -> dict[str, str]:
+def _carry_out_in_loky(progress: SweepProgress, train: Train, jobs: int, limit_minutes: float | None) -> dict[str, str]:
     """Carry out what is waited for in processes of this machine; return hash -> why a run has left nothing.
 
     A run that is killed takes joblib's pool with it. The runs that had begun are then repeated, each in a pool of its
@@ -108,22 +108,22 @@ def _loky(progress: SweepProgress, train: Train, jobs: int, limit_minutes: float
     """
 
     def pool(configs: Sequence[RunConfig]) -> str:
-        calls = [delayed(_in_worker)(os.getpid(), to_dict(config), train, limit_minutes) for config in configs]
-        return _pool(calls, jobs, progress)
+        calls = [delayed(_run_in_pool_worker)(os.getpid(), to_dict(config), train, limit_minutes) for config in configs]
+        return _run_pool(calls, jobs, progress)
 
-    with first(_end_workers):
+    with act_before_stop(_end_pool_workers):
         broken, left = pool(progress.waiting()), TRIES
         while broken and left:
-            begun = [config for config in progress.waiting() if run_folder(config).is_dir()]
+            begun = [config for config in progress.waiting() if locate_run_folder(config).is_dir()]
             for config in begun:
-                progress.fail(config, _alone(config, pool) or broken)
+                progress.fail(config, _repeat_alone(config, pool) or broken)
             if not begun:  # a pool may break before any run begins: a worker may die while it is idle
                 left -= 1
             broken = pool(progress.waiting())
     return {run_hash(config): broken for config in progress.waiting()} if broken else {}
 
 
-def _alone(config: RunConfig, pool: Callable[[Sequence[RunConfig]], str]) -> str:
+def _repeat_alone(config: RunConfig, pool: Callable[[Sequence[RunConfig]], str]) -> str:
     """Repeat a run whose process died, a few times: it may have died of others. Return what broke the last pool."""
     broken = ""
     for _ in range(TRIES):
@@ -133,7 +133,7 @@ def _alone(config: RunConfig, pool: Callable[[Sequence[RunConfig]], str]) -> str
     return broken
 
 
-def _pool(calls: Sequence[Any], jobs: int, progress: SweepProgress) -> str:
+def _run_pool(calls: Sequence[Any], jobs: int, progress: SweepProgress) -> str:
     """Carry out the calls, `jobs` at a time; return what broke the pool, or nothing."""
     broken = ""
     try:
@@ -144,14 +144,14 @@ def _pool(calls: Sequence[Any], jobs: int, progress: SweepProgress) -> str:
             parallel.progress = progress
             parallel(calls)
     except Exception as error:
-        broken = f"the process ended without a result: {attempt.one_line(error)}"
+        broken = f"the process ended without a result: {attempt.format_error(error)}"
     progress.look()
     return broken
 
 
-def _end_workers() -> None:
+def _end_pool_workers() -> None:
     """Let the runs of all workers keep their state and end; a worker that takes too long is killed."""
-    _silence_manager()
+    _silence_pool_manager()
     workers = [child for child in psutil.Process().children(recursive=True) if not _is_tracker(child)]
     for worker in workers:
         with suppress(psutil.Error):
@@ -161,7 +161,7 @@ def _end_workers() -> None:
             late.kill()
 
 
-def _silence_manager() -> None:
+def _silence_pool_manager() -> None:
     """Leave out the traceback of loky's thread, which may look for a task that has just been taken back."""
     usual = threading.excepthook
 
@@ -190,14 +190,14 @@ class _Parallel(Parallel):
         self.progress.look()
 
 
-def _in_worker(parent: int, content: Mapping[str, Any], train: Train, limit_minutes: float | None) -> None:
+def _run_in_pool_worker(parent: int, content: Mapping[str, Any], train: Train, limit_minutes: float | None) -> None:
     """Carry out one run in a worker, which ends with the process of the sweep; without workers, in that process."""
     if parent != os.getpid():
         exit_with_parent(parent, look=True)  # joblib may have started it from a thread of its own
         logging.getLogger("semcom.data").setLevel(logging.ERROR)  # the sweep has said it
     try:
         with suppress(BusyError, OSError):  # the sweep says so
-            attempt.attempt(content, train, limit_minutes)
+            attempt.attempt_run(content, train, limit_minutes)
     except (KeyboardInterrupt, Stopped):
         if parent != os.getpid():
             os._exit(STATUS)  # without a next run; its state is kept

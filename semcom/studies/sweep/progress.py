@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from semcom.config import Resolved, RunConfig, run_hash
 from semcom.files import CONFIG, ERROR, METRICS, open_file
-from semcom.runs.accuracy import tested_at
+from semcom.runs.accuracy import list_accuracy_snrs
 from semcom.runs.folder import read_summary, write_config
-from semcom.screen import bars, on_terminal
-from semcom.studies.results.outcome import is_finished, left_error, run_folder
+from semcom.screen import is_terminal_screen, show_bars_on_screen
+from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
+from semcom.tasks.metric import read_headline
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -38,18 +39,18 @@ class SweepProgress:
         self.jobs = jobs
         self._rounds = {key: config.train.rounds for key, config in runs.items()}
         self._labels = labels or {key: f"{config.method}, {key}" for key, config in runs.items()}
-        self._waiting = {key: config for key, config in runs.items() if not is_finished(config)}
+        self._waiting = {key: config for key, config in runs.items() if not has_outcome(config)}
         self._total, self._start, self._lock = len(runs), time.monotonic(), threading.Lock()
         before = len(runs) - len(self._waiting)
         for config in self._waiting.values():
-            (run_folder(config) / ERROR).unlink(missing_ok=True)
+            (locate_run_folder(config) / ERROR).unlink(missing_ok=True)
         self._open = ExitStack()
         if before:
             self._say(f"{before} of {len(runs)} runs were finished already")
 
     def __enter__(self) -> SweepProgress:
-        if on_terminal(sys.stderr):
-            progress, ended = self._open.enter_context(bars(transient=True)), threading.Event()
+        if is_terminal_screen(sys.stderr):
+            progress, ended = self._open.enter_context(show_bars_on_screen(transient=True)), threading.Event()
             thread = threading.Thread(target=self._follow, args=(progress, ended), daemon=True)
             thread.start()
             self._open.callback(thread.join)
@@ -66,15 +67,17 @@ class SweepProgress:
     def running(self) -> dict[str, int]:
         """Count the rounds of the running runs, by hash: runs begin in their order, `jobs` at a time."""
         first = list(self._waiting.items())[: self.jobs]
-        return {key: _count_rounds(run_folder(config)) for key, config in first if run_folder(config).is_dir()}
+        return {
+            key: _count_rounds(locate_run_folder(config)) for key, config in first if locate_run_folder(config).is_dir()
+        }
 
     def look(self) -> None:
         """Report the runs that ended since the last look; joblib's threads call this too."""
         with self._lock:
             for config in self.waiting():
-                if is_finished(config):
+                if has_outcome(config):
                     self._done(config)
-                elif (text := left_error(config)) is not None:
+                elif (text := read_left_error(config)) is not None:
                     self.fail(config, text)
 
     def fail(self, config: RunConfig, error: str) -> None:
@@ -82,7 +85,7 @@ class SweepProgress:
         key = run_hash(config)
         if key in self._waiting:
             self.errors[key] = error
-            _leave_config(config)
+            _store_failed_config(config)
             self._report(key, f"FAILED {self._labels[key]}: {error}")
 
     def leave(self, reason: str) -> None:
@@ -93,11 +96,12 @@ class SweepProgress:
         self._say(f"{len(left)} run{'s were' if len(left) > 1 else ' was'} not started: {reason}")
 
     def _done(self, config: RunConfig) -> None:
-        """Report a finished run with its accuracy."""
-        key, found = run_hash(config), read_summary(run_folder(config)) or {}
-        first, *others = tested_at(found.get("views", {})) or [""]
+        """Report a finished run with its headline."""
+        key, found = run_hash(config), read_summary(locate_run_folder(config)) or {}
+        metric = read_headline(found)
+        first, *others = list_accuracy_snrs(found.get("views", {})) or [""]
         where = f" at {first} dB" if others else ""
-        self._report(key, f"{self._labels[key]}, accuracy {100 * found['accuracy']:.1f} %{where}")
+        self._report(key, f"{self._labels[key]}, {metric.label} {metric.state(found[metric.name])}{where}")
 
     def _report(self, key: str, text: str) -> None:
         """Print a line with the number of runs that ended and the time since the sweep began."""
@@ -135,9 +139,9 @@ def _count_rounds(folder: Path) -> int:
     return 0
 
 
-def _leave_config(config: RunConfig) -> None:
+def _store_failed_config(config: RunConfig) -> None:
     """Store the configuration of a run that failed before it had stored it: it tells what failed, and repeats it."""
-    folder = run_folder(config)
+    folder = locate_run_folder(config)
     if folder.is_dir() and not (folder / CONFIG).exists():
         with suppress(OSError):  # a full disk
             write_config(folder, config)

@@ -19,12 +19,12 @@ from unittest import mock
 
 from semcom.config import ConfigError, RunConfig, RunError, run_hash, to_dict
 from semcom.files import SWEEP
-from semcom.runs.folder import BusyError, commit, versions
-from semcom.runs.plugins import digest_of, load_plugins
-from semcom.runs.stop import STATUS, Stopped, defer_signals
+from semcom.runs.folder import BusyError, read_commit, read_versions
+from semcom.runs.plugins import digest_plugin, load_plugins
+from semcom.runs.stop import STATUS, Stopped, defer_stop_signals
 from semcom.studies.experiment import Train
-from semcom.studies.results.outcome import run_folder
-from semcom.studies.sweep.attempt import attempt, one_line
+from semcom.studies.results.outcome import locate_run_folder
+from semcom.studies.sweep.attempt import attempt_run, format_error
 from semcom.studies.sweep.progress import SweepProgress
 
 LOG = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THR
 """Variables of all workers: a run has one thread, as with loky."""
 
 
-def carry_out(
+def carry_out_in_ray(
     progress: SweepProgress, train: Train, jobs: int | None, limit_minutes: float | None, gpus: float | None
 ) -> dict[str, str]:
     """Carry out what is waited for; return hash -> why a run has left nothing.
@@ -64,38 +64,38 @@ def carry_out(
     """
     if not progress.waiting():
         return {}
-    _check_devices(progress, gpus)
+    _check_ray_devices(progress, gpus)
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # or Ray would tell of lost workers among our results
     import ray
 
-    with _connected():
-        _check_room(progress, gpus)
+    with _connect_to_ray():
+        _check_ray_room(progress, gpus)
         hidden = {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
         environment = {"env_vars": ENVIRONMENT | hidden}
         needs = {"num_gpus": gpus or 0, "max_retries": 0, "runtime_env": environment}
-        run = ray.remote(_in_worker)
+        run = ray.remote(_run_in_ray_worker)
 
         version, place = _version(), os.getcwd()
-        _check_nodes(progress, version, place, environment)
+        _check_ray_nodes(progress, version, place, environment)
 
         def submit(config: RunConfig) -> Any:
             task = run.options(num_cpus=config.processes, name=f"semcom {run_hash(config)}", **needs)
             return task.remote(to_dict(config), train, limit_minutes, place, version.partition(" ")[0])
 
-        room = max(1, _places(gpus))
+        room = max(1, _count_ray_places(gpus))
         progress.jobs = min(jobs or room, room)
         tasks = _Tasks(progress, submit, jobs)
         try:
             tasks.carry_out()
         except ray.exceptions.RayError as error:
-            raise RunError(f"backend: the Ray cluster has ended ({one_line(error)}); {AGAIN}") from None
+            raise RunError(f"backend: the Ray cluster has ended ({format_error(error)}); {AGAIN}") from None
         except BaseException:
             tasks.stop()
             raise
         return tasks.why
 
 
-def _places(gpus: float | None) -> int:
+def _count_ray_places(gpus: float | None) -> int:
     """Count the runs of one process that the cluster has room for just now."""
     import ray
 
@@ -128,7 +128,7 @@ class _Tasks:
         import ray
 
         while self._queue or self._active or self._ended:
-            with defer_signals():  # Ray would turn the exception of a signal into another one
+            with defer_stop_signals():  # Ray would turn the exception of a signal into another one
                 while self._queue and (self.jobs is None or len(self._active) < self.jobs):
                     config = self._queue.popleft()
                     self._active[self.submit(config)] = config
@@ -158,7 +158,7 @@ class _Tasks:
         try:
             node, reason = ray.get(task)
         except ray.exceptions.RayTaskError as error:  # not the run's own, which lies in its folder
-            self.why[key] = f"no task of Ray could carry it out: {one_line(error.cause or error)}"
+            self.why[key] = f"no task of Ray could carry it out: {format_error(error.cause or error)}"
         except ray.exceptions.LocalRayletDiedError:  # and with it what gives tasks to others
             raise
         except ray.exceptions.RayError as error:
@@ -179,7 +179,7 @@ class _Tasks:
         key, node = run_hash(config), isinstance(error, ray.exceptions.NodeDiedError)
         self._lost[key, node] += 1
         if self._lost[key, node] > (NODES if node else TRIES):
-            self.progress.fail(config, f"the process ended without a result: {one_line(error)}")
+            self.progress.fail(config, f"the process ended without a result: {format_error(error)}")
         else:
             LOG.warning("the %s of run %s is lost; it is tried again", "machine" if node else "process", key)
             self._queue.append(config)
@@ -193,22 +193,22 @@ class _Tasks:
                 del self._ended[key]
             elif time.monotonic() > until:
                 del self._ended[key]
-                self.why[key] = f"{node} has ended it, but {run_folder(waiting[key])} shows nothing of it here"
+                self.why[key] = f"{node} has ended it, but {locate_run_folder(waiting[key])} shows nothing of it here"
 
 
 def _version() -> str:
     """Return the version of semcom, and its commit where it is a clone."""
-    return f"{versions().get('semcom')} {commit() or ''}".strip()
+    return f"{read_versions().get('semcom')} {read_commit() or ''}".strip()
 
 
-def _lacks(version: str, plugins: Sequence[str], contents: Mapping[str, str], place: str) -> tuple[str, str]:
+def _find_ray_lacks(version: str, plugins: Sequence[str], contents: Mapping[str, str], place: str) -> tuple[str, str]:
     """Return the name of this machine, and what keeps it from a sweep, if anything does.
 
     Args:
         version: of semcom where the sweep was started, with or without its commit.
         plugins: of the sweep's runs.
         contents: their digests.
-        place: as of `_in_worker`.
+        place: as of `_run_in_ray_worker`.
     """
     node = platform.node() or "a machine"
     own = _version()
@@ -221,24 +221,24 @@ def _lacks(version: str, plugins: Sequence[str], contents: Mapping[str, str], pl
             load_plugins([plugin])
         except ConfigError as error:
             return node, str(error)
-        if digest_of(plugin) != contents.get(plugin, digest_of(plugin)):
+        if digest_plugin(plugin) != contents.get(plugin, digest_plugin(plugin)):
             return node, f"plugin: {plugin!r} is another one there"
     return node, ""
 
 
-def _in_worker(
+def _run_in_ray_worker(
     content: Mapping[str, Any], train: Train, limit_minutes: float | None, place: str, version: str
 ) -> tuple[str, str]:
     """Carry out one run in a worker of Ray; return the name of its machine, and why nothing was left in its folder.
 
     Args:
-        content: as of `attempt`.
-        train: as of `attempt`.
-        limit_minutes: as of `attempt`.
+        content: as of `attempt_run`.
+        train: as of `attempt_run`.
+        limit_minutes: as of `attempt_run`.
         place: folder in which the sweep was started: where it is here too, relative paths are taken from it.
         version: of semcom there, for a machine that has joined since; its clone may have been edited since.
     """
-    node, why = _lacks(version, content["plugins"], content["contents"], place)
+    node, why = _find_ray_lacks(version, content["plugins"], content["contents"], place)
     if why:
         return node, f"{node}: {why}"
     until = time.monotonic() + LOCK_S
@@ -247,8 +247,8 @@ def _in_worker(
         return node, f"{folder} is not the folder of the sweep on {node}; give one that all machines share"
     while True:
         try:
-            with _own_signals():
-                attempt(content, train, limit_minutes)
+            with _restore_signals_in_ray():
+                attempt_run(content, train, limit_minutes)
             return node, ""
         except BusyError as error:  # perhaps one of a lost machine, whose lock is not free yet
             if time.monotonic() > until:
@@ -261,7 +261,7 @@ def _in_worker(
 
 
 @contextlib.contextmanager
-def _own_signals() -> Iterator[None]:
+def _restore_signals_in_ray() -> Iterator[None]:
     """Give signals back their usual handlers, so that a run keeps its state; Ray's would end the worker.
 
     Its cancelling a task is a Ctrl-C of Python's, which does nothing where the shell has Ctrl-C ignored.
@@ -276,7 +276,7 @@ def _own_signals() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _connected() -> Iterator[None]:
+def _connect_to_ray() -> Iterator[None]:
     """Connect to a cluster: that of RAY_ADDRESS, else the one that this machine is in, else one of this machine alone.
 
     A connection that is there already is used, and stays.
@@ -292,12 +292,12 @@ def _connected() -> Iterator[None]:
     main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
     try:
-        _knock(os.environ.get("RAY_ADDRESS", ""))
-        with _loopback() as alone:
+        _knock_at_ray(os.environ.get("RAY_ADDRESS", ""))
+        with _keep_ray_on_loopback() as alone:
             ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         where = os.environ.get("RAY_ADDRESS") or "the last one that was started on this machine"
-        raise ConfigError(f"backend: the Ray cluster does not answer ({where}: {one_line(error)})") from None
+        raise ConfigError(f"backend: the Ray cluster does not answer ({where}: {format_error(error)})") from None
     finally:
         if main:  # Ray takes SIGTERM for itself
             signal.signal(signal.SIGTERM, before)
@@ -311,7 +311,7 @@ def _connected() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _loopback() -> Iterator[bool]:
+def _keep_ray_on_loopback() -> Iterator[bool]:
     """Keep a Ray that is started inside off the network, as it keeps itself on Windows and macOS.
 
     Its servers run what they are sent, and would listen on all interfaces. One that has an address, or that somebody
@@ -327,14 +327,14 @@ def _loopback() -> Iterator[bool]:
         yield True
 
 
-def _knock(address: str) -> None:
+def _knock_at_ray(address: str) -> None:
     """Raise OSError where nothing answers at HOST:PORT, for which Ray would try minutes long."""
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "/" not in host:
         socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
 
 
-def _check_devices(progress: SweepProgress, gpus: float | None) -> None:
+def _check_ray_devices(progress: SweepProgress, gpus: float | None) -> None:
     """Raise ConfigError for a device that Ray does not give to a run."""
     for device in {config.device for config in progress.waiting()} - {"auto"}:
         if gpus and device != "cuda":
@@ -343,7 +343,7 @@ def _check_devices(progress: SweepProgress, gpus: float | None) -> None:
             raise ConfigError(f"device: {device!r} on a cluster needs a share of it for each run: --gpus-per-run 0.5")
 
 
-def _check_room(progress: SweepProgress, gpus: float | None) -> None:
+def _check_ray_room(progress: SweepProgress, gpus: float | None) -> None:
     """Raise ConfigError where no machine has what a run needs, which Ray would wait for without an end."""
     import ray
 
@@ -358,14 +358,14 @@ def _check_room(progress: SweepProgress, gpus: float | None) -> None:
             raise ConfigError(f"gpus-per-run: no machine of the Ray cluster has {gpus:g} GPUs beside {cpus} CPUs")
 
 
-def _check_nodes(progress: SweepProgress, version: str, place: str, environment: Mapping[str, Any]) -> None:
+def _check_ray_nodes(progress: SweepProgress, version: str, place: str, environment: Mapping[str, Any]) -> None:
     """Raise ConfigError for a machine with another semcom, or without a plug-in; runs are then spared from it."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     contents = {path: digest for config in progress.waiting() for path, digest in config.contents.items()}
     plugins = list(dict.fromkeys(plugin for config in progress.waiting() for plugin in config.plugins))
-    look = ray.remote(_lacks)
+    look = ray.remote(_find_ray_lacks)
     tasks = {}
     for node in ray.nodes():
         if node["Alive"]:
@@ -376,7 +376,7 @@ def _check_nodes(progress: SweepProgress, version: str, place: str, environment:
         try:
             why = ray.get(task)[1]
         except ray.exceptions.RayTaskError as error:  # an older semcom, or none
-            why = f"it has no semcom of this version ({one_line(error.cause or error)}); install the same"
+            why = f"it has no semcom of this version ({format_error(error.cause or error)}); install the same"
         except ray.exceptions.RayError:  # it has just been lost
             continue
         if why:

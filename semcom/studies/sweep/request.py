@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig
-from semcom.config.options import plain
-from semcom.runs.section_options import KINDS, owner
+from semcom.config.options import parse_option_value
+from semcom.runs.section_options import KINDS, find_owner_of_options
 from semcom.studies.experiment import Experiment
-from semcom.studies.grid import Axis, Grid, Variant, axis_of, check_field, set_fields
-from semcom.studies.overrides import format_set, format_values, format_vary
+from semcom.studies.grid import Axis, Grid, Variant, check_grid_field, parse_axis, set_fields
+from semcom.studies.overrides import format_override_values, format_set_override, format_vary_override
 from semcom.studies.registry import EXPERIMENTS
 
 STUDY, OWN = "study", "own"
@@ -51,12 +51,12 @@ def parse_request(
     Raises:
         ConfigError: a field is asked for twice, is none that a grid can take, or has no values.
     """
-    axes = [axis_of(key, values, "the sweep") for key, values in (vary or {}).items()]
+    axes = [parse_axis(key, values, "the sweep") for key, values in (vary or {}).items()]
     if seeds is not None:
-        axes.append(axis_of("seed", (seeds,) if isinstance(seeds, int) else seeds, "the sweep"))
-    fixed = {name: plain(value) for name, value in (set or {}).items()}
+        axes.append(parse_axis("seed", (seeds,) if isinstance(seeds, int) else seeds, "the sweep"))
+    fixed = {name: parse_option_value(value) for name, value in (set or {}).items()}
     for name in fixed:
-        check_field(name)
+        check_grid_field(name)
     fields = [*fixed, *(name for axis in axes for name in axis.fields)]
     twice = [name for name in fields if fields.count(name) > 1]
     if twice:
@@ -65,7 +65,7 @@ def parse_request(
     return Request(None if names is None else tuple(names), fixed, tuple(axes))
 
 
-def study(request: Request) -> Experiment:
+def make_experiment_of_request(request: Request) -> Experiment:
     """Build the experiment of a study that nobody has declared: the default run, with methods as variants.
 
     Raises:
@@ -79,7 +79,7 @@ def study(request: Request) -> Experiment:
     return Experiment(STUDY, "A study of its own", "none", request.methods, {OWN: Grid(RunConfig(), {})}, axis)
 
 
-def apply_overrides(declared: Experiment, scale: str, request: Request) -> Experiment:
+def apply_request(declared: Experiment, scale: str, request: Request) -> Experiment:
     """Apply a request to an experiment, of which one scale is left.
 
     Raises:
@@ -89,21 +89,21 @@ def apply_overrides(declared: Experiment, scale: str, request: Request) -> Exper
     grid, axes = declared.scales[scale], {axis.fields: axis for axis in declared.axes(scale)}
     wanted = [*request.axes, *(Axis((n,), ((v,),)) for n, v in request.set.items() if (n,) in axes)]
     for axis in wanted:
-        _check_whole(axis, axes, declared.name)
+        _check_whole_axis(axis, axes, declared.name)
         axes[axis.fields] = axis
     common = {name: value for name, value in request.set.items() if (name,) not in axes}
     for name in common:
-        _check_whole(Axis((name,), ()), axes, declared.name)
+        _check_whole_axis(Axis((name,), ()), axes, declared.name)
     vary = {a.name if len(a.fields) == 1 else a.fields: a.entries() for a in axes.values()}
-    base = set_fields(_without_options(grid.base, common), common)
-    variants = _choose_variants(declared, request.methods)
+    base = set_fields(_drop_replaced_options(grid.base, common), common)
+    variants = _choose_requested_variants(declared, request.methods)
     changed = Grid(base, vary, grid.apart, grid.own)
     found = dataclasses.replace(declared, variants=variants, scales={scale: changed})
-    _check_effect(changed, variants, declared.name, request.set)
+    _check_request_has_effect(changed, variants, declared.name, request.set)
     return found
 
 
-def _choose_variants(declared: Experiment, names: Sequence[str] | None) -> tuple[Variant, ...]:
+def _choose_requested_variants(declared: Experiment, names: Sequence[str] | None) -> tuple[Variant, ...]:
     """Choose the variants of these names, in the order of the declaration."""
     compared = {variant.name: variant for variant in declared.compared()}
     unknown = [name for name in names or () if name not in compared]
@@ -115,7 +115,7 @@ def _choose_variants(declared: Experiment, names: Sequence[str] | None) -> tuple
     return tuple(variant for name, variant in compared.items() if names is None or name in names)
 
 
-def _check_whole(axis: Axis, axes: Mapping[tuple[str, ...], Axis], name: str) -> None:
+def _check_whole_axis(axis: Axis, axes: Mapping[tuple[str, ...], Axis], name: str) -> None:
     """Raise ConfigError for fields of which some other axis holds a part."""
     for fields in axes:
         common = [one for one in axis.fields if one in fields]
@@ -124,15 +124,15 @@ def _check_whole(axis: Axis, axes: Mapping[tuple[str, ...], Axis], name: str) ->
             raise ConfigError(f"{common[0]}: {name} varies {joint} together; give them together: --vary {joint}=...")
 
 
-def _without_options(base: RunConfig, fixed: Mapping[str, Any]) -> RunConfig:
+def _drop_replaced_options(base: RunConfig, fixed: Mapping[str, Any]) -> RunConfig:
     """Remove the options of a dataset, partition or link that another one replaces."""
     for section, kind in KINDS.items():
-        if fixed.get(f"{section}.{kind}", owner(base, section)) != owner(base, section):
+        if fixed.get(f"{section}.{kind}", find_owner_of_options(base, section)) != find_owner_of_options(base, section):
             base = set_fields(base, {f"{section}.options": None})
     return base
 
 
-def _check_effect(grid: Grid, variants: Sequence[Variant], name: str, fixed: Mapping[str, Any]) -> None:
+def _check_request_has_effect(grid: Grid, variants: Sequence[Variant], name: str, fixed: Mapping[str, Any]) -> None:
     """Raise ConfigError for a field that is set though every run has a value of its own."""
     if not fixed:
         return
@@ -146,7 +146,7 @@ def _check_effect(grid: Grid, variants: Sequence[Variant], name: str, fixed: Map
     raise ConfigError(f"{field}: {value!r} has no effect, as all runs of {name} set it otherwise; leave it out")
 
 
-def command(
+def format_request_command(
     source: str | None, declared: Experiment, scale: str, request: Request, plugins: Sequence[str], out: str
 ) -> str:
     """Build the shell command that repeats a sweep, without what holds for one machine only (device, chunk, folders).
@@ -162,13 +162,15 @@ def command(
     """
     words = ["semcom", "sweep", *([source, "--scale", scale] if source else [])]
     words += [word for plugin in plugins for word in ("--plugin", plugin)]
-    chosen = _choose_variants(declared, request.methods)
+    chosen = _choose_requested_variants(declared, request.methods)
     if source is None or chosen != declared.compared():
         words += ["--methods", ",".join(variant.name for variant in chosen)]
     kept = {name: value for name, value in sorted(request.set.items()) if name == "keep" or name not in NOT_IDENTITY}
-    words += [word for name, value in kept.items() for word in ("--set", format_set(name, value))]
+    words += [word for name, value in kept.items() for word in ("--set", format_set_override(name, value))]
     held = declared.axes(scale)
     new = [axis for axis in request.axes if axis not in held]
-    words += [w for a in new if a.fields != SEED for w in ("--vary", format_vary(a.fields, a.values))]
-    words += [w for a in new if a.fields == SEED for w in ("--seeds", format_values([seed for (seed,) in a.values]))]
+    words += [w for a in new if a.fields != SEED for w in ("--vary", format_vary_override(a.fields, a.values))]
+    words += [
+        w for a in new if a.fields == SEED for w in ("--seeds", format_override_values([seed for (seed,) in a.values]))
+    ]
     return shlex.join([*words, *(() if source else ("--out", out))])

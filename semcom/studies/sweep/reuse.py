@@ -7,21 +7,21 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from semcom.config import ConfigError, Resolved, RunError
-from semcom.files import ARRAYS, CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY, TRAINING, at_home, write_atomically
-from semcom.runs.arrays import lacking
+from semcom.files import ARRAYS, CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY, TRAINING, resolve_file, write_atomically
+from semcom.runs.arrays import list_lacking_arrays
 from semcom.runs.folder import BusyError, Folder, write_config, write_summary
 from semcom.studies.experiment import Train
 from semcom.studies.grid import set_fields
-from semcom.studies.registry import EXPERIMENTS, experiment
-from semcom.studies.results.archive import unpacked
+from semcom.studies.registry import EXPERIMENTS, find_experiment
+from semcom.studies.results.archive import unpack_archive
 from semcom.studies.results.lock import read_record
-from semcom.studies.results.outcome import is_finished, run_folder
-from semcom.studies.results.run import Stored, stored_runs
+from semcom.studies.results.outcome import has_outcome, locate_run_folder
+from semcom.studies.results.run import Stored, read_stored_runs
 from semcom.studies.sweep.plan import Plan
 
 
 @contextmanager
-def reusable(
+def find_reusable_runs(
     plan: Plan, studies: Sequence[Path | str] | Path | str, train: Train | None = None
 ) -> Iterator[dict[str, Stored]]:
     """Surround a sweep, and give those of its unfinished runs that lie finished in other studies, by hash.
@@ -40,55 +40,55 @@ def reusable(
         found: dict[str, Stored] = {}
         for study in [studies] if isinstance(studies, Path | str) else studies:
             try:
-                place = at_home(study)
-                folder = Path(stack.enter_context(unpacked(place))) if place.is_file() else place
-                _check(folder, train or plan.experiment.train)
-                runs = {run.hash: run for run in stored_runs(folder)[0]}
+                place = resolve_file(study)
+                folder = Path(stack.enter_context(unpack_archive(place))) if place.is_file() else place
+                _check_reused_folder(folder, train or plan.experiment.train)
+                runs = {run.hash: run for run in read_stored_runs(folder)[0]}
             except ConfigError as error:
                 raise ConfigError(f"reuse: {study}: {error}") from None
-            theirs = {key: run for key, run in runs.items() if key in plan.runs and _serves(plan.runs[key], run)}
+            theirs = {key: run for key, run in runs.items() if key in plan.runs and _is_reusable(plan.runs[key], run)}
             if not theirs:
                 raise ConfigError(f"reuse: {study} has no finished run of this sweep, or not what it keeps")
             found = {**theirs, **found}
-        yield {key: run for key, run in found.items() if not is_finished(plan.runs[key])}
+        yield {key: run for key, run in found.items() if not has_outcome(plan.runs[key])}
 
 
-def _check(folder: Path, train: Train | None) -> None:
+def _check_reused_folder(folder: Path, train: Train | None) -> None:
     """Raise ConfigError where a folder is no sweep's, or its runs were not carried out by a function."""
     held = read_record(folder)
     if held is None:
         raise ConfigError("it is not of a sweep")
     known = held["experiment"] in EXPERIMENTS.names()
-    theirs = experiment(held["experiment"]).train if known else None
+    theirs = find_experiment(held["experiment"]).train if known else None
     if held.get("own_training", theirs is not None) != (train is not None) or theirs is not train:
         raise ConfigError("it is of another training function")
 
 
-def _serves(wanted: Resolved, run: Stored) -> bool:
+def _is_reusable(wanted: Resolved, run: Stored) -> bool:
     """Check whether a stored run is done, and has kept what is wanted of it."""
     try:
-        return run.status == "done" and not (wanted.keep and lacking(run.arrays(), wanted.keep))
+        return run.status == "done" and not (wanted.keep and list_lacking_arrays(run.arrays(), wanted.keep))
     except RunError:
         return False
 
 
-def take(config: Resolved, run: Stored) -> None:
+def take_reused_run(config: Resolved, run: Stored) -> None:
     """Copy a finished run into its folder of a sweep, unless a process is running there.
 
     Its summary, by which it counts as finished, comes after all that belongs to it. Checkpoints stay where they are.
     """
-    folder = run_folder(config)
+    folder = locate_run_folder(config)
     with suppress(BusyError), Folder(folder, config).open():
         apart = run.trained != run.folder
         if apart:
-            _copy(run.trained, folder / TRAINING, config)
-        _copy(run.folder, folder, config)
+            _copy_reused_run(run.trained, folder / TRAINING, config)
+        _copy_reused_run(run.folder, folder, config)
         write_summary(folder, run.summary or {})
         if apart and (run.trained / SUMMARY).is_file():  # last: with it alone, the training would need a checkpoint
             write_atomically(folder / TRAINING / SUMMARY, (run.trained / SUMMARY).read_bytes())
 
 
-def _copy(source: Path, folder: Path, config: Resolved) -> None:
+def _copy_reused_run(source: Path, folder: Path, config: Resolved) -> None:
     """Copy a run's files but its summary, in the place of what an unfinished or failed one has left."""
     for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS):
         (folder / name).unlink(missing_ok=True)

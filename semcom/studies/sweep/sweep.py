@@ -14,27 +14,27 @@ from typing import Any
 import semcom
 from channels.options import POSITIVE
 from semcom.config import ConfigError, RunConfig, RunError
-from semcom.config.checks import require
+from semcom.config.checks import require_in_config
 from semcom.files import REPORT, SWEEP, TABLE, to_json, write_atomically
 from semcom.runs.folder import read_summary
 from semcom.runs.inputs import check_reaches_processes
 from semcom.screen import say
-from semcom.studies.analysis.sheet import sheet
+from semcom.studies.analysis.sheet import make_sheet
 from semcom.studies.analysis.study import study
 from semcom.studies.experiment import Train
-from semcom.studies.overrides import duration, format_vary
-from semcom.studies.registry import own_train
+from semcom.studies.overrides import format_duration, format_vary_override
+from semcom.studies.registry import find_own_train
 from semcom.studies.results import table
-from semcom.studies.results.failures import Failure, report
-from semcom.studies.results.lock import Shard, another_sweep, hold_folder, read_record, read_shard
-from semcom.studies.results.outcome import is_finished, left_error, run_folder
+from semcom.studies.results.failures import Failure, report_failures
+from semcom.studies.results.lock import Shard, another_sweep, lock_folder, read_record, read_shard
+from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
 from semcom.studies.sweep.plan import Plan, make_plan
-from semcom.studies.sweep.pool import carry_out, check_workers
+from semcom.studies.sweep.pool import carry_out_in_pool, check_pool_workers
 from semcom.studies.sweep.request import parse_request
-from semcom.studies.sweep.reuse import reusable, take
+from semcom.studies.sweep.reuse import find_reusable_runs, take_reused_run
 
 
-def check_data(configs: Iterable[RunConfig]) -> None:
+def check_sweep_data(configs: Iterable[RunConfig]) -> None:
     """Load and divide the data of unfinished runs once: what is missing or too little shows before any run starts.
 
     A dataset that has to be downloaded is so by one process.
@@ -42,17 +42,17 @@ def check_data(configs: Iterable[RunConfig]) -> None:
     Raises:
         ConfigError: data cannot be had, or a partition of them.
     """
-    from semcom.data.load import read
-    from semcom.data.partitions import partition
+    from semcom.data.load import read_dataset
+    from semcom.data.partitions import partition_dataset
 
     needed: dict[str, dict[str, RunConfig]] = {}  # by what is equal: the parts need not be hashable
     for c in configs:
-        if not is_finished(c):
+        if not has_outcome(c):
             needed.setdefault(repr(c.data), {})[repr((c.partition, c.sharers, c.seed))] = c
     for same_data in needed.values():
-        dataset = read(next(iter(same_data.values())).data)
+        dataset = read_dataset(next(iter(same_data.values())).data)
         for c in same_data.values():
-            partition(dataset, c.partition, c.sharers, c.seed)
+            partition_dataset(dataset, c.partition, c.sharers, c.seed)
 
 
 def sweep(
@@ -116,9 +116,9 @@ def sweep(
         'results.parquet'
     """
     part = None if shard is None else read_shard(shard)
-    check_workers(jobs, backend, gpus_per_run)
+    check_pool_workers(jobs, backend, gpus_per_run)
     plan = make_plan(name, scale, parse_request(methods, seeds, set, vary), plugins, out)
-    return execute(
+    return execute_sweep(
         plan,
         part,
         jobs=jobs,
@@ -130,7 +130,7 @@ def sweep(
     )
 
 
-def execute(
+def execute_sweep(
     plan: Plan,
     shard: Shard | None = None,
     *,
@@ -142,30 +142,30 @@ def execute(
     reuse: Sequence[Path | str] | Path | str = (),
 ) -> Path | None:
     """Carry out a planned sweep, or a part of it; arguments, result and errors are those of `sweep`."""
-    check_workers(jobs, backend, gpus_per_run)
-    require("limit-minutes", limit_minutes, POSITIVE)
+    check_pool_workers(jobs, backend, gpus_per_run)
+    require_in_config("limit-minutes", limit_minutes, POSITIVE)
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
-    carry = train or own_train(plan.experiment) or semcom.run
+    carry = train or find_own_train(plan.experiment) or semcom.run
     own = carry is not semcom.run
     plan = replace(plan, record={**plan.record, "own_training": bool(train or plan.experiment.train)})
     with ExitStack() as stack:
-        found = stack.enter_context(reusable(plan, reuse, train))
-        left = [config for key, config in share.items() if key not in found and not is_finished(config)]
+        found = stack.enter_context(find_reusable_runs(plan, reuse, train))
+        left = [config for key, config in share.items() if key not in found and not has_outcome(config)]
         elsewhere = "backend" if backend == "ray" else "jobs" if (jobs or 1) > 1 else ""
         for config in left if elsewhere and not own else ():
             check_reaches_processes(elsewhere, config)
         if backend == "loky":
             jobs = max(1, min(jobs or 1, len(left)))
             if jobs > 1:
-                from semcom.runs.limits import check_processes  # imports torch
+                from semcom.runs.limits import check_process_limits  # imports torch
 
-                check_processes("jobs", jobs)
-        check_data(left)
-        with hold_folder(plan.folder, shard, partial(_settle, plan)):
+                check_process_limits("jobs", jobs)
+        check_sweep_data(left)
+        with lock_folder(plan.folder, shard, partial(_settle_sweep_record, plan)):
             for key in found.keys() & share.keys():
-                take(share[key], found[key])
+                take_reused_run(share[key], found[key])
             stack.close()  # archives need not lie unpacked for as long as the runs take
-            errors = carry_out(
+            errors = carry_out_in_pool(
                 share,
                 jobs=jobs,
                 backend=backend,
@@ -176,15 +176,15 @@ def execute(
             )
             missing = [c for key, c in plan.runs.items() if key not in share and not _has_ended(c)]
             if shard is None or not missing:
-                return _store(plan, errors, own)
+                return _store_sweep_table(plan, errors, own)
     if errors:
-        _tell(plan, errors, own)
+        _print_sweep_failures(plan, errors, own)
         raise RunError(f"{len(errors)} of {len(share)} runs of shard {shard} failed; the same command tries them again")
     print(f"shard {shard}: its {len(share)} runs are done; the table comes with the last of {len(missing)} others")
     return None
 
 
-def preview(plan: Plan, shard: Shard | None = None, jobs: int = 1, reuse: Sequence[Path | str] = ()) -> str:
+def preview_sweep(plan: Plan, shard: Shard | None = None, jobs: int = 1, reuse: Sequence[Path | str] = ()) -> str:
     """Describe a sweep before it begins: its number of runs, what varies, and the time that finished runs took.
 
     Nothing is written, loaded or trained.
@@ -199,8 +199,8 @@ def preview(plan: Plan, shard: Shard | None = None, jobs: int = 1, reuse: Sequen
         ConfigError: a study to reuse is none.
     """
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
-    finished = {key for key, config in share.items() if is_finished(config)}
-    with reusable(plan, reuse) as found:
+    finished = {key for key, config in share.items() if has_outcome(config)}
+    with find_reusable_runs(plan, reuse) as found:
         reused = found.keys() & share.keys()
     pending = share.keys() - finished - reused
     counts = {"finished": len(finished), "reusable": len(reused), "pending": len(pending)}
@@ -209,12 +209,12 @@ def preview(plan: Plan, shard: Shard | None = None, jobs: int = 1, reuse: Sequen
     lines.append(f"methods: {', '.join(dict.fromkeys(plan.variants.values()))}")
     for axis in plan.experiment.axes(plan.scale):
         if len(axis.values) > 1:
-            names, _, values = format_vary(axis.fields, axis.values).partition("=")
+            names, _, values = format_vary_override(axis.fields, axis.values).partition("=")
             lines.append(f"{names}: {values}")
-    return "\n".join([*lines, *([_expected_time(plan, pending, jobs)] if pending else [])])
+    return "\n".join([*lines, *([_estimate_sweep_time(plan, pending, jobs)] if pending else [])])
 
 
-def _expected_time(plan: Plan, pending: Collection[str], jobs: int) -> str:
+def _estimate_sweep_time(plan: Plan, pending: Collection[str], jobs: int) -> str:
     """Estimate the time of pending runs by the mean of the finished ones, of the same variant where there are any."""
     took: dict[str, list[float]] = {}
     for key, config in plan.runs.items():
@@ -223,18 +223,18 @@ def _expected_time(plan: Plan, pending: Collection[str], jobs: int) -> str:
     if not known:
         return "time: not known before a run of this folder has finished"
     total = sum(mean(took[plan.variants[key]] or known) for key in pending)
-    wall = duration(total / min(jobs, len(pending)))
-    return f"time: about {wall} with --jobs {jobs}; finished runs took {duration(mean(known))} on average"
+    wall = format_duration(total / min(jobs, len(pending)))
+    return f"time: about {wall} with --jobs {jobs}; finished runs took {format_duration(mean(known))} on average"
 
 
 def _seconds(config: RunConfig) -> list[float]:
     """Read the seconds that all sections of a run took; empty where it has not finished, or has not measured them."""
-    found = read_summary(run_folder(config)) if is_finished(config) else None
+    found = read_summary(locate_run_folder(config)) if has_outcome(config) else None
     sections = [value for name, value in (found or {}).get("seconds", {}).items() if "/" not in name]
     return [sum(sections)] if sections else []
 
 
-def _settle(plan: Plan, others: bool) -> None:
+def _settle_sweep_record(plan: Plan, others: bool) -> None:
     """Write sweep.json where it does not say what is planned.
 
     Raises:
@@ -251,39 +251,39 @@ def _settle(plan: Plan, others: bool) -> None:
 
 
 def _has_ended(config: RunConfig) -> bool:
-    return is_finished(config) or left_error(config) is not None
+    return has_outcome(config) or read_left_error(config) is not None
 
 
-def _row(plan: Plan, key: str, error: str | None) -> dict[str, Any]:
+def _make_sweep_row(plan: Plan, key: str, error: str | None) -> dict[str, Any]:
     """Build a run's row of the table; a summary that cannot be read is a failure too."""
     config = plan.runs[key]
-    error = error or (None if is_finished(config) else left_error(config))
+    error = error or (None if has_outcome(config) else read_left_error(config))
     try:
-        return plan.row(key, None if error else read_summary(run_folder(config)), error)
+        return plan.row(key, None if error else read_summary(locate_run_folder(config)), error)
     except RunError as damaged:
         return plan.row(key, None, str(damaged))
 
 
-def _store(plan: Plan, errors: Mapping[str, str], own: bool) -> Path:
-    """Write results.parquet and results.md and print the table; RunError if a run failed, which `_tell` explains."""
-    frame = table.table([_row(plan, key, errors.get(key)) for key in plan.variants])
+def _store_sweep_table(plan: Plan, errors: Mapping[str, str], own: bool) -> Path:
+    """Write results.parquet and results.md and print the table; RunError if a run failed (`_print_sweep_failures`)."""
+    frame = table.make_table([_make_sweep_row(plan, key, errors.get(key)) for key in plan.variants])
     path = table.write_table(frame, plan.folder / TABLE)
-    if any(is_finished(config) for config in plan.runs.values()):
+    if any(has_outcome(config) for config in plan.runs.values()):
         found = study(plan.folder).where({"hash": list(plan.runs)})  # without those of an earlier declaration
         columns, rows = plan.experiment.columns(plan.scale), plan.experiment.rows(plan.scale)
-        text = sheet(found, ("variant", *rows), columns).markdown()
+        text = make_sheet(found, ("variant", *rows), columns).markdown()
         write_atomically(plan.folder / REPORT, text)
         say(text)
     failed = frame[frame["status"] == "failed"].set_index("hash")["error"].to_dict()
     if failed:
-        _tell(plan, failed, own)
+        _print_sweep_failures(plan, failed, own)
         raise RunError(f"{len(failed)} of {len(frame)} runs failed: see {path}; the same command tries them again")
     return path
 
 
-def _tell(plan: Plan, errors: Mapping[str, str], own: bool) -> None:
+def _print_sweep_failures(plan: Plan, errors: Mapping[str, str], own: bool) -> None:
     """Print what is known of failed runs on stderr; those that were not started have been counted there before."""
     begun = {key: error for key, error in errors.items() if (plan.folder / key).is_dir()}
     found = [Failure(plan.labels[key], plan.folder / key, error, own) for key, error in begun.items()]
     if found:
-        print(report(found), file=sys.stderr)
+        print(report_failures(found), file=sys.stderr)

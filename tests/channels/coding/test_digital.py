@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,8 +13,8 @@ from torch.nn.functional import pad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from channels import Link, Meter, make_link
-from channels.coding.digital import settle
-from channels.coding.modem import modem
+from channels.coding.digital import settle_digital_rates
+from channels.coding.modem import make_modem
 from channels.coding.quantise import STEPS, Quantiser
 from channels.power import normalise_power
 from channels.split import Split
@@ -114,7 +112,7 @@ def test_a_fraction_of_a_bit_goes_to_the_first_pairs():
     ],
 )
 def test_two_of_the_three_choose_the_third(given, settled):
-    bits, modulation, code_rate = settle(*given)
+    bits, modulation, code_rate = settle_digital_rates(*given)
     assert (bits, modulation) == settled[:2] and code_rate == pytest.approx(settled[2])
     assert bits == pytest.approx(code_rate * math.log2(modulation) / 2)
 
@@ -122,14 +120,14 @@ def test_two_of_the_three_choose_the_third(given, settled):
 def test_what_a_step_needs_is_made_with_the_draws():
     """So that no step waits for it; with those of features, and not with those of tensors that are sent uncoded."""
     link, host = make_link("digital").in_band(20, 20, 50, 46), torch.device("cpu")
-    modem.cache_clear()
+    make_modem.cache_clear()
     link.draw([3], 100_000, torch.Generator())
-    assert modem.cache_info().currsize == 0
+    assert make_modem.cache_info().currsize == 0
     (one,) = link.draw_all([0], [[3]], 46, [torch.Generator()], device=host)
     drawn = {name: t[None] for name, t in one.items()}
-    assert modem.cache_info().currsize == 1
+    assert make_modem.cache_info().currsize == 1
     link(randn(1, 3, 46, seed=1), drawn, torch.tensor([9.0]))
-    assert modem.cache_info().currsize == 1
+    assert make_modem.cache_info().currsize == 1
 
 
 # -- the link --------------------------------------------------------------------------------------------------------
@@ -334,19 +332,3 @@ def test_features_that_are_not_finite_are_one_line(stack):
     x[0, 0, 0] = math.nan
     with pytest.raises(ValueError, match=r"^features: 1 of 64 values are not finite$"):
         link(x, stack(link, [2], 32), torch.tensor([9.0]))
-
-
-def test_torch_s_global_generator_is_left_alone():
-    """In a process of its own, so that Sionna's import, which reseeds it, is in the middle."""
-    code = """
-import torch
-from channels import make_link
-torch.manual_seed(3)
-before = torch.get_rng_state()
-link = make_link("digital", fading="rayleigh")
-up = {n: t[None] for n, t in link.draw([4], 64, torch.Generator().manual_seed(1)).items()}
-x = torch.zeros(1, 4, 64).requires_grad_()
-link(x, up, torch.tensor([9.0]), down=up).sum().backward()
-assert torch.equal(torch.get_rng_state(), before)
-"""
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from channels.coding import codec
 from channels.coding.image import ImageChain
-from channels.coding.mcs import choose
+from channels.coding.mcs import choose_mcs
 
 CIFAR = Path(os.environ.get("SEMCOM_DATA", "")) / "cifar10.npz"
 SETTINGS = [(kind, headers) for kind in codec.CODECS for headers in codec.HEADERS]
@@ -31,7 +31,7 @@ def seeded(seed: int = 2) -> torch.Generator:
 
 def versions(image: Tensor, kind: str, headers: str) -> tuple[tuple[bytes, int], ...]:
     pixels = image.permute(1, 2, 0).numpy() if len(image) == 3 else image[0].numpy()
-    return codec.payloads(pixels.tobytes(), pixels.shape, kind, headers)
+    return codec.encode_payloads(pixels.tobytes(), pixels.shape, kind, headers)
 
 
 @pytest.mark.parametrize(("kind", "headers"), SETTINGS)
@@ -43,12 +43,12 @@ def test_a_file_can_do_without_its_header(kind, headers, channels, size):
     original = image.permute(1, 2, 0).numpy().reshape(shape).astype(float)
     errors = []
     for data, _ in versions(image, kind, headers):
-        read = codec.read(data, shape, kind, headers)
-        padded = codec.read(data + bytes(40), shape, kind, headers)
+        read = codec.decode_image(data, shape, kind, headers)
+        padded = codec.decode_image(data + bytes(40), shape, kind, headers)
         assert read is not None and padded is not None and np.array_equal(read, padded)
         errors.append(np.square(read - original).mean())
     assert errors[-1] < 0.2 * errors[0] and errors[-1] < 10
-    assert codec.read(b"\x00" * 50, shape, kind, headers) is None or headers == "free"
+    assert codec.decode_image(b"\x00" * 50, shape, kind, headers) is None or headers == "free"
 
 
 @pytest.mark.parametrize("kind", codec.CODECS)
@@ -71,7 +71,7 @@ def test_at_a_high_snr_images_arrive_as_they_were_compressed(kind, headers, chan
     for i, image in enumerate(images):
         data, header = [each for each in versions(image, kind, headers) if len(each[0]) <= room][-1]
         shape = (32, 32, 3) if channels == 3 else (32, 32)
-        expected = codec.read(data, shape, kind, headers)
+        expected = codec.decode_image(data, shape, kind, headers)
         arrived = received.images[i].permute(1, 2, 0).numpy().reshape(shape)
         assert expected is not None and np.array_equal(arrived, expected)
         assert received.headers[i] == header
@@ -128,7 +128,7 @@ def test_the_draw_is_a_function_of_the_generator_alone():
 def test_the_scheme_of_an_snr_loses_few():
     images = photos(50)
     for snr_db, uses in ((6.0, 1000), (12.0, 400), (20.0, 250)):
-        scheme = choose(snr_db, uses)
+        scheme = choose_mcs(snr_db, uses)
         assert scheme is not None
         chain = ImageChain(uses, scheme.modulation, scheme.code_rate, headers="free")
         assert chain.send(images, snr_db, seeded()).lost.double().mean() <= 0.1
@@ -147,10 +147,10 @@ def test_the_smallest_webp_of_a_cifar_image_has_about_70_bytes():
     32 uses carry 4 to 24 bytes at 0 to 18 dB, so nothing fits.
     """
     images = np.load(CIFAR)["x_test"][:100]
-    files = [codec.payloads(image.tobytes(), image.shape, "webp", "sent")[0][0] for image in images]
+    files = [codec.encode_payloads(image.tobytes(), image.shape, "webp", "sent")[0][0] for image in images]
     sizes = np.array([len(file) for file in files])
     assert 60 <= sizes.min() <= 80 and 80 <= sizes.mean() <= 105
-    scheme = choose(18.0, 32)
+    scheme = choose_mcs(18.0, 32)
     assert scheme is not None
     tensor = torch.from_numpy(images[:20]).permute(0, 3, 1, 2)
     assert ImageChain(32, scheme.modulation, scheme.code_rate, headers="free").send(tensor, 18.0, seeded()).lost.all()

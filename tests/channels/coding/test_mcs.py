@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from scipy import optimize
 
-from channels.coding.mcs import RATES, SCHEMES, capacity, choose, longest_rate
+from channels.coding.mcs import RATES, SCHEMES, bound_mcs_rate, capacity, choose_mcs
 
 LOG2_E = 1.4426950408889634
 Q = {0.15865525393145707: 1.0, 0.022750131948179195: 2.0, 0.01: 2.3263478740408408}
@@ -72,12 +72,12 @@ def test_the_normal_approximation_by_hand(lost):
 
     At 70 dB V is log2(e)^2 but for 1e-14, and C = log2(1 + 10^7).
     """
-    assert longest_rate(0.0, 300, lost) == pytest.approx(1 - Q[lost] * LOG2_E / 20, rel=1e-12)
-    assert longest_rate(70.0, 100, lost) == pytest.approx(math.log2(1 + 1e7) - Q[lost] * LOG2_E / 10, rel=1e-12)
+    assert bound_mcs_rate(0.0, 300, lost) == pytest.approx(1 - Q[lost] * LOG2_E / 20, rel=1e-12)
+    assert bound_mcs_rate(70.0, 100, lost) == pytest.approx(math.log2(1 + 1e7) - Q[lost] * LOG2_E / 10, rel=1e-12)
 
 
 def test_one_block_in_a_hundred_may_be_lost():
-    assert longest_rate(0.0, 300) == pytest.approx(1 - 2.3263478740408408 * LOG2_E / 20, rel=1e-12)
+    assert bound_mcs_rate(0.0, 300) == pytest.approx(1 - 2.3263478740408408 * LOG2_E / 20, rel=1e-12)
 
 
 def test_codewords_for_nine_tenths_of_capacity():
@@ -87,7 +87,7 @@ def test_codewords_for_nine_tenths_of_capacity():
     """
     needed = (3.090232306167813 / 0.1) ** 2 * 3 / 4 * LOG2_E**2
     assert needed == pytest.approx(1490.8, abs=0.1)
-    assert longest_rate(0.0, 1490, 1e-3) < 0.9 < longest_rate(0.0, 1492, 1e-3)
+    assert bound_mcs_rate(0.0, 1490, 1e-3) < 0.9 < bound_mcs_rate(0.0, 1492, 1e-3)
 
 
 @pytest.mark.parametrize("uses", [512, 4096])
@@ -100,22 +100,22 @@ def test_a_scheme_is_chosen_from_the_snr_at_which_the_bound_reaches_it_and_2_db(
 
     for scheme, faster in pairwise(SCHEMES):
         snr_db = 2.0 + optimize.brentq(lambda x, wanted=faster.efficiency: bound(x) - wanted, -20, 60, xtol=1e-12)
-        assert choose(snr_db - 1e-6, uses) == scheme
-        assert choose(snr_db + 1e-6, uses) == faster
+        assert choose_mcs(snr_db - 1e-6, uses) == scheme
+        assert choose_mcs(snr_db + 1e-6, uses) == faster
     slowest = 2.0 + optimize.brentq(lambda x: bound(x) - SCHEMES[0].efficiency, -20, 60, xtol=1e-12)
-    assert choose(slowest - 1e-6, uses) is None
-    assert choose(slowest + 1e-6, uses) == SCHEMES[0]
+    assert choose_mcs(slowest - 1e-6, uses) is None
+    assert choose_mcs(slowest + 1e-6, uses) == SCHEMES[0]
 
 
 def test_another_margin_is_the_same_as_another_snr():
-    assert choose(9.0, 512, margin_db=0.0) == choose(11.0, 512)
-    assert choose(9.0, 512, margin_db=5.0) == choose(6.0, 512)
+    assert choose_mcs(9.0, 512, margin_db=0.0) == choose_mcs(11.0, 512)
+    assert choose_mcs(9.0, 512, margin_db=5.0) == choose_mcs(6.0, 512)
 
 
 def test_a_longer_codeword_and_a_higher_snr_carry_more():
-    assert choose(-6.0, 4096) is None and choose(0.0, 32) is None
+    assert choose_mcs(-6.0, 4096) is None and choose_mcs(0.0, 32) is None
     for uses in (32, 512, 4096):
-        efficiencies = [choose(snr_db, uses).efficiency for snr_db in (6.0, 9.0, 18.0, 24.0)]
+        efficiencies = [choose_mcs(snr_db, uses).efficiency for snr_db in (6.0, 9.0, 18.0, 24.0)]
         assert efficiencies == sorted(set(efficiencies))
-    assert choose(9.0, 32).efficiency < choose(9.0, 4096).efficiency
-    assert choose(60.0, 4096) == SCHEMES[-1]
+    assert choose_mcs(9.0, 32).efficiency < choose_mcs(9.0, 4096).efficiency
+    assert choose_mcs(60.0, 4096) == SCHEMES[-1]

@@ -12,9 +12,9 @@ from scipy.special import j0
 from torch import Tensor
 
 from channels import make_link, theory
-from channels.ofdm.grid import Grid, frame
-from channels.ofdm.link import OFDM, _moments
-from channels.ofdm.profiles import TDL_A, lent, sionna
+from channels.ofdm.grid import Grid, make_grid_frame
+from channels.ofdm.link import OFDM, _measure_ofdm_interpolation
+from channels.ofdm.profiles import TDL_A, import_sionna, lend_generators_to_sionna
 from channels.power import normalise_power
 from channels.split import Split
 
@@ -193,7 +193,7 @@ def error(link: OFDM, snr_db: float, frames: int, d: int = 2) -> Tensor:
     return (estimate.gain - drawn["fading"]).abs().square()
 
 
-@pytest.mark.parametrize("snr_db", [0.0, 10.0, 20.0, 30.0])
+@pytest.mark.parametrize("snr_db", [0.0, 20.0])
 def test_the_error_at_the_pilots_falls_as_one_over_the_snr(snr_db, within):
     """With one pilot symbol every estimate is that of the pilot, and nothing moves: the error is no."""
     link = ofdm(csi="ls", pilots=5, subcarriers=1, **STILL)
@@ -231,7 +231,7 @@ def squared(link: OFDM, snr_db: float, frames: int, d: int) -> Tensor:
     return (link.transmit(sent, up, torch.tensor([snr_db], dtype=torch.float64))[0] - sent[0]).abs().square()
 
 
-@pytest.mark.parametrize("snr_db", [-10.0, 0.0, 10.0, 30.0])
+@pytest.mark.parametrize("snr_db", [-10.0, 10.0])
 def test_mmse_knows_how_noisy_its_estimate_is(snr_db, within):
     """One pilot, nothing moves: g = h + sqrt(no) e has E[h g*] = 1 and E|g|^2 = 1 + no. At -10 dB 0.992, not 1.12."""
     no = 10 ** (-snr_db / 10)
@@ -239,7 +239,7 @@ def test_mmse_knows_how_noisy_its_estimate_is(snr_db, within):
     within(squared(link, snr_db, 20_000, 2)[:, 0], theory.mean_square_error("mmse", no, known=1 / (1 + no)))
 
 
-@pytest.mark.parametrize("snr_db", [-10.0, 10.0, 40.0])
+@pytest.mark.parametrize("snr_db", [-10.0, 40.0])
 def test_mmse_knows_what_moves_between_the_pilots(snr_db, within):
     """Of 60 m/s, by Jakes' correlations: r = (1 - w) J0(t - 2) + w J0(t - 11), E|g|^2 = both pilots' and their noise.
 
@@ -261,23 +261,25 @@ def test_the_slots_of_a_frame_know_their_estimates_alike():
     """But the first and the last, where the line through two pilots goes on: a frame of 5 slots against one of 4."""
     grid = Grid((2, 11), 14e3, 0.0)
     profile = TDL_A(100e-9, 3.5e9, 60.0)
-    four, five = (_moments(profile, grid, slots, torch.device("cpu")).view(slots, 12, 3) for slots in (4, 5))
+    four, five = (
+        _measure_ofdm_interpolation(profile, grid, slots, torch.device("cpu")).view(slots, 12, 3) for slots in (4, 5)
+    )
     assert torch.equal(four[1], four[2]) and not torch.equal(four[0], four[1])
     assert torch.equal(five, torch.cat([four, four[1:2]])[[0, 1, 2, 4, 3]])
-    part = frame(grid, 5, torch.device("cpu")).part.view(5, 12)
+    part = make_grid_frame(grid, 5, torch.device("cpu")).part.view(5, 12)
     assert torch.equal(five[..., 2], part**2 + (1 - part) ** 2)
 
 
 def test_interpolation_goes_from_slot_to_slot():
     """By hand, pilots 2 and 11 of two slots: symbol 13 lies between 11 and 16, symbol 27 beyond 25."""
-    at = frame(Grid((2, 11), 15e3, 0.0), 2, torch.device("cpu"))
+    at = make_grid_frame(Grid((2, 11), 15e3, 0.0), 2, torch.device("cpu"))
     assert at.pilots.tolist() == [2, 11, 16, 25]
     weights = at.between(torch.eye(4, dtype=torch.complex128)[None])[0].real
     known = dict(zip(at.data.tolist(), weights.tolist(), strict=True))
     assert known[6] == pytest.approx([5 / 9, 4 / 9, 0, 0])
     assert known[13] == pytest.approx([0, 3 / 5, 2 / 5, 0])
     assert known[27] == pytest.approx([0, 0, -2 / 9, 11 / 9])
-    one = frame(Grid((5,), 15e3, 0.0), 1, torch.device("cpu"))
+    one = make_grid_frame(Grid((5,), 15e3, 0.0), 1, torch.device("cpu"))
     assert one.between(torch.full((1, 1, 1), 3j)).tolist() == [[[3j]] * 13]
 
 
@@ -329,8 +331,7 @@ def test_paths_beyond_the_prefix_are_warned_of_with_numbers():
         ofdm(delay_spread_ns=450.0), ofdm(profile="rayleigh", cyclic_prefix=0.0)
 
 
-@pytest.mark.parametrize("profile", ["rayleigh", "tdl-a", "tdl-d", "cdl-a", "cdl-d"])
-@pytest.mark.parametrize("shares", [None, (0.2, 0.2, 0.6)])
+@pytest.mark.parametrize(("profile", "shares"), [("rayleigh", None), ("tdl-d", (0.2, 0.2, 0.6)), ("cdl-a", None)])
 def test_several_clients_are_drawn_at_once_as_each_alone(profile: str, shares: tuple[float, ...] | None) -> None:
     """Clients with other numbers of mini-batches, frames of other sizes among them, and one without samples."""
     link = make_link("ofdm", profile=profile, csi="ls", shares=shares, subcarriers=12).in_band(3, 3, 9, 8)
@@ -348,8 +349,8 @@ def test_several_clients_are_drawn_at_once_as_each_alone(profile: str, shares: t
 
 def test_draws_that_cannot_be_told_apart_are_refused() -> None:
     generators = [torch.Generator(), torch.Generator()]
-    own = sionna().config.torch_rng("cpu")
-    with lent(generators, [2, 1]):
+    own = import_sionna().config.torch_rng("cpu")
+    with lend_generators_to_sionna(generators, [2, 1]):
         assert torch.rand((3, 2), generator=own).shape == (3, 2)
         with pytest.raises(RuntimeError, match="3 frames"):
             torch.rand((2, 3), generator=own)

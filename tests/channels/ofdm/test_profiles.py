@@ -13,7 +13,7 @@ from scipy.special import j0
 from torch import Tensor
 
 from channels import PROFILES
-from channels.ofdm.profiles import ThreeGPP, sionna
+from channels.ofdm.profiles import ThreeGPP, import_sionna
 
 FIVE_SIGMA = 2 * stats.norm.sf(5)
 UNITS = 5000
@@ -125,7 +125,7 @@ def test_rayleigh_is_flat_and_constant_over_a_frame_and_independent_across_frame
     assert abs((first[1:] * first[:-1].conj()).mean()) < 5 / math.sqrt(frames - 1)
 
 
-@pytest.mark.parametrize("name", ["tdl-a", "tdl-d", "cdl-a", "cdl-d"])
+@pytest.mark.parametrize("name", ["tdl-a", "cdl-d"])
 def test_frames_are_independent_and_have_no_phase_of_their_own(name):
     frames = 1500
     h = response(name, frames)[:, 0, 0]
@@ -136,7 +136,7 @@ def test_frames_are_independent_and_have_no_phase_of_their_own(name):
 @pytest.mark.parametrize("name", ["rayleigh", "tdl-a", "cdl-a"])
 def test_all_randomness_is_the_generator_s(name):
     """Sionna draws from ours, goes on where it stood, and has its own generator back as it was."""
-    own, ours = sionna().config.torch_rng("cpu"), torch.Generator().manual_seed(7)
+    own, ours = import_sionna().config.torch_rng("cpu"), torch.Generator().manual_seed(7)
     before, host = own.get_state(), torch.get_rng_state()
     one, two = (profile(name).response([0], [2], 3, RATE, 4, SPACING, [ours]) for _ in range(2))
     torch.manual_seed(99)
@@ -154,14 +154,18 @@ def test_all_randomness_is_the_generator_s(name):
 
 
 def test_importing_sionna_leaves_no_trace_in_the_global_generator():
-    """In a process of its own, where nothing has imported Sionna yet."""
+    """In a process of its own, where nothing has imported Sionna yet; neither do the steps of the digital link."""
     code = """
 import sys, torch
 from channels import make_link
 link = make_link("ofdm", csi="ls").in_band(2, 2, 3, 8)
 assert not any(name.startswith("sionna") for name in sys.modules)
 torch.manual_seed(3); torch.rand(5); wanted = torch.rand(5)
-torch.manual_seed(3); torch.rand(5); link.draw([3], 8, torch.Generator()); got = torch.rand(5)
-sys.exit(not torch.equal(wanted, got))
+torch.manual_seed(3); torch.rand(5); link.draw([3], 8, torch.Generator())
+link = make_link("digital", fading="rayleigh")
+up = {n: t[None] for n, t in link.draw([4], 64, torch.Generator().manual_seed(1)).items()}
+x = torch.zeros(1, 4, 64).requires_grad_()
+link(x, up, torch.tensor([9.0]), down=up).sum().backward()
+sys.exit(not torch.equal(wanted, torch.rand(5)))
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

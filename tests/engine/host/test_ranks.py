@@ -60,7 +60,7 @@ def test_alone_there_is_nobody_to_talk_to() -> None:
     found = cases.words(ALONE)
     assert found["exchange"] == [{"rank": 0}] and found["tell"] == b"from 0"
     assert found["sum"].tolist() == [0, 1, 2] and found["broadcast"].tolist() == [7, 7]
-    with ranks.team(1, "nowhere:nothing", lambda: b"") as team:
+    with ranks.start_ranks(1, "nowhere:nothing", lambda: b"") as team:
         assert team is ALONE
 
 
@@ -91,7 +91,7 @@ def test_two_processes_compute_what_one_does_and_a_killed_one_is_named(tmp_path:
     found: dict[str, cases.Found] = {"size": {"size": 2}}
     with (
         pytest.raises(RunError, match=r"^process 1 of this run ended: Killed \(signal 9\)$"),
-        ranks.local(2, "tests.engine.team:work", payload) as team,
+        ranks.start_local_ranks(2, "tests.engine.team:work", payload) as team,
     ):
         assert (team.rank, team.size, team.local_rank) == (0, 2, 0)
         spoken, shares = cases.words(team), cases.divided(team)["clients"]
@@ -128,7 +128,7 @@ def test_more_processes_than_clients_and_the_first_to_fail_is_named(tmp_path: Pa
     pids: list[int] = []
     with (
         pytest.raises(RunError, match=r"^process 2 of this run ended: ValueError: this is what went wrong$"),
-        ranks.local(3, "tests.engine.team:work", payload) as team,
+        ranks.start_local_ranks(3, "tests.engine.team:work", payload) as team,
     ):
         assert cases.words(team)["gather"].tolist() == [[1.0, 1.0], [2.0, 2.0], [2.0, 2.0]]
         shares = cases.divided(team)["clients"]
@@ -148,7 +148,7 @@ def test_a_target_that_is_not_there_is_told_at_once() -> None:
     begun = time.monotonic()
     with (
         pytest.raises(RunError, match=r"^process 1 of this run ended: ModuleNotFoundError: No module named 'nowhere'$"),
-        ranks.local(2, "nowhere:nothing", b""),
+        ranks.start_local_ranks(2, "nowhere:nothing", b""),
     ):
         raise AssertionError("there is no team")
     assert time.monotonic() - begun < 60 and not torch.distributed.is_initialized()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from semcom.engine.host import sending
-from semcom.engine.host.sending import send
+from semcom.engine.host.sending import send_to_device
 
 VALUES: dict[str, Any] = {
     "order": torch.arange(7).view(7, 1),
@@ -30,20 +30,20 @@ def flat(values: Any) -> list[torch.Tensor]:
 
 
 def test_on_the_host_nothing_is_copied() -> None:
-    got = send(VALUES, torch.device("cpu"))
+    got = send_to_device(VALUES, torch.device("cpu"))
     assert got["order"] is VALUES["order"] and got["none"] == {}
     assert got["mask"].data_ptr() == VALUES["mask"].ctypes.data
 
 
 def test_values_survive_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The way to an accelerator, taken to the host."""
-    there = sending._copied(flat(VALUES), torch.device("cpu"))
+    there = sending._copy_to_device(flat(VALUES), torch.device("cpu"))
     for got, sent in zip(there, flat(VALUES), strict=True):
         assert got.dtype == sent.dtype and got.shape == sent.shape and torch.equal(got, sent)
     assert len({t.untyped_storage().data_ptr() for t in there}) == 1  # one copy
 
 
 def test_all_of_it_goes_to_another_device() -> None:
-    got = send(VALUES, torch.device("meta"))
+    got = send_to_device(VALUES, torch.device("meta"))
     assert list(got) == list(VALUES) and all(t.is_meta for t in flat(got))
     assert [t.shape for t in flat(got)] == [t.shape for t in flat(VALUES)]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from semcom.engine.host.ranks import Team
 from semcom.engine.store import initial as module
-from semcom.engine.store.population import Cohort, Population, StoredCohort, average, common, in_part
+from semcom.engine.store.population import Cohort, Population, StoredCohort, average, find_common_clients, in_part
 from semcom.engine.store.rows import Disk
 from tests import worlds
 from tests.worlds import mapped
@@ -345,14 +345,14 @@ def test_all_in_common_has_no_rows() -> None:
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(st.integers(0, 20), max_size=8), st.sets(st.integers(0, 20), min_size=1))
 def test_common_ids(asked: list[int], among: set[int]) -> None:
-    assert common(ids(*asked).astype(int), np.array(sorted(among))).tolist() == sorted(set(asked) & among)
+    assert find_common_clients(ids(*asked).astype(int), np.array(sorted(among))).tolist() == sorted(set(asked) & among)
 
 
 def test_where_rows_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`auto`: the memory that holds all that can be alive. A cohort's file has the same name wherever others lie."""
 
     def shelves(store: str, free: int, rounds: int = 2, participation: float = 1.0, ranks: int = 1) -> list[str]:
-        monkeypatch.setattr(module, "free_memory", lambda device: free)
+        monkeypatch.setattr(module, "measure_free_memory", lambda device: free)
         w = worlds.world(
             "local",
             sizes=(7, 5, 3, 4, 2),

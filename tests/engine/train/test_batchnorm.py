@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from semcom.models.batchnorm import BatchNorm
-from semcom.models.own import own_layers
+from semcom.models.own import replace_by_own_layers
 
 TOLERANCE = 1e-12
 
@@ -29,7 +29,7 @@ def native(channels: int, spatial: bool, seed: int = 0) -> nn.BatchNorm1d | nn.B
 
 
 def own(layer: nn.Module) -> BatchNorm:
-    made = own_layers(copy.deepcopy(layer))
+    made = replace_by_own_layers(copy.deepcopy(layer))
     assert isinstance(made, BatchNorm)
     return made
 
@@ -138,7 +138,7 @@ NAMES = ("running_mean", "running_var", "weight", "bias")
 def test_conversion_keeps_values_and_settings() -> None:
     net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Sequential(native(2, True), nn.ReLU()), nn.Flatten(), native(2, False))
     before = net.state_dict()
-    converted = own_layers(copy.deepcopy(net))
+    converted = replace_by_own_layers(copy.deepcopy(net))
     after = converted.state_dict()
     assert list(after) == [name for name in before if not name.endswith("num_batches_tracked")]
     assert all(torch.equal(after[name], before[name]) for name in after)
@@ -159,4 +159,4 @@ def test_conversion_without_scale() -> None:
 @pytest.mark.parametrize("layer", [nn.BatchNorm1d(2, momentum=None), nn.BatchNorm2d(2, track_running_stats=False)])
 def test_what_cannot_be_converted_is_refused(layer: nn.Module) -> None:
     with pytest.raises(ValueError, match="running statistics"):
-        own_layers(nn.Sequential(layer))
+        replace_by_own_layers(nn.Sequential(layer))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from semcom.engine.train.forward import _call
+from semcom.engine.train.forward import _call_module
 
 
 class Tied(nn.Module):
@@ -42,7 +42,7 @@ def test_tensors_stand_in_wherever_a_module_keeps_its_own() -> None:
     given |= {"shift": torch.randn(3, dtype=torch.float64), "mask": torch.tensor([1.0, 0.0, 2.0], dtype=torch.float64)}
     again = {name: t.clone() for name, t in given.items()}
     expected = functional_call(copy.deepcopy(module), again, (x,))  # which does not put back a layer with two names
-    assert torch.equal(_call(module, given, x), expected)
+    assert torch.equal(_call_module(module, given, x), expected)
     assert torch.equal(given["shift"], again["shift"]), "a buffer moves in place, in the tensor that was given"
     left = module.state_dict()
     assert module.mask is None and all(torch.equal(left[name], t) for name, t in own.items())
@@ -52,5 +52,5 @@ def test_a_module_has_its_own_tensors_back_after_an_error() -> None:
     module = Tied()
     before = module.one.weight
     with pytest.raises(RuntimeError, match="no mask"):
-        _call(module, {"one.weight": torch.zeros(3, 3)}, torch.zeros(1, 3))
+        _call_module(module, {"one.weight": torch.zeros(3, 3)}, torch.zeros(1, 3))
     assert module.one.weight is before and module.two[1].weight is before

@@ -15,10 +15,10 @@ from semcom.engine import world as world_module
 from semcom.engine.host.ranks import ALONE
 from semcom.engine.train import chunk as module
 from semcom.engine.train import fit
-from semcom.engine.train.chunk import COPIES, ENOUGH, PASSES, UNFOLDED, automatic, footprint
+from semcom.engine.train.chunk import COPIES, ENOUGH, PASSES, UNFOLDED, choose_chunk, estimate_chunk_memory
 from semcom.engine.train.visit import EVAL_BATCH
 from semcom.methods.base import task_loss
-from semcom.models.own import own_layers
+from semcom.models.own import replace_by_own_layers
 from semcom.models.split import SplitModel
 from tests import worlds
 
@@ -34,7 +34,7 @@ COLUMNS = 16 * 16
 
 def network(encoder: Any = worlds.conv) -> nn.Module:
     with torch.device("meta"):
-        return SplitModel(own_layers(encoder(1, 4)), nn.Sequential(nn.Linear(4, 3)))
+        return SplitModel(replace_by_own_layers(encoder(1, 4)), nn.Sequential(nn.Linear(4, 3)))
 
 
 @pytest.mark.parametrize("batch", [1, 2, 50, 500])
@@ -42,18 +42,18 @@ def test_footprint_by_hand(batch: int) -> None:
     unfolded = UNFOLDED * COLUMNS
     tests = EVAL_BATCH * (2 * 64 + unfolded)  # the image is the largest; a layer's input and output are there at once
     expected = COPIES * WEIGHTS + max((PASSES * VALUES + unfolded) * batch, tests)
-    assert footprint(network(), IMAGE, batch) == 4 * expected
-    assert footprint(network(), IMAGE, batch, 8) == 8 * expected
+    assert estimate_chunk_memory(network(), IMAGE, batch) == 4 * expected
+    assert estimate_chunk_memory(network(), IMAGE, batch, 8) == 8 * expected
 
 
 def test_a_footprint_leaves_the_network_as_it_was() -> None:
     net = network()
     for training in (True, False):
         net.train(training)
-        footprint(net, IMAGE, 2)
+        estimate_chunk_memory(net, IMAGE, 2)
         assert all(m.training == training and not m._forward_hooks for m in net.modules())
     with pytest.raises(RuntimeError):
-        footprint(net, torch.Size([1, 2, 2]), 2)  # too small for the kernels
+        estimate_chunk_memory(net, torch.Size([1, 2, 2]), 2)  # too small for the kernels
     assert not any(m._forward_hooks for m in net.modules())
 
 
@@ -61,14 +61,14 @@ def test_a_footprint_leaves_the_network_as_it_was() -> None:
 def free(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
     """What is free, by device."""
     found = {"cpu": 0, "cuda": 0}
-    monkeypatch.setattr(module, "free_memory", lambda device: found[device.type])
+    monkeypatch.setattr(module, "measure_free_memory", lambda device: found[device.type])
     yield found
 
 
 def test_a_convolution_on_a_cpu_trains_alone(free: dict[str, int]) -> None:
     free["cpu"] = 1 << 50
-    assert automatic(network(), IMAGE, 2, CPU) == 1
-    assert automatic(network(worlds.linear), torch.Size([1, 1, 2]), 2, CPU) > 1
+    assert choose_chunk(network(), IMAGE, 2, CPU) == 1
+    assert choose_chunk(network(worlds.linear), torch.Size([1, 1, 2]), 2, CPU) > 1
 
 
 @pytest.mark.parametrize(("encoder", "image", "device"), [("linear", (1, 1, 2), CPU), ("conv", (1, 8, 8), CUDA)])
@@ -76,17 +76,17 @@ def test_elsewhere_a_third_of_what_is_free_is_filled(
     encoder: str, image: tuple[int, ...], device: torch.device, free: dict[str, int]
 ) -> None:
     net = network(getattr(worlds, encoder))
-    each = footprint(net, torch.Size(image), 2)
+    each = estimate_chunk_memory(net, torch.Size(image), 2)
     for room, clients in ((0, 1), (1, 1), (3 * each - 1, 1), (3 * each, 1), (21 * each + 3, 7)):
         free[device.type] = room
-        assert automatic(net, torch.Size(image), 2, device) == clients
-    assert automatic(net, torch.Size(image), 4000, device) < 7  # larger batches, fewer clients
+        assert choose_chunk(net, torch.Size(image), 2, device) == clients
+    assert choose_chunk(net, torch.Size(image), 4000, device) < 7  # larger batches, fewer clients
 
 
 def test_an_accelerator_takes_no_more_than_keep_it_busy(free: dict[str, int]) -> None:
     free |= dict.fromkeys(free, 1 << 40)
-    assert automatic(network(), IMAGE, 2, CUDA) == ENOUGH
-    assert automatic(network(worlds.linear), torch.Size([1, 1, 2]), 2, CPU) > ENOUGH
+    assert choose_chunk(network(), IMAGE, 2, CUDA) == ENOUGH
+    assert choose_chunk(network(worlds.linear), torch.Size([1, 1, 2]), 2, CPU) > ENOUGH
 
 
 W = worlds.world()
@@ -128,7 +128,7 @@ def test_the_world_takes_what_all_of_its_networks_and_ranks_can_hold(monkeypatch
 
     def chosen(*room: int, team: Any = ALONE, chunk: int | str = "auto") -> int | None:
         rooms = iter(room)
-        monkeypatch.setattr(world_module, "automatic", lambda *network: next(rooms))
+        monkeypatch.setattr(world_module, "choose_chunk", lambda *network: next(rooms))
         w = worlds.world("local", encoder="test-conv,test-conv-wide", chunk=chunk)
         w.session.tally.team = team
         assert w.session.chunk == (None if chunk == "auto" else chunk)
@@ -144,7 +144,7 @@ def test_the_world_takes_what_all_of_its_networks_and_ranks_can_hold(monkeypatch
 def test_a_resumed_world_keeps_its_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory may be free or not, but the order of a sum must not change in the middle of a run."""
     rooms = iter((6, 2, 2, 2))
-    monkeypatch.setattr(world_module, "automatic", lambda *network: next(rooms))
+    monkeypatch.setattr(world_module, "choose_chunk", lambda *network: next(rooms))
     worlds_ = [worlds.world(chunk=chunk) for chunk in ("auto", "auto", 3)]
     for w in worlds_:
         w.population()

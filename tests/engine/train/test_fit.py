@@ -175,13 +175,12 @@ def test_it_is_the_classic_loop_for_mixed_encoders_and_epochs_of_each() -> None:
     assert trained.ids.tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 3, 4])
+@pytest.mark.parametrize("chunk", [1, 3])
 @pytest.mark.parametrize("optimiser", OPTIMISERS)
-@pytest.mark.parametrize("channel", ["awgn", "rayleigh"])
-def test_the_chunk_does_not_matter(chunk: int, optimiser: str, channel: str) -> None:
+def test_the_chunk_does_not_matter(chunk: int, optimiser: str) -> None:
     results = []
     for c in (chunk, 4):
-        w = make(channel, optimiser, epochs=(2, 1, 3, 2), chunk=c)
+        w = make("rayleigh", optimiser, epochs=(2, 1, 3, 2), chunk=c)
         fitted = w.fit(w.population(), task)
         results.append((fitted.models, fitted.log["loss"], w.session.counters()))
     (models, losses, one), (others, other_losses, other) = results
@@ -218,7 +217,7 @@ def test_a_finished_client_does_not_move_by_a_bit() -> None:
         assert worlds.gap(on, stopped) > 0
 
 
-@pytest.mark.parametrize("k", range(4))
+@pytest.mark.parametrize("k", [0, 2])
 def test_a_client_alone_is_the_client_among_others(k: int) -> None:
     for optimiser in OPTIMISERS:
         w = make(optimiser=optimiser, chunk=4)
@@ -256,7 +255,7 @@ def permuted(federation: Federation, order: list[int]) -> Federation:
     )
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 4])
+@pytest.mark.parametrize("chunk", [1, 3])
 def test_permuting_the_clients_permutes_the_results(chunk: int) -> None:
     """Ideal link, full batches, common start: then no draw matters but the order of a sum."""
     data, order = worlds.random_federation(SIZES), [2, 3, 1, 0]
@@ -278,7 +277,7 @@ def test_a_frozen_part_does_not_move(part: str, chunk: int) -> None:
         assert torch.equal(t, pop.cohorts[0].tensors[name]) == (not name.startswith(part)), name
 
 
-@pytest.mark.parametrize("chunk", [1, 2, 4])
+@pytest.mark.parametrize("chunk", [1, 3])
 def test_a_shared_frozen_part_stays_shared(chunk: int) -> None:
     w = make(chunk=chunk)
     pop = w.population(shared=("head.",))

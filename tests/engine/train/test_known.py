@@ -16,8 +16,8 @@ from semcom.data.federation import Ragged
 from semcom.engine.store.population import Population
 from semcom.engine.train import known, visit
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.known import distinct
-from semcom.engine.train.view import View, confusion, confusions, predict
+from semcom.engine.train.known import list_distinct
+from semcom.engine.train.view import View, count_confusion, count_confusions_of_views, predict
 from semcom.engine.world import World
 from tests import worlds
 from tests.engine.train.test_visit import TESTS, by_hand, make, used
@@ -63,7 +63,7 @@ def moved(pop: Population, part: str, by: float = 0.8) -> Population:
 
 def separately(w: World, views: dict[str, View], snrs: tuple[float | None, ...]) -> list[dict[str, Tensor]]:
     test = w.session.draws.federation.test
-    return [{n: confusion(w.session, {n: v}, snr, test)[n] for n, v in views.items()} for snr in snrs]
+    return [{n: count_confusion(w.session, {n: v}, snr, test)[n] for n, v in views.items()} for snr in snrs]
 
 
 def equal(one: list[dict[str, Tensor]], other: list[dict[str, Tensor]]) -> bool:
@@ -81,10 +81,10 @@ def test_views_with_equal_encoders_share_them_at_every_snr(chunk: int, encoder: 
     others = {"weights": View(moved(pop, "encoder.0")), "buffers": View(moved(pop, "encoder.1.running_mean"))}
     snrs = (None, -6.0, 12.0)
     with counting() as seen:
-        found = confusions(w.session, views, snrs, w.session.draws.federation.test)
+        found = count_confusions_of_views(w.session, views, snrs, w.session.draws.federation.test)
         assert sum(seen) == sum(TESTS)
         seen.clear()
-        apart = confusions(w.session, {**views, **others}, snrs, w.session.draws.federation.test)
+        apart = count_confusions_of_views(w.session, {**views, **others}, snrs, w.session.draws.federation.test)
         assert sum(seen) == 3 * sum(TESTS)
         seen.clear()
         expected = separately(w, {**views, **others}, snrs)
@@ -103,7 +103,7 @@ def test_clients_who_agree_in_part_are_told_apart() -> None:
     other = mapped(pop, lambda n, t: t + rows.view(-1, *[1] * (t.dim() - 1)) if n == "encoder.0.weight" else t)
     views = {"a": View(pop), "b": View(other)}
     with counting() as seen:
-        (counts,) = confusions(w.session, views, (None,), w.session.draws.federation.test)
+        (counts,) = count_confusions_of_views(w.session, views, (None,), w.session.draws.federation.test)
         assert sum(seen) == sum(TESTS) + sum(TESTS[2:])
     assert torch.equal(counts["a"], by_hand(w, pop)) and torch.equal(counts["b"], by_hand(w, other))
     assert not torch.equal(counts["a"][3], counts["b"][3])
@@ -116,7 +116,7 @@ def test_an_encoder_of_all_clients_sees_distinct_images_once(shared: tuple[str, 
     pop = moved(w.population(shared=shared), "encoder.1.running_mean")
     views = {"a": View(pop), "b": View(moved(pop, "head.")), "own": View(pop.spread())}
     with counting() as seen:
-        (counts,) = confusions(w.session, views, (None,), w.session.draws.federation.test)
+        (counts,) = count_confusions_of_views(w.session, views, (None,), w.session.draws.federation.test)
         assert sum(seen) == 9 + sum(map(len, LISTS))
     assert all(torch.equal(counts[name], by_hand(w, view.population.spread())) for name, view in views.items())
     assert counts["a"].sum((1, 2)).tolist() == [len(mine) for mine in LISTS]
@@ -151,6 +151,6 @@ def test_how_many_pass_the_link_at_once_changes_no_answer(linked: int, monkeypat
 
 def test_distinct_entries_of_some_clients() -> None:
     table = overlapping().session.draws.federation.test
-    assert distinct(table, np.arange(4)).tolist() == list(range(30, 39))
-    assert distinct(table, np.array([0, 2])).tolist() == [30, 31, 32, 33]
-    assert distinct(table, np.array([2])).tolist() == [33]
+    assert list_distinct(table, np.arange(4)).tolist() == list(range(30, 39))
+    assert list_distinct(table, np.array([0, 2])).tolist() == [30, 31, 32, 33]
+    assert list_distinct(table, np.array([2])).tolist() == [33]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from semcom import config
-from semcom.engine.host.sending import send
+from semcom.engine.host.sending import send_to_device
 from semcom.engine.train.phase import Phase
-from semcom.engine.train.plan import Cut, Plan, Schedule, batch_sizes, pad, plan
+from semcom.engine.train.plan import Cut, Plan, Schedule, pad_clients, plan_batch_sizes, plan_batches
 from tests import worlds
 from tests.engine.ops import Ops
 
@@ -22,12 +22,12 @@ SIZE = st.integers(1, 13)
 
 
 def schedule(batch: int) -> config.Schedule:
-    return config.fill(config.TrainConfig(batch_size=batch), {})
+    return config.fill_from_preset(config.TrainConfig(batch_size=batch), {})
 
 
 def make(n: int, batch: int, epochs: int = 1, steps: int | None = None, client: int = 0) -> Plan:
     sizes = Phase(epochs=epochs, steps=steps).sizes(client, n, schedule(batch))
-    return plan(range(1000 * client, 1000 * client + n), sizes, n, (0, "order", 1, client))
+    return plan_batches(range(1000 * client, 1000 * client + n), sizes, n, (0, "order", 1, client))
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -56,17 +56,17 @@ def test_a_fraction_visits_the_same_samples_in_every_epoch(n: int, batch: int, e
     phase = Phase(epochs=epochs, fraction=fraction)
     m = phase.samples(n)
     assert m == max(1, round(fraction * n))
-    p = plan(range(n), phase.sizes(0, n, schedule(batch)), m, (0, "order", 1, 0))
+    p = plan_batches(range(n), phase.sizes(0, n, schedule(batch)), m, (0, "order", 1, 0))
     seen = p.order.view(epochs, m)
     assert all(set(epoch.tolist()) == set(seen[0].tolist()) for epoch in seen) and len(set(seen[0].tolist())) == m
-    assert p.sizes == batch_sizes(m, batch) * epochs
+    assert p.sizes == plan_batch_sizes(m, batch) * epochs
 
 
 def test_epochs_differ_and_the_key_decides() -> None:
     p = make(12, 4, 2)
     assert not torch.equal(p.order[:12], p.order[12:])
     assert torch.equal(p.order, make(12, 4, 2).order) and torch.equal(p.order[:12], make(12, 5, 1).order)
-    other = plan(range(12), [4] * 6, 12, (0, "order", 2, 0))
+    other = plan_batches(range(12), [4] * 6, 12, (0, "order", 2, 0))
     assert not torch.equal(p.order, other.order)
 
 
@@ -89,7 +89,7 @@ def test_a_cut_picks_exactly_the_rows_of_the_step(clients: list[tuple[int, int]]
     plans = sorted((make(n, batch, e, client=k) for k, (n, e) in enumerate(clients)), key=lambda p: -p.steps)
     schedule = Schedule(plans)
     assert schedule.steps == plans[0].steps
-    rows = pad([torch.stack([p.order, -p.order], 1) for p in plans])  # any per-sample draw
+    rows = pad_clients([torch.stack([p.order, -p.order], 1) for p in plans])  # any per-sample draw
     visited: list[list[int]] = [[] for _ in plans]
     for step in range(schedule.steps):
         cut = schedule.cut(step)
@@ -139,7 +139,7 @@ def test_what_steps_need_is_there_before_the_first_one(clients: list[tuple[int, 
 def test_all_of_a_schedule_goes_to_a_device(sizes: list[tuple[int, ...]]) -> None:
     """The meta device stands in for an accelerator: a tensor of the host beside it would be an error."""
     schedule = Schedule([Plan(torch.arange(sum(own)), list(own), 0) for own in sizes])
-    schedule.place(send(schedule.host, torch.device("meta")))
+    schedule.place(send_to_device(schedule.host, torch.device("meta")))
     for step in range(schedule.steps):
         cut = schedule.cut(step)
         assert all(t.is_meta for t in places(cut)) and cut(schedule.order).shape[0] == cut.n
@@ -152,10 +152,10 @@ def places(cut: Cut) -> list[Tensor]:
 
 def test_pad() -> None:
     one, two = torch.ones(2, 4), torch.full((3, 4), 2.0)
-    padded = pad([one, two])
+    padded = pad_clients([one, two])
     assert padded.shape == (2, 3, 4) and torch.equal(padded[0, :2], one) and not padded[0, 2].any()
     assert torch.equal(padded[1], two)
-    assert torch.equal(pad([one, one]), torch.stack([one, one]))
+    assert torch.equal(pad_clients([one, one]), torch.stack([one, one]))
 
 
 def test_draws_do_not_depend_on_padding() -> None:

@@ -12,9 +12,9 @@ from torch import Tensor
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.precision import autocast_of, dtype_of, rounding
-from semcom.engine.train.view import View, confusion, predict
-from semcom.engine.train.visit import visit
+from semcom.engine.train.precision import autocast_of, dtype_of, set_precision
+from semcom.engine.train.view import View, count_confusion, predict
+from semcom.engine.train.visit import visit_clients
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from tests import worlds
@@ -63,12 +63,12 @@ def test_what_numbers_are_kept_in(precision: str) -> None:
 
     fitted = w.fit(w.population(), objective)
     trained, log = fitted.models, fitted.log
-    visit(
+    visit_clients(
         w.session, trained, w.session.draws.federation.test, lambda b, *values: seen.extend(values[:2]), stream="test"
     )
     assert {t.dtype for t in (*seen, *trained.tensors())} == {kept} and log["loss"].dtype == torch.float64
     views = {"": View(trained)}
-    assert int(confusion(w.session, views, None, w.session.draws.federation.test)[""].sum()) == len(
+    assert int(count_confusion(w.session, views, None, w.session.draws.federation.test)[""].sum()) == len(
         w.session.draws.federation.test.flat
     )
     assert predict(w.session, views[""], 0, w.session.draws.federation.images[:3], None).dtype == torch.int64
@@ -205,10 +205,10 @@ def test_rounding_of_cuda_products_is_set_and_put_back(before: str) -> None:
             kind.fp32_precision = before
         started = flags()
         for precision in ("float32", "bf16", "float64", "tf32"):
-            with rounding(precision):
+            with set_precision(precision):
                 assert flags() == (("tf32",) * 2 if precision == "tf32" else ("ieee",) * 2)
             assert flags() == started
-            with pytest.raises(ZeroDivisionError), rounding(precision):
+            with pytest.raises(ZeroDivisionError), set_precision(precision):
                 raise ZeroDivisionError
             assert flags() == started
     finally:
@@ -228,7 +228,7 @@ def test_training_and_tests_run_with_the_switches_of_the_run() -> None:
 
         outside = flags()
         trained = w.fit(w.population(), objective).models
-        visit(
+        visit_clients(
             w.session,
             trained,
             w.session.draws.federation.test,

@@ -14,11 +14,11 @@ from semcom.engine.store.population import Population
 from semcom.engine.train import visit as module
 from semcom.engine.train.forward import Batch
 from semcom.engine.train.phase import Phase
-from semcom.engine.train.view import View, confusion, predict
-from semcom.engine.train.visit import visit
+from semcom.engine.train.view import View, count_confusion, predict
+from semcom.engine.train.visit import visit_clients
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
-from semcom.methods.parts.prototypes import moments, prototypes
+from semcom.methods.parts.prototypes import compute_prototype_moments, prototypes
 from tests import worlds
 from tests.refusals import refuses
 from tests.worlds import mapped
@@ -57,7 +57,7 @@ def test_confusion_is_the_plain_loop(chunk: int, encoder: str, monkeypatch: pyte
     assert expected.sum((1, 2)).tolist() == list(TESTS) and (expected.sum((0, 2)) > 0).all()
     for batch in (250, 4, 1):
         monkeypatch.setattr(module, "EVAL_BATCH", batch)
-        counts = confusion(w.session, {"a": View(pop)}, None, w.session.draws.federation.test)
+        counts = count_confusion(w.session, {"a": View(pop)}, None, w.session.draws.federation.test)
         assert torch.equal(counts["a"], expected) and counts["a"].dtype == torch.int64
 
 
@@ -65,7 +65,7 @@ def test_a_part_of_the_clients() -> None:
     w = make(chunk=2, channel={"kind": "ideal"})
     pop = used(w).select(np.array([1, 3]))
     assert torch.equal(
-        confusion(w.session, {"a": View(pop)}, 3.0, w.session.draws.federation.test)["a"], by_hand(w, pop)
+        count_confusion(w.session, {"a": View(pop)}, 3.0, w.session.draws.federation.test)["a"], by_hand(w, pop)
     )
 
 
@@ -75,7 +75,8 @@ def test_a_shared_model_is_tested_on_each_client_s_data(shared: tuple[str, ...],
     w = make(chunk=chunk, channel={"kind": "ideal"})
     pop = w.population(shared=shared)
     assert torch.equal(
-        confusion(w.session, {"a": View(pop)}, None, w.session.draws.federation.test)["a"], by_hand(w, pop.spread())
+        count_confusion(w.session, {"a": View(pop)}, None, w.session.draws.federation.test)["a"],
+        by_hand(w, pop.spread()),
     )
 
 
@@ -88,7 +89,7 @@ def collect(w: World, pop: Population, **options: Any) -> dict[int, Tensor]:
             keep = slice(None) if batch.mask is None else batch.mask[i]
             rows.setdefault(position, []).append(features[i][keep])
 
-    visit(
+    visit_clients(
         w.session,
         pop,
         w.session.draws.federation.test,
@@ -158,9 +159,9 @@ def test_views_of_one_population_share_a_pass() -> None:
     views = {"a": View(pop), "b": View(pop, inverse), "c": View(mapped(pop, lambda n, t: t))}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module.StackedModel, "encode", counted)
-        counts = confusion(w.session, {"a": views["a"], "b": views["b"]}, None, w.session.draws.federation.test)
+        counts = count_confusion(w.session, {"a": views["a"], "b": views["b"]}, None, w.session.draws.federation.test)
         assert len(passes) == 4  # one per client
-        counts |= confusion(w.session, {"c": views["c"]}, None, w.session.draws.federation.test)
+        counts |= count_confusion(w.session, {"c": views["c"]}, None, w.session.draws.federation.test)
         assert len(passes) == 8
     assert torch.equal(counts["a"], counts["c"])  # the same realisation for another population
     assert not torch.equal(counts["a"], counts["b"])
@@ -177,7 +178,7 @@ def test_the_context_of_scores_follows_the_client(chunk: int) -> None:
 
     answer = torch.nn.functional.one_hot(torch.arange(4) % 3, 3).double()
     view = View(w.population(), fixed, {"answer": answer})
-    counts = confusion(w.session, {"a": view}, None, w.session.draws.federation.test)["a"]
+    counts = count_confusion(w.session, {"a": view}, None, w.session.draws.federation.test)["a"]
     for k in range(4):
         labels = torch.bincount(w.session.draws.federation.labels[w.session.draws.federation.test[k]], minlength=3)
         assert torch.equal(counts[k, :, k % 3], labels)
@@ -243,8 +244,10 @@ def test_moments_by_hand(chunk: int) -> None:
             real = batch.weight[i] > 0
             seen[k] += zip(batch.y[i][real].tolist(), features[i][real].numpy(), strict=True)
 
-    visit(w.session, pop, w.session.draws.federation.train, note, stream="a", link=w.session.draws.training_link)
-    means, counts, squares = moments(w, pop, "a")
+    visit_clients(
+        w.session, pop, w.session.draws.federation.train, note, stream="a", link=w.session.draws.training_link
+    )
+    means, counts, squares = compute_prototype_moments(w, pop, "a")
     assert torch.equal(prototypes(w, pop, "a")[0], means) and not torch.equal(prototypes(w, pop)[0], means)
     for k in range(4):
         assert len(seen[k]) == len(w.session.draws.federation.train[k])
@@ -262,6 +265,6 @@ def test_a_visit_moves_no_buffer_and_no_draw_of_training() -> None:
     pop = w.population()
     kept = mapped(pop, lambda n, t: t.clone())
     prototypes(w, pop)
-    confusion(w.session, {"a": View(pop)}, None, w.session.draws.federation.test)
+    count_confusion(w.session, {"a": View(pop)}, None, w.session.draws.federation.test)
     assert worlds.gap(pop, kept) == 0 and w.session.tally.visited == 0
     assert worlds.gap(used(w), used(still)) == 0

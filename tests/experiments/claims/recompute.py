@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from experiments import papers
-from experiments.claims.claim import Claim, Comparison, comparisons
+from experiments.claims.claim import Claim, Comparison, list_claimed_comparisons
 
 Cell = tuple[str, str, str]
 """Item, row, column."""
@@ -33,9 +33,13 @@ class Tables:
 
     @classmethod
     def of(cls, paper: str) -> Tables:
-        table, points = papers.table(paper), papers.points()
+        table, points = papers.read_paper_table(paper), papers.read_paper_points()
         values = {(c["item"], c["row"], c["column"]): (c["value"], c["std"]) for _, c in table.iterrows()}
-        places = {(p["item"], p["column"]): papers.at(p["at"]) for _, p in points.iterrows() if p["paper"] == paper}
+        places = {
+            (p["item"], p["column"]): papers.parse_paper_point(p["at"])
+            for _, p in points.iterrows()
+            if p["paper"] == paper
+        }
         return cls(values, places)
 
     def value(self, method: str, key: Where, metric: str) -> pd.Series:
@@ -51,7 +55,9 @@ def printed(claim: pd.Series, tables: Tables) -> list[Comparison] | None:
         return None
     # What stands in a column of another metric is no accuracy.
     places = {k: place for k, place in tables.places.items() if k[0] in items and "metric" not in place}
-    return [one for one in comparisons(read, Tables(tables.values, places)) if all(map(len, one.values))] or None
+    return [
+        one for one in list_claimed_comparisons(read, Tables(tables.values, places)) if all(map(len, one.values))
+    ] or None
 
 
 def contradictions(claim: pd.Series, tables: Tables, near: float = NEAR) -> list[Cell] | None:

@@ -22,7 +22,7 @@ import numpy as np
 from scipy import stats
 
 from experiments import papers
-from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.registry import EXPERIMENTS, find_experiment
 
 RESULTS = Path(papers.__file__).parents[1] / "results"
 Seeds = dict[int, float]
@@ -121,7 +121,7 @@ def of_runs(item: str) -> tuple[Point, ...]:
             last = [summary["finish"]] if summary.get("finish") else []
             runs.append(Run(sweep["variants"][key], flat(config), summary, [*lines, *last]))
     axes = [f for axis in sweep["axes"] if axis not in ("variant", "seed") for f in axis.split(",")]
-    reduced = experiment(item).reduced.get("small", {}) if item in EXPERIMENTS.names() else {}
+    reduced = find_experiment(item).reduced.get("small", {}) if item in EXPERIMENTS.names() else {}
     stands = {(name, text(k)): text(v) for name, of in reduced.items() for k, v in of.items()}
     ended = any("finish" in run.summary for run in runs)
     points = []
@@ -148,7 +148,7 @@ def parts(runs: list[Run]) -> list[tuple[str, str]]:
 
 def number_of(item: str, runs: list[Run], part: str, value: str, ended: bool, method: str, metric: str) -> Seeds:
     if method == "averaged":
-        each = [number_of(item, runs, part, value, ended, v.name, metric) for v in experiment(item).compared()]
+        each = [number_of(item, runs, part, value, ended, v.name, metric) for v in find_experiment(item).compared()]
         seeds = set.intersection(*map(set, each))
         return {seed: float(np.mean([of[seed] for of in each])) for seed in seeds}
     mine, view = [run for run in runs if run.variant == method], None

@@ -15,23 +15,13 @@ import pytest
 from channels.registry import Registry
 from experiments import papers
 from semcom import DATASETS, METHODS, PARTITIONS, ConfigError, RunConfig
-from tests.experiments.claims.recompute import Cell, Tables, contradictions, holds, printed
+from tests.experiments.claims.recompute import Tables, contradictions, holds, printed
 
 TABLES = {paper: Tables.of(paper) for paper in papers.PAPERS}
-FRAMES = {paper: papers.table(paper) for paper in papers.PAPERS}
-CLAIMS = papers.claims()
+FRAMES = {paper: papers.read_paper_table(paper) for paper in papers.PAPERS}
+CLAIMS = papers.read_paper_claims()
 PAIR = ("fedcosr", "fedcrl")
 """Two versions of one paper."""
-
-
-def value(item: str, row: str, column: str) -> float:
-    """The number of a cell."""
-    return TABLES[paper_of(item)].values[item, row, column][0]
-
-
-def std(item: str, row: str, column: str) -> float:
-    """The spread of a cell."""
-    return TABLES[paper_of(item)].values[item, row, column][1]
 
 
 def paper_of(item: str) -> str:
@@ -71,6 +61,16 @@ DIGESTS = {
 """SHA-256 of the numbers, line by line, as a program read them from the texts: the tables were first typed by eye."""
 
 
+MARKS = {"fedcosr": "e6acaca29bc8", "fedcrl": "dc3cc86c1e1c", "fedcrc": "1e2bc0556b36", "repper": "8ff45d889bc1"}
+"""SHA-256 of the ranks, arrows, signs and bold type, which were held against the numbers when they were typed."""
+
+
+@pytest.mark.parametrize("paper", MARKS)
+def test_marks_are_those_that_were_checked(paper: str) -> None:
+    marks = (FRAMES[paper]["marks"] + "/" + FRAMES[paper]["std_marks"]).tolist()
+    assert hashlib.sha256(" ".join(marks).encode()).hexdigest()[:12] == MARKS[paper]
+
+
 @pytest.mark.parametrize("item", SIZES)
 def test_a_table_is_whole(item: str) -> None:
     found, (rows, columns) = cells(item), SIZES[item]
@@ -81,7 +81,7 @@ def test_a_table_is_whole(item: str) -> None:
 def test_every_item_is_known() -> None:
     items = {item for frame in FRAMES.values() for item in frame["item"]}
     assert {item for item in items if not papers.is_setting(item)} == set(SIZES)
-    placed = papers.points()
+    placed = papers.read_paper_points()
     assert set(placed["item"]) == set(SIZES)
     assert len(placed) == sum(columns for _, columns in SIZES.values())
 
@@ -101,194 +101,6 @@ def test_what_was_repaired() -> None:
         ("fedcosr-table2", "fedcosr", 92.15, "repaired"),
         ("fedcosr-table3", "fedcosr", 72.44, "repaired"),
         ("fedcosr-table3", "fedpac", 74.84, "repaired"),
-    }
-
-
-# What is printed twice -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [2, 3])
-def test_fedcosr_has_the_baselines_of_fedcrl(n: int) -> None:
-    """But for two cells. Averages are the same too, rounded, although the papers' own rows differ."""
-    apart = set()
-    for _, cell in cells(f"fedcosr-table{n}").iterrows():
-        row, column = cell["row"], cell["column"]
-        if row != "fedcosr":
-            pair = [TABLES[paper].values[f"{paper}-table{n}", row, column] for paper in PAIR]
-            if any(abs(a - b) > 0.0051 for a, b in zip(*pair, strict=True)):
-                apart.add((row, column, pair[0][0], pair[1][0]))
-                assert pair[0][1] == pair[1][1]
-    emnist = ("lg_fedavg", "emnist pathological", 94.21, 95.01)
-    assert apart == ({emnist, ("lg_fedavg", "cifar100 pathological", 46.67, 43.67)} if n == 2 else set())
-
-
-def test_fedcosr_has_the_spreads_of_fedcrl_in_table_3() -> None:
-    for column in cells("fedcosr-table3")["column"].unique():
-        assert std("fedcosr-table3", "fedcosr", column) == std("fedcrl-table3", "fedcrl", column)
-        assert value("fedcosr-table3", "fedcosr", column) > value("fedcrl-table3", "fedcrl", column)
-
-
-def test_cells_of_one_setting_agree() -> None:
-    """What stands in several tables of a paper is the same number, but for one of RepPer's."""
-    apart = set()
-    for paper in papers.PAPERS:
-        seen: dict[tuple[object, ...], float] = {}
-        places = TABLES[paper].places
-        for (item, row, column), (number, _) in TABLES[paper].values.items():
-            if (item, column) not in places or row == "averaged" or "metric" in places[item, column]:
-                continue
-            default = {"finish.kind": ("linear",), "hyper.tau": ("0.99",)}  # the heads and the tau of other tables
-            point = {f: v for f, v in places[item, column].items() if default.get(f) != v}
-            key = (row, *sorted(point.items()))
-            if seen.setdefault(key, number) not in (number,) and number == number:
-                apart.add((item, row, column, number, seen[key]))
-    assert apart == {("repper-table3", "lg_fedavg", "mlp", 74.64, 74.68)}
-    assert len(TABLES["fedcrc"].values) > 100
-
-
-# Averages, ranks and arrows ------------------------------------------------------------------------------------------
-
-
-def missed(paper: str, n: int) -> set[tuple[str, str]]:
-    """The averages of a table that are not those of its cells: column, and which number of the cell."""
-    found = set()
-    for column, cell in cells(f"{paper}-table{n}").groupby("column"):
-        methods, printed = cell[cell["row"] != "averaged"], cell[cell["row"] == "averaged"].iloc[0]
-        for kind in ("value", "std"):
-            if abs(methods[kind].mean() - printed[kind]) > 0.01:  # some are cut off and not rounded
-                found.add((str(column), kind))
-    return found
-
-
-def test_averages() -> None:
-    """FedCRL's are right but for two; FedCoSR prints FedCRL's beside accuracies that are not FedCRL's."""
-    assert missed("fedcrl", 2) == set()
-    odd = {("cifar10 dirichlet beta 0.01", "std"), ("cifar100 pathological 10 classes", "value")}
-    assert missed("fedcrl", 3) == odd
-    columns = {n: {str(column) for column in cells(f"fedcosr-table{n}")["column"]} for n in (2, 3)}
-    spreads = {(f"cifar10 {kind}", "std") for kind in ("dirichlet", "pathological")}
-    assert missed("fedcosr", 2) == {(column, "value") for column in columns[2]} | spreads
-    assert missed("fedcosr", 3) == {(column, "value") for column in columns[3]} | odd
-
-
-def ranks(item: str, kind: str) -> dict[Cell, tuple[str, str]]:
-    """Cells whose printed rank is not that of the numbers: printed, recomputed."""
-    wrong = {}
-    for _, column in cells(item).groupby("column"):
-        methods = column[(column["row"] != "averaged") & column[kind].notna()]
-        order = methods[kind].rank(method="min", ascending=kind == "std").astype(int)
-        for place, (_, cell) in zip(order, methods.iterrows(), strict=True):
-            marks = cell["marks" if kind == "value" else "std_marks"].split()
-            printed = next((mark for mark in marks if mark.isdigit()), "")
-            true = str(place) if place <= 3 else ""
-            if printed != true:
-                wrong[item, cell["row"], cell["column"]] = printed, true
-    return wrong
-
-
-@pytest.mark.parametrize("item", [f"{paper}-table{n}" for paper in PAIR for n in (2, 3)])
-def test_ranks_of_accuracy_are_as_marked(item: str) -> None:
-    assert ranks(item, "value") == {}
-
-
-def test_ranks_of_spread_are_as_marked_by_fedcosr() -> None:
-    assert ranks("fedcosr-table2", "std") == {}
-
-
-@pytest.mark.parametrize("paper", PAIR)
-def test_ranks_of_spread_in_table_3_are_as_marked_but_for_one(paper: str) -> None:
-    item = f"{paper}-table3"
-    assert ranks(item, "std") == {(item, "fedavg", "cifar10 dirichlet 100 clients"): ("3", "2")}
-
-
-def test_ranks_of_spread_that_fedcrl_marks_wrongly() -> None:
-    found = {(row, column.replace(" dirichlet", " D").replace(" pathological", " P")): marks for (_, row, column), marks
-             in ranks("fedcrl-table2", "std").items()}  # fmt: skip
-    assert found == {
-        **{("fedrep", "cifar10 D"): ("", "2"), ("fedpac", "cifar10 D"): ("2", "")},
-        **{("fedavg", "cifar100 D"): ("2", "1"), ("fedprox", "cifar100 D"): ("1", "2")},
-        **{("fedprox", "cifar10 P"): ("2", ""), ("fedrep", "cifar10 P"): ("3", ""), ("fedamp", "cifar10 P"): ("", "3")},
-        **{("fedproto", "cifar10 P"): ("", "1"), ("fedcrl", "cifar10 P"): ("1", "2")},
-        **{("ditto", "emnist P"): ("3", ""), ("lg_fedavg", "emnist P"): ("", "1"), ("fedamp", "emnist P"): ("2", "")},
-        **{("fedpac", "emnist P"): ("", "3"), ("fedcrl", "emnist P"): ("1", "2")},
-        **{("fedprox", "cifar100 P"): ("1", "3"), ("ditto", "cifar100 P"): ("3", "")},
-        **{("perfedavg", "cifar100 P"): ("", "2"), ("fedcrl", "cifar100 P"): ("2", "1")},
-    }
-
-
-def test_arrows_against_the_average() -> None:
-    """Of the arrows that the texts have kept, these are not as the printed average says."""
-    wrong = set()
-    for item in (f"{paper}-table{n}" for paper in PAIR for n in (2, 3)):
-        for column, cell in cells(item).groupby("column"):
-            (average,) = cell[cell["row"] == "averaged"].to_dict("records")
-            for _, mine in cell[cell["row"] != "averaged"].iterrows():
-                for kind, marks in (("value", mine["marks"]), ("std", mine["std_marks"])):
-                    better = mine[kind] > average[kind] if kind == "value" else mine[kind] < average[kind]
-                    if mine[kind] != average[kind] and {"up", "down"} & set(marks.split()) - {
-                        "up" if better else "down"
-                    }:
-                        wrong.add((item, mine["row"], column, kind))
-    assert wrong == {
-        ("fedcosr-table2", "lg_fedavg", "cifar100 pathological", "value"),  # right for the 43.67 that FedCRL has
-        *((f"{paper}-table3", "moon", "cifar10 dirichlet beta 0.01", "value") for paper in PAIR),
-        *((f"{paper}-table3", "fedprox", "cifar10 pathological 100 clients", "value") for paper in PAIR),
-    }
-
-
-BEFORE = {
-    **{
-        "cifar10 dirichlet 100 clients": "cifar10 dirichlet",
-        "cifar10 pathological 100 clients": "cifar10 pathological",
-    },
-    **{f"cifar10 dirichlet beta {beta}": "cifar10 dirichlet" for beta in ("0.01", "1")},
-    **{f"cifar100 pathological {classes} classes": "cifar100 pathological" for classes in (10, 50)},
-}
-"""Column of Table III -> the column of Table II that its signs compare it with."""
-
-
-@pytest.mark.parametrize("paper", PAIR)
-def test_signs_against_table_2(paper: str) -> None:
-    """+ is better than before. Of the accuracies' signs two are wrong; the spreads' are too often (12) to be listed."""
-    wrong: dict[str, set[tuple[str, str]]] = {"value": set(), "std": set()}
-    for _, cell in cells(f"{paper}-table3").iterrows():
-        before = TABLES[paper].values[f"{paper}-table2", cell["row"], BEFORE[cell["column"]]]
-        for i, (kind, marks) in enumerate((("value", cell["marks"]), ("std", cell["std_marks"]))):
-            better = cell[kind] > before[i] if kind == "value" else cell[kind] < before[i]
-            if {"+", "-"} & set(marks.split()) - {"+" if better else "-"}:
-                wrong[kind].add((cell["row"], cell["column"]))
-    prox = ("fedprox", "cifar10 pathological 100 clients")
-    assert wrong["value"] == {prox, (paper, "cifar100 pathological 50 classes")}
-    assert len(wrong["std"]) == 12
-
-
-@pytest.mark.parametrize("item", [f"repper-table{n}" for n in (1, 2, 3, 4)])
-def test_bold_is_the_best_and_underlined_the_second(item: str) -> None:
-    columns = ["local epochs", "column"] if item == "repper-table1" else ["column"]
-    table = cells(item).assign(**{"local epochs": lambda t: t["column"].str.split(", E ").str[-1]})
-    for _, column in table.groupby(columns):
-        best, second = column.nlargest(2, "value").to_dict("records")
-        bold = column[column["marks"].str.contains("bold")]
-        assert list(bold["row"]) == [best["row"]] == ["repper"]
-        assert list(column[column["marks"].str.contains("underlined")]["row"]) == [second["row"]] * (item[-1] == "2")
-
-
-def test_arrows_of_repper() -> None:
-    """They mark where more clients per round do harm; four such falls have none."""
-    fell, marked = set(), set()
-    for _, cell in cells("repper-table1").iterrows():
-        skew, c, epochs = cell["column"].split(", ")
-        share = c.removeprefix("C ")
-        smaller = {"0.4": "0.2", "0.8": "0.4"}.get(share)
-        name = (cell["row"], skew, share, epochs)
-        if smaller and cell["value"] < value("repper-table1", cell["row"], f"{skew}, C {smaller}, {epochs}"):
-            fell.add(name)
-        if "down" in cell["marks"]:
-            marked.add(name)
-    assert marked <= fell
-    assert fell - marked == {
-        *(("lg_fedavg", "alpha 1", "0.4", "E 10"), ("fedrep", "iid", "0.8", "E 10")),
-        *(("repper", skew, "0.4", "E 20") for skew in ("iid", "alpha 0.5")),
     }
 
 
@@ -324,92 +136,6 @@ def test_most_claims_about_tables_are_recomputed() -> None:
     assert silent == ["repper-table2-stable", "repper-table4-mobilenet-stable"]  # of what no table has a number
     assert CLAIMS.groupby("paper").size().to_dict() == {
         **{"fedcl-letter": 21, "fedcosr": 73, "fedcrl": 56, "fedcrc": 11, "repper": 33}
-    }
-
-
-def contradicted(id: str) -> list[tuple[str, ...]]:
-    (claim,) = CLAIMS[CLAIMS["id"] == id].to_dict("records")
-    return papers.cells(claim["contradicted_by"])
-
-
-def printed_against(id: str) -> list[Cell]:
-    """The cells that speak against a claim as they are printed, be it by a hundredth of a point."""
-    ((_, claim),) = CLAIMS[CLAIMS["id"] == id].iterrows()
-    return contradictions(claim, TABLES[claim["paper"]], near=0) or []
-
-
-def test_gains_are_those_of_the_cells() -> None:
-    """By hand: the cell, the second best, and what the text says lies between them."""
-    for item, own, rival, column, gain in [
-        ("fedcosr-table2", "fedcosr", "fedproto", "cifar100 dirichlet", 3.54),
-        ("fedcosr-table2", "fedcosr", "fedpac", "cifar100 pathological", 4.01),
-        ("fedcosr-table2", "fedcosr", "fedpac", "cifar10 dirichlet", 1.36),
-        ("fedcosr-table2", "fedcosr", "fedproto", "cifar10 pathological", 1.73),
-        ("fedcrl-table2", "fedcrl", "fedproto", "cifar100 dirichlet", 2.37),
-        ("fedcrl-table2", "fedcrl", "fedpac", "cifar100 pathological", 2.66),
-        ("fedcrl-table2", "fedcrl", "fedrep", "emnist dirichlet", 0.71),
-        ("fedcrl-table2", "fedcrl", "fedrep", "emnist pathological", 0.91),
-        ("fedcrl-table2", "fedcrl", "fedpac", "cifar10 dirichlet", 0.49),
-        ("fedcrl-table2", "fedcrl", "fedproto", "cifar10 pathological", 0.87),
-        ("repper-table2", "repper", "fedprox", "cinic10 alpha 1", 9.58),
-        ("repper-table2", "repper", "fedprox_ft", "cinic10 alpha 0.5", 1.40),
-        ("repper-table2", "repper", "lg_fedavg", "cifar10 alpha 1", 9.31),
-        ("repper-table2", "repper", "lg_fedavg", "cifar10 alpha 0.5", 7.42),
-        ("repper-table2", "repper", "lg_fedavg", "cifar100 alpha 1", 10.30),
-        ("repper-table2", "repper", "lg_fedavg", "cifar100 alpha 0.5", 9.01),
-        ("repper-table4", "repper", "lg_fedavg", "cifar10 mobilenet", 17.47),
-        ("repper-table4", "repper", "fedrep", "cifar100 mobilenet", 3.19),
-        ("repper-table4", "repper", "lg_fedavg", "cifar10 resnet34", 11.54),
-        ("repper-table4", "repper", "lg_fedavg", "cifar100 resnet34", 14.18),
-    ]:
-        assert value(item, own, column) - value(item, rival, column) == pytest.approx(gain, abs=0.001)
-        stated = CLAIMS[(CLAIMS["item"] == item) & (CLAIMS["relation"] == "by")]["value"]
-        assert gain in list(stated)
-    assert (CLAIMS["relation"].eq("by") & CLAIMS["item"].str.contains("table")).sum() == 20
-
-
-def test_known_contradictions() -> None:
-    """By hand, the plainest ones."""
-    for paper in PAIR:
-        lost = value(f"{paper}-table2", paper, "cifar10 dirichlet") - value(
-            f"{paper}-table3", paper, "cifar10 dirichlet 100 clients"
-        )
-        assert lost == pytest.approx({"fedcosr": 4.58, "fedcrl": 4.56}[paper])
-        drop = (f"{paper}-table3", paper, "cifar10 dirichlet 100 clients")
-        assert printed_against(f"{paper}-table3-drop-points") == printed_against(f"{paper}-table3-drop-relative")
-        assert printed_against(f"{paper}-table3-drop-points") == [drop]
-        fourth = {column for _, _, column in printed_against(f"{paper}-table2-second")}
-        assert fourth == {"cifar10 dirichlet", "emnist dirichlet", "emnist pathological", "cifar100 pathological"}
-        for beta, place in (("0.01", 6), ("1", 5)):
-            column = cells(f"{paper}-table3").query(f"column == 'cifar10 dirichlet beta {beta}' and row != 'averaged'")
-            mine = column[column["row"] == paper]["std"].item()
-            assert (column["std"] < mine).sum() + 1 == place
-        assert len(printed_against(f"{paper}-table3-fair-top-three")) == 2
-    gain = {d: value("fedcosr-table2", "fedcosr", d) - value("fedcosr-table2", "fedrep", d) for d in (
-        "emnist dirichlet", "emnist pathological")}  # fmt: skip
-    assert gain["emnist dirichlet"] == pytest.approx(0.98) and gain["emnist pathological"] == pytest.approx(1.26)
-    for paper in PAIR:
-        assert not printed_against(f"{paper}-table2-gain-rises-dirichlet")  # FedCoSR's text leaves EMNIST out
-    assert value("fedcrc-table1", "fedrep", "cifar10 beta 0.1") == 85.57 > 79.40
-    assert ("fedcrc-table1", "fedrep", "cifar10 beta 0.1") in contradicted("fedcrc-table1-either")
-    assert printed_against("fedcrc-table2-best") == [("fedcrc-table2", "fedbabu", "cifar10 beta 0.5")]
-    rises = printed_against("fedcrc-table3-tau") + printed_against("fedcrc-table3-tau-iid")
-    assert {column for *_, column in rises} == {f"cifar10 {at} tau 0.2" for at in ("beta 0.1", "beta 1", "iid")}
-    assert printed_against("repper-table1-rises-with-E") == printed_against("repper-table1-best") == []
-
-
-def test_what_is_contradicted_beyond_two_points() -> None:
-    """By hand: of the 27 claims that printed numbers speak against, those that they miss by more than 2 points."""
-    local = value("fedcrl-table3", "local", "cifar10 dirichlet beta 1")
-    assert local - value("fedcrl-table3", "fedcrl", "cifar10 dirichlet beta 1") == pytest.approx(2.82)
-    rep, own = (value("fedcrc-table1", name, "cifar10 beta 0.1") for name in ("fedrep", "fedcrc-per"))
-    assert rep - own == pytest.approx(6.17)
-    for beta, points in (("0.5", 4.94), ("1", 9.09)):
-        per, prox = (value("fedcrc-table2", name, f"cifar10 beta {beta}") for name in ("fedper", "fedprox"))
-        assert per - prox == pytest.approx(points)
-    assert set(CLAIMS.loc[CLAIMS["contradicted_by"] != "", "id"]) == {
-        *("fedcrl-table3-robust-beta-unclear", "fedcrc-table1-personal", "fedcrc-table1-either"),
-        *("fedcrc-table2-personal-weaker", "repper-table1-robust-to-skew"),
     }
 
 
@@ -473,8 +199,8 @@ def fields() -> set[str]:
 
 def test_points_are_in_the_words_of_a_run() -> None:
     known, drawn = fields() | set(papers.PARTS), {"round"}
-    for text in {*CLAIMS["at"], *papers.points()["at"]}:
-        point = papers.at(text)
+    for text in {*CLAIMS["at"], *papers.read_paper_points()["at"]}:
+        point = papers.parse_paper_point(text)
         assert set(point) - set(papers.ASPECTS) <= known, text
         assert set(point.get("axis", ())) <= known | drawn, text
         assert set(point.get("data.name", ())) <= set(DATASETS.names())
@@ -500,7 +226,7 @@ def test_unknown_protocols() -> None:
 
 def test_an_unknown_paper() -> None:
     with pytest.raises(ConfigError, match="paper: 'fedcl' is unknown: known are fedcl-letter, fedcosr"):
-        papers.table("fedcl")
+        papers.read_paper_table("fedcl")
 
 
 Edit = Callable[[list[dict[str, str]]], object]
@@ -539,7 +265,7 @@ def test_damage_is_found(file: str, edit: Edit, message: str, tmp_path: Path, mo
     pd.DataFrame(rows).to_csv(path, index=False)
     monkeypatch.setattr(papers, "FOLDER", tmp_path / "papers")
     with pytest.raises(ValueError, match=message):
-        papers.claims() if file == "claims.csv" else papers.table("fedcrc")
+        papers.read_paper_claims() if file == "claims.csv" else papers.read_paper_table("fedcrc")
 
 
 def test_the_types_of_what_is_read() -> None:

@@ -11,14 +11,14 @@ import pytest
 
 from experiments.claims import scorecard as card
 from experiments.claims.claim import Comparison
-from experiments.claims.evidence import command, evidence
-from experiments.claims.scorecard import decide, judge, scorecard, seeds_needed
+from experiments.claims.evidence import format_evidence_command, read_evidence
+from experiments.claims.scorecard import decide_score, judge_claim, make_scorecard, seeds_needed
 from semcom.cli import main as cli
 from semcom.config import ConfigError, DataConfig, FinishConfig, PartitionConfig, RunConfig
 from semcom.data.partitions import Dirichlet
 from semcom.studies.analysis.study import study
 from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import pack
+from semcom.studies.results.archive import pack_archive
 from tests.studies.folders import config, line, scored, simple, write
 
 pytestmark = pytest.mark.usefixtures("without_stored_results")
@@ -54,7 +54,7 @@ def compared(*values: float, **fields: object) -> Comparison:
     ],
 )
 def test_a_comparison_is_answered_by_its_interval(one: Comparison, answer: str) -> None:
-    assert judge(one).answer == answer
+    assert judge_claim(one).answer == answer
 
 
 def rivals(*means: float) -> Comparison:
@@ -67,7 +67,7 @@ def rivals(*means: float) -> Comparison:
     [((5, -5, -5), "yes"), ((5, 0, -5), "open"), ((5, 5, -5), "no"), ((0, -5, -5), "yes"), ((0, 0, -5), "open")],
 )
 def test_places_count_the_rivals_that_are_ahead(means: tuple[float, ...], answer: str) -> None:
-    assert judge(rivals(*means)).answer == answer
+    assert judge_claim(rivals(*means)).answer == answer
 
 
 @pytest.mark.parametrize(
@@ -89,15 +89,15 @@ def test_places_count_the_rivals_that_are_ahead(means: tuple[float, ...], answer
 )
 def test_answers_add_up_as_the_quantifier_says(answers: str, quantifier: str, state: str) -> None:
     words = {"y": "yes", "n": "no", "o": "open"}
-    assert decide([words[letter] for letter in answers], quantifier) == state  # type: ignore[misc]
+    assert decide_score([words[letter] for letter in answers], quantifier) == state  # type: ignore[misc]
 
 
 def test_the_seeds_that_would_tell() -> None:
     # s = 1, mean 2: t(0.975, n - 1) / sqrt(n) is 2.48 for three seeds, 1.59 for four.
-    assert seeds_needed(judge(compared(1, 2, 3))) == 4
-    assert seeds_needed(judge(compared(-1, -2, -3))) is None
-    assert seeds_needed(judge(compared(1))) is None
-    assert seeds_needed(judge(rivals(5, -5))) is None
+    assert seeds_needed(judge_claim(compared(1, 2, 3))) == 4
+    assert seeds_needed(judge_claim(compared(-1, -2, -3))) is None
+    assert seeds_needed(judge_claim(compared(1))) is None
+    assert seeds_needed(judge_claim(rivals(5, -5))) is None
 
 
 def fig2a(folder: Path, lead: float, seeds: int = 3, warning: str = "") -> None:
@@ -121,7 +121,7 @@ def states(frame: pd.DataFrame) -> dict[str, str]:
 
 def test_claims_are_judged_from_stored_studies(tmp_path: Path) -> None:
     fig2a(tmp_path / "letter-fig2a-small", 0.13)
-    frame = scorecard(tmp_path, "fedcl-letter")
+    frame = make_scorecard(tmp_path, "fedcl-letter")
     found = states(frame)
     assert found["best"] == "reproduced" and found["over-fedproto-points"] == "reproduced"
     # 12.75 % of 60 are 7.65 points, and 38.55 % of 30 are 11.57: the leads are 14 and 44 +- 2.5.
@@ -144,7 +144,7 @@ def test_a_claim_names_the_warnings_of_the_runs_that_it_rests_on(
     """FedCL with 5 clients has warned in each of three runs; claims about 20 clients alone do not rest on these."""
     monkeypatch.setenv("COLUMNS", "200")
     fig2a(tmp_path / "letter-fig2a-small", 0.13, warning="round 1: too far")
-    found = scorecard(tmp_path, "fedcl-letter").set_index("id")["warnings"]
+    found = make_scorecard(tmp_path, "fedcl-letter").set_index("id")["warnings"]
     assert found["letter-fig2a-best"] == "3 of 18 runs warn, the first in round 1: too far"
     assert found["letter-fig2a-over-fedproto-points"] == "" == found["letter-fig2b-best"]
     assert cli.main(["claims", "--paper", "fedcl-letter", "--results", str(tmp_path)]) == 0
@@ -153,8 +153,8 @@ def test_a_claim_names_the_warnings_of_the_runs_that_it_rests_on(
 
 def test_an_archive_is_evidence_and_one_seed_is_none(tmp_path: Path) -> None:
     fig2a(tmp_path / "runs", 0.12, seeds=1)
-    pack(tmp_path / "runs", tmp_path / "letter-fig2a-small.zip")
-    found = states(scorecard(tmp_path, "fedcl-letter"))
+    pack_archive(tmp_path / "runs", tmp_path / "letter-fig2a-small.zip")
+    found = states(make_scorecard(tmp_path, "fedcl-letter"))
     assert set(found.values()) == {"inconclusive"}
 
 
@@ -163,7 +163,7 @@ def test_what_was_not_run_is_said(tmp_path: Path) -> None:
         for seed in range(3):
             of = config(name, seed, clients=20, data=DataConfig(name="cifar10"))
             simple(tmp_path / "letter-fig2a-small", of, [accuracy + 0.001 * seed * (name == "fedcl")] * 20)
-    frame = scorecard(tmp_path, "fedcl-letter").set_index("id")
+    frame = make_scorecard(tmp_path, "fedcl-letter").set_index("id")
     best = frame.loc["letter-fig2a-best"]
     assert best["state"] == "inconclusive"
     assert best["note"] == "not run: clients=5; no results for fedcl - fedavg at some points"
@@ -196,7 +196,7 @@ def test_what_was_not_run_decides_nothing(lead: float, quantifier: str, state: s
     items = "letter-fig2a letter-fig3b" if not value else "letter-fig2a"
     blank = dict.fromkeys(("reading", "contradicted_by", "note"), "")
     whole = {"id": "x", "paper": "fedcl-letter", "item": items, "page": "1", "says": "", "protocol": "known", **blank}
-    found = card.row({**whole, **fields}, evidence(items.split(), tmp_path))
+    found = card.make_scorecard_row({**whole, **fields}, read_evidence(items.split(), tmp_path))
     assert found["state"] == state
     assert found["note"].startswith("not run: " + ("clients=5" if value else "letter-fig3b"))
 
@@ -204,14 +204,14 @@ def test_what_was_not_run_decides_nothing(lead: float, quantifier: str, state: s
 def test_an_arm_that_failed_at_one_point_leaves_the_claim_open(tmp_path: Path) -> None:
     folder = tmp_path / "letter-fig2a-small"
     fig2a(folder, 0.13)
-    assert states(scorecard(tmp_path, "fedcl-letter"))["best"] == "reproduced"
+    assert states(make_scorecard(tmp_path, "fedcl-letter"))["best"] == "reproduced"
     for run in study(folder).where({"method": "fedavg", "clients": 5}).stored:
         (run.folder / "summary.json").unlink()
         (run.folder / "error.txt").write_text("RuntimeError: no memory\n")
-    best = scorecard(tmp_path, "fedcl-letter").set_index("id").loc["letter-fig2a-best"]
+    best = make_scorecard(tmp_path, "fedcl-letter").set_index("id").loc["letter-fig2a-best"]
     assert (best["state"], best["yes"], best["open"]) == ("inconclusive", 3, 1)
     (tmp_path / "letter-fig2a-paper").mkdir()  # a better scale without any result hides nothing
-    assert states(scorecard(tmp_path, "fedcl-letter"))["over-fedproto-points"] == "reproduced"
+    assert states(make_scorecard(tmp_path, "fedcl-letter"))["over-fedproto-points"] == "reproduced"
 
 
 def test_signs_are_those_of_the_label(tmp_path: Path) -> None:
@@ -226,20 +226,20 @@ def test_signs_are_those_of_the_label(tmp_path: Path) -> None:
             of = config(name, seed, clients=clients, data=DataConfig(name="cifar10"))
             own = 0.001 * seed * (clients == 5 and name == "fedcl")
             simple(tmp_path / "letter-fig2a-small", of, [accuracy + own] * clients)
-    stable = scorecard(tmp_path, "fedcl-letter").set_index("id").loc["letter-fig2a-stable"]
+    stable = make_scorecard(tmp_path, "fedcl-letter").set_index("id").loc["letter-fig2a-stable"]
     assert stable["state"] == "reproduced" and stable["of"] == "fedcl - fedproto"
     assert stable["ours"] == pytest.approx(-9.1) and stable["low"] < -9.1 < stable["high"] < 0
 
 
 def test_a_contradicted_claim_stays_so_with_ours_beside_it(tmp_path: Path) -> None:
-    frame = scorecard(tmp_path)
+    frame = make_scorecard(tmp_path)
     assert len(frame) == 194 and frame["id"].is_unique
     assert (frame["state"] == "contradicted by the paper itself").sum() == 5
     assert set(frame["state"]) <= set(card.State.__args__)  # type: ignore[attr-defined]
-    assert command("arms-small") == "semcom sweep arms-small --scale small"
-    assert command("no-such") is None
+    assert format_evidence_command("arms-small") == "semcom sweep arms-small --scale small"
+    assert format_evidence_command("no-such") is None
     with pytest.raises(ConfigError, match="^paper: 'letter' is unknown: known are fedcl-letter"):
-        scorecard(tmp_path, "letter")
+        make_scorecard(tmp_path, "letter")
 
 
 def test_the_command_prints_states_numbers_and_what_to_run(
@@ -271,7 +271,7 @@ def test_shares_are_in_points_and_other_numbers_as_they_are(
             noise = 0.001 * seed * gain
             clusters = {"knn_purity": 0.54 + 0.04 * gain + noise, "silhouette": 0.04 + 0.02 * gain + noise}
             simple(tmp_path / "letter-fig4-small", of, [0.5] * 20, clusters=clusters)
-    found = scorecard(tmp_path, "fedcl-letter").set_index("id")["ours"]
+    found = make_scorecard(tmp_path, "fedcl-letter").set_index("id")["ours"]
     assert found["letter-fig4-knn-purity"] == pytest.approx(4.1)
     assert found["letter-fig4-silhouette"] == pytest.approx(0.021)
     assert cli.main(["claims", "--paper", "fedcl-letter", "--results", str(tmp_path)]) == 0
@@ -288,8 +288,8 @@ def test_an_archive_has_its_learning_curves(tmp_path: Path) -> None:
         of = config("fedcosr", seed, clients=20, data=DataConfig(name="cifar10"))
         lines = [line(i, {"personal": scored([0.1 * i + 0.01 * seed] * 20)}) for i in range(1, 5)]
         write(tmp_path / "sweep" / f"{seed}", of, lines)
-    pack(tmp_path / "sweep", tmp_path / "fedcosr-fig5-small.zip")
-    found = evidence(["fedcosr-fig5"], tmp_path)
+    pack_archive(tmp_path / "sweep", tmp_path / "fedcosr-fig5-small.zip")
+    found = read_evidence(["fedcosr-fig5"], tmp_path)
     assert found is not None
     whole = next(key for key, place in found.places.items() if "round" not in place)
     assert found.value("fedcosr", whole, "roughness").tolist() == pytest.approx([10, 10])
@@ -304,7 +304,7 @@ def test_a_rival_that_has_not_been_run_leaves_the_best_and_the_place_open(tmp_pa
             of = config(name, seed, clients=20, data=DataConfig(name="cifar10"))
             of = set_fields(of, {"partition.kind": "dirichlet", "partition.options": {}})
             simple(tmp_path / "fedcosr-table2-small", of, [accuracy + 0.001 * seed * len(name)] * 20)
-    card_ = scorecard(tmp_path, "fedcosr").set_index("id")
+    card_ = make_scorecard(tmp_path, "fedcosr").set_index("id")
     for name in ("fair-top-three", "gain-cifar10-dirichlet", "abstract-fairness"):
         assert card_.loc[f"fedcosr-table2-{name}", "state"] in ("inconclusive", "not run"), name
     assert "fedproto" in card_.loc["fedcosr-table2-fair-top-three", "note"]
@@ -315,7 +315,7 @@ def test_settings_of_variants_are_no_places(tmp_path: Path) -> None:
     for name, kind in (("repper", "svm"), ("fedavg", "svm"), ("repper", "linear"), ("fedavg", "linear")):
         finish = FinishConfig(kind=kind, epochs=10 if name == "repper" or kind == "linear" else None)
         simple(tmp_path / "repper-table3-small", config(name, clients=20, finish=finish), [0.5] * 20)
-    found = evidence(["repper-table3"], tmp_path)
+    found = read_evidence(["repper-table3"], tmp_path)
     assert found is not None
     whole = [key for key, place in found.places.items() if "round" not in place]
     assert len(whole) == 2 and all(
@@ -335,22 +335,22 @@ def test_where_one_method_is_tested_at_the_end_all_are(tmp_path: Path) -> None:
     for seed in range(3):
         lines = [line(3, {"personal": scored([0.4] * 20)}), line(4, {"personal": scored([0.6 + 0.001 * seed] * 20)})]
         write(tmp_path / "repper-table1-small" / f"a{seed}", of_method("fedavg", seed), lines)
-    alone = evidence(["repper-table1"], tmp_path)
+    alone = read_evidence(["repper-table1"], tmp_path)
     assert alone is not None and not alone.ended  # without RepPer the mean of the last evaluations, as everywhere
     (key,) = (key for key in alone.places if key[2] is None)
     assert alone.value("fedavg", key, "accuracy").tolist() == pytest.approx([50, 50.05, 50.1])
     for seed in range(3):
         after = line(5, {"personal": scored([0.55] * 20)})
         write(tmp_path / "repper-table1-small" / f"r{seed}", of_method("repper", seed), [line(4)], finish=after)
-    found = evidence(["repper-table1"], tmp_path)
+    found = read_evidence(["repper-table1"], tmp_path)
     assert found is not None and found.ended == {"repper-table1"}
     (key,) = (key for key in found.places if key[2] is None)
     assert found.value("fedavg", key, "accuracy").tolist() == pytest.approx([60, 60.1, 60.2])
     assert found.value("repper", key, "accuracy").tolist() == pytest.approx([55] * 3)
-    row = scorecard(tmp_path, "repper").set_index("id").loc["repper-table1-best"]
+    row = make_scorecard(tmp_path, "repper").set_index("id").loc["repper-table1-best"]
     assert row["ours"] == pytest.approx(-5.1) and "those of the end" in row["note"]
 
 
 def test_a_formula_is_met_within_two_hundredths_of_it() -> None:
-    assert judge(compared(1001, 1001, target=1000.0, exact=True, point=10.0)).answer == "yes"
-    assert judge(compared(1030, 1030, target=1000.0, exact=True, point=10.0)).answer == "no"
+    assert judge_claim(compared(1001, 1001, target=1000.0, exact=True, point=10.0)).answer == "yes"
+    assert judge_claim(compared(1030, 1030, target=1000.0, exact=True, point=10.0)).answer == "no"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.claims.scorecard import scorecard
+from experiments.claims.scorecard import make_scorecard
 from tests.experiments.claims import second
 
 
 def test_both_implementations_agree_on_every_verdict_and_comparison(tmp_path: Path) -> None:
-    found = scorecard(tmp_path).set_index("id")  # a folder without results of the user's own
+    found = make_scorecard(tmp_path).set_index("id")  # a folder without results of the user's own
     claims = second.rows("claims")
     assert [claim["id"] for claim in claims] == list(found.index) and len(claims) == 194
     assert {claim["id"]: second.verdict(claim) for claim in claims} == found["state"].to_dict()

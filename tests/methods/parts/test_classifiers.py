@@ -11,9 +11,9 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from semcom.engine.train.view import View, confusion
+from semcom.engine.train.view import View, count_confusion
 from semcom.engine.world import World
-from semcom.methods.parts.classifiers import fitted, linear_classifiers, linear_scores
+from semcom.methods.parts.classifiers import fit_linear_classifiers, linear_classifiers, linear_scores
 from tests.worlds import client, plain, random_federation, world
 
 KINDS: Any = pytest.mark.parametrize("kind", ["svm", "lr"])
@@ -33,7 +33,7 @@ def blobs(classes: Sequence[int], n: int = 12, d: int = 4) -> tuple[np.ndarray, 
 @pytest.mark.parametrize("classes", [[0, 1], [2, 5], [1, 4, 7], [0, 1, 2, 3, 4]])
 def test_the_largest_score_is_scikit_learns_answer(kind: Any, classes: list[int]) -> None:
     features, labels = blobs(classes)
-    weight, bias = fitted(kind, features, labels)
+    weight, bias = fit_linear_classifiers(kind, features, labels)
     assert weight.shape == (len(classes), 4) and bias.shape == (len(classes),)
     answers = np.array(classes)[(features @ weight.T + bias).argmax(1)]
     assert np.array_equal(answers, reference(kind).fit(features, labels).predict(features))
@@ -41,14 +41,14 @@ def test_the_largest_score_is_scikit_learns_answer(kind: Any, classes: list[int]
 
 @KINDS
 def test_one_class_has_nothing_to_decide(kind: Any) -> None:
-    weight, bias = fitted(kind, *blobs([3]))
+    weight, bias = fit_linear_classifiers(kind, *blobs([3]))
     assert weight.shape == (1, 4) and not weight.any() and bias.shape == (1,) and not bias.any()
 
 
 @KINDS
 def test_a_support_vector_machine_by_hand(kind: Any) -> None:
     """Two samples at +-1 on a line: by symmetry no bias; w of the squared hinge is 2 C (1 - w) 2 = w, of lr a root."""
-    weight, bias = fitted(kind, np.array([[-1.0], [1.0]]), np.array([0, 1]))
+    weight, bias = fit_linear_classifiers(kind, np.array([[-1.0], [1.0]]), np.array([0, 1]))
     w = weight[1, 0]
     assert bias == pytest.approx([0, 0], abs=1e-3) and weight[0, 0] == -w
     slope = w - 4 * (1 - w) if kind == "svm" else w - 2 / (1 + np.exp(w))  # of |w|^2/2 + C sum of losses
@@ -95,7 +95,7 @@ def test_each_client_has_the_classifier_of_its_own_features(kind: Any, chunk: in
 def test_they_decide_through_the_channel_and_among_owned_classes(kind: Any) -> None:
     w = clean(channel={"kind": "awgn", "snr_db": 0})
     pop = w.population()
-    counts = confusion(
+    counts = count_confusion(
         w.session,
         {"p": View(pop, linear_scores, linear_classifiers(w, pop, kind))},
         None,
@@ -104,7 +104,7 @@ def test_they_decide_through_the_channel_and_among_owned_classes(kind: Any) -> N
     answered = counts["p"].sum(1)
     assert not answered[~w.owned(np.arange(3))].any() and answered[2, 2] == len(w.session.draws.federation.test[2])
     assert (answered[:2] > 0).sum() > 2
-    clear = confusion(
+    clear = count_confusion(
         w.session,
         {"p": View(pop, linear_scores, linear_classifiers(w, pop, kind))},
         60.0,

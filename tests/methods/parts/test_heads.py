@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from semcom.engine.train.phase import Phase
-from semcom.engine.train.view import View, confusion, confusions
+from semcom.engine.train.view import View, count_confusion, count_confusions_of_views
 from semcom.engine.world import World
 from semcom.methods.base import cross_entropy
-from semcom.methods.parts.classifiers import fitted
-from semcom.methods.parts.heads import finishing_optimizer, with_classifiers
+from semcom.methods.parts.classifiers import fit_linear_classifiers
+from semcom.methods.parts.heads import make_head_optimizer, with_classifiers
 from tests.engine.train.test_known import counting
 from tests.methods.arms import X, Y, as_toy, ended, flat, rounds, toy_world
 from tests.worlds import gap, ragged, random_federation, world
@@ -47,7 +47,7 @@ def test_training_on_features_is_training_behind_the_frozen_encoder(encoder: str
     fresh = w.population()
     models = state.model.take("head.", fresh)
     phase = Phase("head", epochs=QUICK["epochs"])  # type: ignore[arg-type]
-    usual = w.fit(models, cross_entropy, train="head.", phase=phase, optimizer=finishing_optimizer(w))
+    usual = w.fit(models, cross_entropy, train="head.", phase=phase, optimizer=make_head_optimizer(w))
     assert gap(view.population, usual.models) < 1e-12 < gap(usual.models, models)
     torch.testing.assert_close(log, usual.log["loss"], rtol=0, atol=1e-12)
 
@@ -79,7 +79,7 @@ def test_classifiers_of_scikit_learn_by_hand(kind: Any, name: str) -> None:
     """On the features that the base station receives, whatever the method."""
     state, view = own(toy_world(name, finish={"kind": kind}), kind)
     for k in (0, 1):
-        weight, bias = fitted(kind, as_toy(state.model, k).features(X[k]), Y[k])
+        weight, bias = fit_linear_classifiers(kind, as_toy(state.model, k).features(X[k]), Y[k])
         np.testing.assert_allclose(view.per_client["weight"][k], weight, rtol=0, atol=1e-6)
         np.testing.assert_allclose(view.per_client["bias"][k], bias, rtol=0, atol=1e-6)
 
@@ -123,7 +123,7 @@ def test_clients_permute(kind: str) -> None:
         w = arm(kind, "fedavg", data=d, channel={"kind": "ideal"}, train={"batch_size": 50}, chunk=2)
         _, view = own(w, kind, n=0)
         kept = [view.population.named("head."), dict(view.per_client)]
-        found.append((kept, confusion(w.session, {"own": view}, None, d.test)["own"]))
+        found.append((kept, count_confusion(w.session, {"own": view}, None, d.test)["own"]))
     (one, counts), (other, swapped) = found
     for a, b in zip(one, other, strict=True):
         assert all(torch.allclose(a[name][swap], b[name], rtol=0, atol=1e-6) for name in a)
@@ -141,7 +141,7 @@ def test_a_client_with_one_class(kind: str) -> None:
     changed = dataclasses.replace(data, labels=labels, owned=owned)
     w = arm(kind, data=changed)
     _, view = own(w, kind)
-    answers = confusion(w.session, {"own": view}, None, changed.test)["own"].sum(1)
+    answers = count_confusion(w.session, {"own": view}, None, changed.test)["own"].sum(1)
     assert answers[0].tolist() == [0, 0, len(changed.test[0])] and answers[1, 2] == 0
 
 
@@ -177,8 +177,8 @@ def test_views_with_new_heads_share_encoders_with_those_they_are_made_from(name:
     views["before"] = View(state.model)
     test = w.session.draws.federation.test
     with counting() as seen:
-        (found,) = confusions(w.session, views, (None,), test)
+        (found,) = count_confusions_of_views(w.session, views, (None,), test)
         assert sum(seen) == len(test.flat)
     for label, one in views.items():
-        assert torch.equal(found[label], confusion(w.session, {label: one}, None, test)[label])
+        assert torch.equal(found[label], count_confusion(w.session, {label: one}, None, test)[label])
     assert len({str(counts.tolist()) for counts in found.values()}) == 3, "the heads differ"

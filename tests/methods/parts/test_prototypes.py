@@ -13,7 +13,7 @@ from torch import Tensor
 from semcom.config import RunError
 from semcom.engine.store.population import Population
 from semcom.methods.parts.prototypes import Prototypes
-from semcom.runs.checkpoint import load, restore, save, state_dict
+from semcom.runs.checkpoint import load_checkpoint, save_checkpoint, state_from_checkpoint, state_to_checkpoint
 from tests.worlds import gap, world
 
 MEANS = torch.tensor([[[1.0, 2.0], [0.0, 0.0], [4.0, 0.0]], [[3.0, 4.0], [0.0, 0.0], [0.0, 0.0]]]).double()
@@ -60,9 +60,9 @@ class State:
 
 def test_they_come_back_from_a_checkpoint(tmp_path: Path) -> None:
     model = world("local").population()
-    save(tmp_path / "c.pt", state_dict(State(model, OLD)))
+    save_checkpoint(tmp_path / "c.pt", state_to_checkpoint(State(model, OLD)))
     template = State(model, Prototypes(torch.zeros(3, 2).double(), torch.zeros(3, dtype=torch.bool)))
-    found = restore(template, load(tmp_path / "c.pt"))
+    found = state_from_checkpoint(template, load_checkpoint(tmp_path / "c.pt"))
     assert isinstance(found.prototypes, Prototypes) and gap(found.model, model) == 0
     assert torch.equal(found.prototypes.values, OLD.values) and torch.equal(found.prototypes.known, OLD.known)
 
@@ -70,8 +70,8 @@ def test_they_come_back_from_a_checkpoint(tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [None, torch.zeros(3, 2).double(), {}, {"values": OLD.values}])
 def test_a_checkpoint_of_another_state_is_refused(wrong: dict[str, Tensor] | Tensor | None) -> None:
     state = State(world("local").population(), OLD)
-    values = state_dict(state)
+    values = state_to_checkpoint(state)
     for prototypes in (wrong, {**values["prototypes"], "values": OLD.values.float()}):
         with pytest.raises(RunError, match="does not fit this run"):
-            restore(state, {**values, "prototypes": prototypes})
-    assert torch.equal(restore(state, values).prototypes.values, OLD.values)
+            state_from_checkpoint(state, {**values, "prototypes": prototypes})
+    assert torch.equal(state_from_checkpoint(state, values).prototypes.values, OLD.values)

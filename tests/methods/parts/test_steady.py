@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from semcom.engine.store.population import Population
-from semcom.methods.parts.steady import steady, train_until_steady
+from semcom.methods.parts.steady import is_steady, train_until_steady
 from tests.worlds import client, mapped, world
 
 
@@ -43,11 +43,11 @@ def test_each_client_has_its_own_end() -> None:
 
 def test_never_steady_within_ten_losses() -> None:
     assert epochs_of([[1.0] * 20] * 2, [10, 11])[0] == [10, 11]
-    assert not steady(np.ones((10, 1)))[0] and steady(np.ones((11, 1)))[0]
+    assert not is_steady(np.ones((10, 1)))[0] and is_steady(np.ones((11, 1)))[0]
 
 
 @pytest.mark.parametrize(("swing", "ended"), [(0.0999, True), (0.1001, False)])
 def test_the_standard_deviation_is_that_of_the_last_ten(swing: float, ended: bool) -> None:
     """Losses of plus or minus a swing have it as their standard deviation; earlier ones are forgotten."""
     losses = np.array([100.0] * 5 + [swing, -swing] * 5)[:, None]
-    assert steady(losses).tolist() == [ended]
+    assert is_steady(losses).tolist() == [ended]

@@ -12,7 +12,7 @@ import pytest
 
 import semcom
 from semcom.config import run_hash
-from semcom.studies.analysis.sheet import Sheet, sheet
+from semcom.studies.analysis.sheet import Sheet, make_sheet
 from semcom.studies.analysis.study import Study
 from tests.studies.folders import config, simple
 
@@ -86,7 +86,7 @@ def study(tmp_path: Path) -> Study:
 
 
 def test_cells_are_the_marked_means_of_the_study(study: Study) -> None:
-    found = sheet(study)
+    found = make_sheet(study)
     pd.testing.assert_frame_equal(found.cells, study.marked())
     back = pd.read_csv(io.StringIO(found.csv()), keep_default_na=False)
     assert back["mean"].tolist() == pytest.approx(study.mean()["mean"].tolist(), rel=1e-15) and back[
@@ -94,10 +94,10 @@ def test_cells_are_the_marked_means_of_the_study(study: Study) -> None:
     ].tolist() == ["", "", "best", ""]
     head, _, *lines = found.markdown().splitlines()[2:]
     assert head == "| Method | SNR 0 dB | SNR 9 dB |" and lines[1].startswith("| FedCL | **80.4** ± 3.8 | 50.4 ± ")
-    turned = sheet(study, rows=[SNR], columns=["method"], metric="worst10")
+    turned = make_sheet(study, rows=[SNR], columns=["method"], metric="worst10")
     assert turned.markdown().splitlines()[2] == "| SNR (dB) | FedAvg | FedCL |"
     assert turned.cells["mean"].tolist() == study.mean([SNR, "method"], metric="worst10")["mean"].tolist()
-    both = sheet(study, rows=["method", SNR], columns=["partition.ways"])
+    both = make_sheet(study, rows=["method", SNR], columns=["partition.ways"])
     assert both.markdown().splitlines()[2] == "| Method | SNR (dB) | ways 3 |", "a field that does not vary is one, too"
 
 
@@ -116,7 +116,7 @@ def test_names_are_taken_literally(name: str, markdown: str, latex: str, tmp_pat
         simple(tmp_path / "m", of, [0.2, 0.4])
     record = {"experiment": "e", "scale": "s", "command": "c", "variants": {run_hash(of): name for of in runs}}
     (tmp_path / "m" / "sweep.json").write_text(json.dumps(record))
-    found = sheet(semcom.study(tmp_path / "m"))
+    found = make_sheet(semcom.study(tmp_path / "m"))
     assert f"| {markdown} |" in found.markdown() and f"\n{latex} &" in found.latex()
     assert len(semcom.plot(tmp_path / "m", semcom.Plot(kind="bars", x="method"))) == 4
     page = semcom.report([tmp_path / "m"], out=tmp_path / "page.html")

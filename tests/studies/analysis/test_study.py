@@ -16,11 +16,11 @@ import semcom
 from semcom.config import ChannelConfig, FinishConfig, run_hash
 from semcom.runs.accuracy import LAST
 from semcom.studies.analysis.comparison import Comparison
-from semcom.studies.analysis.overview import overview
-from semcom.studies.analysis.sheet import sheet
+from semcom.studies.analysis.overview import read_overview
+from semcom.studies.analysis.sheet import make_sheet
 from semcom.studies.analysis.study import Study
 from semcom.studies.results import table
-from semcom.studies.results.run import stored_runs
+from semcom.studies.results.run import read_stored_runs
 from tests.refusals import refuses
 from tests.studies.folders import TRAFFIC, begin, config, keep, line, scored, simple, write
 
@@ -75,11 +75,11 @@ def test_a_sweep_tells_of_runs_without_a_configuration(tmp_path: Path) -> None:
     rows = []
     for seed, error in ((0, None), (1, "not started: the disk is full")):
         of = config(seed=seed)
-        rows.append(table.row(of, {"experiment": "x"}, None, error))
+        rows.append(table.make_row_of_table(of, {"experiment": "x"}, None, error))
         if not error:
             folder = simple(tmp_path, of, [0.5, 0.7])
             (folder / "config.json").unlink()
-    table.write_table(table.table(rows), tmp_path / "results.parquet")
+    table.write_table(table.make_table(rows), tmp_path / "results.parquet")
     runs = semcom.study(tmp_path).runs
     assert list(runs["status"]) == ["done", "failed"] and list(runs["seed"]) == [0, 1]
     assert runs["error"][1] == "not started: the disk is full" and runs["accuracy"][0] == pytest.approx(0.6)
@@ -192,11 +192,11 @@ def test_a_test_snr_is_an_axis_like_any_other(tmp_path: Path) -> None:
     one = found.compare("fedcl", "local", at={"test_snr_db": 9})
     assert one.sentence.startswith("At test SNR 9 dB, ") and one.difference == pytest.approx(0.09) and one.clients == 0
     assert [each.family for each in found.compare_all(["fedcl", "local"])] == [2, 2]
-    head = sheet(found).markdown().splitlines()[2]
+    head = make_sheet(found).markdown().splitlines()[2]
     assert head == "| Method | test SNR -15 dB | test SNR 9 dB |"
     with refuses("test_snr_db", "-15 and 9"):
-        sheet(found, columns=[])
-    assert overview(tmp_path).air()["fedcl"]["SNR test"] is None, "-14.98 dB is the SNR of no test"
+        make_sheet(found, columns=[])
+    assert read_overview(tmp_path).air()["fedcl"]["SNR test"] is None, "-14.98 dB is the SNR of no test"
 
 
 def test_runs_with_other_test_snrs_meet_where_both_were_tested(tmp_path: Path) -> None:
@@ -504,7 +504,7 @@ def test_runs_of_several_versions_are_alike(tmp_path: Path) -> None:
     for i, each in enumerate((older, newer, other)):
         simple(tmp_path, each, [0.5 + 0.1 * i] * 2)
     study = semcom.study(tmp_path)
-    fields = {(run.fields["method"], run.fields["seed"]): run.fields for run in stored_runs(tmp_path)[0]}
+    fields = {(run.fields["method"], run.fields["seed"]): run.fields for run in read_stored_runs(tmp_path)[0]}
     assert fields["fedcl", 0] == {**fields["fedcl", 1], "seed": 0}
     assert fields["fedcl", 0][averaged] is False and fields["fedcl", 0][power] == "normalised"
     assert not {averaged, power} & fields["fedavg", 0].keys()

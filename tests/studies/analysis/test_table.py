@@ -8,8 +8,15 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from semcom.studies.analysis.means import check_seeds_alone, means
-from semcom.studies.results.table import configuration, flatten, number_of, read_table, table, write_table
+from semcom.studies.analysis.means import check_seeds_alone, compute_means
+from semcom.studies.results.table import (
+    flatten,
+    list_configuration_columns,
+    make_table,
+    read_number_in_row,
+    read_table,
+    write_table,
+)
 from tests.refusals import refuses
 
 AXIS = "channel.snr_db"
@@ -21,7 +28,7 @@ def test_mixed_columns_survive_parquet(tmp_path: Path) -> None:
         "seed": 0,
     }
     rows = [common | {AXIS: 9.0, "train.lr": 0.1}, common | {AXIS: "0:18", "hyper.lam": 0.5, "seed": 1}]
-    read = read_table(write_table(table(rows), tmp_path / "results.parquet"))
+    read = read_table(write_table(make_table(rows), tmp_path / "results.parquet"))
     assert list(read[AXIS]) == ["9.0", "0:18"]
     assert read["train.lr"][0] == 0.1 and math.isnan(read["train.lr"][1]) and read["hyper.lam"][1] == 0.5
     assert list(read["seed"]) == [0, 1]
@@ -70,9 +77,9 @@ def runs(**fields: object) -> pd.DataFrame:
 def test_runs_that_differ_in_a_field_are_not_averaged(name: str, values: list[object], shown: str) -> None:
     with refuses(name, f"{shown} for a at channel.snr_db 9"):
         check_seeds_alone(runs(**{name: values}), [AXIS])
-    ones = means(runs(**{name: values, "variant": ["a", "b"]}), ["variant", AXIS], "accuracy")
+    ones = compute_means(runs(**{name: values, "variant": ["a", "b"]}), ["variant", AXIS], "accuracy")
     assert ones["n"].tolist() == [1, 1], "variants may differ in anything"
-    assert means(runs(**{name: values}), ["variant", name], "accuracy")["n"].tolist() == [1, 1]
+    assert compute_means(runs(**{name: values}), ["variant", name], "accuracy")["n"].tolist() == [1, 1]
 
 
 def test_columns_that_are_no_fields_may_differ() -> None:
@@ -82,9 +89,9 @@ def test_columns_that_are_no_fields_may_differ() -> None:
         "samples": [1, 2], "device": ["cpu", "cuda"], "chunk": [1, 2], "data.root": ["here", "there"],
         "out": ["r", "s"], "new_clients.head.accuracy": [0.1, 0.2], "traffic.up.floats": [1.0, 2.0],
     }  # fmt: skip
-    assert means(runs(**others), ["variant", AXIS], "accuracy")["n"].tolist() == [2]
+    assert compute_means(runs(**others), ["variant", AXIS], "accuracy")["n"].tolist() == [2]
     table_of_runs = runs(**others, clients=5, **{"train.lr": 0.1, "hyper": None})
-    assert configuration(table_of_runs) == ["method", AXIS, "seed", "clients", "train.lr", "hyper"]
+    assert list_configuration_columns(table_of_runs) == ["method", AXIS, "seed", "clients", "train.lr", "hyper"]
 
 
 def test_a_failed_run_of_another_setting_counts_too() -> None:
@@ -109,6 +116,6 @@ def test_tests_at_several_snrs_are_no_seeds() -> None:
 
 def test_a_row_has_numbers_of_its_run_and_of_its_views() -> None:
     row = {"view": "own", "accuracy": 0.5, "views.own.last": 0.4, "views.own.last_at.-3": 0.25, "views.all.last": 0.75}
-    assert number_of(row, "accuracy") == 0.5 and number_of(row, "last") == 0.4
-    assert number_of(row, "last", "all") == 0.75 and number_of(row, "last", test_snr_db=-3.0) == 0.25
-    assert math.isnan(number_of(row, "last", "all", -3.0)) and math.isnan(number_of({}, "last"))
+    assert read_number_in_row(row, "accuracy") == 0.5 and read_number_in_row(row, "last") == 0.4
+    assert read_number_in_row(row, "last", "all") == 0.75 and read_number_in_row(row, "last", test_snr_db=-3.0) == 0.25
+    assert math.isnan(read_number_in_row(row, "last", "all", -3.0)) and math.isnan(read_number_in_row({}, "last"))

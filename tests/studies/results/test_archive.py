@@ -18,8 +18,8 @@ from semcom.files import ARRAYS, CONFIG, SWEEP, to_json
 from semcom.plots.report.names import Names
 from semcom.runs.folder import read_config
 from semcom.studies.results import archive, table
-from semcom.studies.results.archive import pack
-from semcom.studies.results.run import stored_runs
+from semcom.studies.results.archive import pack_archive
+from semcom.studies.results.run import read_stored_runs
 from semcom.studies.results.table import read_table
 from tests.refusals import refuses
 from tests.studies.folders import begin, config, keep, line, scored, simple, write
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_an_archive_is_the_study_of_its_folder(folder: Path) -> None:
-    path = pack(folder, arrays=True)
+    path = pack_archive(folder, arrays=True)
     assert path == folder.with_suffix(".zip")
     there, back = semcom.study(folder), semcom.study(path)
     assert back.axes == there.axes and back.variants == there.variants
@@ -59,7 +59,7 @@ def test_an_archive_is_the_study_of_its_folder(folder: Path) -> None:
 
 
 def test_it_tells_no_place_and_holds_no_weights(folder: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(pack(folder)) as packed:
+    with zipfile.ZipFile(pack_archive(folder)) as packed:
         names = {Path(name).name for name in packed.namelist()}
         texts = [packed.read(name).decode() for name in packed.namelist() if name.endswith("json")]
     assert names == {"sweep.json", "config.json", "summary.json", "metrics.jsonl"}
@@ -92,16 +92,16 @@ def test_no_file_of_it_tells_where_its_author_keeps_what(tmp_path: Path) -> None
     record |= {"set": {"data.name": data}, "axes": {"variant": ["fedcl"]}, "variants": dict.fromkeys(keys, "fedcl")}
     (folder / SWEEP).write_text(json.dumps(record))
     origin = {"experiment": "study", "scale": "own", "command": words, "variant": "fedcl"}
-    rows = [table.row(read_config(folder / key, "x"), origin, None, words) for key in keys]
-    table.write_table(table.table(rows), folder / "results.parquet")
+    rows = [table.make_row_of_table(read_config(folder / key, "x"), origin, None, words) for key in keys]
+    table.write_table(table.make_table(rows), folder / "results.parquet")
     (folder / "results.md").write_text(f"| dataset {data} |\n")
-    path = pack(folder)
+    path = pack_archive(folder)
     with zipfile.ZipFile(path) as packed:
         packed.extractall(tmp_path / "out")
         for name in packed.namelist():
             content = packed.read(name)
             assert not [word for word in (b"secret", b"somebody", b"/srv", b"/tmp") if word in content], name
-    assert {run.hash for run in stored_runs(tmp_path / "out")[0]} == {*keys}
+    assert {run.hash for run in read_stored_runs(tmp_path / "out")[0]} == {*keys}
     assert not [word for word in ("secret", "srv") if word in read_table(tmp_path / "out").to_csv()]
     assert read_config(tmp_path / "out" / keys[0], "x").plugins == ("elsewhere/mine.py", "elsewhere/2/mine.py")
     assert semcom.study(path).results["accuracy"].tolist() == semcom.study(folder).results["accuracy"].tolist()
@@ -137,16 +137,16 @@ def test_json_is_what_strict_readers_take(value: dict[str, object], text: str) -
 
 
 def test_the_same_results_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    first = pack(folder).read_bytes()
+    first = pack_archive(folder).read_bytes()
     moved = folder.rename(tmp_path / "elsewhere")
     for path in moved.rglob("*"):
         path.touch()
-    assert pack(moved, tmp_path / "other.zip").read_bytes() == first
+    assert pack_archive(moved, tmp_path / "other.zip").read_bytes() == first
 
 
 def test_kept_arrays_go_in_on_request(folder: Path, tmp_path: Path) -> None:
     with refuses("confusion"):
-        _ = semcom.study(pack(folder)).confusion
+        _ = semcom.study(pack_archive(folder)).confusion
     assert cli.main(["pack", str(folder), "--arrays", "--out", str(tmp_path / "whole.zip")]) == 0
     assert semcom.study(tmp_path / "whole.zip").confusion["count"].sum() == 18
     with zipfile.ZipFile(tmp_path / "whole.zip") as packed:
@@ -155,20 +155,20 @@ def test_kept_arrays_go_in_on_request(folder: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_be_packed_or_read(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with refuses("out", "mine.tar"):
-        pack(folder, tmp_path / "mine.tar")
+        pack_archive(folder, tmp_path / "mine.tar")
     (tmp_path / "empty").mkdir()
     with refuses("study", "empty"):
-        pack(tmp_path / "empty")
+        pack_archive(tmp_path / "empty")
     (tmp_path / "text.zip").write_text("no archive")
     with refuses("study", "text.zip"):
         semcom.study(tmp_path / "text.zip")
     monkeypatch.setattr(archive, "LARGEST", 100)
     with refuses("study", 100):
-        semcom.study(pack(folder))
+        semcom.study(pack_archive(folder))
 
 
 def test_a_damaged_entry_is_told(folder: Path) -> None:
-    path = pack(folder)
+    path = pack_archive(folder)
     content = bytearray(path.read_bytes())
     content[60] ^= 0xFF  # within the first entry's compressed bytes
     path.write_bytes(bytes(content))
@@ -182,7 +182,7 @@ def test_a_dot_in_a_name_and_an_own_training(folder: Path, tmp_path: Path) -> No
     (run / "training").mkdir()
     (run / "training" / "metrics.jsonl").write_text('{"round": 1}\n')
     (run / "error.txt").write_text(f"RuntimeError: lost\n\nTraceback: {tmp_path}/mine.py\n")
-    path = pack(moved)
+    path = pack_archive(moved)
     assert path.name == "study-0.1.zip"
     with zipfile.ZipFile(path) as packed:
         assert packed.read(f"{run.name}/error.txt") == b"RuntimeError: lost\n"

@@ -15,7 +15,7 @@ from semcom.config import PartitionConfig, Resolved, RunConfig, RunError, run_ha
 from semcom.files import METRICS
 from semcom.runs.folder import read_config, write_config
 from semcom.studies.results import failures
-from semcom.studies.results.failures import Failure, format_labels, report
+from semcom.studies.results.failures import Failure, format_labels, report_failures
 from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.progress import SweepProgress
 from semcom.studies.sweep.request import parse_request
@@ -148,7 +148,7 @@ def test_a_failure_is_told_with_its_place_and_the_command(tmp_path: Path, monkey
     chained = "\n\nDuring ...:\n\nTraceback (most recent call last):\n" + '  File "/z/late.py", line 1, in f\n    y\n'
     (tmp_path / "a b" / "error.txt").write_text(text + "ValueError: no such luck" + chained + "RunError: later\n")
     failure = Failure("fedavg, seed=0, aa", Path("a b"), "ValueError: no such luck")
-    assert report([failure]).splitlines() == [
+    assert report_failures([failure]).splitlines() == [
         "FAILED fedavg, seed=0, aa",
         "  ValueError: no such luck",
         f'    File "{frames[1][0]}", line 5, in broken',
@@ -165,7 +165,7 @@ def test_where_only_semcom_was_running_its_last_place_is_told(tmp_path: Path) ->
     for file in (failures.__file__, failures.__file__, os.__file__):
         text += f'  File "{file}", line {len(text)}, in f\n    code\n'
     (tmp_path / "error.txt").write_text(text + "X: y\n")
-    (at, code) = failures.place(tmp_path)
+    (at, code) = failures.locate_failure(tmp_path)
     assert at.startswith(f'File "{failures.__file__}", line ') and code == "  code"
     second = text.index("line ", text.index("line ") + 1)
     assert at.endswith(f"{text[second:].partition(',')[0]}, in f")
@@ -173,7 +173,7 @@ def test_where_only_semcom_was_running_its_last_place_is_told(tmp_path: Path) ->
 
 def test_five_are_told_in_full() -> None:
     found = [Failure(f"fedavg, seed={i}, {i}", Path("nowhere"), "E: x") for i in range(7)]
-    lines = report(found).splitlines()
+    lines = report_failures(found).splitlines()
     assert len(lines) == 5 * 3 + 2 and lines[-2:] == [
         "FAILED fedavg, seed=5, 5: E: x",
         "FAILED fedavg, seed=6, 6: E: x",

@@ -17,13 +17,13 @@ from semcom.files import ARRAYS, CHECKPOINT, CONFIG, ERROR, METRICS, SUMMARY, TR
 from semcom.runs.arrays import write_arrays
 from semcom.runs.folder import LOCK, Folder, write_config
 from semcom.studies.registry import EXPERIMENTS
-from semcom.studies.results.archive import pack
-from semcom.studies.results.run import stored_runs
+from semcom.studies.results.archive import pack_archive
+from semcom.studies.results.run import read_stored_runs
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.request import parse_request
-from semcom.studies.sweep.reuse import take
-from semcom.studies.sweep.sweep import preview, sweep
+from semcom.studies.sweep.reuse import take_reused_run
+from semcom.studies.sweep.sweep import preview_sweep, sweep
 from tests.refusals import refuses
 
 Run = Callable[[RunConfig], None]
@@ -53,7 +53,7 @@ def three(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A study of `demo` with the seeds 0 to 2, as a folder and as an archive: 3 methods x 3 SNRs x 3 seeds."""
     out = tmp_path / "three"
     sweep("demo", out=out, seeds=range(3))
-    return out if request.param == "folder" else pack(out)
+    return out if request.param == "folder" else pack_archive(out)
 
 
 def test_what_another_study_has_finished_is_not_run_again(three: Path, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_shard_takes_over_its_own_part(three: Path, tmp_path: Path) -> None:
 
 def test_a_preview_counts_what_would_be_taken_over(three: Path, tmp_path: Path) -> None:
     plan = make_plan("demo", request=parse_request(None, (1,), None, None), out=tmp_path / "more")
-    assert preview(plan, reuse=[three]).startswith("9 runs: 0 finished, 9 reusable, 0 pending\n")
+    assert preview_sweep(plan, reuse=[three]).startswith("9 runs: 0 finished, 9 reusable, 0 pending\n")
     assert not plan.folder.exists()
 
 
@@ -190,25 +190,25 @@ def test_kept_arrays_come_along_or_the_run_stays(tmp_path: Path) -> None:
 
 def test_nothing_of_an_earlier_attempt_stays_beside_a_run_that_is_taken_over(tmp_path: Path) -> None:
     sweep("demo", out=tmp_path / "a")
-    stored = stored_runs(tmp_path / "a")[0][0]
+    stored = read_stored_runs(tmp_path / "a")[0][0]
     config = make_plan("demo", out=tmp_path / "b").runs[stored.hash]
     folder = Path(str(config.out))
     for name in (ERROR, CHECKPOINT, METRICS):
         write_atomically(folder / name, name)
     write_config(folder, config)
-    take(config, stored)
+    take_reused_run(config, stored)
     assert {path.name for path in folder.iterdir()} - {LOCK} == {CONFIG, METRICS, SUMMARY}
     assert (folder / METRICS).read_text() == '{"round": 1}\n'
 
 
 def test_a_run_that_is_running_is_left_alone(tmp_path: Path) -> None:
     sweep("demo", out=tmp_path / "a")
-    stored = stored_runs(tmp_path / "a")[0][0]
+    stored = read_stored_runs(tmp_path / "a")[0][0]
     config = make_plan("demo", out=tmp_path / "b").runs[stored.hash]
     assert run_hash(config) == stored.hash
     folder = Path(str(config.out))
     with Folder(folder, config).open():
-        take(config, stored)
+        take_reused_run(config, stored)
         assert not (folder / SUMMARY).exists()
-    take(config, stored)
+    take_reused_run(config, stored)
     assert (folder / SUMMARY).exists()

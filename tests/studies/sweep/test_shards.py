@@ -13,7 +13,7 @@ import pytest
 from semcom.cli import grids
 from semcom.cli import main as cli
 from semcom.config import ConfigError, RunConfig, RunError
-from semcom.studies.results.lock import Shard, hold_folder, read_shard
+from semcom.studies.results.lock import Shard, lock_folder, read_shard
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.request import parse_request
@@ -69,8 +69,8 @@ def test_the_stored_command_gives_the_same_plan(tmp_path: Path, fake_run: Run) -
     assert words[:2] == ["semcom", "sweep"] and words[-2:] == ["--out", str(tmp_path / "my results")]
     from semcom.cli import flags
 
-    wanted = flags.parse(flags.SweepFlags(), "semcom sweep", words[2:])
-    request = parse_request(**grids.read_request(wanted, *grids.in_use(None, None)))
+    wanted = flags.parse_flags(flags.SweepFlags(), "semcom sweep", words[2:])
+    request = parse_request(**grids.read_grid_request(wanted, *grids.in_use(None, None)))
     again = make_plan(None, request=request, out=wanted.out)
     assert again.record == plan.record and list(again.runs) == list(plan.runs) and len(plan.runs) == 2 * 2 * 2 * 2 * 2
 
@@ -197,12 +197,12 @@ def test_shards_share_a_folder_and_two_equal_ones_do_not(tmp_path: Path, fake_ru
 def test_a_shard_waits_for_a_whole_sweep_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semcom.studies.results.lock.PATIENCE_S", 0.1)
     with (
-        hold_folder(tmp_path, None, lambda others: None),
+        lock_folder(tmp_path, None, lambda others: None),
         refuses("out", "process"),
-        hold_folder(tmp_path, Shard(1, 2), lambda others: None),
+        lock_folder(tmp_path, Shard(1, 2), lambda others: None),
     ):
         raise AssertionError("entered")
-    with hold_folder(tmp_path, Shard(1, 2), lambda others: None):
+    with lock_folder(tmp_path, Shard(1, 2), lambda others: None):
         assert (tmp_path / ".owner-1-of-2").exists()
 
 

@@ -25,19 +25,19 @@ from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, Tra
 from semcom.data.partitions import Shots
 from semcom.files import SWEEP, TABLE
 from semcom.runs import limits
-from semcom.runs.checkpoint import load
+from semcom.runs.checkpoint import load_checkpoint
 from semcom.runs.folder import read_summary, write_summary
 from semcom.runs.stop import STATUS
-from semcom.studies.cost import work
+from semcom.studies.cost import estimate_run_cost
 from semcom.studies.experiment import Experiment, Grid
-from semcom.studies.registry import EXPERIMENTS, experiment
+from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.lock import Shard
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep import pool as parallel
 from semcom.studies.sweep.plan import make_plan
-from semcom.studies.sweep.pool import carry_out
+from semcom.studies.sweep.pool import carry_out_in_pool
 from semcom.studies.sweep.request import parse_request
-from semcom.studies.sweep.sweep import preview, sweep
+from semcom.studies.sweep.sweep import preview_sweep, sweep
 from tests.refusals import refuses
 from tests.studies.sweep import stops
 
@@ -97,7 +97,7 @@ def test_a_preview_counts_runs_and_knows_the_time_of_finished_ones(tmp_path: Pat
 
     request = parse_request(set={"channel.snr_db": 9.0}, seeds=(0, 1), vary={"partition.ways": (2, 4)})
     plan = make_plan("demo", request=request, out=tmp_path / "r")
-    assert preview(plan, Shard(1, 12)).splitlines() == [
+    assert preview_sweep(plan, Shard(1, 12)).splitlines() == [
         "shard 1/12: 1 runs: 0 finished, 0 reusable, 1 pending",
         "methods: fedcl, fedproto, fedavg",
         "seed: 0,1",
@@ -107,7 +107,7 @@ def test_a_preview_counts_runs_and_knows_the_time_of_finished_ones(tmp_path: Pat
     assert not (tmp_path / "r").exists()
     with pytest.raises(RunError):
         sweep("demo", set=request.set, vary={"partition.ways": (2, 4)}, seeds=(0, 1), out=tmp_path / "r", train=run)
-    lines = preview(plan, jobs=2).splitlines()
+    lines = preview_sweep(plan, jobs=2).splitlines()
     assert lines[0] == "12 runs: 4 finished, 0 reusable, 8 pending"
     assert (
         lines[-1] == "time: about 4 min with --jobs 2; finished runs took 60 s on average"
@@ -193,7 +193,7 @@ def test_workers_are_single_threaded_processes(tmp_path: Path) -> None:
         write_summary(Path(str(config.out)), {"accuracy": 0.5, "hash": run_hash(config), "process": text})
 
     runs = make_plan("demo", request=parse_request(set={"channel.snr_db": 0.0}), out=tmp_path).runs
-    assert carry_out(runs, jobs=2, backend="loky", train=run) == {}
+    assert carry_out_in_pool(runs, jobs=2, backend="loky", train=run) == {}
     texts = [(tmp_path / key / "summary.json").read_text() for key in runs]
     assert all(' 1",' in text and f'"{os.getpid()} ' not in text for text in texts)
 
@@ -310,16 +310,18 @@ def test_longest_runs_come_first(tmp_path: Path) -> None:
     runs = make_plan("demo", request=parse_request(set={"train.rounds": 3}), out=tmp_path).runs
     assert [run_hash(c) for c in runs.values()] == list(runs)
     # 20 clients x 3 ways x 15 shots x 3 rounds
-    assert {work(c) for c in runs.values()} == {20 * 3 * 15 * 3}
+    assert {estimate_run_cost(c) for c in runs.values()} == {20 * 3 * 15 * 3}
     split = PartitionConfig(options=Shots.Options(ways=2, shots=10))
     # 2 clients with 1 and 3 epochs over 20 samples, 5 rounds, half of them taking part
     uneven = TrainConfig(rounds=5, local_epochs=(1, 3), participation=0.5)
-    assert work(semcom.resolve(RunConfig(partition=split, clients=2, train=uneven))) == 5 * 2 * 2 * 0.5 * 20
+    assert (
+        estimate_run_cost(semcom.resolve(RunConfig(partition=split, clients=2, train=uneven))) == 5 * 2 * 2 * 0.5 * 20
+    )
 
 
 def mixed(name: str = "mixed", **fields: object) -> Experiment:
     """An experiment over the SNR, registered for one test."""
-    base = experiment("demo").scales["smoke"].base
+    base = find_experiment("demo").scales["smoke"].base
     grid = Grid(base, {"channel.snr_db": (9.0,), "seed": (0,)})
     plain = {"name": name, "title": "", "paper": "none", "variants": ("fedavg",), "scales": {"smoke": grid}}
     return Experiment(**(plain | fields))  # type: ignore[arg-type]
@@ -346,7 +348,7 @@ HELD = "semcom sweep demo --scale smoke"
 def test_a_folder_belongs_to_one_sweep(
     tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch, name: str, scale: str, overrides: dict[str, object]
 ) -> None:
-    demo = experiment("demo")
+    demo = find_experiment("demo")
     own = dataclasses.replace(demo, scales={**demo.scales, "own": demo.scales["smoke"]})
     monkeypatch.setattr("experiments.demo.DEMO", own)
     sweep("demo", out=tmp_path, train=fake_run)
@@ -409,10 +411,12 @@ def test_more_processes_than_runs_are_not_started(
     tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[int] = []
-    monkeypatch.setattr("semcom.studies.sweep.sweep.carry_out", lambda runs, jobs, **_: given.append(jobs) or {})
+    monkeypatch.setattr(
+        "semcom.studies.sweep.sweep.carry_out_in_pool", lambda runs, jobs, **_: given.append(jobs) or {}
+    )
     sweep("demo", out=tmp_path / "many", jobs=10**8, train=fake_run)
     assert given == [9]
-    monkeypatch.setattr(limits, "free_memory", lambda device: 3 * limits.PROCESS - 1)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: 3 * limits.PROCESS - 1)
     with refuses("jobs", 3, "0.6 GiB"):
         sweep("demo", out=tmp_path / "few", jobs=3, train=fake_run)
     assert given == [9] and not (tmp_path / "few").exists()
@@ -452,7 +456,7 @@ def test_a_full_disk_is_said_once_and_starts_nothing(
             def full(folder: Path) -> None:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-            monkeypatch.setattr("semcom.studies.sweep.attempt.probe", full)
+            monkeypatch.setattr("semcom.studies.sweep.attempt.probe_disk", full)
             raise RunError("round 3: checkpoint.pt: No space left on device")
         fake_run(config)
 
@@ -503,13 +507,13 @@ def test_a_pool_that_breaks_before_any_run_is_made_anew(
 ) -> None:
     """As one does whose idle worker was killed since the last sweep; for ever is not tried."""
     pools: list[int] = []
-    whole = parallel._pool
+    whole = parallel._run_pool
 
     def pool(calls: Any, *rest: Any) -> str:
         pools.append(len(calls))
         return "broken" if len(pools) <= broken else whole(calls, *rest)
 
-    monkeypatch.setattr(parallel, "_pool", pool)
+    monkeypatch.setattr(parallel, "_run_pool", pool)
     broken = 2
     sweep("demo", out=tmp_path / "twice", train=fake_run)
     assert pools == [9, 9, 9] and set(read_table(tmp_path / "twice")["status"]) == {"done"}
@@ -534,9 +538,8 @@ def test_a_damaged_summary_is_trained_again(text: str, tmp_path: Path, fake_run:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_workers_end_with_their_sweep(number: int, tmp_path: Path) -> None:
-    """By SIGTERM their runs are kept; by SIGKILL they end too, and nothing is left that trains on."""
+def test_workers_end_with_their_sweep(tmp_path: Path) -> None:
+    """Their runs are kept, and nothing is left that trains on; SIGKILL is in `test_kills`."""
     (tmp_path / "short.py").write_text(stops.PLUGIN)
     process = stops.start("sweep", tmp_path / "out")
     deadline = time.monotonic() + 60
@@ -544,12 +547,12 @@ def test_workers_end_with_their_sweep(number: int, tmp_path: Path) -> None:
         time.sleep(0.05)
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     assert len(family) >= 3
-    process.send_signal(number)
-    assert process.wait(30) == (STATUS if number == signal.SIGTERM else -number)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == STATUS
     assert not psutil.wait_procs(family, timeout=10)[1]
     for metrics in (tmp_path / "out").glob("*/metrics.jsonl"):
         lines, path = metrics.read_bytes().splitlines(), metrics.with_name("checkpoint.pt")
-        assert number == signal.SIGKILL or not lines or load(path)["progress"]["round"] == len(lines)
+        assert not lines or load_checkpoint(path)["progress"]["round"] == len(lines)
 
 
 def test_loky_s_own_thread_says_nothing_when_a_sweep_is_ended(
@@ -557,7 +560,7 @@ def test_loky_s_own_thread_says_nothing_when_a_sweep_is_ended(
 ) -> None:
     told: list[str] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.thread.name))
-    parallel._silence_manager()
+    parallel._silence_pool_manager()
     for name in ("ExecutorManagerThread", "mine"):
         thread = threading.Thread(target=lambda: {}["task"], name=name)
         thread.start()

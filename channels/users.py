@@ -1,0 +1,102 @@
+"""Several users on one resource: what the antennas of a base station make of the symbols of one among them.
+
+With N antennas and U users the base station hears `y = sum over j of h_j x_j + sqrt(no) n`, h_j complex `[N]`. For user
+k it weighs the antennas by w, of norm 1, which leaves
+
+    w^H y = g x_k + e,    g = w^H h_k > 0,    E|e|^2 = no + I,    I = sum over j != k of |w^H h_j|^2,
+
+as all are received with the power of one: their mean SNRs are taken to be equal, by power control. The symbols of the
+others are taken to be Gaussian noise, drawn anew: then what a client meets depends on its realisation alone.
+
+| combining | w is along | SINR over Rayleigh fading |
+| --- | --- | --- |
+| `mrc` | h_k | g^2 is Gamma(N), I is Gamma(U - 1) |
+| `zf` | the part of h_k that no other user reaches; U <= N | Gamma(N - U + 1) / no |
+| `mmse` | (sum over j != k of h_j h_j^H + no)^-1 h_k, the best | `channels.theory.combined_cdf` |
+
+D. Tse and P. Viswanath, Fundamentals of Wireless Communication, 2005, Sections 8.3 and 10.1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from channels.options import COUNT, NoEffect, one_of, require
+
+Combining = Literal["mmse", "zf", "mrc"]
+COMBININGS = get_args(Combining)
+PATHS = 64
+"""Waves that make up a fading that moves from round to round: E|h|^4 is 2 - 1 / 64 in place of 2."""
+
+
+@dataclass(frozen=True)
+class Fades:
+    """Where the fading of a client comes from, in a link that couples clients or rounds.
+
+    Attributes:
+        generators: of the client, then of each other user of its resource: each draws the gains of its own antennas.
+        round: number of the round.
+    """
+
+    generators: Sequence[torch.Generator]
+    round: int
+
+
+def check_users(users: int, combining: str, antennas: int, equaliser: str) -> None:
+    """Raise ValueError unless these users can be told apart by these antennas."""
+    require("users", users, COUNT)
+    one_of("combining", combining, COMBININGS)
+    if users == 1 and combining != "mmse":
+        raise NoEffect(f"combining: {combining!r} is what mmse is for one user; set users")
+    if users > 1 and equaliser == "none":
+        raise ValueError(f"users: {users} are told apart by a receiver that knows every h; choose equaliser mmse or zf")
+    if combining == "zf" and users > antennas:
+        raise ValueError(f"users: zf tells as many users apart as there are antennas, {antennas}, and not {users}")
+
+
+def separate_users(gains: Tensor, combining: str) -> dict[str, Tensor]:
+    """Return what a realisation holds of the gains `[..., N, U]` of all users, the first being the one who is heard.
+
+    `mrc` and `zf`: "fading" g, complex `[...]`, and "others" I. `mmse` chooses w by no: "strengths" and "others"
+    `[..., N]`, the powers of h along the directions of the others, and their power there.
+    """
+    all_users = gains.to(torch.complex128)
+    own, others = all_users[..., :1], all_users[..., 1:]
+    real, whole = gains.real.dtype, gains.dtype
+    if combining == "mmse":
+        power, directions = torch.linalg.eigh(others @ others.mH)
+        strengths = (directions.mH @ own).squeeze(-1).abs().square()
+        return {"strengths": strengths.to(real), "others": power.clamp_min(0).to(real)}
+    if combining == "zf":
+        basis = torch.linalg.qr(others).Q
+        free = own - basis @ (basis.mH @ own)
+        return {"fading": torch.linalg.vector_norm(free, dim=(-2, -1)).to(whole)}
+    norm = torch.linalg.vector_norm(own, dim=(-2, -1))
+    heard = (own.mH @ others).squeeze(-2).abs().square().sum(-1) / norm.square()
+    return {"fading": norm.to(whole), "others": heard.to(real)}
+
+
+def weigh_antennas(strengths: Tensor, others: Tensor, no: Tensor) -> tuple[Tensor, Tensor]:
+    """Return g and I of MMSE combining, real `[...]`, at the noise variance `no`, broadcastable to that."""
+    inverse = 1 / (others + no.unsqueeze(-1).clamp_min(torch.finfo(others.dtype).eps))
+    along, power = (strengths * inverse).sum(-1), (strengths * inverse.square()).sum(-1)
+    power = power.clamp_min(torch.finfo(power.dtype).tiny)  # of samples that only pad, 0
+    return along / power.sqrt(), (strengths * others * inverse.square()).sum(-1) / power
+
+
+def sum_waves(turns: float, antennas: int, paths: int, generator: torch.Generator) -> Tensor:
+    """Sum waves from all around, complex128 `[antennas, 1, 1]`, E|h|^2 = 1, after some turns of the fastest one.
+
+    What the generator draws is the same for all `turns`, f_D t: E[h(t) h(0)*] = J0(2 pi f_D t), Jakes' spectrum. So h
+    of any time follows from the generator's seed alone.
+    """
+    drawn = torch.rand(2, antennas, paths, generator=generator, dtype=torch.float64, device=generator.device)
+    angle, phase = (2 * math.pi * drawn).unbind(0)
+    turned = phase + 2 * math.pi * turns * angle.cos()
+    return torch.polar(torch.ones_like(turned), turned).sum(-1)[:, None, None] / math.sqrt(paths)

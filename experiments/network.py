@@ -1,0 +1,97 @@
+"""A cell whose clients share resources: what antennas, users, outages and schedulers do to accuracy and time.
+
+20 clients in a cell of 250 m with transmit powers so low that their mean SNRs lie around those of the other studies
+(5 dBm: 0 to 35 dB with one user); 8 of them take part in a round. Users of a resource spread the same power over more
+of the band. Their fading lasts for a round and goes on to the next. FedAvg and FedPer exchange models
+error-free, at a rate that follows the SNR; FedCL trains through the link. The choices are ours: nothing is taken from a
+paper. docs/protocol.md says what is asked.
+
+Scale `small`: 40 rounds of the schedule of `wireless-snr`, three seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from experiments.verdicts import Row, decide, describe, level, tabulate_by_seed
+from semcom.config import (
+    AirConfig,
+    ChannelConfig,
+    DataConfig,
+    ModelConfig,
+    NetworkConfig,
+    PartitionConfig,
+    RunConfig,
+    TrainConfig,
+)
+from semcom.studies.experiment import Experiment, Grid
+
+FIELDS = ("channel.antennas", "channel.users", "network.scheduling", "air.outage")
+SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
+    "smoke": ((2, 2, "random", 0.1), (2, 2, "proportional-fair", 0.1)),
+    "small": (
+        *((1, 1, "random", 0.1), (4, 1, "random", 0.1), (4, 2, "random", 0.1), (4, 4, "random", 0.1)),
+        *((4, 2, "best-snr", 0.1), (4, 2, "proportional-fair", 0.1)),
+        *((4, 2, "random", 0.01), (4, 2, "random", 0.3)),
+    ),
+}
+"""Scale -> antennas, users on a resource, scheduler and outage of each setting."""
+METHODS = ("fedavg", "fedper", "fedcl")
+
+
+def base(scale: str) -> RunConfig:
+    """Return the configuration that the runs of a scale share."""
+    smoke = scale == "smoke"
+    split = {"ways": 3, "shots": 5 if smoke else 50, "test_per_class": 3 if smoke else 20}
+    return RunConfig(
+        data=DataConfig(name="digits" if smoke else "cifar10", size=16 if smoke else 32),
+        partition=PartitionConfig(options=split),
+        model=ModelConfig(encoder="cnn-linear", features=64),
+        channel=ChannelConfig(kind="rayleigh", options={"coherence": "round", "round_doppler": 0.1}),
+        air=AirConfig(rate="capacity"),
+        network=NetworkConfig(kind="cell", power_dbm=5.0, base_power_dbm=15.0),
+        clients=4 if smoke else 20,
+        train=TrainConfig(
+            rounds=1 if smoke else 40, participation=0.5 if smoke else 0.4, lr=1e-3, optimizer="adam", batch_size=16
+        ),
+    )
+
+
+def _grid(scale: str) -> Grid:
+    return Grid(base(scale), {FIELDS: SETTINGS[scale], "seed": (0,) if scale == "smoke" else (0, 1, 2)})
+
+
+WIRELESS_NETWORK = Experiment(
+    name="wireless-network",
+    title="Antennas, users on a resource, schedulers and outages in a cell",
+    paper="none",
+    variants=METHODS,
+    scales={scale: _grid(scale) for scale in SETTINGS},
+    axis="channel.users",
+)
+"""Three methods in a cell."""
+
+SMALL_LOSS, NEAR = 2.0, 2.0
+"""Points that sharing a resource costs at most, and within which two schedulers are the same."""
+
+
+def judge_wireless_network(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield what antennas give, what users on a resource cost, and whom schedulers leave behind."""
+    mean, worst = (tabulate_by_seed(frame, number, list(FIELDS)) for number in ("last", "worst10"))
+    one, alone, pair, four = (mean.loc[each] for each in SETTINGS["small"][:4])
+    for name in METHODS:
+        yield decide("four antennas gain over one", name, alone[name] - one[name])
+        title = f"four users on four antennas cost less than {SMALL_LOSS:g} points"
+        yield decide(title, name, alone[name] - four[name], SMALL_LOSS, above=False)
+        yield describe("two users on four antennas cost", name, alone[name] - pair[name])
+    chance, best, fair = (worst.loc[SETTINGS["small"][i]] for i in (2, 4, 5))
+    for name in METHODS:
+        yield decide(
+            "the best SNR leaves the least accurate tenth behind", name, best[name] - chance[name], above=False
+        )
+        found = describe("proportional fairness minus chance, least accurate tenth", name, fair[name] - chance[name])
+        title = f"proportional fairness does not, within {NEAR:g} points"
+        yield {**found, "hypothesis": title, "answer": level(found["low"], found["high"], NEAR)}

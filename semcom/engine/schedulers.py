@@ -1,0 +1,94 @@
+"""The schedulers by name: who takes part in a round, where not all clients do.
+
+A scheduler is a function of a `Turn`, and of nothing else: a run that goes on after a stop, or on another number of
+processes, chooses the same clients. One that looks back works the rounds before out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from channels.registry import Registry
+
+WINDOW = 20
+"""Rounds over which proportional fairness averages what a client got, exponentially."""
+BEST_DB = 300.0
+"""SNR that stands for one without noise, whose rate would be infinite."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A round in which a scheduler chooses.
+
+    Attributes:
+        round: its number, from 1.
+        clients: K.
+        n: how many take part.
+        snr_db: round -> uplink SNRs of all clients in dB, float `[K]`, with the fading that lasts for a round.
+        chance: round -> the clients in an order by chance, `[K]`.
+        memory: what a scheduler worked out before, by round; it may be empty at any time.
+    """
+
+    round: int
+    clients: int
+    n: int
+    snr_db: Callable[[int], np.ndarray]
+    chance: Callable[[int], np.ndarray]
+    memory: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def choose_best(self, values: np.ndarray, round_: int | None = None) -> np.ndarray:
+        """Return the n clients with the largest values `[K]`; equal ones by chance."""
+        return np.lexsort((self.chance(self.round if round_ is None else round_), -values))[: self.n]
+
+
+Scheduler = Callable[[Turn], np.ndarray]
+
+
+def schedule_at_random(turn: Turn) -> np.ndarray:
+    """At random."""
+    return turn.chance(turn.round)[: turn.n]
+
+
+def schedule_in_turns(turn: Turn) -> np.ndarray:
+    """In turns."""
+    return ((turn.round - 1) * turn.n + np.arange(turn.n)) % turn.clients
+
+
+def schedule_best_snr(turn: Turn) -> np.ndarray:
+    """Those with the highest uplink SNR in the round."""
+    return turn.choose_best(turn.snr_db(turn.round))
+
+
+def schedule_fairly(turn: Turn) -> np.ndarray:
+    """Those whose rate is highest over what they got on average (Viswanath, Tse and Laroia, 2002)."""
+    known = max((r for r in turn.memory if r <= turn.round), default=1)
+    usual = np.full(turn.clients, _find_rates(turn, known).mean() * turn.n / turn.clients)
+    got = turn.memory.get(known, usual)  # at the beginning the same for all
+    for round_ in range(known, turn.round):
+        rates, served = _find_rates(turn, round_), np.zeros(turn.clients)
+        served[turn.choose_best(rates / got, round_)] = 1
+        got = got + (rates * served - got) / WINDOW
+    if turn.round >= known:
+        turn.memory.clear()
+        turn.memory[turn.round] = got
+    return turn.choose_best(_find_rates(turn, turn.round) / got)
+
+
+def _find_rates(turn: Turn, round_: int) -> np.ndarray:
+    """Return Shannon's rates of all clients, and more than 0."""
+    return np.log2(1 + 10 ** (np.clip(turn.snr_db(round_), -BEST_DB / 3, BEST_DB) / 10))
+
+
+SCHEDULERS: Registry[Scheduler] = Registry(
+    "scheduler",
+    {
+        "random": "semcom.engine.schedulers:schedule_at_random",
+        "round-robin": "semcom.engine.schedulers:schedule_in_turns",
+        "best-snr": "semcom.engine.schedulers:schedule_best_snr",
+        "proportional-fair": "semcom.engine.schedulers:schedule_fairly",
+    },
+)
+"""Name -> function of a `Turn` to the ids of the clients that take part, `[n]`."""

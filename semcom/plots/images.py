@@ -1,0 +1,110 @@
+"""Images as they come back: a panel for each method, the original and what is received at each test SNR."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from semcom.config import ConfigError
+from semcom.plots.base import Kind, Plot, Styles
+from semcom.plots.points import check_panels
+from semcom.runs.arrays import IMAGES
+from semcom.studies.analysis.study import Study
+from semcom.studies.grid import TEST
+from semcom.studies.names import name_place
+from semcom.studies.results.run import Stored
+
+ROWS = 4
+"""Images of a panel, one of each of as many clients as there are."""
+PICTURES = "pictures"
+"""Where the pixels are beside the numbers: (panel, image, SNR or `ORIGINAL`) -> uint8 `[channels, height, width]`."""
+ORIGINAL = "original"
+
+
+def compute_images(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the PSNR of each image that is shown, and beside the numbers, in `attrs`, its pixels.
+
+    Returns:
+        Columns: the panels' field, image, client, class, test_snr_db, psnr (dB).
+
+    Raises:
+        ConfigError: no run kept images, a panel has several runs, or no such view.
+    """
+    runs = study.runs[study.runs["status"] == "done"]
+    check_panels(runs, plot)
+    found = {run.hash: run for run in study.stored}
+    rows, pictures = [], {}
+    for value, part in runs.groupby(plot.facet, sort=False):
+        run = found[part["hash"].iloc[0]]  # of several seeds the first one
+        kept, name = _read_images(run, plot.view)
+        shown = _choose_images(kept["originals/client"])
+        originals, snrs = kept["originals/images"], kept["originals/snr_db"]
+        for i, at in enumerate(shown):
+            place = {"image": i, "client": int(kept["originals/client"][at]), "class": int(kept["originals/label"][at])}
+            pictures[value, i, ORIGINAL] = originals[at]
+            for test, snr in sorted(enumerate(snrs), key=lambda pair: pair[1]):
+                pictures[value, i, f"{snr:g}"] = kept[name][test, at]
+                error = (kept[name][test, at].astype(float) - originals[at]) / 255
+                psnr = -10 * np.log10(max(float((error**2).mean()), 1e-10))
+                rows.append({str(plot.facet): value, **place, TEST: float(snr), "psnr": psnr})
+    cells = pd.DataFrame(rows)
+    cells.attrs[PICTURES] = pictures
+    return cells
+
+
+def _read_images(run: Stored, view: str | None) -> tuple[dict[str, np.ndarray], str]:
+    kept, name = run.arrays(), f"images/{view or run.headline}"
+    if name not in kept:
+        raise ConfigError(f"view: {run.variant} kept no images of {name[7:]}; repeat it with --keep {IMAGES}")
+    return kept, name
+
+
+def _choose_images(clients: np.ndarray) -> list[int]:
+    """Return the places of a few images: the first one of each client, then the second one of each."""
+    turn = pd.Series(clients).groupby(clients).cumcount().to_numpy()
+    return [int(i) for i in np.lexsort((clients, turn))[:ROWS]]
+
+
+def draw_images(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+    """Draw a row for each image: the original, and what is received at each SNR."""
+    pictures, panel = cells.attrs[PICTURES], cells[str(plot.facet)].iloc[0]
+    snrs, count = list(dict.fromkeys(cells[TEST])), cells["image"].nunique()
+    for row in range(count):
+        for column, what in enumerate([ORIGINAL, *(f"{snr:g}" for snr in snrs)]):
+            pixels = np.moveaxis(pictures[panel, row, what], 0, -1)
+            place = (column, column + 0.94, count - row - 0.94, count - row)
+            grey = pixels.shape[-1] == 1
+            axes.imshow(
+                pixels[..., 0] if grey else pixels, extent=place, cmap="gray" if grey else None, vmin=0, vmax=255
+            )
+    names = [ORIGINAL, *("as trained" if np.isnan(snr) else f"{snr:g} dB" for snr in snrs)]
+    axes.set(xlim=(0, len(names)), ylim=(0, count), aspect="equal")
+    axes.set_xticks([i + 0.47 for i in range(len(names))], names)
+    axes.set_yticks([])
+    axes.grid(visible=False)
+
+
+def caption_images(cells: pd.DataFrame, plot: Plot) -> str:
+    """Return what the images are, and their mean PSNR."""
+    means = cells.groupby([str(plot.facet), TEST], sort=False, dropna=False)["psnr"].mean()
+    of_each = "; ".join(
+        f"{name_place(str(plot.facet), panel)} at {snr:g} dB: {mean:.1f} dB" for (panel, snr), mean in means.items()
+    )
+    return f"Test images as they come back, of one run each, bytes. Mean PSNR of those that are shown: {of_each}."
+
+
+IMAGES_KIND = Kind(
+    title="images as they come back, a panel for each method (reconstruction, runs with --keep images)",
+    tabled=False,
+    numbers=compute_images,
+    draw=draw_images,
+    caption=caption_images,
+    facet="variant",
+    height=lambda cells, plot: 0.45 * cells["image"].nunique() + 0.3,
+    width=lambda cells, plot: (0.5 * (1 + cells[TEST].nunique(dropna=False)), 0.3),
+    columns=2,
+    shared=False,
+    of_y=False,
+    all_tests=True,
+)

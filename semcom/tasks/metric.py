@@ -1,0 +1,72 @@
+"""The numbers by which answers are judged: what they are called, in which unit they are, and which way is better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of each test sample; a client's is the mean over its samples, a run's the mean over clients.
+
+    Attributes:
+        name: key in summaries and columns, such as "psnr".
+        label: what it is called in tables and figures, such as "PSNR".
+        unit: its unit ("": it has none).
+        higher: whether more is better.
+        share: whether it is a fraction of 1, which is shown in percent.
+        digits: decimals that are shown.
+    """
+
+    name: str
+    label: str
+    unit: str = ""
+    higher: bool = True
+    share: bool = False
+    digits: int = 3
+
+    @property
+    def shown_unit(self) -> str:
+        """The unit of what `format` gives."""
+        return "%" if self.share else self.unit
+
+    @property
+    def heading(self) -> str:
+        """Its name and unit as the title of a column: "accuracy %", "PSNR dB"."""
+        return f"{self.label} {self.shown_unit}".rstrip()
+
+    def format(self, value: float) -> str:
+        """Return a value as it stands in a table, without its unit."""
+        return f"{100 * value if self.share else value:.{self.digits}f}"
+
+    def state(self, value: float) -> str:
+        """Return a value with its unit: "63.1 %", "25.31 dB"."""
+        return f"{self.format(value)} {self.shown_unit}".rstrip()
+
+    def key(self, derived: str) -> str:
+        """Return what summaries call a number that is derived from it: "psnr_worst10", of the accuracy "worst10"."""
+        return derived if self.name == "accuracy" and derived != "std" else f"{self.name}_{derived}"
+
+
+ACCURACY = Metric("accuracy", "accuracy", share=True, digits=1)
+PSNR = Metric("psnr", "PSNR", "dB", digits=2)
+SSIM = Metric("ssim", "SSIM")
+MSE = Metric("mse", "mean squared error", higher=False, digits=4)
+
+
+def describe_metrics(metrics: tuple[Metric, ...]) -> list[dict[str, Any]]:
+    """Return metrics as plain values, as a summary keeps those of other tasks than classification."""
+    return [asdict(metric) for metric in metrics]
+
+
+def read_task_metrics(summary: Mapping[str, Any]) -> tuple[Metric, ...]:
+    """Return the metrics of a run from its summary, the headline first."""
+    task = summary.get("task")
+    return (ACCURACY,) if task is None else tuple(Metric(**each) for each in task["metrics"])
+
+
+def read_headline(summary: Mapping[str, Any]) -> Metric:
+    """Return the metric that a run reports of itself."""
+    return read_task_metrics(summary)[0]

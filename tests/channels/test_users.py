@@ -1,0 +1,194 @@
+"""Several users on one resource: SINRs against closed forms, limits of combining, fading that goes on over rounds."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import special
+
+from channels import Meter, make_link, theory
+from channels.fading import SLOTS
+from channels.users import Fades, separate_users, weigh_antennas
+
+N = 40_000
+COMBININGS = ("mrc", "zf", "mmse")
+
+
+def keys(*seeds):
+    return [torch.Generator().manual_seed(seed) for seed in seeds]
+
+
+def drawn(combining="mmse", antennas=4, users=3, n=N, **options):
+    link = make_link("rayleigh", antennas=antennas, users=users, combining=combining, **options)
+    return link, link.draw([n], 2, torch.Generator().manual_seed(1), torch.float64)
+
+
+def sinr(link, up, snr_db):
+    no = torch.tensor(10 ** (-snr_db / 10), dtype=torch.float64).view(1, 1)
+    others = link.interference(up, no)
+    return (link.gain_at(up, no).abs().square() / (no + (0 if others is None else others))).flatten()
+
+
+@pytest.mark.parametrize("snr_db", [0.0, 15.0])
+@pytest.mark.parametrize(("antennas", "users"), [(4, 3), (2, 2), (1, 2), (3, 5)])
+@pytest.mark.parametrize("combining", COMBININGS)
+def test_the_sinr_has_its_distribution(combining, antennas, users, snr_db):
+    """Within five standard errors at quantiles all over the range."""
+    if combining == "zf" and users > antennas:
+        pytest.skip("users cannot be told apart")
+    found = sinr(*drawn(combining, antennas, users), snr_db)
+    for x in np.quantile(found.numpy(), [0.01, 0.1, 0.5, 0.9]):
+        p = theory.combined_cdf(combining, x, 10 ** (-snr_db / 10), antennas, users)
+        assert abs(float((found < x).double().mean()) - p) < 5 * math.sqrt(p * (1 - p) / N)
+
+
+@pytest.mark.parametrize("combining", COMBININGS)
+def test_closed_forms_agree_where_they_meet(combining):
+    """No other user: Gamma(N); MMSE in strong noise is MRC; the slope of outages is the diversity order."""
+    x, no = 0.7, 0.3
+    if combining == "zf":
+        assert theory.combined_cdf("zf", x, no, 4, 1) == pytest.approx(special.gammainc(4, x * no))
+    elif combining == "mmse":
+        assert theory.combined_cdf("mmse", x, no, 4, 1) == pytest.approx(special.gammainc(4, x * no))
+    order = {"zf": 2, "mmse": 2, "mrc": 0}[combining]  # N - U + 1 = 2; with mrc interference leaves a floor
+    low, high = (theory.combined_cdf(combining, 0.1, no, 4, 3) for no in (1e-3, 1e-4))
+    assert math.log10(low / high) == pytest.approx(order, abs=0.02)
+
+
+@pytest.mark.parametrize(("antennas", "users", "order"), [(2, 2, 1), (3, 2, 2), (4, 2, 3)])
+@pytest.mark.parametrize("combining", ["zf", "mmse"])
+def test_outages_fall_with_the_antennas_that_are_left(combining, antennas, users, order):
+    """P(SINR < x) falls by `order` decades for 10 dB: the slope between two SNRs of the same draws."""
+    link, up = drawn(combining, antennas, users, n=400_000)
+    x = {1: 0.1, 2: 1.0, 3: 3.0}[order]
+    rare, often = ((sinr(link, up, snr_db) < x).double().sum() for snr_db in (20.0, 10.0))
+    expected = [theory.combined_cdf(combining, x, no, antennas, users) for no in (0.01, 0.1)]
+    assert abs(float(rare) - 400_000 * expected[0]) < 5 * math.sqrt(400_000 * expected[0])
+    assert float(often / rare) == pytest.approx(expected[1] / expected[0], rel=5 / math.sqrt(float(rare)))
+    high, low = (theory.combined_cdf(combining, x, no, antennas, users) for no in (0.01, 0.001))
+    assert math.log10(high / low) == pytest.approx(order, abs=0.05)
+
+
+def test_mmse_is_the_best_of_each_realisation_and_has_both_limits():
+    """It is (h^H (R + no)^-1 h), at least what the others have; zero forcing without noise, mrc in it alone."""
+    gains = torch.randn(500, 4, 3, dtype=torch.complex128, generator=torch.Generator().manual_seed(3))
+    own, others = gains[..., :1], gains[..., 1:]
+    apart = {name: separate_users(gains, name) for name in COMBININGS}
+    for no in (1e-6, 0.1, 1e6):
+        g, interference = weigh_antennas(*apart["mmse"].values(), torch.full((500,), no, dtype=torch.float64))
+        best = (g.square() / (no + interference)).numpy()
+        inside = others @ others.mH + no * torch.eye(4, dtype=torch.float64)
+        expected = (own.mH @ torch.linalg.solve(inside, own)).real.flatten().numpy()
+        np.testing.assert_allclose(best, expected, rtol=1e-8)
+        zf = (apart["zf"]["fading"].abs().square() / no).numpy()
+        mrc = (apart["mrc"]["fading"].abs().square() / (no + apart["mrc"]["others"])).numpy()
+        assert (best >= zf * (1 - 1e-9)).all() and (best >= mrc * (1 - 1e-9)).all()
+        if no != 0.1:
+            np.testing.assert_allclose(best, zf if no < 1 else mrc, rtol=1e-3)
+
+
+@pytest.mark.parametrize("combining", COMBININGS)
+def test_what_arrives_has_that_sinr(combining, within):
+    """The estimate of MMSE has the error 1 / (1 + SINR); the meter counts interference as noise."""
+    link, up = drawn(combining, n=N)
+    meter, sent = Meter(), torch.ones(1, N, 1, dtype=torch.complex128)
+    got = link.transmit(sent, {k: t[None] for k, t in up.items()}, torch.tensor([5.0]).double(), meter=meter)
+    ratio = sinr(link, up, 5.0)
+    within(((got.flatten() - 1).abs().square() - 1 / (1 + ratio)).real, 0.0)
+    no = torch.tensor([[10**-0.5]])
+    others = link.interference(up, no)
+    power = link.gain_at(up, no).abs().square().mean() / (no + (0 if others is None else others)).mean()
+    assert meter.snr_db() == pytest.approx(float(10 * power.log10()), abs=0.1)
+
+
+@pytest.mark.parametrize("kind", ["rayleigh", "rician"])
+def test_one_user_is_antennas_alone_bit_for_bit(kind):
+    usual, one = make_link(kind, antennas=3), make_link(kind, antennas=3, users=1)
+    a, b = (link.draw([5, 2], 8, *keys(4)) for link in (usual, one))
+    assert a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize("kind", ["rayleigh", "rician"])
+@pytest.mark.parametrize("coherence", ["symbol", "sample", "batch", "round"])
+def test_users_of_a_group_meet_the_same_matrix(kind, coherence):
+    """Of two users each hears what the other sends by the gains that the other one has, however long they send."""
+    link = make_link(kind, antennas=2, users=2, combining="mrc", coherence=coherence)
+    sizes = ([3] * (SLOTS + 5), [3] * 4)
+    first, other = (
+        link.draw(own, 4, *keys(9), torch.float64, Fades(keys(*seeds), 1))
+        for own, seeds in zip(sizes, ((1, 2), (2, 1)), strict=True)
+    )
+    n = 12
+    crossed = first["others"][:n] * first["fading"][:n].abs().square()  # |h_1^H h_2|^2, from both sides
+    torch.testing.assert_close(crossed, other["others"] * other["fading"].abs().square())
+    assert (first["fading"][:n] != other["fading"]).any()
+
+
+@pytest.mark.parametrize("kind", ["rayleigh", "rician"])
+def test_padding_has_no_nan(kind):
+    link = make_link(kind, antennas=2, users=2)
+    up = {
+        k: torch.nn.functional.pad(t, [0, 0] * (t.ndim - 1) + [0, 2])[None]
+        for k, t in link.draw([3], 4, *keys(0)).items()
+    }
+    assert link(torch.randn(1, 5, 4), up, torch.tensor([10.0])).isfinite().all()
+
+
+# -- fading over rounds ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["rayleigh", "rician"])
+def test_the_correlation_over_rounds_is_that_of_jakes(kind):
+    """E[h(t + n) h(t)*] = J0(2 pi n f_D T) over many clients, within five standard errors; the power is 1."""
+    link, clients, doppler = make_link(kind, coherence="round", round_doppler=0.13), 4000, 0.13
+
+    def h(round_):
+        return torch.stack(
+            [link.draw([1], 2, *keys(0), torch.float64, Fades(keys(k), round_))["fading"][0, 0] for k in range(clients)]
+        )
+
+    start = h(7)
+    for after in (0, 1, 2, 4, 9):
+        products = h(7 + after) * start.conj()
+        for part, expected in ((products.real, theory.time_correlation(doppler, after)), (products.imag, 0.0)):
+            assert abs(float(part.mean()) - expected) < 5 * float(part.std()) / clients**0.5 + 1e-12
+
+
+def test_fading_that_moves_is_rayleigh_s_and_follows_from_its_seed_alone():
+    """|h|^2 is exponential but for the waves' number; the same round gives the same h, without those before."""
+    link = make_link("rayleigh", coherence="round", round_doppler=0.5, antennas=2)
+    power = (
+        torch.stack(
+            [link.draw([1], 2, *keys(0), torch.float64, Fades(keys(k), 3))["fading"][0, 0] for k in range(8000)]
+        )
+        .abs()
+        .square()
+    )
+    for a in (0.5, 2.0):
+        p = float(theory.power_cdf(a, 0.0, 2))
+        assert abs(float((power < a).double().mean()) - p) < 5 * math.sqrt(p * (1 - p) / 8000) + 0.01
+    again = link.draw([4, 1], 8, *keys(0), torch.float64, Fades(keys(5), 3))["fading"]
+    assert again.shape == (5, 1) and (again == again[0]).all() and float(again[0].abs().square()) == float(power[5])
+    still = make_link("rayleigh", coherence="round", round_doppler=0.0)
+    one, other = (still.draw([1], 2, *keys(0), torch.float64, Fades(keys(1), t))["fading"] for t in (1, 99))
+    assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"users": 0},
+        {"combining": "zf"},
+        {"users": 2, "equaliser": "none"},
+        {"users": 3, "antennas": 2, "combining": "zf"},
+        {"combining": "best", "users": 2},
+        {"round_doppler": 0.1},
+        {"round_doppler": -0.1, "coherence": "round"},
+    ],
+)
+def test_what_makes_no_sense_is_refused(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        make_link("rayleigh", **options)

@@ -1,0 +1,98 @@
+"""Pictures of the radio: what is drawn is what the runs had."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+from semcom.config import ConfigError, NetworkConfig
+from semcom.plots import Plot, style
+from semcom.plots.kinds import KINDS, settle_kind
+from semcom.plots.panels import draw_panels
+from semcom.runs.runner import run
+from semcom.studies.analysis.study import study
+from tests import worlds
+
+OFDM = {"kind": "ofdm", "subcarriers": 240, "delay_spread_ns": 300.0}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in a cell that kept features, and two over other OFDM channels."""
+    folder = tmp_path_factory.mktemp("radio")
+    short: Any = {"train": {"rounds": 1}}
+    cell = NetworkConfig(kind="cell", radius_m=150.0)
+    run(worlds.request("fedavg", out=str(folder / "cell"), keep=("features",), network=cell, **short))
+    for profile in ("tdl-a", "tdl-c"):
+        run(worlds.request(out=str(folder / "ofdm" / profile), channel={**OFDM, "profile": profile}, **short))
+    return folder
+
+
+def shown(folder: Path, **fields: Any) -> tuple[pd.DataFrame, Figure, str]:
+    part, plot = settle_kind(study(folder), Plot(**fields))
+    kind = KINDS.get(str(plot.kind))
+    cells = kind.numbers(part, plot)
+    with style.ieee():
+        return cells, draw_panels(cells, plot), kind.caption(cells, plot)
+
+
+def test_symbols_are_those_of_the_features(runs: Path) -> None:
+    cells, figure, text = shown(runs / "cell", kind="constellation")
+    (stored,) = study(runs / "cell").stored
+    received = stored.arrays()["received/global"]
+    np.testing.assert_allclose(cells[["i", "q"]], received.reshape(-1, 2) / 2**0.5)
+    power = cells[["sent_i", "sent_q"]].pow(2).sum(axis=1).to_numpy().reshape(len(received), -1).mean(1)
+    np.testing.assert_allclose(power, 1.0)
+    np.testing.assert_array_equal(figure.axes[0].collections[0].get_offsets(), cells[["i", "q"]])
+    error = float((cells["i"] - cells["sent_i"]).pow(2).mean() + (cells["q"] - cells["sent_q"]).pow(2).mean())
+    assert f"FedAvg: {error:.3g}." in text
+
+
+def test_a_map_has_the_places_and_snrs_of_the_run(runs: Path) -> None:
+    cells, figure, text = shown(runs / "cell", kind="cell")
+    (stored,) = study(runs / "cell").stored
+    place = (stored.summary or {})["cell"]
+    assert cells["x_m"].tolist() == place["x_m"] and cells["snr_db"].tolist() == place["snr_db"]
+    assert (np.hypot(cells["x_m"], cells["y_m"]) <= 150).all() and "4 clients" in text
+    marks = figure.axes[0].collections
+    assert sum(len(each.get_offsets()) for each in marks[:2]) == 4
+    cells, figure, _ = shown(runs / "cell", kind="snr-cdf")
+    (line,) = figure.axes[0].lines
+    assert sorted(cells["snr_db"]) == sorted(set(np.asarray(line.get_xdata())[1:]))
+
+
+def test_channels_are_drawn_over_frequency_and_delay(runs: Path) -> None:
+    """Of TDL-A the strongest path is at 0.38 of the spread and the last at 9.66; of TDL-C at 0.21 and 8.65."""
+    cells, figure, _ = shown(runs / "ofdm", kind="response", hue="channel.profile")
+    assert len(figure.axes[0].lines) == 2 and len(cells) == 2 * 60
+    assert cells["mhz"].min() == pytest.approx(-0.015 * 30)
+    cells, _, _ = shown(runs / "ofdm", kind="delays", hue="channel.profile")
+    for profile, strongest, last in (("tdl-a", 0.3819, 9.6586), ("tdl-c", 0.2099, 8.6523)):
+        part = cells[cells["channel.profile"] == profile]
+        step = part["us"].iloc[1]
+        assert part["us"][part["power_db"].idxmax()] == pytest.approx(0.3 * strongest, abs=step)
+        assert part[part["power_db"] > -40]["us"].max() == pytest.approx(0.3 * last, abs=2 * step)
+        decay = np.average(part["us"], weights=10 ** (part["power_db"] / 10))
+        spread = np.sqrt(np.average((part["us"] - decay) ** 2, weights=10 ** (part["power_db"] / 10)))
+        assert spread == pytest.approx(0.3, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("folder", "fields", "error"),
+    [
+        ("ofdm", {"kind": "response"}, "hue: the runs have several channels; give the field"),
+        ("cell", {"kind": "delays"}, "channel.kind: awgn is flat; delays are of ofdm and cir"),
+        ("ofdm", {"kind": "cell"}, "kind: no finished run has a cell"),
+        ("ofdm", {"kind": "constellation"}, "channel.profile: tdl-a and tdl-c"),
+        ("ofdm/tdl-a", {"kind": "constellation"}, "view: fedavg kept no features of global; repeat it with semcom"),
+    ],
+)
+def test_what_the_runs_do_not_have_is_refused(runs: Path, folder: str, fields: dict[str, Any], error: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        shown(runs / folder, **fields)
+    assert str(refused.value).startswith(error)

@@ -1,0 +1,291 @@
+"""Images that come back: closed forms of their numbers, a step worked by hand, the optimum of linear coding."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import semcom
+from semcom.config import ConfigError, DataConfig, ModelConfig, RunConfig
+from semcom.engine.train.view import View, measurements
+from semcom.methods.registry import METHODS
+from semcom.models import deepjscc
+from semcom.models.heads import dcgan
+from semcom.models.own import replace_by_own_layers
+from semcom.models.registry import ENCODERS, HEADS
+from semcom.runs.load import load
+from semcom.runs.resolve import resolve
+from semcom.runs.runner import run
+from semcom.tasks.metric import MSE
+from semcom.tasks.reconstruction import PSNR_CAP_DB, Reconstruction
+from semcom.tasks.registry import TASKS
+from tests.methods.arms import X, as_toy, play, rounds, toy_world
+from tests.models.test_stacks import same
+from tests.worlds import federation, gap, ragged, request, world
+
+TASK: dict[str, Any] = {"task": "reconstruction"}
+UNABLE = ("fedproto", "fedpac", "fedgh", "fedcrc", "fedcrl", "fedcosr", "repper")
+"""Methods that work on the classes of answers."""
+ABLE = [name for name in METHODS.names() if METHODS.ships(name) and name not in UNABLE]
+
+
+# -- the numbers ---------------------------------------------------------------------------------------------------
+
+
+def measured(found: Tensor, images: Tensor) -> dict[str, float]:
+    """The metrics of one image."""
+    return {name: float(each) for name, each in Reconstruction().measure(found[None, None], images[None, None]).items()}
+
+
+@pytest.mark.parametrize("error", [0.5, 0.02, 1e-3])
+def test_psnr_of_a_constant_error(error: float) -> None:
+    """20 log10(255 / e): an error of `error` on the scale of [-1, 1] is 127.5 times that in bytes."""
+    images = torch.rand(3, 16, 16, dtype=torch.float64) - 0.5
+    found = measured(images + error, images)
+    assert found["psnr"] == pytest.approx(20 * math.log10(255 / (127.5 * error)), abs=1e-9)
+    assert found["mse"] == pytest.approx((error / 2) ** 2, rel=1e-9)
+
+
+def test_an_image_without_error_has_the_cap() -> None:
+    images = torch.rand(3, 16, 16) * 2 - 1
+    assert measured(images, images) == {"psnr": PSNR_CAP_DB, "ssim": pytest.approx(1.0), "mse": 0.0}
+
+
+def test_pixels_are_clipped_before_they_are_judged() -> None:
+    images = torch.ones(1, 16, 16)
+    assert measured(images + 3, images)["psnr"] == PSNR_CAP_DB
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.2, 0.6), (0.5, 0.55)])
+def test_ssim_of_constant_images(a: float, b: float) -> None:
+    """Without variances the structural part is 1, and the luminance (2 a b + c) / (a^2 + b^2 + c), c = 0.01^2."""
+    x, y = (torch.full((1, 16, 16), 2 * value - 1, dtype=torch.float64) for value in (a, b))
+    assert measured(x, y)["ssim"] == pytest.approx((2 * a * b + 1e-4) / (a * a + b * b + 1e-4), abs=1e-5)
+
+
+def test_clients_and_runs_are_means_over_images() -> None:
+    """Of three images at -20, -10 and 0 dB of MSE the PSNR is 10 dB, not that of the mean MSE."""
+    images, errors = torch.zeros(1, 3, 1, 8, 8), torch.tensor([0.1, 0.1**0.5, 1.0]).view(1, 3, 1, 1, 1)
+    found = Reconstruction().measure(images + 2 * errors - 1, images - 1)
+    assert float(found["psnr"].mean()) == pytest.approx(10.0, abs=1e-4)
+
+
+# -- training --------------------------------------------------------------------------------------------------------
+
+
+def test_one_step_by_hand() -> None:
+    """Without a link y = V W x + b, and loss mean((y - x)^2): one step of SGD on all images of each client."""
+    w = toy_world("local", 0.1, channel={"kind": "none"}, **TASK)
+    before, after = rounds(w)
+    for k, x in enumerate(X):
+        model, got = as_toy(before.model, k), as_toy(after.model, k)
+        z = x @ model.W.T
+        slope = 2 * (z @ model.V.T + model.b - x) / x.size
+        np.testing.assert_allclose(got.V, model.V - 0.1 * slope.T @ z, atol=1e-12)
+        np.testing.assert_allclose(got.b, model.b - 0.1 * slope.sum(0), atol=1e-12)
+        np.testing.assert_allclose(got.W, model.W - 0.1 * (slope @ model.V).T @ x, atol=1e-12)
+
+
+@pytest.mark.parametrize(("method", "hyper"), [("fedprox", {"mu": 0.0}), ("fedala", {"p": 0})])
+def test_reductions_hold(method: str, hyper: dict[str, Any]) -> None:
+    one, other = play(method, hyper=hyper, **TASK), play("fedavg", **TASK)
+    mine = one.model if hasattr(one, "model") else one.initialised
+    assert gap(mine, other.model) == 0
+
+
+def test_chunks_change_nothing() -> None:
+    one, other = (play("local", chunk=chunk, **TASK) for chunk in (1, 3))
+    assert gap(one.model, other.model) < 1e-12
+
+
+def test_the_original_is_sent_where_the_base_station_trains() -> None:
+    """Split training: 8 bits for each of an image's 64 numbers, beside d numbers of features; d come down."""
+    w = world("fedcl", sizes=(7, 5), channel={"kind": "awgn"}, **TASK)
+    w.session.tally.features(np.arange(2), [[7], [5]])
+    up = w.air.totals["up"]
+    assert (up.floats, up.bits) == (12 * 4, 12 * 64 * 8)
+
+
+@pytest.mark.parametrize("method", UNABLE)
+def test_methods_that_need_classes_are_refused(method: str) -> None:
+    with pytest.raises(ConfigError, match=f"^task: .* {method} "):
+        resolve(RunConfig(method, **TASK))
+
+
+@pytest.mark.parametrize("method", ABLE)
+def test_every_other_method_rebuilds_images(method: str) -> None:
+    """After two rounds on bars each of its views is better than white images are, 3.3 dB."""
+    result = run(request(method, **TASK, train={"rounds": 2}))
+    assert all(3.5 < view["psnr"] < 40 for view in result.summary["views"].values()), result.summary["views"]
+    assert result.summary["psnr"] == next(iter(result.summary["views"].values()))["psnr"]
+    assert "accuracy" not in str(result.summary["views"])
+
+
+# -- the optimum of linear coding ------------------------------------------------------------------------------------
+
+EIGENVALUES = np.array([1.0, 0.7, 0.35, 0.25, 0.12, 0.06, 0.02, 0.01]) * 0.1
+"""Variances of the source's eight numbers, on the scale of [-1, 1]; 0.1 leaves 3 standard deviations inside."""
+SENT, SNR_DB = 4, 8.0
+
+
+class Budget(nn.Module):
+    """A matrix whose output has mean square 1 over the source, not over each sample."""
+
+    def __init__(self, source: int, sent: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(sent, source) / source**0.5)
+        self.register_buffer("variances", torch.tensor(EIGENVALUES[:source]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        power = (self.weight.square() * self.variances).sum() / len(self.weight)
+        return x.flatten(1) @ self.weight.T / power.sqrt()
+
+
+@ENCODERS.register("test-budget")
+def budget(channels: int, features: int) -> nn.Module:
+    return Budget(len(EIGENVALUES), features)
+
+
+@TASKS.register("test-error")
+class OnlyError(Reconstruction):
+    """For images that are too small for SSIM."""
+
+    metrics = (MSE,)
+
+    def measure(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
+        return {"mse": (outputs.reshape(target.shape) - target).square().flatten(2).mean(-1)}
+
+
+def bound() -> float:
+    """The least mean squared error of linear coding (Lee & Petersen, 1976): with power by water-filling."""
+    noise = 10 ** (-SNR_DB / 10)
+    best = math.inf
+    for n in range(1, SENT + 1):  # numbers that are sent at all
+        roots = np.sqrt(EIGENVALUES[:n])
+        level = roots.sum() / (SENT / noise + n)
+        power = roots / level - 1  # over the noise
+        if (power > 0).all():
+            best = min(best, float((EIGENVALUES[:n] / (1 + power)).sum() + EIGENVALUES[n:].sum()))
+    return best / len(EIGENVALUES)
+
+
+def test_a_linear_autoencoder_reaches_the_optimum_of_linear_coding() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(8000, len(EIGENVALUES), generator=generator, dtype=torch.float64) * torch.tensor(EIGENVALUES).sqrt()
+    images = ((x.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8).view(-1, 1, 1, len(EIGENVALUES))
+    data = federation(images, torch.zeros(8000, dtype=torch.int64), ragged([4000]), ragged([4000], 4000), 2)
+    train = {"lr": 0.01, "batch_size": 1000, "rounds": 250, "lr_milestones": (150, 220), "lr_decay": 0.2}
+    link = {"kind": "awgn", "snr_db": SNR_DB, "power": "free"}
+    asked = {"model": {"features": SENT}, "train": train, "channel": link, "task": "test-error"}
+    w = world("local", data=data, encoder="test-budget", **asked)
+    state = rounds(w, n=250)[-1]
+    (found,) = measurements(w.session, {"": View(state.model)}, (SNR_DB,), data.test)
+    assert 10 * math.log10(float(found[""]["mse"][0]) / bound()) == pytest.approx(0.0, abs=0.1)
+
+
+# -- networks --------------------------------------------------------------------------------------------------------
+
+
+def test_deepjscc_has_the_papers_layers() -> None:
+    """32x32 colour images at k/n = 1/12: 8 maps of 8x8; weights 5x5, and a PReLU slope for each filter but the last."""
+    encoder, decoder = deepjscc.encoder(3, 512), deepjscc.decoder(512, (3, 32, 32))
+    pairs = [(3, 16), (16, 32), (32, 32), (32, 32), (32, 8)]
+    for network, slopes in ((encoder, 16 + 3 * 32), (decoder, 3 * 32 + 16)):
+        biases = 16 + 3 * 32 + (8 if network is encoder else 3)
+        weights = sum(25 * a * b for a, b in pairs)
+        assert sum(p.numel() for p in network.parameters()) == weights + biases + slopes
+    x = torch.rand(2, 3, 32, 32)
+    assert encoder(x).shape == (2, 512) and decoder(encoder(x)).shape == x.shape
+
+
+@pytest.mark.parametrize(("size", "stages"), [(32, 3), (64, 4)])
+def test_dcgan_mirrors_its_encoder(size: int, stages: int) -> None:
+    network = dcgan(64, (3, size, size))
+    up = [layer for layer in network if isinstance(layer, nn.ConvTranspose2d)]
+    assert [layer.in_channels for layer in up] == [64 << i for i in reversed(range(stages))]
+    assert network(torch.rand(2, 64)).shape == (2, 3, size, size)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_decoders_on_stacks_are_those_of_each_client(training: bool) -> None:
+    x, z = (
+        -torch.rand(3, 2, 3, 32, 32, dtype=torch.float64),
+        -torch.rand(3, 2, 128, dtype=torch.float64),
+    )  # slopes count
+    same(replace_by_own_layers(deepjscc.encoder(3, 128)).double().train(training), x)
+    same(replace_by_own_layers(deepjscc.decoder(128, (3, 32, 32))).double().train(training), z)
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"model": ModelConfig(head="deepjscc")}, "model.head"),
+        ({"model": ModelConfig(head="dcgan")}, "model.head"),
+        ({"model": ModelConfig(encoder="deepjscc", features=100), **TASK}, "model.features"),
+        ({"model": ModelConfig(bandwidth_ratio="1/7000")}, "model.bandwidth_ratio"),
+        ({"model": ModelConfig(bandwidth_ratio="none")}, "model.bandwidth_ratio"),
+        ({"keep": ("images",), "out": "x"}, "keep"),
+        ({"keep": ("confusion",), "out": "x", **TASK}, "keep"),
+        ({"task": "reconstrucion"}, "task"),
+        ({"data": DataConfig(size=8), **TASK}, "data.size"),
+    ],
+)
+def test_what_does_not_fit_is_refused(asked: dict[str, Any], field: str, tmp_path: Path) -> None:
+    out = {"out": str(tmp_path / "run")} if "out" in asked else {}
+    with pytest.raises(ConfigError) as refused:
+        run(RunConfig("fedavg", clients=2, **{**asked, **out}))
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(("asked", "features"), [("1/8", 256), ("0.0625", 128)])
+def test_a_bandwidth_ratio_asks_for_features(asked: str, features: int) -> None:
+    """Digits have one channel of 32x32 numbers; the run is that with as many features."""
+    found = resolve(RunConfig("fedavg", model=ModelConfig(bandwidth_ratio=asked)))
+    assert found == resolve(RunConfig("fedavg", model=ModelConfig(features=features)))
+    assert HEADS.ships("deepjscc")
+
+
+# -- results ---------------------------------------------------------------------------------------------------------
+
+
+def test_images_come_back(tmp_path: Path) -> None:
+    """Over a perfect link `decode` gives the images that the arrays keep, and their PSNR is that of the tests."""
+    asked = request("fedper", **TASK, channel={"kind": "ideal"}, train={"rounds": 2}, keep=("images",))
+    result = run(RunConfig(**{**vars(asked), "out": str(tmp_path / "run")}))
+    kept = np.load(tmp_path / "run" / "arrays.npz")
+    originals, back = kept["originals/images"], kept["images/personal"][0]
+    for client in range(4):
+        mine = kept["originals/client"] == client
+        images = torch.as_tensor(originals[mine])
+        assert mine.sum() == 4
+        assert np.abs(result.decode(client, images).numpy().astype(int) - back[mine]).max() <= 1  # bytes, rounded
+        assert torch.equal(load(tmp_path / "run").decode(client, images), result.decode(client, images))
+    tests = result.federation.images[result.federation.test[0]]
+    errors = (result.decode(0, tests).double() - tests) / 255
+    psnr = float((-10 * errors.square().flatten(1).mean(1).log10()).mean())
+    assert psnr == pytest.approx(result.metrics[-1]["views"]["personal"]["clients"][0], abs=0.01)
+    with pytest.raises(ConfigError, match="call decode"):
+        result.predict(0, tests)
+
+
+def test_scores_of_classes_are_decoded_too() -> None:
+    result = run(request("fedavg", train={"rounds": 1}, channel={"kind": "ideal"}))
+    images = result.federation.images[:5]
+    assert torch.equal(result.decode(1, images).argmax(-1), result.predict(1, images))
+
+
+def test_what_a_run_reports(tmp_path: Path) -> None:
+    """Numbers under their own names, at each test SNR too; the worst clients are those of the lowest PSNR."""
+    asked = request("local", **TASK, channel={"snr_db": 10.0, "test_snr_db": "10,-5"}, train={"rounds": 2})
+    view = run(asked).summary["views"]["personal"]
+    assert view["psnr"] == pytest.approx(np.mean(view["clients"]))
+    assert view["psnr_worst10"] == min(view["clients"])
+    assert view["psnr_at"]["10"] == pytest.approx(view["psnr"]) and view["psnr_at"]["-5"] < view["psnr"]
+    assert view["mse_at"]["-5"] > view["mse_at"]["10"] == pytest.approx(view["mse"])
+    assert view["psnr_best"] >= view["psnr_last"] and semcom.TASKS.names()[0] == "classification"
