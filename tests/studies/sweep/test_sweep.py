@@ -566,3 +566,21 @@ def test_loky_s_own_thread_says_nothing_when_a_sweep_is_ended(
         thread.start()
         thread.join()
     assert told == ["mine"]
+
+
+@pytest.mark.parametrize(("error", "jobs"), [(OSError, 1), (ImportError, 2), (PermissionError, 2)])
+def test_without_shared_memory_runs_go_one_at_a_time(
+    error: type[Exception],
+    jobs: int,
+    tmp_path: Path,
+    fake_run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(self: object, *_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("multiprocessing.context.SpawnContext.Semaphore", refuse)
+    sweep("demo", out=tmp_path, train=fake_run, jobs=jobs)
+    assert set(read_table(tmp_path)["status"]) == {"done"}
+    assert ["jobs: " in text for text in caplog.messages if "one at a time" in text] == [True] * (jobs > 1)
