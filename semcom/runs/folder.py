@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.metadata
 import json
@@ -12,7 +13,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -132,19 +133,20 @@ class Folder:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Create the folder and hold its lock."""
-        lock = FileLock(self.path / LOCK, timeout=MOMENT_S)
-        with name_written_file(f"out: {self.path}"):
+        """Create the folder and hold its lock; one of a finished run that cannot be written to needs none."""
+        with ExitStack() as stack, name_written_file(f"out: {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
-                lock.acquire()
+                stack.callback(take_lock(self.path / LOCK, MOMENT_S).release)
             except Timeout:
                 wanted = "wait for it, or give another folder"
                 raise BusyError(f"out: another process is running in {self.path}; {wanted}") from None
-        try:
+            except OSError as error:
+                if error.errno not in (errno.EROFS, errno.EACCES) or not (self.path / SUMMARY).exists():
+                    raise
+            held = stack.pop_all()
+        with held:
             yield
-        finally:
-            lock.release()
 
     def begin(self, rounds: int) -> None:
         """Store the configuration, and cut the metrics back to the rounds that the checkpoint covers.
@@ -232,6 +234,23 @@ def _find_study_sign(folder: Path) -> str | None:
     return next(of_sweep, None) or next((f"a run in {name}" for name in runs), None)
 
 
+def take_lock(path: Path, patience_s: float) -> FileLock:
+    """Take a lock, which the system drops with the process; where a file system has none, a line says so.
+
+    Raises:
+        Timeout: another process holds it.
+        OSError: its file cannot be written.
+    """
+    lock = FileLock(path, timeout=patience_s)
+    try:
+        lock.acquire()
+    except (NotImplementedError, OSError) as error:  # the first one is what filelock makes of ENOSYS
+        if isinstance(error, OSError) and error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        LOG.warning("%s: this file system has no locks, so nothing keeps another process out", path.parent)
+    return lock
+
+
 def is_lock_held(lock: Path) -> bool:
     """Return whether a process holds a lock, such as that of a run's folder, as a running one does.
 
@@ -244,7 +263,10 @@ def is_lock_held(lock: Path) -> bool:
         taken.acquire()
     except Timeout:
         return True
-    except OSError:  # somebody else's folder, in which nothing may be written: nobody else can say
+    except (
+        OSError,
+        NotImplementedError,
+    ):  # somebody else's folder, in which nothing may be written: nobody else can say
         return False
     taken.release()
     return False

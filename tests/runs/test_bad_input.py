@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tracemalloc
@@ -145,3 +146,30 @@ def test_steps_that_memory_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     with pytest.raises(RunError, match="^round 1: there is not enough memory: .* GiB more were wanted; last good"):
         run(RunConfig(**tiny(method="fedrep", hyper={"head_epochs": 10**12})))
+
+
+# File systems --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "runs"),
+    [(OSError(errno.ENOLCK, ""), True), (NotImplementedError(), True), (OSError(errno.EOPNOTSUPP, ""), True)]
+    + [(OSError(errno.EROFS, "Read-only"), False), (PermissionError(errno.EACCES, "denied"), False)],
+)
+def test_locks_that_cannot_be_had(
+    error: Exception, runs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file system without them has no guard, and of one that is read-only a finished run gives its result."""
+
+    def refuse(self: object) -> None:
+        raise error
+
+    first = run(tiny(out=str(tmp_path / "finished")))  # type: ignore[arg-type]
+    monkeypatch.setattr("filelock.FileLock._acquire", refuse)
+    assert run(tiny(out=str(tmp_path / "finished"))).summary == first.summary  # type: ignore[arg-type]
+    if runs:
+        assert run(tiny(out=str(tmp_path / "new"))).summary["accuracy"] == first.summary["accuracy"]  # type: ignore[arg-type]
+        assert any("no locks" in text for text in caplog.messages)
+    else:
+        with pytest.raises(RunError, match="out: "):
+            run(tiny(out=str(tmp_path / "new")))  # type: ignore[arg-type]

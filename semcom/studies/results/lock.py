@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from semcom.config import ConfigError
 from semcom.config.errors import show_value
 from semcom.files import CONFIG, METRICS, SUMMARY, SWEEP, TABLE, read_json, refuse_file
-from semcom.runs.folder import LOCK, MOMENT_S, is_lock_held
+from semcom.runs.folder import LOCK, MOMENT_S, is_lock_held, take_lock
 
 T = TypeVar("T")
 OWNER = ".owner"
@@ -100,14 +100,12 @@ def _mark(shard: Shard | None) -> str:
 
 def _take_lock(folder: Path, mark: str, patience_s: float) -> FileLock:
     """Take the lock of a folder, or of a part of its sweep. ConfigError: another process holds it."""
-    lock = FileLock(folder / (LOCK + mark), timeout=patience_s)
     try:
-        lock.acquire()
+        return take_lock(folder / (LOCK + mark), patience_s)
     except Timeout:
         raise _refuse_locked_folder(folder, mark) from None
     except OSError as error:
         raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
-    return lock
 
 
 def _shards(folder: Path) -> Iterator[str]:
