@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-LONGEST = 500
+LONGEST = 800
 """Characters of a line that are shown; of a longer one, the middle is left out."""
 
 

@@ -352,7 +352,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "nothing in it": (lambda path: path.write_text("{}"), "its digest is not that of its content"),
     "forged": (forged, "its digest is not that of its content"),
     "another run": (of_another, "it is of run 000000000000, not of "),
-    "no number": (without_number, "its accuracy is nan"),
+    "no number": (without_number, "its accuracy is None"),
     "nested": (lambda path: path.write_text("[" * 100_000), "recursion|nested"),
     "no text": (lambda path: path.write_bytes(b"\xff\xfe\xff"), "decode"),
 }
