@@ -14,6 +14,8 @@ from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import metric_label, name_place, titled
 
+DECADE = 10
+"""Ratio of the most to the least that a curve costs from which on the abscissa is logarithmic."""
 MARKS = 6
 """Marks along a curve, about."""
 
@@ -61,8 +63,12 @@ def draw_curves(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
     if plot.x == "round":
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     else:
-        axes.xaxis.set_major_locator(MaxNLocator(5))
         axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
+        ends = cells.groupby(plot.hue, sort=False)[plot.x].max()
+        if cells[plot.x].min() > 0 and ends.max() / ends.min() >= DECADE:
+            axes.set_xscale("log")
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_ylabel(metric_label(plot.y))
     percent(axes.yaxis, plot.y)
 
