@@ -18,7 +18,7 @@ from dataclasses import replace
 import pandas as pd
 
 from experiments import wireless
-from experiments.verdicts import Row, by_seed, decide, describe, of_variant
+from experiments.verdicts import Row, decide, describe, read_verdict_of_variant, tabulate_by_seed
 from semcom.config import AirConfig, ChannelConfig, NetworkConfig, RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 
@@ -36,7 +36,7 @@ LARGE_LOSS, SMALL_LOSS = 5.0, 2.0
 
 
 def _grid(scale: str) -> Grid:
-    base = wireless.base(scale)
+    base = wireless.make_wireless_base(scale)
     found: RunConfig = replace(
         base,
         channel=ChannelConfig(kind="rayleigh"),
@@ -61,13 +61,13 @@ WIRELESS_TIME = Experiment(
 
 def judge_wireless_time(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield what fewer bits and sending at once cost, and how long FedCL's rounds are."""
-    last, whole = by_seed(frame, "last"), frame.pivot(index="seed", columns="variant", values="time_s")
+    last, whole = tabulate_by_seed(frame, "last"), frame.pivot(index="seed", columns="variant", values="time_s")
     title = f"fewer bits cost less than {SMALL_LOSS:g} points"
     for name in ("fedavg-8bit", "fedavg-top"):
         yield decide(title, name, last["fedavg"] - last[name], SMALL_LOSS, above=False)
         yield decide("and less than half of the time, in percent", name, 100 * whole[name] / whole["fedavg"], 50, False)
     title = f"all at once costs more than {LARGE_LOSS:g} points"
-    received = of_variant(frame, "fedavg-at-once", "last", [], "received")
+    received = read_verdict_of_variant(frame, "fedavg-at-once", "last", [], "received")
     yield decide(title, "fedavg-at-once", last["fedavg"] - received, LARGE_LOSS)
     title = "FedPer is more accurate at the end than FedCL"
     yield decide(title, "", last["fedper"] - last["fedcl"])

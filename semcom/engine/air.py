@@ -35,7 +35,14 @@ from channels.link import Cost
 from channels.power import PAIR, to_features, to_pairs
 from channels.superposition import Inversion, average_superposed_gain, draw_superposed_gains
 from semcom.config import AirConfig
-from semcom.engine.compression import is_compressed, keep_largest, kept, quantise, quantised_bits, sparse_bits
+from semcom.engine.compression import (
+    count_kept,
+    count_quantised_bits,
+    count_sparse_bits,
+    is_compressed,
+    keep_largest,
+    quantise,
+)
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Cohort, Order, Population, Prefix, StoredCohort, average, in_part
 from semcom.engine.timeline import Timeline
@@ -122,7 +129,7 @@ class Air:
             the models as the base station has them; those that did not get through too, see `arrived`.
         """
         if self.config.compress != "none" and since is not None and not name:
-            return self._compressed(pop, part, since)
+            return self._send_compressed(pop, part, since)
         self._count("up", pop.ids, pop.numbers(part))
         return pop if self.config.parameters == "ideal" else self._models("up", pop, part, name, since)
 
@@ -169,13 +176,13 @@ class Air:
             pop = self.up(pop, part, name, since)
         here = self.arrived(pop.ids, name)
         if not here.any():
-            return _before(since, part)
+            return _read_shared_start(since, part)
         if not here.all():
             weights, ids = Order(np.flatnonzero(here), weights.device)(weights), pop.ids[here]
             pop, since, weights = pop.select(ids), since and since.select(ids), weights / weights.sum()
-        return self._superposed(pop, part, weights, since, name) if at_once else average(pop, part, weights)
+        return self._average_superposed(pop, part, weights, since, name) if at_once else average(pop, part, weights)
 
-    def _superposed(
+    def _average_superposed(
         self, pop: Population, part: Prefix, weights: Tensor, since: Population | None, name: str
     ) -> dict[str, Tensor]:
         mean, starts, silent = average(pop, part, weights), _map_update_starts(since, pop), []
@@ -247,14 +254,14 @@ class Air:
             return np.ones(len(ids), dtype=bool)
         known = self.through.setdefault(name, {})
         new = np.array([k for k in ids if k not in known], dtype=np.int64)
-        late = np.zeros(len(new), dtype=bool) if self.timeline is None else self.timeline.late(new)
-        lost = np.zeros(len(new), dtype=bool) if self.config.repeat else self._lost(new, name)
+        late = np.zeros(len(new), dtype=bool) if self.timeline is None else self.timeline.find_late(new)
+        lost = np.zeros(len(new), dtype=bool) if self.config.repeat else self._draw_losses(new, name)
         self.late |= set(new[late].tolist())
         self.lost += int(lost.sum())
         known |= dict(zip(new.tolist(), (~late & ~lost).tolist(), strict=True))
         return np.array([known[k] for k in ids.tolist()], dtype=bool)
 
-    def outcome(self) -> dict[str, float]:
+    def summarize_round(self) -> dict[str, float]:
         """Return how long the round took, and how many clients were late and transmissions lost, where that happens."""
         found: dict[str, float] = {}
         if self.timeline is not None:
@@ -299,16 +306,16 @@ class Air:
             cohorts.append(replace(c, tensors={**c.tensors, **arrived}))
         return Population(tuple(cohorts))
 
-    def _compressed(self, pop: Population, part: Prefix, since: Population) -> Population:
+    def _send_compressed(self, pop: Population, part: Prefix, since: Population) -> Population:
         """Return the models as the base station has them after compressed updates; remember what these left out."""
-        floats, bits = self._compressed_size(pop, part)
+        floats, bits = self._count_compressed(pop, part)
         self._add_error_free("up", pop.ids, floats, bits)
         before = None if self.residual is None else self.residual.select(pop.ids)
         memory = [None] * len(pop.cohorts) if before is None else before.stacks()
         cohorts, rest = [], []
         for c, start, left in zip(pop.spread(part).stacks(), _map_update_starts(since, pop), memory, strict=True):
             arrived, missing = {}, {}
-            for n in _compressible(c, part):
+            for n in _list_compressed(c, part):
                 if left is not None and n not in left.tensors:
                     raise ValueError(f"{n}: what top-k leaves out is remembered of parts in `Method.averages` alone")
                 received = start(n).received
@@ -330,28 +337,30 @@ class Air:
         uniforms = [torch.rand(values[0].numel(), generator=g, dtype=torch.float64) for g in generators]
         return quantise(values, self.config.quantise_bits, send_to_device(torch.stack(uniforms), values.device))
 
-    def _compressed_size(self, pop: Population, part: Prefix) -> tuple[np.ndarray, np.ndarray]:
+    def _count_compressed(self, pop: Population, part: Prefix) -> tuple[np.ndarray, np.ndarray]:
         """Return how many numbers and bits each client sends of compressed updates, `[K]` both."""
-        own, floats, bits = self.config, pop.numbers(part), pop.numbers(part) * self.config.bits_per_float
+        own, floats = self.config, pop.numbers(part)
+        bits = floats * own.bits_per_float
         for c in pop.cohorts:
-            for n in [c.tensors[name][0].numel() for name in _compressible(c, part)]:
+            for n in [c.tensors[name][0].numel() for name in _list_compressed(c, part)]:
                 if own.compress == "quantise":
-                    less, few = 0, quantised_bits(n, own.quantise_bits, own.bits_per_float)
+                    sent, size = n, count_quantised_bits(n, own.quantise_bits, own.bits_per_float)
                 else:
-                    less, few = n - kept(n, own.top_fraction), sparse_bits(n, own.top_fraction, own.bits_per_float)
-                floats[pop.at(c)] -= less
-                bits[pop.at(c)] += few - n * own.bits_per_float
+                    sent = count_kept(n, own.top_fraction)
+                    size = count_sparse_bits(n, own.top_fraction, own.bits_per_float)
+                floats[pop.at(c)] += sent - n
+                bits[pop.at(c)] += size - n * own.bits_per_float
         return floats, bits
 
-    def _lost(self, ids: np.ndarray, name: str) -> np.ndarray:
+    def _draw_losses(self, ids: np.ndarray, name: str) -> np.ndarray:
         """Draw which clients' transmissions are lost: where the channel is too bad for the rate, or by `outage`."""
         if self._faded is None:
             chances = [torch.rand((), generator=self.key("lost", name, int(k))) for k in ids]
             return np.array([float(chance) < self.config.outage for chance in chances], dtype=bool)
-        each = zip(ids, self._noise("up", ids), strict=True)
-        powers = [self._power(self.draw("up", f"lost {name}", int(k), 2), no) for k, no in each]
+        each = zip(ids, self._compute_noise("up", ids), strict=True)
+        powers = [self._measure_power(self.draw("up", f"lost {name}", int(k), 2), no) for k, no in each]
         drawn = [float(power.flatten()[0]) for power in powers]
-        return self._limit("up", ids, torch.tensor(drawn, dtype=torch.float64)) < self._planned("up", ids)
+        return self._compute_limit("up", ids, torch.tensor(drawn, dtype=torch.float64)) < self._choose_rate("up", ids)
 
     def _error(
         self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray | None = None
@@ -429,15 +438,15 @@ class Air:
         self, direction: Direction, ids: np.ndarray, floats: np.ndarray, bits: np.ndarray, broadcast: bool = False
     ) -> None:
         once = direction == "up" and not self.config.repeat
-        uses = bits / (self._planned(direction, ids) if once else self._rate(direction, ids))
+        uses = bits / (self._choose_rate(direction, ids) if once else self._rate(direction, ids))
         self._add(direction, ids, floats, bits, Cost(uses, uses), broadcast)
 
     def _rate(self, direction: Direction, ids: np.ndarray) -> np.ndarray:
         """Return the bits that arrive per channel use of each client, what has to be sent again included."""
-        rate = self._planned(direction, ids)
+        rate = self._choose_rate(direction, ids)
         return rate if self.config.rate == "fixed" or self._faded is None else rate * (1 - self.config.outage)
 
-    def _planned(self, direction: Direction, ids: np.ndarray) -> np.ndarray:
+    def _choose_rate(self, direction: Direction, ids: np.ndarray) -> np.ndarray:
         """Return the bits per channel use that each client sends."""
         own = self.config
         if own.rate == "fixed":
@@ -445,12 +454,12 @@ class Air:
                 self._check_rate(float(self.snr_db(direction, ids).amin()))
             return np.full(len(ids), own.bits_per_use)
         faded = 1.0 if self._faded is None else self._faded if self.link.users == 1 else self._faded_at(direction, ids)
-        limit = self._limit(direction, ids, faded)
+        limit = self._compute_limit(direction, ids, faded)
         if own.rate == "mcs":
             limit = RATES[(np.searchsorted(RATES, limit, "right") - 1).clip(0)]
         return limit
 
-    def _limit(self, direction: Direction, ids: np.ndarray, gain: Tensor | float) -> np.ndarray:
+    def _compute_limit(self, direction: Direction, ids: np.ndarray, gain: Tensor | float) -> np.ndarray:
         """Return the bits per use that arrive with the gain |h|^2."""
         snr = torch.pow(10.0, (self.snr_db(direction, ids).double() - self.config.backoff_db) / 10)
         return torch.log2(1 + torch.as_tensor(gain, dtype=torch.float64) * snr).numpy()
@@ -463,13 +472,13 @@ class Air:
 
     def _faded_at(self, direction: Direction, ids: np.ndarray) -> Tensor:
         """Return as `_faded` what takes the place of |h|^2 beside other users at each SNR."""
-        powers = [self._power(self._typical, no) for no in self._noise(direction, ids)]
+        powers = [self._measure_power(self._typical, no) for no in self._compute_noise(direction, ids)]
         return torch.stack([power.flatten().quantile(self.config.outage) for power in powers])
 
-    def _noise(self, direction: Direction, ids: np.ndarray) -> Tensor:
+    def _compute_noise(self, direction: Direction, ids: np.ndarray) -> Tensor:
         return torch.pow(10.0, self.snr_db(direction, ids).double() / -10).view(-1, 1, 1)
 
-    def _power(self, drawn: Mapping[str, Tensor], no: Tensor) -> Tensor:
+    def _measure_power(self, drawn: Mapping[str, Tensor], no: Tensor) -> Tensor:
         """Return |h|^2 of a channel that fades, or what takes its place beside other users: SINR over SNR."""
         gain, others = self.link.gain_at(drawn, no), self.link.interference(drawn, no)
         assert gain is not None
@@ -563,13 +572,13 @@ def _map_update_starts(since: Population | None, pop: Population) -> list[Callab
     return [partial(start, c=c, here=h, there=t) for c, h, t in zip(own, here, there, strict=True)]
 
 
-def _before(since: Population | None, part: Prefix) -> dict[str, Tensor]:
+def _read_shared_start(since: Population | None, part: Prefix) -> dict[str, Tensor]:
     """Return what clients had in common of a part when they began, as it was sent to them: nothing if that is open."""
     sent = since.sent if isinstance(since, Received) else since
     return {n: t for c in (sent.cohorts if sent else ()) for n, t in c.common.items() if in_part(n, part)}
 
 
-def _compressible(c: Cohort | StoredCohort, part: Prefix) -> list[str]:
+def _list_compressed(c: Cohort | StoredCohort, part: Prefix) -> list[str]:
     """Return the tensors of a part that are compressed."""
     return [n for n, t in c.tensors.items() if in_part(n, part) and is_compressed(n, t)]
 

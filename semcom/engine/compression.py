@@ -39,20 +39,20 @@ def quantise(values: Tensor, bits: int, uniforms: Tensor) -> Tensor:
 def keep_largest(values: Tensor, fraction: float) -> Tensor:
     """Set all but the largest magnitudes of each client's tensor to zero: `[k, ...]`, as many as `kept` says."""
     flat = values.flatten(1)
-    largest = flat.abs().topk(kept(flat.shape[1], fraction), dim=1).indices
+    largest = flat.abs().topk(count_kept(flat.shape[1], fraction), dim=1).indices
     return torch.zeros_like(flat).scatter(1, largest, flat.gather(1, largest)).view_as(values)
 
 
-def kept(numbers: int, fraction: float) -> int:
+def count_kept(numbers: int, fraction: float) -> int:
     """Return how many of a tensor's numbers are kept, at least one."""
     return max(1, round(fraction * numbers))
 
 
-def quantised_bits(numbers: int, bits: int, bits_per_float: int) -> int:
+def count_quantised_bits(numbers: int, bits: int, bits_per_float: int) -> int:
     """Count the bits of a quantised tensor: its numbers, and its largest magnitude as it is."""
     return numbers * bits + bits_per_float
 
 
-def sparse_bits(numbers: int, fraction: float, bits_per_float: int) -> int:
+def count_sparse_bits(numbers: int, fraction: float, bits_per_float: int) -> int:
     """Count the bits of the numbers that are kept of a tensor, and of their places in it."""
-    return kept(numbers, fraction) * (bits_per_float + math.ceil(math.log2(numbers)))
+    return count_kept(numbers, fraction) * (bits_per_float + math.ceil(math.log2(numbers)))

@@ -74,10 +74,10 @@ class Timeline:
         for c in pop.cohorts:
             key = (c.network, tuple(shape), train if isinstance(train, str) else tuple(train))
             if key not in self._per_image:
-                self._per_image[key] = flops_per_image(c.network, shape, train, self.parts)
+                self._per_image[key] = count_flops_per_image(c.network, shape, train, self.parts)
             self.spend(c.ids, images[pop.at(c)] * self._per_image[key] / self.speeds[c.ids])
 
-    def late(self, ids: np.ndarray) -> np.ndarray:
+    def find_late(self, ids: np.ndarray) -> np.ndarray:
         """Return which clients are beyond the deadline by now, bool `[n]`."""
         return self.spent[ids] > (np.inf if self.deadline_s is None else self.deadline_s)
 
@@ -86,7 +86,7 @@ class Timeline:
         return float(min(self.spent.max(), np.inf if self.deadline_s is None else self.deadline_s))
 
 
-def flops_per_image(network: nn.Module, shape: torch.Size, train: Prefix, parts: Sequence[str]) -> float:
+def count_flops_per_image(network: nn.Module, shape: torch.Size, train: Prefix, parts: Sequence[str]) -> float:
     """Count the floating-point operations of some parts of a network per image, by torch's `FlopCounterMode`.
 
     It counts products: convolutions and matrices, two operations for each multiplication and addition.

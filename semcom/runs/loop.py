@@ -152,7 +152,7 @@ class Loop:
             self._check_schedule(round_)
             state = self.method.round(self.state, self.world)
             line: dict[str, Any] = {"round": round_, **self.tally.losses(), **self._warnings(round_)}
-            line |= self.world.air.outcome()
+            line |= self.world.air.summarize_round()
         if self.observe:
             with self.clock("observe"), self.tally.uncounted():
                 line["observed"] = dict(self.observe(self.state, state, self.world))

@@ -13,7 +13,7 @@ import torch
 import semcom
 from semcom.config import ConfigError, NetworkConfig, Resolved, RunError
 from semcom.engine.store.population import Population, average
-from semcom.engine.timeline import flops_per_image
+from semcom.engine.timeline import count_flops_per_image
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from tests import worlds
@@ -53,7 +53,7 @@ def one_round(w: World, method: str = "fedavg") -> Any:
 )
 def test_operations_are_those_of_the_products(train: Any, parts: Any, expected: float) -> None:
     w = worlds.world()
-    assert flops_per_image(w.population().cohorts[0].network, torch.Size([1, 8, 8]), train, parts) == expected
+    assert count_flops_per_image(w.population().cohorts[0].network, torch.Size([1, 8, 8]), train, parts) == expected
 
 
 def test_a_round_lasts_as_long_as_its_slowest_client() -> None:
@@ -64,9 +64,9 @@ def test_a_round_lasts_as_long_as_its_slowest_client() -> None:
     airtime = (w.air.totals["up"].airtime_s + w.air.totals["down"].airtime_s) / 3
     assert w.air.timeline is not None
     np.testing.assert_allclose(w.air.timeline.spent, computing + airtime)
-    assert w.air.outcome() == {"round_s": pytest.approx(computing[0] + airtime)}
+    assert w.air.summarize_round() == {"round_s": pytest.approx(computing[0] + airtime)}
     w.session.tally.begin(2)
-    assert w.air.outcome()["round_s"] == 0
+    assert w.air.summarize_round()["round_s"] == 0
 
 
 def test_a_split_client_leaves_the_head_to_the_base_station() -> None:
@@ -116,7 +116,7 @@ def test_the_part_that_is_lost_is_the_outage(kind: str) -> None:
         w.session.tally.begin(round_)
         arrived.append(w.arrived(ids))
         assert (w.arrived(ids[5:9]) == arrived[-1][5:9]).all()  # the answer stays, whoever asks with whom
-        assert w.air.outcome() == {"lost": CLIENTS - arrived[-1].sum()}
+        assert w.air.summarize_round() == {"lost": CLIENTS - arrived[-1].sum()}
     found = np.concatenate(arrived)
     assert abs(found.mean() - 0.8) < 5 * (0.2 * 0.8 / len(found)) ** 0.5 + 0.02 * (kind != "awgn")
     assert (w.arrived(ids, "other") != arrived[-1]).any() and (arrived[0] != arrived[1]).any()
@@ -162,7 +162,7 @@ def test_late_clients_are_left_out_of_every_kind_of_mean(air: dict[str, Any]) ->
     by_hand = average(trained.select(np.array([0, 2])), BOTH, torch.tensor([0.7, 0.3], dtype=torch.float64))
     for name, t in mean.items():
         torch.testing.assert_close(t, by_hand[name])
-    assert w.air.outcome() == {"round_s": 100.0, "late": 1}
+    assert w.air.summarize_round() == {"round_s": 100.0, "late": 1}
 
 
 @pytest.mark.parametrize("air", [{}, {"parameters": "analog"}, {"parameters": "analog", "access": "superposed"}])
@@ -172,7 +172,7 @@ def test_without_any_arrival_the_old_model_stays(method: str, air: dict[str, Any
     arm = METHODS.get(method)(w.config.hyper)
     before = arm.setup(w)
     after = arm.round(before, w)
-    assert w.air.outcome()["late"] == 3
+    assert w.air.summarize_round()["late"] == 3
     for name, t in before.model.cohorts[0].dense().common.items():
         torch.testing.assert_close(after.model.cohorts[0].dense().common[name], t)
 
@@ -205,7 +205,8 @@ def test_where_nothing_is_lost_nothing_changes() -> None:
     usual = worlds.world("fedavg", SIZES, air=air)
     other = timed(air={**air, "repeat": False, "outage": 1e-12}, train={"deadline_s": 1e9})
     assert worlds.gap(one_round(usual).model, one_round(other).model) == 0
-    assert usual.air.outcome() == {} and other.air.outcome()["lost"] == other.air.outcome()["late"] == 0
+    assert usual.air.summarize_round() == {}
+    assert {name: other.air.summarize_round()[name] for name in ("late", "lost")} == {"late": 0, "lost": 0}
 
 
 # -- runs ------------------------------------------------------------------------------------------------------------
