@@ -253,7 +253,8 @@ class Air:
         if self.timeline is None and self.config.repeat:
             return np.ones(len(ids), dtype=bool)
         known = self.through.setdefault(name, {})
-        new = np.array([k for k in ids if k not in known], dtype=np.int64)
+        if not (new := np.array([k for k in ids.tolist() if k not in known], dtype=np.int64)).size:
+            return np.array([known[k] for k in ids.tolist()], dtype=bool)
         late = np.zeros(len(new), dtype=bool) if self.timeline is None else self.timeline.find_late(new)
         lost = np.zeros(len(new), dtype=bool) if self.config.repeat else self._draw_losses(new, name)
         self.late |= set(new[late].tolist())

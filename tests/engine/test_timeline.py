@@ -108,10 +108,12 @@ def lossy(outage: float, sizes: Any = (1,) * CLIENTS, **channel: Any) -> World:
     return worlds.world("fedavg", sizes, air=air, channel={"kind": "awgn", **channel})
 
 
-@pytest.mark.parametrize("kind", ["awgn", "rayleigh", "ofdm"])
-def test_the_part_that_is_lost_is_the_outage(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "options"), [("awgn", {}), ("rayleigh", {}), ("rayleigh", {"antennas": 4, "users": 2}), ("ofdm", {})]
+)
+def test_the_part_that_is_lost_is_the_outage(kind: str, options: dict[str, Any]) -> None:
     """Binomial, by chance or by the channel's own gain, of which a quantile is known to half a percent."""
-    w, ids, arrived = lossy(0.2, kind=kind), np.arange(CLIENTS), []
+    w, ids, arrived = lossy(0.2, kind=kind, **options), np.arange(CLIENTS), []
     for round_ in range(1, 1 + (5 if kind == "ofdm" else 40)):
         w.session.tally.begin(round_)
         arrived.append(w.arrived(ids))
