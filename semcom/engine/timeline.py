@@ -18,6 +18,7 @@ from torch.func import functional_call
 from semcom.config import Resolved
 from semcom.engine.random import keyed
 from semcom.engine.store.population import Population, Prefix, in_part
+from semcom.models.snr import find_snr_inputs
 
 TRIED = 2
 """Images of a pass in which operations are counted."""
@@ -108,7 +109,9 @@ def count_flops_per_image(network: nn.Module, shape: torch.Size, train: Prefix, 
         for part in parts:
             of = {n.removeprefix(part): t for n, t in tensors.items() if n.startswith(part)}
             own = {n: t.requires_grad_(part + n in learns) if t.is_floating_point() else t for n, t in of.items()}
-            x = functional_call(network.get_submodule(part.rstrip(".")), own, (x,))
+            module = network.get_submodule(part.rstrip("."))
+            own |= {name: torch.zeros(1) for name in find_snr_inputs(module)}
+            x = functional_call(module, own, (x,))
         if x.requires_grad:
             x.sum().backward()
     network.train(was)

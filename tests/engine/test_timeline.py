@@ -77,6 +77,15 @@ def test_a_split_client_leaves_the_head_to_the_base_station() -> None:
     assert w.air.timeline.spent.sum() == pytest.approx(sum(SIZES) * (TRAINED - 72) / 1e6 + sent)
 
 
+def test_networks_that_see_the_snr_take_their_time() -> None:
+    """The factors of features are products more."""
+    plain, seen = (timed(model={"features": 4, "snr_input": on}) for on in (False, True))
+    for w in (plain, seen):
+        one_round(w)
+        assert w.air.timeline is not None
+    assert seen.air.timeline.spent.min() > plain.air.timeline.spent.min() > 0  # type: ignore[union-attr]
+
+
 def test_inner_steps_and_frozen_models_take_time() -> None:
     for method, passes in (("pfedme", 5 * TRAINED), ("moon", TRAINED + 2 * sum(FORWARD))):
         w = timed(method)
