@@ -371,7 +371,7 @@ class Air:
         They are scaled by their r.m.s. (side information, error-free): that of the `floats` numbers sent (None: all),
         so that zeros that are not sent lend no power.
         """
-        symbols, rms = _scale_to_symbols(values, floats)
+        symbols, rms = _scale_for_air(values, floats)
         drawn = [self.draw(direction, name, int(k), 2 * symbols.shape[1]) for k in ids]
         snr_db = self.snr_db(direction, ids)
         host: Any = {"drawn": _stack_realisations(drawn), "snr_db": snr_db}
@@ -589,7 +589,7 @@ def _weighted(weights: Tensor, values: Tensor) -> Tensor:
     return weights.to(values.dtype).view(-1, *[1] * (values.ndim - 1)) * values
 
 
-def _scale_to_symbols(values: Tensor, floats: np.ndarray | None) -> tuple[Tensor, Tensor]:
+def _scale_for_air(values: Tensor, floats: np.ndarray | None) -> tuple[Tensor, Tensor]:
     """Return values `[n, ...]` as complex symbols of unit power `[n, s]`, and their r.m.s. `[n, 1]`."""
     flat = values.reshape(len(values), -1)
     sent = np.full(len(flat), flat.shape[1]) if floats is None else floats.clip(min=1)
