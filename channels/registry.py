@@ -15,16 +15,23 @@ T = TypeVar("T")
 
 _SOURCE: ContextVar[str | None] = ContextVar("source", default=None)
 """The plug-in that is being loaded."""
+_NAMES: ContextVar[list[str] | None] = ContextVar("names", default=None)
+"""What it has registered so far."""
 
 
 @contextmanager
-def registering_source(source: str) -> Iterator[None]:
-    """Let names that are registered inside belong to `source`, a plug-in: no other plug-in can take them."""
-    token = _SOURCE.set(source)
+def registering_source(source: str) -> Iterator[list[str]]:
+    """Let names that are registered inside belong to `source`, a plug-in: no other plug-in can take them.
+
+    They are listed in what is given.
+    """
+    found: list[str] = []
+    token, names = _SOURCE.set(source), _NAMES.set(found)
     try:
-        yield
+        yield found
     finally:
         _SOURCE.reset(token)
+        _NAMES.reset(names)
 
 
 class Registry(Generic[T]):
@@ -87,6 +94,8 @@ class Registry(Generic[T]):
             if problem := self._unfit(entry):
                 raise ValueError(f"{self.kind} {name!r}: {problem}")
             self._added[name], self._sources[name] = entry, source
+            if (names := _NAMES.get()) is not None:
+                names.append(name)
             return entry
 
         return add

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import hashlib
+import json
+import math
 import os
+import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from semcom.config.errors import ConfigError
 
@@ -20,6 +24,10 @@ PREVIOUS = "checkpoint.previous.pt"
 """The checkpoint before the newest one."""
 ERROR = "error.txt"
 """File that a failed run leaves in its folder: one line, then the traceback."""
+ELSEWHERE = "elsewhere/"
+"""What stands before the name of a file in an archive, in the place of its folder: no dataset is called so."""
+TRAINING = "training"
+"""Folder in that of a run where an experiment that adds to summaries leaves the training."""
 SWEEP, TABLE, REPORT = "sweep.json", "results.parquet", "results.md"
 """Files of a sweep's folder: what is swept, a row per run, the accuracies as text."""
 
@@ -84,6 +92,48 @@ def digest_of_file(path: Path) -> str:
     """Return the digest of a file's content. Raises OSError if it cannot be read."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file for reading. Raises OSError, also for what is none, such as a pipe, for which it would wait."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
+def read_json(path: Path) -> Any:
+    """Read plain values. Raises OSError as `open_file`, ValueError for what is no JSON, or nested without end."""
+    with open_file(path) as file:
+        content = file.read()
+    try:
+        return json.loads(content)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Write plain values as JSON that any reader takes: infinity as 1e999, which is read as that, and NaN as null."""
+    try:
+        return json.dumps(value, indent=indent, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_marked(value), indent=indent, allow_nan=False)
+        return text.replace(f'"{_INFINITE}', "").replace(f'{_INFINITE}"', "")
+
+
+_INFINITE = "<infinite>"
+"""What surrounds an infinite number until it is no longer within a string."""
+
+
+def _marked(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _marked(held) for name, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_marked(held) for held in value]
+    if not isinstance(value, float) or math.isfinite(value):
+        return value
+    return None if math.isnan(value) else f"{_INFINITE}{'-' if value < 0 else ''}1e999{_INFINITE}"
 
 
 def refuse_file(path: Path, field: str = "out") -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 import threading
@@ -18,6 +20,33 @@ END = "\0\n"
 """What ends the last line before the terminal is given back; no other line has it."""
 PATIENCE_S = 1.0
 """Seconds after which that line is not waited for any longer."""
+
+
+def open_streams() -> None:
+    """Let every standard stream take any text: a closed one gets the null device, and ASCII the nearest signs."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - until the end
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors=NEAREST)
+
+
+def say(text: str) -> None:
+    """Print a text on stdout, in whatever signs it has; without one, nothing."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(text.encode(encoding, NEAREST).decode(encoding), end="")
+
+
+def _nearest(error: UnicodeError) -> tuple[str, int]:
+    """Return the nearest signs for those that an encoding lacks."""
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(SIGNS.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
+
+
+NEAREST = "semcom.nearest"
+"""Name of the way to write what an encoding lacks, see `SIGNS`."""
+SIGNS = {"±": "+-", "–": "-", "→": "->", "…": "...", "━": "-", "╸": "-", "╺": "-"}
+codecs.register_error(NEAREST, _nearest)
 
 
 def is_terminal_screen(stream: Any) -> bool:

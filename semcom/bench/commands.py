@@ -22,7 +22,7 @@ from channels.options import COUNT
 from channels.registry import Registry
 from semcom.config import ConfigError, RunError
 from semcom.config.checks import require_in_config
-from semcom.files import write_atomically
+from semcom.files import to_json, write_atomically
 from semcom.runs.folder import read_commit, read_versions
 from semcom.runs.machine import name_processor
 
@@ -79,7 +79,7 @@ class Bench:
         print(outcome.text)
         if self.json is not None:
             rows = json.loads(outcome.rows.to_json(orient="records", double_precision=15))  # a missing number is null
-            write_atomically(self.json, json.dumps({**outcome.settings, "rows": rows}, indent=2) + "\n")
+            write_atomically(self.json, to_json({**outcome.settings, "rows": rows}, indent=2) + "\n")
             print(f"written to {self.json}")
         if "error" in outcome.rows and len(failed := outcome.rows.dropna(subset="error")):
             first = failed.iloc[0]

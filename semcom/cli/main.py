@@ -24,6 +24,7 @@ from semcom.config.options import spelled
 from semcom.packages import read_package_catalogue
 from semcom.registry import find
 from semcom.runs.stop import STATUS, Stopped, raise_on_stop_signals
+from semcom.screen import open_streams
 
 if TYPE_CHECKING:
     from semcom.cli.flags import Early, SweepFlags
@@ -63,6 +64,7 @@ flags: --help, --version
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; an error is one line on stderr."""
     words = list(sys.argv[1:] if argv is None else argv)
+    open_streams()
     try:
         with raise_on_stop_signals():
             _dispatch(words)

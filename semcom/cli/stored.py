@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from semcom.cli.fields import ALIASES
 from semcom.config import ConfigError, NoEffect, RunConfig, from_dict, to_dict
 from semcom.config.options import usual
-from semcom.files import CONFIG
+from semcom.files import CONFIG, ELSEWHERE
 from semcom.runs.folder import read_config
 from semcom.runs.section_options import read_section_options, replace_section_options
 
@@ -46,8 +46,10 @@ def _resolve_stored_paths(value: Any) -> Any:
         return {name: _resolve_stored_paths(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_resolve_stored_paths(inner) for inner in value]
-    elsewhere = isinstance(value, str) and os.path.isabs(value) and not os.path.exists(value)
-    return os.path.basename(value) if elsewhere else value
+    if not isinstance(value, str):
+        return value
+    lost = value.startswith(ELSEWHERE) or (os.path.isabs(value) and not os.path.exists(value))
+    return os.path.basename(value) if lost else value
 
 
 def prepare_over_stored(config: RunConfig, given: Collection[str]) -> tuple[Setup, list[str]]:

@@ -12,13 +12,23 @@ from semcom.config.fields import (
     RunConfig,
     TrainConfig,
 )
-from semcom.config.identity import LATER, NOT_IDENTITY, complete_config, from_dict, list_differences, run_hash, to_dict
+from semcom.config.identity import (
+    CODE,
+    LATER,
+    NOT_IDENTITY,
+    complete_config,
+    from_dict,
+    list_differences,
+    run_hash,
+    to_dict,
+)
 from semcom.config.presets import COMMON, FINISH, PRESET_DEPENDS_ON, fill_from_preset
 from semcom.config.resolved import Resolved, Schedule
 from semcom.config.snr import SNR, parse_snr
 
 __all__ = [
     "PRESET_DEPENDS_ON",
+    "CODE",
     "COMMON",
     "FINISH",
     "LATER",

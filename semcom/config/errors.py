@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-LONGEST = 1000
+LONGEST = 500
 """Characters of a line that are shown; of a longer one, the middle is left out."""
 
 
@@ -60,7 +60,7 @@ def show_value(value: Any) -> str:
 
 def one_line(error: object) -> str:
     """Return an error's message on one line; the name of its type where it has none."""
-    return " ".join(str(error).split()) or type(error).__name__
+    return _line(" ".join(str(error).split())) or type(error).__name__
 
 
 def _squeeze_error_line(message: str) -> str:

@@ -253,7 +253,8 @@ class RunConfig(Section):
     plugins: tuple[str, ...] = ()
     """Python files or modules that are imported first and register own methods, channels, encoders, datasets ..."""
     contents: dict[str, str] = field(default_factory=dict)
-    """File or plug-in -> digest of its content, filled in by `semcom.resolve`, which refuses any other content."""
+    """File, plug-in, or code of what a script has registered -> digest of its content, filled in by `semcom.resolve`,
+    which refuses any other content."""
     out: str | None = None
     """Folder of the run's results (None: nothing is written)."""
     keep: tuple[Literal["confusion", "features", "curves-per-client", "images"], ...] = ()

@@ -14,6 +14,8 @@ from semcom.config.fields import RunConfig
 from semcom.config.misplaced import describe_misplaced_field, describe_misplaced_section
 from semcom.config.options import parse_option_value, spelled
 
+CODE = "code of "
+"""Beginning of the names in `contents` of what is no file: something that a script or a notebook has registered."""
 NOT_IDENTITY = (
     *("out", "keep", "device", "chunk", "processes", "store", "data.root"),
     *("train.checkpoint_every", "train.checkpoint_minutes"),
@@ -122,6 +124,8 @@ def list_differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
 
 def _describe_difference(name: str, stored: Any, wanted: Any) -> str:
     """Return words on one field; where it names the same files in both runs, it is their content that differs."""
+    if name.startswith(CODE):
+        return f"the {name} has changed, or it is registered elsewhere"
     flag = spelled(name.replace(".options.", "."))
     if _short(stored) == _short(wanted) and stored == wanted:  # 1 is no 1.0
         imports = ", or of what it imports," if name == "plugins" else ""
@@ -142,7 +146,8 @@ def _short(value: Any) -> str:
 def _collect_identity(config: RunConfig) -> dict[str, Any]:
     """Return a configuration as plain containers: without `NOT_IDENTITY` and `LATER` fields that are as before.
 
-    The digests in `contents` stand in the place of the paths of files, whatever option names them.
+    The digests in `contents` stand in the place of the paths of files, whatever option names them; those of code are
+    beside them.
     """
     values = to_dict(config)
     contents = values.pop("contents")
@@ -156,7 +161,8 @@ def _collect_identity(config: RunConfig) -> dict[str, Any]:
     revised = {name: n for (name, value), n in REVISED.items() if _read(values, name) == value}
     if revised:
         values["revised"] = revised
-    return _replace_paths_by_digests(values, contents)
+    code = {name: found for name, found in contents.items() if name.startswith(CODE)}
+    return _replace_paths_by_digests(values, contents) | code
 
 
 def _replace_paths_by_digests(value: Any, contents: Mapping[str, str]) -> Any:

@@ -89,6 +89,17 @@ def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path
     return _draw(whole, chosen, {**whole.record, "plot": _spelled(words, wanted)}, out or _beside(where))
 
 
+def _take_literally(figure: Figure) -> None:
+    """Let no dollar in a name of the user's begin a formula; the kinds of figures have none of their own."""
+    from matplotlib.text import Text
+
+    for axes in figure.axes:
+        axes.get_xticklabels(), axes.get_yticklabels()  # which gives them their texts
+    for text in figure.findobj(Text):
+        if "$" in text.get_text() and "mathdefault" not in text.get_text():  # that of a logarithmic axis
+            text.set_parse_math(False)
+
+
 def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw a request that is put to a study, and write its files."""
     from semcom.plots import page, style
@@ -110,6 +121,7 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
         text += f" Tested at {' or '.join(name_value(TEST, snr) for snr in found)}."
     with style.ieee():
         figure = draw_panels(numbers, request)
+        _take_literally(figure)
         if chosen.finish is not None:
             chosen.finish(figure, numbers)
         return _write(

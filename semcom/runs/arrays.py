@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from semcom.config import RunError
-from semcom.files import write_atomically
+from semcom.files import open_file, write_atomically
 
 Arrays = dict[str, np.ndarray]
 
@@ -37,7 +37,7 @@ def read_arrays(path: Path, expected: str) -> Arrays:
         RunError: the file is damaged, or of another run.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open_file(path) as content, np.load(content, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
     except FileNotFoundError:
         return {}

@@ -15,7 +15,7 @@ from semcom.config import RunError
 from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.store.population import Cohort, Population, StoredCohort
 from semcom.engine.store.rows import MISFIT, Slot
-from semcom.files import PREVIOUS, write_atomically
+from semcom.files import PREVIOUS, open_file, write_atomically
 from semcom.runs.checksum import save_with_checksum, verify_checksum
 
 
@@ -143,7 +143,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     Raises Damaged for any other file, and for one with a single bit changed; RunError for one that cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             whole = verify_checksum(file)
             content = torch.load(file, map_location="cpu", weights_only=True) if whole else None
     except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import importlib.metadata
 import json
@@ -12,7 +13,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,17 @@ from semcom.files import (
     ERROR,
     METRICS,
     SUMMARY,
+    SWEEP,
+    TABLE,
+    TRAINING,
     append_to_file,
+    open_file,
+    read_json,
     refuse_file,
     remove_leftover_files,
     set_file_aside,
     sync_file,
+    to_json,
     write_atomically,
 )
 from semcom.runs.arrays import Arrays, read_arrays, write_arrays
@@ -88,6 +95,8 @@ class Folder:
             strange = [name for name in (METRICS, SUMMARY, CHECKPOINT) if (self.path / name).exists()]
             if strange:
                 raise ConfigError(f"out: {self.path} holds {strange[0]} without a {CONFIG}; give another folder")
+            if found := _find_study_sign(self.path):  # it would be hidden: what holds a run is read as that run
+                raise ConfigError(f"out: {self.path} is the folder of a study: it holds {found}; give another folder")
             return
         try:
             other = read_config(stored, "config")
@@ -124,19 +133,20 @@ class Folder:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Create the folder and hold its lock."""
-        lock = FileLock(self.path / LOCK, timeout=MOMENT_S)
-        with name_written_file(f"out: {self.path}"):
+        """Create the folder and hold its lock; one of a finished run that cannot be written to needs none."""
+        with ExitStack() as stack, name_written_file(f"out: {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
-                lock.acquire()
+                stack.callback(take_lock(self.path / LOCK, MOMENT_S).release)
             except Timeout:
                 wanted = "wait for it, or give another folder"
                 raise BusyError(f"out: another process is running in {self.path}; {wanted}") from None
-        try:
+            except OSError as error:
+                if error.errno not in (errno.EROFS, errno.EACCES) or not (self.path / SUMMARY).exists():
+                    raise
+            held = stack.pop_all()
+        with held:
             yield
-        finally:
-            lock.release()
 
     def begin(self, rounds: int) -> None:
         """Store the configuration, and cut the metrics back to the rounds that the checkpoint covers.
@@ -217,6 +227,30 @@ class Folder:
             write_summary(self.path, summary)
 
 
+def _find_study_sign(folder: Path) -> str | None:
+    """Name what shows that a folder without a run is that of a study; None: nothing does."""
+    of_sweep = (name for name in (SWEEP, TABLE) if (folder / name).exists())
+    runs = (path.parent.name for path in folder.glob(f"*/{CONFIG}") if path.parent.name != TRAINING)
+    return next(of_sweep, None) or next((f"a run in {name}" for name in runs), None)
+
+
+def take_lock(path: Path, patience_s: float) -> FileLock:
+    """Take a lock, which the system drops with the process; where a file system has none, a line says so.
+
+    Raises:
+        Timeout: another process holds it.
+        OSError: its file cannot be written.
+    """
+    lock = FileLock(path, timeout=patience_s)
+    try:
+        lock.acquire()
+    except (NotImplementedError, OSError) as error:  # the first one is what filelock makes of ENOSYS
+        if isinstance(error, OSError) and error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        LOG.warning("%s: this file system has no locks, so nothing keeps another process out", path.parent)
+    return lock
+
+
 def is_lock_held(lock: Path) -> bool:
     """Return whether a process holds a lock, such as that of a run's folder, as a running one does.
 
@@ -229,7 +263,10 @@ def is_lock_held(lock: Path) -> bool:
         taken.acquire()
     except Timeout:
         return True
-    except OSError:  # somebody else's folder, in which nothing may be written: nobody else can say
+    except (
+        OSError,
+        NotImplementedError,
+    ):  # somebody else's folder, in which nothing may be written: nobody else can say
         return False
     taken.release()
     return False
@@ -241,7 +278,7 @@ def write_config(folder: Path, config: RunConfig) -> Path:
 
 
 def _config_text(config: RunConfig) -> str:
-    return json.dumps(to_dict(config), indent=2) + "\n"
+    return to_json(to_dict(config), indent=2) + "\n"
 
 
 def read_config(path: Path | str, asked: str) -> RunConfig:
@@ -288,7 +325,7 @@ def read_metrics(folder: Path, rounds: int | None = None) -> list[dict[str, Any]
     """Return the lines of metrics.jsonl, up to a round or to the first that is not whole (cut off in writing)."""
     whole: list[dict[str, Any]] = []
     try:
-        with (folder / METRICS).open("rb") as file:
+        with open_file(folder / METRICS) as file:
             for line in map(_parse_metrics_line, file):
                 if line is None or (rounds is not None and line["round"] > rounds):
                     break
@@ -309,10 +346,14 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
     Raises:
         OSError: it could not be written; no half of it is there.
     """
-    plain = json.loads(json.dumps(summary))  # as it will be read
+    return write_atomically(folder / SUMMARY, format_summary(summary))
+
+
+def format_summary(summary: Mapping[str, Any]) -> str:
+    """Return the content of summary.json."""
+    plain = json.loads(to_json(summary))  # as it will be read
     values = {name: value for name, value in plain.items() if name != "digest"}
-    text = json.dumps({**values, "digest": _digest_summary(values)}, indent=2)
-    return write_atomically(folder / SUMMARY, text + "\n")
+    return to_json({**values, "digest": _digest_summary(values)}, indent=2) + "\n"
 
 
 def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | None:
@@ -327,10 +368,10 @@ def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | 
     """
     path = folder / SUMMARY
     try:
-        found = json.loads(path.read_bytes())
+        found = read_json(path)
     except FileNotFoundError:
         return None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise RunError(f"{path} is damaged ({error})") from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
@@ -370,14 +411,14 @@ def digest_metrics(digest: hashlib._Hash, *lines: dict[str, Any]) -> list[int]:
 
 
 def _text(lines: Iterable[dict[str, Any]]) -> str:
-    return "".join(json.dumps(line) + "\n" for line in lines)
+    return "".join(to_json(line) + "\n" for line in lines)
 
 
 def _parse_metrics_line(text: bytes) -> dict[str, Any] | None:
     """Return the numbers in a line of metrics.jsonl; None where it is not whole."""
     try:
         line = json.loads(text) if text.endswith(b"\n") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return line if isinstance(line, dict) and isinstance(line.get("round"), int) else None
 

@@ -8,14 +8,27 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
-from semcom.config import ConfigError, RunConfig
+from channels import PROFILES
+from semcom.config import CODE, ConfigError, RunConfig
 from semcom.config.options import list_paths_in_options, spelled
 from semcom.data.readers import list_image_files
 from semcom.data.registry import DATASETS
+from semcom.engine.schedulers import SCHEDULERS
 from semcom.files import digest_bytes, digest_of_file
+from semcom.models.registry import ENCODERS, HEADS
+from semcom.runs.code import digest_code
 from semcom.runs.plugins import digest_plugin, locate_plugin
-from semcom.runs.section_options import REGISTRIES, read_section_options, replace_section_options
+from semcom.runs.section_options import (
+    REGISTRIES,
+    find_owner_of_options,
+    name_owner_field,
+    read_section_options,
+    replace_section_options,
+)
+from semcom.runs.sources import ships
+from semcom.tasks.registry import TASKS
 
 
 def fingerprint_inputs(config: RunConfig) -> RunConfig:
@@ -50,6 +63,7 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
     found |= {
         path: (field, _digest_input(field, path)) for field, path in files.items() if path and _is_input_path(path)
     }
+    found |= {name: (field, digest_code(entry)) for name, (field, entry) in _find_registered(config).items()}
     for path, was in config.contents.items():
         if path not in found and path not in files.values():  # a file that is gone is its reader's to tell
             raise ConfigError(f"contents: {path!r} is not read by this run; leave contents empty")
@@ -58,6 +72,32 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
             change = "is not what it was when this configuration was resolved"
             raise ConfigError(f"{field}: {path!r} {change}; leave contents empty to take it as it is now")
     return replace(config, contents={path: now for path, (_, now) in found.items()})
+
+
+def _find_registered(config: RunConfig) -> dict[str, tuple[str, Any]]:
+    """Return what the run uses of a script's or a notebook's own, by its name in `contents`, with its field."""
+    used = [
+        (REGISTRIES[section], name_owner_field(section), find_owner_of_options(config, section))
+        for section in REGISTRIES
+    ]
+    used += [(ENCODERS, "model.encoder", name) for name in config.model.encoder.split(",")]
+    used += [(PROFILES, "channel.profile", getattr(config.channel.options, "profile", ""))]
+    used += [(TASKS, "task", config.task), (SCHEDULERS, "network.scheduling", config.network.scheduling)]
+    used += [(HEADS, "model.head", config.model.head), (DATASETS, "new-data", config.new_data or "")]
+    found = {}
+    for registry, field, name in used:
+        if name in registry and not registry.ships(name) and registry.source(name) not in config.plugins:
+            entry = registry.get(name)
+            if not ships(str(getattr(entry, "__module__", ""))):
+                found[f"{CODE}{registry.kind} {name}"] = (field, entry)
+    return found
+
+
+def check_reaches_processes(field: str, config: RunConfig) -> None:
+    """Raise ConfigError for a resolved run in other processes where one uses what only this process has registered."""
+    if code := next((name for name in config.contents if name.startswith(CODE)), None):
+        what = f"other processes do not have the {code.removeprefix(CODE)} that is registered here"
+        raise ConfigError(f"{field}: {what}; put it into a file of its own, and give that as a plug-in")
 
 
 def _check_input_paths(config: RunConfig, named: Mapping[str, str]) -> None:

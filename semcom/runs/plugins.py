@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import sys
 from collections.abc import Iterable
-from modulefinder import ModuleFinder
 from pathlib import Path
 from types import ModuleType
 
 from channels.registry import registering_source
 from semcom.config import ConfigError
 from semcom.files import digest_bytes
+from semcom.runs.sources import add_imports
 from semcom.runs.stop import Stopped
 
+LOG = logging.getLogger(__name__)
 _PREFIX = "semcom_plugin_"
-_OURS = ("semcom", "channels", "experiments", "figures")
 _loaded: dict[str, str] = {}
 """Plug-in, as `locate_plugin` spells it -> digest of its sources when this process imported it."""
 
@@ -57,19 +58,23 @@ def locate_plugin(plugin: str) -> str:
 
 
 def digest_plugin(plugin: str) -> str:
-    """Return the digest of an imported plug-in: its file and what that imports from its own folder, or its package."""
+    """Return the digest of an imported plug-in: its sources, with what of the user's they import."""
     return _loaded[locate_plugin(plugin)]
 
 
 def _load_plugin(name: str) -> str:
     """Import a plug-in and return the digest of its sources."""
-    with registering_source(name):
-        if not name.endswith(".py"):
+    new = name not in sys.modules
+    with registering_source(name) as registered:
+        if name.endswith(".py"):
+            read = digest_bytes(_list_plugin_sources(name))
+            _execute_plugin(Path(name))
+        else:
             importlib.import_module(name)
-            return digest_bytes(_list_plugin_sources(name))
-        read = digest_bytes(_list_plugin_sources(name))
-        _execute_plugin(Path(name))
-        return read
+            read = digest_bytes(_list_plugin_sources(name))
+    if new and not registered:
+        LOG.warning("plug-in %s registers nothing", name)
+    return read
 
 
 def _execute_plugin(path: Path) -> None:
@@ -89,18 +94,16 @@ def _execute_plugin(path: Path) -> None:
 def _list_plugin_sources(name: str) -> dict[str, Path]:
     """Return the files that a plug-in consists of, by a name that does not tell where they lie.
 
-    Of a file: itself, and what it imports, directly or not, from the folder that it is in. Of a module: its file, or
-    all modules of the package that it is in.
+    Of a file: itself. Of a module: its file, or all modules of the package that it is in. And all of the user's own
+    modules that these import, directly or not.
     """
     if name.endswith(".py"):
-        finder = ModuleFinder([os.path.dirname(name)], excludes=_OURS)
-        finder.run_script(name)
-        files = {module: getattr(found, "__file__", None) for module, found in finder.modules.items()}
-        return {module: Path(file) for module, file in sorted(files.items()) if file}
+        return add_imports({"__main__": Path(name)})
     top: ModuleType = sys.modules[name.partition(".")[0]]
     if not hasattr(top, "__path__"):
-        return {name: Path(top.__file__)} if top.__file__ else {}
-    found = {
-        path.relative_to(folder).as_posix(): path for folder in top.__path__ for path in Path(folder).rglob("*.py")
-    }
-    return dict(sorted(found.items()))
+        return add_imports({name: Path(top.__file__)}) if top.__file__ else {}
+    files = {path.relative_to(folder): path for folder in top.__path__ for path in Path(folder).rglob("*.py")}
+    own = {path.as_posix(): file for path, file in files.items()}
+    modules = {".".join((top.__name__, *path.with_suffix("").parts)).removesuffix(".__init__"): path for path in files}
+    found = add_imports({module: files[path] for module, path in modules.items()})
+    return dict(sorted({**own, **{module: file for module, file in found.items() if module not in modules}}.items()))

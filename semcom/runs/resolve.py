@@ -34,7 +34,7 @@ from semcom.methods.registry import METHODS
 from semcom.models.registry import HEADS, check_features
 from semcom.registry import find
 from semcom.runs import finish, unused_settings
-from semcom.runs.inputs import fingerprint_inputs
+from semcom.runs.inputs import check_reaches_processes, fingerprint_inputs
 from semcom.runs.limits import check_size_limits
 from semcom.runs.new_clients import check_new_clients as check_newcomers
 from semcom.runs.new_clients import configure_new_clients
@@ -98,6 +98,8 @@ def _resolve_setup(request: RunConfig) -> Setup:
     setup = Setup(config, method, link, None, cautions)
     unused_settings.check_unused_settings(setup, common, link.bandwidth_hz or BAND_HZ)
     config = _fill_from_link(config, link)
+    if config.processes > 1:
+        check_reaches_processes("processes", config)
     find(HEADS, config.model.head, "model.head")
     _check_task(config, method)
     find(SCHEDULERS, config.network.scheduling, "network.scheduling")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tracemalloc
@@ -76,6 +77,15 @@ def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
             run(config)
 
 
+@pytest.mark.parametrize("name", ["sweep.json", "results.parquet", "a-run/config.json"])
+def test_a_run_does_not_hide_a_study(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("{}")
+    with refuses("out", tmp_path, name.split("/")[0]):
+        run(tiny(out=str(tmp_path)))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [tmp_path / name]
+
+
 @pytest.mark.parametrize("field", ["data.name", "new_data", "partition.path"])
 def test_an_archive_larger_than_memory_is_refused(field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A zip bomb: 64 MiB of zeros in 64 KiB."""
@@ -136,3 +146,30 @@ def test_steps_that_memory_cannot_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     with pytest.raises(RunError, match="^round 1: there is not enough memory: .* GiB more were wanted; last good"):
         run(RunConfig(**tiny(method="fedrep", hyper={"head_epochs": 10**12})))
+
+
+# File systems --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "runs"),
+    [(OSError(errno.ENOLCK, ""), True), (NotImplementedError(), True), (OSError(errno.EOPNOTSUPP, ""), True)]
+    + [(OSError(errno.EROFS, "Read-only"), False), (PermissionError(errno.EACCES, "denied"), False)],
+)
+def test_locks_that_cannot_be_had(
+    error: Exception, runs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A file system without them has no guard, and of one that is read-only a finished run gives its result."""
+
+    def refuse(self: object) -> None:
+        raise error
+
+    first = run(tiny(out=str(tmp_path / "finished")))  # type: ignore[arg-type]
+    monkeypatch.setattr("filelock.FileLock._acquire", refuse)
+    assert run(tiny(out=str(tmp_path / "finished"))).summary == first.summary  # type: ignore[arg-type]
+    if runs:
+        assert run(tiny(out=str(tmp_path / "new"))).summary["accuracy"] == first.summary["accuracy"]  # type: ignore[arg-type]
+        assert any("no locks" in text for text in caplog.messages)
+    else:
+        with pytest.raises(RunError, match="out: "):
+            run(tiny(out=str(tmp_path / "new")))  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from channels.options import BaseOptions
 from channels.registry import Registry
 from semcom.cli import main as cli
 from semcom.config import (
+    CODE,
     ChannelConfig,
     ConfigError,
     DataConfig,
@@ -131,6 +132,27 @@ def test_what_a_plugin_imports_from_its_folder_counts(
     assert run_hash(with_plugin(plugin)) != before
 
 
+@pytest.mark.parametrize("place", ["folder", "package", "elsewhere"])
+@pytest.mark.parametrize("words", ["import {0}.inner", "from {0} import inner", "def f():\n    import {0}.inner as i"])
+def test_whatever_of_ones_own_python_imports_counts(
+    place: str, words: str, plugin: Path, new_process: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folders without __init__.py too, and not those that only bear the name of an installed package."""
+    root = plugin.parent / ("other" if place == "elsewhere" else "")
+    name = f"test_{place}_used"
+    (root / name).mkdir(parents=True)
+    if place == "package":
+        (root / name / "__init__.py").touch()
+    (plugin.parent / "PIL").mkdir()
+    monkeypatch.syspath_prepend(str(root))
+    plugin.write_text(words.format(name) + "\nimport PIL.Image\n" + plugin.read_text())
+    (root / name / "inner.py").write_text("SIZE = 1\n")
+    before = run_hash(with_plugin(plugin))
+    (root / name / "inner.py").write_text("SIZE = 2\n")
+    new_process()
+    assert run_hash(with_plugin(plugin)) != before
+
+
 def test_a_module_counts_by_its_source_and_a_package_by_all_of_its(
     plugin: Path, new_process: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,6 +173,14 @@ def test_a_module_counts_by_its_source_and_a_package_by_all_of_its(
             with_plugin(name, method="local")
         new_process()
         assert run_hash(with_plugin(name, method="local")) != run_hash(before)
+
+
+def test_a_plugin_that_registers_nothing_is_told(plugin: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (plugin.parent / "idle.py").write_text("import json\n")
+    with_plugin(plugin, plugin.parent / "idle.py")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"plug-in {plugin.parent / 'idle.py'} registers nothing"
+    ]
 
 
 def test_a_process_does_not_go_on_with_old_code(plugin: Path) -> None:
@@ -330,7 +360,7 @@ def test_a_file_that_an_option_names_counts_by_its_content(
         (tmp_path / "deep" / "copy.pt").write_bytes(b"one")
         first = resolve(request({"weights": "weights.pt"}))
         absolute = str(tmp_path / "weights.pt")
-        assert set(first.contents) == {absolute}
+        assert {name for name in first.contents if not name.startswith(CODE)} == {absolute}
         assert run_hash(first) == run_hash(resolve(request({"weights": tmp_path / "deep" / "copy.pt"})))
         assert run_hash(from_dict(json.loads(json.dumps(to_dict(first))))) == run_hash(first)
         if default is not None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import psutil
 import torch
 
+OWN, GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
+"""Which control groups this process is in, and where their limits are."""
 SHARE = 3
 """The chunk and the stored models may each use one over this number of the free memory by default."""
 
@@ -39,15 +41,27 @@ def measure_free_memory(device: torch.device) -> int:
 
 
 def _measure_container_memory() -> int:
-    """Measure the bytes that a control group (version 2) still lets its processes take; without one, any number.
+    """Measure the bytes that control groups still let this process take: its own and those above it, of either version.
 
     Pages of files do not count as taken: they are given up when memory is wanted.
     """
     try:
-        own = Path("/proc/self/cgroup").read_text().rpartition("::")[2].strip()
-        group = Path("/sys/fs/cgroup", own.lstrip("/"))
-        limit = int((group / "memory.max").read_text())
+        own = [line.split(":", 2) for line in OWN.read_text().splitlines()]
+    except OSError:
+        return sys.maxsize
+    left = [sys.maxsize]
+    for _, controllers, path in own:
+        if not controllers or "memory" in controllers.split(","):
+            root = GROUPS / "memory" if controllers else GROUPS
+            names = ("memory.limit_in_bytes", "total_rss") if controllers else ("memory.max", "anon")
+            groups = [root / path.lstrip("/"), *(root / path.lstrip("/")).parents]
+            left += [_group_leaves(group, *names) for group in groups if group.is_relative_to(root)]
+    return min(left)
+
+
+def _group_leaves(group: Path, limit: str, taken: str) -> int:
+    try:
         counts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        return max(0, limit - int(counts["anon"]))
+        return max(0, int((group / limit).read_text()) - int(counts[taken]))
     except (OSError, ValueError, KeyError):  # there is none, or its limit is "max"
         return sys.maxsize

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from semcom.studies.names import FIELDS, name_point
 from semcom.studies.overrides import format_number
+from semcom.studies.results.places import BEFORE
 from semcom.tasks.metric import Metric
 
 
@@ -27,12 +29,13 @@ class Names:
 
     def __init__(self, folder: Path) -> None:
         parent = f"{folder.resolve().parent}/"
-        self._hidden = {parent: "", f"{folder.parent}/": "", f"{Path.home()}/": "~/"}
+        hidden = {parent: "", f"{folder.parent}/": "", f"{os.path.expanduser('~')}/": "~/"}
+        self._hidden = {BEFORE + re.escape(path): short for path, short in hidden.items() if path not in ("./", "/")}
 
     def text(self, text: str) -> str:
         """Return a text in which the study's folder has no path before its name, and the user's home none."""
         for path, short in self._hidden.items():
-            text = text.replace(path, short) if path not in ("./", "/") else text
+            text = re.sub(path, short, text)
         return text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,9 @@ ESCAPED = str.maketrans(
         "<": r"\textless{}",
         ">": r"\textgreater{}",
         "±": r"$\pm$",
+        "|": r"\textbar{}",
+        **{sign: f"{{{sign}}}" for sign in "[]"},  # at the beginning of a row they would be an option of the last one
+        "\n": " ",
     }
 )
 """Characters that LaTeX takes for something else -> how they are written."""
@@ -66,7 +70,7 @@ class Sheet:
     def markdown(self) -> str:
         """Return the table as Markdown, with a line that says what its numbers are."""
         best = "Bold: best; underlined: second"
-        texts = self._texts(" ± ", MARKDOWN, lambda text: text.replace("|", "/"))
+        texts = self._texts(" ± ", MARKDOWN, _escape_markdown)
         return f"{self.caption(best)}\n\n{format_markdown(texts)}\n"
 
     def latex(self) -> str:
@@ -107,6 +111,12 @@ class Sheet:
             for label, row in zip(labels, down, strict=True)
         ]
         return pd.DataFrame(body, columns=[*head, *names])
+
+
+def _escape_markdown(text: str) -> str:
+    """Return a text without what Markdown would take for a cell, a tag or a style."""
+    plain = " ".join(text.replace("|", "/").splitlines()).replace("<", "&lt;")
+    return re.sub(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)", r"\\\g<0>", plain)
 
 
 def _place(cell: Mapping[str, Any], fields: Sequence[str]) -> tuple[Any, ...]:

@@ -18,11 +18,25 @@ from typing import Any
 
 import pandas as pd
 
-from semcom.config import ConfigError
-from semcom.files import ARRAYS, CONFIG, ERROR, METRICS, REPORT, SUMMARY, SWEEP, TABLE, resolve_file, write_atomically
-from semcom.studies.results.outcome import TRAINING
+from semcom.config import ConfigError, RunError
+from semcom.files import (
+    ARRAYS,
+    CONFIG,
+    ERROR,
+    METRICS,
+    REPORT,
+    SUMMARY,
+    SWEEP,
+    TABLE,
+    TRAINING,
+    resolve_file,
+    to_json,
+    write_atomically,
+)
+from semcom.runs.folder import format_summary, read_summary
+from semcom.studies.results.places import Places
 from semcom.studies.results.run import read_stored_runs
-from semcom.studies.results.table import read_table
+from semcom.studies.results.table import encode_table, read_table
 
 KINDS = (CONFIG, METRICS, SUMMARY, ERROR)
 """Files of a run's folder that an archive holds."""
@@ -49,13 +63,15 @@ def pack_archive(folder: Path | str, file: Path | str | None = None, *, arrays: 
     path = _beside(folder) if file is None else resolve_file(file)
     if path.suffix != ".zip":
         raise ConfigError(f"out: {path} is no .zip file; give one")
-    read_stored_runs(folder)  # or an error that says what is wrong with it
+    runs = read_stored_runs(folder)[0]  # or an error that says what is wrong with it
+    configs = [file for run in runs for file in (run.folder / CONFIG, run.trained / CONFIG) if file.is_file()]
+    places = Places(json.loads(file.read_text(encoding="utf-8")) for file in configs)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for source in _list_archive_files(folder, (*KINDS, ARRAYS) if arrays else KINDS):
             entry = zipfile.ZipInfo(source.relative_to(folder).as_posix(), EPOCH)
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-            archive.writestr(entry, _read_archive_content(source))
+            archive.writestr(entry, _read_archive_content(source, places))
     return write_atomically(path, buffer.getvalue())
 
 
@@ -101,14 +117,26 @@ def _list_archive_files(folder: Path, kinds: tuple[str, ...]) -> Iterator[Path]:
     yield from (place / name for place in places for name in kinds if (place / name).is_file())
 
 
-def _read_archive_content(path: Path) -> bytes:
+def _read_archive_content(path: Path, places: Places) -> bytes:
     """Read a file without the places of this machine."""
     if path.name == ERROR:  # its traceback names files of this machine
-        return path.read_bytes().partition(b"\n")[0] + b"\n"
-    if path.name not in (CONFIG, SWEEP):
-        return path.read_bytes()
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return json.dumps(_strip_places(found), indent=1).encode()
+        return f"{places.words(path.read_text(encoding='utf-8', errors='replace').partition(chr(10))[0])}\n".encode()
+    if path.name == REPORT:
+        return places.words(path.read_text(encoding="utf-8", errors="replace")).encode()
+    if path.name == TABLE:
+        try:
+            return encode_table(places.frame(read_table(path)))
+        except ConfigError:  # a damaged one says nothing
+            return b""
+    if path.name in (CONFIG, SWEEP):
+        found = _strip_places(json.loads(path.read_text(encoding="utf-8")))
+        return to_json(places.config(found) if path.name == CONFIG else places.words(found), indent=1).encode()
+    if path.name == SUMMARY:
+        try:
+            return format_summary(places.words(read_summary(path.parent) or {})).encode()
+        except RunError:
+            return path.read_bytes()
+    return path.read_bytes()
 
 
 def _strip_places(found: dict[str, Any]) -> dict[str, Any]:

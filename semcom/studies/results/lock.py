@@ -8,7 +8,6 @@ its own part. A part that two should carry out is refused like a sweep that two 
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import platform
 import re
@@ -22,12 +21,15 @@ from typing import Any, TypeVar
 from filelock import FileLock, Timeout
 
 from semcom.config import ConfigError
-from semcom.files import SWEEP, TABLE, refuse_file
-from semcom.runs.folder import LOCK, MOMENT_S, is_lock_held
+from semcom.config.errors import show_value
+from semcom.files import CONFIG, METRICS, SUMMARY, SWEEP, TABLE, read_json, refuse_file
+from semcom.runs.folder import LOCK, MOMENT_S, is_lock_held, take_lock
 
 T = TypeVar("T")
 OWNER = ".owner"
 """File of a sweep's folder that says which process is running in it; that of a shard has its part after it."""
+FIELDS = {"experiment": str, "scale": str, "command": str, "plugins": list, "set": dict, "axes": dict, "variants": dict}
+"""What sweep.json holds, by its type."""
 PATIENCE_S = 5.0
 """Seconds that a shard waits for others which enter at the same time."""
 
@@ -98,14 +100,12 @@ def _mark(shard: Shard | None) -> str:
 
 def _take_lock(folder: Path, mark: str, patience_s: float) -> FileLock:
     """Take the lock of a folder, or of a part of its sweep. ConfigError: another process holds it."""
-    lock = FileLock(folder / (LOCK + mark), timeout=patience_s)
     try:
-        lock.acquire()
+        return take_lock(folder / (LOCK + mark), patience_s)
     except Timeout:
         raise _refuse_locked_folder(folder, mark) from None
     except OSError as error:
         raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
-    return lock
 
 
 def _shards(folder: Path) -> Iterator[str]:
@@ -147,21 +147,35 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     """Read sweep.json, which says what sweep a folder belongs to; None where there is none.
 
     Raises:
-        ConfigError: it is a file, or holds results of which nobody says whose they are.
+        ConfigError: it is a file, or holds a run, or results of which nobody says whose they are.
     """
     refuse_file(folder)
     path = folder / SWEEP
     if not path.exists():
-        if (folder / TABLE).exists():
-            raise ConfigError(f"out: {folder} holds {TABLE} without a {SWEEP}; give another folder")
+        if found := next((name for name in (TABLE, CONFIG, METRICS, SUMMARY) if (folder / name).exists()), None):
+            raise ConfigError(f"out: {folder} holds {found} without a {SWEEP}; give another folder")
         return None
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-        if not all(isinstance(held[name], str) for name in ("experiment", "scale", "command")):
-            raise TypeError
-    except (ValueError, KeyError, TypeError):
+        held = parse_record(path)
+        if not {"experiment", "scale", "command"} <= held.keys():
+            raise ValueError
+    except (ValueError, OSError):
         raise ConfigError(f"out: {path} does not name a sweep; give another folder") from None
     return held
+
+
+def parse_record(path: Path) -> dict[str, Any]:
+    """Read sweep.json. Raises OSError, or ValueError where a field holds something else than a sweep writes."""
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise ValueError("it holds no table")
+    for name, kind in FIELDS.items():
+        if not isinstance(value := found.get(name, kind()), kind):
+            raise ValueError(f"its {name} is {show_value(value)}")
+    for name, kind in (("axes", list), ("variants", str)):
+        if wrong := [value for value in found.get(name, {}).values() if not isinstance(value, kind)]:
+            raise ValueError(f"its {name} has {show_value(wrong[0])}")
+    return found
 
 
 def another_sweep(folder: Path, held: dict[str, Any]) -> ConfigError:

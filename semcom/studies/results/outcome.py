@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import semcom
 from semcom.config import RunConfig, RunError, run_hash
-from semcom.files import ERROR, SUMMARY
+from semcom.files import ERROR, SUMMARY, TRAINING, open_file
 from semcom.runs.folder import read_summary, write_config, write_summary
 from semcom.studies.grid import set_fields
 
 if TYPE_CHECKING:
     from semcom.runs.loop import Observer
     from semcom.runs.result import Result
-
-TRAINING = "training"
-"""Folder in that of a run where an experiment that adds to summaries leaves the training."""
 
 
 def locate_run_folder(config: RunConfig) -> Path:
@@ -56,5 +53,13 @@ def has_outcome(config: RunConfig) -> bool:
 
 def read_left_error(config: RunConfig) -> str | None:
     """Read the first line of what a failed run left; None where there is nothing."""
-    path = locate_run_folder(config) / ERROR
-    return path.read_text(encoding="utf-8").splitlines()[0] if path.is_file() else None
+    return read_first_line(locate_run_folder(config) / ERROR) or None
+
+
+def read_first_line(path: Path) -> str:
+    """Read the first line of a text; empty where there is none that can be read."""
+    try:
+        with open_file(path) as file:
+            return file.readline().decode(errors="replace").strip()
+    except OSError:
+        return ""

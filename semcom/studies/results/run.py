@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, run_hash
-from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE
+from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE, TRAINING
 from semcom.runs.accuracy import curve_of, curves_in
 from semcom.runs.arrays import Arrays, read_arrays
 from semcom.runs.folder import LOCK, is_lock_held, read_config, read_metrics, read_summary
 from semcom.runs.section_options import name_owner_field
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.names import learn_metrics
-from semcom.studies.results.lock import OWNER
-from semcom.studies.results.outcome import TRAINING
+from semcom.studies.results.lock import OWNER, parse_record
+from semcom.studies.results.outcome import read_first_line
 from semcom.studies.results.table import list_configuration_columns, list_fields, read_table
 from semcom.tasks.metric import Metric, read_task_metrics
 from semcom.tasks.registry import list_metrics
 
+LOG = logging.getLogger(__name__)
 Status = Literal["done", "unfinished", "failed", "pending"]
 """done: it has left its summary; unfinished: it is running or was interrupted; pending: it has no folder yet."""
 
@@ -218,19 +219,22 @@ def read_variants(record: Mapping[str, Any]) -> dict[str, str]:
 def _read_sweep_record(folder: Path) -> dict[str, Any]:
     """Read sweep.json, nothing where there is none. Raises ConfigError for one that cannot be read."""
     try:
-        found = json.loads((folder / SWEEP).read_text(encoding="utf-8"))
+        return parse_record(folder / SWEEP)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise ConfigError(f"study: {folder / SWEEP} cannot be read ({error})") from None
-    return found if isinstance(found, dict) else {}
 
 
 def _read_listed_runs(folder: Path) -> dict[str, dict[str, Any]]:
     """Read the rows of the table that a sweep has left by their hash; none where it has left none yet."""
     if not (folder / TABLE).exists():
         return {}
-    frame = read_table(folder)
+    try:
+        frame = read_table(folder)
+    except ConfigError as error:
+        LOG.warning("%s; it is left out", error)
+        return {}
     names = [
         *list_configuration_columns(frame),
         "status",
@@ -249,6 +253,8 @@ def _missing(value: Any) -> bool:
 def _read_stored_run(folder: Path, variants: Mapping[str, str], listed: Mapping[str, Mapping[str, Any]]) -> Stored:
     """Read the run whose config.json lies in a folder."""
     config = read_config(folder, "study")
+    if config.train.rounds is None or config.train.participation is None:
+        raise ConfigError(f"study: {folder / CONFIG} is a request, and not of a run: it leaves train.rounds open")
     key = run_hash(config)
     row = listed.get(key, {})
     name = variants.get(key) or row.get("variant") or config.method
@@ -278,11 +284,9 @@ def _read_run_status(
     if summary is not None:
         learn_metrics(read_task_metrics(summary))
         return "done", None, summary
-    try:
-        error = (folder / ERROR).read_text(encoding="utf-8").partition("\n")[0]
-    except FileNotFoundError:  # a sweep that begins removes those of all runs that it tries again
-        error = row.get("error")
-    if error:
+    if error := read_first_line(folder / ERROR) or row.get(
+        "error"
+    ):  # a sweep removes those of runs that it tries again
         return "failed", error, None
     return ("unfinished" if folder.is_dir() else "pending"), None, None
 

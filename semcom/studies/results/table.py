@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, run_hash, to_dict
-from semcom.files import TABLE, write_atomically
+from semcom.files import TABLE, open_file, write_atomically
 from semcom.runs.accuracy import curve_of
 
 PLACES = ("out", "data.root")
@@ -114,9 +114,14 @@ def list_configuration_columns(frame: pd.DataFrame) -> list[str]:
 
 def write_table(frame: pd.DataFrame, path: Path) -> Path:
     """Write the table (Parquet), all of it or nothing, and return `path`."""
+    return write_atomically(path, encode_table(frame))
+
+
+def encode_table(frame: pd.DataFrame) -> bytes:
+    """Return the table as the content of a Parquet file."""
     buffer = io.BytesIO()
     frame.to_parquet(buffer, index=False)
-    return write_atomically(path, buffer.getvalue())
+    return buffer.getvalue()
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -127,7 +132,8 @@ def read_table(path: Path) -> pd.DataFrame:
     """
     path = path / TABLE if path.is_dir() else path
     try:
-        frame = pd.read_parquet(path)
+        with open_file(path) as file:
+            frame = pd.read_parquet(file)
     except (OSError, ValueError) as error:  # pyarrow's own errors are both
         reason = "there is no such file" if not path.exists() else str(error).splitlines()[0]
         raise ConfigError(f"results: {path} cannot be read: {reason}") from None

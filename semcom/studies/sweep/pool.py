@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import multiprocessing
 import os
 import threading
 import warnings
@@ -25,6 +26,7 @@ from semcom.studies.results.outcome import locate_run_folder
 from semcom.studies.sweep import attempt, ray_pool
 from semcom.studies.sweep.progress import SweepProgress
 
+LOG = logging.getLogger(__name__)
 BACKENDS = ("loky", "ray")
 """loky: processes of this machine; ray: a cluster, whose machines must all see the results' folder."""
 TRIES = 2
@@ -136,6 +138,13 @@ def _repeat_alone(config: RunConfig, pool: Callable[[Sequence[RunConfig]], str])
 def _run_pool(calls: Sequence[Any], jobs: int, progress: SweepProgress) -> str:
     """Carry out the calls, `jobs` at a time; return what broke the pool, or nothing."""
     broken = ""
+    if not _can_share():
+        if jobs > 1:
+            LOG.warning("jobs: this machine lets processes share nothing (see /dev/shm); runs go one at a time")
+        for function, arguments, keywords in calls:
+            function(*arguments, **keywords)
+            progress.look()
+        return broken
     try:
         with parallel_config(backend="loky", inner_max_num_threads=1), warnings.catch_warnings():
             # loky ends a worker whose memory has grown, and starts another: nothing that anybody has to know
@@ -147,6 +156,15 @@ def _run_pool(calls: Sequence[Any], jobs: int, progress: SweepProgress) -> str:
         broken = f"the process ended without a result: {attempt.format_error(error)}"
     progress.look()
     return broken
+
+
+def _can_share() -> bool:
+    """Return whether the system has what joblib's processes share, as it lacks where /dev/shm cannot be written to."""
+    try:
+        multiprocessing.get_context("spawn").Semaphore()
+    except (OSError, ImportError):
+        return False
+    return True
 
 
 def _end_pool_workers() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semcom.config import Resolved, RunConfig, run_hash
-from semcom.files import CONFIG, ERROR, METRICS
+from semcom.files import CONFIG, ERROR, METRICS, open_file
 from semcom.runs.accuracy import list_accuracy_snrs
 from semcom.runs.folder import read_summary, write_config
 from semcom.screen import is_terminal_screen, show_bars_on_screen
@@ -134,7 +134,7 @@ class SweepProgress:
 
 
 def _count_rounds(folder: Path) -> int:
-    with suppress(FileNotFoundError), (folder / METRICS).open("rb") as lines:
+    with suppress(FileNotFoundError), open_file(folder / METRICS) as lines:
         return sum(1 for _ in lines)
     return 0
 

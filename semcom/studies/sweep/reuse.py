@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from semcom.config import ConfigError, Resolved, RunError
-from semcom.files import ARRAYS, CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY, resolve_file, write_atomically
+from semcom.files import ARRAYS, CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY, TRAINING, resolve_file, write_atomically
 from semcom.runs.arrays import list_lacking_arrays
 from semcom.runs.folder import BusyError, Folder, write_config, write_summary
 from semcom.studies.experiment import Train
@@ -15,7 +15,7 @@ from semcom.studies.grid import set_fields
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.archive import unpack_archive
 from semcom.studies.results.lock import read_record
-from semcom.studies.results.outcome import TRAINING, has_outcome, locate_run_folder
+from semcom.studies.results.outcome import has_outcome, locate_run_folder
 from semcom.studies.results.run import Stored, read_stored_runs
 from semcom.studies.sweep.plan import Plan
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -16,8 +15,10 @@ import semcom
 from channels.options import POSITIVE
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require_in_config
-from semcom.files import REPORT, SWEEP, TABLE, write_atomically
+from semcom.files import REPORT, SWEEP, TABLE, to_json, write_atomically
 from semcom.runs.folder import read_summary
+from semcom.runs.inputs import check_reaches_processes
+from semcom.screen import say
 from semcom.studies.analysis.sheet import make_sheet
 from semcom.studies.analysis.study import study
 from semcom.studies.experiment import Train
@@ -150,6 +151,9 @@ def execute_sweep(
     with ExitStack() as stack:
         found = stack.enter_context(find_reusable_runs(plan, reuse, train))
         left = [config for key, config in share.items() if key not in found and not has_outcome(config)]
+        elsewhere = "backend" if backend == "ray" else "jobs" if (jobs or 1) > 1 else ""
+        for config in left if elsewhere and not own else ():
+            check_reaches_processes(elsewhere, config)
         if backend == "loky":
             jobs = max(1, min(jobs or 1, len(left)))
             if jobs > 1:
@@ -243,7 +247,7 @@ def _settle_sweep_record(plan: Plan, others: bool) -> None:
         return
     if others:
         raise ConfigError(f"out: shards of fewer runs are running in {plan.folder}; wait for them")
-    write_atomically(plan.folder / SWEEP, json.dumps(plan.record, indent=2) + "\n")
+    write_atomically(plan.folder / SWEEP, to_json(plan.record, indent=2) + "\n")
 
 
 def _has_ended(config: RunConfig) -> bool:
@@ -269,7 +273,7 @@ def _store_sweep_table(plan: Plan, errors: Mapping[str, str], own: bool) -> Path
         columns, rows = plan.experiment.columns(plan.scale), plan.experiment.rows(plan.scale)
         text = make_sheet(found, ("variant", *rows), columns).markdown()
         write_atomically(plan.folder / REPORT, text)
-        print(text, end="")
+        say(text)
     failed = frame[frame["status"] == "failed"].set_index("hash")["error"].to_dict()
     if failed:
         _print_sweep_failures(plan, failed, own)

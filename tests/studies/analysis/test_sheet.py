@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pandas as pd
 import pytest
 
 import semcom
+from semcom.config import run_hash
 from semcom.studies.analysis.sheet import Sheet, make_sheet
 from semcom.studies.analysis.study import Study
 from tests.studies.folders import config, simple
@@ -97,3 +99,25 @@ def test_cells_are_the_marked_means_of_the_study(study: Study) -> None:
     assert turned.cells["mean"].tolist() == study.mean([SNR, "method"], metric="worst10")["mean"].tolist()
     both = make_sheet(study, rows=["method", SNR], columns=["partition.ways"])
     assert both.markdown().splitlines()[2] == "| Method | SNR (dB) | ways 3 |", "a field that does not vary is one, too"
+
+
+@pytest.mark.parametrize(
+    ("name", "markdown", "latex"),
+    [
+        ("[a] $x_{", "\\[a\\] $x\\_{", "{[}a{]} \\$x\\_\\{"),
+        ("<b>|*c*", "&lt;b>/\\*c\\*", "\\textless{}b\\textgreater{}\\textbar{}*c*"),
+        ("one\ntwo", "one two", "one two"),
+    ],
+)
+def test_names_are_taken_literally(name: str, markdown: str, latex: str, tmp_path: Path) -> None:
+    """In tables, figures and the page."""
+    runs = [config("fedcl", seed) for seed in (0, 1)]
+    for of in runs:
+        simple(tmp_path / "m", of, [0.2, 0.4])
+    record = {"experiment": "e", "scale": "s", "command": "c", "variants": {run_hash(of): name for of in runs}}
+    (tmp_path / "m" / "sweep.json").write_text(json.dumps(record))
+    found = make_sheet(semcom.study(tmp_path / "m"))
+    assert f"| {markdown} |" in found.markdown() and f"\n{latex} &" in found.latex()
+    assert len(semcom.plot(tmp_path / "m", semcom.Plot(kind="bars", x="method"))) == 4
+    page = semcom.report([tmp_path / "m"], out=tmp_path / "page.html")
+    assert "<b>|" not in page.read_text(encoding="utf-8")

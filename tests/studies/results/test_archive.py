@@ -14,11 +14,15 @@ import pytest
 import semcom
 from semcom.cli import main as cli
 from semcom.config import DataConfig, run_hash, to_dict
-from semcom.files import ARRAYS, CONFIG, SWEEP
-from semcom.studies.results import archive
+from semcom.files import ARRAYS, CONFIG, SWEEP, to_json
+from semcom.plots.report.names import Names
+from semcom.runs.folder import read_config
+from semcom.studies.results import archive, table
 from semcom.studies.results.archive import pack_archive
+from semcom.studies.results.run import read_stored_runs
+from semcom.studies.results.table import read_table
 from tests.refusals import refuses
-from tests.studies.folders import begin, config, keep, line, scored, simple
+from tests.studies.folders import begin, config, keep, line, scored, simple, write
 
 TABLES = ("runs", "results", "rounds", "clients", "classes", "traffic")
 
@@ -61,6 +65,75 @@ def test_it_tells_no_place_and_holds_no_weights(folder: Path, tmp_path: Path) ->
     assert names == {"sweep.json", "config.json", "summary.json", "metrics.jsonl"}
     assert texts and not any(str(tmp_path) in text for text in texts)
     assert json.loads(next(text for text in texts if "variants" in text))["set"] == {"clients": 2}
+
+
+SECRET = "/home/somebody's things/secret"
+
+
+def test_no_file_of_it_tells_where_its_author_keeps_what(tmp_path: Path) -> None:
+    """Plug-ins, data and options by whatever path, in configurations, tables, commands and messages; hashes stay."""
+    folder = tmp_path / "mine"
+    plugin, data, other = f"{SECRET}/mine.py", f"{SECRET}/images", "/srv/other/mine.py"
+    keys = []
+    for seed in (0, 1):
+        of = dataclasses.replace(
+            config("fedcl", seed),
+            plugins=(plugin, other),
+            data=DataConfig(name=data, root=SECRET),
+            contents={plugin: "a" * 64, data: "b" * 64, other: "c" * 64},
+        )
+        place = write(
+            folder / run_hash(of), of, [line(1, {"personal": scored([0.1, 0.3])})], warnings=[f"{data}/1.png is grey"]
+        )
+        (place / "error.txt").write_text(f"ConfigError: {data}: /home/somebody/secret/a.npz: no file\n")
+        keys.append(run_hash(of))
+    words = f"semcom sweep --plugin '{plugin}' --set data.name='{data}' --out {folder}"
+    record = {"experiment": "study", "scale": "own", "command": words, "plugins": [plugin, other]}
+    record |= {"set": {"data.name": data}, "axes": {"variant": ["fedcl"]}, "variants": dict.fromkeys(keys, "fedcl")}
+    (folder / SWEEP).write_text(json.dumps(record))
+    origin = {"experiment": "study", "scale": "own", "command": words, "variant": "fedcl"}
+    rows = [table.make_row_of_table(read_config(folder / key, "x"), origin, None, words) for key in keys]
+    table.write_table(table.make_table(rows), folder / "results.parquet")
+    (folder / "results.md").write_text(f"| dataset {data} |\n")
+    path = pack_archive(folder)
+    with zipfile.ZipFile(path) as packed:
+        packed.extractall(tmp_path / "out")
+        for name in packed.namelist():
+            content = packed.read(name)
+            assert not [word for word in (b"secret", b"somebody", b"/srv", b"/tmp") if word in content], name
+    assert {run.hash for run in read_stored_runs(tmp_path / "out")[0]} == {*keys}
+    assert not [word for word in ("secret", "srv") if word in read_table(tmp_path / "out").to_csv()]
+    assert read_config(tmp_path / "out" / keys[0], "x").plugins == ("elsewhere/mine.py", "elsewhere/2/mine.py")
+    assert semcom.study(path).results["accuracy"].tolist() == semcom.study(folder).results["accuracy"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("old-results/mine.npz of results/mine", "old-results/mine.npz of mine"),
+        ("--data=results/mine/x.npz", "--data=mine/x.npz"),
+        ("/a/results/mine", "/a/results/mine"),
+    ],
+)
+def test_a_report_shortens_paths_by_whole_folders(text: str, wanted: str) -> None:
+    assert Names(Path("results/mine")).text(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"a": float("inf"), "b": [1.5, -float("inf")]}, '{"a": 1e999, "b": [1.5, -1e999]}'),
+        ({"a": float("nan"), "b": "Infinity"}, '{"a": null, "b": "Infinity"}'),
+        ({"a": (1, None, "NaN")}, '{"a": [1, null, "NaN"]}'),
+    ],
+)
+def test_json_is_what_strict_readers_take(value: dict[str, object], text: str) -> None:
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    assert to_json(value) == text
+    back = json.loads(text, parse_constant=refuse)
+    assert back["a"] == (list(v) if isinstance(v := value["a"], tuple) else v) or back["a"] is None
 
 
 def test_the_same_results_give_the_same_bytes(folder: Path, tmp_path: Path) -> None:

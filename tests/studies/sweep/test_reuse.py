@@ -13,12 +13,11 @@ import pytest
 
 from experiments.demo import DEMO
 from semcom.config import RunConfig, RunError, run_hash
-from semcom.files import ARRAYS, CHECKPOINT, CONFIG, ERROR, METRICS, SUMMARY, write_atomically
+from semcom.files import ARRAYS, CHECKPOINT, CONFIG, ERROR, METRICS, SUMMARY, TRAINING, write_atomically
 from semcom.runs.arrays import write_arrays
 from semcom.runs.folder import LOCK, Folder, write_config
 from semcom.studies.registry import EXPERIMENTS
 from semcom.studies.results.archive import pack_archive
-from semcom.studies.results.outcome import TRAINING
 from semcom.studies.results.run import read_stored_runs
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep.plan import make_plan

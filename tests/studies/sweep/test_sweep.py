@@ -380,7 +380,10 @@ def test_the_order_of_overrides_does_not_matter(tmp_path: Path, fake_run: Run) -
     assert {p.read_text() for p in tmp_path.glob("*/ran.txt")} == {"x"}
 
 
-@pytest.mark.parametrize(("name", "text"), [("results.parquet", ""), ("sweep.json", "{"), ("sweep.json", "[1]")])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("results.parquet", ""), ("sweep.json", "{"), ("sweep.json", "[1]"), ("config.json", "{}"), ("summary.json", "")],
+)
 def test_a_strange_folder_is_refused(tmp_path: Path, fake_run: Run, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     with refuses("out", name):
@@ -563,3 +566,21 @@ def test_loky_s_own_thread_says_nothing_when_a_sweep_is_ended(
         thread.start()
         thread.join()
     assert told == ["mine"]
+
+
+@pytest.mark.parametrize(("error", "jobs"), [(OSError, 1), (ImportError, 2), (PermissionError, 2)])
+def test_without_shared_memory_runs_go_one_at_a_time(
+    error: type[Exception],
+    jobs: int,
+    tmp_path: Path,
+    fake_run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(self: object, *_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("multiprocessing.context.SpawnContext.Semaphore", refuse)
+    sweep("demo", out=tmp_path, train=fake_run, jobs=jobs)
+    assert set(read_table(tmp_path)["status"]) == {"done"}
+    assert ["jobs: " in text for text in caplog.messages if "one at a time" in text] == [True] * (jobs > 1)
