@@ -75,4 +75,5 @@ EXPERIMENTS = {
     "wireless-heterogeneity": "experiments.wireless:WIRELESS_HETEROGENEITY",
     "wireless-network": "experiments.network:WIRELESS_NETWORK",
     "wireless-snr": "experiments.wireless:WIRELESS_SNR",
+    "wireless-time": "experiments.wireless_time:WIRELESS_TIME",
 }

@@ -40,6 +40,7 @@ JUDGES: Registry[Callable[[pd.DataFrame], Iterator[Row]]] = Registry(
         "wireless-exchange": "experiments.wireless:judge_wireless_exchange",
         "wireless-network": "experiments.network:judge_wireless_network",
         "wireless-heterogeneity": "experiments.wireless:judge_wireless_heterogeneity",
+        "wireless-time": "experiments.wireless_time:judge_wireless_time",
         "fedcrc-table1": "experiments.fedcrc:judge_fedcrc_table1",
         "fedcrc-table2": "experiments.fedcrc:judge_fedcrc_table2",
         "fedcrc-table3": "experiments.fedcrc:judge_fedcrc_table3",

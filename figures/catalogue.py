@@ -51,6 +51,8 @@ FIGURES = {
     "wireless-exchange": "figures.every_method:WIRELESS_EXCHANGE",
     "wireless-heterogeneity": "figures.every_method:WIRELESS_HETEROGENEITY",
     "wireless-snr": "figures.every_method:WIRELESS_SNR",
+    "wireless-time": "figures.named:WIRELESS_TIME",
+    "wireless-time-energy": "figures.named:WIRELESS_TIME_ENERGY",
     "channel-ber": "figures.channel_ber:CHANNEL_BER",
     "channel-snr": "figures.channel_snr:CHANNEL_SNR",
 }

@@ -19,6 +19,15 @@ DEMO = Drawing("demo", "demo", Plot(kind="lines", x=SNR))
 ARMS_SMALL = Drawing("arms-small", "arms-small", Plot(kind="dots", x="variant", hue=KIND))
 """All methods side by side, a mark for each partition."""
 
+RADIUS = ("network.radius_m",)
+"""The field of the experiment below that could vary, and has one value."""
+WIRELESS_TIME = Drawing("wireless-time", "wireless-time", Plot(kind="curves", x="time_s", window=5), shows=RADIUS)
+"""Six ways to learn together, against the seconds that their rounds take."""
+WIRELESS_TIME_ENERGY = Drawing(
+    "wireless-time-energy", "wireless-time", Plot(kind="curves", x="energy_j", window=5), shows=RADIUS
+)
+"""The same against the energy of what is sent."""
+
 LETTER_FIG2A = Drawing("letter-fig2a", "letter-fig2a", Plot(kind="curves", facet="clients"))
 """Fig. 2(a) of the FedCL letter."""
 LETTER_FIG2B = Drawing("letter-fig2b", "letter-fig2b", Plot(kind="lines", x=SNR))

@@ -26,6 +26,7 @@ ROOMS = {
         {"config"},
         {"files", "packages", "registry", "screen"},
         {"data", "models"},
+        {"tasks"},
         {"engine"},
         {"methods"},
         {"runs"},

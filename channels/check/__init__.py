@@ -9,8 +9,8 @@ assert all(f.agrees for f in found)
 
 from __future__ import annotations
 
-from channels.check.finding import LIMIT, Finding
+from channels.check.finding import LIMIT, Finding, format_findings
 from channels.check.lab import Lab
-from channels.check.run import CHECKS, format_findings, run_checks
+from channels.check.run import CHECKS, run_checks
 
 __all__ = ["CHECKS", "LIMIT", "Finding", "Lab", "format_findings", "run_checks"]

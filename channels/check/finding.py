@@ -1,10 +1,12 @@
-"""Finding of a check: a measured number beside its closed form, and their distance in standard errors."""
+"""Findings of a check: measured numbers beside their closed forms, their distance in standard errors, and a table."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -91,3 +93,17 @@ def find_largest_error(quantity: str, apart: Tensor, rounding: float) -> Finding
 def epsilon(dtype: torch.dtype) -> float:
     """Return the distance from 1 to the next larger number of a real type, or of the parts of a complex one."""
     return torch.finfo(dtype).eps
+
+
+def format_findings(found: Sequence[Finding]) -> str:
+    """Return findings as text; "units" are the independent ones behind a standard error, and a wrong one is marked."""
+    columns = ["theory", "measured", "standard error", "units", "deviation", ""]
+    cells = pd.DataFrame(map(_cells, found), index=[f.quantity for f in found], columns=columns)
+    text = cells.rename_axis(columns="quantity").to_string()
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def _cells(f: Finding) -> tuple[str, ...]:
+    """Return the cells of a finding; an exact quantity has a bound for rounding in place of a standard error."""
+    units, mark = "rounding" if f.units is None else f"{f.units:,}", "" if f.agrees else "<- wrong"
+    return f"{f.theory:.5g}", f"{f.measured:.5g}", f"{f.error:.2g}", units, f"{f.deviation:+.2f}", mark

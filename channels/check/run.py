@@ -1,10 +1,8 @@
-"""All checks, and their findings as a table."""
+"""All checks, one after the other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-
-import pandas as pd
+from collections.abc import Callable, Iterator, Mapping
 
 from channels.check import digital, errors, fading, noise, ofdm
 from channels.check.finding import Finding
@@ -38,17 +36,3 @@ def run_checks(lab: Lab, checks: Mapping[str, Check] | None = None) -> Iterator[
     """Yield the findings of the checks (None: of all), one check after the other."""
     for check in (CHECKS if checks is None else checks).values():
         yield from check(lab)
-
-
-def format_findings(found: Sequence[Finding]) -> str:
-    """Return findings as text; "units" are the independent ones behind a standard error, and a wrong one is marked."""
-    columns = ["theory", "measured", "standard error", "units", "deviation", ""]
-    cells = pd.DataFrame(map(_cells, found), index=[f.quantity for f in found], columns=columns)
-    text = cells.rename_axis(columns="quantity").to_string()
-    return "\n".join(line.rstrip() for line in text.splitlines())
-
-
-def _cells(f: Finding) -> tuple[str, ...]:
-    """Return the cells of a finding; an exact quantity has a bound for rounding in place of a standard error."""
-    units, mark = "rounding" if f.units is None else f"{f.units:,}", "" if f.agrees else "<- wrong"
-    return f"{f.theory:.5g}", f"{f.measured:.5g}", f"{f.error:.2g}", units, f"{f.deviation:+.2f}", mark

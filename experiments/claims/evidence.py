@@ -22,7 +22,7 @@ from semcom.studies.names import is_share
 from semcom.studies.overrides import format_plain_value
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.run import Stored
-from semcom.studies.results.table import flatten
+from semcom.studies.results.table import flatten_row
 
 LOG = logging.getLogger(__name__)
 END = "last"
@@ -209,7 +209,7 @@ def read_evidence_number(run: Stored, view: str | None, metric: str, part: Part 
         ways = summary.get("traffic", {}).values()
         found = sum(counts["floats"] for counts in ways) if ways else None
     else:
-        found = flatten({**summary.get("clusters", {}), **{k: summary.get(k) for k in OWN_NUMBERS}}).get(metric)
+        found = flatten_row({**summary.get("clusters", {}), **{k: summary.get(k) for k in OWN_NUMBERS}}).get(metric)
         if found is not None and is_share(f"clusters.{metric}"):
             found = 100 * float(found)
     return None if found is None else float(found)

@@ -54,6 +54,10 @@ class CompareFlags:
     metric: str = "accuracy"
     """Number of a view, such as accuracy (of another task, its headline), among_own or worst10; without a view, also
     one of the run, such as clusters.knn_purity or seconds.train."""
+    until: float | None = None
+    """Accuracy, such as 0.6: what each of the two had cost when it first reached this is printed instead."""
+    cost: str = "uses"
+    """What it costs: time_s, energy_j, uses, bits, floats, airtime_s, samples or rounds."""
     csv: str | None = None
     """File in which all numbers of the comparisons are written (None: sentences alone are printed)."""
 
@@ -97,6 +101,12 @@ def carry_out_compare(words: list[str]) -> None:
     """Carry out `semcom compare FOLDER A B`."""
     (folder, first, second), wanted = read_analysis_words(words, ("FOLDER", "A", "B"), CompareFlags(), "semcom compare")
     study = semcom.study(folder)
+    if wanted.until is not None:
+        frame = _until(study, [first, second], wanted)
+        print(_text(frame))
+        if wanted.csv is not None:
+            print(f"table: {write_atomically(resolve_file(wanted.csv), frame.to_csv(index=False))}")
+        return
     found = study.compare_all(
         [first, second], at=read_analysis_point(wanted.at), view=read_analysis_view(wanted.view), metric=wanted.metric
     )
@@ -149,6 +159,16 @@ def read_analysis_view(words: str | None) -> str | dict[str, str] | None:
             raise ConfigError(f"view: {word!r} in {words!r} is not METHOD=VIEW, or is there twice")
         found[name] = view
     return found
+
+
+def _until(study: Study, variants: Sequence[str], wanted: CompareFlags) -> pd.DataFrame:
+    """Return what it costs two variants to reach an accuracy. Raises ConfigError for one that is not in the study."""
+    if isinstance(view := read_analysis_view(wanted.view), dict):
+        raise ConfigError(f"view: {wanted.view!r} is not one for both variants, as --until needs")
+    for name in set(variants) - set(study.variants):
+        raise ConfigError(f"compare: {name!r} is not in the study; there are {', '.join(study.variants)}")
+    found = study.until(wanted.until or 0.0, wanted.cost, at=read_analysis_point(wanted.at), view=view)
+    return found[found["variant"].isin(variants)].rename(columns={"cost": wanted.cost})
 
 
 def _table(study: Study, what: What) -> pd.DataFrame:

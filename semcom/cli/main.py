@@ -147,6 +147,7 @@ def train(words: list[str]) -> None:
     from semcom.cli import flags
     from semcom.cli import printing as report
     from semcom.cli.stored import list_stored_fields, prepare_over_stored
+    from semcom.studies.names import is_in_joule
 
     with _report_request_errors():
         early = flags.read_early_flags(words, config=True)
@@ -181,7 +182,8 @@ def train(words: list[str]) -> None:
             board.complete(result)
     if not first:
         return
-    print(report.format_result_table(result.summary, LINKS.get(config.channel.kind).radio))
+    joule = is_in_joule(config.network.kind, config.air.symbol_energy)
+    print(report.format_result_table(result.summary, LINKS.get(config.channel.kind).radio, joule))
     if early.profile:
         print(report.format_time_table(result.summary["seconds"]))
     if result.out is not None:

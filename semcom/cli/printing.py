@@ -54,12 +54,13 @@ class RoundProgress(contextlib.ExitStack):
             self.bar.update(self.bar.task_ids[0], completed=line["round"], note=text)
 
 
-def format_result_table(summary: Mapping[str, Any], radio: bool = True) -> str:
+def format_result_table(summary: Mapping[str, Any], radio: bool = True, joule: bool = False) -> str:
     """Return the summary of a run as text: accuracies per view, measured SNR, and traffic per client and round.
 
     Args:
         summary: of the run.
         radio: whether the run has a channel; without one nothing is said of it.
+        joule: whether energies are in joule, or numbers of symbols.
     """
     views, snrs = _format_with_windows(summary), list_accuracy_snrs(summary["views"])
     metrics = read_task_metrics(summary)
@@ -72,21 +73,25 @@ def format_result_table(summary: Mapping[str, Any], radio: bool = True) -> str:
     end = f"{rounds} round{'s' if rounds > 1 else ''}" + (" and its last stage" if "finish" in summary else "")
     where = f" at {snrs[0]} dB" if len(snrs) > 1 else ""
     head = f"{summary['method']}: {metrics[0].state(summary[metrics[0].name])}{where} after {end}"
-    return "\n".join([head, *body, *format_air_lines(summary, radio)])
+    return "\n".join([head, *body, *format_air_lines(summary, radio, joule)])
 
 
-def format_air_lines(summary: Mapping[str, Any], radio: bool = True) -> list[str]:
-    """Return lines on the measured SNR and the traffic of a run; arguments as of `format_result_table`."""
+def format_air_lines(summary: Mapping[str, Any], radio: bool = True, joule: bool = False) -> list[str]:
+    """Return lines on the measured SNR, the traffic and the time of a run; arguments as of `format_result_table`."""
     snr = ", ".join(f"{name.replace('_', ' ')} {_db(value)}" for name, value in summary["snr_received_db"].items())
     if (tests := len(list_accuracy_snrs(summary["views"]))) > 1:
         snr += f" (power over noise of all {tests} tests together)"
-    sent = [f"{_DIRECTIONS[way]}: {_traffic(counts, radio)}" for way, counts in summary["traffic"].items()]
+    sent = [f"{_DIRECTIONS[way]}: {_traffic(counts, radio, joule)}" for way, counts in summary["traffic"].items()]
     rates = summary.get("error_rates", {})
     wrong = [f"{n.replace('_', ' ')} {e['bits']:.3g} of bits, {e['blocks']:.3g} of blocks" for n, e in rates.items()]
     errors = [f"errors: {'; '.join(wrong)}"] if wrong else []
+    if "time_s" in summary:
+        sent.append(f"all rounds: {summary['time_s']:.4g} s")
+    missing = [f"{summary[name]} {name}" for name in ("late", "lost") if name in summary]
+    arrivals = [f"what did not arrive: {', '.join(missing)}"] if missing else []
     ratio = [f"bandwidth ratio k/n: {summary['bandwidth_ratio']:.3g}"] if radio and "bandwidth_ratio" in summary else []
     heard = f"received SNR: {snr}" if radio else "no radio"
-    return [heard, *ratio, *errors, "per participating client and round", *sent]
+    return [heard, *ratio, *errors, *arrivals, "per participating client and round", *sent]
 
 
 def _format_with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,8 +196,9 @@ def _db(value: float | None) -> str:
     return "-" if value is None or value != value else f"{value:.2f} dB"
 
 
-def _traffic(counts: Mapping[str, float], radio: bool) -> str:
+def _traffic(counts: Mapping[str, float], radio: bool, joule: bool) -> str:
     """Return what was sent in one direction as text; what it took of a channel, where there is one."""
+    unit = "J" if joule else "symbols"
     sent = f"{counts['floats']:,.0f} floats, {counts['bits']:,.0f} bits"
-    taken = f"{counts['uses']:,.0f} channel uses, {counts['airtime_s']:.3g} s, {counts['energy_j']:.3g} J"
+    taken = f"{counts['uses']:,.0f} channel uses, {counts['airtime_s']:.3g} s, {counts['energy_j']:.3g} {unit}"
     return f"{sent}, {taken}" if radio else sent

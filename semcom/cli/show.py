@@ -16,6 +16,7 @@ from semcom.cli.printing import format_air_lines
 from semcom.cli.text import hang_text, terminal
 from semcom.config import ConfigError
 from semcom.screen import is_terminal_screen
+from semcom.studies.names import is_in_joule
 from semcom.tasks.metric import Metric
 
 if TYPE_CHECKING:
@@ -208,8 +209,10 @@ def _show_run(found: Overview) -> RenderableType:
         names, metric = ("view", last, best, "in round", mean, "std", "worst 10 %"), course.run.metrics[0]
         parts = [_show_table(names, [_view(name, view, metric) for name, view in course.views.items()])]
         parts.append(Text(_meaning([course]), style="dim"))
-    if course.run.summary:
-        parts.append(Text("\n".join(format_air_lines(course.run.summary, _has_radio(course)))))
+    run = course.run
+    if run.summary:
+        joule = is_in_joule(run.field("network.kind"), run.field("air.symbol_energy"))
+        parts.append(Text("\n".join(format_air_lines(run.summary, _has_radio(course), joule))))
     return Group(*parts)
 
 

@@ -26,7 +26,7 @@ class ConfigError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(line := _line(message))
+        super().__init__(line := _squeeze_error_line(message))
         named = re.match(r"(?:--)?([\w.-]+)(?:=\S*)?: ", line)
         self.field = named[1].replace("-", "_") if named else ""
 
@@ -47,7 +47,7 @@ class RunError(RuntimeError):
     """A failure of the work itself (divergence, a full disk): the request was fine."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(_line(message))
+        super().__init__(_squeeze_error_line(message))
 
 
 def show_value(value: Any) -> str:
@@ -63,7 +63,7 @@ def one_line(error: object) -> str:
     return _line(" ".join(str(error).split())) or type(error).__name__
 
 
-def _line(message: str) -> str:
+def _squeeze_error_line(message: str) -> str:
     """Return a message, which may quote what anybody wrote, as one line that every terminal can show."""
     text = " ".join(message.splitlines())
     if len(text) > LONGEST:

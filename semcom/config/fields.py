@@ -105,6 +105,14 @@ class AirConfig(Section):
     """Variance of the error in what a client takes for its h when it inverts it; E|h|^2 is 1."""
     bits_per_float: int = 32
     """Size of a number that is sent error-free."""
+    compress: Literal["none", "quantise", "top-k"] = "none"
+    """What is done to an error-free update, the difference to the model as received, before it goes up: `quantise`,
+    each number rounded at random to one of evenly spaced levels; `top-k`, the largest numbers of each tensor, what is
+    left out being added to the client's next update."""
+    quantise_bits: int = 8
+    """Bits of each number with `quantise`."""
+    top_fraction: float = 0.1
+    """Part of each tensor's numbers that `top-k` sends."""
     rate: Literal["fixed", "capacity", "mcs"] = "fixed"
     """Rate of error-free exchange: `fixed`, whatever the SNR; `capacity`, what each client's SNR allows less a backoff;
     `mcs`, the fastest of 5G's schemes that is not above that."""
@@ -115,6 +123,9 @@ class AirConfig(Section):
     outage: float = 0.1
     """Share of the transmissions over fading that the rates `capacity` and `mcs` lose, and repeat: |h|^2 is then below
     what the rate needs."""
+    repeat: bool = True
+    """Whether uplink transmissions that the rates `capacity` and `mcs` lose are repeated until they arrive; otherwise
+    the base station goes on without what is in them, over a channel without fading with the probability `outage`."""
     bandwidth_hz: float | None = None
     """Band that the participating clients share (None: that of the link's subcarriers if it has any, or 1 MHz)."""
     symbol_energy: float = 1.0
@@ -147,6 +158,11 @@ class NetworkConfig(Section):
     scheduling: str = "random"
     """Choice of a round's clients (see: semcom list schedulers): at random, in turns (`round-robin`), those with the
     highest uplink SNR in that round (`best-snr`), or with the highest rate over what they got (`proportional-fair`)."""
+    flops: float | None = None
+    """Mean speed of the clients in FLOP/s, with which the time of rounds is counted, computing and airtime (None: it is
+    not)."""
+    flops_spread: float = 0.0
+    """Standard deviation of the natural logarithm of the clients' speeds, which are log-normal."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +195,8 @@ class TrainConfig(Section):
     """Source of open fields: the common defaults, or the setting of the method's own paper."""
     through_link: bool = True
     """Simulate the channel in the local training of methods that are not split."""
+    deadline_s: float | None = None
+    """Longest time of a round by `network.flops`: what arrives later is left out (None: all is waited for)."""
     eval_every: int = 10
     """Rounds between evaluations; each of the last ten rounds is evaluated too."""
     eval_clients: int | None = None

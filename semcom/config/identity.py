@@ -41,6 +41,13 @@ LATER: Mapping[str, Any] = {
     "air.rate": "fixed",
     "air.backoff_db": 3.0,
     "air.outage": 0.1,
+    "air.repeat": True,
+    "air.compress": "none",
+    "air.quantise_bits": 8,
+    "air.top_fraction": 0.1,
+    "train.deadline_s": None,
+    "network.flops": None,
+    "network.flops_spread": 0.0,
     "network": {
         **{"kind": "list", "radius_m": 250.0, "path_loss": "umi", "exponent": 3.5, "shadowing_db": None},
         **{"carrier_ghz": 3.5, "power_dbm": 23.0, "base_power_dbm": 33.0, "noise_figure_db": 7.0},

@@ -11,6 +11,9 @@ so a client's airtime is its uses over its part of the bandwidth. What all clien
 send at once one transmission: each has the whole band, and its uses count once. Energy is that of the link's symbols,
 and Es for each use of error-free exchange. Without a channel (the link `none`) floats and bits are counted, and nothing
 else.
+
+An error-free update may be compressed, and what goes up may be lost, or late. `arrived` says who got through, and
+averages are over those.
 """
 
 from __future__ import annotations
@@ -32,8 +35,17 @@ from channels.link import Cost
 from channels.power import PAIR, to_features, to_pairs
 from channels.superposition import Inversion, average_superposed_gain, draw_superposed_gains
 from semcom.config import AirConfig
+from semcom.engine.compression import (
+    count_kept,
+    count_quantised_bits,
+    count_sparse_bits,
+    is_compressed,
+    keep_largest,
+    quantise,
+)
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.store.population import Cohort, Population, Prefix, average, in_part
+from semcom.engine.store.population import Cohort, Order, Population, Prefix, StoredCohort, average, in_part
+from semcom.engine.timeline import Timeline
 
 logger = logging.getLogger(__name__)
 
@@ -78,6 +90,11 @@ class Air:
         logs: whether this process logs warnings.
         powers_w: transmit powers in a cell, which a client spreads over its part of the band, or alone with others over
             all of it when they send at once.
+        timeline: the time of the round; None: it is not counted.
+        residual: what `top-k` has left out of each client's updates so far; None: nothing is left out.
+        through: whether a client got through in this round, by the name of what it sent.
+        late: clients that were beyond the deadline when they had sent.
+        lost: transmissions of this round that were lost.
     """
 
     config: AirConfig
@@ -91,6 +108,11 @@ class Air:
     report: Callable[[str, Tensor], None] = lambda name, values: None
     logs: bool = False
     powers_w: Mapping[Direction, float] | None = None
+    timeline: Timeline | None = None
+    residual: Population | None = None
+    through: dict[str, dict[int, bool]] = field(default_factory=dict)
+    late: set[int] = field(default_factory=set)
+    lost: int = 0
 
     def up(self, pop: Population, part: Prefix, name: str = "", since: Population | None = None) -> Population:
         """Send a part of each model, parameters and buffers, from the clients to the base station.
@@ -99,12 +121,15 @@ class Air:
             pop: the clients' models.
             part: prefix or prefixes of what is sent.
             name: names the draws; a second model that goes the same way in a round takes a name, to meet its own noise.
-            since: what `down` gave, where these models began: uncoded, the difference to it is sent, and the base
-                station adds what it had sent itself (None: the models themselves are sent).
+            since: what `down` gave, where these models began: uncoded or compressed, the difference to it is sent, and
+                the base station adds what it had sent itself (None: the models themselves are sent). Only updates
+                without a name are compressed.
 
         Returns:
-            the models as the base station has them.
+            the models as the base station has them; those that did not get through too, see `arrived`.
         """
+        if self.config.compress != "none" and since is not None and not name:
+            return self._send_compressed(pop, part, since)
         self._count("up", pop.ids, pop.numbers(part))
         return pop if self.config.parameters == "ideal" else self._models("up", pop, part, name, since)
 
@@ -131,7 +156,8 @@ class Air:
     ) -> dict[str, Tensor]:
         """Send a part of the clients' models up, and return its weighted mean as the base station has it.
 
-        With `air.access superposed` all clients send at once and the channel adds: see `channels.superposition`.
+        With `air.access superposed` all clients send at once and the channel adds: see `channels.superposition`. The
+        mean is over the clients that `arrived`; if there are none, it is what `since` began with.
 
         Args:
             pop, part, since, name: as for `up`.
@@ -140,12 +166,25 @@ class Air:
         Returns:
             name -> `[1, ...]`, ready for `Population.share`.
         """
-        if self.config.access == "orthogonal":
-            return average(self.up(pop, part, name, since), part, weights)
-        floats = pop.numbers(part)
-        cost = self.link.cost(floats[:1].astype(np.float64), pop.ids[:1])
-        together = Cost(cost.uses, cost.energy * len(floats))  # all of them send
-        self._add("up", pop.ids, floats, 0 * floats, together, once=True)
+        at_once = self.config.access == "superposed"
+        if at_once:
+            floats = pop.numbers(part)
+            cost = self.link.cost(floats[:1].astype(np.float64), pop.ids[:1])
+            together = Cost(cost.uses, cost.energy * len(floats))  # all of them send
+            self._add("up", pop.ids, floats, 0 * floats, together, once=True)
+        else:
+            pop = self.up(pop, part, name, since)
+        here = self.arrived(pop.ids, name)
+        if not here.any():
+            return _read_shared_start(since, part)
+        if not here.all():
+            weights, ids = Order(np.flatnonzero(here), weights.device)(weights), pop.ids[here]
+            pop, since, weights = pop.select(ids), since and since.select(ids), weights / weights.sum()
+        return self._average_superposed(pop, part, weights, since, name) if at_once else average(pop, part, weights)
+
+    def _average_superposed(
+        self, pop: Population, part: Prefix, weights: Tensor, since: Population | None, name: str
+    ) -> dict[str, Tensor]:
         mean, starts, silent = average(pop, part, weights), _map_update_starts(since, pop), []
         for tensor in [n for n, t in mean.items() if t.is_floating_point() and not n.endswith("running_var")]:
             held = [(c, start(tensor)) for c, start in zip(pop.stacks(), starts, strict=True)]
@@ -206,10 +245,39 @@ class Air:
         if back:
             self._add("down", ids, floats, 0 * bits, Cost(uses, energy))
 
+    def arrived(self, ids: np.ndarray, name: str = "") -> np.ndarray:
+        """Return which clients got through with what they have just sent up as `name`, bool `[n]` on the host.
+
+        In a round the answer to a name stays.
+        """
+        if self.timeline is None and self.config.repeat:
+            return np.ones(len(ids), dtype=bool)
+        known = self.through.setdefault(name, {})
+        if not (new := np.array([k for k in ids.tolist() if k not in known], dtype=np.int64)).size:
+            return np.array([known[k] for k in ids.tolist()], dtype=bool)
+        late = np.zeros(len(new), dtype=bool) if self.timeline is None else self.timeline.find_late(new)
+        lost = np.zeros(len(new), dtype=bool) if self.config.repeat else self._draw_losses(new, name)
+        self.late |= set(new[late].tolist())
+        self.lost += int(lost.sum())
+        known |= dict(zip(new.tolist(), (~late & ~lost).tolist(), strict=True))
+        return np.array([known[k] for k in ids.tolist()], dtype=bool)
+
+    def summarize_round(self) -> dict[str, float]:
+        """Return how long the round took, and how many clients were late and transmissions lost, where that happens."""
+        found: dict[str, float] = {}
+        if self.timeline is not None:
+            found["round_s"] = self.timeline.length_s()
+            if self.timeline.deadline_s is not None:
+                found["late"] = len(self.late)
+        return found if self.config.repeat else {**found, "lost": self.lost}
+
     def begin(self, clients: int) -> None:
         """Begin a round with so many clients."""
         self.client_rounds += clients
         self.participants = clients
+        self.through, self.late, self.lost = {}, set(), 0
+        if self.timeline is not None:
+            self.timeline.begin()
 
     def per_client_round(self) -> dict[str, dict[str, float]]:
         """Return the traffic per participating client and round: {"up": {"floats": ..}, "down": ..}."""
@@ -239,6 +307,62 @@ class Air:
             cohorts.append(replace(c, tensors={**c.tensors, **arrived}))
         return Population(tuple(cohorts))
 
+    def _send_compressed(self, pop: Population, part: Prefix, since: Population) -> Population:
+        """Return the models as the base station has them after compressed updates; remember what these left out."""
+        floats, bits = self._count_compressed(pop, part)
+        self._add_error_free("up", pop.ids, floats, bits)
+        before = None if self.residual is None else self.residual.select(pop.ids)
+        memory = [None] * len(pop.cohorts) if before is None else before.stacks()
+        cohorts, rest = [], []
+        for c, start, left in zip(pop.spread(part).stacks(), _map_update_starts(since, pop), memory, strict=True):
+            arrived, missing = {}, {}
+            for n in _list_compressed(c, part):
+                if left is not None and n not in left.tensors:
+                    raise ValueError(f"{n}: what top-k leaves out is remembered of parts in `Method.averages` alone")
+                received = start(n).received
+                update = c.tensors[n] - received
+                wanted = update if left is None else update + left.tensors[n]
+                sent = self._compress(n, wanted, c.ids)
+                arrived[n], missing[n] = received + sent, wanted - sent
+            cohorts.append(replace(c, tensors={**c.tensors, **arrived}))
+            if left is not None:
+                rest.append(replace(left, tensors={**left.tensors, **missing}))
+        if self.residual is not None:
+            self.residual = self.residual.put(Population(tuple(rest)))
+        return Population(tuple(cohorts))
+
+    def _compress(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
+        if self.config.compress == "top-k":
+            return keep_largest(values, self.config.top_fraction)
+        generators = [self.key("compress", name, int(k)) for k in ids]
+        uniforms = [torch.rand(values[0].numel(), generator=g, dtype=torch.float64) for g in generators]
+        return quantise(values, self.config.quantise_bits, send_to_device(torch.stack(uniforms), values.device))
+
+    def _count_compressed(self, pop: Population, part: Prefix) -> tuple[np.ndarray, np.ndarray]:
+        """Return how many numbers and bits each client sends of compressed updates, `[K]` both."""
+        own, floats = self.config, pop.numbers(part)
+        bits = floats * own.bits_per_float
+        for c in pop.cohorts:
+            for n in [c.tensors[name][0].numel() for name in _list_compressed(c, part)]:
+                if own.compress == "quantise":
+                    sent, size = n, count_quantised_bits(n, own.quantise_bits, own.bits_per_float)
+                else:
+                    sent = count_kept(n, own.top_fraction)
+                    size = count_sparse_bits(n, own.top_fraction, own.bits_per_float)
+                floats[pop.at(c)] += sent - n
+                bits[pop.at(c)] += size - n * own.bits_per_float
+        return floats, bits
+
+    def _draw_losses(self, ids: np.ndarray, name: str) -> np.ndarray:
+        """Draw which clients' transmissions are lost: where the channel is too bad for the rate, or by `outage`."""
+        if self._faded is None:
+            chances = [torch.rand((), generator=self.key("lost", name, int(k))) for k in ids]
+            return np.array([float(chance) < self.config.outage for chance in chances], dtype=bool)
+        each = zip(ids, self._compute_noise("up", ids), strict=True)
+        powers = [self._measure_power(self.draw("up", f"lost {name}", int(k), 2), no) for k, no in each]
+        drawn = [float(power.flatten()[0]) for power in powers]
+        return self._compute_limit("up", ids, torch.tensor(drawn, dtype=torch.float64)) < self._choose_rate("up", ids)
+
     def _error(
         self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray | None = None
     ) -> Tensor:
@@ -247,7 +371,7 @@ class Air:
         They are scaled by their r.m.s. (side information, error-free): that of the `floats` numbers sent (None: all),
         so that zeros that are not sent lend no power.
         """
-        symbols, rms = _scale_to_symbols(values, floats)
+        symbols, rms = _scale_for_air(values, floats)
         drawn = [self.draw(direction, name, int(k), 2 * symbols.shape[1]) for k in ids]
         snr_db = self.snr_db(direction, ids)
         host: Any = {"drawn": _stack_realisations(drawn), "snr_db": snr_db}
@@ -309,23 +433,37 @@ class Air:
         if self.config.parameters == "analog":
             self._add(direction, ids, floats, 0 * floats, self.link.cost(floats, ids), broadcast)
             return
-        bits = floats * self.config.bits_per_float
-        uses = bits / self._rate(direction, ids)
+        self._add_error_free(direction, ids, floats, floats * self.config.bits_per_float, broadcast)
+
+    def _add_error_free(
+        self, direction: Direction, ids: np.ndarray, floats: np.ndarray, bits: np.ndarray, broadcast: bool = False
+    ) -> None:
+        once = direction == "up" and not self.config.repeat
+        uses = bits / (self._choose_rate(direction, ids) if once else self._rate(direction, ids))
         self._add(direction, ids, floats, bits, Cost(uses, uses), broadcast)
 
     def _rate(self, direction: Direction, ids: np.ndarray) -> np.ndarray:
         """Return the bits that arrive per channel use of each client, what has to be sent again included."""
+        rate = self._choose_rate(direction, ids)
+        return rate if self.config.rate == "fixed" or self._faded is None else rate * (1 - self.config.outage)
+
+    def _choose_rate(self, direction: Direction, ids: np.ndarray) -> np.ndarray:
+        """Return the bits per channel use that each client sends."""
         own = self.config
         if own.rate == "fixed":
             if self.logs and self.link.noisy and len(ids):
                 self._check_rate(float(self.snr_db(direction, ids).amin()))
             return np.full(len(ids), own.bits_per_use)
-        snr_db = self.snr_db(direction, ids).double()
-        faded = 1.0 if self._faded is None else self._faded if self.link.users == 1 else self._faded_at(snr_db)
-        limit = torch.log2(1 + faded * torch.pow(10.0, (snr_db - own.backoff_db) / 10)).numpy()
+        faded = 1.0 if self._faded is None else self._faded if self.link.users == 1 else self._faded_at(direction, ids)
+        limit = self._compute_limit(direction, ids, faded)
         if own.rate == "mcs":
             limit = RATES[(np.searchsorted(RATES, limit, "right") - 1).clip(0)]
-        return limit if self._faded is None else limit * (1 - own.outage)
+        return limit
+
+    def _compute_limit(self, direction: Direction, ids: np.ndarray, gain: Tensor | float) -> np.ndarray:
+        """Return the bits per use that arrive with the gain |h|^2."""
+        snr = torch.pow(10.0, (self.snr_db(direction, ids).double() - self.config.backoff_db) / 10)
+        return torch.log2(1 + torch.as_tensor(gain, dtype=torch.float64) * snr).numpy()
 
     @cached_property
     def _faded(self) -> float | None:
@@ -333,16 +471,19 @@ class Air:
         gain = self.link.gain(self._typical)
         return None if gain is None else float(gain.abs().square().flatten().quantile(self.config.outage))
 
-    def _faded_at(self, snr_db: Tensor) -> Tensor:
-        """Return as `_faded` what takes the place of |h|^2 beside other users at each SNR: SINR over SNR."""
+    def _faded_at(self, direction: Direction, ids: np.ndarray) -> Tensor:
+        """Return as `_faded` what takes the place of |h|^2 beside other users at each SNR."""
+        powers = [self._measure_power(self._typical, no) for no in self._compute_noise(direction, ids)]
+        return torch.stack([power.flatten().quantile(self.config.outage) for power in powers])
 
-        def at(no: Tensor) -> Tensor:
-            gain, others = self.link.gain_at(self._typical, no), self.link.interference(self._typical, no)
-            assert gain is not None
-            power = gain.abs().square() / (1 if others is None else 1 + others / no)
-            return power.flatten().quantile(self.config.outage)
+    def _compute_noise(self, direction: Direction, ids: np.ndarray) -> Tensor:
+        return torch.pow(10.0, self.snr_db(direction, ids).double() / -10).view(-1, 1, 1)
 
-        return torch.stack([at(no) for no in torch.pow(10.0, snr_db / -10).view(-1, 1, 1)])
+    def _measure_power(self, drawn: Mapping[str, Tensor], no: Tensor) -> Tensor:
+        """Return |h|^2 of a channel that fades, or what takes its place beside other users: SINR over SNR."""
+        gain, others = self.link.gain_at(drawn, no), self.link.interference(drawn, no)
+        assert gain is not None
+        return gain.abs().square() / (1 if others is None else 1 + others / no)
 
     def _check_rate(self, snr_db: float) -> None:
         """Warn, once in a run, of a fixed rate that cannot be had at an SNR."""
@@ -373,6 +514,8 @@ class Air:
         band = self._whole_hz if once else self._bandwidth(ids)
         powered = self._whole_hz if direction == "down" else band  # what a transmit power is spread over
         symbol = self.config.symbol_energy if self.powers_w is None else self.powers_w[direction] / powered
+        if self.timeline is not None:
+            self.timeline.spend(ids, uses / band)
         total.uses += float(uses.sum())
         total.airtime_s += float((uses / band).sum()) * (len(ids) if once else 1)  # each client waits for all of it
         total.energy_j += float((energy * symbol).sum())
@@ -401,6 +544,10 @@ class Received(Population):
 
     sent: Population | None = None
 
+    def select(self, ids: np.ndarray) -> Received:
+        """Return the models of some clients, and as they were sent."""
+        return Received(super().select(ids).cohorts, self.sent and self.sent.select(ids))
+
 
 class Start(NamedTuple):
     """Where a tensor in training began, at the clients, and what the base station has more there: `[1 or k, ...]`."""
@@ -426,12 +573,23 @@ def _map_update_starts(since: Population | None, pop: Population) -> list[Callab
     return [partial(start, c=c, here=h, there=t) for c, h, t in zip(own, here, there, strict=True)]
 
 
+def _read_shared_start(since: Population | None, part: Prefix) -> dict[str, Tensor]:
+    """Return what clients had in common of a part when they began, as it was sent to them: nothing if that is open."""
+    sent = since.sent if isinstance(since, Received) else since
+    return {n: t for c in (sent.cohorts if sent else ()) for n, t in c.common.items() if in_part(n, part)}
+
+
+def _list_compressed(c: Cohort | StoredCohort, part: Prefix) -> list[str]:
+    """Return the tensors of a part that are compressed."""
+    return [n for n, t in c.tensors.items() if in_part(n, part) and is_compressed(n, t)]
+
+
 def _weighted(weights: Tensor, values: Tensor) -> Tensor:
     """Return weights `[n]` times values `[n or 1, ...]`, `[n, ...]`."""
     return weights.to(values.dtype).view(-1, *[1] * (values.ndim - 1)) * values
 
 
-def _scale_to_symbols(values: Tensor, floats: np.ndarray | None) -> tuple[Tensor, Tensor]:
+def _scale_for_air(values: Tensor, floats: np.ndarray | None) -> tuple[Tensor, Tensor]:
     """Return values `[n, ...]` as complex symbols of unit power `[n, s]`, and their r.m.s. `[n, 1]`."""
     flat = values.reshape(len(values), -1)
     sent = np.full(len(flat), flat.shape[1]) if floats is None else floats.clip(min=1)

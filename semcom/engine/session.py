@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from semcom.engine.draws import Draws
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import Team
+from semcom.engine.store.population import Population, Prefix
 from semcom.engine.tally import Tally
 
 
@@ -37,6 +40,11 @@ class Session:
         """Return how many of n clients to take at a time: as few chunks as need be, of nearly equal size."""
         chunks = -(-n // (self.chunk or n))
         return -(-n // chunks)
+
+    def compute(self, pop: Population, images: np.ndarray, train: Prefix) -> None:
+        """Count the time that clients take for passes of their models over images, `[n]`: `Timeline.compute`."""
+        if self.tally.air.timeline is not None:
+            self.tally.air.timeline.compute(pop, images, self.draws.federation.images.shape[1:], train)
 
     def counters(self) -> dict[str, Any]:
         """Return the counters and the chosen chunk as plain numbers."""

@@ -49,13 +49,17 @@ class Tally:
     def uncounted(self) -> Iterator[None]:
         """Count nothing while the context lasts: round, samples, traffic, log and SNR of training are then restored.
 
+        So is what `top-k` has left out.
+
         The received SNR of tests is kept: what is evaluated here is evaluated for the run.
         """
         before, round_, log, warnings = self.counters(), self.draws.round, dict(self.log), dict(self.warnings)
+        residual = self.air.residual
         yield  # after an exception the world is not used any more
         self.settle()
         tests = self.measured["test"]
         self.resume(before)
+        self.air.residual = residual
         self.draws.round, self.log, self.warnings, self.measured["test"] = round_, log, warnings, tests
 
     def features(self, ids: np.ndarray, sizes: Sequence[Sequence[int]]) -> None:

@@ -17,6 +17,7 @@ from channels.cell import watts
 from semcom.config import Resolved
 from semcom.data.federation import Federation
 from semcom.engine.air import Air, Direction
+from semcom.engine.compression import is_compressed
 from semcom.engine.draws import Draws
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE, Team
@@ -24,8 +25,9 @@ from semcom.engine.host.sending import send_to_device
 from semcom.engine.independence import check_independent_link
 from semcom.engine.session import Session
 from semcom.engine.store.initial import Initial
-from semcom.engine.store.population import Population, Prefix
+from semcom.engine.store.population import Population, Prefix, in_part
 from semcom.engine.tally import Tally
+from semcom.engine.timeline import Timeline
 from semcom.engine.train.chunk import choose_chunk
 from semcom.engine.train.context import Fitted, Given, Objective
 from semcom.engine.train.descent import Optimizer, Project
@@ -83,6 +85,7 @@ class World:
             report=self.report,
             logs=team.rank == 0,
             powers_w=None if draws.cell is None else powers,
+            timeline=Timeline.of(config, split),
         )
         chunk = None if config.chunk == "auto" else config.chunk
         self.session = Session(draws, Tally(draws, self.air, team), clock or Clock(), chunk)
@@ -126,6 +129,14 @@ class World:
         """Return p_k = D_k over the sum of D over `ids`, `[n]`."""
         sizes = self.tensor(self.sizes(ids).astype(np.float64))
         return sizes / sizes.sum()
+
+    def arrived(self, ids: np.ndarray, name: str = "") -> np.ndarray:
+        """Return which clients got through with what they have just sent up as `name`, bool `[n]` on the host.
+
+        The others were late (`train.deadline_s`), or what they sent was lost (`air.repeat`). A base station that does
+        not average by `air.average` works with those that arrived. In a round the answer to a name stays.
+        """
+        return self.air.arrived(ids, name)
 
     def owned(self, ids: np.ndarray) -> np.ndarray:
         """Return the classes that each client has training samples of, bool `[n, C]` on the host."""
@@ -177,6 +188,12 @@ class World:
         """Return numbers that clients keep beside their models: shaped like the tensors `names`, all `value`."""
         team = self.session.team
         return Population(tuple(self._initial.constant(e, ids, names, value, team) for e, ids in self._encoders()))
+
+    def remember(self, part: Prefix) -> None:
+        """Begin to remember what `top-k` leaves out of each client's updates of a part; `population` comes first."""
+        tensors = next(iter(self._initial.networks.values())).state_dict()
+        names = [name for name, t in tensors.items() if in_part(name, part) and is_compressed(name, t)]
+        self.air.residual = self.constant(names, 0.0)
 
     def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
         """Return a population of one: a network that the base station owns, its weights keyed by `name`."""

@@ -44,7 +44,8 @@ class FedAMP(Method):
     shares = "a mixture u_k for each client"
     personal = "encoder and head"
     sends = "w_k up, u_k down"
-    unused = ("air.access",)  # each has a mixture of its own
+    # Each has a mixture of its own, of whole models.
+    unused = ("air.access", "air.compress", "air.repeat", "train.deadline_s")
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):

@@ -161,7 +161,13 @@ class FedCL(Method):
         if self.hyper.source == "pass":
             means, counts = prototypes(world, trained)
         encoder = world.air.average(trained, self.shared, p, since=received)
-        model = state.model.put(trained).share({**average(trained, self.decoder, p), **encoder})
+        model, here = state.model.put(trained).share(encoder), np.flatnonzero(world.arrived(ids))
+        if not len(here):
+            return replace(state, model=model)
+        if len(here) < len(ids):  # those whose features came after the deadline
+            ids, trained = ids[here], trained.select(ids[here])
+            means, counts = (t[world.tensor(here)] for t in (means, counts))
+        model = model.share(average(trained, self.decoder, world.weights(ids)))
         newest = self._centroids(replace(state, model=model), world, means, counts)
         if self.hyper.centroids != "none":
             world.report("centroids/norm", newest.centroids.values[newest.centroids.known].norm(dim=-1))

@@ -71,11 +71,14 @@ class FedGH(Method):
         trained = world.fit(received, self.objective).models
         means, _ = prototypes(world, trained)
         sent = world.air.send("up", "prototypes", means, ids, world.owned(ids).sum(1) * world.features)
+        owned = world.owned(ids) & world.arrived(ids, "prototypes")[:, None]
+        if not owned.any():
+            return self.State(state.model.put(trained), state.trained.put(trained))
         phi = world.fit(
             state.model.one("head."),
             self.server_objective,
             train="head.",
-            given=Given(per_step=list_prototype_pairs(sent, world.tensor(world.owned(ids)))),
+            given=Given(per_step=list_prototype_pairs(sent, world.tensor(owned))),
             phase=Phase(stream="phi"),
             optimizer=Optimizer("sgd", self.hyper.server_lr),
         ).models

@@ -99,7 +99,7 @@ class PFedMe(FedAvg):
         start = received.named()
         given = Given(carry={name: start[name] for name in received.parameters(self.averages)})
         sgd = world.optimizer(name="sgd", lr=self.hyper.eta, momentum=0.0, weight_decay=0.0)
-        fitted = world.fit(received, Gradient(self.gradient), given=given, optimizer=sgd)
+        fitted = world.fit(received, Gradient(self.gradient, self.hyper.inner_steps), given=given, optimizer=sgd)
         trained, theta = fitted.models, fitted.carried
         newest = world.air.average(trained, self.averages, world.weights(ids), since=received)
         server = state.model.one(self.averages)

@@ -1,19 +1,21 @@
-"""Learning curves: a line over the rounds for each method, with a band over seeds."""
+"""Learning curves: a line over the rounds, or over what they cost, for each method, with a band over seeds."""
 
 from __future__ import annotations
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import describe_points, select_points_of_view
+from semcom.plots.points import add_cost_unit, describe_points, name_abscissa, select_points_of_view
 from semcom.plots.style import MANY, percent
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import metric_label, name_place
+from semcom.studies.names import metric_label, name_place, titled
 
+DECADE = 10
+"""Ratio of the most to the least that a curve costs from which on the abscissa is logarithmic."""
 MARKS = 6
 """Marks along a curve, about."""
 
@@ -32,8 +34,16 @@ def compute_curves(study: Study, plot: Plot) -> pd.DataFrame:
     chosen = rounds[rounds["view"] == first] if plot.view is None else select_points_of_view(study, rounds, plot.view)
     if chosen[plot.y].isna().all():
         raise ConfigError(f"y: no round has {plot.y!r}")
-    cells = compute_means(chosen, plot.fields, plot.y)
-    lines = [name for name in plot.fields if name != "round"]
+    lines = [name for name in plot.fields if name != plot.x]
+    cells = compute_means(chosen, [*lines, "round"], plot.y)
+    if plot.x != "round":
+        cost = study.spent(chosen, str(plot.x)).groupby([chosen[name] for name in (*lines, "round")], dropna=False)
+        cells = add_cost_unit(
+            study, cells.merge(cost.mean().rename(plot.x).reset_index(), on=[*lines, "round"]), str(plot.x)
+        )
+        if cells[plot.x].isna().any():
+            lacking = cells.loc[cells[plot.x].isna(), lines[0]].iloc[0]
+            raise ConfigError(f"x: the {plot.x} of {lacking} are not known; leave it out, or take another cost")
     whole = cells.groupby(lines, dropna=False)["n"].transform("max")
     return cells[cells["n"] == whole].reset_index(drop=True)
 
@@ -46,11 +56,19 @@ def draw_curves(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
         step = max(1, len(line) // MARKS)
         first = min(i * step // len(lines), len(line) - 1)
         name = name_place(str(plot.hue), hue)
-        axes.plot(line["round"], line["mean"], label=name, markevery=(first, step), **{**style, "linewidth": 1.0})
+        axes.plot(line[plot.x], line["mean"], label=name, markevery=(first, step), **{**style, "linewidth": 1.0})
         if len(lines) <= MANY:
-            axes.fill_between(line["round"], line["low"], line["high"], color=style["color"], alpha=0.18, linewidth=0)
-    axes.set_xlabel("Round")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.fill_between(line[plot.x], line["low"], line["high"], color=style["color"], alpha=0.18, linewidth=0)
+    axes.set_xlabel(titled(name_abscissa(cells, str(plot.x))))
+    if plot.x == "round":
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    else:
+        axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
+        ends = cells.groupby(plot.hue, sort=False)[plot.x].max()
+        if cells[plot.x].min() > 0 and ends.max() / ends.min() >= DECADE:
+            axes.set_xscale("log")
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_ylabel(metric_label(plot.y))
     percent(axes.yaxis, plot.y)
 
@@ -64,7 +82,7 @@ def caption_curves(cells: pd.DataFrame, plot: Plot) -> str:
 
 
 CURVES = Kind(
-    title="learning curves, smoothed over --window evaluations, with bands",
+    title="learning curves over rounds, or over a cost such as time_s; smoothed over --window evaluations",
     tabled=False,
     numbers=compute_curves,
     draw=draw_curves,

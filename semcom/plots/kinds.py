@@ -99,7 +99,7 @@ def _check_kind_options(plot: Plot, kind: Kind) -> None:
         given, usual = getattr(plot, each.name), getattr(Plot(), each.name)
         if each.name in TAKEN and given != usual and each.name not in kind.takes:
             raise ConfigError(f"{each.name}: {given!r} has no effect on {plot.kind}; leave it out")
-    only = {name for name, of in OF_X.items() if of == plot.kind}
+    only = {name for name, of in OF_X.items() if of == plot.kind or (plot.kind == "curves" and of == "pareto")}
     if plot.x is not None and only and plot.x not in only:
         raise ConfigError(f"x: {plot.x!r} is not what {plot.kind} are over; give {' or '.join(sorted(only))}")
     if plot.x in OF_X and not only:

@@ -8,10 +8,10 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import describe_points
+from semcom.plots.points import add_cost_unit, describe_points, name_abscissa
 from semcom.plots.style import percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import field_label, metric_label, name_value
+from semcom.studies.names import metric_label, name_value, titled
 
 DECADE = 10
 """Ratio of the largest to the smallest cost from which on the abscissa is logarithmic."""
@@ -30,7 +30,7 @@ def compute_pareto(study: Study, plot: Plot) -> pd.DataFrame:
     if found[plot.x].isna().any():
         lacking = found.loc[found[plot.x].isna(), "variant"].iloc[0]
         raise ConfigError(f"x: the {plot.x} of {lacking} are not known; leave it out, or take another cost")
-    return found
+    return add_cost_unit(study, found, str(plot.x))
 
 
 def draw_pareto(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
@@ -49,7 +49,7 @@ def draw_pareto(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
     if cells[x].min() > 0 and cells[x].max() / cells[x].min() >= DECADE:
         axes.set_xscale("log")
     axes.margins(0.08)
-    axes.set_xlabel(field_label(x))
+    axes.set_xlabel(titled(name_abscissa(cells, x)))
     axes.set_ylabel(metric_label(plot.y))
     percent(axes.yaxis, plot.y)
 
@@ -61,7 +61,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
 
 
 PARETO = Kind(
-    title="accuracy against a cost: uses, bits, floats, energy_j, airtime_s, samples or rounds",
+    title="accuracy against a cost: uses, bits, floats, energy_j, airtime_s, time_s, samples or rounds",
     numbers=compute_pareto,
     draw=draw_pareto,
     caption=caption,

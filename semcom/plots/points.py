@@ -73,10 +73,20 @@ def check_panels(frame: pd.DataFrame, plot: Plot) -> None:
     check_seeds_alone(frame.drop_duplicates("hash"), others, first)
 
 
+def add_cost_unit(study: Study, cells: pd.DataFrame, x: str) -> pd.DataFrame:
+    """Return numbers over a cost, with the unit of energies that are numbers of symbols."""
+    return cells if x != "energy_j" or study.in_joule else cells.assign(unit="symbols")
+
+
+def name_abscissa(cells: pd.DataFrame, x: str) -> str:
+    """Return the name of an abscissa with its unit."""
+    return name_field("energy_symbols" if x == "energy_j" and "unit" in cells else x)
+
+
 def describe_points(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str:
     """Return the caption of means: what they are of, against what, and what error bars are."""
     name = name_metric(plot.y)
     start = f"Test {name}" if name.startswith("accuracy") else name[0].upper() + name[1:]
-    against = f" against {name_field(plot.x)}" if plot.x else ""
+    against = f" against {name_abscissa(cells, plot.x)}" if plot.x else ""
     view = f", view {plot.view}" if plot.view else ""
     return f"{start}{against}{view}, {describe_sheet_intervals(cells, shown)}."

@@ -37,7 +37,7 @@ def embedding(features: ArrayLike, *, kind: Kind = "tsne", seed: int = 0) -> np.
         >>> semcom.embedding(np.eye(20), kind="pca").shape
         (20, 2)
     """
-    x = _check_features(features, rows=3, columns=2)
+    x = _check_embedded_features(features, rows=3, columns=2)
     if kind == "pca":
         from sklearn.decomposition import PCA
 
@@ -116,7 +116,7 @@ def knn_purity(features: ArrayLike, labels: ArrayLike, *, k: int = 10, images: A
     return float((y[nearest] == y[:, None]).mean())
 
 
-def _check_features(features: ArrayLike, rows: int = 1, columns: int = 1) -> np.ndarray:
+def _check_embedded_features(features: ArrayLike, rows: int = 1, columns: int = 1) -> np.ndarray:
     """Return features as float64 `[n, d]`. Raises ConfigError for another shape, and for what is not finite."""
     x = np.asarray(features, dtype=np.float64)
     if x.ndim != 2 or len(x) < rows or x.shape[1] < columns:
@@ -128,7 +128,7 @@ def _check_features(features: ArrayLike, rows: int = 1, columns: int = 1) -> np.
 
 def _check_labelled_features(features: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Return features `[n, d]` and labels `[n]`. Raises ConfigError where they do not fit together."""
-    x, y = _check_features(features), np.asarray(labels)
+    x, y = _check_embedded_features(features), np.asarray(labels)
     if y.shape != (len(x),):
         raise ConfigError(f"labels: {list(y.shape)} is not one for each of {len(x)} images")
     return x, y

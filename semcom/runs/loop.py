@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from semcom.config import ConfigError, RunError
 from semcom.data.federation import Federation
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE, Team
+from semcom.engine.store.population import Population
 from semcom.engine.train.descent import Diverged
 from semcom.engine.train.view import View
 from semcom.engine.world import World
@@ -45,12 +47,21 @@ run goes on from the second State, so it must not change what it is shown.
 LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Stored:
+    """The method's State, and what compression has left out of the clients' updates."""
+
+    method: Any
+    residual: Population
+
+
 class Loop:
     """The loop over rounds, and what comes after the last one.
 
     Attributes:
         newcomers: images of the clients that join at the end, if there are any.
         state: the method's, after the last whole round.
+        residual: what compression had left out by then; None: it leaves nothing out.
         progress: clock and counters at that time.
         checkpoints: those in the folder.
         stage: what is going on after the last round ("": a round is).
@@ -77,6 +88,9 @@ class Loop:
             self.world = World(config, members, device, setup.link, split=self.method.split, clock=clock, team=ranks)
             self.tally = self.world.session.tally
             self.state = self.method.setup(self.world)
+            if config.air.compress == "top-k":
+                self.world.remember(self.method.averages)
+        self.residual = self.world.air.residual
         self.metrics: list[dict[str, Any]] = []
         self.digest = hashlib.sha256()
         self.progress = self._progress(0)
@@ -96,7 +110,7 @@ class Loop:
             raise
         except BaseException as error:
             with suppress(Exception):  # the first thing that went wrong is what has to be told
-                self.checkpoints.write(self.state, self.progress)
+                self.checkpoints.write(self.stored, self.progress)
             foreseen = isinstance(error, RunError | Diverged | KeyboardInterrupt | Stopped)
             if self.folder is not None and not foreseen:
                 self.folder.write_error(f"{describe_error(error)}\n\n{traceback.format_exc()}")
@@ -138,6 +152,7 @@ class Loop:
             self._check_schedule(round_)
             state = self.method.round(self.state, self.world)
             line: dict[str, Any] = {"round": round_, **self.tally.losses(), **self._warnings(round_)}
+            line |= self.world.air.summarize_round()
         if self.observe:
             with self.clock("observe"), self.tally.uncounted():
                 line["observed"] = dict(self.observe(self.state, state, self.world))
@@ -148,12 +163,12 @@ class Loop:
         line["seconds"] = round(time.perf_counter() - begun, 4)
         with defer_stop_signals():  # together: what a checkpoint stores
             self._write(line)
-            self.state, self.progress = state, self._progress(round_)
+            self.state, self.residual, self.progress = state, self.world.air.residual, self._progress(round_)
         if self.on_round:
             with self.clock("log"):
                 self.on_round(line)
         if self.checkpoints.are_due(round_):
-            self.checkpoints.write(self.state, self.progress)
+            self.checkpoints.write(self.stored, self.progress)
 
     def _check_schedule(self, round_: int) -> None:
         """Warn, in the first round, of milestones that the run does not reach; a run may be cut short."""
@@ -237,6 +252,11 @@ class Loop:
         """Return words on the state that can be taken up again, and its place."""
         return self.checkpoints.describe(self.progress["round"])
 
+    @property
+    def stored(self) -> Any:
+        """What a checkpoint stores: the method's State, and with it what compression has left out."""
+        return self.state if self.residual is None else Stored(self.state, self.residual)
+
     # -- the folder ----------------------------------------------------------------------------------------------
 
     def _progress(self, round_: int) -> dict[str, Any]:
@@ -269,9 +289,11 @@ class Loop:
         Raises RunError where the state is none of this run.
         """
         progress = content["progress"]
-        self.state = restore_state(self.state, content, folder, self.ranks)
+        found = restore_state(self.stored, content, folder, self.ranks)
+        self.state, self.residual = (found.method, found.residual) if isinstance(found, Stored) else (found, None)
+        self.world.air.residual = self.residual
         self.world.session.resume(progress)
         self.world.session.draws.round = progress["round"]
         self.clock.add(progress["seconds"])
         self.progress = progress
-        self.checkpoints.take_up(self.state, progress["round"])
+        self.checkpoints.take_up(self.stored, progress["round"])

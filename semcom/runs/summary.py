@@ -14,6 +14,9 @@ from semcom.runs.folder import read_commit, read_versions
 from semcom.runs.machine import describe_machine
 from semcom.tasks.metric import describe_metrics
 
+TOTALS = {"round_s": "time_s", "late": "late", "lost": "lost"}
+"""Number of a round -> what its sum over the rounds is called."""
+
 
 def summarize_run(
     world: World,
@@ -57,6 +60,7 @@ def summarize_run(
         "samples_per_second": tally.visited / max(seconds.get("train", 0.0), 1e-9),
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "traffic": world.air.per_client_round(),
+        **{total: sum(line[name] for line in metrics) for name, total in TOTALS.items() if name in metrics[-1]},
         "snr_received_db": {name: value if math.isfinite(value) else None for name, value in meters.items()},
         **({"error_rates": errors} if errors else {}),
         **({} if session.draws.cell is None else {"cell": _places(session.draws)}),

@@ -76,7 +76,16 @@ RULES = (
     NoEffectRule("air.bits_per_use", lambda r: r.config.air.rate != "fixed", "the rate is not fixed"),
     NoEffectRule("air.backoff_db", lambda r: r.config.air.rate == "fixed", "the rate is fixed"),
     NoEffectRule("air.outage", lambda r: r.config.air.rate == "fixed", "the rate is fixed"),
-    NoEffectRule("air.outage", lambda r: not _fades(r), "{kind} does not fade"),
+    NoEffectRule("air.outage", lambda r: r.config.air.repeat and not _fades(r), "{kind} does not fade"),
+    NoEffectRule("air.repeat", lambda r: r.config.air.rate == "fixed", "nothing is lost at a fixed rate"),
+    NoEffectRule("air.repeat", lambda r: not _error_free(r), "no number is sent error-free"),
+    NoEffectRule("air.compress", lambda r: not _error_free(r), "no number is sent error-free"),
+    NoEffectRule("air.compress", lambda r: not r.method.averages, "{method} averages no models"),
+    NoEffectRule("air.quantise_bits", lambda r: r.config.air.compress != "quantise", "nothing is quantised"),
+    NoEffectRule("air.top_fraction", lambda r: r.config.air.compress != "top-k", "air.compress is not top-k"),
+    NoEffectRule("network.flops_spread", lambda r: r.config.network.flops is None, "network.flops is not given"),
+    NoEffectRule("train.deadline_s", lambda r: r.config.network.flops is None, "network.flops is not given"),
+    NoEffectRule("train.deadline_s", lambda r: not _sends(r), NOTHING_SENT),
     NoEffectRule("air.rate", lambda r: not r.link.noisy, NO_NOISE),
     NoEffectRule("air.access", lambda r: not r.method.averages, "{method} averages no models"),
     NoEffectRule("air.access", lambda r: r.config.air.parameters == "ideal", "numbers are not sent uncoded"),
@@ -97,7 +106,7 @@ RULES = (
     *(
         NoEffectRule(f"network.{field.name}", lambda r: r.config.network.kind == "list", "there is no cell")
         for field in fields(NetworkConfig)
-        if field.name not in ("kind", "scheduling")
+        if field.name not in ("kind", "scheduling", "flops", "flops_spread")
     ),
     NoEffectRule("network.exponent", lambda r: r.config.network.path_loss != "exponent", "the path loss has none"),
     NoEffectRule("network.kind", lambda r: not r.link.noisy, NO_NOISE),

@@ -79,6 +79,8 @@ FIELDS = {
     "uses": ("channel uses", ""),
     "airtime_s": ("airtime", " s"),
     "energy_j": ("energy", " J"),
+    "energy_symbols": ("energy", " symbols"),
+    "time_s": ("time", " s"),
     "samples": ("training samples", ""),
 }
 """Field or cost -> its name and the unit after its values; any other is shown by its own name. Without a name here the
@@ -203,6 +205,14 @@ def name_field(field: str) -> str:
     """Return the name of a field with its unit, such as "SNR (dB)" or "channel uses"."""
     name, unit = FIELDS.get(field, (field, ""))
     return name + (f" ({unit.strip()})" if unit else "")
+
+
+def is_in_joule(kind: Any, symbol_energy: Any) -> bool:
+    """Tell whether energies of runs with this `network.kind` and `air.symbol_energy` are in joule.
+
+    Otherwise nothing says what a symbol takes, and they are numbers of symbols.
+    """
+    return kind == "cell" or symbol_energy not in (None, 1.0)
 
 
 def field_label(field: str) -> str:

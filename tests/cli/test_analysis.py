@@ -83,6 +83,14 @@ def test_compare_prints_a_sentence_for_each_point(folder: Path, capsys: pytest.C
     assert " With fedcl (personal) the accuracy is higher for" in both[0]
 
 
+def test_compare_tells_what_a_target_costs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = told(capsys, "compare s fedcl fedavg --at channel.snr_db=9 --until 0.3 --cost rounds --csv out.csv")
+    found = semcom.study(folder).until(0.3, "rounds", at={"channel.snr_db": 9})
+    table = pd.read_csv("out.csv")
+    assert table["rounds"].tolist() == found["cost"].tolist() and set(table["variant"]) == {"fedcl", "fedavg"}
+    assert lines[-1] == "table: out.csv" and "fedcl" in lines[1] + lines[2]
+
+
 def test_the_help_explains_the_words(capsys: pytest.CaptureFixture[str]) -> None:
     for command, words in (("results", "FOLDER"), ("compare", "FOLDER A B")):
         text = "\n".join(told(capsys, f"{command} --help"))

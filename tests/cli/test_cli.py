@@ -224,7 +224,7 @@ def test_result_table_states_what_was_measured() -> None:
     assert lines[0] == "fedcl: 67.1 % after 60 rounds"
     assert lines[1].split("  ")[0] == "view" and lines[2].split() == ["personal", "67.1", "4.1", "55.5"]
     assert lines[3] == "received SNR: train up 10.02 dB, train down -, test -"
-    assert lines[5] == "  uplink  : 19,200 floats, 614,400 bits, 9,600 channel uses, 0.0096 s, 9.6e+03 J"
+    assert lines[5] == "  uplink  : 19,200 floats, 614,400 bits, 9,600 channel uses, 0.0096 s, 9.6e+03 symbols"
     assert lines[6].startswith("  downlink: 4 floats")
     wrong = {"train_up": {"bits": 0.01234, "blocks": 0.5}, "test": {"bits": 0.0, "blocks": 0.0}}
     lines = report.format_result_table({**SUMMARY, "error_rates": wrong}).splitlines()

@@ -33,7 +33,7 @@ FEDCRC = {"optimizer": "sgd", "lr": 0.05, "momentum": 0.9, "lr_milestones": (50,
 """A preset with a schedule: 0.05, 0.01 from round 50 on, 0.001 from round 75 on."""
 
 
-OPEN = ("local_steps", "local_epochs", "eval_clients")
+OPEN = ("local_steps", "local_epochs", "eval_clients", "deadline_s")
 """Fields whose None says something: the other one of steps and epochs, all clients."""
 
 

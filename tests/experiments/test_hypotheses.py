@@ -375,6 +375,30 @@ def test_what_a_network_does() -> None:
     assert found["proportional fairness does not, within 2 points", "fedavg"] == (1.0, SUPPORTED)
 
 
+def test_what_fewer_bits_and_less_time_cost() -> None:
+    """In points and percent of the time; seeds are 0.1 points apart."""
+    runs = {
+        **{"fedavg": (0.5, 100.0), "fedavg-8bit": (0.49, 40.0), "fedavg-top": (0.46, 60.0)},
+        **{"fedavg-at-once": (0.48, 5.0), "fedper": (0.7, 90.0), "fedcl": (0.6, 4.0)},
+    }
+    rows = []
+    for variant, (accuracy, seconds) in runs.items():
+        for seed in range(3):
+            last = accuracy + (seed - 1) / 1000 * (variant != "fedavg")
+            time = seconds + (seed - 1) / 10 * (variant not in ("fedavg", "fedper"))
+            of = {"variant": variant, "seed": seed, "view": "a", "time_s": time, "views.a.last": last}
+            rows.append({**of, **({"views.received.last": last - 0.1} if variant == "fedavg-at-once" else {})})
+    found = said(JUDGES.get("wireless-time")(pd.DataFrame(rows)))
+    less = "fewer bits cost less than 2 points"
+    assert found[less, "fedavg-8bit"] == (1.0, SUPPORTED) and found[less, "fedavg-top"] == (4.0, REFUTED)
+    half = "and less than half of the time, in percent"
+    assert found[half, "fedavg-8bit"] == (40.0, SUPPORTED) and found[half, "fedavg-top"] == (60.0, REFUTED)
+    assert found["all at once costs more than 5 points", "fedavg-at-once"] == (12.0, SUPPORTED)
+    assert found["FedPer is more accurate at the end than FedCL", ""] == (10.0, OPEN)
+    share = found["FedCL's rounds take less than a tenth of FedPer's, in percent", ""]
+    assert share == (pytest.approx(400 / 90, abs=1e-6), SUPPORTED)
+
+
 def test_what_common_encoders_gain_with_a_radio() -> None:
     """FedPer gains 10 points at 10 dB and 4 at 0 dB with 5 and 10 classes, FedRep none; with 3 classes both lose 40."""
     rows = []

@@ -142,6 +142,20 @@ def test_curves_are_smoothed_means_with_bands(whole: Study) -> None:
     assert cells["mean"].tolist()[:4] == [1, 1 / 2, 1 / 3, 1 / 4]
 
 
+def test_curves_may_be_over_what_the_rounds_cost(whole: Study) -> None:
+    """Up and down, of 3 clients: 100 uses and 2 symbols each way for the first method, more for the next."""
+    usual, _, _ = shown(whole, x="round", at=ONE)
+    cells, figure, plot = shown(whole, kind="curves", x="energy_j", at=ONE)
+    assert cells["mean"].tolist() == usual["mean"].tolist() and cells["round"].tolist() == usual["round"].tolist()
+    costs = whole.pareto("energy_j", at=ONE).set_index("variant")["cost"]
+    expected = [costs[name] * r / 4 for name, r in zip(cells["variant"], cells["round"], strict=True)]
+    assert cells["energy_j"].tolist() == pytest.approx(expected)
+    assert figure.axes[0].get_xlabel() == "Energy (symbols)"
+    assert " against energy (symbols), " in KINDS.get("curves").caption(cells, plot)
+    with pytest.raises(ConfigError, match="x: the time_s of fedavg are not known"):
+        shown(whole, kind="curves", x="time_s", at=ONE)
+
+
 def test_a_curve_ends_where_the_first_seed_ends(tmp_path: Path) -> None:
     """A mean over fewer seeds would jump."""
     study = made(tmp_path, ("fedcl",), seeds=2, snrs=(9.0,))
@@ -234,7 +248,7 @@ def test_pareto_circles_what_the_study_calls_efficient(whole: Study) -> None:
         ({"x": "class", "view": "global"}, "view: no run has 'global'; there are personal"),
         ({"x": SNR, "window": 3}, "window: 3 has no effect on lines; leave it out"),
         ({"x": "uses", "y": "jain"}, "y: 'jain' has no effect on pareto; leave it out"),
-        ({"kind": "curves", "x": SNR}, "x: 'channel.snr_db' is not what curves are over; give round"),
+        ({"kind": "curves", "x": SNR}, "x: 'channel.snr_db' is not what curves are over; give airtime_s or bits or"),
         ({"kind": "lines", "x": "uses"}, "x: lines cannot be over 'uses'; leave the kind out, or give a field of the"),
         (
             {"kind": "divisions"},

@@ -70,9 +70,11 @@ class Gradient:
 
     Attributes:
         of: `(model, batch, context) -> ({leaf: [k, ...]}, {"loss": [k], ...})`.
+        passes: how often it goes over a mini-batch, forward and back: for the time that it takes.
     """
 
     of: Callable[[StackedModel, Any, Context], tuple[dict[str, Tensor], Log]]
+    passes: int = 1
 
 
 Objective = Loss | Gradient

@@ -7,7 +7,7 @@ classic loop, and a larger one the same computation, vectorised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,7 +51,7 @@ class Fit:
         team = self.session.team if fed else ALONE
         sizes = [self._sizes(int(k)) if fed else [] for k in pop.ids]
         if fed:
-            self.session.tally.features(pop.ids, [batches * (1 + len(self.phase.takes)) for batches in sizes])
+            self._count(pop, [batches * (1 + len(self.phase.takes)) for batches in sizes])
         samples = np.array([sum(batches) for batches in sizes])
         # The cost of a pass is not known here; it grows with the number of weights.
         parts = team.share((samples + 1) * pop.numbers(self.train))
@@ -64,6 +64,15 @@ class Fit:
         if not done.finite.all():
             raise Diverged(self.phase.stream, pop.ids[~done.finite.cpu().numpy()].tolist() if fed else [])
         return Fitted(done.trained, done.log, carried, done.optimizer_state)
+
+    def _count(self, pop: Population, sizes: Sequence[Sequence[int]]) -> None:
+        """Count the mini-batches, their traffic, and the time of the passes over them."""
+        self.session.tally.features(pop.ids, sizes)
+        images = np.array([sum(batches) for batches in sizes])
+        passes = self.objective.passes if isinstance(self.objective, Gradient) else 1
+        self.session.compute(pop, passes * images, self.train)
+        for other in self.given.frozen.values():
+            self.session.compute(other, images, ())
 
     def _sizes(self, client: int) -> list[int]:
         return self.session.draws.sizes(client, self.phase)

@@ -22,5 +22,6 @@ def pass_training_images(world: World, pop: Population, fn: Visitor, stream: str
     session = world.session
     draws, tally = session.draws, session.tally
     tally.uplink(pop.ids)
+    session.compute(pop, world.sizes(pop.ids), ())
     link, meter = draws.training_link, tally.meters["train_up"]
     visit_clients(session, pop, draws.federation.train, fn, stream=stream, link=link, meter=meter)

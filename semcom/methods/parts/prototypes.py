@@ -54,10 +54,11 @@ class Prototypes:
         """Return the prototypes after clients have sent their means `[n, C, d]`.
 
         d numbers for each class that a client counts samples of are sent: with few local steps, a client may not have
-        seen all of its classes.
+        seen all of its classes. Those of clients that do not get through are left out.
         """
         floats = (counts > 0).sum(1).cpu().numpy() * means.shape[-1]
-        return self.renewed(world.air.send("up", name, means, ids, floats), counts, how)
+        sent = world.air.send("up", name, means, ids, floats)
+        return self.renewed(sent, counts * world.tensor(world.arrived(ids, name))[:, None], how)
 
     def renewed(self, means: Tensor, counts: Tensor, how: How) -> Prototypes:
         """Return the prototypes made of means that are at the base station.

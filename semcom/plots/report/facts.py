@@ -38,7 +38,7 @@ def facts(subject: Subject) -> list[Fact]:
         *((f"Varied: {heading(axis)}", ", ".join(map(shown, sorted_values(study, axis)))) for axis in study.axes),
         ("Seeds", listed(sorted_values(study, "seed"))),
         ("Set in all runs", names.text(_settings(subject))),
-        (study_names.titled(study.metric.label), _accuracy(study, subject.view)),
+        (study_names.titled(study.metric.label), _state_headline_fact(study, subject.view)),
         ("Intervals", _intervals(study)),
         ("Versions", _versions(study)),
         ("Commit", _left(study, "commit")),
@@ -74,7 +74,7 @@ def _value(value: Any) -> str:
     return " ".join(map(shown, value)) if isinstance(value, list | tuple) else shown(value)
 
 
-def _accuracy(study: Study, view: str | None) -> str:
+def _state_headline_fact(study: Study, view: str | None) -> str:
     """Return what an accuracy is, and of which view of each method."""
     results = study.results
     views = results[results["headline"].astype(bool)] if view is None else results[results["view"] == view]

@@ -36,7 +36,10 @@ DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross", "star", "pentagon")
 SHADES = ((0, "#ffffff"), (1, "#6baed6"))
 """Dark text is readable on all of them."""
-UNITS = {"uses": "channel uses", "airtime_s": "airtime in s", "energy_j": "energy in J", "samples": "training samples"}
+UNITS = {
+    **{"uses": "channel uses", "airtime_s": "airtime in s", "time_s": "time of the rounds in s"},
+    **{"energy_j": "energy in J", "samples": "training samples"},
+}
 GRID = {"automargin": True, "zeroline": False, "gridcolor": "#e6e6e6", "linecolor": "#888", "ticks": "outside"}
 LAYOUT: dict[str, Any] = {
     "template": go.layout.Template(layout={"xaxis": GRID, "yaxis": GRID}),
@@ -367,6 +370,7 @@ def _costs(subject: Subject, places: Places) -> Figure:
     made = Figure("costs", f"{titled(metric.label)} against cost", note.format(metric.label))
     for cost in ("uses", *(name for name in COSTS if name != "uses")):
         found, unit = subject.study.pareto(cost, view=subject.view), UNITS.get(cost, cost)
+        unit = unit if cost != "energy_j" or subject.study.in_joule else "energy in symbols"
         marks = []
         for name, own, _, row in places.groups(found[found["cost"].notna()]) if found["cost"].gt(0).any() else ():
             look = places.look(name)

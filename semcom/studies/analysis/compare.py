@@ -22,7 +22,7 @@ from semcom.studies.analysis.statistics import (
     compute_t_interval,
 )
 from semcom.studies.results.run import Stored
-from semcom.studies.results.table import flatten, read_number_in_row
+from semcom.studies.results.table import flatten_row, read_number_in_row
 
 Point = tuple[Any, ...]
 Cells = dict[Point, dict[str, dict[int, Stored]]]
@@ -164,11 +164,11 @@ def read_compared_value(run: Stored, view: str | None, metric: str) -> float:
     if view is not None and view not in summary.get("views", {}):
         known = ", ".join(summary.get("views", {}))
         raise ConfigError(f"view: {run.variant} has no view {view!r}; it has {known or 'none'}")
-    flat = {**flatten(summary), "view": run.headline}
+    flat = {**flatten_row(summary), "view": run.headline}
     for snr in (run.test_snr_db, None) if run.is_first_test else (run.test_snr_db,):
         found = read_number_in_row(flat, metric, view, snr)
         if isinstance(found, int | float) and not math.isnan(found):
             return float(found)
-    own = flatten({**(run.view(view) or {}), **(summary if view is None else {})})
+    own = flatten_row({**(run.view(view) or {}), **(summary if view is None else {})})
     plain = [name for name, value in own.items() if isinstance(value, int | float) and not name.startswith("views.")]
     raise ConfigError(f"metric: {run.variant} has no {metric!r}; it has {', '.join(plain)}")

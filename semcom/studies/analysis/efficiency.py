@@ -14,8 +14,9 @@ from semcom.studies.analysis.frames import AIRTIME, PER_ROUND, sum_traffic
 from semcom.studies.analysis.means import check_seeds_alone, compute_means
 from semcom.studies.results.run import Stored
 
-COSTS = (*PER_ROUND, AIRTIME, "samples", "rounds")
-"""What a run may be said to cost. Traffic is that of both directions, over the whole run."""
+COSTS = (*PER_ROUND, AIRTIME, "time_s", "samples", "rounds")
+"""What a run may be said to cost. Traffic is that of both directions, over the whole run; `time_s`, counted with
+`network.flops`, is that of all rounds."""
 
 
 def read_cost(run: Stored, cost: str) -> float:
@@ -27,7 +28,7 @@ def read_cost(run: Stored, cost: str) -> float:
     if cost not in COSTS:
         raise ConfigError(f"cost: {cost!r} is not one of {', '.join(COSTS)}")
     summary = run.summary or {}
-    if cost in ("samples", "rounds"):
+    if cost in ("time_s", "samples", "rounds"):
         return float(summary.get(cost, math.nan))
     directions = summary.get("traffic", {}).values()
     return sum(sum_traffic(run, counts, cost) for counts in directions) if directions else math.nan
@@ -67,12 +68,11 @@ def compute_cost_until_target(frame: pd.DataFrame, axes: Sequence[str], target: 
     """Return the cost at which a value, averaged over seeds, first reaches a target.
 
     The rule: the first round after which all seeds were evaluated and their mean is at least the target, by
-    `curves.find_round_of_target`; nothing is read between evaluations. A run that costs c in T rounds costs c r / T up
-    to round r. A last stage, round T + 1, counts as T, as what it costs is not counted.
+    `curves.find_round_of_target`; nothing is read between evaluations.
 
     Args:
-        frame: a row per finished run and evaluation of a view: hash, variant, seed, axes, round, value, cost (of the
-            whole run), T (its rounds).
+        frame: a row per finished run and evaluation of a view: hash, variant, seed, axes, round, value, spent (what
+            the run had cost by then).
         axes: fields that tell the points apart.
         target: what the value has to reach.
 
@@ -82,7 +82,7 @@ def compute_cost_until_target(frame: pd.DataFrame, axes: Sequence[str], target: 
     by, rows = ["variant", *axes], []
     check_seeds_alone(frame.drop_duplicates("hash"), axes, "variant")
     for key, cell in frame.groupby(by, sort=False, dropna=False):
-        reached, runs = find_round_of_target(cell, target), cell.drop_duplicates("hash")
-        share = np.minimum(reached / runs["T"], 1) if math.isfinite(reached) else math.nan
-        rows.append((*key, target, reached, (runs["cost"] * share).mean(), len(runs)))
+        reached = find_round_of_target(cell, target)
+        spent = cell.loc[cell["round"] == reached, "spent"]
+        rows.append((*key, target, reached, spent.mean(), cell["hash"].nunique()))
     return pd.DataFrame(rows, columns=[*by, "target", "round", "cost", "n"])

@@ -12,6 +12,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from semcom.config import ConfigError
@@ -24,7 +25,7 @@ from semcom.studies.analysis.frames import TABLES
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.selection import find_axes, order_runs, parse_selection_field, select_runs, tabulate_keys
 from semcom.studies.grid import TEST, TEST_SNR
-from semcom.studies.names import is_ranked
+from semcom.studies.names import is_in_joule, is_ranked
 from semcom.studies.results.archive import open_archive
 from semcom.studies.results.run import Stored, read_stored_runs
 from semcom.studies.results.table import list_configuration_columns, make_table
@@ -348,7 +349,7 @@ class Study:
         """Return accuracy against cost, means over seeds, and which variants are efficient: `efficiency.pareto`.
 
         Args:
-            cost: floats, uses, bits, airtime_s, energy_j, samples or rounds, over the whole run.
+            cost: floats, uses, bits, airtime_s, energy_j, time_s, samples or rounds, over the whole run.
             at: as of `where`.
             view: as of `compare`.
 
@@ -392,13 +393,34 @@ class Study:
             raise ConfigError(f"target: {target} is no {part.metric.label}; give a fraction of 1, such as 0.6")
         done = {run.hash: run for run in part.stored if run.status == "done"}
         headline = {key: view or run.headline for key, run in done.items()}
-        costs = {key: efficiency.read_cost(run, cost) for key, run in done.items()}
         curve = part.smooth(window).rename(columns={part.metric.name: "value"})
         curve = curve[curve["view"] == curve["hash"].map(headline)]
-        length = curve["hash"].map({key: efficiency.read_cost(run, "rounds") for key, run in done.items()})
-        return efficiency.compute_cost_until_target(
-            curve.assign(cost=curve["hash"].map(costs), T=length), part.axes, target
+        return efficiency.compute_cost_until_target(curve.assign(spent=part.spent(curve, cost)), part.axes, target)
+
+    @property
+    def in_joule(self) -> bool:
+        """Whether the energies of any run are in joule, see `names.is_in_joule`."""
+        return any(is_in_joule(run.field("network.kind"), run.field("air.symbol_energy")) for run in self.stored)
+
+    def spent(self, rounds: pd.DataFrame, cost: str) -> pd.Series:
+        """Return what each run had cost by each of its `rounds`, rows of that table; NaN for runs that are not done.
+
+        A run that costs c in T rounds costs c r / T up to round r; its time is the sum of that of its rounds. A last
+        stage, round T + 1, counts as T, as what it costs is not counted.
+
+        Raises:
+            ConfigError: there is no such cost.
+        """
+        done = {run.hash: run for run in self.stored if run.status == "done"}
+        whole, length = (
+            rounds["hash"].map({key: efficiency.read_cost(run, name) for key, run in done.items()}).astype(float)
+            for name in (cost, "rounds")
         )
+        if cost != "time_s" or "round_s" not in self.rounds:
+            return whole * np.minimum(rounds["round"] / length, 1)
+        each = self.rounds.drop_duplicates(["hash", "round"]).set_index(["hash", "round"])["round_s"].fillna(0.0)
+        so_far = each.groupby("hash").cumsum().reindex(pd.MultiIndex.from_frame(rounds[["hash", "round"]]))
+        return so_far.set_axis(rounds.index).where(whole.notna())
 
     def smooth(self, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:
         """Return `rounds` where evaluated, with a number averaged over `window` evaluations: `curves.smooth`."""

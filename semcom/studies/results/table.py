@@ -22,12 +22,12 @@ FIRST = ("experiment", "scale", "command", "status", "error", "hash", "variant",
 """Columns that come first, in this order."""
 
 
-def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten_row(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flatten nested mappings into one with dotted names: {"a": {"b": 1}} -> {"a.b": 1}."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{name}.")
+            flat |= flatten_row(value, f"{prefix}{name}.")
         else:
             flat[prefix + name] = value
     return flat
@@ -48,13 +48,13 @@ def make_row_of_table(
     """
     state = {"status": "failed" if error else "done", "error": error, "hash": run_hash(config)}
     view = {"view": next(iter(found["views"]))} if found and found.get("views") else {}
-    return {**list_fields(config), **flatten(found or {}), **view, **origin, **state}
+    return {**list_fields(config), **flatten_row(found or {}), **view, **origin, **state}
 
 
 def list_fields(config: RunConfig) -> dict[str, Any]:
     """List the fields of a configuration by their dotted names on the command line, without `PLACES`."""
     values = {name: value for name, value in to_dict(config).items() if name != "contents"}  # the hash tells them
-    flat = {name.replace(".options.", "."): value for name, value in flatten(values).items()}
+    flat = {name.replace(".options.", "."): value for name, value in flatten_row(values).items()}
     return {name: _plain(value) for name, value in flat.items() if name not in PLACES}
 
 

@@ -628,6 +628,20 @@ def test_the_cost_until_a_target(tmp_path: Path) -> None:
     assert smooth["fedcl"] == 3 and math.isnan(study.until(0.61, window=2).set_index("variant")["cost"]["fedcl"])
 
 
+def test_time_is_that_of_the_rounds_so_far(tmp_path: Path) -> None:
+    """Rounds of 1, 2, 3 and 4 s, and twice that with the other seed: 6 and 12 s after three of them."""
+    for seed in (0, 1):
+        seconds = [(1 + seed) * r for r in range(1, 5)]
+        of = config("fedcl", seed)
+        lines = [{**line(r, {"personal": scored([0.2 * r] * 2)}), "round_s": s} for r, s in enumerate(seconds, 1)]
+        write(tmp_path / run_hash(of), of, lines, time_s=sum(seconds))
+    costly(tmp_path, "fedavg", [[0.6] * 4], 100)
+    study = semcom.study(tmp_path)
+    found = study.until(0.6, "time_s").set_index("variant")["cost"]
+    assert found["fedcl"] == 9 and math.isnan(found["fedavg"])
+    assert study.pareto("time_s").set_index("variant")["cost"]["fedcl"] == 15
+
+
 def test_a_last_stage_costs_what_the_rounds_cost(curves: Study) -> None:
     table = curves.until(0.8, "uses")
     assert (table["round"][0], table["cost"][0]) == (13, 300 * 2 * 12)

@@ -10,7 +10,7 @@ import pytest
 
 from semcom.studies.analysis.means import check_seeds_alone, compute_means
 from semcom.studies.results.table import (
-    flatten,
+    flatten_row,
     list_configuration_columns,
     make_table,
     read_number_in_row,
@@ -35,7 +35,11 @@ def test_mixed_columns_survive_parquet(tmp_path: Path) -> None:
 
 
 def test_flatten_names_with_dots() -> None:
-    assert flatten({"a": {"b": {"9.0": 1}, "c": [1, 2]}, "d": None}) == {"a.b.9.0": 1, "a.c": [1, 2], "d": None}
+    assert flatten_row({"a": {"b": {"9.0": 1}, "c": [1, 2]}, "d": None}) == {
+        "a.b.9.0": 1,
+        "a.c": [1, 2],
+        "d": None,
+    }
 
 
 def test_unreadable_tables_are_one_line(tmp_path: Path) -> None:

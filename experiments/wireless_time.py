@@ -1,0 +1,77 @@
+"""What accuracy takes in seconds and joule: six ways to learn together in a cell. No paper has this.
+
+20 clients in a disc of 200 m, Rayleigh fading, 10 MHz, rates by 5G's schemes; a client computes 10 GFLOP/s on average,
+some two or three times as fast as others. FedCL sends features up and gets gradients, FedPer sends its encoder, FedAvg
+its model: as it is, with 8 bits for each number, the largest 5 % of its update, or uncoded and all at once. A round
+waits for its slowest client. Network, schedule and division are those of `experiments/wireless.py`; the choices are
+ours.
+
+Scale `small`: 60 rounds, 20 test images of a class per client, three seeds. Scale `paper`: 200 rounds, 100 test images,
+five seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pandas as pd
+
+from experiments import wireless
+from experiments.verdicts import Row, decide, describe, read_verdict_of_variant, tabulate_by_seed
+from semcom.config import AirConfig, ChannelConfig, NetworkConfig, RunConfig
+from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+
+VARIANTS = (
+    "fedcl",
+    "fedper",
+    "fedavg",
+    Variant("fedavg-8bit", "fedavg", {"air.compress": "quantise"}),
+    Variant("fedavg-top", "fedavg", {"air.compress": "top-k", "air.top_fraction": 0.05}),
+    Variant("fedavg-at-once", "fedavg", {"air.parameters": "analog", "air.access": "superposed", "air.rate": "fixed"}),
+)
+ROUNDS = {"smoke": 2, "small": 60, "paper": 200}
+LARGE_LOSS, SMALL_LOSS = 5.0, 2.0
+"""Points that sending all at once is said to cost at least, and sending fewer bits at most."""
+
+
+def _grid(scale: str) -> Grid:
+    base = wireless.make_wireless_base(scale)
+    found: RunConfig = replace(
+        base,
+        channel=ChannelConfig(kind="rayleigh"),
+        air=AirConfig(rate="mcs", bandwidth_hz=10e6),
+        network=NetworkConfig(kind="cell", radius_m=200.0, flops=1e10, flops_spread=0.5),
+        train=replace(base.train, rounds=ROUNDS[scale], eval_every=1 if scale == "smoke" else 2),
+    )
+    return Grid(found, {"seed": wireless.SIZES[scale]["seeds"]})
+
+
+WIRELESS_TIME = Experiment(
+    name="wireless-time",
+    title="Accuracy against the seconds and joule that six ways to learn together take in a cell",
+    paper="none",
+    variants=VARIANTS,
+    scales=each_scale(_grid),
+    axis="network.radius_m",
+    figures=("wireless-time", "wireless-time-energy"),
+)
+"""Six ways to learn together, by time and energy."""
+
+
+def judge_wireless_time(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield what fewer bits and sending at once cost, and how long FedCL's rounds are."""
+    last, whole = tabulate_by_seed(frame, "last"), frame.pivot(index="seed", columns="variant", values="time_s")
+    title = f"fewer bits cost less than {SMALL_LOSS:g} points"
+    for name in ("fedavg-8bit", "fedavg-top"):
+        yield decide(title, name, last["fedavg"] - last[name], SMALL_LOSS, above=False)
+        yield decide("and less than half of the time, in percent", name, 100 * whole[name] / whole["fedavg"], 50, False)
+    title = f"all at once costs more than {LARGE_LOSS:g} points"
+    received = read_verdict_of_variant(frame, "fedavg-at-once", "last", [], "received")
+    yield decide(title, "fedavg-at-once", last["fedavg"] - received, LARGE_LOSS)
+    title = "FedPer is more accurate at the end than FedCL"
+    yield decide(title, "", last["fedper"] - last["fedcl"])
+    title = "FedCL's rounds take less than a tenth of FedPer's, in percent"
+    yield decide(title, "", 100 * whole["fedcl"] / whole["fedper"], 10, above=False)
+    for name in whole:
+        yield describe("time of all rounds in s", str(name), whole[name])

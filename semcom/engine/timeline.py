@@ -1,0 +1,118 @@
+"""The simulated time of a round: each client computes and sends, one thing after the other, and the slowest sets it.
+
+A client computes its passes over images at a speed of its own, in FLOP/s, drawn once; the base station's computing
+takes no time. What goes over the air takes its airtime. With a deadline a round ends there at the latest, and what
+would arrive later is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from semcom.config import Resolved
+from semcom.engine.random import keyed
+from semcom.engine.store.population import Population, Prefix, in_part
+from semcom.models.snr import find_snr_inputs
+
+TRIED = 2
+"""Images of a pass in which operations are counted."""
+
+
+@dataclass
+class Timeline:
+    """The time of a round.
+
+    Attributes:
+        speeds: of the clients, FLOP/s `[K]`.
+        parts: of a model that run on the client, in order.
+        deadline_s: end of a round at the latest.
+        spent: seconds of this round so far, `[K]`.
+    """
+
+    speeds: np.ndarray
+    parts: Sequence[str]
+    deadline_s: float | None
+    spent: np.ndarray
+    _per_image: dict[tuple[nn.Module, tuple[int, ...], Prefix], float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, config: Resolved, split: bool) -> Timeline | None:
+        """Return the timeline of a run; None where time is not counted. A split method's head is the base station's."""
+        own = config.network
+        if own.flops is None:
+            return None
+        normal = [
+            float(torch.randn((), generator=keyed(config.seed, "speed", k), dtype=torch.float64))
+            for k in range(config.clients)
+        ]
+        speeds = own.flops * np.exp(own.flops_spread * np.array(normal) - own.flops_spread**2 / 2)
+        parts = ("encoder.",) if split else ("encoder.", "head.")
+        return cls(speeds, parts, config.train.deadline_s, np.zeros(config.clients))
+
+    def begin(self) -> None:
+        """Begin a round."""
+        self.spent = np.zeros_like(self.spent)
+
+    def spend(self, ids: np.ndarray, seconds: np.ndarray) -> None:
+        """Add seconds of clients."""
+        self.spent[ids] += seconds
+
+    def compute(self, pop: Population, images: np.ndarray, shape: torch.Size, train: Prefix) -> None:
+        """Add the time of passes over `images`, `[n]`: forward, and backward where a part is in training.
+
+        Args:
+            pop: n models.
+            images: how many each client visits.
+            shape: of an image.
+            train: prefixes of the parts in training; () for none.
+        """
+        for c in pop.cohorts:
+            key = (c.network, tuple(shape), train if isinstance(train, str) else tuple(train))
+            if key not in self._per_image:
+                self._per_image[key] = count_flops_per_image(c.network, shape, train, self.parts)
+            self.spend(c.ids, images[pop.at(c)] * self._per_image[key] / self.speeds[c.ids])
+
+    def find_late(self, ids: np.ndarray) -> np.ndarray:
+        """Return which clients are beyond the deadline by now, bool `[n]`."""
+        return self.spent[ids] > (np.inf if self.deadline_s is None else self.deadline_s)
+
+    def length_s(self) -> float:
+        """Return how long the round has taken so far."""
+        return float(min(self.spent.max(), np.inf if self.deadline_s is None else self.deadline_s))
+
+
+def count_flops_per_image(network: nn.Module, shape: torch.Size, train: Prefix, parts: Sequence[str]) -> float:
+    """Count the floating-point operations of some parts of a network per image, by torch's `FlopCounterMode`.
+
+    It counts products: convolutions and matrices, two operations for each multiplication and addition.
+
+    Args:
+        network: a `SplitModel`; it is run on the host, in evaluation mode.
+        shape: of an image.
+        train: prefixes of the parts in training: with any, the pass goes back, too, as far as these need it.
+        parts: prefixes of the parts that are run, in order.
+    """
+    from torch.utils.flop_counter import FlopCounterMode  # here, as it takes a while to import
+
+    learns = {name for name, _ in network.named_parameters() if train and in_part(name, train)}
+    tensors = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in network.state_dict().items()}
+    was = network.training
+    network.eval()
+    with torch.enable_grad(), FlopCounterMode(display=False) as counter:
+        x = torch.zeros(TRIED, *shape)
+        for part in parts:
+            of = {n.removeprefix(part): t for n, t in tensors.items() if n.startswith(part)}
+            own = {n: t.requires_grad_(part + n in learns) if t.is_floating_point() else t for n, t in of.items()}
+            module = network.get_submodule(part.rstrip("."))
+            own |= {name: torch.zeros(1) for name in find_snr_inputs(module)}
+            x = functional_call(module, own, (x,))
+        if x.requires_grad:
+            x.sum().backward()
+    network.train(was)
+    return counter.get_total_flops() / TRIED

@@ -1,0 +1,163 @@
+"""Updates in fewer bits: what arrives, and what is counted."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from semcom.config import ConfigError
+from semcom.engine.compression import keep_largest, quantise
+from semcom.engine.store.population import Population
+from semcom.engine.world import World
+from semcom.methods.registry import METHODS
+from tests import worlds
+from tests.worlds import mapped
+
+BOTH = ("encoder.", "head.")
+SIZES = (7, 5, 3)
+VALUES = torch.randn(3, 4, 50, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def uniforms(seed: int) -> Tensor:
+    return torch.rand(3, 200, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("bits", [1, 2, 8, 32])
+def test_a_quantised_number_is_off_by_less_than_a_step(bits: int) -> None:
+    step = 2 * VALUES.flatten(1).abs().amax(1) / (2**bits - 1)
+    found = quantise(VALUES, bits, uniforms(0))
+    assert ((found - VALUES).abs() < step[:, None, None] * (1 + 1e-9)).all()
+    if bits < 32:
+        assert all(len(row.unique()) <= 2**bits for row in found.flatten(1))
+
+
+@pytest.mark.parametrize("bits", [1, 3])
+def test_a_quantised_number_is_right_on_average(bits: int) -> None:
+    """Up with the chance of its place between two levels: the variance is that of a coin."""
+    many = torch.stack([quantise(VALUES, bits, uniforms(seed)) for seed in range(400)])
+    step = (2 * VALUES.flatten(1).abs().amax(1) / (2**bits - 1))[:, None, None]
+    place = (VALUES / step + (2**bits - 1) / 2) % 1
+    error, variance = many.mean(0) - VALUES, step**2 * place * (1 - place)
+    assert (error.abs() < 5.5 * (variance / 400).sqrt() + 0.02 * step).all()
+    assert many.var(0).mean() == pytest.approx(float(variance.mean()), rel=0.02)
+
+
+def test_zeros_stay_zeros() -> None:
+    assert not quantise(0 * VALUES, 4, uniforms(0)).any() and not keep_largest(0 * VALUES, 0.1).any()
+
+
+def test_the_largest_are_kept() -> None:
+    found = keep_largest(VALUES, 0.1)
+    for sent, row in zip(found.flatten(1), VALUES.flatten(1), strict=True):
+        chosen = sent != 0
+        assert chosen.sum() == 20 and torch.equal(sent[chosen], row[chosen])
+        assert row[chosen].abs().min() > row[~chosen].abs().max()
+    assert (keep_largest(VALUES[:, :1, :3], 0.01) != 0).flatten(1).sum(1).tolist() == [1, 1, 1]
+    assert torch.equal(keep_largest(VALUES, 1.0), VALUES)
+
+
+# -- over the air ----------------------------------------------------------------------------------------------------
+
+
+def moved(pop: Population, seed: int) -> Population:
+    generator = torch.Generator().manual_seed(seed)
+    return mapped(pop, lambda name, t: t + torch.randn(t.shape, generator=generator, dtype=t.dtype).abs())
+
+
+def compressed(**air: Any) -> World:
+    return worlds.world("fedavg", SIZES, air=air)
+
+
+def test_what_is_left_out_goes_up_later() -> None:
+    """The sum of what has arrived and of what is still kept is the sum of all updates, of each client."""
+    w = compressed(compress="top-k", top_fraction=0.2)
+    received = w.population(shared=BOTH)
+    w.remember(BOTH)
+    some = np.array([0, 2])
+    arrived, updates = dict[str, Tensor](), dict[str, Tensor]()
+    for round_ in range(1, 4):
+        w.session.tally.begin(round_)
+        started = received.select(some)
+        trained = moved(started.spread(), round_)
+        for total, of in ((arrived, w.air.up(trained, BOTH, since=started)), (updates, trained)):
+            for name, t in of.named().items():
+                total[name] = total.get(name, 0) + (t - started.named()[name])
+    assert w.air.residual is not None
+    kept, others = w.air.residual.select(some).named(), w.air.residual.select(np.array([1])).named()
+    for name, t in kept.items():
+        torch.testing.assert_close(arrived[name] + t, updates[name])
+    assert sum(float(t.abs().sum()) for t in kept.values()) > 1 and not any(t.any() for t in others.values())
+    assert torch.equal(arrived["encoder.1.running_var"], updates["encoder.1.running_var"])
+    zero = received.spread().named()["encoder.3.weight"][:2]
+    last = w.air.up(moved(started.spread(), 9), BOTH, since=started).named()["encoder.3.weight"] - zero
+    assert (last != 0).flatten(1).sum(1).tolist() == [38, 38]  # of 192, a fifth
+
+
+def test_32_bits_are_as_good_as_none() -> None:
+    states = []
+    for air in ({}, {"compress": "quantise", "quantise_bits": 32}, {"compress": "quantise", "quantise_bits": 4}):
+        w = compressed(**air)
+        arm = METHODS.get("fedavg")(w.config.hyper)
+        states.append(arm.round(arm.setup(w), w))
+    assert 0 < worlds.gap(states[0].model, states[1].model) < 1e-9 < 1e-4 < worlds.gap(states[0].model, states[2].model)
+
+
+NUMBERS = (48, 3, 3, 3, 192, 12, 3)
+"""Of the tensors that are compressed: convolution, BatchNorm's weight, bias and mean, convolution, head's both."""
+
+
+@pytest.mark.parametrize(
+    ("air", "floats", "bits"),
+    [
+        ({"compress": "quantise", "quantise_bits": 5}, sum(NUMBERS), sum(5 * n + 16 for n in NUMBERS)),
+        (
+            {"compress": "top-k", "top_fraction": 0.25},
+            sum(max(1, round(n / 4)) for n in NUMBERS),
+            sum(max(1, round(n / 4)) * (16 + math.ceil(math.log2(n))) for n in NUMBERS),
+        ),
+    ],
+)
+def test_bits_are_counted_by_formula(air: dict[str, Any], floats: int, bits: int) -> None:
+    """Beside the three running variances and BatchNorm's counter, if there is one, which go up as they are."""
+    w = compressed(**air, bits_per_float=16, bits_per_use=4.0)
+    received = w.air.down(w.population(shared=BOTH), BOTH)
+    rest = int(received.numbers(BOTH)[0]) - sum(NUMBERS)
+    assert rest in (3, 4)
+    before = w.air.totals["down"].bits
+    w.air.up(received.spread(), BOTH, since=received)
+    up = w.air.totals["up"]
+    assert up.floats == 3 * (floats + rest) and up.bits == 3 * (bits + 16 * rest) == 4 * up.uses
+    assert before == 3 * 16 * (sum(NUMBERS) + rest)  # the broadcast is not compressed
+
+
+def test_draws_are_keyed_by_client() -> None:
+    w = compressed(compress="quantise", quantise_bits=2)
+    received = w.population(shared=BOTH)
+    trained = moved(received.spread(), 0)
+    one = w.air.up(trained, BOTH, since=received).select(np.array([2]))
+    alone = w.air.up(trained.select(np.array([2])), BOTH, since=received.select(np.array([2])))
+    assert worlds.gap(one, alone) == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "air"),
+    [
+        ("fedcl", {"compress": "quantise"}),
+        ("fedproto", {"compress": "quantise"}),
+        ("fedpac", {"compress": "top-k"}),
+        ("fedamp", {"compress": "top-k"}),
+        ("fedavg", {"compress": "top-k", "parameters": "analog"}),
+        ("fedavg", {"quantise_bits": 4}),
+        ("fedavg", {"compress": "quantise", "top_fraction": 0.2}),
+        ("fedavg", {"compress": "quantise", "quantise_bits": 33}),
+        ("fedavg", {"compress": "top-k", "top_fraction": 0.0}),
+    ],
+)
+def test_what_does_nothing_is_refused(method: str, air: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        worlds.world(method, air=air)
