@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-LONGEST = 800
-"""Characters of a line that are shown; of a longer one, the middle is left out."""
+LONGEST, LONGEST_VALUE = 1000, 200
+"""Characters that are shown of a line, which may list many names, and of a value in it; of more the middle is left
+out."""
 
 
 class ConfigError(ValueError):
@@ -53,19 +54,23 @@ class RunError(RuntimeError):
 def show_value(value: Any) -> str:
     """Return a value as Python writes it, or what it is an instance of where it cannot be written."""
     try:
-        return repr(value)
+        return _leave_out_middle(repr(value), LONGEST_VALUE)
     except Exception:  # of a class of the user's, or of a number of thousands of digits, or of too deep a list
         return f"a value of type {type(value).__name__} that cannot be written"
 
 
 def one_line(error: object) -> str:
     """Return an error's message on one line; the name of its type where it has none."""
-    return _line(" ".join(str(error).split())) or type(error).__name__
+    return _squeeze_error_line(" ".join(str(error).split())) or type(error).__name__
 
 
 def _squeeze_error_line(message: str) -> str:
     """Return a message, which may quote what anybody wrote, as one line that every terminal can show."""
     text = " ".join(message.splitlines())
-    if len(text) > LONGEST:
-        text = f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+    text = re.sub(rf"\S{{{LONGEST_VALUE},}}", lambda word: _leave_out_middle(word[0], LONGEST_VALUE), text)
+    text = _leave_out_middle(text, LONGEST)
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _leave_out_middle(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[: longest // 2]} ... {text[-longest // 2 :]}"
