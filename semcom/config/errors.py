@@ -60,7 +60,7 @@ def show_value(value: Any) -> str:
 
 def one_line(error: object) -> str:
     """Return an error's message on one line; the name of its type where it has none."""
-    return _line(" ".join(str(error).split())) or type(error).__name__
+    return _squeeze_error_line(" ".join(str(error).split())) or type(error).__name__
 
 
 def _squeeze_error_line(message: str) -> str:
