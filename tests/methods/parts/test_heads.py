@@ -12,7 +12,7 @@ import torch
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View, count_confusion, count_confusions_of_views
 from semcom.engine.world import World
-from semcom.methods.base import cross_entropy
+from semcom.methods.base import plain_objective
 from semcom.methods.parts.classifiers import fit_linear_classifiers
 from semcom.methods.parts.heads import make_head_optimizer, with_classifiers
 from tests.engine.train.test_known import counting
@@ -47,7 +47,7 @@ def test_training_on_features_is_training_behind_the_frozen_encoder(encoder: str
     fresh = w.population()
     models = state.model.take("head.", fresh)
     phase = Phase("head", epochs=QUICK["epochs"])  # type: ignore[arg-type]
-    usual = w.fit(models, cross_entropy, train="head.", phase=phase, optimizer=make_head_optimizer(w))
+    usual = w.fit(models, plain_objective, train="head.", phase=phase, optimizer=make_head_optimizer(w))
     assert gap(view.population, usual.models) < 1e-12 < gap(usual.models, models)
     torch.testing.assert_close(log, usual.log["loss"], rtol=0, atol=1e-12)
 
