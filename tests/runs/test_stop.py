@@ -187,14 +187,14 @@ def test_a_signal_while_a_request_is_read_is_no_wrong_request(tmp_path: Path, mo
 
 def test_a_checkpoint_that_is_being_written_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in the middle of it waits."""
-    config, save = request(tmp_path), recovery.checkpoint.save
+    config, save = request(tmp_path), recovery.checkpoint.save_checkpoint
 
     def interrupted(path: Path, content: dict[str, Any]) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         save(path, content)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as stop:
-        patch.setattr(recovery.checkpoint, "save", interrupted)
+        patch.setattr(recovery.checkpoint, "save_checkpoint", interrupted)
         run(config)
     assert kept(tmp_path) == 2 and stop.value.__notes__ == [f"last good state: round 2, in {tmp_path / CHECKPOINT}"]
 
@@ -297,7 +297,7 @@ def test_the_one_before_holds_after_a_resume_too(store: str, tmp_path: Path) -> 
     with pytest.raises(KeyboardInterrupt):
         run(config, on_round=stop_at(3))
     with pytest.raises(RunError), pytest.MonkeyPatch.context() as patch:  # rows of new rounds, and no new checkpoint
-        patch.setattr(recovery.checkpoint, "save", lambda path, content: os.write(-1, b""))
+        patch.setattr(recovery.checkpoint, "save_checkpoint", lambda path, content: os.write(-1, b""))
         run(config)
     damage(tmp_path / "out" / CHECKPOINT)
     assert kept(tmp_path / "out", PREVIOUS) == 2
