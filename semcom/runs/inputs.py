@@ -84,18 +84,25 @@ def _find_registered(config: RunConfig) -> dict[str, tuple[str, Any]]:
     used += [(PROFILES, "channel.profile", getattr(config.channel.options, "profile", ""))]
     used += [(TASKS, "task", config.task), (SCHEDULERS, "network.scheduling", config.network.scheduling)]
     used += [(HEADS, "model.head", config.model.head), (DATASETS, "new-data", config.new_data or "")]
+    packages = {plugin.partition(".")[0] for plugin in config.plugins if not plugin.endswith(".py")}
     found = {}
     for registry, field, name in used:
         if name in registry and not registry.ships(name) and registry.source(name) not in config.plugins:
             entry = registry.get(name)
-            if not ships(str(getattr(entry, "__module__", ""))):
+            module = str(getattr(entry, "__module__", ""))
+            if not ships(module) and module.partition(".")[0] not in packages:  # a plug-in counts whole
                 found[f"{CODE}{registry.kind} {name}"] = (field, entry)
     return found
 
 
+def find_code(config: RunConfig) -> str | None:
+    """Return the name in `contents` of something that the run uses and only this process has registered, if any."""
+    return next((name for name in config.contents if name.startswith(CODE)), None)
+
+
 def check_reaches_processes(field: str, config: RunConfig) -> None:
     """Raise ConfigError for a resolved run in other processes where one uses what only this process has registered."""
-    if code := next((name for name in config.contents if name.startswith(CODE)), None):
+    if code := find_code(config):
         what = f"other processes do not have the {code.removeprefix(CODE)} that is registered here"
         raise ConfigError(f"{field}: {what}; put it into a file of its own, and give that as a plug-in")
 

@@ -34,7 +34,7 @@ from semcom.methods.registry import METHODS
 from semcom.models.registry import HEADS, check_features
 from semcom.registry import find
 from semcom.runs import finish, unused_settings
-from semcom.runs.inputs import check_reaches_processes, fingerprint_inputs
+from semcom.runs.inputs import check_reaches_processes, find_code, fingerprint_inputs
 from semcom.runs.limits import check_size_limits
 from semcom.runs.new_clients import check_new_clients as check_newcomers
 from semcom.runs.new_clients import configure_new_clients
@@ -171,11 +171,11 @@ def _fill_from_link(config: Resolved, link: Link) -> Resolved:
 
 
 def _choose_processes(request: RunConfig) -> int:
-    """Choose the number of processes: one a core, or a GPU, but none without a client to train.
+    """Choose the number of processes: one a core, or a GPU, but none without a client, nor without the user's code.
 
     On a CPU they were always faster than the same number of threads on one batch (docs/performance.md).
     """
-    if launched_size() > 1:
+    if launched_size() > 1 or find_code(request):
         return 1
     device = find_device(request.device)
     named = device.type == "cuda" and request.device not in ("auto", "cuda")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -121,7 +122,7 @@ def test_mini_batches_and_models_take_whole_slots() -> None:
 def test_a_small_share_of_the_band_takes_longer() -> None:
     """Features of one mini-batch, 4 symbols over 12 x width: a slot for each, whatever it holds, of 1 ms."""
     w = make(CHANNELS["shares"])
-    w.air.features(np.array([0, 3]), [[2], [2]], 4, 3, back=False)
+    w.air.features(np.array([0, 3]), [[2], [2]], 4, math.log2(3), back=False)
     labels = 2 * np.log2(3) / 2.0
     assert w.air.totals["up"].uses == pytest.approx(15 * (4 + 1) + 2 * labels)
     assert w.air.totals["up"].airtime_s == pytest.approx(2e-3 + labels / 6e4 + labels / 1.5e4)

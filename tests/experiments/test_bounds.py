@@ -289,7 +289,8 @@ def test_an_observer_is_refused_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^observe: 3 cannot be called"):
         run(asked("fedcl", tmp_path / "a"), observe=nothing)
     with pytest.raises(ConfigError, match=r"^processes: a run of several cannot be observed"):
-        run(dataclasses.replace(asked("fedcl", tmp_path / "a"), processes=2), observe=measure_bounds_of_round)
+        two = asked("fedcl", tmp_path / "a", processes=2, plugins=("tests.worlds",))
+        run(two, observe=measure_bounds_of_round)
     assert not list(tmp_path.iterdir())
 
 

@@ -107,7 +107,7 @@ def test_what_is_no_checkpoint_gets_one_line(good: bytes, tmp_path: Path) -> Non
     path.unlink()
     assert "cannot be read: No such file" in refused(path)
     path.mkdir()
-    assert "cannot be read: Is a directory" in refused(path)
+    assert "cannot be read: it is no file" in refused(path)
 
 
 class Full(io.BytesIO):

@@ -32,6 +32,9 @@ from tests import worlds
 from tests.engine.train.test_known import counting
 from tests.runs.test_run import lines, one_line, same, snapshot, stored, timeless, weights
 
+OWN = ("tests.worlds", "tests.runs.test_finish")
+"""What is registered here, for runs that are the same whatever a test has put in its place."""
+
 
 @METHODS.register("test-tuned")
 class Tuned(FedAvg):
@@ -133,7 +136,7 @@ def test_views_that_train_are_not_counted_either(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_finished_run_repeats_its_last_stage_only_when_it_is_asked_for(tmp_path: Path) -> None:
-    config = worlds.request("test-tuned", out=str(tmp_path), channel={"snr_db": "0:18"})
+    config = worlds.request("test-tuned", out=str(tmp_path), channel={"snr_db": "0:18"}, plugins=OWN)
     first, before, begun = run(config), snapshot(tmp_path), Tuned.begun
     second = run(config)
     assert Tuned.begun == begun
@@ -175,7 +178,7 @@ def test_a_method_that_is_never_evaluated_says_so() -> None:
 
 
 def test_divergence_in_the_last_stage_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = worlds.request("test-tuned", out=str(tmp_path), train={"optimizer": "sgd"})
+    config = worlds.request("test-tuned", out=str(tmp_path), train={"optimizer": "sgd"}, plugins=OWN)
     with monkeypatch.context() as patch, pytest.raises(RunError) as error:
         patch.setattr(Tuned, "rate", 1e300)
         run(config)
@@ -185,7 +188,7 @@ def test_divergence_in_the_last_stage_names_it(tmp_path: Path, monkeypatch: pyte
     )
     assert found and found[1] == str(tmp_path / CHECKPOINT) and not (tmp_path / SUMMARY).exists()
     assert timeless(run(config).summary) == timeless(
-        run(worlds.request("test-tuned", train={"optimizer": "sgd"})).summary
+        run(worlds.request("test-tuned", train={"optimizer": "sgd"}, plugins=OWN)).summary
     )
 
 
@@ -301,7 +304,7 @@ PLACES = ("finish", "evaluate_new_clients")
 
 def request(folder: Path | None, **options: Any) -> RunConfig:
     """A run with a last stage and new clients."""
-    options["plugins"] = ("tests.worlds", "tests.runs.test_finish")
+    options["plugins"] = OWN
     out = None if folder is None else str(folder)
     train = {"rounds": 3, "participation": 0.75, **({} if out is None else {"checkpoint_every": 2})}
     usual = {"clients": 4, "new_clients": 2, "new_steps": 3, "chunk": 1, "finish": {"kind": "mlp", "epochs": 3}}

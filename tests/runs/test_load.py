@@ -25,7 +25,8 @@ NOISY = {"kind": "rayleigh", "snr_db": "0:18", "test_snr_db": "3,9"}
 
 
 def request(folder: Path, method: str = "fedproto", **options: Any) -> RunConfig:
-    return worlds.request(method, **{"out": str(folder), "channel": NOISY, "train": {"rounds": 2}, **options})
+    usual = {"out": str(folder), "channel": NOISY, "train": {"rounds": 2}, "plugins": test_finish.OWN}
+    return worlds.request(method, **{**usual, **options})
 
 
 @pytest.mark.parametrize("method", ["fedproto", "fedgh", "test-tuned"])

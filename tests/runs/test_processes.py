@@ -74,7 +74,7 @@ def test_auto_is_a_process_for_each_core_or_card(
     monkeypatch.setattr("joblib.cpu_count", lambda only_physical_cores: cores)
     monkeypatch.setattr("torch.cuda.device_count", lambda: cards)
     monkeypatch.setattr("torch.cuda.is_available", lambda: cards > 0)
-    wanted = worlds.request("fedavg", clients=clients, device=device, processes="auto")
+    wanted = worlds.request("fedavg", clients=clients, device=device, processes="auto", plugins=("tests.worlds",))
     assert resolve(wanted).processes == processes
     assert run_hash(resolve(wanted)) == run_hash(resolve(dataclasses.replace(wanted, processes=1)))
 

@@ -158,7 +158,7 @@ def test_processes_end_with_the_one_that_started_them() -> None:
     """Killed, it can tell nobody; what it started notices the broken connection."""
     words = (
         "import os, time; from semcom.engine.host import ranks\n"
-        "with ranks.local(2, 'tests.engine.team:wait', b'') as team:\n"
+        "with ranks.start_local_ranks(2, 'tests.engine.team:wait', b'') as team:\n"
         "    print(*team.exchange(os.getpid()), flush=True)\n"
         "    time.sleep(99)\n"
     )

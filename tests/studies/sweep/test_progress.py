@@ -100,8 +100,8 @@ def test_the_display_counts_runs_and_rounds(runs: Runs, capsys: pytest.CaptureFi
 
 ON_A_TERMINAL = """
 import subprocess, sys, time
-from semcom.screen import bars
-with bars(transient=True) as progress:
+from semcom.screen import show_bars_on_screen
+with show_bars_on_screen(transient=True) as progress:
     progress.add_task("below", note="below")
     for i in range(3):
         print("out", i)
