@@ -157,6 +157,7 @@ def test_a_cluster_that_is_not_there(tmp_path: Path, fake_run: Run, monkeypatch:
 
 def test_a_worker_says_why_nothing_is_left(tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The folder of another machine, a run that another process keeps, and a full disk."""
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(on_ray, "LOCK_S", 0.1)
     monkeypatch.setattr(on_ray, "TICK_S", 0.1)
     config = next(iter(make_plan("demo", out=tmp_path / "r").runs.values()))
@@ -178,8 +179,9 @@ def test_a_worker_says_why_nothing_is_left(tmp_path: Path, fake_run: Run, monkey
     assert why() == ""
 
 
-def test_a_machine_says_what_it_lacks(tmp_path: Path) -> None:
+def test_a_machine_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version, no plug-in, one that fails, one of another content."""
+    monkeypatch.chdir(tmp_path)  # and back: what is asked goes to the folder of the sweep
     own, place = on_ray._version(), str(tmp_path)
     (tmp_path / "whole.py").write_text("x = 1\n")
     (tmp_path / "fails.py").write_text("import nothing_of_this_name\n")
