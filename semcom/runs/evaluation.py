@@ -12,7 +12,7 @@ import torch
 from semcom.config import ConfigError, Resolved
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.session import Session
-from semcom.engine.train.view import View, count_confusion, count_confusions_of_views, measurements
+from semcom.engine.train.view import View, count_confusion, count_confusions_of_views, measure_views
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
 from semcom.methods.base import Method
@@ -64,7 +64,7 @@ def _measured(session: Session, views: Mapping[str, View]) -> dict[str, dict[str
     draws = session.draws
     first, *others = draws.task.metrics
     found: dict[str, dict[str, Any]] = {name: {} for name in views}
-    tests = measurements(session, views, draws.test_snrs, draws.federation.test)
+    tests = measure_views(session, views, draws.test_snrs, draws.federation.test)
     for test, (snr, tables) in enumerate(zip(draws.test_snrs, tests, strict=True)):
         for name, clients in tables.items():
             own = clients[first.name]
@@ -76,7 +76,7 @@ def _measured(session: Session, views: Mapping[str, View]) -> dict[str, dict[str
                     found[name].setdefault(curve_of(number), {})[f"{snr:g}"] = mean
     table = draws.federation.validation
     if views and table.sizes.any():
-        (held,) = measurements(session, views, draws.test_snrs[:1], table, "validation", metered=False)
+        (held,) = measure_views(session, views, draws.test_snrs[:1], table, "validation", metered=False)
         for name, clients in held.items():
             found[name][first.key("validation")] = float(np.nanmean(clients[first.name]))
     return found

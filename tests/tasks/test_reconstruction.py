@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import semcom
 from semcom.config import ConfigError, DataConfig, ModelConfig, RunConfig
-from semcom.engine.train.view import View, measurements
+from semcom.engine.train.view import View, measure_views
 from semcom.methods.registry import METHODS
 from semcom.models import deepjscc
 from semcom.models.heads import dcgan
@@ -185,7 +185,7 @@ def test_a_linear_autoencoder_reaches_the_optimum_of_linear_coding() -> None:
     asked = {"model": {"features": SENT}, "train": train, "channel": link, "task": "test-error"}
     w = world("local", data=data, encoder="test-budget", **asked)
     state = rounds(w, n=250)[-1]
-    (found,) = measurements(w.session, {"": View(state.model)}, (SNR_DB,), data.test)
+    (found,) = measure_views(w.session, {"": View(state.model)}, (SNR_DB,), data.test)
     assert 10 * math.log10(float(found[""]["mse"][0]) / bound()) == pytest.approx(0.0, abs=0.1)
 
 

@@ -111,7 +111,7 @@ def count_confusions_of_views(
     return [{name: t[test] for name, t in found.items()} for test in range(tests)]
 
 
-def measurements(
+def measure_views(
     session: Session,
     views: Mapping[str, View],
     snrs_db: Sequence[float | None],
