@@ -149,8 +149,12 @@ class Draws:
         y = source.labels[index]
         y = y if cut.mask is None else y.masked_fill(~cut.mask, 0)
         images = source.gather(index, self.dtype)
-        answers = None if self.task.classifies else self.task.target(source, index, self.dtype)
+        answers = self.answers(source, index)
         return Batch(images, y, cut.mask, cut.last, len(source.classes), signals or {}, uniforms, self.task, answers)
+
+    def answers(self, source: Federation, index: Tensor) -> Tensor | None:
+        """Return the right answers for images of a federation, `[*index.shape, ...]`; None: they are the labels."""
+        return None if self.task.classifies else self.task.target(source, index, self.dtype)
 
     def uniforms(self, ids: np.ndarray, samples: Sequence[int], numbers: int, *stream: str) -> Tensor:
         """Return numbers in [0, 1) for each visited sample of a chunk, on the host: `[k, N, numbers]`, 0 in padding."""

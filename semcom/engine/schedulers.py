@@ -48,12 +48,12 @@ Scheduler = Callable[[Turn], np.ndarray]
 
 
 def schedule_at_random(turn: Turn) -> np.ndarray:
-    """At random."""
+    """Choose clients at random."""
     return turn.chance(turn.round)[: turn.n]
 
 
 def schedule_in_turns(turn: Turn) -> np.ndarray:
-    """In turns."""
+    """Let clients take turns."""
     return ((turn.round - 1) * turn.n + np.arange(turn.n)) % turn.clients
 
 

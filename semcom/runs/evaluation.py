@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -36,50 +36,52 @@ def evaluate_views(session: Session, views: Mapping[str, View]) -> dict[str, dic
     draws = session.draws
     if draws.config.train.eval_clients is not None:
         views = narrow_views(views, draws.tested())
+    first, classifies = draws.task.metrics[0], draws.task.classifies
     found: dict[str, dict[str, Any]] = {name: {} for name in views}
-    if not draws.task.classifies:
-        return _measured(session, views)
+    tests = _score_classes(session, views) if classifies else _score_metrics(session, views)
+    for test, (snr, scores) in enumerate(zip(draws.test_snrs, tests, strict=True)):
+        for name, (clients, more, means) in scores.items():
+            if test == 0:
+                found[name] = {**summarize_clients(clients, first), "clients": clients.tolist(), **more, **means}
+            if snr is not None:
+                for number, mean in means.items():
+                    found[name].setdefault(curve_of(number), {})[f"{snr:g}"] = mean
+    if views and draws.federation.validation.sizes.any():
+        for name, values in (_validate_classes if classifies else _validate_metric)(session, views).items():
+            if len(values):
+                found[name][first.key("validation")] = float(values.mean())
+    return found
+
+
+Scores = Iterator[dict[str, tuple[np.ndarray, dict[str, Any], dict[str, float]]]]
+"""For each test, by view: the headline of each client `[K]`, what else the first test tells, and means over clients."""
+
+
+def _score_classes(session: Session, views: Mapping[str, View]) -> Scores:
+    """Yield what the answers of a classification are worth: accuracies, also among the clients' own classes."""
+    draws = session.draws
     among = None if draws.federation.owned.all() else AmongOwn(session, views)
     tests = count_confusions_of_views(session, views, draws.test_snrs, draws.federation.test, note=among)
-    for test, (snr, tables) in enumerate(zip(draws.test_snrs, tests, strict=True)):
+    for test, tables in enumerate(tests):
+        scores = {}
         for name, counts in tables.items():
             table = counts.cpu().numpy()
             accuracies = compute_client_accuracies(table)
-            means = {"accuracy": float(accuracies.mean())}
-            if among is not None:
-                means["among_own"] = among.accuracy(name, test)
-            if test == 0:
-                single = {"clients": accuracies.tolist(), "classes": compute_class_accuracies(table)}
-                found[name] = {**summarize_clients(accuracies), **single, **means}
-            if snr is not None:
-                for number, mean in means.items():
-                    found[name].setdefault(curve_of(number), {})[f"{snr:g}"] = mean
-    for name, accuracy in _evaluate_validation(session, views).items():
-        found[name]["validation"] = accuracy
-    return found
+            own = {} if among is None else {"among_own": among.accuracy(name, test)}
+            classes = {"classes": compute_class_accuracies(table)}
+            scores[name] = accuracies, classes, {"accuracy": float(accuracies.mean()), **own}
+        yield scores
 
 
-def _measured(session: Session, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
-    """Return the numbers of a task that does not ask for classes, which its metrics name, of each view."""
+def _score_metrics(session: Session, views: Mapping[str, View]) -> Scores:
+    """Yield what the answers of any other task are worth, by its metrics."""
     draws = session.draws
-    first, *others = draws.task.metrics
-    found: dict[str, dict[str, Any]] = {name: {} for name in views}
-    tests = measure_views(session, views, draws.test_snrs, draws.federation.test)
-    for test, (snr, tables) in enumerate(zip(draws.test_snrs, tests, strict=True)):
-        for name, clients in tables.items():
-            own = clients[first.name]
-            means = {metric.name: float(clients[metric.name].mean()) for metric in (first, *others)}
-            if test == 0:
-                found[name] = {**summarize_clients(own, first), "clients": own.tolist(), **means}
-            if snr is not None:
-                for number, mean in means.items():
-                    found[name].setdefault(curve_of(number), {})[f"{snr:g}"] = mean
-    table = draws.federation.validation
-    if views and table.sizes.any():
-        (held,) = measure_views(session, views, draws.test_snrs[:1], table, "validation", metered=False)
-        for name, clients in held.items():
-            found[name][first.key("validation")] = float(np.nanmean(clients[first.name]))
-    return found
+    first = draws.task.metrics[0].name
+    for tables in measure_views(session, views, draws.test_snrs, draws.federation.test):
+        yield {
+            name: (of[first], {}, {metric: float(values.mean()) for metric, values in of.items()})
+            for name, of in tables.items()
+        }
 
 
 def check_evaluated_views(method: Method, state: Any, world: World) -> None:
@@ -128,19 +130,21 @@ class AmongOwn:
         return float(self.accuracies[name][test].mean())
 
 
-def _evaluate_validation(session: Session, views: Mapping[str, View]) -> dict[str, float]:
-    """Return each view's accuracy on validation samples, the mean over those clients of it that have some."""
-    draws, table = session.draws, session.draws.federation.validation
-    if not views or not table.sizes.any():
-        return {}
+def _validate_classes(session: Session, views: Mapping[str, View]) -> dict[str, np.ndarray]:
+    """Return each view's accuracies on validation samples, of those clients of it that have some."""
+    draws = session.draws
+    table = draws.federation.validation
     counts = count_confusion(session, views, draws.test_snrs[0], table, "validation", metered=False)
     tables = {name: found.cpu().numpy() for name, found in counts.items()}
-    have = {name: found.sum((1, 2)) > 0 for name, found in tables.items()}
-    return {
-        name: float(compute_client_accuracies(found[have[name]]).mean())
-        for name, found in tables.items()
-        if have[name].any()
-    }
+    return {name: compute_client_accuracies(found[found.sum((1, 2)) > 0]) for name, found in tables.items()}
+
+
+def _validate_metric(session: Session, views: Mapping[str, View]) -> dict[str, np.ndarray]:
+    """Return the same of the headline of any other task."""
+    draws = session.draws
+    first, table = draws.task.metrics[0].name, draws.federation.validation
+    (found,) = measure_views(session, views, draws.test_snrs[:1], table, "validation", metered=False)
+    return {name: of[first][table.sizes[views[name].population.ids] > 0] for name, of in found.items()}
 
 
 def narrow_views(views: Mapping[str, View], ids: np.ndarray) -> dict[str, View]:

@@ -23,7 +23,7 @@ from semcom.config import (
 from semcom.config.checks import check_config, check_config_types
 from semcom.config.errors import show_value
 from semcom.config.options import check_options
-from semcom.data.load import load_dataset
+from semcom.data.load import read_dataset
 from semcom.data.registry import PARTITIONS
 from semcom.engine.host.ranks import launched_size
 from semcom.engine.links import build_link
@@ -125,7 +125,7 @@ def _fill_features(request: RunConfig) -> RunConfig:
         ratio = Fraction(asked)
     except (ValueError, ZeroDivisionError):
         raise ConfigError(f"model.bandwidth-ratio: {show_value(asked)} is no ratio; give one such as 1/12") from None
-    numbers = load_dataset(request.data).images.shape[1] * request.data.size**2
+    numbers = read_dataset(request.data).images.shape[1] * request.data.size**2
     features = 2 * ratio * numbers
     if features <= 0 or features % 2:
         d = f"d = 2 (k/n) n has to be even and more than 0, and n is {numbers:,}"

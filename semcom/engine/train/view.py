@@ -121,7 +121,7 @@ def measure_views(
 ) -> list[dict[str, dict[str, np.ndarray]]]:
     """Measure answers by the task's metrics: at each SNR of each view, by name, `[K]` means over a client's samples.
 
-    NaN for a client without any. Arguments as for `confusions`.
+    NaN for a client without any. Arguments as for `count_confusions_of_views`.
     """
     task, tests = session.draws.task, len(snrs_db)
     names = [metric.name for metric in task.metrics]
@@ -155,7 +155,7 @@ def show_tests(
     stream: str = "test",
     metered: bool = True,
 ) -> None:
-    """Show what this rank's clients hear of their samples at each SNR to `note`; arguments as for `confusions`."""
+    """Show what this rank's clients hear at each SNR to `note`; arguments as for `count_confusions_of_views`."""
     names: dict[str, list[str]] = {}
     for name, view in views.items():
         names.setdefault(str(id(view.population)), []).append(name)

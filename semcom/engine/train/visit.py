@@ -242,9 +242,8 @@ class Source:
         y = y if cut.mask is None else y.masked_fill(~cut.mask, 0)
         dtype = self.draws.dtype
         x = source.gather(index, dtype) if images else torch.empty(*at.shape, 0, dtype=dtype, device=at.device)
-        task = self.draws.task
-        answers = None if task.classifies else task.target(source, index, dtype)
-        return Batch(x, y, cut.mask, cut.last, len(source.classes), task=task, answers=answers)
+        draws, classes = self.draws, len(source.classes)
+        return Batch(x, y, cut.mask, cut.last, classes, task=draws.task, answers=draws.answers(source, index))
 
     def _in_order(self, client: int) -> Plan:
         """Return a plan of a client's samples in their own order, in large batches; they are positions in the lists."""
