@@ -28,6 +28,8 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
     for chain, name in CHAINS.items():
         for snr in dict.fromkeys(learned[TEST]):
             column = f"digital.{chain}.{snr:g}"
+            if f"{column}.psnr" not in runs:
+                continue
             point = runs.assign(scheme=name, **{TEST: snr, "psnr": runs[f"{column}.psnr"].astype(float)})
             cells = compute_means(point[["scheme", "seed", TEST, "psnr"]], ["scheme", TEST], "psnr")
             parts.append(cells.assign(lost=float(runs[f"{column}.lost"].mean())))

@@ -169,6 +169,9 @@ def test_every_last_stage(kind: str) -> None:
     agrees("fedavg", finish={"kind": kind, **epochs}, new_clients=2, train={"rounds": 1})
 
 
+SHARED = {"antennas": 2, "users": 2, "combining": "mmse", "round_doppler": 0.1}
+SGD = {"rounds": 1, "optimizer": "sgd", "momentum": 0.9}
+"""A first update of Adam has the same size everywhere, so rounding would choose the largest."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "new clients that train": {"method": "fedavg", "new_clients": 2, "new_steps": 3},
     "analog parameters": {"method": "fedavg", "air": {"parameters": "analog"}},
@@ -181,6 +184,18 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "mixed encoders": {"method": "fedproto", "encoder": "test-deep,test-pool"},
     "losses of FedCL": {"hyper": {"scg_loss": "infonce", "source": "pass"}},
     "second order": {"method": "perfedavg", "hyper": {"variant": "hf"}},
+    "images rebuilt": {"method": "fedavg", "task": "reconstruction", "model": {"head": "linear"}},
+    "users and fading over rounds": {"channel": {"kind": "rayleigh", "coherence": "round"} | SHARED},
+    "SNR as an input": {"channel": {"snr_db": "0:18"}, "model": {"snr_input": True}},
+    "quantised updates": {"method": "fedavg", "air": {"compress": "quantise"}},
+    "largest updates": {"method": "fedavg", "air": {"compress": "top-k", "top_fraction": 0.1}, "train": SGD},
+    "superposed": {"method": "fedavg", "air": {"parameters": "analog", "access": "superposed"}},
+    "lost updates": {"method": "fedavg", "air": {"rate": "capacity", "outage": 0.3, "repeat": False}},
+    "deadline": {
+        "method": "fedavg",
+        "network": {"flops": 1e9, "flops_spread": 1.0},
+        "train": {"deadline_s": 0.001, "rounds": 2},
+    },
 }
 
 

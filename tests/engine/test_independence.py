@@ -116,6 +116,16 @@ def test_what_looks_at_other_clients_is_refused(deed: str, chunk: int, registere
         begin(chunk, head="mine")
 
 
+def test_what_is_rounded_otherwise_in_a_stack_is_not_refused(registered: Any) -> None:
+    """cuDNN rounds otherwise, and BatchNorm divides by a variance: seen on an H100, 1e-2 of the numbers in float32."""
+
+    def round_otherwise(module: Any, y: Tensor) -> Tensor:
+        return y * (1 + 1e5 * torch.finfo(y.dtype).eps) if stacked() else y
+
+    registered(ENCODERS, "mine", lambda channels, features: Mixed(1024, features, round_otherwise))
+    begin(2, encoder="mine")
+
+
 class Noise(Link):
     """Draws in its call."""
 
