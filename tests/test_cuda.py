@@ -170,8 +170,6 @@ def test_every_last_stage(kind: str) -> None:
 
 
 SHARED = {"antennas": 2, "users": 2, "combining": "mmse", "round_doppler": 0.1}
-SGD = {"rounds": 1, "optimizer": "sgd", "momentum": 0.9}
-"""A first update of Adam has the same size everywhere, so rounding would choose the largest."""
 SETTINGS: dict[str, dict[str, Any]] = {
     "new clients that train": {"method": "fedavg", "new_clients": 2, "new_steps": 3},
     "analog parameters": {"method": "fedavg", "air": {"parameters": "analog"}},
@@ -188,7 +186,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "users and fading over rounds": {"channel": {"kind": "rayleigh", "coherence": "round"} | SHARED},
     "SNR as an input": {"channel": {"snr_db": "0:18"}, "model": {"snr_input": True}},
     "quantised updates": {"method": "fedavg", "air": {"compress": "quantise"}},
-    "largest updates": {"method": "fedavg", "air": {"compress": "top-k", "top_fraction": 0.1}, "train": SGD},
     "superposed": {"method": "fedavg", "air": {"parameters": "analog", "access": "superposed"}},
     "lost updates": {"method": "fedavg", "air": {"rate": "capacity", "outage": 0.3, "repeat": False}},
     "deadline": {
