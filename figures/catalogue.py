@@ -34,6 +34,7 @@ FIGURES = {
     "letter-fig4": "figures.named:LETTER_FIG4",
     "letter-lead": "figures.letter:LETTER_LEAD",
     "letter-lead-large": "figures.letter:LETTER_LEAD_LARGE",
+    "letter-low": "figures.letter:LETTER_LOW",
     "letter-regime": "figures.letter:LETTER_REGIME",
     "letter-regime-uses": "figures.letter:LETTER_REGIME_USES",
     "letter-weight": "figures.letter:LETTER_WEIGHT",

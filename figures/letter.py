@@ -10,12 +10,13 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 from experiments.letter.lead import BASE, STATED, format_lead, measure_lead_effects, titled
+from experiments.letter.low import AS_PRINTED, BY_AIR, CHOSEN, IDEAL, LAMBDA, SNR
 from experiments.letter.regime import COMPARED, SETTINGS, in_setting
 from experiments.letter.regime import PLACE as FIELDS
 from semcom.config import ConfigError
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.gain import OVER, compute_gains
-from semcom.plots.points import SETTING
+from semcom.plots.points import SETTING, describe_points
 from semcom.plots.style import choose_line_styles
 from semcom.studies.analysis.sheet import describe_sheet_intervals
 from semcom.studies.analysis.study import Study
@@ -142,6 +143,43 @@ LETTER_LEAD_LARGE = Drawing(
     finish=stated_in_colours,
 )
 """The same in one column: what matters most."""
+
+AMONG, SCHEME = "setting", "scheme"
+SCHEMES = {
+    IDEAL.name: "FedCL, features noisy",
+    "fedproto": "FedProto, features noisy",
+    AS_PRINTED.name: "FedCL, all noisy",
+    BY_AIR.name: "FedProto, all noisy",
+}
+"""Arm of `letter-low` -> its line."""
+
+
+def low(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the means of the arms of `letter-low` with the lambda that is chosen for each at an SNR, of two numbers."""
+    parts = []
+    for number, among in {"accuracy": "Among ten classes", "among_own": "Among own classes"}.items():
+        cells = study.mean(["variant", SNR, LAMBDA], metric=number)
+        chosen = [
+            CHOSEN[snr].get(name) == lam
+            for name, snr, lam in zip(cells["variant"], cells[SNR], cells[LAMBDA], strict=True)
+        ]
+        parts.append(cells[chosen].assign(**{AMONG: among, SCHEME: cells["variant"].map(SCHEMES)}))
+    found = pd.concat(parts).drop(columns=["variant", LAMBDA])
+    return found.reset_index(drop=True)
+
+
+LETTER_LOW = Drawing(
+    "letter-low",
+    "letter-low",
+    Plot(kind="lines", x=SNR, hue=SCHEME, facet=AMONG),
+    numbers=low,
+    caption=lambda cells, plot: (
+        f"{describe_points(cells, plot)} Trained and tested at each SNR, lambda of each arm chosen there on validation "
+        "images. All noisy: FedCL's gradients and FedProto's prototypes too."
+    ),
+    shows=(LAMBDA,),
+)
+"""FedCL and FedProto at low SNR, over the same air."""
 
 LETTER_WEIGHT = Drawing(
     "letter-weight",

@@ -90,7 +90,8 @@ class Draws:
         n, clients = self.config.participants, self.config.clients
         if n == clients:
             return np.arange(n)
-        turn = Turn(self.round, clients, n, self._seen_db, self._by_chance, self._turns)
+        mean_db = self.snr_db("up", np.arange(clients), 1).numpy()
+        turn = Turn(self.round, clients, n, mean_db, self._seen_db, self._by_chance, self._turns)
         return np.sort(find(SCHEDULERS, self.config.network.scheduling, "network.scheduling")(turn))
 
     def _by_chance(self, round_: int) -> np.ndarray:

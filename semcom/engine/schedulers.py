@@ -27,7 +27,8 @@ class Turn:
         round: its number, from 1.
         clients: K.
         n: how many take part.
-        snr_db: round -> uplink SNRs of all clients in dB, float `[K]`, with the fading that lasts for a round.
+        mean_db: uplink SNRs of all clients in dB before fading, in the first round, float `[K]`.
+        snr_db: round -> the same with the fading that lasts for a round.
         chance: round -> the clients in an order by chance, `[K]`.
         memory: what a scheduler worked out before, by round; it may be empty at any time.
     """
@@ -35,6 +36,7 @@ class Turn:
     round: int
     clients: int
     n: int
+    mean_db: np.ndarray
     snr_db: Callable[[int], np.ndarray]
     chance: Callable[[int], np.ndarray]
     memory: dict[int, np.ndarray] = field(default_factory=dict)
@@ -63,23 +65,26 @@ def schedule_best_snr(turn: Turn) -> np.ndarray:
 
 
 def schedule_fairly(turn: Turn) -> np.ndarray:
-    """Those whose rate is highest over what they got on average (Viswanath, Tse and Laroia, 2002)."""
+    """Those whose rate is highest over what they got on average (Viswanath, Tse and Laroia, 2002).
+
+    Before the first round each got its share by its mean SNR: had all got the same, weak clients would wait for as long
+    as the window.
+    """
     known = max((r for r in turn.memory if r <= turn.round), default=1)
-    usual = np.full(turn.clients, _find_rates(turn, known).mean() * turn.n / turn.clients)
-    got = turn.memory.get(known, usual)  # at the beginning the same for all
+    got = turn.memory.get(known, _find_rates(turn.mean_db) * turn.n / turn.clients)
     for round_ in range(known, turn.round):
-        rates, served = _find_rates(turn, round_), np.zeros(turn.clients)
+        rates, served = _find_rates(turn.snr_db(round_)), np.zeros(turn.clients)
         served[turn.choose_best(rates / got, round_)] = 1
         got = got + (rates * served - got) / WINDOW
     if turn.round >= known:
         turn.memory.clear()
         turn.memory[turn.round] = got
-    return turn.choose_best(_find_rates(turn, turn.round) / got)
+    return turn.choose_best(_find_rates(turn.snr_db(turn.round)) / got)
 
 
-def _find_rates(turn: Turn, round_: int) -> np.ndarray:
-    """Return Shannon's rates of all clients, and more than 0."""
-    return np.log2(1 + 10 ** (np.clip(turn.snr_db(round_), -BEST_DB / 3, BEST_DB) / 10))
+def _find_rates(snr_db: np.ndarray) -> np.ndarray:
+    """Return Shannon's rates, above 0."""
+    return np.log2(1 + 10 ** (np.clip(snr_db, -BEST_DB / 3, BEST_DB) / 10))
 
 
 SCHEDULERS: Registry[Scheduler] = Registry(

@@ -25,7 +25,7 @@ def turns(means_db: np.ndarray, rounds: int = ROUNDS, n: int = 1) -> list[Turn]:
     def snr_db(round_: int) -> np.ndarray:
         return means_db + 10 * np.log10(fading[round_])
 
-    return [Turn(r, K, n, snr_db, lambda r: order[r], memory) for r in range(1, rounds + 1)]
+    return [Turn(r, K, n, means_db, snr_db, lambda r: order[r], memory) for r in range(1, rounds + 1)]
 
 
 def served(name: str, means_db: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -68,6 +68,12 @@ def test_proportional_fairness_gives_equal_shares_at_each_client_s_best(monkeypa
     assert np.bincount(chosen[1000:]) / (ROUNDS - 1000) == pytest.approx(np.full(K, 1 / K), abs=0.03)
     assert power.mean() == pytest.approx(HARMONIC, rel=0.03)
     assert np.bincount(served("best-snr", means_db)[0], minlength=K)[-1] < 0.02 * ROUNDS
+
+
+def test_proportional_fairness_lets_nobody_wait_at_the_beginning() -> None:
+    """Over 40 rounds of 40 dB between the strongest and the weakest, each has some of its fifth."""
+    chosen, _ = served("proportional-fair", np.array([40.0, 30.0, 20.0, 10.0, 0.0]))
+    assert np.bincount(chosen[:40], minlength=K).min() >= 4
 
 
 def test_what_was_forgotten_is_worked_out_again() -> None:
