@@ -155,7 +155,7 @@ SCHEMES = {
 
 
 def low(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the means of the arms of `letter-low` with the lambda that is chosen for each at an SNR, of two numbers."""
+    """Return the means of `letter-low`'s arms, each with the lambda that is chosen for it at an SNR, of two numbers."""
     parts = []
     for number, among in {"accuracy": "Among ten classes", "among_own": "Among own classes"}.items():
         cells = study.mean(["variant", SNR, LAMBDA], metric=number)
