@@ -8,6 +8,7 @@ import inspect
 import os
 import typing
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from channels.registry import Registry
@@ -16,8 +17,9 @@ from semcom.cli.text import hang_text
 from semcom.config import FINISH, DataConfig
 from semcom.config.checks import describe_type
 from semcom.config.options import spelled
+from semcom.data.dataset import SIDE
 from semcom.methods.registry import METHODS
-from semcom.models.registry import own_features
+from semcom.models.registry import build_encoder, own_features
 from semcom.packages import find_installed_packages
 from semcom.registry import find
 from semcom.runs.section_options import find_options_class
@@ -173,8 +175,9 @@ def _list_files(path: str) -> str:
     from semcom.data.load import load_dataset
 
     found = load_dataset(DataConfig(path))
-    count, channels, height, width = found.images.shape
-    size = f"{found.train_size:,} training and {count - found.train_size:,} test images of {channels}x{height}x{width}"
+    count, *image = found.images.shape
+    what = f"test {'images' if found.pictured else 'arrays'} of {'x'.join(map(str, image))}"
+    size = f"{found.train_size:,} training and {count - found.train_size:,} {what}"
     classes = f"{len(found.classes)} classes: {', '.join(found.classes)}"
     return "\n".join([*_list_head(path, size), *hang_text(" " * (len(path) + 2), classes), "", "no options"])
 
@@ -182,7 +185,7 @@ def _list_files(path: str) -> str:
 # -- the others ------------------------------------------------------------------------------------------------------
 
 
-def _list_module(name: str, build: Callable[..., Any], sizes: tuple[int, int], said: str) -> list[str]:
+def _list_module(name: str, build: Callable[..., Any], sizes: tuple[int, ...], said: str) -> list[str]:
     """Return an encoder's or a head's docstring, and its size in a usual run."""
     from semcom.models.meta import build_on_meta
 
@@ -193,8 +196,9 @@ def _list_module(name: str, build: Callable[..., Any], sizes: tuple[int, int], s
 
 def _encoder(name: str, build: Callable[..., Any]) -> list[str]:
     features = own_features(build) or FEATURES
+    made = partial(build_encoder, name, (CHANNELS, SIDE, SIDE))
     return _list_module(
-        name, build, (CHANNELS, features), f"for {features} features of images of 32x32 pixels and {CHANNELS} channels"
+        name, made, (features,), f"for {features} features of images of 32x32 pixels and {CHANNELS} channels"
     )
 
 

@@ -1,5 +1,6 @@
 """A dataset: every image as a single uint8 array, training images first, then the test images.
 
+What is no image, such as rows of a table, series or token ids, is an array of numbers of any shape in their place.
 Legend: N images, C channels, H x W pixels.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +33,8 @@ class Dataset:
 
     name: str
     """Name that the user gave it."""
-    images: Bytes
-    """uint8 `[N, C, H, W]`, 0..255; training images first, then test images."""
+    images: npt.NDArray[Any]
+    """uint8 `[N, C, H, W]`, 0..255, or float32 `[N, ...]`, taken as they are; training images first, then tests."""
     labels: Indices
     """int64 `[N]`, 0 .. len(classes) - 1."""
     train_size: int
@@ -41,12 +43,15 @@ class Dataset:
     """Names of the classes."""
 
     def __post_init__(self) -> None:
-        count, sides = len(self.images), self.images.shape[2:]
-        require_of_dataset(self.images.dtype == np.uint8, self.name, f"images are {self.images.dtype}, not uint8")
-        require_of_dataset(
-            self.images.ndim == 4, self.name, f"images have the shape {self.images.shape}, not [N, C, H, W]"
-        )
-        require_of_dataset(min(sides) > 0, self.name, f"images of {sides} pixels are empty")
+        count, shape, kind = len(self.images), self.images.shape, self.images.dtype
+        known = f"images are {kind}, not uint8 (or float32, for what is no image)"
+        require_of_dataset(kind in (np.uint8, np.float32), self.name, known)
+        fits = len(shape) == 4 if self.pictured else len(shape) > 1
+        wanted = "[N, C, H, W]" if self.pictured else "[N, ...]"
+        require_of_dataset(fits, self.name, f"images have the shape {shape}, not {wanted}")
+        require_of_dataset(min(shape[1:]) > 0, self.name, f"images of {shape[1:]} are empty")
+        finite = self.pictured or bool(np.isfinite(self.images).all())
+        require_of_dataset(finite, self.name, "some of its numbers are not finite")
         require_of_dataset(
             self.labels.shape == (count,), self.name, f"{count} images, but labels of shape {self.labels.shape}"
         )
@@ -59,6 +64,11 @@ class Dataset:
         require_of_dataset(
             high < len(self.classes), self.name, f"label {high}, but there are {len(self.classes)} classes"
         )
+
+    @property
+    def pictured(self) -> bool:
+        """Whether its images are such, and not arrays of numbers."""
+        return bool(self.images.dtype == np.uint8)
 
 
 def require_of_dataset(holds: bool, name: str, problem: str) -> None:

@@ -52,7 +52,8 @@ class Federation:
     """The images of a run, and which client owns which."""
 
     images: Tensor
-    """uint8 `[N, C, size, size]`, 0..255; channels last in memory, which convolutions on a CPU want."""
+    """uint8 `[N, C, size, size]`, 0..255; channels last in memory, which convolutions on a CPU want. What is no image:
+    float32 `[N, ...]`."""
     labels: Tensor
     """Class of each image, int64 `[N]`."""
     train: Ragged
@@ -84,7 +85,13 @@ class Federation:
         return self.gather(index, dtype)
 
     def gather(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return images at `index` (int64, any shape) as `[*index.shape, C, size, size]` in [-1, 1]: x / 127.5 - 1."""
+        """Return images at `index` (int64, any shape) as `[*index.shape, C, size, size]` in [-1, 1]: x / 127.5 - 1.
+
+        What is no image is returned as it is, `[*index.shape, ...]`.
+        """
+        if self.images.is_floating_point():
+            taken = self.images.index_select(0, index.reshape(-1))
+            return taken.view(*index.shape, *self.images.shape[1:]).to(dtype)
         rows = self.images.movedim(1, -1)  # images are copied as they lie in memory
         picked = rows.index_select(0, index.reshape(-1)).view(*index.shape, *rows.shape[1:]).movedim(-1, -3)
         return picked.to(dtype).div_(127.5).sub_(1)
@@ -95,13 +102,16 @@ def federate(dataset: Dataset, split: Split, size: int = SIDE) -> Federation:
 
     Images smaller than size x size get a border of zeros (-1 when gathered). Raises ConfigError for larger images.
     """
-    sides = dataset.images.shape[2:]
-    require_of_dataset(max(sides) <= size, dataset.name, f"images are {sides}, more than {size} pixels a side")
+    images = torch.from_numpy(dataset.images)
+    if dataset.pictured:
+        sides = dataset.images.shape[2:]
+        require_of_dataset(max(sides) <= size, dataset.name, f"images are {sides}, more than {size} pixels a side")
+        images = _pad_images(images, size).contiguous(memory_format=torch.channels_last)
     owned = np.zeros((len(split.train), len(dataset.classes)), dtype=bool)
     for client, indices in enumerate(split.train):
         owned[client, dataset.labels[indices]] = True
     return Federation(
-        images=_pad_images(torch.from_numpy(dataset.images), size).contiguous(memory_format=torch.channels_last),
+        images=images,
         labels=torch.from_numpy(dataset.labels),
         train=_ragged(split.train),
         test=_ragged(split.test),

@@ -22,8 +22,8 @@ def load_dataset(config: DataConfig) -> Dataset:
 
 
 def resize_dataset(dataset: Dataset, size: int) -> Dataset:
-    """Return a dataset with images for a square of `size` pixels a side (`semcom.data.readers.fit`)."""
-    return replace(dataset, images=fit_images(dataset.images, size))
+    """Return a dataset with images for a square of `size` pixels a side; what is no image stays as it is."""
+    return replace(dataset, images=fit_images(dataset.images, size)) if dataset.pictured else dataset
 
 
 def read_dataset(config: DataConfig) -> Dataset:

@@ -49,6 +49,8 @@ class Noisy:
         if not math.isfinite(snr_db):
             raise ConfigError(f"data.options.snr_db: {snr_db} is no number of decibels; give one such as 9")
         clean = read_dataset(DataConfig(name=of, root=root))
+        if not clean.pictured:
+            raise ConfigError(f"data.options.of: {of!r} holds no images to put noise on")
         return replace(clean, name=f"noisy {of}", images=add_noise(clean.images, clean.train_size, snr_db))
 
 

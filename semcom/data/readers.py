@@ -42,8 +42,9 @@ STRAY = (
 def read_npz(path: str | Path, name: str | None = None) -> Dataset:
     """Read x_train, y_train, x_test, y_test and, if it is there, classes (names) from an .npz archive.
 
-    Images are uint8 `[N, H, W]` or `[N, H, W, C]` with C 1 to 4, and stay as large as they are. Labels are whole
-    numbers `[N]` or `[N, 1]`. Without `classes`, those that occur are the classes, numbered from 0 in their order.
+    Images are uint8 `[N, H, W]` or `[N, H, W, C]` with C 1 to 4, and stay as large as they are. Other numbers, of any
+    shape `[N, ...]`, are no images, and become float32. Labels are whole numbers `[N]` or `[N, 1]`. Without `classes`,
+    those that occur are the classes, numbered from 0 in their order.
 
     Raises ConfigError if the file is missing, damaged, or not of that layout.
     """
@@ -51,10 +52,13 @@ def read_npz(path: str | Path, name: str | None = None) -> Dataset:
     arrays = _read_arrays(path, name)
     parts = [_check_read_part(name, part, arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test")]
     (x_train, y_train), (x_test, y_test) = parts
+    alike = x_train.dtype == x_test.dtype
+    require_of_dataset(alike, name, f"x_train is {arrays['x_train'].dtype}, x_test {arrays['x_test'].dtype}")
     agree = x_train.shape[1:] == x_test.shape[1:]
     require_of_dataset(agree, name, f"x_train has images of {x_train.shape[1:]}, x_test of {x_test.shape[1:]}")
     labels = np.concatenate([y_train, y_test])
-    images = put_channels_first(np.concatenate([x_train, x_test]))
+    images = np.concatenate([x_train, x_test])
+    images = put_channels_first(images) if images.dtype == np.uint8 else images
     classes = [str(c) for c in arrays.get("classes", np.empty(0)).ravel().tolist()]
     if "classes" not in arrays:
         top = int(labels.max())
@@ -234,11 +238,18 @@ def _read_arrays(path: Path, name: str) -> dict[str, npt.NDArray[Any]]:
     return arrays
 
 
-def _check_read_part(name: str, part: str, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[Bytes, Indices]:
-    """Return images `[N, H, W, C]` and labels `[N]` of one part, checked."""
-    require_of_dataset(x.dtype == np.uint8, name, f"x_{part} is {x.dtype}; images are uint8, 0 to 255")
-    shape = f"x_{part} has the shape {x.shape}; wanted is [N, H, W] or [N, H, W, C] with C 1 to 4"
-    require_of_dataset(x.ndim == 3 or (x.ndim == 4 and 1 <= x.shape[3] <= 4), name, shape)
+def _check_read_part(
+    name: str, part: str, x: npt.NDArray[Any], y: npt.NDArray[Any]
+) -> tuple[npt.NDArray[Any], Indices]:
+    """Return images `[N, H, W, C]`, or float32 `[N, ...]`, and labels `[N]` of one part, checked."""
+    require_of_dataset(x.dtype.kind in "uif", name, f"x_{part} is {x.dtype}; wanted are numbers, images as uint8")
+    if x.dtype == np.uint8:
+        shape = f"x_{part} has the shape {x.shape}; wanted is [N, H, W] or [N, H, W, C] with C 1 to 4"
+        require_of_dataset(x.ndim == 3 or (x.ndim == 4 and 1 <= x.shape[3] <= 4), name, shape)
+        x = x if x.ndim == 4 else x[..., None]
+    else:
+        x = x.astype(np.float32)
+        require_of_dataset(x.ndim > 1, name, f"x_{part} has the shape {x.shape}; wanted is [N, ...]")
     require_of_dataset(min(x.shape) > 0, name, f"x_{part} of shape {x.shape} is empty")
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     require_of_dataset(
@@ -246,7 +257,7 @@ def _check_read_part(name: str, part: str, x: npt.NDArray[Any], y: npt.NDArray[A
     )
     require_of_dataset(len(x) == len(y), name, f"x_{part} has {len(x)} images, y_{part} {len(y)} labels")
     require_of_dataset(int(y.min()) >= 0, name, f"y_{part} holds the label {int(y.min())}; labels start at 0")
-    return (x if x.ndim == 4 else x[..., None]), y.astype(np.int64)
+    return x, y.astype(np.int64)
 
 
 def _read_pixels(folder: str, file: str, size: int) -> Bytes:

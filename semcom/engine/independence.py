@@ -6,7 +6,7 @@ has keyed, nor who lies beside whom may change a number. What ships with semcom 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import torch
@@ -28,8 +28,8 @@ SAMPLES = 4
 Tensors = Mapping[str, Tensor]
 
 
-def check_independent_part(network: SplitModel, part: str, name: str, tensors: Tensors, shape: Sequence[int]) -> None:
-    """Check the encoder or the head of a network on samples of two clients, in evaluation and in training.
+def check_independent_part(network: SplitModel, part: str, name: str, tensors: Tensors, samples: Tensor) -> None:
+    """Check the encoder or the head of a network on samples `[2 SAMPLES, ...]`, in evaluation and in training.
 
     In float64 where the network takes that, as BatchNorm makes much of a rounded difference. What fails is left to the
     run, which says where.
@@ -40,7 +40,7 @@ def check_independent_part(network: SplitModel, part: str, name: str, tensors: T
     module, some = network.get_submodule(part), next(iter(tensors.values()))
     device, plain = some.device, some.dtype
     own = {n.removeprefix(f"{part}."): t for n, t in tensors.items() if n.startswith(f"{part}.")}
-    x = torch.randn(2, SAMPLES, *shape, generator=torch.Generator().manual_seed(0)).to(device)
+    x = samples.to(device).unflatten(0, (2, SAMPLES))
     stack = {n: torch.stack([t, 1.1 * t if t.is_floating_point() else t]) for n, t in own.items()}
     kept = {f"{n}.keep".removeprefix("."): m for n, m in module.named_modules() if isinstance(m, Dropout) and m.p}
     ones = {
@@ -70,6 +70,11 @@ def check_independent_part(network: SplitModel, part: str, name: str, tensors: T
             _check_independence(what, compute_finely, rule, apart)
     finally:
         module.eval()
+
+
+def draw_features(d: int) -> Tensor:
+    """Return what a head is tried on, `[2 SAMPLES, d]`, the same each time."""
+    return torch.randn(2 * SAMPLES, d, generator=torch.Generator().manual_seed(0))
 
 
 def check_independent_link(link: Link, config: Resolved, device: torch.device, dtype: torch.dtype) -> None:

@@ -109,6 +109,11 @@ class World:
         return len(self.session.draws.federation.classes)
 
     @property
+    def pictured(self) -> bool:
+        """Whether the data are images, `[channels, size, size]`, and no other arrays of numbers."""
+        return not self.session.draws.federation.images.is_floating_point()
+
+    @property
     def features(self) -> int:
         """The number of real features per image, d."""
         return self.config.model.features

@@ -17,12 +17,13 @@ Departures: the mean of the losses in place of their sum.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from channels.options import POSITIVE, SHARE, require
+from semcom.config import ConfigError
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
@@ -70,6 +71,12 @@ class RepPer(FedAvg):
             """Check the sign and the range."""
             require("tau", self.tau, POSITIVE)
             require("crop", self.crop, SHARE)
+
+    def setup(self, world: World) -> Any:
+        """Start as FedAvg does. Raises ConfigError for data that are no images, which it could not crop."""
+        if not world.pictured:
+            raise ConfigError("method: repper learns from crops of images, and the data are arrays of numbers")
+        return super().setup(world)
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """Train E epochs on the body alone (Eq. 7)."""

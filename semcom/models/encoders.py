@@ -15,6 +15,7 @@ Classification", ICLR 2022, which fits FedCRC's "four convolutional layers and o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from torch import Tensor, nn
@@ -141,6 +142,12 @@ def cnn(channels: int, features: int, size: int = 32) -> nn.Module:
 def cnn_dropout(channels: int, features: int, size: int = 32) -> nn.Module:
     """`cnn` with a dropout of 0.3 on the features, the rate of FedCRL's Table I, which names no place."""
     return nn.Sequential(*cnn(channels, features, size).children(), nn.Dropout(0.3))
+
+
+def mlp(shape: tuple[int, ...], features: int) -> nn.Module:
+    """One hidden layer of 128 numbers with ReLU, for arrays of any shape: rows of a table, short series, images too."""
+    numbers = math.prod(shape)
+    return nn.Sequential(nn.Flatten(), nn.Linear(numbers, 128), nn.ReLU(inplace=True), nn.Linear(128, features))
 
 
 def cnn_linear(channels: int, features: int, size: int = 32) -> nn.Module:

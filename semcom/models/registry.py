@@ -34,11 +34,13 @@ ENCODERS: Registry[Callable[..., nn.Module]] = Registry(
         "resnet18-pooled": "semcom.models.resnet:resnet18_pooled",
         "resnet34-pooled": "semcom.models.resnet:resnet34_pooled",
         "deepjscc": "semcom.models.deepjscc:encoder",
+        "mlp": "semcom.models.encoders:mlp",
         "mobilenet": "semcom.models.mobilenet:mobilenet",
         "mobilenet-v1": "semcom.models.mobilenet:mobilenet_v1",
     },
 )
-"""Semantic encoders: name -> function of (input channels, feature dimension), and of `size` if it depends on it."""
+"""Semantic encoders: name -> function of (input channels, feature dimension), and of `size` if it depends on it; for
+arrays of any kind, of (`shape` of an input, feature dimension)."""
 
 HEADS: Registry[Callable[..., nn.Module]] = Registry(
     "head",
@@ -94,11 +96,20 @@ def build_head(name: str, features: int, shape: tuple[int, ...]) -> nn.Module:
     return build(features, shape if "shape" in inspect.signature(build).parameters else math.prod(shape))
 
 
-def build_encoder(name: str, channels: int, features: int, size: int) -> nn.Module:
-    """Return a new encoder `[b, channels, size, size] -> [b, features]`; one that takes `size` is told it.
+def build_encoder(name: str, shape: Sequence[int], features: int, pictured: bool = True) -> nn.Module:
+    """Return a new encoder `[b, *shape] -> [b, features]`.
 
-    Raises ValueError if nothing is called so, and whatever the encoder's function raises.
+    One that takes `shape` is told it; others take images, `[b, channels, size, size]`, and are told the channels, and
+    `size` where they take it.
+
+    Raises ValueError if nothing is called so, ConfigError if it takes images and these are none (`pictured`), and
+    whatever the encoder's function raises.
     """
     build = ENCODERS.get(name)
-    told = {"size": size} if "size" in inspect.signature(build).parameters else {}
-    return build(channels, features, **told)
+    takes = inspect.signature(build).parameters
+    if "shape" in takes:
+        return build(tuple(shape), features)
+    if not pictured:
+        given = f"the data are arrays of {list(shape)}"
+        raise ConfigError(f"model.encoder: {name!r} takes images, and {given}; give mlp, or an encoder of `shape`")
+    return build(shape[0], features, **({"size": shape[-1]} if "size" in takes else {}))

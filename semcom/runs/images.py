@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from semcom.config import ConfigError, DataConfig, Resolved
-from semcom.data.dataset import Dataset
+from semcom.data.dataset import SIDE, Dataset
 from semcom.data.federation import Federation, Ragged, federate
 from semcom.data.load import read_dataset, resize_dataset
 from semcom.data.partitions import partition_dataset
@@ -60,13 +60,18 @@ def _read_new_clients_images(config: Resolved, name: str, dataset: Dataset) -> F
     channels = own.images.shape[1], dataset.images.shape[1]
     if len(set(channels)) > 1:
         raise ConfigError("new-data: {!r} has {} channels, the data of the run {}".format(name, *channels))
+    if own.pictured != dataset.pictured or (not own.pictured and own.images.shape[1:] != dataset.images.shape[1:]):
+        raise ConfigError(f"new-data: {name!r} holds other arrays than the data of the run")
     return federate(own, split, config.data.size)
 
 
 def _load_images(config: DataConfig) -> Dataset:
     """Load a dataset, in the size that is asked for once it is known to fit into memory."""
     dataset = read_dataset(config)
-    check_image_limits(config.size, *dataset.images.shape[:2])
+    if dataset.pictured:
+        check_image_limits(config.size, *dataset.images.shape[:2])
+    elif config.size != SIDE:
+        raise ConfigError(f"data.size: {config.size} has no effect, as {config.name!r} holds no images; leave it out")
     return resize_dataset(dataset, config.size)
 
 

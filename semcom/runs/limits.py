@@ -102,18 +102,18 @@ def check_model_limits(config: Resolved, members: Federation, device: torch.devi
 
 def _count_model_numbers(config: Resolved, encoder: str, members: Federation) -> int:
     """Count a client's parameters and buffers. Raises ConfigError for a network that cannot be made."""
-    channels, size = members.images.shape[1], members.images.shape[2]
+    image, pictured = tuple(members.images.shape[1:]), not members.images.is_floating_point()
     d, head, task = config.model.features, config.model.head, TASKS.get(config.task)()
     shape = task.shape(members)
     try:
         with build_on_meta(), key_global_generator("size"):
-            parts = build_encoder(encoder, channels, d, size), build_head(head, d, shape)
+            parts = build_encoder(encoder, image, d, pictured), build_head(head, d, shape)
             return sum(t.numel() for part in parts for t in replace_by_own_layers(part).state_dict().values())
     except ConfigError:
         raise
     except Exception as error:  # whatever a network of the user's raises
         asked = f"{len(members.classes)} classes" if task.classifies else f"answers of {math.prod(shape):,} numbers"
-        what = f"{d} features, {asked} and {size}x{size} pixels"
+        what = f"{d} features, {asked} and inputs of {'x'.join(map(str, image))}"
         raise ConfigError(f"model: {encoder!r} or {head!r} cannot be made with {what} ({one_line(error)})") from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +126,9 @@ def _fill_features(request: RunConfig) -> RunConfig:
         ratio = Fraction(asked)
     except (ValueError, ZeroDivisionError):
         raise ConfigError(f"model.bandwidth-ratio: {show_value(asked)} is no ratio; give one such as 1/12") from None
-    numbers = read_dataset(request.data).images.shape[1] * request.data.size**2
+    dataset = read_dataset(request.data)
+    image = dataset.images.shape[1:]
+    numbers = image[0] * request.data.size**2 if dataset.pictured else math.prod(image)
     features = 2 * ratio * numbers
     if features <= 0 or features % 2:
         d = f"d = 2 (k/n) n has to be even and more than 0, and n is {numbers:,}"

@@ -41,7 +41,11 @@ class Reconstruction(Task):
             raise ConfigError(f"data.size: {config.data.size} pixels a side are fewer than SSIM's {WINDOW}; give more")
 
     def shape(self, federation: Federation) -> tuple[int, ...]:
-        """Return that of the images."""
+        """Return that of the images. Raises ConfigError for data that are none."""
+        if federation.sources.images.is_floating_point():
+            raise ConfigError(
+                "task: 'reconstruction' rebuilds images, and the data are arrays of numbers; see own tasks"
+            )
         return tuple(federation.sources.images.shape[1:])
 
     def target(self, federation: Federation, index: Tensor, dtype: torch.dtype) -> Tensor:

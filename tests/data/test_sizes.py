@@ -107,9 +107,9 @@ def test_a_split_does_not_depend_on_the_size() -> None:
 @pytest.mark.parametrize("name", ENCODER_NAMES)
 def test_every_encoder_takes_larger_images(name: str) -> None:
     d = own_features(ENCODERS.get(name)) or (256 if name == "deepjscc" else 10)
-    net = build_encoder(name, 3, d, 64).eval()
+    net = build_encoder(name, (3, 64, 64), d).eval()
     assert net(torch.zeros(2, 3, 64, 64)).shape == (2, d)
-    usual, plain = build_encoder(name, 3, d, 32), ENCODERS.get(name)(3, d)
+    usual, plain = build_encoder(name, (3, 32, 32), d), ENCODERS.get(name)(3, d)
     assert [p.shape for p in usual.parameters()] == [p.shape for p in plain.parameters()]
 
 
@@ -118,7 +118,7 @@ def test_every_encoder_takes_larger_images(name: str) -> None:
     [(8, [64], 4), (16, [64, 128], 4), (64, [64, 128, 256, 512], 4), (96, [64, 128, 256, 512], 6), (31, [64, 128], 7)],
 )
 def test_dcgan_grows_a_stage_per_doubling(size: int, widths: list[int], left: int) -> None:
-    net = build_encoder("dcgan", 1, 6, size)
+    net = build_encoder("dcgan", (1, size, size), 6)
     assert [m.out_channels for m in net.modules() if isinstance(m, nn.Conv2d)] == widths
     assert [m.num_features for m in net.modules() if isinstance(m, nn.BatchNorm2d)] == widths[1:]
     last = net[-1] if isinstance(net, nn.Sequential) else None
@@ -128,10 +128,10 @@ def test_dcgan_grows_a_stage_per_doubling(size: int, widths: list[int], left: in
 
 def test_the_pools_of_the_plain_networks() -> None:
     """64 -> 60, 30, 26, 13 pixels a side; and 64 -> 32, 16, 8, 4, which leaves 1,024 numbers."""
-    layers = [m for m in build_encoder("cnn", 3, 8, 64).modules() if isinstance(m, nn.Linear)]
+    layers = [m for m in build_encoder("cnn", (3, 64, 64), 8).modules() if isinstance(m, nn.Linear)]
     assert [m.in_features for m in layers] == [64 * 13 * 13]
-    assert not [m for m in build_encoder("conv4", 3, 1024, 64).modules() if isinstance(m, nn.Linear)]
-    assert [m.in_features for m in build_encoder("conv4", 3, 256, 64).modules() if isinstance(m, nn.Linear)] == [1024]
+    assert not [m for m in build_encoder("conv4", (3, 64, 64), 1024).modules() if isinstance(m, nn.Linear)]
+    assert [m.in_features for m in build_encoder("conv4", (3, 64, 64), 256).modules() if isinstance(m, nn.Linear)] == [1024]
 
 
 def test_a_network_for_images_of_another_size_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

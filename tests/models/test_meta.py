@@ -17,7 +17,7 @@ def described(module: nn.Module) -> dict[str, tuple[torch.Size, torch.dtype]]:
 @pytest.mark.parametrize("name", [*filter(ENCODERS.ships, ENCODERS.names()), *filter(HEADS.ships, HEADS.names())])
 def test_networks_are_the_same_but_for_their_numbers(name: str) -> None:
     def make() -> nn.Module:
-        return build_encoder(name, 3, 512, 32) if name in ENCODERS else HEADS.get(name)(512, 10)
+        return build_encoder(name, (3, 32, 32), 512) if name in ENCODERS else HEADS.get(name)(512, 10)
 
     with build_on_meta():
         made = make()

@@ -18,7 +18,7 @@ from semcom.config import ConfigError, Resolved
 from semcom.data.federation import Federation
 from semcom.engine.host.memory import SHARE, measure_free_memory
 from semcom.engine.host.ranks import Team
-from semcom.engine.independence import check_independent_part
+from semcom.engine.independence import SAMPLES, check_independent_part, draw_features
 from semcom.engine.random import build_with_key, key_global_generator
 from semcom.engine.store.population import Cohort, Population, Prefix, StoredCohort, in_part
 from semcom.engine.store.rows import Disk, Layout, Memory, Rows, Shelf
@@ -99,11 +99,13 @@ class Initial:
 
         first = {part: start(part, int(ids[0])) for part in factories}
         tried = {name: t for row in first.values() for name, t in row.items()}
-        _check_initial_network(network, tried, self.federation.images.shape[1:], model.features, shape)
+        images = self.federation.images
+        _check_initial_network(network, tried, images.shape[1:], model.features, shape)
         if not ENCODERS.ships(encoder):
-            check_independent_part(network, "encoder", encoder, tried, self.federation.images.shape[1:])
+            some = self.federation.gather(torch.arange(2 * SAMPLES, device=images.device) % len(images))
+            check_independent_part(network, "encoder", encoder, tried, some)
         if not HEADS.ships(model.head):
-            check_independent_part(network, "head", model.head, tried, [model.features])
+            check_independent_part(network, "head", model.head, tried, draw_features(model.features))
         own_parts = [part for part in factories if not in_part(part, shared)]
         layout = Layout.of({n: t for part in own_parts for n, t in first[part].items()})
         common = {n: t[None] for part in factories if part not in own_parts for n, t in first[part].items()}
@@ -139,7 +141,7 @@ class Initial:
         network = _build_initial_template(lambda: SplitModel(nn.Identity(), head()))
         _check_initial_network(network, rows[0], torch.Size([model.features]), model.features, shape)
         if not HEADS.ships(name):
-            check_independent_part(network, "head", name, rows[0], [model.features])
+            check_independent_part(network, "head", name, rows[0], draw_features(model.features))
         return Population((Cohort(network, {n: torch.stack([row[n] for row in rows]) for n in rows[0]}, ids),))
 
     def _fresh(
@@ -153,7 +155,8 @@ class Initial:
     def _factories(self, encoder: str) -> dict[str, Callable[[], nn.Module]]:
         """Return the functions that build the parts of a model."""
         model, shape = self.config.model, self.shape
-        _, channels, size, _ = self.federation.images.shape
+        images = self.federation.images
+        image, pictured = images.shape[1:], not images.is_floating_point()
 
         def parts(*parts: nn.Module) -> nn.Module:
             return replace_by_own_layers(nn.Sequential(*parts))
@@ -161,11 +164,11 @@ class Initial:
         if model.snr_input:
             d = model.features
             return {
-                "encoder.": lambda: parts(build_encoder(encoder, channels, d, size), SNRAttention(d)),
+                "encoder.": lambda: parts(build_encoder(encoder, image, d, pictured), SNRAttention(d)),
                 "head.": lambda: parts(SNRAttention(d), build_head(model.head, d, shape)),
             }
         return {
-            "encoder.": lambda: replace_by_own_layers(build_encoder(encoder, channels, model.features, size)),
+            "encoder.": lambda: replace_by_own_layers(build_encoder(encoder, image, model.features, pictured)),
             "head.": lambda: replace_by_own_layers(build_head(model.head, model.features, shape)),
         }
 

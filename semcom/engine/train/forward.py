@@ -5,17 +5,20 @@ Legend: k clients in the stack, b mini-batch (padded where clients differ), C cl
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
 from channels import Link, Meter
+from semcom.config.errors import one_line
 from semcom.engine.store.population import in_part
 from semcom.engine.train.precision import InVmap
 from semcom.models.batchnorm import BatchNorm
@@ -24,6 +27,7 @@ from semcom.models.stacks import on_stacks, works_on_stacks
 from semcom.tasks.classification import Classification
 from semcom.tasks.task import Task
 
+LOG = logging.getLogger(__name__)
 CLASSIFICATION = Classification()
 
 
@@ -317,20 +321,36 @@ def call_stacked_model(
     """Call the module with k sets of tensors on `x` `[k, ...]` (None: no input).
 
     One set needs no stack; the convolution of one client fills a CPU's core, which is slower on those of several; and
-    vmap is for networks that do not work on stacks by themselves.
+    vmap is for networks that do not work on stacks by themselves. What vmap cannot do either is done client by client.
     """
     if k == 1:
         return _call_module(module, tensors, None if x is None else x.squeeze(0)).unsqueeze(0)
-    if x is not None and x.is_cpu and convolves(module):
-        own = [t.unbind(0) for t in tensors.values()]
-        each = [dict(zip(tensors, mine, strict=True)) for mine in zip(*own, strict=True)]
-        return torch.stack([_call_module(module, mine, z) for mine, z in zip(each, x.unbind(0), strict=True)])
+    if x is not None and ((x.is_cpu and convolves(module)) or module in _never_stacked):
+        return _call_one_by_one(module, tensors, x)
     if works_on_stacks(module):
         with on_stacks():
             return _call_module(module, tensors, x)
     given = (dict(tensors),) if x is None else (dict(tensors), x)
-    with nullcontext() if autocast is None else InVmap(autocast):
-        return vmap(partial(_call_module, module), randomness="error")(*given)
+    try:
+        with nullcontext() if autocast is None else InVmap(autocast):
+            return vmap(partial(_call_module, module), randomness="error")(*given)
+    except RuntimeError as error:
+        if x is None:
+            raise
+        found = _call_one_by_one(module, tensors, x)  # a fault of the module's own is raised here again
+        LOG.warning("model: torch's vmap cannot stack it (%s); clients go one after the other", one_line(error))
+        _never_stacked.add(module)
+        return found
+
+
+_never_stacked: WeakSet[nn.Module] = WeakSet()
+"""Networks that vmap has refused."""
+
+
+def _call_one_by_one(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor) -> Tensor:
+    own = [t.unbind(0) for t in tensors.values()]
+    each = [dict(zip(tensors, mine, strict=True)) for mine in zip(*own, strict=True)]
+    return torch.stack([_call_module(module, mine, z) for mine, z in zip(each, x.unbind(0), strict=True)])
 
 
 @lru_cache(maxsize=256)

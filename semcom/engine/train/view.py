@@ -183,7 +183,7 @@ def infer_images(session: Session, view: View, client: int, images: Tensor, snr_
         session: the run.
         view: the models and their decision.
         client: id.
-        images: uint8 `[b, channels, size, size]`.
+        images: uint8 `[b, channels, size, size]`, or what else the data of the run are.
         snr_db: test SNR, or None: the client's training SNR.
 
     Raises:
@@ -191,10 +191,10 @@ def infer_images(session: Session, view: View, client: int, images: Tensor, snr_
     """
     draws, device = session.draws, session.draws.device
     shape = tuple(draws.federation.images.shape[1:])
-    if images.dtype != torch.uint8 or tuple(images.shape[1:]) != shape:
-        raise ConfigError(
-            f"images: {images.dtype} {tuple(images.shape)} is not uint8 [b, {', '.join(map(str, shape))}]"
-        )
+    kind = draws.federation.images.dtype
+    if images.dtype != kind or tuple(images.shape[1:]) != shape:
+        wanted = f"{str(kind).removeprefix('torch.')} [b, {', '.join(map(str, shape))}]"
+        raise ConfigError(f"images: {images.dtype} {tuple(images.shape)} is not {wanted}")
     ids = view.population.ids
     if client not in ids:
         raise ConfigError(f"client: there is no model of client {client}; there are {len(ids)}, {ids[0]} to {ids[-1]}")
