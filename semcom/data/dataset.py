@@ -49,7 +49,7 @@ class Dataset:
         fits = len(shape) == 4 if self.pictured else len(shape) > 1
         wanted = "[N, C, H, W]" if self.pictured else "[N, ...]"
         require_of_dataset(fits, self.name, f"images have the shape {shape}, not {wanted}")
-        require_of_dataset(min(shape[1:]) > 0, self.name, f"images of {shape[1:]} are empty")
+        require_of_dataset(min(shape[1:]) > 0, self.name, f"images of {shape[-2:]} are empty")
         finite = self.pictured or bool(np.isfinite(self.images).all())
         require_of_dataset(finite, self.name, "some of its numbers are not finite")
         require_of_dataset(

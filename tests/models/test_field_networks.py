@@ -237,7 +237,7 @@ def test_an_encoder_of_one_s_own_can_end_in_its_own_features(monkeypatch: pytest
         resolve(RunConfig(method="local", model=ModelConfig("test-end")))
 
 
-@pytest.mark.parametrize("name", [name for name in SHIPPED if not name.startswith(("resnet34", "deepjscc"))])
+@pytest.mark.parametrize("name", [name for name in SHIPPED if not name.startswith(("resnet34", "deepjscc", "mlp"))])
 def test_a_stack_of_clients_is_as_each_alone(name: str) -> None:
     """vmap over two clients' weights and images against one pass for each, in training mode."""
     nets = [replace_by_own_layers(built(name, 3, 6)).double().train() for _ in range(2)]

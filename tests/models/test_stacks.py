@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from semcom.engine.train import forward
 from semcom.models.own import replace_by_own_layers
-from semcom.models.registry import ENCODERS
+from semcom.models.registry import ENCODERS, build_encoder
 from semcom.models.stacks import on_stacks, stacked, works_on_stacks
 
 CLOSE = 1e-10
@@ -56,15 +56,14 @@ def same(network: nn.Module, x: Tensor, **more: Tensor) -> None:
 def test_all_networks_that_are_shipped_work_on_stacks() -> None:
     for name in NETWORKS:
         with torch.device("meta"):
-            assert works_on_stacks(replace_by_own_layers(ENCODERS.get(name)(3, 512 if "resnet" in name else 1024))), (
-                name
-            )
+            network = build_encoder(name, (3, 32, 32), 512 if "resnet" in name else 1024)
+            assert works_on_stacks(replace_by_own_layers(network)), name
 
 
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("name", ["dcgan-narrow", "cnn", "conv4", "dcgan-narrow-groupnorm"])
+@pytest.mark.parametrize("name", ["dcgan-narrow", "cnn", "conv4", "dcgan-narrow-groupnorm", "mlp"])
 def test_networks_on_stacks_are_those_of_each_client(name: str, training: bool) -> None:
-    network = replace_by_own_layers(ENCODERS.get(name)(3, 8)).double().train(training)
+    network = replace_by_own_layers(build_encoder(name, (3, 32, 32), 8)).double().train(training)
     same(network, torch.randn(K, B, 3, 32, 32, dtype=torch.float64))
 
 
