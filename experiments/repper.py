@@ -142,7 +142,7 @@ def train_and_group(config: RunConfig) -> None:
 def _group_repper(result: Result) -> dict[str, Any]:
     """Return `clusters` and `groups` of a run's headline view."""
     confusion = result.confusion[next(iter(result.views))]
-    whole, silhouettes = class_groups.measure_class_clusters(result)
+    whole, silhouettes = class_groups.measure_class_separation(result)
     accuracies = class_groups.measure_class_group_accuracy(confusion, class_groups.count_training_classes(result))
     return {"clusters": whole, "groups": class_groups.together(accuracies, silhouettes)}
 

@@ -85,8 +85,9 @@ def sections(page: str) -> dict[str, list[Block]]:
     return found
 
 
-IMPORTED = re.compile(r"^import time:.*\| +(torch|torch\._dynamo|sympy|sklearn|torchvision|sionna)$", re.MULTILINE)
-"""A line about an import that takes a second or more; a usual run does without all of them but torch."""
+LONG = r"torch|torch\._dynamo|sympy|sklearn|torchvision|sionna|scipy|pandas"
+IMPORTED = re.compile(rf"^import time:.*\| +({LONG})$", re.MULTILINE)
+"""A line about an import that takes long; a usual run does without all of them but torch."""
 
 
 def shell(block: str, folder: Path) -> str:

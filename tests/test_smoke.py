@@ -53,7 +53,7 @@ def train_or_copy(config: RunConfig) -> None:
 
 def part(name: str, variants: list[str]) -> list[str]:
     """Return what is trained of an experiment: of many arms, which other tests train, the first, some and the last."""
-    if name in ("arms-small", "finish-search"):
+    if name in ("arms-small", "finish-search", "overhead"):
         return variants[:1]
     if len(variants) <= 5 or name == "letter-encoder":  # whose figure compares all of its arms
         return variants

@@ -65,7 +65,6 @@ def _save_with_codec(image: Image.Image, codec: str, quality: int, optimise: boo
 
 
 def _strip_codec_header(file: bytes, codec: str, quality: int) -> bytes:
-    """Return a file without its header."""
     if codec == "webp":
         frame = file[RIFF_HEADER:]
         return frame[:TAG] + frame[TAG + START_AND_SIZE :]

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 from torch.nn import functional
 
@@ -192,6 +191,8 @@ def _find_ldpc_generator(encoder: Any) -> Any:
     The four first rows of the base graph add up to one in which only the first parity bits are left, and each row then
     has one of the next ones alone.
     """
+    from scipy import sparse  # takes long to import, and few runs send codewords
+
     pcm, z = encoder.pcm.tocsr().astype(np.int64), encoder.z
     core = [pcm[i * z : (i + 1) * z] for i in range(4)]
     bits = sparse.eye(encoder.k_ldpc, encoder.k, dtype=np.int64, format="csr")  # fillers are 0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from scipy import stats
-
 from channels.coding.ldpc import LOWEST_RATE
 
 RATES = {
@@ -50,9 +48,11 @@ def bound_mcs_rate(snr_db: float, uses: int, lost: float = LOST) -> float:
     Y. Polyanskiy, H. V. Poor and S. Verdu, "Channel coding rate in the finite blocklength regime", IEEE Trans. Inf.
     Theory 56(5), 2010: C - sqrt(V / n) Q^-1(lost), with the dispersion V of their Eq. 293 for a complex channel.
     """
+    from scipy.special import ndtri  # takes long to import, and few runs choose a scheme
+
     p = 10 ** (snr_db / 10)
     dispersion = p * (p + 2) / (p + 1) ** 2 * math.log2(math.e) ** 2
-    return capacity(snr_db) - math.sqrt(dispersion / uses) * float(stats.norm.isf(lost))
+    return capacity(snr_db) + math.sqrt(dispersion / uses) * float(ndtri(lost))
 
 
 def choose_mcs(snr_db: float, uses: int, margin_db: float = MARGIN_DB) -> Scheme | None:

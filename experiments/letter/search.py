@@ -147,7 +147,6 @@ def _print(rows: pd.DataFrame) -> None:
 
 
 def _print_search(schedules_of: str, lambdas_of: str | None = None) -> None:
-    """Print the scores and the choice of either search."""
     table = read_searched_schedules(read_stored_table(schedules_of))
     _print(table)
     print(choose_searched_schedule(table).to_string() + "\n")

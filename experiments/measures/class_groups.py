@@ -90,11 +90,11 @@ def measure_class_silhouettes(features: np.ndarray, labels: np.ndarray, clients:
     return found
 
 
-def measure_class_clusters(result: Result) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+def measure_class_separation(result: Result) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Return how well the classes of a client lie apart among its received test features, in all and by thirds.
 
-    Both are means of `silhouettes` over the images: `silhouette`. In the first there are `silhouette_all` and
-    `knn_purity` too, of the images of all clients together.
+    Both are means of `measure_class_silhouettes` over the images: `silhouette`. In the first there are
+    `silhouette_all` and `knn_purity` too, of the images of all clients together.
     """
     found, counts = result.features(), count_training_classes(result)
     each = measure_class_silhouettes(found.received, found.labels, found.clients)

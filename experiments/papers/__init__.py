@@ -207,7 +207,6 @@ def _check_unique_in_paper(name: str, frame: pd.DataFrame, key: list[str]) -> No
 
 
 def _check_claim(name: str, line: int, claim: Mapping[str, str], methods: set[str]) -> None:
-    """Check the words of a claim."""
     relation, here = claim["relation"], _describe_place_in_paper(name, line, claim["at"])
     _require(relation in RELATIONS, name, line, f"relation {relation!r} is unknown")
     _require(claim["unit"] in ("", "points", "percent-relative"), name, line, f"unit {claim['unit']!r} is unknown")

@@ -129,10 +129,13 @@ def _format_table(
     title: str, names: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[str], width: int = 13
 ) -> list[str]:
     """Return the lines of a table: names to the left, cells to the right, headings above."""
-    import pandas as pd
-
-    frame = pd.DataFrame(rows, index=list(names), columns=pd.Index(columns, name=title))
-    return frame.to_string(col_space=width).splitlines()
+    left = max(width, len(title), *map(len, names))
+    widths = [
+        max(width, len(heading), *(len(cell) + 1 for cell in cells))
+        for heading, *cells in zip(columns, *rows, strict=True)
+    ]
+    lines = zip([title, *names], [columns, *rows], strict=True)
+    return [" ".join([name.ljust(left), *map(str.rjust, cells, widths)]) for name, cells in lines]
 
 
 def format_split_table(split: Split, labels: Indices, classes: Sequence[str]) -> str:

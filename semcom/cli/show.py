@@ -114,7 +114,6 @@ def show_brief(found: Overview, rows: int) -> Iterator[RenderableType]:
 
 
 def _is_run(found: Overview) -> bool:
-    """Return whether the folder is that of one run."""
     return bool(found.of_run)
 
 

@@ -166,7 +166,6 @@ def _collect_identity(config: RunConfig) -> dict[str, Any]:
 
 
 def _replace_paths_by_digests(value: Any, contents: Mapping[str, str]) -> Any:
-    """Return plain values with digests in the place of paths."""
     if isinstance(value, dict):
         return {name: _replace_paths_by_digests(held, contents) for name, held in value.items()}
     if isinstance(value, tuple | list):

@@ -120,7 +120,6 @@ def _check_dataset_of_split_file(path: str, told: dict[str, str], dataset: Datas
 
 
 def _check_indices_of_split_file(path: str, key: str, array: npt.NDArray[Any], images: int) -> Indices:
-    """Return one list of indices of a file, checked."""
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise ConfigError(
             f"partition.path: {key} of {path!r} is no list of whole numbers ({array.dtype} {array.shape})"

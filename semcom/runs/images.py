@@ -46,11 +46,11 @@ def read_run_images(config: Resolved) -> Images:
     if not config.new_clients:
         return Images(whole, None)
     if config.new_data is not None:
-        return Images(whole, _read_new_clients_images(config, config.new_data, dataset))
+        return Images(whole, _divide_new_data(config, config.new_data, dataset))
     return Images(_cut_clients(whole, 0, members), _cut_clients(whole, members, config.sharers))
 
 
-def _read_new_clients_images(config: Resolved, name: str, dataset: Dataset) -> Federation:
+def _divide_new_data(config: Resolved, name: str, dataset: Dataset) -> Federation:
     """Load the new clients' own dataset, divided over them alone as the run's is over its clients; nobody is scarce."""
     try:
         own = _load_images(replace(config.data, name=name, options=None))

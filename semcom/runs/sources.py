@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import sys
 from collections.abc import Iterator, Sequence
@@ -31,31 +32,33 @@ def add_imports(files: dict[str, Path]) -> dict[str, Path]:
     Args:
         files: name of a module, as it is add_imports -> its file.
     """
-    found, left = dict(files), list(files)
+    found, left, seen = dict(files), list(files), set[str]()
     while left:
         name = left.pop()
-        package = name if found[name].name == "__init__.py" else name.rpartition(".")[0]
-        for wanted in _list_imports(found[name], package):
-            for module, file in _find_own_files(wanted):
-                if module not in found:
-                    found[module] = file
-                    left.append(module)
+        file = found[name]
+        package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+        wanted = _list_imports(file.read_bytes(), str(file), package) - seen if file.suffix == ".py" else set()
+        seen |= wanted
+        for module, place in (pair for each in wanted for pair in _find_own_files(each)):
+            if module not in found:
+                found[module] = place
+                left.append(module)
     return dict(sorted(found.items()))
 
 
-def _list_imports(file: Path, package: str) -> Iterator[str]:
-    """Yield the dotted names that a file may import, wherever in it; of `from a import b` both a and a.b."""
-    if file.suffix != ".py":
-        return
-    for node in ast.walk(ast.parse(file.read_bytes(), str(file))):
+@functools.lru_cache(maxsize=4096)  # each request asks anew, of a package for all of its files
+def _list_imports(source: bytes, file: str, package: str) -> frozenset[str]:
+    """Return the dotted names that a file may import, wherever in it; of `from a import b` both a and a.b."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(source, file)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             with suppress(ImportError):  # a relative import without a package, or above it, fails when it is executed
                 base = importlib.util.resolve_name("." * node.level + base, package or None)
-                yield base
-                yield from (f"{base}.{alias.name}" for alias in node.names)
+                found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return frozenset(found)
 
 
 def _find_own_files(name: str) -> Iterator[tuple[str, Path]]:

@@ -71,7 +71,6 @@ def _count_divided_samples(dataset: str, fields: Mapping[str, Any], clients: int
 
 
 def _average_epochs(config: Resolved) -> float:
-    """Average the local epochs of a round over the clients."""
     epochs = config.train.local_epochs
     return sum(epochs) / len(epochs) if isinstance(epochs, tuple) else float(epochs or 1)
 

@@ -109,22 +109,10 @@ def read(plugin: str, *words: str) -> RunConfig:
 
 def test_own_options_reach_worker_processes(plugin: str, tmp_path: Path) -> None:
     """A worker has not loaded the plug-in when a run reaches it, so it does not know the class of its options."""
-    words = [
-        "--channel.kind",
-        "scaled",
-        "--channel.m",
-        "2",
-        "--train.through-link",
-        "--clients",
-        "2",
-        "--train.rounds",
-        "1",
-    ]
+    words = "--channel.kind scaled --channel.m 2 --train.through-link --clients 2 --train.rounds 1"
     runs = {}
     for seed in "01":
-        config = resolve(
-            dataclasses.replace(read(plugin, *words, "--train.rounds", "1", "--seed", seed), out=str(tmp_path / seed))
-        )
+        config = resolve(dataclasses.replace(read(plugin, *words.split(), "--seed", seed), out=str(tmp_path / seed)))
         runs[run_hash(config)] = config
     assert carry_out_in_pool(runs, jobs=2, backend="loky", train=semcom.run) == {}
     stored = [json.loads((tmp_path / seed / "config.json").read_text()) for seed in "01"]

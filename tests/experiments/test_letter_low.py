@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,9 @@ from experiments.letter import full as letter_full
 from experiments.letter import low as letter_low
 from experiments.letter.weight import PLAIN
 from experiments.verdicts import OPEN, REFUTED, SUPPORTED
+from semcom.cli import main as cli
 from semcom.config import ConfigError, run_hash
+from semcom.models.registry import ENCODERS
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.table import list_fields, read_table
 
@@ -279,13 +278,13 @@ def test_other_readings() -> None:
     assert found["(reported: what it adds to the lead)", "fedcl public setting"][0] == 16.0
 
 
-def test_the_plug_in_of_other_readings_runs(tmp_path: Path) -> None:
-    """In a process of its own, as it registers methods and an encoder."""
+def test_the_plug_in_of_other_readings_runs(
+    tmp_path: Path, own_names: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ENCODERS, "_added", dict(ENCODERS._added))
     names = "fedcl,fedcl unsquared norm,fedcl trained inputs and 100 steps,fedcl 100 steps of the SCG"
     words = ["sweep", str(ROOT / "docs" / "plugins" / "letter_readings.py"), "--scale", "smoke", "--methods", names]
-    command = [sys.executable, "-m", "semcom", *words, "--out", str(tmp_path / "r")]
-    where = {**os.environ, "PYTHONPATH": str(ROOT)}
-    subprocess.run(command, check=True, capture_output=True, cwd=tmp_path, env=where)
+    assert cli.main([*words, "--out", str(tmp_path / "r")]) == 0
     frame = read_table(tmp_path / "r").set_index("variant")
     assert set(frame["status"]) == {"done"} and len(frame) == 4
     assert frame["accuracy"].nunique() > 1

@@ -26,7 +26,7 @@ from tests.runs.test_run import lines, one_line, same, snapshot, stop_at, stored
 
 FILES = (CONFIG, METRICS, CHECKPOINT, SUMMARY)
 MOMENTS = [
-    *(f"{moment} {name}" for name in FILES for moment in ("before a write to", "in a write to", "before fsync of")),
+    *(f"{moment} {name}" for name in FILES for moment in ("in a write to", "before fsync of")),
     *(f"before replace of {name}" for name in (CONFIG, CHECKPOINT, SUMMARY)),
 ]
 """When the system refuses; see `tests.runs.kills.trace`."""

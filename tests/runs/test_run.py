@@ -227,12 +227,6 @@ def test_a_config_json_that_is_none_is_refused(text: str, tmp_path: Path) -> Non
     assert snapshot(tmp_path) == {CONFIG: text.encode()}
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("precious")
-    with refuses("out", tmp_path / "file"):
-        run(worlds.request(out=str(tmp_path / "file")))
-
-
 class Bomb:
     def __reduce__(self) -> tuple[Any, ...]:
         return Path.touch, (Path("exploded"),)

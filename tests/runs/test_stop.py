@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -214,6 +215,12 @@ def broken(error: BaseException) -> Callable[..., Any]:
     return round_
 
 
+@pytest.fixture(scope="module")
+def undisturbed() -> dict[str, Any]:
+    """The summary of the run below without an error."""
+    return timeless(run(worlds.request("fedavg", channel={"kind": "ideal"}, train=TRAIN)).summary)
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [
@@ -225,11 +232,9 @@ def broken(error: BaseException) -> Callable[..., Any]:
     ids=["bug", "exit", "memory", "disk"],
 )
 def test_an_error_of_a_method_keeps_what_was_trained(
-    error: BaseException, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: BaseException, told: str, undisturbed: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"channel": {"kind": "ideal"}, "train": TRAIN}
-    whole = run(worlds.request("fedavg", **options))
-    config = worlds.request("fedavg", out=str(tmp_path), **options)
+    config = worlds.request("fedavg", out=str(tmp_path), channel={"kind": "ideal"}, train=TRAIN)
     with monkeypatch.context() as patch, pytest.raises(RunError) as stop:
         patch.setattr(FedAvg, "round", broken(error))
         run(config)
@@ -238,7 +243,7 @@ def test_an_error_of_a_method_keeps_what_was_trained(
     foreseen = isinstance(error, MemoryError | OSError)
     assert (tmp_path / ERROR).exists() != foreseen, "a bug's traceback is there to be read"
     assert foreseen or "in round_" in (tmp_path / ERROR).read_text()
-    assert timeless(run(config).summary) == timeless(whole.summary) and not (tmp_path / ERROR).exists()
+    assert timeless(run(config).summary) == undisturbed and not (tmp_path / ERROR).exists()
 
 
 # Checkpoints ---------------------------------------------------------------------------------------------------------
@@ -358,19 +363,31 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that has ended."""
+    folder = tmp_path_factory.mktemp("finished")
+    run(request(folder))
+    return folder
+
+
 @pytest.mark.parametrize("kind", DAMAGE)
-def test_a_summary_is_not_believed_unseen(kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_summary_is_not_believed_unseen(
+    kind: str, finished: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     config = request(tmp_path)
-    before = run(config)
+    before, hash_ = read_summary(tmp_path), run_hash(config)
+    assert before is not None
     spoil, reason = DAMAGE[kind]
     spoil(tmp_path / SUMMARY)
     with pytest.raises(RunError, match=f"summary.json is damaged .*({reason})"):
-        read_summary(tmp_path, run_hash(before.config))
+        read_summary(tmp_path, hash_)
     seen: list[int] = []
     again = run(config, on_round=lambda row: seen.append(row["round"]))
-    assert seen == [] and timeless(again.summary) == timeless(before.summary)
+    assert seen == [] and timeless(again.summary) == timeless(before)
     assert any("it is now summary.damaged.json, and the run is finished again" in text for text in caplog.messages)
-    assert read_summary(tmp_path, run_hash(before.config)) == again.summary
+    assert read_summary(tmp_path, hash_) == again.summary
     caplog.clear()
     assert run(config).summary == again.summary and "already finished" in caplog.text
 

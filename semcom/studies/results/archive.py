@@ -80,7 +80,7 @@ def read_stored_table(path: Path | str) -> pd.DataFrame:
     path = Path(path)
     if not path.is_file():
         return read_table(path)
-    with unpack_archive(path) as folder:
+    with unpack_archive(path, TABLE) as folder:
         return read_table(Path(folder))
 
 
@@ -148,18 +148,19 @@ def _strip_places(found: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def unpack_archive(file: Path) -> TemporaryDirectory[str]:
-    """Unpack an archive into a temporary folder, which is removed with the object.
+def unpack_archive(file: Path, only: str | None = None) -> TemporaryDirectory[str]:
+    """Unpack an archive, or only one file of it, into a temporary folder, which is removed with the object.
 
     Raises:
-        ConfigError: it is no archive, is damaged, or holds more than `LARGEST` bytes.
+        ConfigError: it is no archive, is damaged, or that is more than `LARGEST` bytes.
     """
     place: TemporaryDirectory[str] = TemporaryDirectory(prefix="semcom-")
     try:
         with zipfile.ZipFile(file) as archive:
-            if (size := sum(entry.file_size for entry in archive.infolist())) > LARGEST:
+            entries = [entry for entry in archive.infolist() if only in (None, entry.filename)]
+            if (size := sum(entry.file_size for entry in entries)) > LARGEST:
                 raise ConfigError(f"study: {file} holds {size:,} bytes; the largest archive has {LARGEST:,}")
-            archive.extractall(place.name)
+            archive.extractall(place.name, entries)
     except DAMAGED as error:
         place.cleanup()
         raise ConfigError(

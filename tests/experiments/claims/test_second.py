@@ -1,15 +1,32 @@
-"""The scorecard of the stored studies, against a second implementation of its rule."""
+"""The scorecard of the stored studies, against a second implementation of its rule and against the page about it."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
+
+import pandas as pd
+import pytest
 
 from experiments.claims.scorecard import make_scorecard
 from tests.experiments.claims import second
+from tests.test_reproduction import PAGE, table
+
+NAMES = {
+    "The FedCL letter": "fedcl-letter",
+    "FedCoSR": "fedcosr",
+    "FedCRL": "fedcrl",
+    "FedCRC": "fedcrc",
+    "RepPer": "repper",
+}
 
 
-def test_both_implementations_agree_on_every_verdict_and_comparison(tmp_path: Path) -> None:
-    found = make_scorecard(tmp_path).set_index("id")  # a folder without results of the user's own
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
+    """The scorecard with a folder without results of the user's own, by claim."""
+    return make_scorecard(tmp_path_factory.mktemp("none")).set_index("id")
+
+
+def test_both_implementations_agree_on_every_verdict_and_comparison(found: pd.DataFrame) -> None:
     claims = second.rows("claims")
     assert [claim["id"] for claim in claims] == list(found.index) and len(claims) == 194
     assert {claim["id"]: second.verdict(claim) for claim in claims} == found["state"].to_dict()
@@ -19,3 +36,16 @@ def test_both_implementations_agree_on_every_verdict_and_comparison(tmp_path: Pa
         answers = [second.answer(one) for one in second.Claim(row, lacking=True).compared(points)]
         counts = {name: answers.count(name) for name in ("yes", "no", "open")}
         assert found.loc[row["id"], list(counts)].to_dict() == counts, row["id"]
+
+
+def test_the_page_counts_the_claims_by_their_states(found: pd.DataFrame) -> None:
+    counts = table(PAGE, "paper").set_index("paper").astype(int)
+    whole = counts.loc["all"]
+    counts = counts.drop("all")
+    assert whole.to_dict() == counts.sum().to_dict()
+    assert list(counts.index.map(NAMES)) == list(found["paper"].unique())
+    assert counts["claims"].sum() == len(found) == int(re.search(r"make (\d+) claims", PAGE)[1])  # type: ignore[index]
+    for name, row in counts.iterrows():
+        of = found.loc[found["paper"] == NAMES[str(name)], "state"].value_counts()
+        assert row.drop("claims").to_dict() == {state: of.get(state, 0) for state in counts.columns[1:]}, name
+        assert row["claims"] == of.sum()
