@@ -87,8 +87,8 @@ def test_what_is_left_out_goes_up_later() -> None:
         for total, of in ((arrived, w.air.up(trained, BOTH, since=started)), (updates, trained)):
             for name, t in of.named().items():
                 total[name] = total.get(name, 0) + (t - started.named()[name])
-    assert w.air.residual is not None
-    kept, others = w.air.residual.select(some).named(), w.air.residual.select(np.array([1])).named()
+    assert w.air.compression.residual is not None
+    kept, others = w.air.compression.residual.select(some).named(), w.air.compression.residual.select(np.array([1])).named()
     for name, t in kept.items():
         torch.testing.assert_close(arrived[name] + t, updates[name])
     assert sum(float(t.abs().sum()) for t in kept.values()) > 1 and not any(t.any() for t in others.values())
