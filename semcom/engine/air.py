@@ -12,8 +12,8 @@ send at once one transmission: each has the whole band, and its uses count once.
 and Es for each use of error-free exchange. Without a channel (the link `none`) floats and bits are counted, and nothing
 else.
 
-An error-free update may be compressed, and what goes up may be lost, or late. `arrived` says who got through, and
-averages are over those.
+What goes up error-free may be compressed, and lost, or late: `arrived` says who got through, and averages are over
+those. Whom the base station does not reach takes no part in the round: `reach`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ class Air:
         timeline: the time of the round; None: it is not counted.
         through: whether a client got through in this round, by the name of what it sent.
         late: clients that were beyond the deadline when they had sent.
-        lost: transmissions of this round that were lost.
+        lost: transmissions of this round that were lost on the uplink.
+        called: clients that were to take part in this round, and `reached`, those that know of it; None: nobody asked.
         rates, compression, uncoded: what comes of error-free numbers, and of others.
     """
 
@@ -95,6 +96,8 @@ class Air:
     through: dict[str, dict[int, bool]] = field(default_factory=dict)
     late: set[int] = field(default_factory=set)
     lost: int = 0
+    called: np.ndarray | None = None
+    reached: np.ndarray = field(default_factory=lambda: np.arange(0))
 
     def __post_init__(self) -> None:
         channel = (self.config, self.link, self.draw, self.key, self.snr_db)
@@ -250,30 +253,39 @@ class Air:
         if not (new := np.array([k for k in ids.tolist() if k not in known], dtype=np.int64)).size:
             return np.array([known[k] for k in ids.tolist()], dtype=bool)
         late = np.zeros(len(new), dtype=bool) if self.timeline is None else self.timeline.find_late(new)
-        lost = (
-            np.zeros(len(new), dtype=bool)
-            if self.config.repeat
-            else self.rates.draw_losses("up", new, self.rates.choose("up", new), name)
-        )
+        lost = np.zeros(len(new), dtype=bool) if self.config.repeat else self.rates.draw_losses("up", new, name)
         self.late |= set(new[late].tolist())
         self.lost += int(lost.sum())
         known |= dict(zip(new.tolist(), (~late & ~lost).tolist(), strict=True))
         return np.array([known[k] for k in ids.tolist()], dtype=bool)
 
+    def reach(self, ids: np.ndarray) -> np.ndarray:
+        """Return those of the clients called to this round who decode what comes down, the call among it.
+
+        The others take no part. Where what is lost is repeated, these are all.
+        """
+        if self.config.repeat:
+            return ids
+        if self.called is None:
+            self.called, self.reached = ids, ids[~self.rates.draw_losses("down", ids)]
+        return self.reached
+
     def summarize_round(self) -> dict[str, float]:
-        """Return how long the round took, and how many clients were late and transmissions lost, where that happens."""
+        """Return how long the round took, how many clients were late or not reached, and transmissions lost, if any."""
         found: dict[str, float] = {}
         if self.timeline is not None:
             found["round_s"] = self.timeline.length_s()
             if self.timeline.deadline_s is not None:
                 found["late"] = len(self.late)
-        return found if self.config.repeat else {**found, "lost": self.lost}
+        if not self.config.repeat:
+            found |= {"lost": self.lost, "unreached": 0 if self.called is None else len(self.called) - len(self.reached)}
+        return found
 
     def begin(self, clients: int) -> None:
         """Begin a round with so many clients."""
         self.client_rounds += clients
         self.participants = clients
-        self.through, self.late, self.lost = {}, set(), 0
+        self.through, self.late, self.lost, self.called = {}, set(), 0, None
         if self.timeline is not None:
             self.timeline.begin()
 
@@ -324,8 +336,12 @@ class Air:
     def _add_error_free(
         self, direction: Direction, ids: np.ndarray, floats: np.ndarray, bits: np.ndarray, broadcast: bool = False
     ) -> None:
-        once = direction == "up" and not self.config.repeat
-        uses = bits / (self.rates.choose(direction, ids) if once else self.rates.measure(direction, ids))
+        if self.config.repeat:
+            uses = bits / self.rates.measure(direction, ids)
+        else:  # what all are sent is at the rate of the worst of them, who may not have heard it
+            slowest = broadcast and self.called is not None
+            rate = self.rates.choose(direction, self.called if slowest else ids)
+            uses = bits / (rate.min() if slowest else rate)
         self._add(direction, ids, floats, bits, Cost(uses, uses), broadcast)
 
     def _add(

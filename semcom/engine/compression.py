@@ -110,7 +110,8 @@ class Compression:
 
     def quantise_sent(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
         """Return tensors `[n, ...]` as they arrive quantised; zeros, which may not be sent at all, stay zeros."""
-        return torch.where(values != 0, self._compress(name, values, ids), 0.0)
+        arrived = self._compress(name, values.reshape(len(values), -1), ids).view_as(values)
+        return torch.where(values != 0, arrived, 0.0)
 
     def _compress(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
         if self.config.compress == "top-k":

@@ -61,19 +61,21 @@ class Rates:
             limit = RATES[(np.searchsorted(RATES, limit, "right") - 1).clip(0)]
         return limit
 
-    def draw_losses(self, direction: Direction, ids: np.ndarray, rate: np.ndarray, name: str) -> np.ndarray:
-        """Draw which clients' transmissions at a rate `[n]` are lost, bool `[n]`.
+    def draw_losses(self, direction: Direction, ids: np.ndarray, name: str = "") -> np.ndarray:
+        """Draw which clients lose what they send, each at its rate, or what all are sent at the slowest; bool `[n]`.
 
         Lost is what meets a channel that is too bad for the rate; without fading a part `outage`, by chance.
         """
-        named = name if direction == "up" else f"down {name}"
         if self._faded is None:
-            chances = [torch.rand((), generator=self.key("lost", named, int(k))) for k in ids]
+            kind = "lost" if direction == "up" else "lost down"
+            chances = [torch.rand((), generator=self.key(kind, name, int(k))) for k in ids]
             return np.array([float(chance) < self.config.outage for chance in chances], dtype=bool)
         each = zip(ids, self._compute_noise(direction, ids), strict=True)
         powers = [self._measure_power(self.draw(direction, f"lost {name}", int(k), 2), no) for k, no in each]
         drawn = [float(power.flatten()[0]) for power in powers]
-        return self._compute_limit(direction, ids, torch.tensor(drawn, dtype=torch.float64)) < rate
+        rate = self.choose(direction, ids)
+        limit = self._compute_limit(direction, ids, torch.tensor(drawn, dtype=torch.float64))
+        return limit < (rate if direction == "up" else rate.min())
 
     def _compute_limit(self, direction: Direction, ids: np.ndarray, gain: Tensor | float) -> np.ndarray:
         """Return the bits per use that arrive with the gain |h|^2."""

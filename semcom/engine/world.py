@@ -120,8 +120,11 @@ class World:
         return self.config.model.features
 
     def sample(self) -> np.ndarray:
-        """Return the ids of the clients that take part in this round, ascending, `[n]`."""
-        return self.session.draws.sample()
+        """Return the ids of the clients that take part in this round, ascending, `[n]`.
+
+        Without `air.repeat` those that do not decode what comes down take no part; a round without any is left out.
+        """
+        return self.air.reach(self.session.draws.sample())
 
     def tested(self) -> np.ndarray:
         """Return the ids of the clients that are evaluated, ascending; the same in every round."""

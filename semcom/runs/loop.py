@@ -150,7 +150,7 @@ class Loop:
         with self.clock("train"), name_written_file("training"):  # rows may lie in a file
             self.tally.begin(round_)
             self._check_schedule(round_)
-            state = self.method.round(self.state, self.world)
+            state = self.method.round(self.state, self.world) if len(self.world.sample()) else self.state
             line: dict[str, Any] = {"round": round_, **self.tally.losses(), **self._warnings(round_)}
             line |= self.world.air.summarize_round()
         if self.observe:
