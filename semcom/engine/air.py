@@ -148,7 +148,7 @@ class Air:
         """Send a part of the clients' models up, and return its weighted mean as the base station has it.
 
         With `air.access superposed` all clients send at once and the channel adds: see `channels.superposition`. The
-        mean is over the clients that `arrived`; if there are none, it is what `since` began with.
+        mean is over the clients that `arrived`; if there are none, it is what `since` began with, or {} without `since`.
 
         Args:
             pop, part, since, name: as for `up`.
@@ -278,14 +278,21 @@ class Air:
             if self.timeline.deadline_s is not None:
                 found["late"] = len(self.late)
         if not self.config.repeat:
-            found |= {"lost": self.lost, "unreached": 0 if self.called is None else len(self.called) - len(self.reached)}
+            called = 0 if self.called is None else len(self.called)
+            found |= {"lost": self.lost, "unreached": called - len(self.reached)}
         return found
+
+    def list_times(self) -> dict[str, list[float]]:
+        """Return what each client of this round did for how long, and who was late; {} where time is not counted."""
+        found = {} if self.timeline is None else self.timeline.list_clients()
+        return {**found, "late": sorted(self.late)} if found else {}
 
     def begin(self, clients: int) -> None:
         """Begin a round with so many clients."""
         self.client_rounds += clients
         self.participants = clients
-        self.through, self.late, self.lost, self.called = {}, set(), 0, None
+        self.through, self.late, self.lost = {}, set(), 0
+        self.called, self.reached = None, np.arange(0)
         if self.timeline is not None:
             self.timeline.begin()
 
@@ -364,7 +371,7 @@ class Air:
         powered = self._whole_hz if direction == "down" else band  # what a transmit power is spread over
         symbol = self.config.symbol_energy if self.powers_w is None else self.powers_w[direction] / powered
         if self.timeline is not None:
-            self.timeline.spend(ids, uses / band)
+            self.timeline.spend(ids, uses / band, "send_s" if direction == "up" else "receive_s")
         total.uses += float(uses.sum())
         total.airtime_s += float((uses / band).sum()) * (len(ids) if once else 1)  # each client waits for all of it
         total.energy_j += float((energy * symbol).sum())

@@ -153,6 +153,8 @@ class Loop:
             state = self.method.round(self.state, self.world) if len(self.world.sample()) else self.state
             line: dict[str, Any] = {"round": round_, **self.tally.losses(), **self._warnings(round_)}
             line |= self.world.air.summarize_round()
+            if round_ == self.rounds and (times := self.world.air.list_times()):
+                line["timeline"] = times
         if self.observe:
             with self.clock("observe"), self.tally.uncounted():
                 line["observed"] = dict(self.observe(self.state, state, self.world))
@@ -163,7 +165,11 @@ class Loop:
         line["seconds"] = round(time.perf_counter() - begun, 4)
         with defer_stop_signals():  # together: what a checkpoint stores
             self._write(line)
-            self.state, self.residual, self.progress = state, self.world.air.compression.residual, self._progress(round_)
+            self.state, self.residual, self.progress = (
+                state,
+                self.world.air.compression.residual,
+                self._progress(round_),
+            )
         if self.on_round:
             with self.clock("log"):
                 self.on_round(line)
