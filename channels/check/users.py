@@ -9,6 +9,7 @@ import torch
 from channels import theory
 from channels.check.finding import Finding, find_mean, find_probability
 from channels.check.lab import Lab
+from channels.fading import Rayleigh
 from channels.users import Fades
 
 UNITS, CLIENTS = 50_000, 4000
@@ -38,11 +39,11 @@ def check_users(lab: Lab) -> Iterator[Finding]:
 def check_rounds(lab: Lab) -> Iterator[Finding]:
     """Measure the correlation of h over rounds, which is J0(2 pi n f_D T) after n of them."""
     link = lab.make("rayleigh", equaliser="none", coherence="round", round_doppler=DOPPLER)
+    assert isinstance(link, Rayleigh)
 
     def draw(round_: int) -> torch.Tensor:
-        each = [[lab.generator(f"noise {k}"), lab.generator(f"moving {k}")] for k in range(CLIENTS)]
-        fades = [Fades([own], round_) for _, own in each]
-        found = link.draw_all(range(CLIENTS), [[1]] * CLIENTS, 2, [noise for noise, _ in each], fades=fades)
+        fades = [Fades([lab.generator(f"moving {k}")], round_) for k in range(CLIENTS)]
+        found = [link.draw([1], 2, lab.generator("noise"), fades=fade) for fade in fades]
         drawn = {name: torch.stack([one[name] for one in found]) for name in found[0]}
         return link.transmit(lab.ones(CLIENTS, 1, 1), drawn, lab.snr(torch.inf).expand(CLIENTS)).flatten()
 

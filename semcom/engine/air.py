@@ -148,7 +148,7 @@ class Air:
         """Send a part of the clients' models up, and return its weighted mean as the base station has it.
 
         With `air.access superposed` all clients send at once and the channel adds: see `channels.superposition`. The
-        mean is over the clients that `arrived`; if there are none, it is what `since` began with, or {} without `since`.
+        mean is over the clients that `arrived`; if there are none, it is what `since` began with ({} without `since`).
 
         Args:
             pop, part, since, name: as for `up`.
@@ -344,11 +344,12 @@ class Air:
         self, direction: Direction, ids: np.ndarray, floats: np.ndarray, bits: np.ndarray, broadcast: bool = False
     ) -> None:
         if self.config.repeat:
-            uses = bits / self.rates.measure(direction, ids)
-        else:  # what all are sent is at the rate of the worst of them, who may not have heard it
-            slowest = broadcast and self.called is not None
-            rate = self.rates.choose(direction, self.called if slowest else ids)
-            uses = bits / (rate.min() if slowest else rate)
+            rate = self.rates.measure(direction, ids)
+        elif broadcast and self.called is not None:  # at the rate of the worst, who may not have heard it
+            rate = self.rates.choose(direction, self.called).min()
+        else:
+            rate = self.rates.choose(direction, ids)
+        uses = bits / rate
         self._add(direction, ids, floats, bits, Cost(uses, uses), broadcast)
 
     def _add(

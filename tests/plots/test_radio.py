@@ -107,7 +107,7 @@ def test_channels_are_drawn_over_frequency_and_delay(runs: Path) -> None:
         ("ofdm", {"kind": "response"}, "hue: the runs have several channels; give the field"),
         ("cell", {"kind": "delays"}, "channel.kind: awgn is flat; delays are of ofdm and cir"),
         ("ofdm", {"kind": "cell"}, "kind: no finished run has a cell"),
-        ("ofdm", {"kind": "timeline", "at": {"channel.profile": "tdl-a"}}, "kind: FedAvg counted no time"),
+        ("ofdm", {"kind": "timeline", "at": {"channel.profile": "tdl-a"}}, "kind: fedavg counted no time; train with"),
         ("ofdm", {"kind": "constellation"}, "channel.profile: tdl-a and tdl-c"),
         ("ofdm/tdl-a", {"kind": "constellation"}, "view: fedavg kept no features of global; repeat it with semcom"),
     ],
