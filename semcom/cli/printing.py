@@ -87,7 +87,7 @@ def format_air_lines(summary: Mapping[str, Any], radio: bool = True, joule: bool
     errors = [f"errors: {'; '.join(wrong)}"] if wrong else []
     if "time_s" in summary:
         sent.append(f"all rounds: {summary['time_s']:.4g} s")
-    missing = [f"{summary[name]} {name}" for name in ("late", "lost") if name in summary]
+    missing = [f"{summary[name]} {name}" for name in ("late", "lost", "unreached") if name in summary]
     arrivals = [f"what did not arrive: {', '.join(missing)}"] if missing else []
     ratio = [f"bandwidth ratio k/n: {summary['bandwidth_ratio']:.3g}"] if radio and "bandwidth_ratio" in summary else []
     heard = f"received SNR: {snr}" if radio else "no radio"

@@ -106,9 +106,9 @@ class AirConfig(Section):
     bits_per_float: int = 32
     """Size of a number that is sent error-free."""
     compress: Literal["none", "quantise", "top-k"] = "none"
-    """What is done to an error-free update, the difference to the model as received, before it goes up: `quantise`,
-    each number rounded at random to one of evenly spaced levels; `top-k`, the largest numbers of each tensor, what is
-    left out being added to the client's next update."""
+    """What is done to what goes up error-free: `quantise`, each number of an update (the difference to the model as
+    received), of prototypes and the like rounded at random to one of evenly spaced levels; `top-k`, only the largest
+    numbers of each tensor of an update, what is left out being added to the client's next one."""
     quantise_bits: int = 8
     """Bits of each number with `quantise`."""
     top_fraction: float = 0.1
@@ -121,11 +121,12 @@ class AirConfig(Section):
     backoff_db: float = 3.0
     """Backoff of the rates `capacity` and `mcs` in dB: what a code of finite length lacks to Shannon's limit."""
     outage: float = 0.1
-    """Share of the transmissions over fading that the rates `capacity` and `mcs` lose, and repeat: |h|^2 is then below
-    what the rate needs."""
+    """Share of the transmissions over fading that the rates `capacity` and `mcs` lose, see `repeat`: |h|^2 is then
+    below what the rate needs."""
     repeat: bool = True
-    """Whether uplink transmissions that the rates `capacity` and `mcs` lose are repeated until they arrive; otherwise
-    the base station goes on without what is in them, over a channel without fading with the probability `outage`."""
+    """Whether transmissions that the rates `capacity` and `mcs` lose are repeated until they arrive. Otherwise the base
+    station goes on without what a client sent, and a client that lost what came down takes no part in the round; over
+    a channel without fading with the probability `outage`."""
     bandwidth_hz: float | None = None
     """Band that the participating clients share (None: that of the link's subcarriers if it has any, or 1 MHz)."""
     symbol_energy: float = 1.0

@@ -57,9 +57,14 @@ LATER: Mapping[str, Any] = {
 }
 """Fields that were added when there were runs already, and what holds for those: with it they are not in the hash."""
 
-REVISED: Mapping[tuple[str, str], int] = {("air.parameters", "analog"): 2, ("channel.options.csi", "ls"): 2}
+REVISED: Mapping[tuple[str, str | bool], int] = {
+    ("air.parameters", "analog"): 2,
+    ("channel.options.csi", "ls"): 2,
+    ("air.repeat", False): 2,
+}
 """Values that mean something else than they did when there were runs already -> how often that has changed, in the
-hash. Analog models go up as their update, and estimates over fading are unbiased; with `ls`, MMSE knows its error."""
+hash. Analog models go up as their update, and estimates over fading are unbiased; with `ls`, MMSE knows its error; what
+is lost and not repeated comes down, too."""
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:

@@ -20,8 +20,8 @@ from channels.cell import Cell, place_clients_in_cell
 from channels.users import Fades
 from semcom.config import SNR, ConfigError, Resolved, parse_snr
 from semcom.data.federation import Federation
-from semcom.engine.air import Direction
 from semcom.engine.random import keyed
+from semcom.engine.rates import Direction
 from semcom.engine.schedulers import SCHEDULERS, Turn
 from semcom.engine.store.population import Prefix, in_part
 from semcom.engine.train.forward import Batch, Signal

@@ -54,12 +54,12 @@ class Tally:
         The received SNR of tests is kept: what is evaluated here is evaluated for the run.
         """
         before, round_, log, warnings = self.counters(), self.draws.round, dict(self.log), dict(self.warnings)
-        residual = self.air.residual
+        residual = self.air.compression.residual
         yield  # after an exception the world is not used any more
         self.settle()
         tests = self.measured["test"]
         self.resume(before)
-        self.air.residual = residual
+        self.air.compression.residual = residual
         self.draws.round, self.log, self.warnings, self.measured["test"] = round_, log, warnings, tests
 
     def features(self, ids: np.ndarray, sizes: Sequence[Sequence[int]]) -> None:

@@ -20,6 +20,7 @@ from semcom.engine.random import keyed
 from semcom.engine.store.population import Population, Prefix, in_part
 from semcom.models.snr import find_snr_inputs
 
+DOING = ("receive_s", "compute_s", "send_s")
 TRIED = 2
 """Images of a pass in which operations are counted."""
 
@@ -33,12 +34,14 @@ class Timeline:
         parts: of a model that run on the client, in order.
         deadline_s: end of a round at the latest.
         spent: seconds of this round so far, `[K]`.
+        doing: of these, what was spent in receiving, computing and sending, by `DOING`.
     """
 
     speeds: np.ndarray
     parts: Sequence[str]
     deadline_s: float | None
     spent: np.ndarray
+    doing: dict[str, np.ndarray] = field(default_factory=dict)
     _per_image: dict[tuple[nn.Module, tuple[int, ...], Prefix], float] = field(default_factory=dict)
 
     @classmethod
@@ -55,13 +58,18 @@ class Timeline:
         parts = ("encoder.",) if split else ("encoder.", "head.")
         return cls(speeds, parts, config.train.deadline_s, np.zeros(config.clients))
 
+    def __post_init__(self) -> None:
+        self.begin()
+
     def begin(self) -> None:
         """Begin a round."""
         self.spent = np.zeros_like(self.spent)
+        self.doing = {name: np.zeros_like(self.spent) for name in DOING}
 
-    def spend(self, ids: np.ndarray, seconds: np.ndarray) -> None:
-        """Add seconds of clients."""
+    def spend(self, ids: np.ndarray, seconds: np.ndarray, name: str = "compute_s") -> None:
+        """Add seconds of clients, in which they do one of `DOING`."""
         self.spent[ids] += seconds
+        self.doing[name][ids] += seconds
 
     def compute(self, pop: Population, images: np.ndarray, shape: torch.Size, train: Prefix) -> None:
         """Add the time of passes over `images`, `[n]`: forward, and backward where a part is in training.
@@ -85,6 +93,11 @@ class Timeline:
     def length_s(self) -> float:
         """Return how long the round has taken so far."""
         return float(min(self.spent.max(), np.inf if self.deadline_s is None else self.deadline_s))
+
+    def list_clients(self) -> dict[str, list[float]]:
+        """Return who did anything in this round, `client`, and for how long they did each of `DOING`."""
+        ids = self.spent.nonzero()[0]
+        return {"client": ids.tolist(), **{name: seconds[ids].tolist() for name, seconds in self.doing.items()}}
 
 
 def count_flops_per_image(network: nn.Module, shape: torch.Size, train: Prefix, parts: Sequence[str]) -> float:

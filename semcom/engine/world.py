@@ -16,13 +16,14 @@ from channels import Link
 from channels.cell import watts
 from semcom.config import Resolved
 from semcom.data.federation import Federation
-from semcom.engine.air import Air, Direction
+from semcom.engine.air import Air
 from semcom.engine.compression import is_compressed
 from semcom.engine.draws import Draws
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.independence import check_independent_link
+from semcom.engine.rates import Direction
 from semcom.engine.session import Session
 from semcom.engine.store.initial import Initial
 from semcom.engine.store.population import Population, Prefix, in_part
@@ -119,8 +120,11 @@ class World:
         return self.config.model.features
 
     def sample(self) -> np.ndarray:
-        """Return the ids of the clients that take part in this round, ascending, `[n]`."""
-        return self.session.draws.sample()
+        """Return the ids of the clients that take part in this round, ascending, `[n]`.
+
+        Without `air.repeat` those that do not decode what comes down take no part; a round without any is left out.
+        """
+        return self.air.reach(self.session.draws.sample())
 
     def tested(self) -> np.ndarray:
         """Return the ids of the clients that are evaluated, ascending; the same in every round."""
@@ -198,7 +202,7 @@ class World:
         """Begin to remember what `top-k` leaves out of each client's updates of a part; `population` comes first."""
         tensors = next(iter(self._initial.networks.values())).state_dict()
         names = [name for name, t in tensors.items() if in_part(name, part) and is_compressed(name, t)]
-        self.air.residual = self.constant(names, 0.0)
+        self.air.compression.residual = self.constant(names, 0.0)
 
     def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
         """Return a population of one: a network that the base station owns, its weights keyed by `name`."""

@@ -34,7 +34,8 @@ class Method(ABC):
             `air.down` or `air.send` are called.
         finishing: the values that the method's last stage takes for open fields of `FinishConfig`, where it has its own
             ({}: none of its own); None: nothing in it trains by them.
-        unused: dotted fields of the configuration that have no effect on the method ("train.lr"): they are refused.
+        unused: dotted fields of the configuration that have no effect on the method ("train.lr"), or one value of them
+            ("air.compress=top-k"): they are refused.
         shares, personal, sends: what is common to the clients, what each keeps for itself, what crosses the air; a few
             words each for `semcom list methods`.
     """

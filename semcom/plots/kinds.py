@@ -39,6 +39,7 @@ KINDS: Registry[Kind] = Registry(
         "constellation": "semcom.plots.radio:CONSTELLATION",
         "response": "semcom.plots.radio:RESPONSE",
         "delays": "semcom.plots.radio:DELAYS",
+        "timeline": "semcom.plots.timeline:TIMELINE",
         "cell": "semcom.plots.radio:CELL",
         "snr-cdf": "semcom.plots.radio:SNR_CDF",
     },

@@ -90,7 +90,7 @@ class Loop:
             self.state = self.method.setup(self.world)
             if config.air.compress == "top-k":
                 self.world.remember(self.method.averages)
-        self.residual = self.world.air.residual
+        self.residual = self.world.air.compression.residual
         self.metrics: list[dict[str, Any]] = []
         self.digest = hashlib.sha256()
         self.progress = self._progress(0)
@@ -150,9 +150,11 @@ class Loop:
         with self.clock("train"), name_written_file("training"):  # rows may lie in a file
             self.tally.begin(round_)
             self._check_schedule(round_)
-            state = self.method.round(self.state, self.world)
+            state = self.method.round(self.state, self.world) if len(self.world.sample()) else self.state
             line: dict[str, Any] = {"round": round_, **self.tally.losses(), **self._warnings(round_)}
             line |= self.world.air.summarize_round()
+            if round_ == self.rounds and (times := self.world.air.list_times()):
+                line["timeline"] = times
         if self.observe:
             with self.clock("observe"), self.tally.uncounted():
                 line["observed"] = dict(self.observe(self.state, state, self.world))
@@ -163,7 +165,11 @@ class Loop:
         line["seconds"] = round(time.perf_counter() - begun, 4)
         with defer_stop_signals():  # together: what a checkpoint stores
             self._write(line)
-            self.state, self.residual, self.progress = state, self.world.air.residual, self._progress(round_)
+            self.state, self.residual, self.progress = (
+                state,
+                self.world.air.compression.residual,
+                self._progress(round_),
+            )
         if self.on_round:
             with self.clock("log"):
                 self.on_round(line)
@@ -291,7 +297,7 @@ class Loop:
         progress = content["progress"]
         found = restore_state(self.stored, content, folder, self.ranks)
         self.state, self.residual = (found.method, found.residual) if isinstance(found, Stored) else (found, None)
-        self.world.air.residual = self.residual
+        self.world.air.compression.residual = self.residual
         self.world.session.resume(progress)
         self.world.session.draws.round = progress["round"]
         self.clock.add(progress["seconds"])

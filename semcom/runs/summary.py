@@ -14,7 +14,7 @@ from semcom.runs.folder import read_commit, read_versions
 from semcom.runs.machine import describe_machine
 from semcom.tasks.metric import describe_metrics
 
-TOTALS = {"round_s": "time_s", "late": "late", "lost": "lost"}
+TOTALS = {"round_s": "time_s", "late": "late", "lost": "lost", "unreached": "unreached"}
 """Number of a round -> what its sum over the rounds is called."""
 
 

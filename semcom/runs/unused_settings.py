@@ -80,7 +80,11 @@ RULES = (
     NoEffectRule("air.repeat", lambda r: r.config.air.rate == "fixed", "nothing is lost at a fixed rate"),
     NoEffectRule("air.repeat", lambda r: not _error_free(r), "no number is sent error-free"),
     NoEffectRule("air.compress", lambda r: not _error_free(r), "no number is sent error-free"),
-    NoEffectRule("air.compress", lambda r: not r.method.averages, "{method} averages no models"),
+    NoEffectRule(
+        "air.compress",
+        lambda r: r.config.air.compress == "top-k" and not r.method.averages,
+        "{method} averages no models",
+    ),
     NoEffectRule("air.quantise_bits", lambda r: r.config.air.compress != "quantise", "nothing is quantised"),
     NoEffectRule("air.top_fraction", lambda r: r.config.air.compress != "top-k", "air.compress is not top-k"),
     NoEffectRule("network.flops_spread", lambda r: r.config.network.flops is None, "network.flops is not given"),
@@ -136,10 +140,12 @@ def check_unused_settings(run: Setup, common: TrainConfig, band_hz: float) -> No
     for rule in RULES:
         if rule.when(run) and not (rule.field == "air.bandwidth_hz" and config.air.bandwidth_hz == band_hz):
             _refuse_unused_setting(rule.field, config, rule.why)
-    for name in run.method.unused:
+    for name, _, value in (entry.partition("=") for entry in run.method.unused):
         if name == "model.init" and makes_heads(config):
             continue  # it is how these begin
         section, _, field = name.rpartition(".")
+        if value and getattr(getattr(config, section), field) != value:
+            continue
         default = getattr(common, field) if field in COMMON else usual(getattr(config, section), field)
         _refuse_unused_setting(name, config, "{method} does not use it", default)
 

@@ -22,8 +22,9 @@ LAB = Lab(torch.device("cpu"))
 @pytest.mark.parametrize("name", CHECKS)
 def test_every_quantity_agrees_with_its_closed_form(name, monkeypatch):
     """With a quarter of the command's draws."""
-    for module in ("noise", "fading", "errors"):
-        monkeypatch.setattr(f"channels.check.{module}.UNITS", 50_000)
+    for module in ("noise", "fading", "errors", "users"):
+        monkeypatch.setattr(f"channels.check.{module}.UNITS", 50_000 if module != "users" else 12_500)
+    monkeypatch.setattr("channels.check.users.CLIENTS", 1000)
     before = torch.get_rng_state()
     found = list(CHECKS[name](LAB))
     assert found and len({f.quantity for f in found}) == len(found)

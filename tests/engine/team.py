@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from channels import Link
-from semcom.config import ConfigError
+from semcom.config import ConfigError, NetworkConfig
 from semcom.engine.host import ranks
 from semcom.engine.host.ranks import Team
 from semcom.engine.store.population import Population
@@ -53,12 +54,13 @@ def arm(team: Team, method: str, rounds: int = 2, **overrides: Any) -> Found:
         **overrides,
     }
     world = made(team, method, **setting)
-    arm_, logs = METHODS.get(method)(world.config.hyper), []
+    arm_, logs, times = METHODS.get(method)(world.config.hyper), [], []
     state = arm_.setup(world)
     for r in range(1, rounds + 1):
         world.session.tally.begin(r)
-        state = arm_.round(state, world)
+        state = arm_.round(state, world) if len(world.sample()) else state
         logs.append(dict(world.session.tally.log))
+        times.append(world.air.summarize_round())
     world.session.tally.begin(rounds + 1)
     views = arm_.finish(state, world) or arm_.views(state, world)
     if world.config.finish.kind is not None:
@@ -72,6 +74,7 @@ def arm(team: Team, method: str, rounds: int = 2, **overrides: Any) -> Found:
         **{f"rows/{name}/{row}": t for name, view in views.items() for row, t in view.per_client.items()},
         "meters": counters.pop("meters"),
         "counters": counters,
+        "times": times,
     }
 
 
@@ -86,6 +89,25 @@ def everything(state: Any) -> dict[str, Tensor]:
             mine = everything(value) if dataclasses.is_dataclass(value) else {"": value}
         found |= {f"{field.name}/{name}": t for name, t in mine.items()}
     return found
+
+
+IN_A_NETWORK: dict[str, Any] = {
+    "rounds": 3,
+    "train": {"participation": 0.8, "local_epochs": 2, "deadline_s": 0.2},
+    "channel": {"kind": "rayleigh", "snr_db": "0:18", "antennas": 2, "users": 2},
+    "network": NetworkConfig(flops=1e6, flops_spread=1.0),
+    "air": {"rate": "mcs", "outage": 0.6, "repeat": False},
+}
+"""Two users on a resource, late clients, and losses both ways."""
+
+
+def register_scaffold() -> str:
+    """Register the example of docs/own-method.md as a method of the tests, and return its name."""
+    if "test-scaffold" not in METHODS:
+        page = (Path(__file__).parents[2] / "docs" / "own-method.md").read_text(encoding="utf-8")
+        (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+        exec(block.replace('"scaffold"', '"test-scaffold"'), {"__name__": __name__})
+    return "test-scaffold"
 
 
 def diverged(team: Team) -> Found:
@@ -184,6 +206,7 @@ def cases(size: int, folder: str) -> dict[str, Callable[[Team], Found]]:
         return lambda team: arm(team, method, **overrides)
 
     if size == 2:
+        averaging = ("fedavg", "fedper", "fedprox", "fedrep", register_scaffold())
         return {
             **{name: on(name) for name in METHODS.names() if not name.startswith("test-")},
             "fedcl by passes": on("fedcl", hyper={"source": "pass"}),
@@ -192,8 +215,9 @@ def cases(size: int, folder: str) -> dict[str, Callable[[Team], Found]]:
             "fedproto by passes": on("fedproto", hyper={"source": "pass"}, air={"parameters": "analog"}),
             **{
                 f"{name} at once": on(name, air={"parameters": "analog", "access": "superposed", "csi_error": 0.01})
-                for name in ("fedavg", "fedper", "fedprox", "fedrep")
+                for name in averaging
             },
+            **{f"{name} in a network": on(name, **IN_A_NETWORK) for name in averaging},
             "diverged": diverged,
             "phases": phases,
             **{

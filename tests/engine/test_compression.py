@@ -87,8 +87,11 @@ def test_what_is_left_out_goes_up_later() -> None:
         for total, of in ((arrived, w.air.up(trained, BOTH, since=started)), (updates, trained)):
             for name, t in of.named().items():
                 total[name] = total.get(name, 0) + (t - started.named()[name])
-    assert w.air.residual is not None
-    kept, others = w.air.residual.select(some).named(), w.air.residual.select(np.array([1])).named()
+    assert w.air.compression.residual is not None
+    kept, others = (
+        w.air.compression.residual.select(some).named(),
+        w.air.compression.residual.select(np.array([1])).named(),
+    )
     for name, t in kept.items():
         torch.testing.assert_close(arrived[name] + t, updates[name])
     assert sum(float(t.abs().sum()) for t in kept.values()) > 1 and not any(t.any() for t in others.values())
@@ -135,6 +138,38 @@ def test_bits_are_counted_by_formula(air: dict[str, Any], floats: int, bits: int
     assert before == 3 * 16 * (sum(NUMBERS) + rest)  # the broadcast is not compressed
 
 
+@pytest.mark.parametrize("method", ["fedproto", "fedgh", "fedcosr", "fedamp", "fedpac"])
+def test_all_that_goes_up_is_quantised(method: str) -> None:
+    """32 bits are as good as none, 4 are fewer and noisier; what comes down costs the same."""
+    states, sent = [], []
+    for air in ({}, {"compress": "quantise", "quantise_bits": 32}, {"compress": "quantise", "quantise_bits": 4}):
+        w = worlds.world(method, SIZES, air=air)
+        arm = METHODS.get(method)(w.config.hyper)
+        state = arm.setup(w)
+        for round_ in (1, 2):  # prototypes come down from the second on
+            w.session.tally.begin(round_)
+            state = arm.round(state, w)
+        states.append(state.model)
+        sent.append({way: (t.floats, t.bits) for way, t in w.air.totals.items()})
+    assert worlds.gap(states[0], states[1]) < 1e-6 < 1e-5 < worlds.gap(states[0], states[2])
+    assert sent[0]["down"] == sent[1]["down"] == sent[2]["down"]
+    (floats, plain), (_, most), (same, least) = (of["up"] for of in sent)
+    assert floats == same and plain < most < 1.5 * plain and least < 0.5 * plain
+
+
+def test_prototypes_are_counted_by_formula() -> None:
+    """b bits for each number of a class that a client owns, and its largest magnitude; absent classes stay zero."""
+    w = worlds.world("fedproto", SIZES, air={"compress": "quantise", "quantise_bits": 3, "bits_per_float": 16})
+    values = torch.randn(3, 5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    values[1, 2:] = 0
+    values[2] = 0
+    found = w.air.send("up", "prototypes", values, np.arange(3), np.array([20, 8, 0]))
+    assert w.air.totals["up"].bits == 3 * 28 + 2 * 16 and w.air.totals["up"].floats == 28
+    assert not found[1, 2:].any() and not found[2].any()
+    step = 2 * values.flatten(1).abs().amax(1) / 7
+    assert ((found - values).abs() <= step[:, None, None] * (1 + 1e-9)).all() and len(found[0].unique()) <= 8
+
+
 def test_draws_are_keyed_by_client() -> None:
     w = compressed(compress="quantise", quantise_bits=2)
     received = w.population(shared=BOTH)
@@ -148,7 +183,7 @@ def test_draws_are_keyed_by_client() -> None:
     ("method", "air"),
     [
         ("fedcl", {"compress": "quantise"}),
-        ("fedproto", {"compress": "quantise"}),
+        ("fedproto", {"compress": "top-k"}),
         ("fedpac", {"compress": "top-k"}),
         ("fedamp", {"compress": "top-k"}),
         ("fedavg", {"compress": "top-k", "parameters": "analog"}),

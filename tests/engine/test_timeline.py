@@ -127,7 +127,7 @@ def test_the_part_that_is_lost_is_the_outage(kind: str, options: dict[str, Any])
         w.session.tally.begin(round_)
         arrived.append(w.arrived(ids))
         assert (w.arrived(ids[5:9]) == arrived[-1][5:9]).all()  # the answer stays, whoever asks with whom
-        assert w.air.summarize_round() == {"lost": CLIENTS - arrived[-1].sum()}
+        assert w.air.summarize_round() == {"lost": CLIENTS - arrived[-1].sum(), "unreached": 0}
     found = np.concatenate(arrived)
     assert abs(found.mean() - 0.8) < 5 * (0.2 * 0.8 / len(found)) ** 0.5 + 0.02 * (kind != "awgn")
     assert (w.arrived(ids, "other") != arrived[-1]).any() and (arrived[0] != arrived[1]).any()
@@ -148,7 +148,65 @@ def test_what_is_lost_is_sent_once() -> None:
         w.air.up(w.population(), BOTH)
         w.air.down(w.population(), BOTH)
         used.append((w.air.totals["up"].uses, w.air.totals["down"].uses))
-    assert used[1][0] == pytest.approx(0.9 * used[0][0]) and used[1][1] == used[0][1]
+    assert used[1] == pytest.approx((0.9 * used[0][0], 0.9 * used[0][1]))
+
+
+@pytest.mark.parametrize("kind", ["awgn", "rayleigh"])
+def test_a_broadcast_is_lost_at_the_rate_of_the_worst(kind: str) -> None:
+    """Over Rayleigh fading a client of s times the least SNR loses it with 1 - (1 - outage)^(1 / s); else by chance."""
+    snrs = ",".join(["0", "6"] * (CLIENTS // 2))
+    w, reached = lossy(0.3, kind=kind, snr_db=snrs), []
+    for round_ in range(1, 41):
+        w.session.tally.begin(round_)
+        ids = w.sample()
+        assert (w.sample() == ids).all() and w.air.summarize_round() == {"lost": 0, "unreached": CLIENTS - len(ids)}
+        reached.append(np.isin(np.arange(CLIENTS), ids))
+        assert (w.arrived(ids) | ~reached[-1][ids]).sum() < len(ids)  # the uplink fades by itself
+    worst, better = np.mean(reached, 0).reshape(-1, 2).mean(0)
+    error = 5 * (0.25 / (40 * CLIENTS / 2)) ** 0.5 + 0.01
+    assert abs(worst - 0.7) < error
+    assert abs(better - 0.7 ** (10**-0.6 if kind == "rayleigh" else 1)) < error
+    w.air.down(w.population(shared=BOTH).select(np.array([1, 3])), BOTH)  # who is better off hears the same broadcast
+    down, slowest = w.air.totals["down"], w.air.rates.choose("down", np.array([0]))[0]
+    assert down.uses == pytest.approx(down.bits / 2 / slowest)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedper", "ditto", "fedproto", "fedcosr"])
+def test_who_is_not_reached_takes_no_part(method: str) -> None:
+    """The round is that of the others; what a client has of its own stays."""
+    w, other = (
+        worlds.world(method, (7, 5, 3, 9, 2), air={"rate": "capacity", **air})
+        for air in ({"outage": 0.5, "repeat": False}, {})
+    )
+    arm = METHODS.get(method)(w.config.hyper)
+    before = arm.setup(w)
+    ids = w.sample()
+    assert 0 < len(ids) < 5
+    w.air.through = {name: dict.fromkeys(range(5), True) for name in ("", "prototypes", "centroids")}
+    other.sample = lambda: ids  # type: ignore[method-assign]
+    after, expected = arm.round(before, w), arm.round(before, other)
+    assert worlds.gap(after.model, expected.model) < 1e-14 and w.session.tally.visited == other.session.tally.visited
+    own = getattr(after, "personal", after.model).cohorts[0].dense()
+    old = getattr(before, "personal", before.model).cohorts[0].dense()
+    away = np.setdiff1d(np.arange(5), ids)
+    assert all(torch.equal(t[away], old.tensors[n][away]) for n, t in own.tensors.items() if n not in own.shared)
+    for way in ("up", "down"):
+        assert w.air.totals[way].floats == other.air.totals[way].floats
+
+
+def test_a_round_that_reaches_nobody_changes_nothing() -> None:
+    air = {"rate": "capacity", "outage": 0.97, "repeat": False}
+    same: dict[int, bool] = {}
+
+    def observe(before: Any, after: Any, world: World) -> dict[str, Any]:
+        same[world.round] = before is after
+        return {}
+
+    result = semcom.run(worlds.request(air=air, channel={"kind": "awgn"}), observe=observe)
+    alone = [line["round"] for line in result.metrics if line["unreached"] == 4]
+    assert alone == [round_ for round_ in same if same[round_]] and 0 < len(alone) < 6
+    assert [line["round"] for line in result.metrics if "loss" not in line] == alone
+    assert result.summary["unreached"] == sum(line["unreached"] for line in result.metrics)
 
 
 def test_a_mean_is_over_those_that_arrived() -> None:
@@ -217,7 +275,7 @@ def test_where_nothing_is_lost_nothing_changes() -> None:
     other = timed(air={**air, "repeat": False, "outage": 1e-12}, train={"deadline_s": 1e9})
     assert worlds.gap(one_round(usual).model, one_round(other).model) == 0
     assert usual.air.summarize_round() == {}
-    assert {name: other.air.summarize_round()[name] for name in ("late", "lost")} == {"late": 0, "lost": 0}
+    assert other.air.summarize_round() == {**other.air.summarize_round(), "late": 0, "lost": 0, "unreached": 0}
 
 
 # -- runs ------------------------------------------------------------------------------------------------------------

@@ -23,11 +23,12 @@ OFDM = {"kind": "ofdm", "subcarriers": 240, "delay_spread_ns": 300.0}
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in a cell that kept features, and two over other OFDM channels."""
+    """A run in a cell that kept features and counted time, and two over other OFDM channels."""
     folder = tmp_path_factory.mktemp("radio")
     short: Any = {"train": {"rounds": 1}}
-    cell = NetworkConfig(kind="cell", radius_m=150.0)
-    run(worlds.request("fedavg", out=str(folder / "cell"), keep=("features",), network=cell, **short))
+    cell = NetworkConfig(kind="cell", radius_m=150.0, flops=1e6, flops_spread=0.5)
+    late: Any = {"train": {"rounds": 1, "deadline_s": 0.2}}
+    run(worlds.request("fedavg", out=str(folder / "cell"), keep=("features",), network=cell, **late))
     for profile in ("tdl-a", "tdl-c"):
         run(worlds.request(out=str(folder / "ofdm" / profile), channel={**OFDM, "profile": profile}, **short))
     return folder
@@ -66,6 +67,24 @@ def test_a_map_has_the_places_and_snrs_of_the_run(runs: Path) -> None:
     assert sorted(cells["snr_db"]) == sorted(set(np.asarray(line.get_xdata())[1:]))
 
 
+def test_a_round_is_drawn_as_it_went(runs: Path) -> None:
+    """Each client's bar ends with what it did, or with the round; who is late is beyond it."""
+    cells, figure, text = shown(runs / "cell", kind="timeline")
+    (line,) = study(runs / "cell").stored[0].lines()
+    assert cells["client"].tolist() == [0, 1, 2, 3] and cells["round_s"].unique().tolist() == [line["round_s"]]
+    done = cells[["receive_s", "compute_s", "send_s"]].sum(axis=1)
+    assert cells["late"].tolist() == (done > 0.2).tolist() and 0 < cells["late"].sum() == line["late"] < 4
+    np.testing.assert_allclose(done + cells["wait_s"], done.clip(lower=line["round_s"]))
+    assert cells["receive_s"].nunique() == 1 and cells["send_s"].min() > 0  # one broadcast
+    bars = [bar for bar in figure.axes[0].patches if bar.get_width() > 0]
+    ends = np.zeros(4)
+    for bar in bars:
+        row = round(bar.get_y() + bar.get_height() / 2)
+        ends[row] = max(ends[row], bar.get_x() + bar.get_width())
+    np.testing.assert_allclose(ends, done + cells["wait_s"])
+    assert f"{line['round_s']:.4g} s" in text and f"{line['late']} late" in text
+
+
 def test_channels_are_drawn_over_frequency_and_delay(runs: Path) -> None:
     """Of TDL-A the strongest path is at 0.38 of the spread and the last at 9.66; of TDL-C at 0.21 and 8.65."""
     cells, figure, _ = shown(runs / "ofdm", kind="response", hue="channel.profile")
@@ -88,6 +107,7 @@ def test_channels_are_drawn_over_frequency_and_delay(runs: Path) -> None:
         ("ofdm", {"kind": "response"}, "hue: the runs have several channels; give the field"),
         ("cell", {"kind": "delays"}, "channel.kind: awgn is flat; delays are of ofdm and cir"),
         ("ofdm", {"kind": "cell"}, "kind: no finished run has a cell"),
+        ("ofdm", {"kind": "timeline", "at": {"channel.profile": "tdl-a"}}, "kind: fedavg counted no time; train with"),
         ("ofdm", {"kind": "constellation"}, "channel.profile: tdl-a and tdl-c"),
         ("ofdm/tdl-a", {"kind": "constellation"}, "view: fedavg kept no features of global; repeat it with semcom"),
     ],

@@ -117,6 +117,8 @@ def test_two_processes_compute_what_one_does_and_a_killed_one_is_named(tmp_path:
     assert found["diverged"] == {"said": "non-finite loss or weights at client 0, 3", "all": True}
     assert [share["train"] for share in shares] == [[0, 2, 4], [1, 3]]  # 14 and 11 samples of 25
     assert sorted(k for share in shares for k in share["test"]) == [0, 1, 2, 3, 4]
+    for name in [name for name in found if name.endswith("in a network")]:
+        assert all(sum(line[what] for line in found[name]["times"]) for what in ("late", "lost", "unreached")), name
     assert [got["as straight"] for name, got in found.items() if name.startswith("resumed")] == [True] * 4
     assert wrong(found, tmp_path) == {}
 
