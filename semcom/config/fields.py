@@ -37,6 +37,8 @@ class DataConfig(Section):
     """The dataset's own options: its `Options` dataclass, or a mapping with some of its fields."""
     size: int = 32
     """Height and width that images are brought to, in pixels."""
+    augment: str = "none"
+    """What happens to training images whenever they are visited (see: semcom list augmentations)."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ NOT_IDENTITY = (
 LATER: Mapping[str, Any] = {
     "task": "classification",
     "data.size": 32,
+    "data.augment": "none",
     "model.bandwidth_ratio": None,
     "model.snr_input": False,
     "partition.options.test_classes": "own",

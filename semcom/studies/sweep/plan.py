@@ -14,7 +14,7 @@ from typing import Any
 import semcom
 from channels import LINKS
 from semcom.config import NOT_IDENTITY, ConfigError, Resolved, run_hash
-from semcom.data.registry import DATASETS, PARTITIONS
+from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
 from semcom.engine.schedulers import SCHEDULERS
 from semcom.files import resolve_file
 from semcom.methods.registry import METHODS
@@ -143,7 +143,7 @@ def _find_own_plugin(name: str | None, declared: Experiment) -> tuple[str, ...]:
     """Find the file that declares the experiment, if runs need more of it than the experiment."""
     if name is None or not name.endswith(".py"):
         return ()
-    registries = (METHODS, LINKS, PARTITIONS, DATASETS, ENCODERS, HEADS, SCHEDULERS)
+    registries = (METHODS, LINKS, PARTITIONS, DATASETS, AUGMENTATIONS, ENCODERS, HEADS, SCHEDULERS)
     used = any(r.source(entry) == locate_plugin(name) for r in registries for entry in r.names())
     return (name,) if used or declared.train is not None else ()
 
