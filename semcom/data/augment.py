@@ -18,9 +18,11 @@ class Augmentation:
 
     Attributes:
         numbers: p, the uniform numbers that an image takes; with 0 of them nothing is augmented.
+        pictures: whether it takes images alone, and no other arrays.
     """
 
     numbers: ClassVar[int] = 0
+    pictures: ClassVar[bool] = False
 
     def __call__(self, images: Tensor, uniforms: Tensor) -> Tensor:
         """Augment images.
@@ -46,7 +48,7 @@ class CropFlip(Augmentation):
     `RandomHorizontalFlip()`.
     """
 
-    numbers = 3
+    numbers, pictures = 3, True
     border: ClassVar[int] = 4
     """Pixels by which a crop moves at most."""
 
