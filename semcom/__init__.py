@@ -38,8 +38,9 @@ from semcom.config import (  # noqa: E402 - after the check, since it needs `cha
 )
 
 if TYPE_CHECKING:
+    from semcom.data.augment import Augmentation
     from semcom.data.dataset import Dataset
-    from semcom.data.registry import DATASETS, PARTITIONS
+    from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
     from semcom.data.split import Partition, Split
     from semcom.engine.schedulers import SCHEDULERS
     from semcom.engine.store.population import Population, average
@@ -71,6 +72,8 @@ except metadata.PackageNotFoundError:  # run from a source tree that was never i
     __version__ = "0.0.0"
 
 _LAZY = {
+    "AUGMENTATIONS": "semcom.data.registry",
+    "Augmentation": "semcom.data.augment",
     "DATASETS": "semcom.data.registry",
     "Drawing": "semcom.plots.base",
     "ENCODERS": "semcom.models.registry",
@@ -111,7 +114,9 @@ _LAZY = {
 """Exported name -> the module that is imported when it is first asked for."""
 
 __all__ = [
+    "AUGMENTATIONS",
     "AirConfig",
+    "Augmentation",
     "ChannelConfig",
     "ConfigError",
     "DATASETS",

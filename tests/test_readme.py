@@ -27,7 +27,7 @@ import pytest
 
 from channels import LINKS
 from semcom.cli import main as cli
-from semcom.data.registry import DATASETS, PARTITIONS
+from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
 from semcom.engine.schedulers import SCHEDULERS
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS
@@ -48,6 +48,7 @@ TESTED = {
         "A channel",
         "An encoder",
         "A dataset",
+        "An augmentation",
         "A partition",
         "A scheduler",
         "An experiment and its figure",
@@ -135,7 +136,8 @@ def smaller(text: str) -> str:
 @pytest.fixture(autouse=True)
 def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the examples register is forgotten after each test."""
-    for registry in (METHODS, ENCODERS, DATASETS, PARTITIONS, LINKS, SCHEDULERS, EXPERIMENTS, FIGURES, TASKS):
+    data = (DATASETS, PARTITIONS, AUGMENTATIONS)
+    for registry in (METHODS, ENCODERS, *data, LINKS, SCHEDULERS, EXPERIMENTS, FIGURES, TASKS):
         monkeypatch.setattr(registry, "_added", dict(registry._added))
 
 
@@ -327,6 +329,12 @@ def test_partition(tmp_path: Path) -> None:
     summary = finished(tmp_path / "runs" / "blocks", "fedavg", clients=4, rounds=2)
     assert summary["samples"] == 2 * (1797 - 4 * 30)
     assert read(tmp_path / "runs" / "blocks", "config.json")["partition"]["options"] == {"tests": 30}
+
+
+def test_augmentation(tmp_path: Path) -> None:
+    follow(EXTENDING, "An augmentation", tmp_path)
+    finished(tmp_path / "runs" / "dim", "fedavg", clients=4, rounds=2)
+    assert read(tmp_path / "runs" / "dim", "config.json")["data"]["augment"] == "dim"
 
 
 def test_scheduler(tmp_path: Path) -> None:

@@ -87,6 +87,9 @@ class SweepFlags:
     vary: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="FIELD=VALUES")] = ()
     """A field that varies: channel.snr_db=-6..18:3, or 0,9,18; joint ones: partition.ways,partition.shots=2:150,3:100
     (repeatable)."""
+    tune: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="FIELD=VALUES")] = ()
+    """A field whose best value is chosen for each method on validation images, before the runs: train.lr=0.001,0.01
+    (repeatable)."""
     dry_run: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg()] = False
     """Count the finished, reusable and pending runs, and show what varies; train nothing."""
     shard: str | None = None

@@ -48,11 +48,15 @@ def read_grid_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfi
     settings = [parse_set_override(text, typed) for text in wanted.set]
     settings += [(n, v) for n, v in (("data.root", wanted.data_root), ("device", wanted.device)) if v is not None]
     _check_once("set", [name for name, _ in settings])
-    axes = [parse_vary_override(text, typed) for text in wanted.vary]
-    _check_once("vary", [name for fields, _ in axes for name in fields])
-    vary = {f if len(f) > 1 else f[0]: [v if len(f) > 1 else v[0] for v in values] for f, values in axes}
+
+    def read_axes(flag: str, texts: Sequence[str]) -> dict[Any, Any]:
+        axes = [parse_vary_override(text, typed) for text in texts]
+        _check_once(flag, [name for fields, _ in axes for name in fields])
+        return {f if len(f) > 1 else f[0]: [v if len(f) > 1 else v[0] for v in values] for f, values in axes}
+
+    vary, tune = read_axes("vary", wanted.vary), read_axes("tune", wanted.tune)
     seeds = None if wanted.seeds is None else parse_seeds_override(wanted.seeds)
-    return {"methods": names, "seeds": seeds, "set": dict(settings), "vary": vary}
+    return {"methods": names, "seeds": seeds, "set": dict(settings), "vary": vary, "tune": tune}
 
 
 def in_use(declared: Experiment | None, scale: str | None) -> tuple[list[str], RunConfig]:

@@ -38,6 +38,7 @@ LISTS: Mapping[str, str] = {
     "channels": "channels:LINKS",
     "partitions": "semcom.data.registry:PARTITIONS",
     "datasets": "semcom.data.registry:DATASETS",
+    "augmentations": "semcom.data.registry:AUGMENTATIONS",
     "encoders": "semcom.models.registry:ENCODERS",
     "heads": "semcom.models.registry:HEADS",
     "tasks": "semcom.tasks.registry:TASKS",
@@ -285,14 +286,18 @@ def _bench(name: str, entry: type[Bench]) -> list[str]:
     return [*head, "", *_list_options(entry, "", "flags")]
 
 
+def _documented(name: str, entry: Any) -> list[str]:
+    return _list_head(name, inspect.getdoc(entry) or "", whole=True)
+
+
 _DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
+    **dict.fromkeys(("augmentations", "schedulers", "tasks"), _documented),
     "methods": _list_method,
     "channels": _list_owner("channel"),
     "partitions": _list_owner("partition"),
     "datasets": _list_owner("data"),
     "encoders": _encoder,
     "heads": _head_of_model,
-    "schedulers": lambda name, entry: _list_head(name, inspect.getdoc(entry) or "", whole=True),
     "experiments": _list_experiment,
     "figures": _figure,
     "kinds": _kind,

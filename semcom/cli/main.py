@@ -217,6 +217,7 @@ def sweep(words: list[str]) -> None:
     from semcom.studies.sweep.plan import make_plan
     from semcom.studies.sweep.pool import check_pool_workers
     from semcom.studies.sweep.request import parse_request
+    from semcom.studies.sweep.tune import plan_search
 
     with _report_request_errors():
         early = flags.read_early_flags(words)
@@ -228,12 +229,17 @@ def sweep(words: list[str]) -> None:
         request = parse_request(**grids.read_grid_request(wanted, *grids.in_use(declared, wanted.scale)))
     with _set_up_logging(early.log_level):
         with _report_request_errors():
-            plan = make_plan(early.name, wanted.scale, request, early.plugins, wanted.out)
+            asked = (early.name, wanted.scale, request, early.plugins, wanted.out)
+            plan = plan_search(*asked) if request.tune else make_plan(*asked)
             drawings = find_drawings_for(declared, plan.experiment, plan.scale)
         if wanted.dry_run:
-            _dry_run(plan, shard, wanted)
-        else:
-            _execute(plan, shard, wanted, drawings)
+            return _dry_run(plan, shard, wanted)
+        if request.tune:
+            from semcom.studies.sweep.sweep import carry_out_search
+
+            plan = carry_out_search(plan, asked, shard, _how(wanted))
+            drawings = find_drawings_for(declared, plan.experiment, plan.scale)
+        _execute(plan, shard, wanted, drawings)
 
 
 def _dry_run(plan: Plan, shard: Shard | None, wanted: SweepFlags) -> None:
@@ -248,12 +254,16 @@ def _execute(plan: Plan, shard: Shard | None, wanted: SweepFlags, drawings: Sequ
     """Carry out a planned sweep, and draw its figures unless other shards have runs to do."""
     from semcom.studies.sweep.sweep import execute_sweep
 
-    names = ("jobs", "backend", "gpus_per_run", "limit_minutes", "reuse")
-    table = execute_sweep(plan, shard, **{name: getattr(wanted, name) for name in names})
+    table = execute_sweep(plan, shard, **_how(wanted))
     if table is not None:
         print(f"table: {table}")
         for drawing in drawings:
             _draw(drawing.name, results=table.parent, out=table.parent)
+
+
+def _how(wanted: SweepFlags) -> dict[str, Any]:
+    """Return the arguments of `execute_sweep` among the flags."""
+    return {name: getattr(wanted, name) for name in ("jobs", "backend", "gpus_per_run", "limit_minutes", "reuse")}
 
 
 def split(words: list[str]) -> None:

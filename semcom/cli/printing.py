@@ -71,6 +71,8 @@ def format_result_table(summary: Mapping[str, Any], radio: bool = True, joule: b
         body += _format_means("new client (at the end)", summary["new_clients"], metrics)
     rounds = summary["rounds"]
     end = f"{rounds} round{'s' if rounds > 1 else ''}" + (" and its last stage" if "finish" in summary else "")
+    if "stopped" in summary:
+        end += f" (of {summary['stopped']['rounds']}; the best on validation images: {_best_of(summary)})"
     where = f" at {snrs[0]} dB" if len(snrs) > 1 else ""
     head = f"{summary['method']}: {metrics[0].state(summary[metrics[0].name])}{where} after {end}"
     return "\n".join([head, *body, *format_air_lines(summary, radio, joule)])
@@ -98,8 +100,13 @@ def _format_with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Return the views of a summary by their names, with their windows where these differ: after a last stage."""
     last, rounds = summary.get("finish", {}).get("views", {}), min(LAST, summary["rounds"])
     window = f"mean of the last {rounds} rounds" if rounds > 1 else "the last round"
+    window = f"mean from {_best_of(summary)} on" if "stopped" in summary else window
     windows = {name: "at the end" if name in last else window for name in summary["views"]}
     return {f"{name} ({windows[name]})" if last else name: view for name, view in summary["views"].items()}
+
+
+def _best_of(summary: Mapping[str, Any]) -> str:
+    return f"round {summary['stopped']['best_on_validation']}"
 
 
 def _format_means(title: str, views: Mapping[str, Mapping[str, Any]], metrics: Sequence[Metric]) -> list[str]:

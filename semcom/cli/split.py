@@ -35,7 +35,7 @@ class SplitFlags:
     `semcom train --partition.kind file --partition.path OUT` trains on what was written.
     """
 
-    data: DataConfig = field(default_factory=DataConfig, metadata={"hidden": ("size",)})
+    data: DataConfig = field(default_factory=DataConfig, metadata={"hidden": ("size", "augment")})
     partition: PartitionConfig = field(default_factory=PartitionConfig)
     clients: int = 20
     """K: number of clients, new ones included."""

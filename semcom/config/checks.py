@@ -28,6 +28,7 @@ RANGES: dict[Rule, tuple[str, ...]] = {
         "train.local_steps",
         "train.batch_size",
         "train.eval_every",
+        "train.patience",
         "train.eval_clients",
         "train.checkpoint_every",
         "model.features",
@@ -196,13 +197,17 @@ def _check_ranges(config: RunConfig) -> None:
 
 def _check_train_config(train: TrainConfig) -> None:
     """Raise ConfigError for fields of a schedule that contradict each other, or have no effect."""
-    if train.momentum and train.optimizer == "adam":
-        raise NoEffect(f"train.momentum: {train.momentum} has no effect with adam; set train.optimizer sgd")
+    if train.momentum and train.optimizer != "sgd":
+        raise NoEffect(
+            f"train.momentum: {train.momentum} has no effect with {train.optimizer}; set train.optimizer sgd"
+        )
     if train.local_steps is not None and train.local_epochs is not None:
         steps, epochs = train.local_steps, train.local_epochs
         why = f"train.local-steps: {steps} is not taken beside train.local-epochs {epochs}; give one of them"
         raise NoEffect(why, "train.local_epochs")
     milestones, decay = train.lr_milestones or (), train.lr_decay
+    if milestones and train.lr_schedule == "cosine":
+        raise NoEffect(f"train.lr-milestones: {milestones} has no effect with train.lr-schedule cosine; leave it out")
     if sorted(set(milestones)) != list(milestones):
         raise ConfigError(f"train.lr-milestones: {milestones} is not a list of ascending rounds")
     if isinstance(decay, tuple) and len(decay) != len(milestones):

@@ -37,6 +37,8 @@ class DataConfig(Section):
     """The dataset's own options: its `Options` dataclass, or a mapping with some of its fields."""
     size: int = 32
     """Height and width that images are brought to, in pixels."""
+    augment: str = "none"
+    """What happens to training images whenever they are visited (see: semcom list augmentations)."""
 
 
 @dataclass(frozen=True)
@@ -180,12 +182,16 @@ class TrainConfig(Section):
     """Size of a mini-batch (None: 50, or the preset's)."""
     lr: float | tuple[float, ...] | None = None
     """Learning rate, one value or one per client (None: 1e-3, or the preset's)."""
+    lr_schedule: Literal["milestones", "cosine"] = "milestones"
+    """Course of the rate over the rounds: constant between `lr_milestones`, or along half a cosine, from `lr` in the
+    first round to 0 after the last."""
     lr_milestones: tuple[int, ...] | None = None
     """Rounds from which on the rate is `lr_decay` times what it was (None: none, or those of the preset's rate)."""
     lr_decay: float | tuple[float, ...] | None = None
     """Factor at each milestone, one for all or one per milestone (None: 0.1, or those of the preset's milestones)."""
-    optimizer: Literal["adam", "sgd"] | None = None
-    """Local optimiser, new at every round (None: adam, or the preset's)."""
+    optimizer: Literal["adam", "adamw", "sgd"] | None = None
+    """Local optimiser, new at every round; `adamw` is Adam with a weight decay beside the gradient (None: adam, or the
+    preset's)."""
     momentum: float | None = None
     """Momentum of `sgd` (None: 0, or the preset's)."""
     weight_decay: float | None = None
@@ -200,12 +206,17 @@ class TrainConfig(Section):
     """Longest time of a round by `network.flops`: what arrives later is left out (None: all is waited for)."""
     eval_every: int = 10
     """Rounds between evaluations; each of the last ten rounds is evaluated too."""
+    patience: int | None = None
+    """Evaluations that were no better on validation images than the best one so far, after which the run ends (None: it
+    goes through all rounds)."""
     eval_clients: int | None = None
     """Clients that are evaluated, drawn once per run (None: all)."""
     checkpoint_every: int = 10
     """Largest number of rounds between checkpoints; there is one at the end too."""
     checkpoint_minutes: float = 10.0
     """Largest number of minutes between checkpoints; they are written at the ends of rounds."""
+    drop_checkpoints: bool = False
+    """Remove the checkpoints once the run is finished: its numbers stay, its models are gone."""
 
 
 @dataclass(frozen=True)

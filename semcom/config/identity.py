@@ -18,13 +18,14 @@ CODE = "code of "
 """Beginning of the names in `contents` of what is no file: something that a script or a notebook has registered."""
 NOT_IDENTITY = (
     *("out", "keep", "device", "chunk", "processes", "store", "data.root"),
-    *("train.checkpoint_every", "train.checkpoint_minutes"),
+    *("train.checkpoint_every", "train.checkpoint_minutes", "train.drop_checkpoints"),
 )
 """Fields that only say where or how a run is carried out: they are not in its hash."""
 
 LATER: Mapping[str, Any] = {
     "task": "classification",
     "data.size": 32,
+    "data.augment": "none",
     "model.bandwidth_ratio": None,
     "model.snr_input": False,
     "partition.options.test_classes": "own",
@@ -45,6 +46,8 @@ LATER: Mapping[str, Any] = {
     "air.compress": "none",
     "air.quantise_bits": 8,
     "air.top_fraction": 0.1,
+    "train.lr_schedule": "milestones",
+    "train.patience": None,
     "train.deadline_s": None,
     "network.flops": None,
     "network.flops_spread": 0.0,

@@ -41,8 +41,10 @@ def fill_from_preset(train: TrainConfig, preset: Mapping[str, Any]) -> Schedule:
     """
     own = {name for name, value in vars(train).items() if value is not None}
     values = {**COMMON, **{name: v for name, v in preset.items() if not own & {*PRESET_DEPENDS_ON.get(name, ())}}}
-    if (train.optimizer or values["optimizer"]) == "adam":
+    if (train.optimizer or values["optimizer"]) != "sgd":
         values["momentum"] = 0.0  # a preset's momentum belongs to its SGD
+    if train.lr_schedule == "cosine":
+        values |= {name: COMMON[name] for name in ("lr_milestones", "lr_decay")}
     if "local_steps" in own | values.keys():
         del values["local_epochs"]
     return Schedule(**{**vars(train), **{name: value for name, value in values.items() if name not in own}})

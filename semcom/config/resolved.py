@@ -18,13 +18,20 @@ class Schedule(TrainConfig):
     lr: float | tuple[float, ...] = field(kw_only=True)
     lr_milestones: tuple[int, ...] = field(kw_only=True)
     lr_decay: float | tuple[float, ...] = field(kw_only=True)
-    optimizer: Literal["adam", "sgd"] = field(kw_only=True)
+    optimizer: Literal["adam", "adamw", "sgd"] = field(kw_only=True)
     momentum: float = field(kw_only=True)
     weight_decay: float = field(kw_only=True)
     participation: float = field(kw_only=True)
 
     def rate_factor(self, round_: int) -> float:
-        """Return the factor that scales every rate in a round: the product over the milestones reached."""
+        """Return the factor that scales every rate in a round: the product over the milestones reached, or a cosine's.
+
+        The cosine is that of torch's `CosineAnnealingLR` with a step per round; before and after the rounds it stays at
+        the rate of the first and of the last one.
+        """
+        if self.lr_schedule == "cosine":
+            done = min(max(round_, 1), self.rounds) - 1
+            return (1 + math.cos(math.pi * done / self.rounds)) / 2
         decay = self.lr_decay if isinstance(self.lr_decay, tuple) else (self.lr_decay,) * len(self.lr_milestones)
         reached = (f for start, f in zip(self.lr_milestones, decay, strict=True) if start <= round_)
         return math.prod(reached, start=1.0)

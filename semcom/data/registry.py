@@ -1,11 +1,14 @@
-"""The datasets and partitions by name; an entry is imported when it is first asked for."""
+"""The datasets, partitions and augmentations by name; an entry is imported when it is first asked for."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from channels.registry import Registry
 from semcom.data.split import Partition
+
+if TYPE_CHECKING:
+    from semcom.data.augment import Augmentation
 
 DATASETS: Registry[Any] = Registry(
     "dataset",
@@ -38,3 +41,10 @@ PARTITIONS: Registry[type[Partition]] = Registry(
     options="Options",
 )
 """Name -> subclass of `semcom.data.split.Partition`."""
+
+AUGMENTATIONS: Registry[type[Augmentation]] = Registry(
+    "augmentation",
+    {"none": "semcom.data.augment:Unchanged", "crop-flip": "semcom.data.augment:CropFlip"},
+    base="semcom.data.augment:Augmentation",
+)
+"""Name -> subclass of `semcom.data.augment.Augmentation`."""

@@ -19,7 +19,9 @@ from channels import Link, Meter, make_link
 from channels.cell import Cell, place_clients_in_cell
 from channels.users import Fades
 from semcom.config import SNR, ConfigError, Resolved, parse_snr
+from semcom.data.augment import Unchanged
 from semcom.data.federation import Federation
+from semcom.data.registry import AUGMENTATIONS
 from semcom.engine.random import keyed
 from semcom.engine.rates import Direction
 from semcom.engine.schedulers import SCHEDULERS, Turn
@@ -48,6 +50,7 @@ class Draws:
         training_link: the link that local training passes; without `train.through_link` all that is left of the run's
             is its power normalisation.
         task: what is asked.
+        augmentation: of training images.
         cell: where the clients are, if they are in a cell.
         dtype: of weights, features and losses.
         autocast: type that the factors of products are rounded to, or None.
@@ -62,6 +65,7 @@ class Draws:
         self.training_link = link if split or config.train.through_link else make_link(quiet)
         self.dtype, self.autocast = dtype_of(config.precision), autocast_of(config.precision)
         self.task = TASKS.get(config.task)()
+        self.augmentation = AUGMENTATIONS.get(config.data.augment)()
         self.round = 0
         self._turns: dict[int, np.ndarray] = {}
         self._groups: tuple[int, int, dict[int, list[int]]] = (-1, 1, {})
@@ -78,9 +82,9 @@ class Draws:
             self.test_snrs = parse_snr(test, "channel.test-snr-db").values
 
     def over(self, federation: Federation) -> Draws:
-        """Return the same draws for a training on other images of the clients, at the place where they are."""
+        """Return the same draws for a training on what stands for the clients' images, at the place where it is."""
         made = copy(self)
-        made.federation, made.split = federation, False
+        made.federation, made.split, made.augmentation = federation, False, Unchanged()
         return made
 
     # -- clients -------------------------------------------------------------------------------------------------
@@ -136,6 +140,7 @@ class Draws:
         cut: Cut,
         signals: Mapping[str, Signal] | None = None,
         uniforms: Tensor | None = None,
+        augment: Tensor | None = None,
     ) -> Batch:
         """Return the mini-batches of one step.
 
@@ -144,6 +149,7 @@ class Draws:
             cut: the step.
             signals: realisations that the samples meet on the way through each model, by the model's name.
             uniforms: keyed numbers of the step's samples, `[k, b, p]`.
+            augment: those of the augmentation, which right answers that are images undergo too (None: there is none).
         """
         source = self.federation
         index = cut(order)
@@ -151,6 +157,9 @@ class Draws:
         y = y if cut.mask is None else y.masked_fill(~cut.mask, 0)
         images = source.gather(index, self.dtype)
         answers = self.answers(source, index)
+        if augment is not None:
+            images = self.augmentation(images, augment)
+            answers = self.augmentation(answers, augment) if answers is not None and self.task.pictures else answers
         return Batch(images, y, cut.mask, cut.last, len(source.classes), signals or {}, uniforms, self.task, answers)
 
     def answers(self, source: Federation, index: Tensor) -> Tensor | None:

@@ -287,7 +287,7 @@ class World:
     def optimizer(
         self,
         *,
-        name: Literal["adam", "sgd"] | None = None,
+        name: Literal["adam", "adamw", "sgd"] | None = None,
         lr: float | tuple[float, ...] | None = None,
         momentum: float | None = None,
         weight_decay: float | None = None,

@@ -64,7 +64,10 @@ def summarize_clients(values: np.ndarray, metric: Metric = ACCURACY) -> dict[str
 
 
 def compute_headline(
-    rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]], metrics: Sequence[Metric] = (ACCURACY,)
+    rounds: Sequence[int],
+    evaluations: Sequence[Mapping[str, Any]],
+    metrics: Sequence[Metric] = (ACCURACY,),
+    since: int = 0,
 ) -> dict[str, Any]:
     """Return the numbers that a run reports of a view.
 
@@ -74,13 +77,15 @@ def compute_headline(
             (`at`: SNR -> accuracy), where some client has not all classes `among_own` and `among_own_at`, and with a
             validation part `validation`.
         metrics: of the task.
+        since: the first round whose evaluation may count.
 
     Returns:
         `summarize_clients` of the per-client means over the last evaluations, these means (`clients`), all others
         averaged likewise, and the best and the last round by themselves (`last_at`: at each test SNR). Picking the best
         test round is a known flaw of the field, so it is never the headline.
     """
-    last, first = evaluations[-LAST:], metrics[0]
+    last = [e for round_, e in zip(rounds, evaluations, strict=True) if round_ >= since][-LAST:]
+    first = metrics[0]
     means = [float(np.mean(e["clients"])) for e in evaluations]
     best = int(np.argmax(means) if first.higher else np.argmin(means))
     clients = np.mean([e["clients"] for e in last], axis=0)
@@ -119,12 +124,12 @@ def list_accuracy_snrs(views: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def compute_headlines(
-    lines: Sequence[Mapping[str, Any]], metrics: Sequence[Metric] = (ACCURACY,)
+    lines: Sequence[Mapping[str, Any]], metrics: Sequence[Metric] = (ACCURACY,), since: int = 0
 ) -> dict[str, dict[str, Any]]:
     """Return each view's `headline` over the lines of metrics.jsonl that evaluated it, in the order of their views."""
     names = dict.fromkeys(name for line in lines for name in line.get("views", {}))
     found = {name: [line for line in lines if name in line.get("views", {})] for name in names}
     return {
-        name: compute_headline([r["round"] for r in of], [r["views"][name] for r in of], metrics)
+        name: compute_headline([r["round"] for r in of], [r["views"][name] for r in of], metrics, since)
         for name, of in found.items()
     }

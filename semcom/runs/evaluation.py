@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from semcom.config import ConfigError, Resolved
+from semcom.config import ConfigError, NoEffect, Resolved
+from semcom.data.federation import Federation
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.session import Session
 from semcom.engine.train.view import View, count_confusion, count_confusions_of_views, measure_views
@@ -19,11 +20,38 @@ from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.runs.accuracy import LAST, compute_class_accuracies, compute_client_accuracies, curve_of, summarize_clients
 from semcom.runs.finish import has_own_stage
+from semcom.tasks.metric import Metric
 
 
 def is_evaluation_due(config: Resolved, round_: int) -> bool:
     """Return whether a round is evaluated: every `eval_every`-th one, and each of those that the headline averages."""
     return round_ % config.train.eval_every == 0 or round_ > config.train.rounds - LAST
+
+
+def check_patience(config: Resolved, members: Federation) -> None:
+    """Raise NoEffect for a patience where no images are set aside for validation."""
+    if config.train.patience is not None and not members.validation.sizes.any():
+        raise NoEffect(f"train.patience: {config.train.patience} has no effect without partition.validation")
+
+
+def find_stall(patience: int | None, lines: Sequence[Mapping[str, Any]], metric: Metric) -> int | None:
+    """Find the round whose evaluation has stayed the best on validation images for at least `patience` evaluations.
+
+    Args:
+        patience: number of evaluations (None: there is no such round).
+        lines: of metrics.jsonl; the first view of each counts, and of equal evaluations the first one.
+        metric: the headline.
+
+    Returns:
+        the round, or None while there is none.
+    """
+    evaluated = [(line["round"], next(iter(line["views"].values()))) for line in lines if line.get("views")]
+    key = metric.key("validation")
+    found = {round_: view[key] if metric.higher else -view[key] for round_, view in evaluated if key in view}
+    if patience is None or not found:
+        return None
+    best = max(found, key=found.__getitem__)
+    return best if sum(round_ > best for round_ in found) >= patience else None
 
 
 def evaluate_views(session: Session, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:

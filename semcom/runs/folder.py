@@ -28,6 +28,8 @@ from semcom.files import (
     CONFIG,
     ERROR,
     METRICS,
+    PREVIOUS,
+    ROWS,
     SUMMARY,
     SWEEP,
     TABLE,
@@ -222,9 +224,12 @@ class Folder:
             yield self.path / CHECKPOINT
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """Write summary.json: the run is done."""
+        """Write summary.json: the run is done. Its checkpoints go where they are not wanted any more."""
         with name_written_file(SUMMARY):
             write_summary(self.path, summary)
+        if self.config.train.drop_checkpoints:
+            for path in (self.path / CHECKPOINT, self.path / PREVIOUS, *self.path.glob(ROWS.format("*"))):
+                path.unlink(missing_ok=True)
 
 
 def _find_study_sign(folder: Path) -> str | None:

@@ -9,6 +9,7 @@ from semcom.data.dataset import SIDE, Dataset
 from semcom.data.federation import Federation, Ragged, federate
 from semcom.data.load import read_dataset, resize_dataset
 from semcom.data.partitions import partition_dataset
+from semcom.data.registry import AUGMENTATIONS
 from semcom.runs.limits import check_image_limits
 
 
@@ -70,6 +71,10 @@ def _load_images(config: DataConfig) -> Dataset:
     dataset = read_dataset(config)
     if dataset.pictured:
         check_image_limits(config.size, *dataset.images.shape[:2])
+    elif AUGMENTATIONS.get(config.augment).pictures:
+        raise ConfigError(
+            f"data.augment: {config.augment!r} takes images, and {config.name!r} holds none; leave it out"
+        )
     elif config.size != SIDE:
         raise ConfigError(f"data.size: {config.size} has no effect, as {config.name!r} holds no images; leave it out")
     return resize_dataset(dataset, config.size)

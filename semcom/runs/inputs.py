@@ -14,7 +14,7 @@ from channels import PROFILES
 from semcom.config import CODE, ConfigError, RunConfig
 from semcom.config.options import list_paths_in_options, spelled
 from semcom.data.readers import list_image_files
-from semcom.data.registry import DATASETS
+from semcom.data.registry import AUGMENTATIONS, DATASETS
 from semcom.engine.schedulers import SCHEDULERS
 from semcom.files import digest_bytes, digest_of_file
 from semcom.models.registry import ENCODERS, HEADS
@@ -82,6 +82,7 @@ def _find_registered(config: RunConfig) -> dict[str, tuple[str, Any]]:
     ]
     used += [(ENCODERS, "model.encoder", name) for name in config.model.encoder.split(",")]
     used += [(PROFILES, "channel.profile", getattr(config.channel.options, "profile", ""))]
+    used += [(AUGMENTATIONS, "data.augment", config.data.augment)]
     used += [(TASKS, "task", config.task), (SCHEDULERS, "network.scheduling", config.network.scheduling)]
     used += [(HEADS, "model.head", config.model.head), (DATASETS, "new-data", config.new_data or "")]
     packages = {plugin.partition(".")[0] for plugin in config.plugins if not plugin.endswith(".py")}

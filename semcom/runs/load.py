@@ -53,6 +53,7 @@ def load(folder: Path | str, *, device: str | None = None) -> Result:
         if not path.exists():
             raise RunError(f"{path} is missing, and with it the models; give another folder to train them again")
         content = read_checkpoint(path, config, loop.progress)
+        loop.rounds = summary["rounds"]
         if content["progress"]["round"] != loop.rounds:
             raise RunError(f"{path} is of round {content['progress']['round']}; run it again, and it goes on")
         loop.restore(content, folder)

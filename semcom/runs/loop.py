@@ -23,7 +23,7 @@ from semcom.engine.world import World
 from semcom.files import ARRAYS
 from semcom.runs import artifacts
 from semcom.runs.arrays import Arrays, list_lacking_arrays
-from semcom.runs.evaluation import check_evaluated_views, evaluate_views, is_evaluation_due
+from semcom.runs.evaluation import check_evaluated_views, evaluate_views, find_stall, is_evaluation_due
 from semcom.runs.failure import describe_error
 from semcom.runs.finish import FINISHED, finish_run, has_last_stage
 from semcom.runs.folder import Folder, digest_metrics, name_written_file
@@ -59,6 +59,7 @@ class Loop:
     """The loop over rounds, and what comes after the last one.
 
     Attributes:
+        rounds: T, or how many it were where training stopped early.
         newcomers: images of the clients that join at the end, if there are any.
         state: the method's, after the last whole round.
         residual: what compression had left out by then; None: it leaves nothing out.
@@ -134,15 +135,25 @@ class Loop:
                 LOG.warning("already finished: result of %s (%s), nothing was trained%s", place, day, more)
             return summary
         for round_ in range(self.progress["round"] + 1, self.rounds + 1):
+            if self._best_round() is not None:
+                self.rounds = round_ - 1
+                LOG.info("round %d: no better on validation images since round %d", self.rounds, self._best_round())
+                self.checkpoints.write(self.stored, self.progress)
+                break
             self._round(round_)
         finish = self._finish()
         joined = self._join()
         self._keep_arrays(finish, {})
-        summary = summarize_run(self.world, self.metrics, finish, joined)
+        stopped = self._best_round() if self.rounds < self.config.train.rounds else None
+        summary = summarize_run(self.world, self.metrics, finish, joined, stopped)
         if self.folder:
             with defer_stop_signals():
                 self.folder.finish(summary)
         return summary
+
+    def _best_round(self) -> int | None:
+        """Return the round since which the run has got no better, if it is to stop for that."""
+        return find_stall(self.config.train.patience, self.metrics, self.world.session.draws.task.metrics[0])
 
     def _round(self, round_: int) -> None:
         """Train, evaluate where it is due, report, and keep the state."""
@@ -215,7 +226,12 @@ class Loop:
         return line if self.last else None
 
     def stages(self) -> dict[int, Mapping[str, View]]:
-        """Return the views of the last stage, then those of the rounds that are not among them, by their rounds."""
+        """Return the views of the last stage, then those of the rounds that are not among them, by their rounds.
+
+        Raises RunError where the models of a finished run have gone with its checkpoints.
+        """
+        if self.progress["round"] != self.rounds:
+            raise RunError("the run's checkpoints were dropped, and with them its models; train it in another folder")
         if self.last is None and has_last_stage(self.method, self.config):
             with self.tally.uncounted():
                 self.last = finish_run(self.method, self.state, self.world)
@@ -286,6 +302,7 @@ class Loop:
             begin_or_recover(self.folder, self.checkpoints.stored, self.rounds, covered) if self.folder else (None, [])
         )
         summary, self.metrics = self.ranks.broadcast_object(begun)
+        self.rounds = self.rounds if summary is None else summary["rounds"]
         digest_metrics(self.digest, *self.metrics)
         return summary
 

@@ -153,12 +153,15 @@ def begin_or_recover(
     """
     summary = folder.summary()
     if summary is not None and stored is None:
+        if folder.config.train.drop_checkpoints:
+            return summary, folder.metrics()
         path = folder.path / CHECKPOINT
         raise RunError(f"{path} is missing though the run is finished; give another folder to train it again")
     lines = folder.metrics(stored or 0)
     if len(lines) == stored and digest_metrics(hashlib.sha256(), *lines) != covered:
         path = folder.path / METRICS
         raise RunError(f"{path} has lines that the run did not write; give another folder to train it again")
+    rounds = rounds if summary is None else summary["rounds"]  # fewer where it stopped early
     if summary is not None and stored != rounds:
         LOG.warning("rounds %d to %d are trained again", (stored or 0) + 1, rounds)
         summary = None

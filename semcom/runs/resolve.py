@@ -25,7 +25,7 @@ from semcom.config.checks import check_config, check_config_types
 from semcom.config.errors import show_value
 from semcom.config.options import check_options
 from semcom.data.load import read_dataset
-from semcom.data.registry import PARTITIONS
+from semcom.data.registry import AUGMENTATIONS, PARTITIONS
 from semcom.engine.host.ranks import launched_size
 from semcom.engine.links import build_link
 from semcom.engine.schedulers import SCHEDULERS
@@ -102,6 +102,7 @@ def _resolve_setup(request: RunConfig) -> Setup:
     if config.processes > 1:
         check_reaches_processes("processes", config)
     find(HEADS, config.model.head, "model.head")
+    find(AUGMENTATIONS, config.data.augment, "data.augment")
     _check_task(config, method)
     find(SCHEDULERS, config.network.scheduling, "network.scheduling")
     check_features(config.model.encoder.split(","), config.model.features)

@@ -13,6 +13,7 @@ from semcom.engine.host.clock import Clock
 from semcom.engine.host.memory import keep_freed_memory
 from semcom.engine.host.ranks import Team, launched_rank, launched_size, start_ranks
 from semcom.runs import artifacts
+from semcom.runs.evaluation import check_patience
 from semcom.runs.failure import NEEDS_CONTEXT, describe_error
 from semcom.runs.folder import Folder
 from semcom.runs.images import read_run_images
@@ -73,6 +74,7 @@ def carry_out_run(
                 images = read_run_images(config)
                 check_model_limits(config, images.members, device)
                 artifacts.check_artifacts(config, images.members)
+                check_patience(config, images.members)
             others = start_ranks(
                 config.processes, "semcom.runs.runner:run_as_rank", lambda: json.dumps(to_dict(config)).encode()
             )

@@ -23,6 +23,7 @@ def summarize_run(
     metrics: Sequence[Mapping[str, Any]],
     finish: Mapping[str, Any] | None,
     joined: Mapping[str, Any] | None,
+    stopped: int | None = None,
 ) -> dict[str, Any]:
     """Summarize a run, by the names that docs/metrics.md explains.
 
@@ -31,13 +32,16 @@ def summarize_run(
         metrics: the lines of its rounds.
         finish: the line of its last stage, if it has one; what this evaluated counts as evaluated there alone.
         joined: the evaluation of its new clients, if it has any.
+        stopped: of a run that stopped early the best round on validation images, from which on evaluations count.
 
     Raises:
         RunError: nothing was evaluated.
     """
     config, session, task = world.config, world.session, world.session.draws.task
     views = compute_headlines([finish] if finish else [], task.metrics)
-    views |= {name: view for name, view in compute_headlines(metrics, task.metrics).items() if name not in views}
+    views |= {
+        name: view for name, view in compute_headlines(metrics, task.metrics, stopped or 0).items() if name not in views
+    }
     if not views:
         raise RunError(f"{config.method}: nothing was evaluated; it has views neither in rounds nor at the end")
     first, metric = next(iter(views.values())), task.metrics[0]
@@ -52,7 +56,8 @@ def summarize_run(
         **({"finish": finish} if finish else {}),
         **({"new_clients": joined} if joined else {}),
         "warnings": [f"round {line['round']}: {t}" for line in lines for t in line.get("warnings", {}).values()],
-        "rounds": config.train.rounds,
+        "rounds": metrics[-1]["round"],
+        **({} if stopped is None else {"stopped": {"rounds": config.train.rounds, "best_on_validation": stopped}}),
         "clients": config.clients,
         "evaluated": None if config.train.eval_clients is None else world.tested().tolist(),
         "bandwidth_ratio": config.model.features / 2 / session.draws.federation.images[0].numel(),

@@ -33,8 +33,8 @@ FEDCRC = {"optimizer": "sgd", "lr": 0.05, "momentum": 0.9, "lr_milestones": (50,
 """A preset with a schedule: 0.05, 0.01 from round 50 on, 0.001 from round 75 on."""
 
 
-OPEN = ("local_steps", "local_epochs", "eval_clients", "deadline_s")
-"""Fields whose None says something: the other one of steps and epochs, all clients."""
+OPEN = ("local_steps", "local_epochs", "patience", "eval_clients", "deadline_s")
+"""Fields whose None says something: the other one of steps and epochs, all rounds, all clients."""
 
 
 def scheduled(**fields: Any) -> Schedule:
@@ -119,6 +119,27 @@ def test_without_milestones_the_rate_stays_what_it_is() -> None:
     assert {scheduled().rate_factor(r) for r in (0, 1, 60, 1000)} == {1.0}
 
 
+@pytest.mark.parametrize("rounds", [1, 2, 7, 60])
+def test_a_cosine_is_torchs(rounds: int) -> None:
+    """`CosineAnnealingLR` with a step per round; around the rounds the rates of the first and the last one."""
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.3)
+    theirs = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=rounds)
+    train = scheduled(rounds=rounds, lr=0.3, lr_schedule="cosine")
+    for round_ in range(1, rounds + 1):
+        assert 0.3 * train.rate_factor(round_) == pytest.approx(theirs.get_last_lr()[0], rel=1e-12)
+        optimizer.step()
+        theirs.step()
+    assert train.rate_factor(0) == 1 and train.rate_factor(rounds + 1) == train.rate_factor(rounds) > 0
+    preset = fill_from_preset(TrainConfig(lr_schedule="cosine"), FEDCRC)
+    assert (preset.lr, preset.lr_milestones, preset.lr_decay) == (0.05, (), 0.1)
+
+
+def test_adamw_has_no_momentum() -> None:
+    assert fill_from_preset(TrainConfig(optimizer="adamw"), FEDCRC).momentum == 0
+    with refuses("train.momentum", 0.5):
+        resolved(optimizer="adamw", momentum=0.5)
+
+
 def test_a_schedule_has_no_open_fields() -> None:
     with pytest.raises(TypeError, match="rounds"):
         Schedule(batch_size=1)  # type: ignore[call-arg]
@@ -153,7 +174,8 @@ def test_a_stored_schedule_is_read_back(fields: dict[str, Any], tmp_path: Path) 
 
 
 def test_each_field_of_the_schedule_is_part_of_the_hash() -> None:
-    more = [{**SCHEDULES[-1], "lr_decay": 0.1}, {"lr_milestones": (6,)}, {"local_steps": 8}]
+    more: list[dict[str, Any]] = [{**SCHEDULES[-1], "lr_decay": 0.1}, {"lr_milestones": (6,)}, {"local_steps": 8}]
+    more += [{"lr_schedule": "cosine"}, {"optimizer": "adamw"}]
     hashes = [run_hash(resolved(**fields)) for fields in (*SCHEDULES, *more)]
     assert len(set(hashes)) == len(hashes)
     assert run_hash(resolved(lr_decay=0.1)) == hashes[0]

@@ -137,6 +137,8 @@ def test_a_size_of_what_is_no_image_is_refused(table: Path) -> None:
     whole = request(table, "mlp")
     with refuses("data.size", "64 has no effect"):
         semcom.run(RunConfig(**{**vars(whole), "data": DataConfig(str(table), size=64)}))
+    with refuses("data.augment", "'crop-flip' takes images"):
+        semcom.run(RunConfig(**{**vars(whole), "data": DataConfig(str(table), augment="crop-flip")}))
 
 
 @pytest.mark.parametrize(

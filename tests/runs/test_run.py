@@ -639,3 +639,23 @@ def test_setup_is_the_template_of_every_later_state() -> None:
         assert same(
             state_to_checkpoint(state_from_checkpoint(start, state_to_checkpoint(later))), state_to_checkpoint(later)
         )
+
+
+@pytest.mark.parametrize("store", ["device", "disk"])
+def test_dropped_checkpoints_leave_the_numbers(store: str, tmp_path: Path) -> None:
+    """The process that trained still has the models; another one refuses to give them, and does not train again."""
+    train = {"rounds": 3, "checkpoint_every": 1, "participation": 0.5}
+    options: dict[str, Any] = {"store": store, "model": {"init": "client"}}
+    kept = run(worlds.request("local", train=train, out=str(tmp_path / "kept"), **options))
+    config = worlds.request("local", train={**train, "drop_checkpoints": True}, out=str(tmp_path / "gone"), **options)
+    first = run(config)
+    assert run_hash(config) == run_hash(kept.config) and timeless(first.summary) == timeless(kept.summary)
+    assert worlds.gap(first.views["personal"].population, kept.views["personal"].population) == 0
+    left = {path.name for path in (tmp_path / "gone").iterdir()}
+    there = {path.name for path in (tmp_path / "kept").iterdir()}
+    lost = {CHECKPOINT, "checkpoint.previous.pt", *(["rows-1.bin"] if store == "disk" else [])}
+    assert there - left == lost and not left - there
+    again = run(config)
+    assert again.summary == first.summary and len(again.metrics) == 3
+    with pytest.raises(RunError, match="its models"):
+        _ = again.views

@@ -23,6 +23,7 @@ from semcom.engine.random import build_with_key, key_global_generator
 from semcom.engine.store.population import Cohort, Population, Prefix, StoredCohort, in_part
 from semcom.engine.store.rows import Disk, Layout, Memory, Rows, Shelf
 from semcom.engine.train.precision import dtype_of
+from semcom.files import ROWS
 from semcom.models.meta import build_on_meta
 from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import ENCODERS, HEADS, build_encoder, build_head
@@ -193,7 +194,7 @@ class Initial:
             store = next((name for name, bytes_ in room.items() if alive <= bytes_), "disk")
         if store == "disk":
             folder = None if self.config.out is None else Path(self.config.out)
-            path = folder / f"rows-{self.shelves}.bin" if folder is not None and team.rank == 0 else None
+            path = folder / ROWS.format(self.shelves) if folder is not None and team.rank == 0 else None
             return Disk(size, path, folder)
         return Memory(self.device if store == "device" else torch.device("cpu"))
 

@@ -31,7 +31,7 @@ class Optimizer:
     """An elementwise optimiser of `torch.optim`, new at every fit unless its state is handed on.
 
     Attributes:
-        name: adam or sgd.
+        name: adam, adamw or sgd.
         lr: learning rate, one for all or one per client of the federation.
         momentum, weight_decay: as in torch.
     """
@@ -65,7 +65,7 @@ class Optimizer:
         (cohort,) = pop.stacks()
         like = {name: cohort.tensors[name] for name in pop.parameters()}
         tensors = {f"{slot}/{name}": torch.zeros_like(t) for slot in self.slots for name, t in like.items()}
-        if self.name == "adam":
+        if self.name != "sgd":
             tensors[STEPS] = torch.zeros(len(cohort.ids), device=cohort.device)  # float32, as torch counts
         return Population((replace(cohort, tensors=tensors),))
 
@@ -129,6 +129,7 @@ class Optimizer:
             beta2=0.999,
             eps=1e-8,
             weight_decay=self.weight_decay,
+            decoupled_weight_decay=self.name == "adamw",
             amsgrad=False,
             maximize=False,
         )

@@ -83,18 +83,23 @@ class ClientFeed:
         }
         total = [len(p.order) for p in plans]
         uniforms = {"": draws.uniforms(ids, total, phase.uniforms, phase.draws())} if phase.uniforms else {}
-        self._send(orders, uniforms)
+        p = draws.augmentation.numbers
+        names = ("", *orders) if p else ()
+        augment = {name: draws.uniforms(ids, total, p, "augment", phase.stream, name) for name in names}
+        self._send(orders, uniforms, augment)
         self.models = {name: _stack_models(pop, ids) for name, pop in {**given.anchors, **given.frozen}.items()}
 
-    def _send(self, orders: dict[str, Tensor], uniforms: dict[str, Tensor]) -> None:
+    def _send(self, orders: dict[str, Tensor], uniforms: dict[str, Tensor], augment: dict[str, Tensor]) -> None:
         """Take everything to the device, in one copy; `orders` are those of the takes that have one of their own."""
         host: dict[str, Any] = {"schedule": self.schedule.host, "orders": orders, "uniforms": uniforms}
+        host["augment"] = augment
         host["signals"] = {name: signals.drawn for name, signals in self.signals.items()}
         host["takes"] = {name: signals.drawn for name, signals in self.takes.items()}
         draws = self.session.draws
         there = send_to_device(host, draws.device)
         self.schedule.place(there["schedule"])
         self.weights, self.uniforms = self.schedule.weights, there["uniforms"].get("")
+        self.augment = there["augment"]
         self.signals = {name: replace(s, drawn=there["signals"][name]) for name, s in self.signals.items()}
         self.takes = {name: replace(s, drawn=there["takes"][name]) for name, s in self.takes.items()}
         owned = draws.federation.train.flat
@@ -114,9 +119,13 @@ class ClientFeed:
         cut, draws, chunk = self.schedule.cut(step, on_device), self.session.draws, self.chunk
         signals = {name: signal(cut) for name, signal in self.signals.items()}
         uniforms = None if self.uniforms is None else cut(self.uniforms)
-        batch = draws.batch(self.order, cut, signals=signals, uniforms=uniforms)
+        augment = {name: cut(numbers) for name, numbers in self.augment.items()}
+        same = augment.get("")
+        batch = draws.batch(self.order, cut, signals=signals, uniforms=uniforms, augment=same)
         takes = {
-            name: draws.batch(self.orders.get(name, self.order), cut, signals={"": signal(cut)})
+            name: draws.batch(
+                self.orders.get(name, self.order), cut, signals={"": signal(cut)}, augment=augment.get(name, same)
+            )
             for name, signal in self.takes.items()
         }
         link, autocast = draws.training_link, draws.autocast

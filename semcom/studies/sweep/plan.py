@@ -14,7 +14,7 @@ from typing import Any
 import semcom
 from channels import LINKS
 from semcom.config import NOT_IDENTITY, ConfigError, Resolved, run_hash
-from semcom.data.registry import DATASETS, PARTITIONS
+from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
 from semcom.engine.schedulers import SCHEDULERS
 from semcom.files import resolve_file
 from semcom.methods.registry import METHODS
@@ -84,6 +84,7 @@ def make_plan(
     request: Request | None = None,
     plugins: Sequence[str] = (),
     out: Path | str | None = None,
+    declared: Experiment | None = None,
 ) -> Plan:
     """Plan a sweep; where its folder holds a part of it already, both together.
 
@@ -94,15 +95,18 @@ def make_plan(
         request: what is asked beyond the declaration.
         plugins: Python files or modules that all runs load.
         out: folder of the results (None: results/<name>-<scale>).
+        declared: the experiment where it is not as it was declared under its name.
 
     Raises:
         ConfigError: the request is wrong, or the folder is another sweep's.
     """
     load_plugins(plugins)
     request = request or Request()
-    declared, scale = _find_declaration(name, scale, request, out)
+    if declared is None:
+        declared, scale = find_declaration(name, scale, request, out)
+    scale = declared.scale(scale)
     chosen = apply_request(declared, scale, request)  # what is wrong with it shows before what is with the folder
-    folder = resolve_file(out) if out is not None else Path("results") / f"{declared.name}-{scale}"
+    folder = locate_results(declared, scale, out)
     held = read_record(folder)
     loaded = (*plugins, *_find_own_plugin(name, declared))
 
@@ -126,7 +130,12 @@ def make_plan(
     return _lay_out_plan(chosen, scale, folder, record, held, loaded)
 
 
-def _find_declaration(name: str | None, scale: str | None, request: Request, out: object) -> tuple[Experiment, str]:
+def locate_results(declared: Experiment, scale: str, out: Path | str | None) -> Path:
+    """Name the folder of a sweep: `out`, or results/<name>-<scale>."""
+    return resolve_file(out) if out is not None else Path("results") / f"{declared.name}-{scale}"
+
+
+def find_declaration(name: str | None, scale: str | None, request: Request, out: object) -> tuple[Experiment, str]:
     """Find the experiment and its scale before the request."""
     if name is not None:
         found = find_experiment(name)
@@ -143,7 +152,7 @@ def _find_own_plugin(name: str | None, declared: Experiment) -> tuple[str, ...]:
     """Find the file that declares the experiment, if runs need more of it than the experiment."""
     if name is None or not name.endswith(".py"):
         return ()
-    registries = (METHODS, LINKS, PARTITIONS, DATASETS, ENCODERS, HEADS, SCHEDULERS)
+    registries = (METHODS, LINKS, PARTITIONS, DATASETS, AUGMENTATIONS, ENCODERS, HEADS, SCHEDULERS)
     used = any(r.source(entry) == locate_plugin(name) for r in registries for entry in r.names())
     return (name,) if used or declared.train is not None else ()
 
@@ -187,7 +196,7 @@ def _merge_plans(held: dict[str, Any], record: Mapping[str, Any], request: Reque
     union = {name: [*there[name], *(value for value in here[name] if value not in there[name])] for name in there}
     names = tuple(union.pop(VARIANT))
     axes = (parse_axis(tuple(k.split(",")) if "," in k else k, values, "the sweep") for k, values in union.items())
-    return Request(names, request.set, tuple(axes))
+    return dataclasses.replace(request, methods=names, axes=tuple(axes))
 
 
 def _lay_out_plan(

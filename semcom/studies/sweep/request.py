@@ -32,6 +32,8 @@ class Request:
     """Dotted field -> its value in all runs; of a field that varies, the only one."""
     axes: tuple[Axis, ...] = ()
     """Axes in the place of those of the same fields, or beside them; seeds are one."""
+    tune: tuple[Axis, ...] = ()
+    """Axes whose best value is chosen for each variant before the study begins, see `semcom.studies.sweep.tune`."""
 
 
 def parse_request(
@@ -39,6 +41,7 @@ def parse_request(
     seeds: Iterable[int] | int | None = None,
     set: Mapping[str, Any] | None = None,
     vary: Mapping[str | tuple[str, ...], Any] | None = None,
+    tune: Mapping[str | tuple[str, ...], Any] | None = None,
 ) -> Request:
     """Parse the request of a user: lists become tuples, and numbers Python's.
 
@@ -47,6 +50,7 @@ def parse_request(
         seeds: values of the field `seed`.
         set: dotted field -> value.
         vary: dotted field, or a tuple of joint ones, -> values.
+        tune: the same, of which the best values are chosen.
 
     Raises:
         ConfigError: a field is asked for twice, is none that a grid can take, or has no values.
@@ -57,12 +61,13 @@ def parse_request(
     fixed = {name: parse_option_value(value) for name, value in (set or {}).items()}
     for name in fixed:
         check_grid_field(name)
-    fields = [*fixed, *(name for axis in axes for name in axis.fields)]
+    tuned = tuple(parse_axis(key, values, "the sweep") for key, values in (tune or {}).items())
+    fields = [*fixed, *(name for axis in (*axes, *tuned) for name in axis.fields)]
     twice = [name for name in fields if fields.count(name) > 1]
     if twice:
-        raise ConfigError(f"{twice[0]}: it is asked for twice; set it, or vary it once (--seeds are values of seed)")
+        raise ConfigError(f"{twice[0]}: it is asked for twice; set, vary or tune it once (--seeds are values of seed)")
     names = (methods,) if isinstance(methods, str) else methods
-    return Request(None if names is None else tuple(names), fixed, tuple(axes))
+    return Request(None if names is None else tuple(names), fixed, tuple(axes), tuned)
 
 
 def make_experiment_of_request(request: Request) -> Experiment:
@@ -170,6 +175,7 @@ def format_request_command(
     held = declared.axes(scale)
     new = [axis for axis in request.axes if axis not in held]
     words += [w for a in new if a.fields != SEED for w in ("--vary", format_vary_override(a.fields, a.values))]
+    words += [w for a in request.tune for w in ("--tune", format_vary_override(a.fields, a.values))]
     words += [
         w for a in new if a.fields == SEED for w in ("--seeds", format_override_values([seed for (seed,) in a.values]))
     ]

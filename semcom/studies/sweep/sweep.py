@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from semcom.studies.sweep.plan import Plan, make_plan
 from semcom.studies.sweep.pool import carry_out_in_pool, check_pool_workers
 from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.reuse import find_reusable_runs, take_reused_run
+from semcom.studies.sweep.tune import plan_search, plan_tuned
 
 
 def check_sweep_data(configs: Iterable[RunConfig]) -> None:
@@ -63,6 +64,7 @@ def sweep(
     seeds: Iterable[int] | int | None = None,
     set: Mapping[str, Any] | None = None,
     vary: Mapping[str | tuple[str, ...], Any] | None = None,
+    tune: Mapping[str | tuple[str, ...], Any] | None = None,
     plugins: Sequence[str] = (),
     shard: str | None = None,
     jobs: int | None = None,
@@ -87,6 +89,8 @@ def sweep(
         seeds: values of the field `seed` (None: those of the experiment).
         set: dotted field -> its value in all runs.
         vary: dotted field, or a tuple of joint ones, -> values, in the place of those of the experiment or beside them.
+        tune: the same, of which the best values of each variant are chosen on validation images first; the search lies
+            in `out`/search, the choice in `out`/tuned.md.
         plugins: Python files or modules that all runs load.
         shard: the part of the grid that is carried out, such as "3/16" (None: all of it).
         jobs: largest number of runs at a time, each on one thread (None: with loky 1, with ray as many as fit). With
@@ -117,17 +121,33 @@ def sweep(
     """
     part = None if shard is None else read_shard(shard)
     check_pool_workers(jobs, backend, gpus_per_run)
-    plan = make_plan(name, scale, parse_request(methods, seeds, set, vary), plugins, out)
-    return execute_sweep(
-        plan,
-        part,
-        jobs=jobs,
-        backend=backend,
-        gpus_per_run=gpus_per_run,
-        train=train,
-        limit_minutes=limit_minutes,
-        reuse=reuse,
-    )
+    how: dict[str, Any] = {"jobs": jobs, "backend": backend, "gpus_per_run": gpus_per_run, "train": train}
+    how |= {"limit_minutes": limit_minutes, "reuse": reuse}
+    asked = (name, scale, parse_request(methods, seeds, set, vary, tune), plugins, out)
+    plan = carry_out_search(plan_search(*asked), asked, part, how) if tune else make_plan(*asked)
+    return execute_sweep(plan, part, **how)
+
+
+def carry_out_search(
+    search: Plan, asked: tuple[Any, ...], shard: Shard | None = None, how: Mapping[str, Any] | None = None
+) -> Plan:
+    """Carry out the search of a study and plan the study with what it chooses.
+
+    Args:
+        search: as planned.
+        asked: the arguments of `semcom.studies.sweep.tune.plan_search`.
+        shard: None, as a choice needs the whole search.
+        how: arguments of `execute_sweep`.
+
+    Raises:
+        ConfigError: a shard is asked for.
+        RunError: see `semcom.studies.sweep.tune.plan_tuned`.
+    """
+    if shard is not None:
+        raise ConfigError(f"shard: {shard} of a study that is tuned cannot choose; leave one of shard and tune out")
+    with suppress(RunError):  # runs that diverged are no candidates, and any other failure is told with the choice
+        execute_sweep(search, **(how or {}))
+    return plan_tuned(search, *asked)
 
 
 def execute_sweep(

@@ -40,9 +40,11 @@ CHANNELS: dict[str, dict[str, Any]] = {
 }
 OPTIMISERS: dict[str, dict[str, Any]] = {
     "adam": {"optimizer": "adam", "lr": 0.01, "weight_decay": 0.1},
+    "adamw": {"optimizer": "adamw", "lr": 0.01, "weight_decay": 0.1},
     "momentum": {"optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
     "sgd": {"optimizer": "sgd", "lr": 0.1},
     "rates": {"optimizer": "adam", "lr": (0.01, 0.003, 0.02, 0.001)},
+    "rates-adamw": {"optimizer": "adamw", "lr": (0.01, 0.003, 0.02, 0.001), "weight_decay": 3.0},
     "rates-momentum": {"optimizer": "sgd", "lr": (0.01, 0.3, 0.02, 0.001), "momentum": 0.5, "weight_decay": 0.1},
 }
 
@@ -89,8 +91,9 @@ class Plain:
     def optimiser(self) -> torch.optim.Optimizer:
         t, leaves = self.world.config.train, [p for n, p in self.net.named_parameters() if n.startswith(self.train)]
         decay = t.weight_decay or 0.0
-        if t.optimizer == "adam":
-            return torch.optim.Adam(leaves, self.rate(t.lr), weight_decay=decay, fused=False, foreach=False)
+        if t.optimizer != "sgd":
+            kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[t.optimizer]
+            return kind(leaves, self.rate(t.lr), weight_decay=decay, fused=False, foreach=False)
         return torch.optim.SGD(
             leaves, self.rate(t.lr), momentum=t.momentum or 0.0, weight_decay=decay, fused=False, foreach=False
         )

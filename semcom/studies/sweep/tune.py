@@ -1,0 +1,162 @@
+"""Fair tuning: a grid for each variant on validation images, then the study with the best values of each.
+
+All variants have the same candidates, seeds and rounds. What counts is the headline on images that were set aside from
+the clients' training images, the mean over seeds and over what else the study varies; no test image is looked at. Of
+equal candidates the first one is chosen.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from semcom.config import RunError
+from semcom.files import write_atomically
+from semcom.runs.folder import read_summary
+from semcom.runs.section_options import find_options_class
+from semcom.screen import say
+from semcom.studies.analysis.means import format_markdown
+from semcom.studies.grid import Axis, read_grid_field
+from semcom.studies.overrides import format_plain_value
+from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
+from semcom.studies.sweep.plan import Plan, find_declaration, locate_results, make_plan
+from semcom.studies.sweep.request import SEED, Request
+from semcom.tasks.metric import read_headline
+
+SEARCH, TUNED = "search", "tuned.md"
+"""Folder of the search and file of the choice, in the folder of the study."""
+SEARCH_SEEDS = (1000,)
+"""Seeds of the search, none of those that studies usually take."""
+VALIDATION, ASIDE = "partition.validation", 0.2
+"""The field that sets images aside, and its value in the search where the study sets none aside."""
+
+
+def plan_search(
+    name: str | None, scale: str | None, request: Request, plugins: Sequence[str] = (), out: Path | str | None = None
+) -> Plan:
+    """Plan the search of a study, the grid of `request.tune`; arguments and errors are those of `make_plan`.
+
+    A hyperparameter is searched for the methods that have it.
+    """
+    declared, scale = find_declaration(name, scale, request, out)
+    fields = [name for axis in request.tune for name in axis.fields]
+    grid = declared.scales[scale]
+    own = {
+        variant.name: {**grid.own.get(variant.name, {}), **dict.fromkeys(_list_untaken(fields, variant.method))}
+        for variant in declared.compared()
+    }
+    search = dataclasses.replace(declared, scales={scale: dataclasses.replace(grid, own=own)})
+    axes = [axis for axis in request.axes if axis.fields != SEED]
+    seeds = Axis(SEED, tuple((seed,) for seed in SEARCH_SEEDS))
+    aside = {} if request.set.get(VALIDATION) or grid.base.partition.validation else {VALIDATION: ASIDE}
+    wider = Request(request.methods, {**request.set, **aside}, (*axes, *request.tune, seeds))
+    return make_plan(name, scale, wider, plugins, locate_results(declared, scale, out) / SEARCH, declared=search)
+
+
+def plan_tuned(
+    search: Plan,
+    name: str | None,
+    scale: str | None,
+    request: Request,
+    plugins: Sequence[str] = (),
+    out: Path | str | None = None,
+) -> Plan:
+    """Choose the best candidate of each variant after its search, say so, and plan the study with these.
+
+    The table of all candidates is printed, and stored as tuned.md in the study's folder. A candidate of which a run
+    diverged is not chosen.
+
+    Args:
+        search: the plan of `plan_search`, carried out.
+        name, scale, request, plugins, out: as of `plan_search`.
+
+    Raises:
+        ConfigError: as `make_plan`.
+        RunError: a run of the search failed otherwise, or all candidates of a variant did.
+    """
+    fields = [name for axis in request.tune for name in axis.fields]
+    scores, shown = read_candidates(search, fields)
+    chosen = {variant: max(of, key=of.__getitem__) for variant, of in scores.items()}
+    lost = [variant for variant, of in scores.items() if of[chosen[variant]] == -math.inf]
+    if lost:
+        raise RunError(f"tune: all candidates of {lost[0]} diverged; give others")
+    declared, scale = find_declaration(name, scale, request, out)
+    variants = tuple(
+        dataclasses.replace(variant, set={**variant.set, **_name_values(fields, chosen[variant.name], variant.method)})
+        if variant.name in chosen
+        else variant
+        for variant in declared.compared()
+    )
+    tuned = dataclasses.replace(declared, variants=variants)
+    plan = make_plan(name, scale, request, plugins, out, declared=tuned)
+    rows = [
+        [variant, *map(format_plain_value, values), text, "chosen" if values == chosen[variant] else ""]
+        for (variant, values), text in shown.items()
+    ]
+    text = format_markdown(pd.DataFrame(rows, columns=["variant", *fields, "on validation", ""])) + "\n"
+    write_atomically(plan.folder / TUNED, text)
+    say(text + "\n")
+    return plan
+
+
+Values = tuple[Any, ...]
+
+
+def read_candidates(
+    search: Plan, fields: Sequence[str]
+) -> tuple[dict[str, dict[Values, float]], dict[tuple[str, Values], str]]:
+    """Read the scores of a search that has been carried out.
+
+    Args:
+        search: its plan.
+        fields: what is tuned.
+
+    Returns:
+        variant -> values of the fields -> score, more is better, -inf where a run diverged; and each score as a text.
+
+    Raises:
+        RunError: a run failed otherwise.
+    """
+    found: dict[tuple[str, Values], list[float]] = {}
+    sign, metric = 1.0, None
+    for key, variant in search.variants.items():
+        config = search.runs[key]
+        values = tuple(read_grid_field(config, name) for name in fields)
+        scores = found.setdefault((variant, values), [])
+        if not has_outcome(config):
+            error = read_left_error(config) or "it did not run"
+            if "non-finite" not in error:
+                raise RunError(f"tune: a run of the search failed: {error}; the same command tries it again")
+            scores.append(-math.inf)
+            continue
+        summary = read_summary(locate_run_folder(config))
+        assert summary is not None
+        metric = read_headline(summary)
+        sign = 1.0 if metric.higher else -1.0
+        scores.append(sign * next(iter(summary["views"].values()))[metric.key("validation")])
+    best: dict[str, dict[Values, float]] = {}
+    for (variant, values), scores in found.items():
+        best.setdefault(variant, {})[values] = sum(scores) / len(scores)
+    shown = {
+        (variant, values): metric.state(sign * score) if metric and score > -math.inf else "diverged"
+        for variant, of in best.items()
+        for values, score in of.items()
+    }
+    return best, shown
+
+
+def _list_untaken(fields: Sequence[str], method: str) -> list[str]:
+    """Return the hyperparameters among some fields that a method does not have."""
+    known = {field.name for field in dataclasses.fields(find_options_class("hyper", method))}
+    return [name for name in fields if name.startswith("hyper.") and name.partition(".")[2] not in known]
+
+
+def _name_values(fields: Sequence[str], values: Values, method: str) -> Mapping[str, Any]:
+    """Return the values by field, of those that a method has."""
+    untaken = _list_untaken(fields, method)
+    return {name: value for name, value in zip(fields, values, strict=True) if name not in untaken}

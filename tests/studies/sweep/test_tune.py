@@ -1,0 +1,112 @@
+"""Tuning on validation images before a study: what is searched for whom, what is chosen, and what then runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from semcom.config import RunConfig, RunError, run_hash
+from semcom.runs.folder import write_config, write_summary
+from semcom.studies.grid import read_grid_field
+from semcom.studies.results.outcome import locate_run_folder
+from semcom.studies.sweep.sweep import sweep
+from tests.refusals import refuses
+
+SCORES = {("fedavg", 0.1): 0.5, ("fedavg", 0.2): 0.7, ("fedavg", 0.4): 0.7}
+SCORES |= {("fedproto", 0.1): 0.9, ("fedproto", 0.2): 0.2, ("fedproto", 0.4): 0.1}
+
+
+SMALL = {"clients": 2, "train.rounds": 1, "partition.shots": 5}
+
+
+def pretend(config: RunConfig) -> None:
+    """A run whose validation accuracy is `SCORES`, less for a lambda of 1, and whose tests say the opposite."""
+    score = SCORES[config.method, config.train.lr] - 0.01 * (read_grid_field(config, "hyper.lam") == 1)  # type: ignore[index]
+    if score < 0.15:
+        folder = locate_run_folder(config)
+        write_config(folder, config)
+        raise RunError("round 1: non-finite loss or weights at client 0")
+    view = {"accuracy": 1 - score, "accuracy_std": 0.0, "worst10": 0.1, "jain": 1.0, "clients": [1 - score]}
+    view |= {"validation": score, "best": 1 - score, "best_round": 1, "last": 1 - score}
+    write_config(locate_run_folder(config), config)
+    found = {"method": config.method, "accuracy": 1 - score, "views": {"only": view}, "rounds": 1, "clients": 2}
+    write_summary(locate_run_folder(config), {**found, "seed": config.seed, "hash": run_hash(config)})
+
+
+def tuned(out: Path, **options: Any) -> pd.DataFrame:
+    sweep(
+        **{
+            "methods": ("fedavg", "fedproto"),
+            "seeds": (0, 1),
+            "set": SMALL,
+            "tune": {"train.lr": (0.1, 0.2, 0.4), "hyper.lam": (1.0, 0.01)},
+            "train": pretend,
+            "out": out,
+            **options,
+        }
+    )
+    return pd.read_parquet(out / "results.parquet")
+
+
+def test_the_best_on_validation_runs_with_all_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of equal candidates the first; lambda is searched for the method that has it; what diverged is no candidate."""
+    frame = tuned(tmp_path)
+    assert list(zip(frame["variant"], frame["train.lr"], frame["seed"], strict=True)) == [
+        *(("fedavg", 0.2, seed) for seed in (0, 1)),
+        *(("fedproto", 0.1, seed) for seed in (0, 1)),
+    ]
+    assert set(frame[frame["variant"] == "fedproto"]["hyper.lam"]) == {0.01}
+    assert set(frame["partition.validation"]) == {0.0}
+    search = pd.read_parquet(tmp_path / "search" / "results.parquet")
+    assert len(search) == 3 + 6 and set(search["seed"]) == {1000} and set(search["partition.validation"]) == {0.2}
+    text = (tmp_path / "tuned.md").read_text(encoding="utf-8")
+    assert text in capsys.readouterr().out
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[2:]]
+    assert rows == [
+        ["fedavg", "0.1", "None", "50.0 %", ""],
+        ["fedavg", "0.2", "None", "70.0 %", "chosen"],
+        ["fedavg", "0.4", "None", "70.0 %", ""],
+        ["fedproto", "0.1", "1", "89.0 %", ""],
+        ["fedproto", "0.1", "0.01", "90.0 %", "chosen"],
+        ["fedproto", "0.2", "1", "19.0 %", ""],
+        ["fedproto", "0.2", "0.01", "20.0 %", ""],
+        ["fedproto", "0.4", "1", "diverged", ""],
+        ["fedproto", "0.4", "0.01", "diverged", ""],
+    ]
+    command = json.loads((tmp_path / "sweep.json").read_text(encoding="utf-8"))["command"]
+    assert "--tune train.lr=0.1,0.2,0.4 --tune hyper.lam=1,0.01 --seeds 0,1" in command
+    again = tuned(tmp_path, seeds=(0, 1, 2), train=fail_again)
+    assert sorted(set(again["seed"])) == [0, 1, 2]
+
+
+def fail_again(config: RunConfig) -> None:
+    """Only what diverged and the new seed are left to do."""
+    assert config.seed == 2 or config.train.lr == 0.4
+    pretend(config)
+
+
+def test_an_experiment_is_tuned_at_all_of_its_points(tmp_path: Path) -> None:
+    """Its own axes and settings stay; images that it sets aside are those of the search, too."""
+    options = {"set": {**SMALL, "partition.validation": 0.4}, "tune": {"train.lr": (0.1, 0.2)}, "methods": "fedavg"}
+    frame = tuned(tmp_path, name="demo", seeds=0, **options)
+    search = pd.read_parquet(tmp_path / "search" / "results.parquet")
+    assert set(frame["train.lr"]) == {0.2} and set(frame["partition.validation"]) == {0.4}
+    assert len(frame) > 1 and len(search) == 2 * len(frame) and set(search["partition.validation"]) == {0.4}
+
+
+def test_what_cannot_be_chosen_is_told(tmp_path: Path) -> None:
+    def broken(config: RunConfig) -> None:
+        raise RunError("the disk is full")
+
+    with pytest.raises(RunError, match="a run of the search failed: RunError: the disk is full"):
+        tuned(tmp_path / "full", train=broken)
+    with pytest.raises(RunError, match="all candidates of fedproto diverged"):
+        tuned(tmp_path / "all", tune={"train.lr": (0.4,)})
+    with refuses("train.lr"):
+        tuned(tmp_path, vary={"train.lr": (0.1,)})
+    with refuses("shard", "1/2"):
+        tuned(tmp_path, shard="1/2")
