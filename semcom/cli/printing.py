@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 MOST = 100
 """Clients that are shown of a split."""
+EQUAL = 1e-9
+"""Difference up to which two means are equal: what is left of rounding."""
 _SNR_WIDTH = 7
 """Width of the columns of a table over test SNRs."""
 
@@ -105,6 +107,11 @@ def _format_with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:
 def _format_means(title: str, views: Mapping[str, Mapping[str, Any]], metrics: Sequence[Metric]) -> list[str]:
     first, *others = metrics
     columns = {first.name: first.heading, first.key("std"): "std", first.key("worst10"): "worst 10 %"}
+    pooled = first.key("pooled")  # the mean over clients, where these have equally many test images
+    if all(pooled in view for view in views.values()) and any(
+        abs(view[pooled] - view[first.name]) > EQUAL for view in views.values()
+    ):
+        columns[pooled] = "over images"
     rows = [
         [*(first.format(view[key]) for key in columns), *(m.format(view[m.name]) for m in others)]
         for view in views.values()

@@ -69,19 +69,22 @@ def _score_classes(session: Session, views: Mapping[str, View]) -> Scores:
             accuracies = compute_client_accuracies(table)
             own = {} if among is None else {"among_own": among.accuracy(name, test)}
             classes = {"classes": compute_class_accuracies(table)}
-            scores[name] = accuracies, classes, {"accuracy": float(accuracies.mean()), **own}
+            pooled = float(np.trace(table.sum(0)) / table.sum())
+            scores[name] = accuracies, classes, {"accuracy": float(accuracies.mean()), "pooled": pooled, **own}
         yield scores
 
 
 def _score_metrics(session: Session, views: Mapping[str, View]) -> Scores:
     """Yield what the answers of any other task are worth, by its metrics."""
     draws = session.draws
-    first = draws.task.metrics[0].name
+    first, sizes = draws.task.metrics[0], draws.federation.test.sizes
     for tables in measure_views(session, views, draws.test_snrs, draws.federation.test):
-        yield {
-            name: (of[first], {}, {metric: float(values.mean()) for metric, values in of.items()})
-            for name, of in tables.items()
-        }
+        scores = {}
+        for name, of in tables.items():
+            means = {metric: float(values.mean()) for metric, values in of.items()}
+            pooled = np.average(of[first.name], weights=sizes[views[name].population.ids])
+            scores[name] = of[first.name], dict[str, Any](), {**means, first.key("pooled"): float(pooled)}
+        yield scores
 
 
 def check_evaluated_views(method: Method, state: Any, world: World) -> None:

@@ -31,7 +31,7 @@ from semcom.studies.results.run import Stored, read_stored_runs
 from semcom.studies.results.table import list_configuration_columns, make_table
 from semcom.tasks.metric import ACCURACY, Metric
 
-NAMED_ALIKE = ("worst10", "best", "last", "validation")
+NAMED_ALIKE = ("pooled", "worst10", "best", "last", "validation")
 """What is derived from the accuracy without being called so."""
 
 
