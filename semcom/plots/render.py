@@ -11,10 +11,14 @@ from semcom.config import ConfigError
 from semcom.files import SWEEP, TABLE, refuse_file, resolve_file, write_atomically
 from semcom.plots.base import Drawing, Measured, Plot
 from semcom.plots.registry import find_drawing
+from semcom.studies.analysis.setting import describe_rounds
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.grid import TEST
 from semcom.studies.names import name_value
 from semcom.studies.registry import EXPERIMENTS, find_experiment
+
+PER_ROUND = ("curves", "classes")
+"""Kinds whose numbers are not those that a summary averages."""
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,6 +123,8 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
         found = {run.test_snr_db for run in part.tests}
         found = found if len(found) == 1 else {run.test_snr_db for run in part.tests if run.is_first_test}
         text += f" Tested at {' or '.join(name_value(TEST, snr) for snr in found)}."
+    if kind.of_y and request.kind not in PER_ROUND:
+        text = f"{text} {describe_rounds(part, request.y, request.view)}".rstrip()
     with style.ieee():
         figure = draw_panels(numbers, request)
         _take_literally(figure)

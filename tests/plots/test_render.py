@@ -23,7 +23,7 @@ from semcom.plots import Plot, render, style
 from semcom.plots import plot as semcom_plot
 from semcom.plots.base import Drawing
 from semcom.plots.kinds import KINDS, settle_kind
-from semcom.plots.page import _used
+from semcom.studies.analysis.setting import _used
 from semcom.plots.panels import draw_panels
 from semcom.plots.registry import FIGURES
 from semcom.studies.analysis.study import study

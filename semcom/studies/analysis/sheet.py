@@ -12,6 +12,7 @@ import pandas as pd
 
 from semcom.config import ConfigError
 from semcom.studies.analysis.means import format_markdown
+from semcom.studies.analysis.setting import describe_rounds, describe_setting
 from semcom.studies.names import (
     choose_metric_decimals,
     field_label,
@@ -56,12 +57,14 @@ class Sheet:
         rows: fields that make the rows.
         columns: fields that make the columns; none is one column.
         metric: number of a view that the means are of.
+        note: further sentences of the caption, on rounds and setting.
     """
 
     cells: pd.DataFrame
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     metric: str
+    note: str = ""
 
     def csv(self) -> str:
         """Return a line per cell, with all digits; accuracies are fractions of 1."""
@@ -86,7 +89,8 @@ class Sheet:
         unit = f" in {unit}" if (unit := metric_unit(self.metric)) else ""
         marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
         claim = f" {marks}, where the paired difference to the next one is supported (Holm, 95 %)." if marked else ""
-        return f"{titled(name_metric(self.metric))}{unit}, {describe_sheet_intervals(self.cells, '±')}.{claim}"
+        what = f"{titled(name_metric(self.metric))}{unit}, {describe_sheet_intervals(self.cells, '±')}."
+        return f"{what}{claim} {self.note}".rstrip()
 
     def _texts(self, plus: str, marks: Mapping[str, str], escape: Any, math_mode: bool = False) -> pd.DataFrame:
         """Return the table as texts: first the labels of the rows, then the cells."""
@@ -162,4 +166,6 @@ def make_sheet(
     if not (part.runs["status"] == "done").any():
         raise ConfigError("study: no run of it has finished")
     cells = part.along([*down, *across]).marked([*down, *across], view=view, metric=metric)
-    return Sheet(cells, down, across, part.find_metric(metric))
+    number = part.find_metric(metric)
+    setting = f"Setting: {describe_setting(part.runs, {*down, *across})}."
+    return Sheet(cells, down, across, number, f"{describe_rounds(part, number, view)} {setting}".lstrip())
