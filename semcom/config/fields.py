@@ -70,6 +70,9 @@ class ModelConfig(Section):
     snr_input: bool = False
     """Let encoder and head see the client's SNR, by the attention block of ADJSCC behind the one and before the
     other."""
+    weights: str | None = None
+    """File of weights to begin with (.safetensors, or of torch.save): `encoder.*` and `head.*`, or those of an encoder
+    alone (None: drawn ones)."""
     init: Literal["common", "client"] = "common"
     """Initial weights: the same for all clients (of one architecture), or drawn per client."""
 
@@ -198,7 +201,7 @@ class TrainConfig(Section):
     deadline_s: float | None = None
     """Longest time of a round by `network.flops`: what arrives later is left out (None: all is waited for)."""
     eval_every: int = 10
-    """Rounds between evaluations; each of the last ten rounds is evaluated too."""
+    """Rounds between evaluations; the first round and each of the last ten are evaluated too."""
     eval_clients: int | None = None
     """Clients that are evaluated, drawn once per run (None: all)."""
     checkpoint_every: int = 10

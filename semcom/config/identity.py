@@ -27,6 +27,7 @@ LATER: Mapping[str, Any] = {
     "data.size": 32,
     "model.bandwidth_ratio": None,
     "model.snr_input": False,
+    "model.weights": None,
     "partition.options.test_classes": "own",
     "channel.options.power": "normalised",
     "channel.options.feedback": "gain",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from semcom.config import ConfigError
 from semcom.files import SWEEP, TABLE, refuse_file, resolve_file, write_atomically
 from semcom.plots.base import Drawing, Measured, Plot
+from semcom.plots.points import format_view
 from semcom.plots.registry import find_drawing
 from semcom.studies.analysis.setting import describe_rounds
 from semcom.studies.analysis.study import Study, study
@@ -151,7 +152,7 @@ def _spelled(first: Sequence[str], wanted: Plot) -> str:
             several = {n: v if isinstance(v, (list, tuple)) else [v] for n, v in value.items()}
             words += ["--at", *(f"{n}={','.join(map(str, v))}" for n, v in several.items())]
         elif value != usual[name]:
-            words += [f"--{name}", str(value)]
+            words += [f"--{name}", format_view(value) if name == "view" else str(value)]
     return shlex.join(words)
 
 

@@ -22,8 +22,8 @@ from semcom.runs.finish import has_own_stage
 
 
 def is_evaluation_due(config: Resolved, round_: int) -> bool:
-    """Return whether a round is evaluated: every `eval_every`-th one, and each of those that the headline averages."""
-    return round_ % config.train.eval_every == 0 or round_ > config.train.rounds - LAST
+    """Return whether a round is evaluated: the first, every `eval_every`-th, and each that the headline averages."""
+    return round_ == 1 or round_ % config.train.eval_every == 0 or round_ > config.train.rounds - LAST
 
 
 def evaluate_views(session: Session, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:

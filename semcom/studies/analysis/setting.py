@@ -9,6 +9,7 @@ import pandas as pd
 
 from semcom.methods.registry import METHODS
 from semcom.runs.accuracy import LAST
+from semcom.studies.analysis.compare import Views, choose_view
 from semcom.studies.names import name_value
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ SETTING = {
     "partition.shots": "shots",
     "partition.beta": "Dirichlet beta",
     "partition.classes": "classes of a client",
-    "partition.fraction": "part of the images",
     "model.encoder": "encoder",
     "model.features": "features",
     "channel.kind": "channel",
@@ -38,17 +38,17 @@ OF_ONE_ROUND = ("best", "best_round", "last")
 """Numbers that say themselves which round they are of, or what follows the name of a task's metric in such a one."""
 
 
-def describe_rounds(study: Study, metric: str, view: str | None = None) -> str:
+def describe_rounds(study: Study, metric: str, view: Views = None) -> str:
     """Describe the rounds that a number of a view is of, in a sentence; nothing where its name says it, or of others.
 
     Args:
         study: the runs; those that are not done do not count.
         metric: number of a view, under its own name.
-        view: name of the view (None: the headline of each run).
+        view: name of the view, or variant -> view, as of `Study.compare`.
     """
     lengths, last_stage = set[int](), list[str]()
     for run in study.stored:
-        name = view or run.headline
+        name = choose_view(view, run.variant) or run.headline
         if run.summary is None or metric not in (run.view(name) or {}):
             continue
         if name in run.summary.get("finish", {}).get("views", {}):
