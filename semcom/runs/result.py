@@ -189,7 +189,7 @@ class Result:
         return torch.cat([none, *((each.features if received else each.raw)[0] for each in heard)]).cpu()
 
     def module(self, client: int, view: str | None = None, *, link: bool = False) -> Module:
-        """Build a client's model as a plain `torch.nn.Module` with copies of its weights, in evaluation mode on the CPU.
+        """Build a client's model as a plain `torch.nn.Module` with copies of its weights, on the CPU, for inference.
 
         `module.encoder` and `module.head` are the networks. Called with images in [-1, 1] or in bytes `[b, channels,
         size, size]` it returns what `decode` does over a channel without noise, `[b, ...]`.

@@ -23,9 +23,9 @@ from semcom.plots import Plot, render, style
 from semcom.plots import plot as semcom_plot
 from semcom.plots.base import Drawing
 from semcom.plots.kinds import KINDS, settle_kind
-from semcom.studies.analysis.setting import _used
 from semcom.plots.panels import draw_panels
 from semcom.plots.registry import FIGURES
+from semcom.studies.analysis.setting import _used
 from semcom.studies.analysis.study import study
 from semcom.studies.registry import EXPERIMENTS
 from semcom.studies.results.archive import pack_archive
@@ -137,7 +137,7 @@ def test_page_holds_caption_table_and_command(stored: Stored, tmp_path: Path) ->
         "* Paper item: FedCL letter, Fig. 2(b)",
         "* Scale: small",
         "* Setting: dataset cifar10, clients 20, partition shots, ways 3, shots 100, "
-            "encoder dcgan, features 64, channel awgn, rounds 60,",
+        "encoder dcgan-narrow, features 64, channel awgn, rounds 60,",
         "* Seeds: 0 / 1",
         "* Versions: semcom 0.1.0, torch 2.9.1",
         "* Commit: abc1234",

@@ -25,9 +25,9 @@ from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
 from semcom.runs.evaluation import evaluate_views
 from semcom.runs.folder import CHECKPOINT, SUMMARY
+from semcom.runs.progress import RoundProgress
 from semcom.runs.resolve import resolve
 from semcom.runs.result import Result
-from semcom.runs.progress import RoundProgress
 from semcom.runs.runner import run
 from tests import worlds
 from tests.engine.train.test_known import counting

@@ -26,7 +26,9 @@ def test_progress_is_log_lines_without_a_terminal(caplog: pytest.LogCaptureFixtu
         run(worlds.request(), on_round=3, progress=True)  # type: ignore[arg-type]
 
 
-def test_progress_in_a_notebook_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_in_a_notebook_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("semcom.runs.progress.is_notebook", lambda: True)
     run(worlds.request(train={"rounds": 3}), progress=True)
     text = capsys.readouterr().err

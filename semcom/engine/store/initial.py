@@ -169,7 +169,7 @@ class Initial:
         return {name if named else f"encoder.{name}": t for name, t in found.items()}
 
     def _given(self, part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return those tensors of a part that a file gives. Raises ConfigError where none fits, or one in another shape.
+        """Return those tensors of a part that a file gives. Raises ConfigError if none fits, or one has another shape.
 
         What the file has besides, such as the last layer of a network for other classes, is left out.
         """

@@ -76,7 +76,8 @@ def _places(frame: pd.DataFrame, by: Sequence[str]) -> list[tuple[str, ...]]:
 def _order_variants(variants: Any, view: Views, metric: str) -> dict[str, tuple[Interval, int]]:
     """Return variant -> mean over its seeds and their number, the largest mean first."""
     values = {
-        name: [read_compared_value(run, view, metric) for run in runs.values()] for name, runs in variants.items()
+        name: [read_compared_value(run, choose_view(view, name), metric) for run in runs.values()]
+        for name, runs in variants.items()
     }
     means = {name: (compute_t_interval(of), len(of)) for name, of in values.items()}
     return dict(sorted(means.items(), key=lambda item: -item[1][0].mean))

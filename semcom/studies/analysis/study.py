@@ -272,6 +272,7 @@ class Study:
         part = self.where(at or {})
         metric = part.find_metric(metric)
         names = part._known(part.variants if variants is None else variants)
+        check_views(view, names)
         return compare_pairs(part._cells(metric), part.axes, list(combinations(names, 2)), view, metric)
 
     def gains(
@@ -291,6 +292,7 @@ class Study:
         part = self.where(at or {})
         metric = part.find_metric(metric)
         first, *others = part._known([over, *(name for name in part.variants if name != over)])
+        check_views(view, [first, *others])
         return compare_pairs(part._cells(metric), part.axes, [(other, first) for other in others], view, metric)
 
     def mean(
@@ -358,9 +360,7 @@ class Study:
 
     # -- efficiency and curves ---------------------------------------------------------------------------------------
 
-    def pareto(
-        self, cost: str = "uses", *, at: Mapping[str, Any] | None = None, view: Views = None
-    ) -> pd.DataFrame:
+    def pareto(self, cost: str = "uses", *, at: Mapping[str, Any] | None = None, view: Views = None) -> pd.DataFrame:
         """Return accuracy against cost, means over seeds, and which variants are efficient: `efficiency.pareto`.
 
         Args:

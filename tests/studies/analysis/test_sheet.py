@@ -15,7 +15,8 @@ from semcom.config import run_hash
 from semcom.studies.analysis.sheet import Sheet, make_sheet
 from semcom.studies.analysis.study import Study
 from tests.refusals import refuses
-from tests.studies.folders import config, line, scored, simple, write
+from tests.studies import folders
+from tests.studies.folders import config, scored, simple, write
 
 SNR = "channel.snr_db"
 
@@ -72,8 +73,8 @@ def test_a_caption_says_of_which_rounds_and_in_which_setting_its_numbers_are(tmp
     """Runs of four rounds, of which FedBABU's view is of its last stage; defaults are named like all else."""
     for seed in range(3):
         simple(tmp_path, config("fedavg", seed), [0.5])
-        of, tuned = config("fedbabu", seed), line(5, {"personal": scored([0.6])})
-        write(tmp_path / run_hash(of), of, [line(4, {"global": scored([0.4])})], finish=tuned)
+        of, tuned = config("fedbabu", seed), folders.line(5, {"personal": scored([0.6])})
+        write(tmp_path / run_hash(of), of, [folders.line(4, {"global": scored([0.4])})], finish=tuned)
     found = semcom.study(tmp_path)
     text = make_sheet(found).latex()
     assert "The number of a run is the mean of its last 4 rounds or the one after its last stage (FedBABU)." in text
@@ -81,7 +82,9 @@ def test_a_caption_says_of_which_rounds_and_in_which_setting_its_numbers_are(tmp
     last = make_sheet(found, metric="last").markdown()
     assert last.startswith("Accuracy in the last round in %, ") and "The number of a run" not in last
     of_view = make_sheet(found, view={"fedbabu": "global"}).markdown()
-    assert "The number of a run is the mean of its last 4 rounds. Setting" in of_view and "| FedBABU | 40.0 |" in of_view
+    assert (
+        "The number of a run is the mean of its last 4 rounds. Setting" in of_view and "| FedBABU | 40.0 |" in of_view
+    )
     with refuses("view", "ditto", "fedavg, fedbabu"):
         make_sheet(found, view={"ditto": "global"})
 
