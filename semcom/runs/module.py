@@ -30,7 +30,10 @@ class Module(nn.Module):
         self.encoder, self.between, self.head = encoder, between, head
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the outputs for images, `[b, ...]`: real numbers in [-1, 1], or bytes, which are scaled to that."""
+        """Return the outputs for images, `[b, ...]`: real numbers in [-1, 1], or bytes, which are scaled to that.
+
+        What is no image goes in as it is.
+        """
         dtype = next(self.parameters()).dtype
         x = images.to(dtype) / 127.5 - 1 if images.dtype == torch.uint8 else images
         out = self.head(self.between(self.encoder(x)))
