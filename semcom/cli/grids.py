@@ -47,7 +47,7 @@ def read_grid_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfi
     typed = Typed(methods or names or (), base)
     settings = [parse_set_override(text, typed) for text in wanted.set]
     settings += [(n, v) for n, v in (("data.root", wanted.data_root), ("device", wanted.device)) if v is not None]
-    settings += [] if wanted.keep is None else [("keep", typed("keep", wanted.keep.replace(",", " ")))]
+    settings += [] if wanted.keep is None else [("keep", typed("keep", wanted.keep))]
     _check_once("set", [name for name, _ in settings])
     axes = [parse_vary_override(text, typed) for text in wanted.vary]
     _check_once("vary", [name for fields, _ in axes for name in fields])
