@@ -53,7 +53,7 @@ def describe_rounds(study: Study, metric: str, view: Views = None) -> str:
             continue
         if name in run.summary.get("finish", {}).get("views", {}):
             last_stage.append(name_value("variant", run.variant))
-        else:
+        elif "rounds" in run.summary:  # an experiment's own training may not tell
             lengths.add(min(LAST, run.summary["rounds"]))
     if metric.removeprefix(f"{study.metric.name}_") in OF_ONE_ROUND or not (lengths or last_stage):
         return ""
