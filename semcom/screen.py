@@ -59,6 +59,12 @@ def is_terminal_screen(stream: Any) -> bool:
         return False
 
 
+def is_notebook() -> bool:
+    """Check whether a notebook runs this, whose output takes a line in the place of the last one."""
+    shell = sys.modules.get("IPython")
+    return shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
+
+
 @contextmanager
 def show_bars_on_screen(transient: bool = False) -> Iterator[Progress]:
     """Show progress bars on the terminal that stderr is; each has a description, a number of steps and a `note`.

@@ -107,6 +107,8 @@ class SweepFlags:
     """GPUs that ray keeps for each run: 1, or a part of one, such as 0.25 (None: none)."""
     out: str | None = None
     """Folder of the results, which may hold some of them already (None: results/EXPERIMENT-SCALE)."""
+    keep: str | None = None
+    """What each run keeps beside its numbers, separated by commas: confusion, features, curves-per-client, images."""
     data_root: Annotated[str | None, tyro.conf.arg(name="data.root")] = None
     """Folder where datasets lie and are downloaded to (None: the user's cache folder)."""
     device: str | None = None

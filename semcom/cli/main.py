@@ -49,6 +49,7 @@ commands:
   results FOLDER      print a table of a study, or write all of them as CSV
   compare FOLDER A B  tell whether two methods of a study differ
   pack FOLDER         write a study as one file, which the others take like its folder
+  export RUN          write a trained model as a file of weights, with a card
   claims              hold what the five papers claim against stored results
   report FOLDER...    write a study as one HTML page with interactive curves
   bench WHAT          measure speed; WHAT: engine or scale
@@ -164,12 +165,13 @@ def train(words: list[str]) -> None:
     changed = [path for path, now in config.contents.items() if wanted.contents.get(path, now) != now]
     from semcom.cli.board import Board
     from semcom.engine.host.ranks import launched_rank
+    from semcom.runs.progress import RoundProgress
     from semcom.runs.runner import carry_out_run
     from semcom.tasks.registry import list_metrics
 
     first = not launched_rank()  # of several that torchrun started, the first one speaks
     board = Board(early.tensorboard, config) if early.tensorboard is not None and first else None
-    progress = report.RoundProgress(config.train.rounds, list_metrics(config.task)[0])
+    progress = RoundProgress(config.train.rounds, list_metrics(config.task)[0])
     trackers: list[Any] = [progress, *([board] if board else [])]
     with _set_up_logging(early.log_level), progress, board or contextlib.nullcontext():
         for path in changed if first else ():
@@ -382,6 +384,7 @@ COMMANDS: Registry[Callable[[list[str]], None]] = Registry(
         "results": "semcom.cli.analysis:carry_out_results",
         "compare": "semcom.cli.analysis:carry_out_compare",
         "pack": "semcom.cli.analysis:carry_out_pack",
+        "export": "semcom.cli.export:carry_out_export",
         "report": "semcom.cli.report:carry_out_report",
         "bench": "semcom.cli.main:bench",
         "channel-check": "semcom.cli.main:channel_check",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import semcom
-from semcom.cli.analysis import read_analysis_point, read_analysis_words
+from semcom.cli.analysis import read_analysis_point, read_analysis_view, read_analysis_words
 from semcom.files import resolve_file, write_atomically
 
 
@@ -33,7 +33,8 @@ class PlotFlags:
     at: tuple[str, ...] = ()
     """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
     view: str | None = None
-    """View whose numbers are shown (None: the first one of each method, its headline)."""
+    """View whose numbers are shown, or one of a method, such as ditto=global (several: separated by commas; None: the
+    first one of each method, its headline)."""
     over: str | None = None
     """Method or variant that the others are compared with, of gain (None: local)."""
     window: int = 1
@@ -61,7 +62,11 @@ class TableFlags:
     at: tuple[str, ...] = ()
     """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
     view: str | None = None
-    """View whose numbers are shown (None: the first one of each method, its headline)."""
+    """View whose numbers are shown, or one of a method, such as ditto=global (several: separated by commas; None: the
+    first one of each method, its headline)."""
+    spread: Literal["interval", "std"] = "interval"
+    """What stands behind a mean, for three seeds or more: half of its 95 % interval, or the standard deviation over
+    seeds."""
     format: Literal["md", "csv", "tex"] = "md"
     """md: Markdown; csv: a line per cell with all digits; tex: LaTeX with booktabs."""
     out: str | None = None
@@ -75,7 +80,7 @@ def carry_out_plot(words: list[str]) -> None:
     from semcom.plots import plot as draw
 
     values = {name: value for name, value in vars(wanted).items() if name not in ("name", "out")}
-    request = Plot(**{**values, "at": read_analysis_point(wanted.at)})
+    request = Plot(**{**values, "at": read_analysis_point(wanted.at), "view": read_analysis_view(wanted.view)})
     for path in draw(folder, request, name=wanted.name, out=wanted.out):
         print(f"figure: {path}")
 
@@ -91,8 +96,9 @@ def print_plot_table(words: list[str]) -> None:
         wanted.rows.split(","),
         columns,
         at=read_analysis_point(wanted.at),
-        view=wanted.view,
+        view=read_analysis_view(wanted.view),
         metric=wanted.metric,
+        spread=wanted.spread,
     )
     text = {"md": found.markdown, "csv": found.csv, "tex": found.latex}[wanted.format]()
     if wanted.out is None:

@@ -1,57 +1,24 @@
-"""Text for the user of a run: progress while it trains, and its result as a few lines."""
+"""The result of a run as a few lines."""
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from semcom.cli.text import terminal
 from semcom.runs.accuracy import LAST, curve_of, list_accuracy_snrs
-from semcom.screen import is_terminal_screen, show_bars_on_screen
-from semcom.tasks.metric import ACCURACY, Metric, read_task_metrics
+from semcom.tasks.metric import Metric, read_task_metrics
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Indices
     from semcom.data.split import Split
 
-logger = logging.getLogger(__name__)
 MOST = 100
 """Clients that are shown of a split."""
+EQUAL = 1e-9
+"""Difference up to which two means are equal: what is left of rounding."""
 _SNR_WIDTH = 7
 """Width of the columns of a table over test SNRs."""
-
-
-class RoundProgress(contextlib.ExitStack):
-    """Display of each round: a bar where stderr is a terminal, log lines elsewhere.
-
-    Args:
-        rounds: T, the number of rounds of the run.
-        metric: what is shown of each view.
-    """
-
-    def __init__(self, rounds: int, metric: Metric = ACCURACY) -> None:
-        super().__init__()
-        self.rounds, self.metric = rounds, metric
-        self.bar: Any = None
-
-    def __call__(self, line: Mapping[str, Any]) -> None:
-        """Show one line of `metrics.jsonl`."""
-        shown = {"loss": f"{line['loss']:.4g}"} if "loss" in line else {}
-        views, metric = line.get("views", {}), self.metric
-        shown |= {name: metric.state(view[metric.name]).replace(" %", "%") for name, view in views.items()}
-        if self.bar is None and is_terminal_screen(sys.stderr):
-            self.bar = self.enter_context(
-                show_bars_on_screen()
-            )  # not before the first round: a wrong request ends with one line
-            self.bar.add_task("round", total=self.rounds, note="")
-        if self.bar is None:
-            logger.info("round %d/%d  %s", line["round"], self.rounds, "  ".join(f"{k} {v}" for k, v in shown.items()))
-        else:
-            text = "  ".join(f"{name} {value}" for name, value in shown.items())
-            self.bar.update(self.bar.task_ids[0], completed=line["round"], note=text)
 
 
 def format_result_table(summary: Mapping[str, Any], radio: bool = True, joule: bool = False) -> str:
@@ -75,14 +42,15 @@ def format_result_table(summary: Mapping[str, Any], radio: bool = True, joule: b
         end += f" (of {summary['stopped']['rounds']}; the best on validation images: {_best_of(summary)})"
     where = f" at {snrs[0]} dB" if len(snrs) > 1 else ""
     head = f"{summary['method']}: {metrics[0].state(summary[metrics[0].name])}{where} after {end}"
-    return "\n".join([head, *body, *format_air_lines(summary, radio, joule)])
+    visited = [f"training samples visited: {summary['samples']:,}"] if "samples" in summary else []
+    return "\n".join([head, *body, *visited, *format_air_lines(summary, radio, joule)])
 
 
 def format_air_lines(summary: Mapping[str, Any], radio: bool = True, joule: bool = False) -> list[str]:
     """Return lines on the measured SNR, the traffic and the time of a run; arguments as of `format_result_table`."""
-    snr = ", ".join(f"{name.replace('_', ' ')} {_db(value)}" for name, value in summary["snr_received_db"].items())
-    if (tests := len(list_accuracy_snrs(summary["views"]))) > 1:
-        snr += f" (power over noise of all {tests} tests together)"
+    several = len(list_accuracy_snrs(summary["views"])) > 1  # of several tests together there is no one SNR
+    met = {name: _db(value) for name, value in summary["snr_received_db"].items() if name != "test" or not several}
+    snr = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in met.items())
     sent = [f"{_DIRECTIONS[way]}: {_traffic(counts, radio, joule)}" for way, counts in summary["traffic"].items()]
     rates = summary.get("error_rates", {})
     wrong = [f"{n.replace('_', ' ')} {e['bits']:.3g} of bits, {e['blocks']:.3g} of blocks" for n, e in rates.items()]
@@ -92,8 +60,8 @@ def format_air_lines(summary: Mapping[str, Any], radio: bool = True, joule: bool
     missing = [f"{summary[name]} {name}" for name in ("late", "lost", "unreached") if name in summary]
     arrivals = [f"what did not arrive: {', '.join(missing)}"] if missing else []
     ratio = [f"bandwidth ratio k/n: {summary['bandwidth_ratio']:.3g}"] if radio and "bandwidth_ratio" in summary else []
-    heard = f"received SNR: {snr}" if radio else "no radio"
-    return [heard, *ratio, *errors, *arrivals, "per participating client and round", *sent]
+    heard = [f"received SNR: {snr}"] if radio and met else [] if radio else ["no radio"]
+    return [*heard, *ratio, *errors, *arrivals, "per participating client and round", *sent]
 
 
 def _format_with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,6 +80,11 @@ def _best_of(summary: Mapping[str, Any]) -> str:
 def _format_means(title: str, views: Mapping[str, Mapping[str, Any]], metrics: Sequence[Metric]) -> list[str]:
     first, *others = metrics
     columns = {first.name: first.heading, first.key("std"): "std", first.key("worst10"): "worst 10 %"}
+    pooled = first.key("pooled")  # the mean over clients, where these have equally many test images
+    if all(pooled in view for view in views.values()) and any(
+        abs(view[pooled] - view[first.name]) > EQUAL for view in views.values()
+    ):
+        columns[pooled] = "over images"
     rows = [
         [*(first.format(view[key]) for key in columns), *(m.format(view[m.name]) for m in others)]
         for view in views.values()

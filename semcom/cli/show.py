@@ -238,7 +238,8 @@ def _show_air(found: Overview) -> RenderableType:
         return Text("received SNR and traffic: with the first run that is done")
     names = next(iter(points.values()))
     rows = [[point, *(_number(name, value) for name, value in of.items())] for point, of in points.items()]
-    title = "received SNR in dB, and traffic per participating client and round: means over the runs that are done"
+    snr = "received SNR in dB, and " if any(name.startswith("SNR") for name in names) else ""
+    title = f"{snr}traffic per participating client and round: means over the runs that are done"
     table = _show_table(("", *(name.replace(" ", "\n") for name in names)), rows)
     return Group(Text("\n".join(hang_text("", title))), table)
 

@@ -72,6 +72,9 @@ class ModelConfig(Section):
     snr_input: bool = False
     """Let encoder and head see the client's SNR, by the attention block of ADJSCC behind the one and before the
     other."""
+    weights: str | None = None
+    """File of weights to begin with (.safetensors, or of torch.save): `encoder.*` and `head.*`, or those of an encoder
+    alone (None: drawn ones)."""
     init: Literal["common", "client"] = "common"
     """Initial weights: the same for all clients (of one architecture), or drawn per client."""
 
@@ -205,7 +208,7 @@ class TrainConfig(Section):
     deadline_s: float | None = None
     """Longest time of a round by `network.flops`: what arrives later is left out (None: all is waited for)."""
     eval_every: int = 10
-    """Rounds between evaluations; each of the last ten rounds is evaluated too."""
+    """Rounds between evaluations; the first round and each of the last ten are evaluated too."""
     patience: int | None = None
     """Evaluations that were no better on validation images than the best one so far, after which the run ends (None: it
     goes through all rounds)."""

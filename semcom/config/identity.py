@@ -28,6 +28,7 @@ LATER: Mapping[str, Any] = {
     "data.augment": "none",
     "model.bandwidth_ratio": None,
     "model.snr_input": False,
+    "model.weights": None,
     "partition.options.test_classes": "own",
     "channel.options.power": "normalised",
     "channel.options.feedback": "gain",

@@ -34,8 +34,8 @@ class Plot:
     """Field with a panel for each of its values."""
     at: Mapping[str, Any] = field(default_factory=dict)
     """Field -> value, see `Study.where`."""
-    view: str | None = None
-    """Name of a view (None: the headline of each run)."""
+    view: str | Mapping[str, str] | None = None
+    """Name of a view (None: the headline of each run); or variant -> view, of those that do not have their headline."""
     over: str | None = None
     """Method or variant that others are compared with (None: local)."""
     window: int = 1

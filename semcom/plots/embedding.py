@@ -12,6 +12,7 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import check_panels
 from semcom.runs.arrays import FEATURES
 from semcom.runs.embedding import embedding, knn_purity, silhouette
+from semcom.studies.analysis.compare import Views, choose_view
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import name_place
 from semcom.studies.results.run import Stored
@@ -47,7 +48,7 @@ def compute_embedding(study: Study, plot: Plot) -> pd.DataFrame:
     return cells[[str(plot.facet), *(name for name in cells if name != plot.facet)]]
 
 
-def draw_embedding_panel(run: Stored, view: str | None, client: int | None = None) -> pd.DataFrame:
+def draw_embedding_panel(run: Stored, view: Views, client: int | None = None) -> pd.DataFrame:
     """Return the rows of one run, with each image once: clients may share test images.
 
     Args:
@@ -58,12 +59,12 @@ def draw_embedding_panel(run: Stored, view: str | None, client: int | None = Non
     Raises:
         ConfigError: the run kept no such features.
     """
-    kept, views = run.arrays(), list((run.summary or {}).get("views", {}))
-    name = f"received/{view or views[0]}"
+    kept, shown = run.arrays(), choose_view(view, run.variant) or run.headline
+    name = f"received/{shown}"
     if name not in kept:
         there = [each.removeprefix("received/") for each in kept if each.startswith("received/")]
         wanted = f"repeat it with semcom train ... --keep {FEATURES}" if not there else f"there are {', '.join(there)}"
-        raise ConfigError(f"view: {run.variant} kept no features of {view or views[0]}; {wanted}")
+        raise ConfigError(f"view: {run.variant} kept no features of {shown}; {wanted}")
     mine = np.flatnonzero(kept["samples/client"] == client) if client is not None else np.arange(len(kept[name]))
     once = mine[np.unique(kept["samples/image"][mine], return_index=True)[1]]
     features, labels, clients = (kept[each][once] for each in (name, "samples/label", "samples/client"))

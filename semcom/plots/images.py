@@ -10,6 +10,7 @@ from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import check_panels
 from semcom.runs.arrays import IMAGES
+from semcom.studies.analysis.compare import Views, choose_view
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
 from semcom.studies.names import name_place
@@ -53,8 +54,8 @@ def compute_images(study: Study, plot: Plot) -> pd.DataFrame:
     return cells
 
 
-def _read_images(run: Stored, view: str | None) -> tuple[dict[str, np.ndarray], str]:
-    kept, name = run.arrays(), f"images/{view or run.headline}"
+def _read_images(run: Stored, view: Views) -> tuple[dict[str, np.ndarray], str]:
+    kept, name = run.arrays(), f"images/{choose_view(view, run.variant) or run.headline}"
     if name not in kept:
         raise ConfigError(f"view: {run.variant} kept no images of {name[7:]}; repeat it with --keep {IMAGES}")
     return kept, name

@@ -54,6 +54,10 @@ OF_X = {"round": "curves", "client": "clients", "class": "classes", **dict.fromk
 """Abscissa that is no field of a configuration -> its kind."""
 
 
+PAIRED = ("method", "variant", "seed")
+"""What a gain, a mean over seeds of the difference of two variants, does not have."""
+
+
 def settle_kind(study: Study, wanted: Plot) -> tuple[Study, Plot]:
     """Return the part of a study that a request is about, with the fields of the request, and the request filled in.
 
@@ -114,6 +118,9 @@ def _check_kind(plot: Plot) -> None:
     for first, second in (("x", "hue"), ("x", "facet"), ("hue", "facet")):
         if getattr(plot, first) is not None and getattr(plot, first) == getattr(plot, second):
             raise ConfigError(f"{second}: {getattr(plot, second)} is {first} already; give another field")
+    if plot.kind == "gain" and (name := next((name for name in (plot.x, plot.facet) if name in PAIRED), None)):
+        wanted = "give a field of the runs, such as channel.snr_db"
+        raise ConfigError(f"x: gains are differences of methods, paired by seed, and have no {name!r}; {wanted}")
     if plot.kind == "divisions" and plot.y not in ("train", "test"):
         raise ConfigError(f"y: {plot.y!r} is not one of train, test")
 

@@ -8,35 +8,15 @@ from typing import Any
 import pandas as pd
 from matplotlib.ticker import EngFormatter
 
-from semcom.methods.registry import METHODS
 from semcom.plots.base import Drawing, Measured, Plot
 from semcom.plots.kinds import KINDS
 from semcom.runs.folder import read_commit, read_versions
 from semcom.studies.analysis.means import format_markdown
+from semcom.studies.analysis.setting import describe_setting, list_distinct
 from semcom.studies.analysis.sheet import Sheet
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import NAMED, is_share, name_metric
 from semcom.studies.registry import find_experiment
-
-SETTING = {
-    "data.name": "dataset",
-    "clients": "clients",
-    "partition.kind": "partition",
-    "partition.ways": "ways",
-    "partition.shots": "shots",
-    "channel.kind": "channel",
-    "train.rounds": "rounds",
-    "train.local_epochs": "local epochs",
-    "train.local_steps": "local steps",
-    "train.batch_size": "batch size",
-    "train.optimizer": "optimiser",
-    "train.lr": "rate",
-}
-"""Columns of the setting -> their names on the page."""
-SHOTS = ("partition.ways", "partition.shots")
-"""Those of them that belong to the partition `shots` alone."""
-LENGTHS = ("train.local_epochs", "train.local_steps")
-"""Those of which a run has one."""
 
 
 def write_page(
@@ -123,24 +103,10 @@ def _format_page(
 
 def _list_page_facts(frame: pd.DataFrame) -> dict[str, str]:
     """Return what the runs have in common: setting, seeds, versions, commit."""
-    shots = (frame["partition.kind"] == "shots").all()
-    given = {c: n for c, n in SETTING.items() if c in frame and (shots or c not in SHOTS)}
-    columns = {c: n for c, n in given.items() if c not in LENGTHS or frame[c].notna().any()}
-    versions = [f"{c.removeprefix('versions.')} {_distinct(frame[c])}" for c in frame if c.startswith("versions.")]
+    versions = [f"{c.removeprefix('versions.')} {list_distinct(frame[c])}" for c in frame if c.startswith("versions.")]
     return {
-        "Setting": ", ".join(f"{name} {_distinct(_used(frame, c))}" for c, name in columns.items()),
-        "Seeds": _distinct(frame["seed"]),
+        "Setting": describe_setting(frame),
+        "Seeds": list_distinct(frame["seed"]),
         "Versions": ", ".join(versions) or "not stored",
-        "Commit": _distinct(frame["commit"]) if "commit" in frame else "not stored",
+        "Commit": list_distinct(frame["commit"]) if "commit" in frame else "not stored",
     }
-
-
-def _used(frame: pd.DataFrame, column: str) -> pd.Series:
-    """Return a column without the runs of methods that do not use the field: theirs is a default of no effect."""
-    idle = [name for name in frame["method"].unique() if name in METHODS and column in METHODS.get(name).unused]
-    return frame.loc[~frame["method"].isin(idle), column]
-
-
-def _distinct(column: pd.Series) -> str:
-    """Return the different values of a column, in their order."""
-    return " / ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in column.dropna().unique()) or "not stored"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
 from semcom.config import ConfigError
 from semcom.plots.base import Plot
+from semcom.studies.analysis.compare import Views, check_views, choose_view
 from semcom.studies.analysis.means import check_seeds_alone, compute_means
 from semcom.studies.analysis.sheet import describe_sheet_intervals
 from semcom.studies.analysis.study import Study
@@ -54,17 +55,18 @@ def tidy_points(study: Study, frame: pd.DataFrame, plot: Plot) -> pd.DataFrame:
     return compute_means(select_points_of_view(study, frame, plot.view), plot.fields, plot.y)
 
 
-def select_points_of_view(study: Study, frame: pd.DataFrame, view: str | None) -> pd.DataFrame:
-    """Return the rows of one view (None: of each run's headline).
+def select_points_of_view(study: Study, frame: pd.DataFrame, view: Views) -> pd.DataFrame:
+    """Return the rows of one view (None: of each run's headline), or of the view of each variant.
 
     Raises:
         ConfigError: no run has the view.
     """
-    if view is not None:
-        if view not in set(frame["view"]):
-            raise ConfigError(f"view: no run has {view!r}; there are {', '.join(frame['view'].dropna().unique())}")
-        return frame[frame["view"] == view]
-    return frame[frame["view"] == frame["hash"].map({run.hash: run.headline for run in study.stored})]
+    check_views(view, study.variants)
+    for name in {view} if isinstance(view, str) else set((view or {}).values()):
+        if name not in set(frame["view"]):
+            raise ConfigError(f"view: no run has {name!r}; there are {', '.join(frame['view'].dropna().unique())}")
+    wanted = {run.hash: choose_view(view, run.variant) or run.headline for run in study.stored}
+    return frame[frame["view"] == frame["hash"].map(wanted)]
 
 
 def check_panels(frame: pd.DataFrame, plot: Plot) -> None:
@@ -83,10 +85,15 @@ def name_abscissa(cells: pd.DataFrame, x: str) -> str:
     return name_field("energy_symbols" if x == "energy_j" and "unit" in cells else x)
 
 
+def format_view(view: str | Mapping[str, str]) -> str:
+    """Format a view as `--view` takes it: "personal", or "ditto=global,fedala=trained"."""
+    return view if isinstance(view, str) else ",".join(f"{name}={of}" for name, of in view.items())
+
+
 def describe_points(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str:
     """Return the caption of means: what they are of, against what, and what error bars are."""
     name = name_metric(plot.y)
     start = f"Test {name}" if name.startswith("accuracy") else name[0].upper() + name[1:]
     against = f" against {name_abscissa(cells, plot.x)}" if plot.x else ""
-    view = f", view {plot.view}" if plot.view else ""
+    view = f", view {format_view(plot.view)}" if plot.view else ""
     return f"{start}{against}{view}, {describe_sheet_intervals(cells, shown)}."

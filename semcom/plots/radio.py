@@ -24,6 +24,7 @@ from semcom.plots.style import COLORS
 from semcom.runs.arrays import FEATURES
 from semcom.runs.folder import read_config
 from semcom.runs.resolve import resolve
+from semcom.studies.analysis.compare import choose_view
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import name_place
 from semcom.studies.results.run import Stored
@@ -60,7 +61,7 @@ def read_symbols(study: Study, plot: Plot) -> pd.DataFrame:
     """
     panels = []
     for value, run in select_one_run(study, plot):
-        kept, view = run.arrays(), plot.view or run.headline
+        kept, view = run.arrays(), choose_view(plot.view, run.variant) or run.headline
         if f"received/{view}" not in kept:
             wanted = f"repeat it with semcom train ... --keep {FEATURES}"
             raise ConfigError(f"view: {run.variant} kept no features of {view}; {wanted}")

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any
 from semcom.config import ConfigError
 from semcom.files import SWEEP, TABLE, refuse_file, resolve_file, write_atomically
 from semcom.plots.base import Drawing, Measured, Plot
+from semcom.plots.points import format_view
 from semcom.plots.registry import find_drawing
+from semcom.studies.analysis.setting import describe_rounds
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.grid import TEST
 from semcom.studies.names import name_value
 from semcom.studies.registry import EXPERIMENTS, find_experiment
+
+PER_ROUND = ("curves", "classes")
+"""Kinds whose numbers are not those that a summary averages."""
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,6 +124,8 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
         found = {run.test_snr_db for run in part.tests}
         found = found if len(found) == 1 else {run.test_snr_db for run in part.tests if run.is_first_test}
         text += f" Tested at {' or '.join(name_value(TEST, snr) for snr in found)}."
+    if kind.of_y and request.kind not in PER_ROUND:
+        text = f"{text} {describe_rounds(part, request.y, request.view)}".rstrip()
     with style.ieee():
         figure = draw_panels(numbers, request)
         _take_literally(figure)
@@ -145,7 +152,7 @@ def _spelled(first: Sequence[str], wanted: Plot) -> str:
             several = {n: v if isinstance(v, (list, tuple)) else [v] for n, v in value.items()}
             words += ["--at", *(f"{n}={','.join(map(str, v))}" for n, v in several.items())]
         elif value != usual[name]:
-            words += [f"--{name}", str(value)]
+            words += [f"--{name}", format_view(value) if name == "view" else str(value)]
     return shlex.join(words)
 
 

@@ -32,6 +32,8 @@ CHARACTER = 0.052
 """About the width of a character of a label in inches."""
 COLORS = ("#1B2A6B", "#B5351C", "#3C9A8A", "#E0A030")
 """Lightness rises over them (20, 41, 57, 70 of 100), so that they differ in greyscale."""
+MORE_COLORS = ("#1B2A6B", "#7A1E7E", "#B5351C", "#1F77B4", "#5E8C31", "#3C9A8A", "#D678B0", "#E0A030")
+"""Eight of them, in which five methods or more are drawn: a hue each, of rising lightness, too."""
 FILLS = ("#6F86C4", "#E08E74", "#A8D8CC", "#F5E6C4")
 """Colours of bars (lightness 56, 66, 82, 92), light enough for error bars on them to be seen."""
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (7, 1.5)), (0, (4, 1, 1, 1, 1, 1)))
@@ -45,8 +47,12 @@ def choose_line_styles(count: int) -> list[dict[str, Any]]:
     """Return the first `count` line styles (color, linestyle, marker, its filling), repeated after `DIFFERENT`.
 
     Neighbours differ in all of these: every second marker is hollow, and dashes move on by one more every four lines.
+    Up to eight lines have a colour each.
     """
-    return [_line(i % DIFFERENT) for i in range(count)]
+    lines = [_line(i % DIFFERENT) for i in range(count)]
+    if count <= len(COLORS):
+        return lines
+    return [line | {"color": MORE_COLORS[i % len(MORE_COLORS)]} for i, line in enumerate(lines)]
 
 
 def _line(i: int) -> dict[str, Any]:

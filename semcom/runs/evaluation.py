@@ -24,8 +24,8 @@ from semcom.tasks.metric import Metric
 
 
 def is_evaluation_due(config: Resolved, round_: int) -> bool:
-    """Return whether a round is evaluated: every `eval_every`-th one, and each of those that the headline averages."""
-    return round_ % config.train.eval_every == 0 or round_ > config.train.rounds - LAST
+    """Return whether a round is evaluated: the first, every `eval_every`-th, and each that the headline averages."""
+    return round_ == 1 or round_ % config.train.eval_every == 0 or round_ > config.train.rounds - LAST
 
 
 def check_patience(config: Resolved, members: Federation) -> None:
@@ -97,19 +97,22 @@ def _score_classes(session: Session, views: Mapping[str, View]) -> Scores:
             accuracies = compute_client_accuracies(table)
             own = {} if among is None else {"among_own": among.accuracy(name, test)}
             classes = {"classes": compute_class_accuracies(table)}
-            scores[name] = accuracies, classes, {"accuracy": float(accuracies.mean()), **own}
+            pooled = float(np.trace(table.sum(0)) / table.sum())
+            scores[name] = accuracies, classes, {"accuracy": float(accuracies.mean()), "pooled": pooled, **own}
         yield scores
 
 
 def _score_metrics(session: Session, views: Mapping[str, View]) -> Scores:
     """Yield what the answers of any other task are worth, by its metrics."""
     draws = session.draws
-    first = draws.task.metrics[0].name
+    first, sizes = draws.task.metrics[0], draws.federation.test.sizes
     for tables in measure_views(session, views, draws.test_snrs, draws.federation.test):
-        yield {
-            name: (of[first], {}, {metric: float(values.mean()) for metric, values in of.items()})
-            for name, of in tables.items()
-        }
+        scores = {}
+        for name, of in tables.items():
+            means = {metric: float(values.mean()) for metric, values in of.items()}
+            pooled = np.average(of[first.name], weights=sizes[views[name].population.ids])
+            scores[name] = of[first.name], dict[str, Any](), {**means, first.key("pooled"): float(pooled)}
+        yield scores
 
 
 def check_evaluated_views(method: Method, state: Any, world: World) -> None:

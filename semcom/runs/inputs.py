@@ -50,7 +50,9 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
         new_data=config.new_data if config.new_data is None else _dataset(config.new_data),
         out=out if out is None else _absolute(out),
     )
-    files = {"data.name": config.data.name, "new-data": config.new_data}
+    weights = _path(config.model.weights)
+    config = replace(config, model=replace(config.model, weights=weights))
+    files = {"data.name": config.data.name, "new-data": config.new_data, "model.weights": weights}
     for section, own in named.items():
         there = {name: _path(path) for name, path in own.items()}
         config = (

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +20,11 @@ from semcom.engine.world import World
 from semcom.files import ARRAYS
 from semcom.runs.arrays import CONFUSION, FEATURES, PREFIX, Arrays, list_lacking_arrays, read_arrays
 from semcom.runs.artifacts import collect_artifacts, to_bytes
+from semcom.runs.module import Module, build_module
+from semcom.tasks.metric import read_task_metrics
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 T = TypeVar("T")
 
@@ -85,6 +91,32 @@ class Result:
     @cached_property
     def _stages(self) -> Mapping[int, Mapping[str, View]]:
         return self.find_stages()
+
+    def __repr__(self) -> str:
+        return f"{self._head()}\n{self._table().to_string()}"
+
+    def _repr_html_(self) -> str:
+        """Show the result as a table in a notebook."""
+        return f"<p>{html.escape(self._head())}</p>{self._table().to_html()}"
+
+    def _head(self) -> str:
+        """Describe the run in a line."""
+        summary, where = self.summary, "" if self.out is None else f", in {self.out}"
+        trained = f"{summary['rounds']} rounds, {summary['clients']} clients, {summary['samples']:,} samples visited"
+        return f"{summary['method']}, {trained}{where}"
+
+    def _table(self) -> pd.DataFrame:
+        """Return the numbers of each view as texts."""
+        import pandas as pd  # takes half a second
+
+        metric = read_task_metrics(self.summary)[0]
+        names = {"mean": metric.name, "over images": metric.key("pooled"), "std": metric.key("std")}
+        names |= {name: metric.key(name) for name in ("worst10", "last", "best")}
+        rows = {
+            view: {name: metric.format(of[key]) if key in of else "" for name, key in names.items()}
+            for view, of in self.summary["views"].items()
+        }
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis(metric.heading)
 
     # -- predictions -------------------------------------------------------------------------------------------------
 
@@ -155,6 +187,24 @@ class Result:
         heard = infer_images(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
         none = self.world.zeros(0, self.world.features)
         return torch.cat([none, *((each.features if received else each.raw)[0] for each in heard)]).cpu()
+
+    def module(self, client: int, view: str | None = None, *, link: bool = False) -> Module:
+        """Build a client's model as a plain `torch.nn.Module` with copies of its weights, on the CPU, for inference.
+
+        `module.encoder` and `module.head` are the networks. Called with images in [-1, 1] or in bytes `[b, channels,
+        size, size]` it returns what `decode` does over a channel without noise, `[b, ...]`.
+
+        Args:
+            client: id.
+            view: a name in `views` (None: the headline).
+            link: whether features pass the client's channel at its test SNR, with other noise in each pass.
+
+        Raises:
+            ConfigError: no such client or view, a view in which the head does not decide, or a network that takes the
+                SNR.
+        """
+        name = self._named(view)
+        return build_module(self.world, name, self.views[name], client, link)
 
     def _named(self, view: str | None) -> str:
         """Return the name of a view, the headline's for None. Raises ConfigError for one that is not known."""

@@ -6,6 +6,7 @@ import json
 import logging
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from semcom.config import ConfigError, Resolved, RunConfig, RunError, from_dict, to_dict
 from semcom.config.errors import show_value
@@ -19,16 +20,23 @@ from semcom.runs.folder import Folder
 from semcom.runs.images import read_run_images
 from semcom.runs.limits import check_model_limits, limit_memory
 from semcom.runs.loop import Loop, Observer, OnRound
+from semcom.runs.progress import RoundProgress
 from semcom.runs.resolve import find_device, resolve_setup
 from semcom.runs.result import Result
 from semcom.runs.setup import Setup
 from semcom.runs.stop import Stopped, raise_on_stop_signals
+from semcom.tasks.registry import list_metrics
 
 LOG = logging.getLogger(__name__)
 
 
 def run(
-    config: RunConfig, *, on_round: OnRound | None = None, observe: Observer | None = None, profile: bool = False
+    config: RunConfig,
+    *,
+    on_round: OnRound | None = None,
+    observe: Observer | None = None,
+    profile: bool = False,
+    progress: bool = False,
 ) -> Result:
     """Train a method and evaluate it.
 
@@ -38,6 +46,8 @@ def run(
         on_round: called with each line of metrics.jsonl.
         observe: measures something after each round, see `Observer`; in one process alone.
         profile: whether `summary["seconds"]` also tells the parts of training; this costs some speed.
+        progress: whether rounds are shown on stderr: a bar on a terminal, a line in a notebook, log lines (INFO)
+            elsewhere.
 
     Raises:
         ConfigError: the request is wrong (nothing has been written then), or `on_round` or `observe` cannot be called.
@@ -52,7 +62,18 @@ def run(
         >>> [line["round"] for line in result.metrics], list(result.views)
         ([1, 2], ['global'])
     """
-    return carry_out_run(resolve_setup(config), on_round=on_round, observe=observe, profile=profile)
+    setup = resolve_setup(config)
+    _check_run_callables(setup.config, on_round, observe)
+    if not progress:
+        return carry_out_run(setup, on_round=on_round, observe=observe, profile=profile)
+    with RoundProgress(setup.config.train.rounds, list_metrics(setup.config.task)[0]) as shown:
+
+        def show(line: dict[str, Any]) -> None:
+            shown(line)
+            if on_round is not None:
+                on_round(line)
+
+        return carry_out_run(setup, on_round=show, observe=observe, profile=profile)
 
 
 def carry_out_run(

@@ -88,6 +88,7 @@ values of a field speak for themselves."""
 METRICS = {
     "accuracy": "accuracy",
     "accuracy_std": "deviation over clients",
+    "pooled": "accuracy over all test images",
     "worst10": "accuracy of the worst 10 % of clients",
     "best": "accuracy in the best round",
     "last": "accuracy in the last round",
@@ -111,6 +112,7 @@ PLAIN = ("jain", "best_round", "predictor_distance", "clusters.silhouette")
 DERIVED = {
     "": "{}",
     "std": "deviation of the {} over clients",
+    "pooled": "{} over all test images",
     "worst10": "{} of the worst 10 % of clients",
     "best": "{} in the best round",
     "last": "{} in the last round",

@@ -224,6 +224,8 @@ def test_result_table_states_what_was_measured() -> None:
     assert lines[0] == "fedcl: 67.1 % after 60 rounds"
     assert lines[1].split("  ")[0] == "view" and lines[2].split() == ["personal", "67.1", "4.1", "55.5"]
     assert lines[3] == "received SNR: train up 10.02 dB, train down -, test -"
+    visited = report.format_result_table({**SUMMARY, "samples": 12345}).splitlines()
+    assert visited[3] == "training samples visited: 12,345" and visited[4] == lines[3]
     assert lines[5] == "  uplink  : 19,200 floats, 614,400 bits, 9,600 channel uses, 0.0096 s, 9.6e+03 symbols"
     assert lines[6].startswith("  downlink: 4 floats")
     wrong = {"train_up": {"bits": 0.01234, "blocks": 0.5}, "test": {"bits": 0.0, "blocks": 0.0}}
@@ -241,7 +243,7 @@ def test_of_several_test_snrs_each_has_its_accuracy_and_the_headline_says_its_ow
     assert lines[0] == "fedcl: 67.1 % at 9 dB after 60 rounds"
     assert lines[4].split("  ")[0] == "accuracy % at" and lines[4].split()[3:] == ["9", "dB", "-15", "dB", "-3", "dB"]
     assert [line.split() for line in lines[5:7]] == [[name, "59.0", "35.0", "47.0"] for name in ("personal", "global")]
-    assert lines[7] == "received SNR: test -7.20 dB (power over noise of all 3 tests together)"
+    assert lines[7] == "per participating client and round", "three tests together have no one SNR"
     monkeypatch.setattr("semcom.cli.printing.terminal", lambda: 30)
     narrow = report.format_result_table(summary).splitlines()
     assert [line.split() for line in narrow[4:10]] == [
@@ -283,8 +285,8 @@ def test_a_table_of_different_windows_says_which(rounds: int, window: str) -> No
 
 
 BAR = """
-from semcom.cli import printing
-with printing.RoundProgress(4) as progress:
+from semcom.runs.progress import RoundProgress
+with RoundProgress(4) as progress:
     progress({"round": 3, "loss": 1.0, "views": {"global": {"accuracy": 0.25}}})  # a resumed run
     progress({"round": 4, "loss": 0.5, "views": {"global": {"accuracy": 0.5}}})
 print("the result")

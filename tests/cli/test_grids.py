@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from semcom.cli.grids import Typed
+from semcom.cli.flags import SweepFlags
+from semcom.cli.grids import Typed, read_grid_request
 from semcom.config import RunConfig
+from tests.refusals import refuses
 
 typed = Typed(["fedproto", "fedcl"], RunConfig())
 
@@ -39,3 +41,10 @@ typed = Typed(["fedproto", "fedcl"], RunConfig())
 def test_words_have_the_types_of_their_fields(field: str, word: str, value: Any) -> None:
     found = typed(field, word)
     assert found == value and type(found) is type(value)
+
+
+def test_keep_is_a_field_of_all_runs() -> None:
+    request = read_grid_request(SweepFlags(methods="local", keep="confusion,features"), [], RunConfig())
+    assert request["set"] == {"keep": ("confusion", "features")}
+    with refuses("set", "keep is given twice"):
+        read_grid_request(SweepFlags(methods="local", keep="images", set=("keep=images",)), [], RunConfig())

@@ -56,4 +56,10 @@ def test_table_prints_or_writes(folder: Path, capsys: pytest.CaptureFixture[str]
     assert told(capsys, f"{line} --format tex") == found.latex().splitlines()
     assert told(capsys, f"{line} --format csv --out deep/t.csv") == ["table: deep/t.csv"]
     assert Path("deep/t.csv").read_text() == found.csv()
+    assert (
+        told(capsys, f"{line} --spread std --view fedcl=personal")
+        == make_sheet(semcom.study(folder), ["method"], ["channel.snr_db"], view={"fedcl": "personal"}, spread="std")
+        .markdown()
+        .splitlines()
+    )
     assert told(capsys, "table s --at channel.snr_db=9 --metric worst10")[4].startswith("| FedAvg | 50.0 ± ")

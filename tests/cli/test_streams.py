@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 TRAIN = "train fedavg --clients 2 --train.rounds 1 --device cpu --out run"
-SWEEP = "sweep --methods local --seeds 0,1 --set train.rounds=1 --set clients=2 --set device=cpu --out study"
+SWEEP = "sweep --methods local --seeds 0..2 --set train.rounds=1 --set clients=2 --set device=cpu --out study"
 
 
 @pytest.mark.parametrize(

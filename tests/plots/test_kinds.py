@@ -246,6 +246,12 @@ def test_pareto_circles_what_the_study_calls_efficient(whole: Study) -> None:
         ({"x": "round", "y": "acc", "at": ONE}, "metric: rounds have no 'acc'; they have channel.snr_db, loss, "),
         ({"x": SNR, "view": "global"}, "view: fedavg has no view 'global'; it has personal"),
         ({"x": "class", "view": "global"}, "view: no run has 'global'; there are personal"),
+        ({"kind": "gain", "x": "method", "over": "fedavg"}, "x: gains are differences of methods, paired by seed, and"),
+        (
+            {"kind": "gain", "x": "seed", "over": "fedavg"},
+            "x: gains are differences of methods, paired by seed, and have",
+        ),
+        ({"x": SNR, "view": {"ditto": "global"}}, "view: 'ditto' is not compared; fedavg, fedcl, fedproto are"),
         ({"x": SNR, "window": 3}, "window: 3 has no effect on lines; leave it out"),
         ({"x": "uses", "y": "jain"}, "y: 'jain' has no effect on pareto; leave it out"),
         ({"kind": "curves", "x": SNR}, "x: 'channel.snr_db' is not what curves are over; give airtime_s or bits or"),

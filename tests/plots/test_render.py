@@ -23,9 +23,9 @@ from semcom.plots import Plot, render, style
 from semcom.plots import plot as semcom_plot
 from semcom.plots.base import Drawing
 from semcom.plots.kinds import KINDS, settle_kind
-from semcom.plots.page import _used
 from semcom.plots.panels import draw_panels
 from semcom.plots.registry import FIGURES
+from semcom.studies.analysis.setting import _used
 from semcom.studies.analysis.study import study
 from semcom.studies.registry import EXPERIMENTS
 from semcom.studies.results.archive import pack_archive
@@ -133,10 +133,11 @@ def test_page_holds_caption_table_and_command(stored: Stored, tmp_path: Path) ->
         "# letter-fig2b: Accuracy against SNR with 20 clients, trained and tested at each SNR",
         "mean over 2 seeds; bars: 95 % intervals over seeds (Student's t)",
         "| Method | SNR 0 dB | SNR 9 dB | SNR 18 dB |",
-        "| FedAvg | 31.0 ± 12.7 | 38.0 ± 12.7 | 39.3 ± 12.7 |",  # (30 + 32) / 2, (37 + 39) / 2, ...
+        "| FedAvg | 31.0 | 38.0 | 39.3 |",  # (30 + 32) / 2, (37 + 39) / 2, ...; an interval would be ± 12.7
         "* Paper item: FedCL letter, Fig. 2(b)",
         "* Scale: small",
-        "* Setting: dataset cifar10, clients 20, partition shots, ways 3, shots 100, channel awgn, rounds 60,",
+        "* Setting: dataset cifar10, clients 20, partition shots, ways 3, shots 100, "
+        "encoder dcgan-narrow, features 64, channel awgn, rounds 60,",
         "* Seeds: 0 / 1",
         "* Versions: semcom 0.1.0, torch 2.9.1",
         "* Commit: abc1234",
@@ -248,3 +249,5 @@ def test_lines_differ_in_greyscale_marker_and_style() -> None:
     assert len({(s["color"], str(s["linestyle"])) for s in styles}) == 24, "lines alone do, too"
     assert len({(s["facecolor"], s["hatch"]) for s in style.bar_styles(24)}) == 24
     assert style.choose_line_styles(25)[24] == styles[0]
+    eight = style.choose_line_styles(8)
+    assert len({s["color"] for s in eight}) == len({s["marker"] for s in eight}) == 8

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from channels import make_link
+from semcom.cli.printing import format_result_table
 from semcom.data.federation import Federation
 from semcom.engine.draws import Draws
 from semcom.engine.train.view import count_confusion, infer_images
@@ -111,6 +112,22 @@ def test_answers_among_own_classes_at_each_snr() -> None:
     assert found["at"]["-60"] < 0.4
     everything = run(worlds.request("fedavg", partition={"ways": 4, "shots": 6}, train={"rounds": 1}))
     assert "among_own" not in everything.summary["views"]["global"], "it would be the accuracy"
+
+
+def test_the_pooled_accuracy_counts_a_client_by_its_test_images() -> None:
+    """As PFLlib does, at each test SNR; equal to the mean over clients where these test equally many images."""
+    options: dict[str, Any] = {"channel": {"test_snr_db": "9,-60"}, "train": {"rounds": 1}}
+    result = run(worlds.request("local", partition={"kind": "dirichlet", "options": {"beta": 0.5}}, **options))
+    sizes, view = result.federation.test.sizes, result.summary["views"]["personal"]
+    assert len(set(sizes)) > 1
+    assert view["pooled"] == pytest.approx(np.average(view["clients"], weights=sizes)) != view["accuracy"]
+    assert view["pooled_at"]["9"] == view["pooled"] and set(view["pooled_at"]) == {"9", "-60"}
+    assert "over images" in format_result_table(result.summary)
+    equal = run(worlds.request("local", **options))
+    assert len(set(equal.federation.test.sizes)) == 1
+    of_equal = equal.summary["views"]["personal"]
+    assert of_equal["pooled"] == pytest.approx(of_equal["accuracy"])
+    assert "over images" not in format_result_table(equal.summary)
 
 
 def test_validation_samples_are_evaluated_beside_the_tests() -> None:

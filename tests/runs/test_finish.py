@@ -25,6 +25,7 @@ from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
 from semcom.runs.evaluation import evaluate_views
 from semcom.runs.folder import CHECKPOINT, SUMMARY
+from semcom.runs.progress import RoundProgress
 from semcom.runs.resolve import resolve
 from semcom.runs.result import Result
 from semcom.runs.runner import run
@@ -160,7 +161,7 @@ def test_predictions_are_those_of_the_last_stage() -> None:
 
 
 def test_views_may_come_with_the_last_stage_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with report.RoundProgress(6) as progress:
+    with RoundProgress(6) as progress:
         result = run(worlds.request("test-blind"), on_round=progress)
     tuned = run(worlds.request("test-tuned"))
     assert not any("views" in row for row in result.metrics)

@@ -164,7 +164,7 @@ def test_the_command_says_what_is_kept(
             os.kill(os.getpid(), number)
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("semcom.cli.printing.RoundProgress.__call__", lambda self, line: told(line))
+    monkeypatch.setattr("semcom.runs.progress.RoundProgress.__call__", lambda self, line: told(line))
     words = "train fedavg --clients 2 --partition.shots 4 --train.rounds 5 --channel.kind ideal --device cpu --out out"
     assert cli.main(words.split()) == status
     path = tmp_path / "out" / CHECKPOINT

@@ -283,9 +283,11 @@ def test_scores_of_classes_are_decoded_too() -> None:
 def test_what_a_run_reports(tmp_path: Path) -> None:
     """Numbers under their own names, at each test SNR too; the worst clients are those of the lowest PSNR."""
     asked = request("local", **TASK, channel={"snr_db": 10.0, "test_snr_db": "10,-5"}, train={"rounds": 2})
-    view = run(asked).summary["views"]["personal"]
+    result = run(asked)
+    view = result.summary["views"]["personal"]
     assert view["psnr"] == pytest.approx(np.mean(view["clients"]))
     assert view["psnr_worst10"] == min(view["clients"])
+    assert view["psnr_pooled"] == pytest.approx(np.average(view["clients"], weights=result.federation.test.sizes))
     assert view["psnr_at"]["10"] == pytest.approx(view["psnr"]) and view["psnr_at"]["-5"] < view["psnr"]
     assert view["mse_at"]["-5"] > view["mse_at"]["10"] == pytest.approx(view["mse"])
     assert view["psnr_best"] >= view["psnr_last"] and semcom.TASKS.names()[0] == "classification"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,9 +31,11 @@ from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import ENCODERS, HEADS, build_encoder, build_head
 from semcom.models.snr import SNRAttention, find_snr_inputs
 from semcom.models.split import SplitModel
+from semcom.models.weights import read_weights
 from semcom.tasks.registry import TASKS
 
 M = TypeVar("M", bound=nn.Module)
+LOG = logging.getLogger(__name__)
 
 
 @dataclass
@@ -44,6 +48,7 @@ class Initial:
         device: where models work.
         shelves: number of cohorts laid down so far.
         networks: architectures by encoder: populations of one run hold the same objects.
+        told: parts of which the log says where their weights are from.
     """
 
     config: Resolved
@@ -51,6 +56,7 @@ class Initial:
     device: torch.device
     shelves: int = 0
     networks: dict[str, SplitModel] = field(default_factory=dict)
+    told: set[str] = field(default_factory=set)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -151,7 +157,38 @@ class Initial:
         """Return the initial tensors of the part that `factory` builds as `name`; of a client, if it has its own."""
         key = (part, name) if client is None else (part, name, client)
         tensors = _read_initial_tensors(build_with_key(factory, self.config.seed, "init", *key), self.dtype)
-        return {part + n: t.to(self.device) for n, t in tensors.items()}
+        given = self._given(part, tensors) if self.weights else {}
+        return {part + n: given.get(n, t).to(self.device) for n, t in tensors.items()}
+
+    @cached_property
+    def weights(self) -> dict[str, Tensor]:
+        """The weights of `model.weights`, named as a model's; without any part's name they are those of an encoder."""
+        path = self.config.model.weights
+        found = {} if path is None else read_weights(path)
+        parts = ("encoder.", "head.")
+        named = any(name.startswith(parts) for name in found)
+        return {name if named else f"encoder.{name}": t for name, t in found.items()}
+
+    def _given(self, part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return those tensors of a part that a file gives. Raises ConfigError if none fits, or one has another shape.
+
+        What the file has besides, such as the last layer of a network for other classes, is left out.
+        """
+        path, own = self.config.model.weights, {n: t for n, t in self.weights.items() if n.startswith(part)}
+        given = {n: own[part + n].to(t.dtype) for n, t in tensors.items() if part + n in own}
+        for name, t in given.items():
+            if t.shape != tensors[name].shape:
+                shapes = f"{list(t.shape)}, and {list(tensors[name].shape)} in the network"
+                raise ConfigError(f"model.weights: {part}{name} of {path!r} is {shapes}")
+        if own and not given:
+            wanted = f"it has {next(iter(own))}, the network {part}{next(iter(tensors))}"
+            raise ConfigError(f"model.weights: {path!r} is of another network: {wanted}")
+        if part not in self.told:
+            self.told.add(part)
+            drawn = [name for name in tensors if name not in given]
+            more = f"; drawn are {', '.join(drawn[:3])}{' ...' if len(drawn) > 3 else ''}" if drawn else ""
+            LOG.info("%s: %d of %d tensors are those of %s%s", part.rstrip("."), len(given), len(tensors), path, more)
+        return given
 
     def _factories(self, encoder: str) -> dict[str, Callable[[], nn.Module]]:
         """Return the functions that build the parts of a model."""

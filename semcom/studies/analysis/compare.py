@@ -6,7 +6,7 @@ S: number of seeds that both variants have finished, K: number of tested clients
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,18 @@ Cells = dict[Point, dict[str, dict[int, Stored]]]
 """Values of the axes -> variant -> seed -> its finished run."""
 Views = str | Mapping[str, str] | None
 """Name of a view (None: each run's headline); or variant -> its view, of those that are not to have their headline."""
+
+
+def choose_view(view: Views, variant: str) -> str | None:
+    """Choose the view of a variant (None: its headline)."""
+    return view if view is None or isinstance(view, str) else view.get(variant)
+
+
+def check_views(view: Views, variants: Collection[str]) -> None:
+    """Check that each variant that is given a view is there. Raises ConfigError."""
+    for name in view if isinstance(view, Mapping) else ():
+        if name not in variants:
+            raise ConfigError(f"view: {name!r} is not compared; {', '.join(variants)} are")
 
 
 def group_runs_to_compare(runs: Sequence[Stored], axes: Sequence[str]) -> Cells:
@@ -57,13 +69,8 @@ def compare_pairs(
     Holm's correction is over all of them.
 
     Raises:
-        ConfigError: no point has both variants of a pair, there is no such view or metric, or a view is that of a
-            variant which is not compared.
+        ConfigError: no point has both variants of a pair, or there is no such view or metric.
     """
-    compared = dict.fromkeys(name for pair in pairs for name in pair)
-    for name in view if isinstance(view, Mapping) else ():
-        if name not in compared:
-            raise ConfigError(f"view: {name!r} is not compared; {', '.join(compared)} are")
     made = []
     for first, second in pairs:
         of_pair = [
@@ -86,7 +93,7 @@ def _compare_at_point(
     metric: str,
 ) -> Comparison:
     """Return the comparison at one point, before any correction."""
-    views = [view if view is None or isinstance(view, str) else view.get(name) for name in (first, second)]
+    views = [choose_view(view, name) for name in (first, second)]
     seeds = [seed for seed in variants[first] if seed in variants[second]]
     runs = [[variants[name][seed] for seed in seeds] for name in (first, second)]
     values = np.array(

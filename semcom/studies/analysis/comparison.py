@@ -106,9 +106,11 @@ class Comparison:
         if self.supported and self.difference < 0:  # the sentence gives the size of the difference
             ends = (-self.high, -self.low)
         low, high = (self._number(end) for end in ends)
-        p = "p < 0.001" if self.p_holm < 0.001 else f"p = {self.p_holm:.2g}"
-        corrected = f" after Holm's correction for {self.family} comparisons" if self.family > 1 else ""
-        return f"95 % interval of the difference {low} to {high}, {self.procedure}; {p}{corrected}"
+        p, p_holm = ("p < 0.001" if value < 0.001 else f"p = {value:.2g}" for value in (self.p, self.p_holm))
+        interval = f"95 % interval of the difference {low} to {high}, {self.procedure}; {p}"
+        if self.family == 1:
+            return interval
+        return f"{interval}, each for itself; {p_holm} after Holm's correction for {self.family} comparisons"
 
     def _clients(self) -> str:
         """Return how many clients fare better, and what one seed does not say."""

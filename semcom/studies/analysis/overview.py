@@ -112,13 +112,16 @@ class Overview:
     def air(self) -> dict[str, dict[str, float | None]]:
         """Return point -> received SNR in dB and traffic per participating client and round, means over its seeds.
 
-        A point is a variant at a value of each axis. None stands for what was not sent or not measured.
+        A point is a variant at a value of each axis. None stands for what was not sent or not measured; what was not
+        at any point, such as the SNR of runs without a radio, is left out.
         """
         points: dict[str, list[Mapping[str, Any]]] = {}
         for run in (course.run for course in self.courses if course.run.summary):
             name = format_label(run.variant, {axis: run.fields.get(axis) for axis in self.study.axes})
             points.setdefault(name, []).append(_read_air(run))
-        return {name: {key: _mean([of[key] for of in found]) for key in found[0]} for name, found in points.items()}
+        means = {name: {key: _mean([of[key] for of in found]) for key in found[0]} for name, found in points.items()}
+        measured = {key for of in means.values() for key, value in of.items() if value is not None}
+        return {name: {key: of[key] for key in of if key in measured} for name, of in means.items()}
 
 
 def read_overview(folder: Path | str) -> Overview:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pandas as pd
 
-from semcom.studies.analysis.compare import Cells, compare_pairs, read_compared_value
+from semcom.studies.analysis.compare import Cells, Views, choose_view, compare_pairs, read_compared_value
 from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.statistics import Interval, compute_t_interval
 
 MARKS = ("best", "second")
 
 
-def rank_variants(found: Cells, axes: Sequence[str], view: str | None, metric: str) -> pd.DataFrame:
+def rank_variants(found: Cells, axes: Sequence[str], view: Views, metric: str) -> pd.DataFrame:
     """Return the variants of each point in their order, and which of them may be called best and second.
 
     Best is claimed where the paired difference to the next one is supported, over two seeds or more; second, where best
@@ -73,10 +73,11 @@ def _places(frame: pd.DataFrame, by: Sequence[str]) -> list[tuple[str, ...]]:
     return list(zip(*columns, strict=True))
 
 
-def _order_variants(variants: Any, view: str | None, metric: str) -> dict[str, tuple[Interval, int]]:
+def _order_variants(variants: Any, view: Views, metric: str) -> dict[str, tuple[Interval, int]]:
     """Return variant -> mean over its seeds and their number, the largest mean first."""
     values = {
-        name: [read_compared_value(run, view, metric) for run in runs.values()] for name, runs in variants.items()
+        name: [read_compared_value(run, choose_view(view, name), metric) for run in runs.values()]
+        for name, runs in variants.items()
     }
     means = {name: (compute_t_interval(of), len(of)) for name, of in values.items()}
     return dict(sorted(means.items(), key=lambda item: -item[1][0].mean))

@@ -6,12 +6,16 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
+from scipy import stats
 
 from semcom.config import ConfigError
+from semcom.studies.analysis.compare import Views
 from semcom.studies.analysis.means import format_markdown
+from semcom.studies.analysis.setting import describe_rounds, describe_setting
+from semcom.studies.analysis.statistics import LEVEL
 from semcom.studies.names import (
     choose_metric_decimals,
     field_label,
@@ -26,6 +30,9 @@ from semcom.studies.names import (
 if TYPE_CHECKING:
     from semcom.studies.analysis.study import Study
 
+Spread = Literal["interval", "std"]
+FEWEST = 3
+"""Seeds from which on something stands behind a mean."""
 MARKDOWN = {"best": "**{}**", "second": "<ins>{}</ins>"}
 LATEX = {"best": r"\mathbf{{{}}}", "second": r"\underline{{{}}}"}
 """Mark of a cell -> how its mean is written."""
@@ -56,12 +63,16 @@ class Sheet:
         rows: fields that make the rows.
         columns: fields that make the columns; none is one column.
         metric: number of a view that the means are of.
+        note: further sentences of the caption, on rounds and setting.
+        spread: what stands behind a mean of three seeds or more: half of its interval, or the standard deviation.
     """
 
     cells: pd.DataFrame
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     metric: str
+    note: str = ""
+    spread: Spread = "interval"
 
     def csv(self) -> str:
         """Return a line per cell, with all digits; accuracies are fractions of 1."""
@@ -86,17 +97,19 @@ class Sheet:
         unit = f" in {unit}" if (unit := metric_unit(self.metric)) else ""
         marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
         claim = f" {marks}, where the paired difference to the next one is supported (Holm, 95 %)." if marked else ""
-        return f"{titled(name_metric(self.metric))}{unit}, {describe_sheet_intervals(self.cells, '±')}.{claim}"
+        seeds = describe_sheet_intervals(self.cells, "±", self.spread)
+        what = f"{titled(name_metric(self.metric))}{unit}, {seeds}."
+        return f"{what}{claim} {self.note}".rstrip()
 
     def _texts(self, plus: str, marks: Mapping[str, str], escape: Any, math_mode: bool = False) -> pd.DataFrame:
         """Return the table as texts: first the labels of the rows, then the cells."""
         share = is_share(self.metric)
-        halves = (self.cells["high"] - self.cells["low"]) / 2
+        halves = compute_spread(self.cells, self.spread)
         factor, digits = 100 if share else 1, choose_metric_decimals(self.metric, halves)
         found: dict[tuple[Any, ...], str] = {}
-        for cell in self.cells[self.cells["mean"].notna()].to_dict("records"):
+        for cell in self.cells.assign(half=halves)[self.cells["mean"].notna()].to_dict("records"):
             mean = marks.get(cell.get("mark", ""), "{}").format(f"{factor * cell['mean']:.{digits}f}")
-            half = factor * (cell["high"] - cell["low"]) / 2
+            half = factor * cell["half"]
             text = mean + ("" if math.isnan(half) else f"{plus}{half:.{digits}f}")
             found[_place(cell, self.rows), _place(cell, self.columns)] = f"${text}$" if math_mode else text
         down, across = (list(dict.fromkeys(place[i] for place in found)) for i in (0, 1))
@@ -123,15 +136,30 @@ def _place(cell: Mapping[str, Any], fields: Sequence[str]) -> tuple[Any, ...]:
     return tuple(cell[name] if isinstance(cell[name], str) or not pd.isna(cell[name]) else None for name in fields)
 
 
-def describe_sheet_intervals(cells: pd.DataFrame, shown: str) -> str:
+def compute_spread(cells: pd.DataFrame, spread: Spread) -> pd.Series:
+    """Compute what stands behind the means of a table; NaN for fewer than three seeds.
+
+    Of two seeds Student's t has one degree of freedom: their interval is 12.7 times as wide as they are apart.
+    """
+    halves, n = (cells["high"] - cells["low"]) / 2, cells["n"]
+    if spread == "std":
+        halves = halves * n**0.5 / stats.t.ppf((1 + LEVEL) / 2, (n - 1).clip(lower=1))
+    return halves.where(n >= FEWEST)
+
+
+def describe_sheet_intervals(cells: pd.DataFrame, shown: str, spread: Spread = "interval") -> str:
     """Return over how many seeds means are, and that `shown` (a sign or a word) is their interval, in words."""
     known = cells.loc[cells["n"] > 0, "n"]
     low, high = int(known.min()), int(known.max())
     seeds = f"{low} seeds" if low == high else f"{low} to {high} seeds"
     if high == 1:
         return "one seed, so there is no interval"
-    lacking = ", which what has one seed lacks" if low == 1 else ""
-    return f"mean over {seeds}; {shown}: 95 % intervals over seeds (Student's t){lacking}"
+    if shown == "±" and high < FEWEST:
+        return f"mean over {seeds}, too few for an interval that is worth printing"
+    few = "fewer than three seeds" if shown == "±" else "one seed"
+    lacking = f", which what has {few} lacks" if low < (FEWEST if shown == "±" else 2) else ""
+    what = "standard deviation over seeds" if spread == "std" else "95 % intervals over seeds (Student's t)"
+    return f"mean over {seeds}; {shown}: {what}{lacking}"
 
 
 def make_sheet(
@@ -140,8 +168,9 @@ def make_sheet(
     columns: Sequence[str] | None = None,
     *,
     at: Mapping[str, Any] | None = None,
-    view: str | None = None,
+    view: Views = None,
     metric: str = "accuracy",
+    spread: Spread = "interval",
 ) -> Sheet:
     """Return the means of a study as a table.
 
@@ -150,8 +179,9 @@ def make_sheet(
         rows: fields that make the rows: method, variant, or any other.
         columns: fields that make the columns (None: those that vary and make no rows).
         at: field -> value, see `Study.where`.
-        view: name of a view (None: the headline of each run).
+        view: name of a view (None: the headline of each run); or variant -> view, as of `Study.compare`.
         metric: number of a view.
+        spread: what stands behind the means, see `Sheet`.
 
     Raises:
         ConfigError: as `Study.mean`: no such field, view or metric, or runs that differ in another field.
@@ -162,4 +192,6 @@ def make_sheet(
     if not (part.runs["status"] == "done").any():
         raise ConfigError("study: no run of it has finished")
     cells = part.along([*down, *across]).marked([*down, *across], view=view, metric=metric)
-    return Sheet(cells, down, across, part.find_metric(metric))
+    number = part.find_metric(metric)
+    setting = f"Setting: {describe_setting(part.runs, {*down, *across})}."
+    return Sheet(cells, down, across, number, f"{describe_rounds(part, number, view)} {setting}".lstrip(), spread)

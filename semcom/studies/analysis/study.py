@@ -5,6 +5,7 @@ docs/studies.md shows each of them and explains its numbers.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -19,7 +20,15 @@ from semcom.config import ConfigError
 from semcom.files import resolve_file
 from semcom.runs.accuracy import LAST
 from semcom.studies.analysis import curves, efficiency, ranking
-from semcom.studies.analysis.compare import Cells, Views, compare_pairs, group_runs_to_compare, read_compared_value
+from semcom.studies.analysis.compare import (
+    Cells,
+    Views,
+    check_views,
+    choose_view,
+    compare_pairs,
+    group_runs_to_compare,
+    read_compared_value,
+)
 from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.frames import TABLES
 from semcom.studies.analysis.means import compute_means
@@ -31,7 +40,7 @@ from semcom.studies.results.run import Stored, read_stored_runs
 from semcom.studies.results.table import list_configuration_columns, make_table
 from semcom.tasks.metric import ACCURACY, Metric
 
-NAMED_ALIKE = ("worst10", "best", "last", "validation")
+NAMED_ALIKE = ("pooled", "worst10", "best", "last", "validation")
 """What is derived from the accuracy without being called so."""
 
 
@@ -123,6 +132,11 @@ class Study:
         done = ", ".join(f"{n} {status}" for status, n in counts.items())
         varied = f"; varied: {', '.join(self.axes)}" if self.axes else ""
         return f"Study of {len(self.stored)} runs ({done}) of {', '.join(self.variants)}{varied}"
+
+    def _repr_html_(self) -> str:
+        """Show the study in a notebook: what it is, and its means over seeds."""
+        done = any(run.status == "done" for run in self.stored)
+        return f"<p>{html.escape(repr(self))}</p>{self.mean().to_html(index=False) if done else ''}"
 
     # -- tables ------------------------------------------------------------------------------------------------------
 
@@ -258,6 +272,7 @@ class Study:
         part = self.where(at or {})
         metric = part.find_metric(metric)
         names = part._known(part.variants if variants is None else variants)
+        check_views(view, names)
         return compare_pairs(part._cells(metric), part.axes, list(combinations(names, 2)), view, metric)
 
     def gains(
@@ -277,6 +292,7 @@ class Study:
         part = self.where(at or {})
         metric = part.find_metric(metric)
         first, *others = part._known([over, *(name for name in part.variants if name != over)])
+        check_views(view, [first, *others])
         return compare_pairs(part._cells(metric), part.axes, [(other, first) for other in others], view, metric)
 
     def mean(
@@ -284,7 +300,7 @@ class Study:
         by: Sequence[str] | None = None,
         *,
         at: Mapping[str, Any] | None = None,
-        view: str | None = None,
+        view: Views = None,
         metric: str = "accuracy",
     ) -> pd.DataFrame:
         """Return means over seeds with their 95 % t-intervals, see `means.compute_means`: mean, low, high, n, interval.
@@ -301,14 +317,15 @@ class Study:
         part = self.where(at or {})
         metric = part.find_metric(metric)
         columns = ["variant", *part.axes] if by is None else list(by)
-        frame = part._done(metric, value=lambda run: read_compared_value(run, view, metric))
+        check_views(view, part.variants)
+        frame = part._done(metric, value=lambda run: read_compared_value(run, choose_view(view, run.variant), metric))
         missing = [name for name in columns if name not in frame]
         if missing:
             raise ConfigError(f"by: {missing[0]!r} is no column of the study; there are {', '.join(frame)}")
         return compute_means(frame, columns, "value")
 
     def rank(
-        self, *, at: Mapping[str, Any] | None = None, view: str | None = None, metric: str = "accuracy"
+        self, *, at: Mapping[str, Any] | None = None, view: Views = None, metric: str = "accuracy"
     ) -> pd.DataFrame:
         """Return the order of the variants at each point, and which may be called best and second: `ranking.rank`.
 
@@ -323,7 +340,7 @@ class Study:
         by: Sequence[str] | None = None,
         *,
         at: Mapping[str, Any] | None = None,
-        view: str | None = None,
+        view: Views = None,
         metric: str = "accuracy",
     ) -> pd.DataFrame:
         """Return `mean` with the column `mark`: best or second where `rank` supports it, and nothing elsewhere.
@@ -343,9 +360,7 @@ class Study:
 
     # -- efficiency and curves ---------------------------------------------------------------------------------------
 
-    def pareto(
-        self, cost: str = "uses", *, at: Mapping[str, Any] | None = None, view: str | None = None
-    ) -> pd.DataFrame:
+    def pareto(self, cost: str = "uses", *, at: Mapping[str, Any] | None = None, view: Views = None) -> pd.DataFrame:
         """Return accuracy against cost, means over seeds, and which variants are efficient: `efficiency.pareto`.
 
         Args:
@@ -360,7 +375,7 @@ class Study:
         metric = part.metric
         frame = part._done(
             metric.name,
-            value=lambda run: read_compared_value(run, view, metric.name),
+            value=lambda run: read_compared_value(run, choose_view(view, run.variant), metric.name),
             cost=lambda run: efficiency.read_cost(run, cost),
         )
         return efficiency.find_efficient_variants(frame, part.axes, metric.higher).rename(

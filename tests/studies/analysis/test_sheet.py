@@ -14,7 +14,9 @@ import semcom
 from semcom.config import run_hash
 from semcom.studies.analysis.sheet import Sheet, make_sheet
 from semcom.studies.analysis.study import Study
-from tests.studies.folders import config, simple
+from tests.refusals import refuses
+from tests.studies import folders
+from tests.studies.folders import config, scored, simple, write
 
 SNR = "channel.snr_db"
 
@@ -49,6 +51,42 @@ def test_markdown_has_means_half_widths_and_marks() -> None:
         "| Local | 60.0 |",
     ]
     assert "Bold" not in Sheet(cells(mark=""), ("variant",), (), "accuracy").markdown(), "nothing is said of no marks"
+
+
+def test_two_seeds_have_no_interval_worth_printing() -> None:
+    """Of 0.4 and 0.5 it would be 45.0 +- 63.5; nor has one of two seeds among others."""
+    pair = pd.DataFrame({"variant": ["fedavg"], "mean": [0.45], "low": [-0.185], "high": [1.085], "n": [2]})
+    text = Sheet(pair, ("variant",), (), "accuracy").markdown()
+    assert "mean over 2 seeds, too few for an interval that is worth printing." in text and "| FedAvg | 45.0 |" in text
+    assert "| FedAvg | 45.0 |" in Sheet(pair, ("variant",), (), "accuracy", spread="std").markdown()
+    mixed = Sheet(cells(n=[3, 2, 1]), ("variant",), (), "accuracy").markdown()
+    assert "which what has fewer than three seeds lacks" in mixed and "| <ins>65.0</ins> |" in mixed
+
+
+def test_the_standard_deviation_stands_in_the_place_of_the_interval(study: Study) -> None:
+    """Of 50, 52 and 49 % it is 1.528 points, with S - 1; the interval's half is 3.8."""
+    text = make_sheet(study, at={SNR: 0}, columns=[], spread="std").markdown()
+    assert "| FedAvg | 50.3 ± 1.5 |" in text and "±: standard deviation over seeds" in text
+
+
+def test_a_caption_says_of_which_rounds_and_in_which_setting_its_numbers_are(tmp_path: Path) -> None:
+    """Runs of four rounds, of which FedBABU's view is of its last stage; defaults are named like all else."""
+    for seed in range(3):
+        simple(tmp_path, config("fedavg", seed), [0.5])
+        of, tuned = config("fedbabu", seed), folders.line(5, {"personal": scored([0.6])})
+        write(tmp_path / run_hash(of), of, [folders.line(4, {"global": scored([0.4])})], finish=tuned)
+    found = semcom.study(tmp_path)
+    text = make_sheet(found).latex()
+    assert "The number of a run is the mean of its last 4 rounds or the one after its last stage (FedBABU)." in text
+    assert "partition shots, ways 3, encoder dcgan, features 64, channel awgn, rounds 4" in text, "defaults, too"
+    last = make_sheet(found, metric="last").markdown()
+    assert last.startswith("Accuracy in the last round in %, ") and "The number of a run" not in last
+    of_view = make_sheet(found, view={"fedbabu": "global"}).markdown()
+    assert (
+        "The number of a run is the mean of its last 4 rounds. Setting" in of_view and "| FedBABU | 40.0 |" in of_view
+    )
+    with refuses("view", "ditto", "fedavg, fedbabu"):
+        make_sheet(found, view={"ditto": "global"})
 
 
 def test_digits_show_the_interval() -> None:
@@ -99,6 +137,12 @@ def test_cells_are_the_marked_means_of_the_study(study: Study) -> None:
     assert turned.cells["mean"].tolist() == study.mean([SNR, "method"], metric="worst10")["mean"].tolist()
     both = make_sheet(study, rows=["method", SNR], columns=["partition.ways"])
     assert both.markdown().splitlines()[2] == "| Method | SNR (dB) | ways 3 |", "a field that does not vary is one, too"
+
+
+def test_a_study_shows_its_means_in_a_notebook(study: Study) -> None:
+    text = study._repr_html_()
+    assert text.startswith("<p>Study of 12 runs (12 done) of fedavg, fedcl; varied: channel.snr_db</p><table")
+    assert f"<td>{study.mean()['mean'][0]:.6f}</td>" in text
 
 
 @pytest.mark.parametrize(

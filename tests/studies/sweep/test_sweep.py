@@ -68,7 +68,9 @@ def test_table_holds_configuration_and_metrics(
     assert sorted(p.name for p in tmp_path.iterdir() if p.is_dir()) == sorted(frame["hash"])
     captured = capsys.readouterr()
     assert captured.out.splitlines() == [
-        "Accuracy in %, one seed, so there is no interval.",
+        "Accuracy in %, one seed, so there is no interval. Setting: dataset digits, clients 20, partition shots, "
+        "ways 3, shots 15, encoder dcgan-narrow, features 64, channel awgn, rounds 20, local epochs 1, batch size 50, "
+        "optimiser adam, rate 0.001.",
         "",
         "| Method | SNR 0 dB | SNR 9 dB | SNR 18 dB |",
         "| --- | ---: | ---: | ---: |",

@@ -1,0 +1,32 @@
+"""`semcom export`: the model of a run as a file of weights, with a card."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import semcom
+from semcom.cli.analysis import read_analysis_words
+
+
+@dataclass(frozen=True)
+class ExportFlags:
+    """Write a trained model as model.safetensors, and README.md, a card that says what it is and how to load it.
+
+    RUN comes first: the folder of a finished run.
+    """
+
+    client: int | None = None
+    """Client whose model it is (None: the one of all clients, where they have one)."""
+    view: str | None = None
+    """View of the method (None: the first one, its headline)."""
+    out: str | None = None
+    """Folder of the files (None: RUN/export)."""
+
+
+def carry_out_export(words: list[str]) -> None:
+    """Carry out `semcom export RUN`."""
+    (folder,), wanted = read_analysis_words(words, ("RUN",), ExportFlags(), "semcom export")
+    from semcom.runs.export import export_model  # imports torch
+
+    for path in export_model(semcom.load(folder), wanted.client, wanted.view, wanted.out):
+        print(f"export: {path}")

@@ -1,0 +1,73 @@
+"""Weights in files: safetensors (written and read here, it is a header and bytes), and those that `torch.save` wrote.
+
+https://huggingface.co/docs/safetensors: 8 bytes of the header's length, the header as JSON, the numbers one after the
+other.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from semcom.config import ConfigError
+
+TYPES = {
+    **{torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"},
+    **{torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL"},
+}
+"""Types that can be stored -> what safetensors calls them."""
+
+
+def encode_weights(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> bytes:
+    """Encode tensors by name as a safetensors file, with `notes` as its metadata."""
+    header: dict[str, Any] = {"__metadata__": dict(notes)}
+    parts, end = list[bytes](), 0
+    for name, t in tensors.items():
+        part = t.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+        place = [end, end := end + len(part)]
+        header[name] = {"dtype": TYPES[t.dtype], "shape": list(t.shape), "data_offsets": place}
+        parts.append(part)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([struct.pack("<Q", len(text)), text, *parts])
+
+
+def read_weights(path: str, field: str = "model.weights") -> dict[str, Tensor]:
+    """Read tensors by name from a file that ends in .safetensors, or else one of `torch.save`, on the CPU.
+
+    Of the latter tensors alone are read, never code; they may be under the name `state_dict`.
+
+    Raises:
+        ConfigError: it cannot be read, or holds no tensors.
+    """
+    try:
+        if Path(path).suffix == ".safetensors":
+            return _decode_weights(Path(path).read_bytes())
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise ConfigError(f"{field}: {path!r} cannot be read: {error.strerror or error}") from None
+    except Exception as error:  # of a damaged file torch raises half a dozen kinds
+        raise ConfigError(f"{field}: {path!r} is no file of weights ({type(error).__name__})") from None
+    found = found.get("state_dict", found) if isinstance(found, dict) else found
+    if not (isinstance(found, dict) and found and all(isinstance(t, Tensor) for t in found.values())):
+        raise ConfigError(f"{field}: {path!r} holds no tensors by name; store a `state_dict()`")
+    return found
+
+
+def _decode_weights(content: bytes) -> dict[str, Tensor]:
+    (length,) = struct.unpack("<Q", content[:8])
+    header, numbers = json.loads(content[8 : 8 + length]), bytearray(content[8 + length :])
+    types = {name: kind for kind, name in TYPES.items()}
+    found = {}
+    for name, of in header.items():
+        if name != "__metadata__":
+            start, end = of["data_offsets"]
+            raw = torch.frombuffer(numbers, dtype=torch.uint8)[start:end].clone() if end > start else torch.empty(0)
+            found[name] = raw.view(types[of["dtype"]]).view(of["shape"])
+    return found

@@ -1,0 +1,126 @@
+"""Models that leave a run, and weights that come in."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from semcom.config import run_hash
+from semcom.models.weights import encode_weights, read_weights
+from semcom.runs.export import export_model
+from semcom.runs.module import Noisy
+from semcom.runs.result import Result
+from semcom.runs.runner import run
+from tests import worlds
+from tests.refusals import refuses
+
+
+def trained(method: str = "fedper", **options: object) -> Result:
+    return run(worlds.request(method, train={"rounds": 2}, **options))
+
+
+def start(result: Result) -> dict[str, Tensor]:
+    """The first client's initial weights."""
+    (cohort,) = result.world.population().select(result.clients[:1]).stacks()
+    return {name: t[0] for name, t in cohort.tensors.items()}
+
+
+@pytest.mark.parametrize("kind", ["ideal", "none"])
+def test_a_module_computes_what_the_run_does_over_a_channel_without_noise(kind: str) -> None:
+    result = trained(channel={"kind": kind})
+    images = result.federation.images[:9]
+    for client in (0, 3):
+        module = result.module(client)
+        assert torch.allclose(module(images), result.decode(client, images), atol=1e-12)
+        assert torch.allclose(module(images.double() / 127.5 - 1), module(images), atol=1e-12)
+    assert {type(layer) for layer in module.encoder} >= {nn.Conv2d, nn.LeakyReLU, nn.Flatten}, "torch's own layers"
+    before = result.decode(3, images)
+    nn.init.zeros_(module.head[0].weight)
+    assert torch.equal(result.decode(3, images), before), "its weights are copies"
+
+
+def test_with_its_link_the_noise_is_that_of_the_test_snr() -> None:
+    """At -3 dB symbols of unit power meet noise of variance 2, which MMSE scales: y = a (x + n), a = 1 / (1 + 2)."""
+    result = trained("fedavg", channel={"kind": "awgn", "snr_db": 10.0, "test_snr_db": -3.0103})
+    module = result.module(0, link=True)
+    assert isinstance(module.between, Noisy)
+    x = torch.ones(20_000, 4, dtype=torch.float64)
+    first, second = module.between(x), module.between(x)
+    assert not torch.equal(first, second)
+    found = (first / first.mean()).var().item()
+    assert found == pytest.approx(2.0, rel=0.05), "a real part has half the noise, and half of a symbol's energy of 2"
+
+
+def test_what_no_head_decides_is_refused() -> None:
+    result = trained("fedproto")
+    with refuses("view", "prototype"):
+        result.module(0, "prototype")
+    with refuses("client", "9"):
+        result.module(9)
+
+
+def test_an_export_is_weights_and_a_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = trained(out=str(tmp_path / "run"))
+    with refuses("client", "models of their own"):
+        export_model(result)
+    weights, card = export_model(result, 2)
+    found, module = read_weights(str(weights)), result.module(2)
+    assert found.keys() == module.state_dict().keys()
+    assert all(torch.equal(found[name], t) for name, t in module.state_dict().items())
+    text, view = card.read_text(), result.summary["views"]["personal"]
+    assert "# fedper: the model of client 2, view personal" in text and "test-bars, 4 clients; shots, ways 2" in text
+    assert f"| accuracy of client 2 | {100 * view['clients'][2]:.1f} % |" in text
+    for_all = export_model(trained("fedavg"), out=tmp_path / "all")[1].read_text()
+    assert for_all.startswith("# fedavg: the model of all clients, view global")
+
+
+def test_a_file_is_laid_out_as_safetensors_says(tmp_path: Path) -> None:
+    """Eight bytes of length, JSON, then the numbers; read back, and as `torch.save` writes them."""
+    tensors = {"a": torch.tensor([[1.0, 2.0]]), "b": torch.tensor(7), "none": torch.empty(0, 3)}
+    content = encode_weights(tensors, {"run": "x"})
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    assert header["a"] == {"dtype": "F32", "shape": [1, 2], "data_offsets": [0, 8]} and length % 8 == 0
+    assert header["b"] == {"dtype": "I64", "shape": [], "data_offsets": [8, 16]}
+    assert header["__metadata__"] == {"run": "x"} and struct.unpack("<ff", content[8 + length :][:8]) == (1, 2)
+    (tmp_path / "a.safetensors").write_bytes(content)
+    torch.save({"state_dict": tensors}, tmp_path / "a.pt")
+    for name in ("a.safetensors", "a.pt"):
+        found = read_weights(str(tmp_path / name))
+        assert all(torch.equal(found[key], t) for key, t in tensors.items()) and found.keys() == tensors.keys()
+    for name, text in (("cut.safetensors", content[:20]), ("b.pt", b"no"), ("c.safetensors", b"")):
+        (tmp_path / name).write_bytes(text)
+        with refuses("model.weights", name):
+            read_weights(str(tmp_path / name))
+
+
+def test_a_run_begins_with_the_weights_of_a_file(tmp_path: Path) -> None:
+    """All of a model, or those of an encoder alone; their content is part of the run's identity."""
+    result = trained(out=str(tmp_path / "run"))
+    weights, _ = export_model(result, 1)
+    given = read_weights(str(weights))
+    begun = start(trained("local", model={"weights": str(weights)}))
+    assert begun.keys() == given.keys() and all(torch.equal(begun[name], t) for name, t in given.items())
+    plain = start(trained("local"))
+    encoder = {name.removeprefix("encoder."): t for name, t in given.items() if name.startswith("encoder.")}
+    path = tmp_path / "encoder.pt"
+    torch.save(encoder | {"fc.weight": torch.ones(3)}, path)
+    alone = worlds.request("local", model={"weights": str(path)})
+    of_encoder = start(run(alone))
+    assert all(torch.equal(of_encoder[n], (given if n.startswith("encoder.") else plain)[n]) for n in plain)
+    torch.save(encoder, path)
+    again = worlds.request("local", model={"weights": str(path)})
+    assert len({run_hash(worlds.request("local")), run_hash(alone), run_hash(again)}) == 3
+    torch.save({"0.weight": torch.ones(2, 2)}, path)
+    with refuses("model.weights", "encoder.0.weight", "[2, 2]"):
+        trained("local", model={"weights": str(path)})
+    torch.save({"other.weight": torch.ones(2, 2)}, path)
+    with refuses("model.weights", "another network"):
+        trained("local", model={"weights": str(path)})
+    with refuses("model.weights", "cannot be read"):
+        trained("local", model={"weights": str(tmp_path / "none.pt")})
