@@ -3,7 +3,7 @@
 DeepJSCC (Bourtsoulatze et al., 2019) trained in five ways on the same images: by one client that has all of them, by
 each client alone, and with FedAvg, FedPer and FedRep; 3 classes a client, AWGN of 10 dB in training, k/n = 1/12. Beside
 them the digital chain (`semcom.methods.digital_chain`): JPEG by the fastest scheme for each SNR, and by that for 10 dB
-at all of them; WebP, with its header known, and sent.
+at all of them.
 
 Scale `small`: CIFAR-10, 10 clients, 100 images of a class, 60 rounds, three seeds. `paper`: 20 clients, 200 rounds.
 """
@@ -47,10 +47,8 @@ def _make_deepjscc(scale: str) -> Grid:
 CHAINS = (
     Variant("digital-chain", "digital-chain"),
     Variant("digital-chain for 10 dB", "digital-chain", {"hyper.scheme_db": TRAINED}),
-    Variant("digital-chain with WebP", "digital-chain", {"hyper.codec": "webp"}),
-    Variant("digital-chain with WebP and header", "digital-chain", {"hyper.codec": "webp", "hyper.headers": "sent"}),
 )
-"""The digital chains: by default JPEG, headers known, and the fastest scheme for each SNR."""
+"""The digital chain: JPEG with its header known, by the fastest scheme for each SNR, and by one for all."""
 
 DEEPJSCC_FEDERATED = Experiment(
     name="deepjscc-federated",

@@ -50,7 +50,7 @@ def unmarked(study: Study, plot: Plot) -> pd.DataFrame:
 DEEPJSCC_FEDERATED = Drawing(
     "deepjscc-federated",
     "deepjscc-federated",
-    Plot(kind="lines", x=TEST, hue="variant"),
+    Plot(kind="lines", x=TEST, y="psnr", hue="variant"),
     numbers=unmarked,
     shows=(TEST_SNR,),
 )
