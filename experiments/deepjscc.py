@@ -57,6 +57,6 @@ DEEPJSCC_FEDERATED = Experiment(
     variants=(Variant("central", "local"), "local", "fedavg", "fedper", "fedrep", *CHAINS),
     scales=each_scale(_make_deepjscc),
     axis="channel.test_snr_db",
-    figures=("deepjscc-federated", "deepjscc-images"),
+    figures=("deepjscc-federated",),
 )
 """Images rebuilt by clients of three classes, and sent digitally."""
