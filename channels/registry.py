@@ -44,6 +44,7 @@ class Registry(Generic[T]):
         made: the entries are instances of `base`, which may be a union of classes.
         options: the name under which an entry declares its options, if it may have any.
         catalogue: finds more entries like `builtin`, and a line about those that it could not find.
+        beside: entries like `builtin` that are found by name and not listed.
     """
 
     def __init__(
@@ -54,8 +55,9 @@ class Registry(Generic[T]):
         made: bool = False,
         options: Literal["Hyper", "Options"] | None = None,
         catalogue: Callable[[], tuple[Mapping[str, str], str]] | None = None,
+        beside: Mapping[str, str] | None = None,
     ) -> None:
-        self.kind = kind
+        self.kind, self._beside = kind, dict(beside or {})
         self._own, self._catalogue, self._problem = dict(builtin), catalogue, ""
         self._base, self._made, self._options = base, made, options
         self._added: dict[str, T] = {}
@@ -84,7 +86,7 @@ class Registry(Generic[T]):
 
         Raises ValueError for a name that is taken, the decorator for an object that is no such entry.
         """
-        if name in self._builtin:
+        if self.ships(name):
             raise ValueError(f"{self.kind} {name!r} ships with semcom: choose another name")
         source, owner = _SOURCE.get(), self._sources.get(name)
         if name in self._added and None not in (source, owner) and source != owner:
@@ -128,10 +130,11 @@ class Registry(Generic[T]):
 
     def ships(self, name: str) -> bool:
         """Return whether an entry ships with the package."""
-        return name in self._builtin
+        return name in self._builtin or name in self._beside
 
     def __contains__(self, name: object) -> bool:
-        return name in self._added or name in self._own or name in self._builtin  # own first: no catalogue is read
+        own = name in self._added or name in self._own or name in self._beside
+        return own or name in self._builtin  # own first: no catalogue is read
 
     def get(self, name: str) -> T:
         """Return the entry called `name`. Raises ValueError for an unknown name, with those that are known."""
@@ -139,7 +142,7 @@ class Registry(Generic[T]):
             return self._added[name]
         if name not in self:
             raise ValueError(f"{self.kind}: {self.unknown(name)}")
-        return _import_registry_entry(self._own[name])
+        return _import_registry_entry(self._own.get(name) or self._beside[name])
 
 
 def describe_unknown_name(name: str, known: Sequence[str]) -> str:

@@ -2,22 +2,18 @@
 
 DeepJSCC (Bourtsoulatze et al., 2019) trained in five ways on the same images: by one client that has all of them, by
 each client alone, and with FedAvg, FedPer and FedRep; 3 classes a client, AWGN of 10 dB in training, k/n = 1/12. Beside
-them the digital chain: the image's best quality that has room, 5G's LDPC codes and QAM, by the fastest scheme for each
-SNR, and by that for 10 dB at all of them. An image that is lost counts as a grey one.
+them the digital chain (`semcom.methods.digital_chain`): JPEG by the fastest scheme for each SNR, and by that for 10 dB
+at all of them.
 
 Scale `small`: CIFAR-10, 10 clients, 100 images of a class, 60 rounds, three seeds. `paper`: 20 clients, 200 rounds.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
-from semcom.studies.results.outcome import train_and_add_outcome
-
-if TYPE_CHECKING:
-    from semcom.runs.result import Result
 
 TRAINED = 10.0
 """SNR of the training, in dB."""
@@ -48,29 +44,19 @@ def _make_deepjscc(scale: str) -> Grid:
     return Grid(fixed, {"channel.test_snr_db": SNRS[scale], "seed": size["seeds"]}, own={"central": one})
 
 
-def train_and_send_digitally(config: RunConfig) -> None:
-    """Train; each client alone: its test images then go by the digital chain too: its summary's `digital`."""
-    from experiments.measures.digital_images import measure_digital_images
-    from semcom.engine.host.ranks import run_single_rank
-
-    def sent(result: Result) -> dict[str, Any]:
-        if config.method != "local" or config.clients == 1:
-            return {}
-        snrs = tuple(float(snr) for snr in str(config.channel.test_snr_db).split(","))
-        with run_single_rank():
-            return {"digital": measure_digital_images(result, snrs, result.config.model.features // 2)}
-
-    train_and_add_outcome(config, sent)
-
+CHAINS = (
+    Variant("digital-chain", "digital-chain"),
+    Variant("digital-chain for 10 dB", "digital-chain", {"hyper.scheme_db": TRAINED}),
+)
+"""The digital chain: JPEG with its header known, by the fastest scheme for each SNR, and by one for all."""
 
 DEEPJSCC_FEDERATED = Experiment(
     name="deepjscc-federated",
     title="Images rebuilt against SNR: trained centrally, alone and federated, beside the digital chain",
     paper="none",
-    variants=(Variant("central", "local"), "local", "fedavg", "fedper", "fedrep"),
+    variants=(Variant("central", "local"), "local", "fedavg", "fedper", "fedrep", *CHAINS),
     scales=each_scale(_make_deepjscc),
     axis="channel.test_snr_db",
     figures=("deepjscc-federated",),
-    train=train_and_send_digitally,
 )
-"""Images rebuilt by clients of three classes."""
+"""Images rebuilt by clients of three classes, and sent digitally."""

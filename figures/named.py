@@ -28,6 +28,14 @@ WIRELESS_TIME_ENERGY = Drawing(
 )
 """The same against the energy of what is sent."""
 
+DEEPJSCC_IMAGES = Drawing(
+    "deepjscc-images",
+    "deepjscc-federated",
+    Plot(kind="images", at={"seed": 0, "variant": ["central", "local", "fedavg", "digital-chain"]}),
+    shows=(TEST_SNR,),
+)
+"""Images rebuilt by clients of three classes, as they come back."""
+
 LETTER_FIG2A = Drawing("letter-fig2a", "letter-fig2a", Plot(kind="curves", facet="clients"))
 """Fig. 2(a) of the FedCL letter."""
 LETTER_FIG2B = Drawing("letter-fig2b", "letter-fig2b", Plot(kind="lines", x=SNR))
@@ -39,6 +47,14 @@ def unmarked(study: Study, plot: Plot) -> pd.DataFrame:
     return study.along(plot.fields).mean(plot.fields, metric=plot.y)
 
 
+DEEPJSCC_FEDERATED = Drawing(
+    "deepjscc-federated",
+    "deepjscc-federated",
+    Plot(kind="lines", x=TEST, y="psnr", hue="variant"),
+    numbers=unmarked,
+    shows=(TEST_SNR,),
+)
+"""PSNR of images that come back against test SNR, beside the digital chain."""
 LETTER_FIG2B_ONCE = Drawing(
     "letter-fig2b-once",
     "letter-fig2b-once",

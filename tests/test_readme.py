@@ -42,7 +42,7 @@ SKIP = "not run by the tests"
 TESTED = {
     README: ("First run", "A study", "Your own method"),
     RUNNING: ("From the shell", "From Python", "What you can choose", "Several cores, GPUs and machines"),
-    TASKS_PAGE: ("Images that come back", "Beside the digital chain", "Your own task"),
+    TASKS_PAGE: ("Images that come back", "What came out", "Your own task"),
     EXTENDING: (
         "A method",
         "A channel",
@@ -303,7 +303,7 @@ def test_images_that_come_back(tmp_path: Path) -> None:
     assert f"fedper: {summary['psnr']:.2f} dB at 10 dB after 2 rounds" in trained
     assert "bandwidth ratio k/n: 0.0625" in trained
     assert (tmp_path / "runs" / "images" / "images.png").stat().st_size > 1000
-    (table,) = follow(TASKS_PAGE, "Beside the digital chain", tmp_path)
+    (table,) = follow(TASKS_PAGE, "What came out", tmp_path)
     assert "PSNR in dB" in table
 
 

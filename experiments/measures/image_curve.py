@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from channels.coding.codec import CODECS, HEADERS
+from channels.coding.codec import HEADERS
 from channels.coding.image import ImageChain, Received
 from channels.coding.mcs import choose_mcs
 from semcom.engine.random import keyed
@@ -21,12 +21,13 @@ from semcom.engine.random import keyed
 if TYPE_CHECKING:
     from semcom.runs.result import Result
 
+CODECS = ("webp", "jpeg")
 Curves = dict[str, dict[str, dict[str, dict[str, float]]]]
 """Chain ("webp-sent") -> SNR in dB -> channel uses -> what became of the images."""
 
 
 def measure_image_curves(result: Result, snrs: Sequence[float], uses: Sequence[int]) -> Curves:
-    """Return what becomes of images with every codec, its headers sent and known, at every SNR and number of uses.
+    """Return what becomes of images with two codecs, their headers sent and known, at every SNR and number of uses.
 
     Args:
         result: of a run over the link `ideal`.

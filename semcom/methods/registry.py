@@ -38,8 +38,9 @@ METHODS: Registry[type[Method]] = Registry(
     },
     base="semcom.methods.base:Method",
     options="Hyper",
+    beside={"digital-chain": "semcom.methods.digital_chain:DigitalChain"},
 )
-"""Training methods: name -> subclass of `semcom.methods.base.Method`.
+"""Training methods: name -> subclass of `semcom.methods.base.Method`; beside them a baseline that trains nothing.
 
 In the order of docs/methods.md: no sharing, one model for all, that and a last step or a second model of each client's
 own, personal heads, personal encoders, prototypes and centroids.

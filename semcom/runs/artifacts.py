@@ -83,21 +83,28 @@ def _collect_test_artifacts(world: World, stages: Stages, clients: np.ndarray, k
             session.tally.begin(round_)
             whole = all(len(view.population.ids) == len(clients) for view in views.values())
             chosen = views if whole else narrow_views(views, clients)
-            first, note = session.draws.test_snrs[:1], samples.note if samples is not None else None
+            snrs = session.draws.test_snrs[: None if pictures is not None else 1]
+            note = partial(_note_tests, samples, pictures, chosen)
             if CONFUSION in keep:
-                (tables,) = count_confusions_of_views(session, chosen, first, federation.test, metered=False, note=note)
+                tables = count_confusions_of_views(session, chosen, snrs, federation.test, metered=False, note=note)[0]
                 found |= {f"confusion/{name}": t.cpu().numpy() for name, t in tables.items()}
-            elif note is not None:
-                show_tests(session, chosen, first, federation.test, note, metered=False)
-            if pictures is not None:
-                note = partial(pictures.note, chosen)
-                show_tests(session, chosen, session.draws.test_snrs, federation.test, note, metered=False)
+            else:
+                show_tests(session, chosen, snrs, federation.test, note, metered=False)
     if CONFUSION in keep:
         for name, table in (("train", federation.train), ("test", federation.test)):
             found[f"counts/{name}"] = count_classes(federation, table, clients)
     names = dict.fromkeys(name for views in stages.values() for name in views)
     found |= samples.arrays(names) if samples is not None else {}
     return found | (pictures.arrays(names) if pictures is not None else {})
+
+
+def _note_tests(
+    samples: Samples | None, pictures: Pictures | None, views: Mapping[str, View], names: Sequence[str], heard: Outputs
+) -> None:
+    if samples is not None and heard.test == 0:
+        samples.note(names, heard)
+    if pictures is not None:
+        pictures.note(views, names, heard)
 
 
 def _collect_curve_artifacts(lines: Sequence[Mapping[str, Any]]) -> Arrays:
@@ -187,7 +194,7 @@ class Pictures:
         mine = (rows >= 0) & (heard.batch.weight > 0)
         for name in names:
             kept = self.found.setdefault(name, self.world.zeros(*self.size))
-            answers = views[name].answer(heard.features, heard.logits, heard.where)
+            answers = views[name].answer(heard)
             kept[heard.test, rows[mine]] = answers[mine].view(-1, *self.size[2:])
 
     def arrays(self, names: Collection[str]) -> Arrays:

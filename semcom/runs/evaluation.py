@@ -148,7 +148,7 @@ class AmongOwn:
         """Count a batch, for the views of one population."""
         for name in names:
             among = self.owned[name][heard.where]
-            right = self.views[name].decide(heard.features, heard.logits, heard.where, among) == heard.batch.y
+            right = self.views[name].decide(heard, among) == heard.batch.y
             self.right[name][heard.test, heard.where] += (right * heard.batch.weight).sum(1).to(torch.int64)
 
     @cached_property

@@ -160,7 +160,7 @@ class Result:
         heard = infer_images(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
         shape = task.shape(session.draws.federation)
         none = self.world.zeros(0, *shape)
-        answers = (chosen.answer(each.features, each.logits, each.where)[0].view(-1, *shape) for each in heard)
+        answers = (chosen.answer(each)[0].view(-1, *shape) for each in heard)
         found = torch.cat([none, *answers]).cpu()
         return to_bytes(found) if task.pictures else found
 

@@ -36,6 +36,7 @@ METHODS = {
     "fedcosr": "FedCoSR",
     "repper": "RepPer",
     "fedcl": "FedCL",
+    "digital-chain": "Digital chain",
 }
 """Method -> its name in the papers; any other is shown by its own name, and so is what a variant adds to one."""
 ARMS = {

@@ -212,7 +212,8 @@ def test_the_command_of_a_plug_in_s_experiment_names_it(tmp_path: Path, monkeypa
 def test_unknown_figure_lists_the_known() -> None:
     known = ", ".join(FIGURES.names())
     assert known.startswith(
-        "arms-small, collaboration, collaboration-ways, convergence-bound, deepjscc-federated, demo, fedcosr-fig4"
+        "arms-small, collaboration, collaboration-ways, convergence-bound, deepjscc-federated, deepjscc-images, "
+        "demo, fedcosr-fig4"
     )
     with pytest.raises(ConfigError, match=f"^figure: 'fig9' is unknown: known are {known}$"):
         render("fig9")

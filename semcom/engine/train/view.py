@@ -34,22 +34,20 @@ class View:
     scores: Scores | None = None
     per_client: Mapping[str, Tensor] = field(default_factory=dict)
 
-    def answer(self, features: Tensor, logits: Tensor, where: Tensor) -> Tensor:
-        """Return the scores or other outputs, `[k, b, ...]`, of the clients at positions `where`; see `decide`."""
+    def answer(self, heard: Outputs) -> Tensor:
+        """Return the scores or other outputs of a batch that has passed the models, `[k, b, ...]`."""
         if self.scores is None:
-            return logits
-        return self.scores(features, logits, {n: t[where] for n, t in self.per_client.items()})
+            return heard.logits
+        return self.scores(heard.features, heard.logits, {n: t[heard.where] for n, t in self.per_client.items()})
 
-    def decide(self, features: Tensor, logits: Tensor, where: Tensor, among: Tensor | None = None) -> Tensor:
-        """Return the predicted classes `[k, b]` of the clients at positions `where`.
+    def decide(self, heard: Outputs, among: Tensor | None = None) -> Tensor:
+        """Return the predicted classes of a batch, `[k, b]`.
 
         Args:
-            features: as received, `[k, b, d]`.
-            logits: `[k, b, C]`.
-            where: positions in the population, `[k]`.
+            heard: the batch after the models.
             among: classes that may be the answer of each client, bool `[k, C]` (None: all).
         """
-        scores = self.answer(features, logits, where)
+        scores = self.answer(heard)
         if among is not None:
             scores = scores.masked_fill(~among[:, None], -torch.inf)
         return scores.argmax(-1)
@@ -100,7 +98,7 @@ def count_confusions_of_views(
 
     def count(names: Sequence[str], heard: Outputs) -> None:
         for name in names:
-            cell = heard.batch.y * c + views[name].decide(heard.features, heard.logits, heard.where)
+            cell = heard.batch.y * c + views[name].decide(heard)
             rows = counts[name][heard.test]
             rows[heard.where] = rows[heard.where].scatter_add(1, cell, heard.batch.weight.to(torch.int64))
         if note is not None:
@@ -130,7 +128,7 @@ def measure_views(
 
     def add(of: Sequence[str], heard: Outputs) -> None:
         for name in of:
-            answers = views[name].answer(heard.features, heard.logits, heard.where)
+            answers = views[name].answer(heard)
             each = task.measure(answers, heard.batch.target)
             for i, metric in enumerate(names):
                 real = torch.where(heard.batch.weight > 0, each[metric], 0).double()
@@ -171,7 +169,7 @@ def show_tests(
 def predict(session: Session, view: View, client: int, images: Tensor, snr_db: float | None) -> Tensor:
     """Return the classes, int64 `[b]`, that a client's model gives to images that pass the channel; see `show`."""
     heard = infer_images(session, view, client, images, snr_db)
-    answers = [view.decide(each.features, each.logits, each.where) for each in heard]
+    answers = [view.decide(each) for each in heard]
     none = torch.zeros(1, 0, dtype=torch.int64, device=session.draws.device)  # the answer to no image at all
     return torch.cat([none, *answers], 1)[0].cpu()
 

@@ -53,11 +53,13 @@ def test_a_file_can_do_without_its_header(kind, headers, channels, size):
 
 @pytest.mark.parametrize("kind", codec.CODECS)
 def test_payload_and_header_add_up_to_the_file(kind):
-    """WebP: RIFF, WEBP and VP8 chunk (20 bytes), start code, width and height (7). JPEG: over 250 bytes."""
+    """WebP: RIFF, WEBP and VP8 chunk (20 bytes), start code, width and height (7). JPEG and AVIF: over 250 bytes."""
     image = photos(1)[0]
     for (sent, header), (free, same) in zip(versions(image, kind, "sent"), versions(image, kind, "free"), strict=True):
         if kind == "webp":
             assert header == same == 27 and len(sent) == len(free) + 27
+        elif kind == "avif":  # ftyp 32, meta 235 and mdat 8 bytes; delimiter 2, sequence 11, the frame's kind 1
+            assert header == same == 32 + 235 + 8 + 14 and len(sent) == len(free) + header
         else:
             assert header > 250 and same == 623 + 2 - 1  # all before the scan, and the end; less the byte for quality
 
