@@ -36,6 +36,12 @@ METHODS = {
     "fedcosr": "FedCoSR",
     "repper": "RepPer",
     "fedcl": "FedCL",
+    "scaffold": "SCAFFOLD",
+    "feddyn": "FedDyn",
+    "fedbn": "FedBN",
+    "fedrod": "FedRoD",
+    "apfl": "APFL",
+    "feddbe": "FedDBE",
 }
 """Method -> its name in the papers; any other is shown by its own name, and so is what a variant adds to one."""
 ARMS = {
