@@ -60,7 +60,7 @@ class APFL(FedAvg):
     def add_model(self, model: SplitModel) -> None:
         """Put v, a copy, and alpha beside a model."""
         model.own = deepcopy(model)
-        model.alpha = nn.Parameter(torch.tensor(self.hyper.alpha))
+        model.alpha = nn.Parameter(torch.tensor(self.hyper.alpha, dtype=torch.float64))
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """Train E epochs on w, and on v and alpha."""

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 
 from channels.options import NOT_NEGATIVE, SHARE, require
 from semcom.config.options import NOT_ZERO, Needs
-from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.world import World
@@ -51,7 +50,7 @@ class FedDBE(FedAvg):
     paper = "Zhang et al., NeurIPS 2023"
     preset = {}
     averages = ("encoder.", "head.1.")
-    unused = ("air.repeat", "train.deadline_s")  # the consensus is that of all clients of round 1
+    unused = ("model.init", "air.repeat", "train.deadline_s")  # the consensus is that of all clients of round 1
     shares = "encoder and head, mean features"
     personal = "a bias of the features"
     sends = "w up, w and the mean features down; in round 1 mean features up"

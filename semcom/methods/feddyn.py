@@ -33,7 +33,7 @@ class FedDyn(FedAvg):
 
     paper = "Acar et al., ICLR 2021"
     preset = {}
-    unused = ("air.repeat", "train.deadline_s")  # h belongs to the g_k as long as every model arrives
+    unused = ("model.init", "air.repeat", "train.deadline_s")  # h belongs to the g_k as long as every model arrives
     personal = "a gradient g_k"
 
     @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from channels.options import POSITIVE, require
 from semcom.engine.store.population import Population, blend
-from semcom.engine.train.context import Context, Given
+from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.world import World
 from semcom.methods.base import Method, task_loss
@@ -35,7 +35,7 @@ class Scaffold(FedAvg):
     preset = {}
     unused = (
         *("train.lr", "train.optimizer", "train.momentum", "train.weight_decay"),
-        *("air.repeat", "train.deadline_s"),  # c is the mean of the c_k as long as every change arrives
+        *("model.init", "air.repeat", "train.deadline_s"),  # c is the mean of the c_k as long as every change arrives
     )
     shares = "encoder and head, control c"
     personal = "a control c_k"
@@ -68,12 +68,13 @@ class Scaffold(FedAvg):
         zeros = {name: torch.zeros_like(t) for name, t in model.one(self.averages).named().items()}
         return self.State(model, world.constant(model.parameters(), 0.0), model.share(zeros))
 
-    def objective(self, model: StackedModel, batch: Batch, context: Context) -> Tensor:
+    def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
         """Return CE + <c - c_k, w> per client, `[k]`: its gradient is the corrected one."""
         context.carry["steps"].add_(1)
         c, own = context.models["mean"].tensors, context.models["own"].tensors
         correction = inner_product(model, {name: c[name] - own[name] for name in model.params})
-        return task_loss(model(batch)[1], batch) + correction
+        task = task_loss(model(batch)[1], batch)
+        return task + correction, {"task": task}
 
     def round(self, state: Scaffold.State, world: World) -> Scaffold.State:
         """Train locally along corrected gradients, average models and controls (Algorithm 1)."""
