@@ -44,7 +44,7 @@ def test_two_rounds_by_hand(adaptive: bool) -> None:
             for _ in range(2):
                 slope, way = mix(own[k], w, alpha[k]).slope(X[k], Y[k]), own[k].plus(w, -1)
                 w, own[k] = w.step(X[k], Y[k], LR), own[k].plus(slope, -LR * alpha[k])
-                alpha[k] -= LR * dot(slope, way) * adaptive
+                alpha[k] = float(np.clip(alpha[k] - LR * dot(slope, way) * adaptive, 0, 1))
             trained.append(w)
         shared = mean(trained, [3 / 5, 2 / 5])
         personal = method.views(state, world)["personal"].population

@@ -1,8 +1,9 @@
 """Populations: every quantity that clients hold is one tensor with a leading client axis.
 
 Legend: K clients in a population, n of them in one cohort. A part of a model is named by a prefix of its parameters
-that ends in a dot (`"encoder."`, `"head.0."`), by the whole name of one, or by several of these. Populations are values:
-no operation changes one in place.
+that ends in a dot (`"encoder."`, `"head.0."`), by the whole name of one, or by several of these.
+
+Populations are values: no operation changes one in place.
 
 During training a cohort is a stack of tensors; in a State it is a row store. `select` loads rows, `put` writes them
 back.
