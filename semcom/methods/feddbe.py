@@ -49,7 +49,7 @@ class FedDBE(FedAvg):
 
     paper = "Zhang et al., NeurIPS 2023"
     preset = {}
-    averages = ("encoder.", "head.1.")
+    averages: tuple[str, ...] = ("encoder.", "head.1.")
     unused = ("model.init", "air.repeat", "train.deadline_s")  # the consensus is that of all clients of round 1
     shares = "encoder and head, mean features"
     personal = "a bias of the features"
