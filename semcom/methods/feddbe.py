@@ -119,5 +119,6 @@ class FedDBE(FedAvg):
         fitted = world.fit(received, self.objective, given=given)
         newest = world.air.average(fitted.models, self.averages, p, since=received)
         if not known:
-            consensus = p @ world.air.send("up", "consensus", fitted.carried["mean"], ids, floats)
+            means = world.air.send("up", "consensus", fitted.carried["mean"], ids, floats)
+            consensus = (p[:, None] * means).sum(0)
         return self.State(state.model.put(fitted.models).share(newest), consensus)
