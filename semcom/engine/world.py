@@ -25,7 +25,7 @@ from semcom.engine.host.sending import send_to_device
 from semcom.engine.independence import check_independent_link
 from semcom.engine.rates import Direction
 from semcom.engine.session import Session
-from semcom.engine.store.initial import Initial
+from semcom.engine.store.initial import Extend, Initial
 from semcom.engine.store.population import Population, Prefix, in_part
 from semcom.engine.tally import Tally
 from semcom.engine.timeline import Timeline
@@ -139,6 +139,11 @@ class World:
         sizes = self.tensor(self.sizes(ids).astype(np.float64))
         return sizes / sizes.sum()
 
+    def fraction(self, ids: np.ndarray) -> float:
+        """Return the fraction of all clients' training samples that is that of `ids`."""
+        sizes = self.session.draws.federation.train.sizes
+        return float(sizes[ids].sum() / sizes.sum())
+
     def arrived(self, ids: np.ndarray, name: str = "") -> np.ndarray:
         """Return which clients got through with what they have just sent up as `name`, bool `[n]` on the host.
 
@@ -150,6 +155,14 @@ class World:
     def owned(self, ids: np.ndarray) -> np.ndarray:
         """Return the classes that each client has training samples of, bool `[n, C]` on the host."""
         return self.session.draws.federation.owned[ids]
+
+    def count_classes(self, ids: np.ndarray) -> Tensor:
+        """Return each client's number of training samples of every class, `[n, C]`."""
+        federation, n = self.session.draws.federation, len(ids)
+        owner = self.tensor(np.repeat(np.arange(n), self.sizes(ids)))
+        cell = owner * self.classes + federation.labels[torch.cat([federation.train[int(k)] for k in ids])]
+        ones = torch.ones_like(cell, dtype=self.session.draws.dtype)
+        return self.zeros(n * self.classes).scatter_add_(0, cell, ones).view(n, self.classes)
 
     def report(self, name: str, values: Tensor) -> None:
         """Log a value for each client of this round, or for each class; `metrics.jsonl` holds its mean."""
@@ -178,20 +191,26 @@ class World:
 
     # -- models --------------------------------------------------------------------------------------------------
 
-    def population(self, shared: Prefix = ()) -> Population:
+    def population(self, shared: Prefix = (), extend: Extend | None = None) -> Population:
         """Return the initial models of all clients, with a cohort per architecture.
 
         Args:
-            shared: prefixes of the parts that are common to all.
+            shared: prefixes and names of what is common to all: `"encoder."`, `"head.0."`, `outside(BatchNorm)`.
+            extend: a function of a new `SplitModel` with its initial weights, which gives it further parameters and
+                buffers (`model.own = deepcopy(model.head)`), or puts a layer around a part (`model.head = ...`).
 
         Raises:
-            ValueError: a prefix names no part of a model.
+            ValueError: a prefix names no tensor of a model, or the run has models that are extended otherwise.
         """
         team = self.session.team
-        cohorts = tuple(self._initial.cohort(name, ids, shared, team) for name, ids in self._encoders())
+        cohorts = tuple(self._initial.cohort(name, ids, shared, team, extend) for name, ids in self._encoders())
         if self.session.chunk is None:
             self.session.chunk = self._choose_chunk([c.network for c in cohorts])
         return Population(cohorts)
+
+    def outside(self, kind: type[nn.Module]) -> tuple[str, ...]:
+        """Return the names of the parameters and buffers that are in no layer of a kind, such as BatchNorm: a part."""
+        return self._initial.outside(self.config.model.encoder.split(",")[0], kind)
 
     def constant(self, names: Sequence[str], value: float) -> Population:
         """Return numbers that clients keep beside their models: shaped like the tensors `names`, all `value`."""

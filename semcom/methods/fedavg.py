@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from semcom.engine.store.population import Population
+from semcom.engine.store.population import Population, Prefix
 from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
@@ -48,14 +48,18 @@ class FedAvg(Method):
 
     def setup(self, world: World) -> Any:
         """Start from common weights for the averaged parts."""
-        return self.State(world.population(shared=self.averages))
+        return self.State(world.population(shared=self.choose_part(world)))
+
+    def choose_part(self, world: World) -> Prefix:
+        """Return what is averaged in this run: the prefixes in `averages`, or names of single tensors."""
+        return self.averages
 
     def round(self, state: Any, world: World) -> Any:
         """Train locally, average by p_k (Algorithm 1); buffers are averaged like parameters."""
-        ids = world.sample()
-        received = world.air.down(state.model.select(ids), self.averages)
+        ids, part = world.sample(), self.choose_part(world)
+        received = world.air.down(state.model.select(ids), part)
         trained = self.local(received, state, world)
-        newest = world.air.average(trained, self.averages, world.weights(ids), since=received)
+        newest = world.air.average(trained, part, world.weights(ids), since=received)
         return self.after(state, trained, newest)
 
     def local(self, received: Population, state: Any, world: World) -> Population:

@@ -37,6 +37,12 @@ METHODS = {
     "repper": "RepPer",
     "fedcl": "FedCL",
     "digital-chain": "Digital chain",
+    "scaffold": "SCAFFOLD",
+    "feddyn": "FedDyn",
+    "fedbn": "FedBN",
+    "fedrod": "FedRoD",
+    "apfl": "APFL",
+    "feddbe": "FedDBE",
 }
 """Method -> its name in the papers; any other is shown by its own name, and so is what a variant adds to one."""
 ARMS = {

@@ -25,7 +25,7 @@ from tests.worlds import ragged, random_federation, world
 FEW = (3, 2, 1)
 """Samples of three unequal clients: two batches, the last one of a sample, a full one, and one of a sample alone."""
 
-COMPOSED = {"fedcosr", "fedcrl", "perfedavg"}
+COMPOSED = {"apfl", "fedcosr", "fedcrl", "perfedavg"}
 """Arms whose headline is made of fields of their State."""
 
 HEADLESS = {"repper"}
@@ -42,6 +42,11 @@ OTHER: dict[str, list[tuple[str, Any, dict[str, Any]]]] = {
     ],
     "fedavg_ft": [("tune", "all", {})],
     "fedprox": [("mu", 1.0, {})],
+    "scaffold": [("eta_l", 0.1, {}), ("eta_g", 0.5, {})],
+    "feddyn": [("alpha", 1.0, {})],
+    "apfl": [("alpha", 0.2, {}), ("adaptive", False, {})],
+    "feddbe": [("kappa", 1.0, {}), ("mu", 0.5, {}), ("bias", False, {})],
+    "fedrod": [("gamma", 0.5, {})],
     "fedprox_ft": [("mu", 1.0, {}), ("tune", "all", {})],
     "ditto": [("lam", 2.0, {})],
     "fedrep": [("head_epochs", 2, {})],
@@ -232,7 +237,7 @@ def test_views_come_after_the_server_step(arm: str) -> None:
 
 @pytest.mark.parametrize(
     ("arm", "part"),
-    [(arm, "") for arm in ("fedavg", "fedprox", "ditto", "fedala", "fedamp", "moon", "perfedavg", "pfedme")]
+    [(arm, "") for arm in ("fedavg", "fedprox", "feddyn", "ditto", "fedala", "fedamp", "moon", "perfedavg", "pfedme")]
     + [(arm, "encoder.") for arm in ("fedbabu", "fedper", "fedrep")],
 )
 def test_traffic_is_what_is_averaged(arm: str, part: str) -> None:

@@ -19,6 +19,8 @@ SIZES = (10, 5, 5)
 
 COSTS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("local", "fedavg", "fedavg_ft", "fedprox", "fedprox_ft", "fedamp"), (1, 1)),
+    **dict.fromkeys(("scaffold", "feddyn", "fedbn", "fedrod", "feddbe"), (1, 1)),
+    "apfl": (2, 2),  # w, and the mixture
     **dict.fromkeys(("fedper", "lg_fedavg", "fedbabu", "fedproto", "fedcl"), (1, 1)),
     "moon": (3, 1),  # the global and the previous model's features
     "ditto": (2, 2),  # two models

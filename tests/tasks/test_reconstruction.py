@@ -30,7 +30,7 @@ from tests.models.test_stacks import same
 from tests.worlds import federation, gap, ragged, request, world
 
 TASK: dict[str, Any] = {"task": "reconstruction"}
-UNABLE = ("fedproto", "fedpac", "fedgh", "fedcrc", "fedcrl", "fedcosr", "repper")
+UNABLE = ("fedproto", "fedpac", "fedgh", "fedcrc", "fedcrl", "fedcosr", "fedrod", "repper")
 """Methods that work on the classes of answers."""
 ABLE = [name for name in METHODS.names() if METHODS.ships(name) and name not in UNABLE]
 

@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -36,6 +36,9 @@ from semcom.tasks.registry import TASKS
 
 M = TypeVar("M", bound=nn.Module)
 LOG = logging.getLogger(__name__)
+
+Extend = Callable[[SplitModel], None]
+"""A function that gives a new model further parameters and buffers, or puts a layer around a part; see `World`."""
 
 
 @dataclass
@@ -74,7 +77,9 @@ class Initial:
         rows = {n: t.unsqueeze(0).to(self.device) for n, t in tensors.items()}
         return Population((Cohort(_build_initial_template(factory), rows, np.array([0])),))
 
-    def cohort(self, encoder: str, ids: np.ndarray, shared: Prefix, team: Team) -> StoredCohort:
+    def cohort(
+        self, encoder: str, ids: np.ndarray, shared: Prefix, team: Team, extend: Extend | None = None
+    ) -> StoredCohort:
         """Return the initial models of the clients `ids`, which have the same encoder.
 
         Args:
@@ -82,47 +87,40 @@ class Initial:
             ids: the clients, ascending.
             shared: prefixes of the parts that are common to all.
             team: the processes that share the run's clients.
+            extend: gives a model what it has besides encoder and head.
 
         Raises:
             ConfigError: the engine cannot run the network.
-            ValueError: a prefix names no part of a model.
+            ValueError: a prefix names no tensor of a model, or the run has models that are extended otherwise.
         """
         model, shape = self.config.model, self.shape
-        factories = self._factories(encoder)
+        network, first = self._network(encoder, extend), self._start(encoder, extend)
+        if first.keys() != network.state_dict().keys():
+            raise ValueError("extend: all populations of a run have the same parts")
         for prefix in (shared,) if isinstance(shared, str) else shared:
-            if not any(part.startswith(prefix) for part in factories):
-                raise ValueError(f"{prefix!r} is no part that clients can share; known are {', '.join(factories)}")
-        names = {"encoder.": encoder, "head.": model.head}
-        network = self._network(encoder, factories)
+            if not any(in_part(name, prefix) for name in (*first, "encoder.", "head.")):
+                raise ValueError(f"{prefix!r} is no part that clients can share: no tensor's name begins so")
+        layout = Layout.of({n: t for n, t in first.items() if not in_part(n, shared)})
+        common = {n: t[None] for n, t in first.items() if n not in layout.places}
 
-        def start(part: str, client: int) -> dict[str, Tensor]:
-            """Return a part's initial tensors, from one build for all where the start is common, or the part is."""
-            own = model.init == "client" and not in_part(part, shared)
-            return self._fresh(part, names[part], factories[part], client if own else None)
+        def record(row: Mapping[str, Tensor]) -> Tensor:
+            return layout.pack({n: row[n][None] for n in layout.places}, 1)[0]
 
-        def record(client: int) -> Tensor:
-            row = {n: t[None] for part in own_parts for n, t in start(part, client).items()}
-            return layout.pack(row, 1)[0]
-
-        first = {part: start(part, int(ids[0])) for part in factories}
-        tried = {name: t for row in first.values() for name, t in row.items()}
         images = self.federation.images
-        _check_initial_network(network, tried, images.shape[1:], model.features, shape)
+        _check_initial_network(network, first, images.shape[1:], model.features, shape)
         if not ENCODERS.ships(encoder):
             some = self.federation.gather(torch.arange(2 * SAMPLES, device=images.device) % len(images))
-            check_independent_part(network, "encoder", encoder, tried, some)
+            check_independent_part(network, "encoder", encoder, first, some)
         if not HEADS.ships(model.head):
-            check_independent_part(network, "head", model.head, tried, draw_features(model.features))
-        own_parts = [part for part in factories if not in_part(part, shared)]
-        layout = Layout.of({n: t for part in own_parts for n, t in first[part].items()})
-        common = {n: t[None] for part in factories if part not in own_parts for n, t in first[part].items()}
-        once = record(int(ids[0])) if own_parts else torch.empty(0, dtype=torch.uint8, device=self.device)
-        initial = record if own_parts and model.init == "client" else lambda client: once
+            check_independent_part(network, "head", model.head, first, draw_features(model.features))
+        once = record(first) if layout.places else torch.empty(0, dtype=torch.uint8, device=self.device)
+        own = model.init == "client" and bool(layout.places)
+        initial = (lambda client: record(self._start(encoder, extend, client))) if own else lambda client: once
         return StoredCohort(network, Rows(layout, self._shelf(layout.size, team), initial), common, ids, self.device)
 
     def constant(self, encoder: str, ids: np.ndarray, names: Sequence[str], value: float, team: Team) -> StoredCohort:
         """Return clients' own numbers beside their models: shaped like the tensors `names`, all `value` at first."""
-        network = self._network(encoder, self._factories(encoder))
+        network = self._network(encoder)
         like = network.state_dict()
         first = {name: torch.full(like[name].shape, value, dtype=self.dtype, device=self.device) for name in names}
         layout = Layout.of(first)
@@ -141,24 +139,23 @@ class Initial:
         def head() -> nn.Module:
             return replace_by_own_layers(build_head(name, model.features, shape))
 
-        if model.init == "client":
-            rows = [self._fresh("head.", name, head, int(client)) for client in ids]
-        else:
-            rows = [self._fresh("head.", name, head)] * len(ids)
+        def fresh(*client: int) -> dict[str, Tensor]:
+            made = self._make("head.", name, head, *client)
+            return {f"head.{n}": t.to(self.device) for n, t in _read_initial_tensors(made, self.dtype).items()}
+
+        rows = [fresh(int(client)) for client in ids] if model.init == "client" else [fresh()] * len(ids)
         network = _build_initial_template(lambda: SplitModel(nn.Identity(), head()))
         _check_initial_network(network, rows[0], torch.Size([model.features]), model.features, shape)
         if not HEADS.ships(name):
             check_independent_part(network, "head", name, rows[0], draw_features(model.features))
         return Population((Cohort(network, {n: torch.stack([row[n] for row in rows]) for n in rows[0]}, ids),))
 
-    def _fresh(
-        self, part: str, name: str, factory: Callable[[], nn.Module], client: int | None = None
-    ) -> dict[str, Tensor]:
-        """Return the initial tensors of the part that `factory` builds as `name`; of a client, if it has its own."""
-        key = (part, name) if client is None else (part, name, client)
-        tensors = _read_initial_tensors(build_with_key(factory, self.config.seed, "init", *key), self.dtype)
-        given = self._given(part, tensors) if self.weights else {}
-        return {part + n: given.get(n, t).to(self.device) for n, t in tensors.items()}
+    def _make(self, part: str, name: str, factory: Callable[[], nn.Module], *client: int) -> nn.Module:
+        """Return the part that `factory` builds as `name`, with its initial weights; a client's, if it has its own."""
+        made = build_with_key(factory, self.config.seed, "init", part, name, *client).to(self.dtype)
+        if self.weights:
+            made.load_state_dict(self._given(part, made.state_dict()), strict=False)
+        return made
 
     @cached_property
     def weights(self) -> dict[str, Tensor]:
@@ -190,6 +187,22 @@ class Initial:
             LOG.info("%s: %d of %d tensors are those of %s%s", part.rstrip("."), len(given), len(tensors), path, more)
         return given
 
+    def outside(self, encoder: str, kind: type[nn.Module]) -> tuple[str, ...]:
+        """Return the names of a model's parameters and buffers that are in no layer of a kind."""
+        network = self._network(encoder)
+        inside = tuple(f"{path}." for path, layer in network.named_modules() if isinstance(layer, kind))
+        return tuple(name for name in network.state_dict() if not name.startswith(inside))
+
+    def _start(self, encoder: str, extend: Extend | None, client: int | None = None) -> dict[str, Tensor]:
+        """Return the initial tensors of a model by name; of a client, if it has its own."""
+        names, key = {"encoder.": encoder, "head.": self.config.model.head}, () if client is None else (client,)
+        made = {
+            part: self._make(part, names[part], factory, *key) for part, factory in self._factories(encoder).items()
+        }
+        model = SplitModel(made["encoder."], made["head."])
+        build_with_key(partial(_extend_model, model, extend), self.config.seed, "init", "extend", *key)
+        return {n: t.to(self.device) for n, t in _read_initial_tensors(model, self.dtype).items()}
+
     def _factories(self, encoder: str) -> dict[str, Callable[[], nn.Module]]:
         """Return the functions that build the parts of a model."""
         model, shape = self.config.model, self.shape
@@ -210,11 +223,12 @@ class Initial:
             "head.": lambda: replace_by_own_layers(build_head(model.head, model.features, shape)),
         }
 
-    def _network(self, encoder: str, factories: Mapping[str, Callable[[], nn.Module]]) -> SplitModel:
+    def _network(self, encoder: str, extend: Extend | None = None) -> SplitModel:
         """Return the architecture with an encoder: one object per run."""
         if encoder not in self.networks:
+            parts = self._factories(encoder)
             self.networks[encoder] = _build_initial_template(
-                lambda: SplitModel(factories["encoder."](), factories["head."]())
+                lambda: _extend_model(SplitModel(parts["encoder."](), parts["head."]()), extend)
             )
         return self.networks[encoder]
 
@@ -234,6 +248,13 @@ class Initial:
             path = folder / ROWS.format(self.shelves) if folder is not None and team.rank == 0 else None
             return Disk(size, path, folder)
         return Memory(self.device if store == "device" else torch.device("cpu"))
+
+
+def _extend_model(model: SplitModel, extend: Extend | None) -> SplitModel:
+    if extend is not None:
+        extend(model)
+        replace_by_own_layers(model)
+    return model
 
 
 def _build_initial_template(factory: Callable[[], M]) -> M:

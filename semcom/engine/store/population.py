@@ -1,7 +1,9 @@
 """Populations: every quantity that clients hold is one tensor with a leading client axis.
 
-Legend: K clients in a population, n of them in one cohort. A part of a model is named by the prefix of its parameters:
-`"encoder."` or `"head."`. Populations are values: no operation changes one in place.
+Legend: K clients in a population, n of them in one cohort. A part of a model is named by a prefix of its parameters
+that ends in a dot (`"encoder."`, `"head.0."`), by the whole name of one, or by several of these.
+
+Populations are values: no operation changes one in place.
 
 During training a cohort is a stack of tensors; in a State it is a row store. `select` loads rows, `put` writes them
 back.
@@ -25,8 +27,9 @@ Prefix = str | Sequence[str]
 
 
 def in_part(name: str, part: Prefix) -> bool:
-    """Return whether a tensor's name belongs to a part (a prefix, or several; `""` is everything)."""
-    return name.startswith(part if isinstance(part, str) else tuple(part))
+    """Return whether a tensor's name belongs to a part: one or several prefixes and names; `""` is everything."""
+    parts = (part,) if isinstance(part, str) else part
+    return name in parts or name.startswith(tuple(p for p in parts if not p or p.endswith(".")))
 
 
 @dataclass(frozen=True)

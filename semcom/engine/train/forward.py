@@ -193,11 +193,11 @@ class StackedModel:
 
     def encode(self, batch: Batch) -> Tensor:
         """Return the features before the link, `[k, b, d]`."""
-        return self._part("encoder.", batch.x, batch)
+        return self.run("encoder.", batch.x, batch)
 
     def decode(self, features: Tensor, batch: Batch | None = None) -> Tensor:
         """Return the outputs of received features, `[k, b, d] -> [k, b, ...]`; `batch` is theirs, if there is one."""
-        return self._part("head.", features, batch)
+        return self.run("head.", features, batch)
 
     def receive(self, features: Tensor, batch: Batch) -> Tensor:
         """Return the features after the link, `[k, b, d] -> [k, b, d]`.
@@ -230,8 +230,11 @@ class StackedModel:
         k = len(next(iter(self._quietly().values())))
         return self._run(self.network, self._tensors_of("", k), None, k)
 
-    def _part(self, prefix: str, x: Tensor, batch: Batch | None) -> Tensor:
-        """Run one part on `x` `[k, b, ...]`; in evaluation mode a part that clients share runs once, on all samples."""
+    def run(self, prefix: str, x: Tensor, batch: Batch | None) -> Tensor:
+        """Run a part of the network, such as `"head."` or `"head.own."`, on `x`, `[k, b, ...]`.
+
+        In evaluation mode a part that clients share runs once, on all samples. `batch` is that of `x`, if there is one.
+        """
         module = self.network.get_submodule(prefix.rstrip("."))
         training = in_part(prefix, self.train)
         if module.training != training:
@@ -239,7 +242,7 @@ class StackedModel:
         k, b = x.shape[:2]
         seen = self._snrs(module, batch, k)
         if k > 1 and not training and not seen and self._is_shared(prefix):
-            once = self._part(prefix, x.reshape(1, k * b, *x.shape[2:]), None)
+            once = self.run(prefix, x.reshape(1, k * b, *x.shape[2:]), None)
             return once.reshape(k, b, *once.shape[2:])
         tensors = self._tensors_of(prefix, k) | seen
         if training:

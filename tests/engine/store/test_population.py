@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,6 +18,11 @@ from semcom.engine.host.ranks import Team
 from semcom.engine.store import initial as module
 from semcom.engine.store.population import Cohort, Population, StoredCohort, average, find_common_clients, in_part
 from semcom.engine.store.rows import Disk
+from semcom.engine.train.context import Context
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.methods.base import task_loss
+from semcom.models.batchnorm import BatchNorm
+from semcom.models.split import SplitModel
 from tests import worlds
 from tests.worlds import mapped
 
@@ -379,6 +385,51 @@ def test_where_rows_lie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert shelves("auto", few, 1, 0.4) == ["memory", "memory"] and shelves("auto", few, 2, 0.4) != ["memory", "memory"]
 
 
-def test_clients_share_whole_parts() -> None:
-    with pytest.raises(ValueError, match="'encoder.0.' is no part that clients can share; known are encoder., head."):
-        worlds.world().population(shared=("encoder.0.", "head."))
+@pytest.mark.parametrize("init", ["common", "client"])
+def test_clients_share_parts_of_parts(init: str) -> None:
+    """A layer, a tensor by its whole name; what is left has the weights that it has where nothing is shared."""
+    w = worlds.world("local", model={"init": init})
+    own, shared = (w.population(shared=s).stacks()[0] for s in ((), ("encoder.0.", "head.0.bias")))
+    assert shared.shared == {"encoder.0.weight", "head.0.bias"}
+    common = worlds.world().population(shared="").stacks()[0].tensors
+    for name, t in shared.tensors.items():
+        assert torch.equal(t, common[name] if name in shared.shared else own.tensors[name])
+    with pytest.raises(ValueError, match="'head.1.' is no part that clients can share: no tensor's name begins so"):
+        w.population(shared=("encoder.", "head.1."))
+
+
+def test_a_name_without_a_dot_is_that_of_one_tensor() -> None:
+    assert in_part("head.0.weight", ("encoder.", "head.0.weight")) and in_part("head.0.weight", "")
+    assert not in_part("head.0.weight_g", "head.0.weight")
+
+
+def test_what_is_outside_of_a_kind_of_layer() -> None:
+    """All tensors of the model but those inside BatchNorm, whose running statistics are among them."""
+    names = worlds.world().outside(BatchNorm)
+    assert names == ("encoder.0.weight", "encoder.3.weight", "head.0.weight", "head.0.bias")
+
+
+def test_models_have_further_parts() -> None:
+    """With the weights that a function gives them: here a copy of each client's own head, which trains by itself."""
+
+    def extend(model: SplitModel) -> None:
+        model.second = deepcopy(model.head)
+
+    w, plain = (worlds.world("local", model={"init": "client"}) for _ in range(2))
+    pop = w.population(shared=("encoder.", "head."), extend=extend)
+    start = pop.named()
+    for name, t in plain.population().named("head.").items():
+        assert torch.equal(start[name.replace("head.", "second.")], t) and not torch.equal(t[0], t[1])
+
+    def objective(model: StackedModel, batch: Batch, context: Context) -> Tensor:
+        features = model.receive(model.encode(batch), batch)
+        return task_loss(model.run("second.", features, batch), batch)
+
+    after = w.fit(pop, objective, train="second.").models.named()
+    assert {name for name, t in after.items() if not torch.equal(t, start[name])} == {
+        "second.0.weight",
+        "second.0.bias",
+    }
+    assert w.constant(("second.0.bias",), 1.0).named()["second.0.bias"].shape == (3, 3)
+    with pytest.raises(ValueError, match="extend: all populations of a run have the same parts"):
+        w.population()

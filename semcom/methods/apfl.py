@@ -1,0 +1,97 @@
+"""APFL: a mixture of a global and a local model, whose weight each client learns.
+
+Deng, Kamani, Mahdavi, "Adaptive Personalized Federated Learning", arXiv:2003.13461, 2020, Algorithm 1. Up and down: the
+global model w. The client keeps v_k and the weight alpha_k; what it uses is `alpha v + (1 - alpha) w`. In every
+mini-batch w takes a step on its own CE, and v one on that of the mixture, `alpha grad CE(mixture)`. Both passes meet
+the same images and the same noise. v's BatchNorm has the running statistics of the mixture.
+
+Choices where the paper is silent: alpha_k of the start.
+
+Departures: w is averaged by p_k (Algorithm 1: plain mean). With `adaptive` alpha_k moves in every mini-batch by the
+run's optimiser (the paper: by one step of SGD in a round), and is clipped into [0, 1]. Mixed with v_k in tests is the
+newest w (the algorithm: the client's own).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from channels.options import PART, require
+from semcom.engine.store.population import Population
+from semcom.engine.train.context import Context, Gradient, Log
+from semcom.engine.train.descent import compute_gradients
+from semcom.engine.train.forward import Batch, StackedModel
+from semcom.engine.train.view import View
+from semcom.engine.world import World
+from semcom.methods.base import Method, task_loss
+from semcom.methods.fedavg import FedAvg
+from semcom.models.split import SplitModel
+
+
+class APFL(FedAvg):
+    """FedAvg for w; CE of alpha v + (1 - alpha) w, w without gradient, for v and alpha."""
+
+    paper = "Deng et al., arXiv:2003.13461, 2020"
+    preset = {}
+    personal = "a second model v_k and its weight alpha_k"
+
+    @dataclass(frozen=True)
+    class Hyper(Method.Hyper):
+        """The hyperparameters of APFL."""
+
+        alpha: float = 0.5
+        """alpha: weight of v_k in the mixture, at first or for good."""
+        adaptive: bool = True
+        """Learning of each client's alpha."""
+
+        def check(self) -> None:
+            """Check the range of alpha."""
+            require("alpha", self.alpha, PART)
+
+    def setup(self, world: World) -> FedAvg.State:
+        """Start from common weights for w, from each client's initial model for v_k."""
+        return self.State(world.population(shared=self.averages, extend=self.add_model))
+
+    def add_model(self, model: SplitModel) -> None:
+        """Put v, a copy, and alpha beside a model."""
+        model.own = deepcopy(model)
+        model.alpha = nn.Parameter(torch.tensor(self.hyper.alpha, dtype=torch.float64))
+
+    def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
+        """Train E epochs on w, and on v and alpha."""
+        train = (*self.averages, "own.", *(["alpha"] if self.hyper.adaptive else []))
+        trained = world.fit(received, Gradient(self.gradient, passes=2), train=train, project=clip_alpha).models
+        world.report("alpha", trained.named("alpha")["alpha"])
+        return trained
+
+    def gradient(self, model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
+        """Return the gradients of both losses, of which no weight has more than one."""
+        mixture = mix_models(model.tensors, model.params)
+        common, task = (task_loss(model(batch, instead)[1], batch) for instead in (None, mixture))
+        return compute_gradients(common + task, model.params), {"loss": task, "global/loss": common}
+
+    def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
+        """Evaluate the mixture as `personal` and w as `global`."""
+        mixture = mix_models(state.model.named(), state.model.parameters())
+        return {"personal": View(state.model.replaced(mixture)), "global": View(state.model)}
+
+
+def mix_models(tensors: Mapping[str, Tensor], weights: Container[str]) -> dict[str, Tensor]:
+    """Return alpha v + (1 - alpha) w, w without gradient, for the tensors that are `weights`, and v's buffers."""
+    found = {}
+    for name in [name.removeprefix("own.") for name in tensors if name.startswith("own.")]:
+        found[name] = v = tensors[f"own.{name}"]
+        if name in weights:
+            alpha = tensors["alpha"].view(-1, *[1] * (v.dim() - 1))
+            found[name] = alpha * v + (1 - alpha) * tensors[name].detach()
+    return found
+
+
+def clip_alpha(name: str, leaf: Tensor) -> Tensor:
+    """Return alpha clipped into [0, 1], and any other leaf as it is."""
+    return leaf.clamp(0, 1) if name == "alpha" else leaf

@@ -1,0 +1,55 @@
+"""FedBN: what is averaged is FedAvg's mean, what is not is the clients' own; without BatchNorm it is FedAvg."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from semcom.methods.fedbn import FedBN
+from tests.methods.arms import play, rounds
+from tests.worlds import gap, tensors, world
+
+BATCHNORM = {f"encoder.1.{name}" for name in ("weight", "bias", "running_mean", "running_var")}
+
+
+@pytest.mark.parametrize("kind", ["ideal", "rayleigh"])
+def test_round_one_is_fedavg_beside_own_batchnorm(kind: str) -> None:
+    bn, average, alone = (
+        play(m, 1, channel={"kind": kind}, train={"local_epochs": 2}).model.named()
+        for m in ("fedbn", "fedavg", "local")
+    )
+    assert BATCHNORM < bn.keys() == average.keys()
+    for name, t in bn.items():
+        assert torch.equal(t, (alone if name in BATCHNORM else average)[name])
+
+
+def test_round_two_begins_with_the_mean_and_own_batchnorm() -> None:
+    """By the clients' training from there, in words of the engine."""
+    w = world("fedbn")
+    method = FedBN(w.config.hyper)
+    first = rounds(w, method)[-1]
+    w.session.tally.begin(2)
+    trained = w.fit(first.model, method.objective).models.named()
+    p = torch.tensor([7, 5, 3], dtype=torch.float64) / 15
+    for name, t in method.round(first, w).model.named().items():
+        wanted = trained[name] if name in BATCHNORM else torch.tensordot(p, trained[name], 1).expand_as(t)
+        torch.testing.assert_close(t, wanted, rtol=0, atol=1e-14)
+
+
+def test_without_batchnorm_it_is_fedavg() -> None:
+    setting = {"encoder": "test-linear", "train": {"local_epochs": 2}}
+    from tests.worlds import toy
+
+    images, labels = [[[255, 0], [255, 102], [0, 255]], [[102, 255], [0, 51]]], [[0, 0, 1], [1, 0]]
+    own, average = (rounds(toy(images, labels, m, train=setting["train"]), n=3)[-1].model for m in ("fedbn", "fedavg"))
+    assert gap(own, average) == 0 and tensors(own).keys() == tensors(average).keys()
+
+
+def test_only_the_common_layers_are_sent() -> None:
+    w = world("fedbn")
+    state = rounds(w)[-1]
+    (cohort,) = state.model.cohorts
+    assert cohort.tensors.keys() - cohort.shared == BATCHNORM
+    common = 3 * sum(t.numel() for t in cohort.common.values())
+    assert w.air.totals["up"].floats == w.air.totals["down"].floats == common
+    assert list(FedBN(w.config.hyper).views(state, w)) == ["personal"]
