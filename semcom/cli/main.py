@@ -64,12 +64,16 @@ flags: --help, --version
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; an error is one line on stderr."""
-    words = list(sys.argv[1:] if argv is None else argv)
     open_streams()
+    with raise_on_stop_signals(last=argv is None):
+        return _find_status(list(sys.argv[1:] if argv is None else argv))
+
+
+def _find_status(words: list[str]) -> int:
+    """Carry out a command, say how it ended where it failed, and return its exit status."""
     try:
-        with raise_on_stop_signals():
-            _dispatch(words)
-            sys.stdout.flush()
+        _dispatch(words)
+        sys.stdout.flush()
     except ConfigError as error:
         return _fail(error, 2)
     except (RunError, OSError) as error:
