@@ -92,6 +92,7 @@ def of_clients(study: Study, plot: Plot) -> pd.DataFrame:
     if others:
         raise ConfigError(f"results: {1 + len(others)} runs of seed 0 would be shown as one; give one with --at")
     panels = [embedding.draw_embedding_panel(run, plot.view).assign(**{WHOSE: EVERYONE})]
+    counts = run.arrays()["counts/train"]
     some = np.arange(min(LOCAL, len(counts)))
     for client in some[np.argsort((counts.max(1) / counts.sum(1))[some], kind="stable")].tolist():
         name = f"client {client}: {(counts[client] > 0).sum()} classes"

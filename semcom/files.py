@@ -65,7 +65,8 @@ def write_atomically(
             os.replace(path, previous)
         os.replace(temporary, path)
     except OSError as error:
-        error.filename = error.filename or str(path)  # the system names no file where a write fails
+        if error.errno is not None:
+            error.filename = error.filename or str(path)  # the system names no file where a write fails
         raise
     finally:
         temporary.unlink(missing_ok=True)

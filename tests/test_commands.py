@@ -1,4 +1,4 @@
-"""Every shell block of every page: it runs as it stands, in a folder with the repository's results, or says that it does not.
+"""Every shell block of every page runs as it stands, in a folder with the stored results, or says that it does not.
 
 The blocks of a page share a folder. Those of the pages and sections in `FOLLOWED` are run by other tests; of those that
 are not run each `semcom` command is a request that is accepted as far as that can be seen without its data.
@@ -42,7 +42,7 @@ FOLLOWED = {
 
 
 def blocks(page: str, run: bool) -> Iterator[Block]:
-    """Yield the shell blocks of a page that are run here, with the Python files before them, or those that are not run."""
+    """Yield the shell blocks of a page that are run here, with its Python files, or those that are not run."""
     for heading, found in sections(page).items():
         for block in found:
             if block.language in SHELLS and (block.comment == SKIP) != run:
