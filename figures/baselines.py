@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from semcom.config import ConfigError
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.points import describe_points
 from semcom.studies.analysis.means import compute_means
@@ -29,9 +30,14 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
 
     Columns: scheme, snr_db, uses, mean (accuracy, a fraction of 1, over seeds) with low, high, n and interval, and of
     images lost (fraction of 1), payload and headers (mean bytes of those that fitted).
+
+    Raises:
+        ConfigError: no run with a channel finished.
     """
     frame = study.runs[study.runs["status"] == "done"]
-    trained = float(frame[frame[KIND] != "ideal"][SNR].iloc[0])
+    if (noisy := frame[frame[KIND] != "ideal"]).empty:
+        raise ConfigError("results: no run with a channel finished, whose SNR the others are shown at")
+    trained = float(noisy[SNR].iloc[0])
     schemes = frame[KIND].map(lambda kind: FEATURES.get(kind, kind))
     runs = frame.assign(scheme=schemes, uses=frame["model.features"].astype(int) // 2)
     runs[SNR] = runs[SNR].astype(float).where(runs[KIND] != "ideal", trained)  # its images meet that of the others
@@ -45,7 +51,7 @@ def _chains(sent: pd.DataFrame) -> list[pd.DataFrame]:
     found = []
     for column in [c for c in sent if c.startswith("images.") and c.endswith(".accuracy")]:
         _, chain, snr, uses, _ = column.split(".")
-        if float(snr) == float(sent[SNR].iloc[0]):
+        if not sent.empty and float(snr) == float(sent[SNR].iloc[0]):
             point = sent.assign(scheme=CHAINS[chain], uses=int(uses), accuracy=sent[column])
             of_images = {name: float(sent[f"images.{chain}.{snr}.{uses}.{name}"].mean()) for name in MEASURES}
             found.append((list(CHAINS).index(chain), int(uses), _cells(point).assign(**of_images)))

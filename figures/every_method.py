@@ -62,6 +62,8 @@ def by_ways(study: Study, plot: Plot) -> pd.DataFrame:
         raise ConfigError(f"results: {wide.columns[wide.isna().any()][0]} is not finished at every place")
     known = [row for name in study.variants for row in (name, f"{name} {LATER_VIEWS.get(name)}")]
     order = [name for name in known if name in wide and name != plot.over]
+    if not order:
+        raise ConfigError(f"results: no run of another method than {plot.over} finished")
     gains = wide[order].sub(wide[str(plot.over)], axis=0).groupby([WAYS, "seed"]).mean()
     found = [
         {"variant": name, WAYS: ways, "n": len(values), **vars(compute_t_interval(values.to_numpy()))}
@@ -133,6 +135,8 @@ def by_exchange(study: Study, plot: Plot) -> pd.DataFrame:
     kind, cells = str(plot.facet), at_the_end(study, plot)
     over_air = cells[kind] == "analog"
     there = set(cells.loc[over_air, "variant"])
+    if not there:
+        raise ConfigError("results: no run finished that exchanges something over the air")
     study = study.along([kind])
     parts = [cells[cells["variant"].isin(there) & ~(over_air & cells["variant"].isin(AVERAGED))]]
     for name in (name for name in AVERAGED if name in there):
@@ -169,6 +173,8 @@ def at_two_snrs(study: Study, plot: Plot) -> pd.DataFrame:
     """Return `at_the_end` at the test SNRs that are shown, the higher one first."""
     cells = at_the_end(study, plot)
     shown = cells[cells[TEST].isin(SHOWN)]
+    if shown.empty:
+        raise ConfigError(f"results: no run was tested at {' or '.join(f'{snr:g}' for snr in SHOWN)} dB")
     return shown.sort_values(TEST, ascending=False, kind="stable", ignore_index=True)
 
 

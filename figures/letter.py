@@ -212,6 +212,8 @@ def by_uses(study: Study, plot: Plot) -> pd.DataFrame:
 def _placed(cells: pd.DataFrame) -> pd.DataFrame:
     """Return cells with one column for the joint fields of the map, in the place of theirs."""
     q, m, k = FIELDS
+    if cells[list(FIELDS)].isna().any(axis=None):
+        raise ConfigError(f"results: not every run has {', '.join(FIELDS)}")
     names = [f"q {row[q]:g}, m {row[m]:g}, K {row[k]:g}" for row in cells.to_dict("records")]
     return cells.assign(**{PLACE: names}).drop(columns=[q, m, k])
 

@@ -78,7 +78,7 @@ TABLE1 = Drawing(
 
 def of_one_client(study: Study, plot: Plot) -> pd.DataFrame:
     """Return `embedding.numbers` of the images of client 0 alone, a panel for each method, seed 0."""
-    runs = [run for run in _done(study) if run.fields.get("seed") == 0]
+    runs = _of_seed_0(study)
     panels = [embedding.draw_embedding_panel(run, plot.view, client=0).assign(variant=run.variant) for run in runs]
     return _whole(panels, "variant")
 
@@ -88,14 +88,24 @@ def of_clients(study: Study, plot: Plot) -> pd.DataFrame:
 
     The clients are those with the most even classes first, by the share of the most frequent class.
     """
-    (run,) = [run for run in _done(study) if run.fields.get("seed") == 0]
-    counts = run.arrays()["counts/train"]
+    run, *others = _of_seed_0(study)
+    if others:
+        raise ConfigError(f"results: {1 + len(others)} runs of seed 0 would be shown as one; give one with --at")
     panels = [embedding.draw_embedding_panel(run, plot.view).assign(**{WHOSE: EVERYONE})]
+    counts = run.arrays()["counts/train"]
     some = np.arange(min(LOCAL, len(counts)))
     for client in some[np.argsort((counts.max(1) / counts.sum(1))[some], kind="stable")].tolist():
         name = f"client {client}: {(counts[client] > 0).sum()} classes"
         panels.append(embedding.draw_embedding_panel(run, plot.view, client=client).assign(**{WHOSE: name}))
     return _whole(panels, WHOSE)
+
+
+def _of_seed_0(study: Study) -> list[Stored]:
+    """Return the finished runs of seed 0. Raises ConfigError where there is none."""
+    found = [run for run in _done(study) if run.fields.get("seed") == 0]
+    if not found:
+        raise ConfigError("results: no run of seed 0 finished, which is the one that is shown")
+    return found
 
 
 def _whole(panels: list[pd.DataFrame], name: str) -> pd.DataFrame:

@@ -48,7 +48,7 @@ def write_atomically(
         `path`.
 
     Raises:
-        OSError: it could not be written; the old file is still there, and no half of the new one.
+        OSError: it could not be written, with its name; the old file is still there, and no half of the new one.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,6 +64,10 @@ def write_atomically(
         if previous is not None and path.exists():
             os.replace(path, previous)
         os.replace(temporary, path)
+    except OSError as error:
+        if error.errno is not None:
+            error.filename = error.filename or str(path)  # the system names no file where a write fails
+        raise
     finally:
         temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)

@@ -75,6 +75,21 @@ def test_a_device_that_is_full() -> None:
     assert error.value.errno == errno.ENOSPC
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_write_that_fails_names_its_file(
+    number: int, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    path = write_atomically(tmp_path / "file", "one")
+    with monkeypatch.context() as patch, pytest.raises(OSError, match=str(path)) as error:
+        patch.setattr(os, call, full)
+        write_atomically(path, "two")
+    assert error.value.errno == number and path.read_text() == "one" and list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.parametrize("taken", [0, 1, 4])
 def test_a_line_that_does_not_fit_is_taken_back(taken: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system takes some of its bytes before it says that the disk is full."""

@@ -150,7 +150,8 @@ def _is_input_path(path: str) -> bool:
 def _digest_input(field: str, path: str) -> str:
     """Return the digest of a file, or of those of a folder: their names and contents."""
     try:
-        versions = ((file, file.stat().st_size, file.stat().st_mtime_ns) for file in _list_input_files(path))
+        found = ((file, file.stat()) for file in _list_input_files(path))
+        versions = ((file, at.st_size, at.st_mtime_ns, at.st_ctime_ns) for file, at in found)  # a copy may keep mtime
         return _digest_input_again(path, hashlib.sha256(repr(list(versions)).encode()).hexdigest())
     except OSError as error:
         raise ConfigError(f"{field}: {error.filename or path!r} cannot be read: {error.strerror}") from None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -20,7 +19,6 @@ from semcom.files import digest_bytes
 from semcom.runs.sources import add_imports
 from semcom.runs.stop import Stopped
 
-LOG = logging.getLogger(__name__)
 _PREFIX = "semcom_plugin_"
 _loaded: dict[str, str] = {}
 """Plug-in, as `locate_plugin` spells it -> digest of its sources when this process imported it."""
@@ -29,8 +27,8 @@ _loaded: dict[str, str] = {}
 def load_plugins(plugins: Iterable[str]) -> None:
     """Import each Python file (a path ending in .py) or module (by name), each only once per process.
 
-    Raises ConfigError with the cause for a plug-in that is not there, that fails when it is imported, or whose sources
-    have changed since this process imported it.
+    Raises ConfigError with the cause for a plug-in that is not there, that fails when it is imported or registers
+    nothing, or whose sources have changed since this process imported it.
     """
     for plugin in plugins:
         name = locate_plugin(plugin)
@@ -38,18 +36,18 @@ def load_plugins(plugins: Iterable[str]) -> None:
             raise ConfigError(f"plugin: {plugin!r} is no Python file; give FILE.py, or the name of a module")
         if name.endswith(".py") and os.path.exists(name) and not os.path.isfile(name):
             raise ConfigError(f"plugin: {plugin!r} is no file")
+        problem = ""
         try:
             if name not in _loaded:
-                _loaded[name] = _load_plugin(name)
-                continue
-            changed = digest_bytes(_list_plugin_sources(name)) != _loaded[name]
+                problem = _load_plugin(name)
+            elif digest_bytes(_list_plugin_sources(name)) != _loaded[name]:
+                problem = ", or what it imports, has changed since this process imported it; start Python again"
         except Stopped:
             raise
         except (Exception, SystemExit) as error:  # the user's own code: whatever it raises, the request cannot be met
             raise ConfigError(f"plugin: {plugin!r} cannot be imported: {type(error).__name__}: {error}") from error
-        if changed:
-            what = f"{plugin!r}, or what it imports, has changed since this process imported it"
-            raise ConfigError(f"plugin: {what}; start Python again")
+        if problem:
+            raise ConfigError(f"plugin: {plugin!r}{problem}")
 
 
 def locate_plugin(plugin: str) -> str:
@@ -63,18 +61,24 @@ def digest_plugin(plugin: str) -> str:
 
 
 def _load_plugin(name: str) -> str:
-    """Import a plug-in and return the digest of its sources."""
-    new = name not in sys.modules
+    """Import a plug-in and note the digest of its sources; return what is wrong with it, or nothing."""
+    before = set(sys.modules)
     with registering_source(name) as registered:
         if name.endswith(".py"):
-            read = digest_bytes(_list_plugin_sources(name))
+            sources = _list_plugin_sources(name)
+            digest = digest_bytes(sources)
             _execute_plugin(Path(name))
         else:
             importlib.import_module(name)
-            read = digest_bytes(_list_plugin_sources(name))
-    if new and not registered:
-        LOG.warning("plug-in %s registers nothing", name)
-    return read
+            sources = _list_plugin_sources(name)
+            digest = digest_bytes(sources)
+    own = {name, *sources} - {"__main__"}
+    if not registered and not own & before:  # what was imported before may have registered something then
+        for module in own:
+            sys.modules.pop(module, None)
+        return " registers nothing: no method, link, dataset or anything else; leave it out, or see docs/extending.md"
+    _loaded[name] = digest
+    return ""
 
 
 def _execute_plugin(path: Path) -> None:

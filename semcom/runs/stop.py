@@ -38,10 +38,11 @@ class _Waiting:
 
 
 @contextmanager
-def raise_on_stop_signals() -> Iterator[None]:
+def raise_on_stop_signals(last: bool = False) -> Iterator[None]:
     """Let SIGTERM, SIGHUP and Ctrl-C raise exceptions inside; a signal that has a handler of the user's keeps it.
 
-    Only the main thread gets signals: elsewhere, and inside another such block, nothing changes.
+    Only the main thread gets signals: elsewhere, and inside another such block, nothing changes. After the `last` block
+    of a process they are ignored, as what Python and libraries do when they exit would else end in another status.
     """
     before = {}
     if threading.current_thread() is threading.main_thread():
@@ -54,7 +55,7 @@ def raise_on_stop_signals() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if last else handler)
 
 
 @contextmanager

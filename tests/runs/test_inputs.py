@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -59,7 +61,8 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]
 
     forget()
     yield forget
-    METHODS._added.pop("test-mine", None)
+    for name in [name for name in METHODS._added if name.startswith("test-mine")]:
+        METHODS._added.pop(name)
 
 
 @pytest.fixture
@@ -159,9 +162,10 @@ def test_a_module_counts_by_its_source_and_a_package_by_all_of_its(
     monkeypatch.syspath_prepend(str(plugin.parent))
     package = plugin.parent / "test_package_of_mine"
     package.mkdir()
-    (package / "__init__.py").touch()
-    (plugin.parent / "test_module_of_mine.py").touch()
+    registers = PLUGIN.format(part="head")
+    (plugin.parent / "test_module_of_mine.py").write_text(registers.replace("test-mine", "test-mine-of-module"))
     (package / "inner.py").touch()
+    (package / "__init__.py").write_text(registers.replace("test-mine", "test-mine-of-package"))
     for name, file in (
         ("test_module_of_mine", plugin.parent / "test_module_of_mine.py"),
         ("test_package_of_mine", package / "inner.py"),
@@ -175,12 +179,39 @@ def test_a_module_counts_by_its_source_and_a_package_by_all_of_its(
         assert run_hash(with_plugin(name, method="local")) != run_hash(before)
 
 
-def test_a_plugin_that_registers_nothing_is_told(plugin: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (plugin.parent / "idle.py").write_text("import json\n")
-    with_plugin(plugin, plugin.parent / "idle.py")
-    assert [record.getMessage() for record in caplog.records] == [
-        f"plug-in {plugin.parent / 'idle.py'} registers nothing"
-    ]
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"test_idle.py": "import json\n"},
+        {"test_idle.py": "from semcom.methods.fedavg import FedAvg\n\nclass Mine(FedAvg):\n    pass\n"},
+        {"test_idle.py": "import test_helper\n", "test_helper.py": "SIZE = 2\n"},
+        {"test_idle/__init__.py": "from test_idle import inner\n", "test_idle/inner.py": ""},
+    ],
+    ids=["nothing", "forgotten", "of-two", "package"],
+)
+def test_a_plugin_that_registers_nothing_is_refused_each_time(
+    files: dict[str, str], plugin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(plugin.parent))
+    for name, text in files.items():
+        (plugin.parent / name).parent.mkdir(exist_ok=True)
+        (plugin.parent / name).write_text(text)
+    file = str(plugin.parent / "test_idle.py")
+    for idle in ["test_idle", *([file] if "test_idle.py" in files else [])]:
+        for _ in range(2):
+            with refuses("plugin", idle, "registers nothing"):
+                with_plugin(plugin, idle)
+
+
+def test_a_plugin_whose_modules_a_script_has_imported_already_is_taken(
+    plugin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They registered when the script imported them."""
+    monkeypatch.syspath_prepend(str(plugin.parent))
+    plugin.rename(plugin.with_name("test_mine_of_script.py"))
+    (plugin.parent / "test_facade.py").write_text("import test_mine_of_script\n")
+    importlib.import_module("test_mine_of_script")
+    assert with_plugin("test_facade").plugins == ("test_facade",)
 
 
 def test_a_process_does_not_go_on_with_old_code(plugin: Path) -> None:
@@ -260,7 +291,13 @@ def test_files_count_by_content_and_not_by_place(field: str, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path / "other")
     assert resolve(from_dict(to_dict(config))) == config, "it can be repeated from another folder"
     write(tmp_path / "set.npz", level=9)
-    assert run_hash(found(str(tmp_path / "set.npz"))) != run_hash(config)
+    changed = run_hash(found(str(tmp_path / "set.npz")))
+    assert changed != run_hash(config)
+    before = (tmp_path / "set.npz").stat()
+    write(tmp_path / "set.npz", level=7)
+    os.utime(tmp_path / "set.npz", ns=(before.st_atime_ns, before.st_mtime_ns))  # as a copy that keeps its time does
+    assert (tmp_path / "set.npz").stat().st_size == before.st_size
+    assert run_hash(found(str(tmp_path / "set.npz"))) != changed
 
 
 def test_paths_are_stored_for_any_folder(

@@ -172,6 +172,16 @@ def test_the_command_says_what_is_kept(
     assert kept(tmp_path / "out") == 3
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize(("words", "status"), [("list benches", 0), ("list nonsense", 2), ("show nowhere", 2)])
+def test_a_signal_after_the_work_changes_no_status(number: int, words: str, status: int) -> None:
+    """While the interpreter exits, for which libraries may take a while."""
+    send = f"import atexit, os, sys; atexit.register(os.kill, os.getpid(), {int(number)})"
+    program = f"{send}; from semcom.cli.main import main; sys.exit(main())"
+    done = subprocess.run([sys.executable, "-c", program, *words.split()], capture_output=True, text=True)
+    assert done.returncode == status and "Traceback" not in done.stderr, done.stderr
+
+
 def test_a_signal_while_a_request_is_read_is_no_wrong_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither for the command line nor for a plug-in, which may both call sys.exit."""
     plugin = tmp_path / "slow.py"

@@ -90,8 +90,10 @@ def compute_means(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.Data
         in words), in the order of their first appearance.
 
     Raises:
-        ConfigError: as `check_seeds_alone`.
+        ConfigError: as `check_seeds_alone`, or no run has the column.
     """
+    if value not in frame:
+        raise ConfigError(f"results: no run has {value}")
     line, *fields = by
     check_seeds_alone(frame, fields, line)
     rows = []

@@ -178,8 +178,10 @@ class Study:
     def of_runs(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
         """Return a table of rows that name their runs by `hash`, each with its run's variant and configuration.
 
-        A column that a row has itself keeps its value.
+        A column that a row has itself keeps its value. Raises ConfigError where there is no row.
         """
+        if not rows:
+            raise ConfigError("results: none of these runs has the numbers of this figure")
         found = pd.DataFrame(rows)
         names = ("variant", *list_configuration_columns(self.runs))
         return found.merge(self.runs[["hash", *dict.fromkeys(n for n in names if n not in found)]], on="hash")
