@@ -16,16 +16,12 @@ from torch.autograd.function import once_differentiable
 PAIR = math.sqrt(2.0)
 """R.m.s. of a pair of normalised features: a pair is PAIR times its unit-power symbol."""
 
-LOUD = {torch.float32: 2.0**-70, torch.float64: 2.0**-518}
-"""Factor after which the squares of the largest numbers can be added up."""
-
 
 def normalise_power(features: Tensor) -> Tensor:
     """Scale features `[..., d]` per sample to mean square 1; differentiable.
 
     Zero vectors stay zero and get a zero gradient, and so does an r.m.s. below the square root of the smallest normal
-    number (1e-19 in float32), whose square cannot be represented. Features whose squares are too large are first made
-    smaller.
+    number (1e-19 in float32), whose square cannot be represented.
     """
     normalised = _Normalise.apply(features)
     assert isinstance(normalised, Tensor)
@@ -38,14 +34,11 @@ class _Normalise(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: Tensor) -> Tensor:
         root = math.sqrt(features.shape[-1])
-        loud = torch.linalg.vector_norm(features, dim=-1, keepdim=True).isinf()
-        smaller = torch.ones_like(features[..., :1]).masked_fill_(loud, LOUD[features.dtype])
-        features = features * smaller  # a power of two, which rounds nothing
         norm = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
         silent = norm < root * math.sqrt(torch.finfo(features.dtype).tiny)
         inverse = root / norm.masked_fill(silent, math.inf)
         normalised = features * inverse
-        ctx.save_for_backward(normalised, inverse * smaller)
+        ctx.save_for_backward(normalised, inverse)
         return normalised
 
     @staticmethod

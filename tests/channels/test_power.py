@@ -44,24 +44,6 @@ def test_no_nan_at_extreme_scales(scale):
     assert torch.isfinite(y).all() and torch.isfinite(gradient).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_features_too_loud_to_be_squared_are_sent_as_quieter_ones_are(dtype):
-    """Scaling by a power of two changes no bit, up to the largest number; what is infinite does not become zero."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(4, 6, dtype=dtype, generator=generator).clamp(-3, 3)
-    step = torch.randn(4, 6, dtype=dtype, generator=generator)
-    top = round(math.log2(torch.finfo(dtype).max)) - 2
-    for exponent in (top // 2 - 4, top // 2 + 3, top):
-        loud = (x * 2.0**exponent).requires_grad_()
-        y = normalise_power(loud)
-        assert torch.equal(y, normalise_power(x))
-        (gradient,) = torch.autograd.grad(y, loud, step)
-        plain = x.clone().requires_grad_()
-        (expected,) = torch.autograd.grad(normalise_power(plain), plain, step)
-        torch.testing.assert_close(gradient.double() * 2.0**exponent, expected.double(), rtol=1e-3, atol=1e-2)
-    assert normalise_power(torch.tensor([[math.inf, 1.0]], dtype=dtype)).isnan().any()
-
-
 def test_normalisation_has_the_right_derivative():
     x = torch.randn(2, 3, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0), requires_grad=True)
     assert torch.autograd.gradcheck(normalise_power, x)
