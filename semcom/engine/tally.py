@@ -88,6 +88,10 @@ class Tally:
         """Return the received SNR in dB so far, by meter; nan where nothing was sent."""
         return {name: ratio_db(*sums[:2]) for name, sums in self.measured.items()}
 
+    def list_silent_meters(self) -> list[str]:
+        """Return the meters that have heard noise alone."""
+        return [name for name, (signal, noise, *_) in self.measured.items() if signal == 0.0 < noise]
+
     def error_rates(self) -> dict[str, dict[str, float]]:
         """Return the part of wrong bits and of lost blocks so far, by meter, where the link sends bits."""
         counted = {name: sums[2:] for name, sums in self.measured.items() if sums[3]}

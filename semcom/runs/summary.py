@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from semcom.runs.folder import read_commit, read_versions
 from semcom.runs.machine import describe_machine
 from semcom.tasks.metric import describe_metrics
 
+LOG = logging.getLogger(__name__)
 TOTALS = {"round_s": "time_s", "late": "late", "lost": "lost", "unreached": "unreached"}
 """Number of a round -> what its sum over the rounds is called."""
 
@@ -48,6 +50,11 @@ def summarize_run(
     tally, seconds, meters = session.tally, session.clock.seconds, session.tally.snr_received_db()
     errors = tally.error_rates()
     lines = [*metrics, *([finish] if finish else [])]
+    warnings = [f"round {line['round']}: {t}" for line in lines for t in line.get("warnings", {}).values()]
+    if silent := tally.list_silent_meters():
+        why = "features are zero, or so large that their squares overflow"
+        warnings.append(f"nothing but noise was received ({', '.join(silent)}): {why}")
+        LOG.warning(warnings[-1])
     return {
         "method": config.method,
         **({} if task.classifies else {"task": {"name": config.task, "metrics": describe_metrics(task.metrics)}}),
@@ -55,7 +62,7 @@ def summarize_run(
         "views": views,
         **({"finish": finish} if finish else {}),
         **({"new_clients": joined} if joined else {}),
-        "warnings": [f"round {line['round']}: {t}" for line in lines for t in line.get("warnings", {}).values()],
+        "warnings": warnings,
         "rounds": metrics[-1]["round"],
         **({} if stopped is None else {"stopped": {"rounds": config.train.rounds, "best_on_validation": stopped}}),
         "clients": config.clients,

@@ -28,6 +28,23 @@ def patches_wide(channels: int, features: int) -> torch.nn.Module:
     return torch.nn.Sequential(torch.nn.Conv2d(channels, features, 32, bias=False), torch.nn.Flatten())
 
 
+class Loud(torch.nn.Flatten):
+    """Features of 1e30, whose squares are too large for float32."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 1e30 + 0 * super().forward(x)[..., :8]
+
+
+ENCODERS.register("test-loud")(lambda channels, features: Loud())
+
+
+def test_nothing_but_noise_is_said() -> None:
+    for encoder, silent in (("test-loud", True), ("test-patches", False)):
+        found = run(worlds.request(encoder=encoder, model={"features": 8}, train={"rounds": 1}, precision="float32"))
+        said = [text for text in found.summary["warnings"] if "nothing but noise was received" in text]
+        assert bool(said) == silent and (not silent or "their squares overflow" in said[0])
+
+
 def timeless(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if name not in ("seconds", "views")} for row in rows]
 
