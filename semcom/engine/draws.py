@@ -94,13 +94,15 @@ class Draws:
         n, clients = self.config.participants, self.config.clients
         if n == clients:
             return np.arange(n)
-        mean_db = self.snr_db("up", np.arange(clients), 1).numpy()
-        turn = Turn(self.round, clients, n, mean_db, self._seen_db, self._by_chance, self._turns)
+        turn = Turn(self.round, clients, n, self._mean_db, self._seen_db, self._by_chance, self._turns)
         return np.sort(find(SCHEDULERS, self.config.network.scheduling, "network.scheduling")(turn))
 
     def _by_chance(self, round_: int) -> np.ndarray:
         generator = keyed(self.config.seed, "participation", round_)
         return torch.randperm(self.config.clients, generator=generator).numpy()
+
+    def _mean_db(self) -> np.ndarray:
+        return self.snr_db("up", np.arange(self.config.clients), 1).numpy()
 
     def _seen_db(self, round_: int) -> np.ndarray:
         """Return the uplink SNRs of all clients in dB as a scheduler knows them, with fading that lasts for a round."""

@@ -27,8 +27,8 @@ class Turn:
         round: its number, from 1.
         clients: K.
         n: how many take part.
-        mean_db: uplink SNRs of all clients in dB before fading, in the first round, float `[K]`.
-        snr_db: round -> the same with the fading that lasts for a round.
+        mean_db: function to the uplink SNRs of all clients in dB before fading, in the first round, float `[K]`.
+        snr_db: round -> those of a round, with the fading that lasts for it.
         chance: round -> the clients in an order by chance, `[K]`.
         memory: what a scheduler worked out before, by round; it may be empty at any time.
     """
@@ -36,7 +36,7 @@ class Turn:
     round: int
     clients: int
     n: int
-    mean_db: np.ndarray
+    mean_db: Callable[[], np.ndarray]
     snr_db: Callable[[int], np.ndarray]
     chance: Callable[[int], np.ndarray]
     memory: dict[int, np.ndarray] = field(default_factory=dict)
@@ -71,7 +71,9 @@ def schedule_fairly(turn: Turn) -> np.ndarray:
     as the window.
     """
     known = max((r for r in turn.memory if r <= turn.round), default=1)
-    got = turn.memory.get(known, _find_rates(turn.mean_db) * turn.n / turn.clients)
+    got = turn.memory.get(known)
+    if got is None:
+        got = _find_rates(turn.mean_db()) * turn.n / turn.clients
     for round_ in range(known, turn.round):
         rates, served = _find_rates(turn.snr_db(round_)), np.zeros(turn.clients)
         served[turn.choose_best(rates / got, round_)] = 1

@@ -25,7 +25,7 @@ def turns(means_db: np.ndarray, rounds: int = ROUNDS, n: int = 1) -> list[Turn]:
     def snr_db(round_: int) -> np.ndarray:
         return means_db + 10 * np.log10(fading[round_])
 
-    return [Turn(r, K, n, means_db, snr_db, lambda r: order[r], memory) for r in range(1, rounds + 1)]
+    return [Turn(r, K, n, lambda: means_db, snr_db, lambda r: order[r], memory) for r in range(1, rounds + 1)]
 
 
 def served(name: str, means_db: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
