@@ -1,6 +1,7 @@
 """Every shell block of every page runs as it stands, in a folder with the stored results, or says that it does not.
 
-The blocks of a page share a folder. Those of the pages and sections in `FOLLOWED` are run by other tests; of those that
+The blocks of a page share a folder. Those of the pages of results, which read all archives, take minutes and are run
+where `SEMCOM_BLOCKS` is set. Those of the pages and sections in `FOLLOWED` are run by other tests; of those that
 are not run each `semcom` command is a request that is accepted as far as that can be seen without its data.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import io
+import os
 import re
 import runpy
 import shlex
@@ -79,7 +81,14 @@ def test_every_language_is_one_that_is_looked_at() -> None:
     assert languages <= {"bash", "python", "text", "bibtex", "latex", "json", "toml", "yaml"}
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(b.language != "python" for b in blocks(page, True))])
+def long(page: str) -> bool:
+    return page.startswith(("docs/reproduction", "experiments/results")) and not os.environ.get("SEMCOM_BLOCKS")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if any(b.language != "python" for b in blocks(page, True)) and not long(page)],
+)
 def test_blocks_run_as_they_stand(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "experiments").symlink_to(ROOT / "experiments")

@@ -26,7 +26,6 @@ from semcom.bench.engine import CASES
 from semcom.bench.rounds import Rounds
 from semcom.bench.workloads import Variant, list_workload_variants, make_synthetic_workload
 from semcom.cli import main as cli
-from semcom.config import RunError
 from semcom.engine.train import descent, replay
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
@@ -384,8 +383,11 @@ def test_what_cuda_cannot_do_in_a_step_is_seen(slip: str) -> None:
 
 
 @virtual
-def test_cudnn_batch_norm_in_vmap_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It asks for an order of memory which vmap does not tell, as soon as weights have their channels last."""
+def test_cudnn_batch_norm_in_vmap_is_seen(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """It asks for an order of memory which vmap does not tell, as soon as weights have their channels last.
+
+    Such a network then goes on client by client.
+    """
 
     def native(self: BatchNorm, x: Tensor, weight: Any, bias: Any, mean: Any, var: Any) -> Tensor:
         return functional.batch_norm(x, mean, var, weight, bias, self.training, self.momentum, self.eps)
@@ -395,5 +397,6 @@ def test_cudnn_batch_norm_in_vmap_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(BatchNorm, "_native", native)
     monkeypatch.setattr(descent, "lay_channels_last", last)
-    with VirtualGPU(), pytest.raises(RunError, match="querying is_contiguous inside of vmap"):
+    with VirtualGPU(), caplog.at_level("WARNING"):
         run(request("fedavg", "cuda", encoder="test-deep-vmap"))
+    assert "querying is_contiguous inside of vmap" in caplog.text

@@ -157,4 +157,4 @@ def test_damaged_numbers_are_refused(x: np.ndarray, said: str, tmp_path: Path) -
 
 def test_list_says_what_a_file_holds(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["list", "datasets", str(table)])
-    assert "180 training and 60 test arrays of 5" in capsys.readouterr().out
+    assert "180 training and 60 test arrays of 5" in " ".join(capsys.readouterr().out.split())

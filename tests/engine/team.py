@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import signal
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -99,15 +98,6 @@ IN_A_NETWORK: dict[str, Any] = {
     "air": {"rate": "mcs", "outage": 0.6, "repeat": False},
 }
 """Two users on a resource, late clients, and losses both ways."""
-
-
-def register_scaffold() -> str:
-    """Register the example of docs/own-method.md as a method of the tests, and return its name."""
-    if "test-scaffold" not in METHODS:
-        page = (Path(__file__).parents[2] / "docs" / "own-method.md").read_text(encoding="utf-8")
-        (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-        exec(block.replace('"scaffold"', '"test-scaffold"'), {"__name__": __name__})
-    return "test-scaffold"
 
 
 def diverged(team: Team) -> Found:
@@ -206,7 +196,7 @@ def cases(size: int, folder: str) -> dict[str, Callable[[Team], Found]]:
         return lambda team: arm(team, method, **overrides)
 
     if size == 2:
-        averaging = ("fedavg", "fedper", "fedprox", "fedrep", register_scaffold())
+        averaging = ("fedavg", "fedper", "fedprox", "fedrep")
         return {
             **{name: on(name) for name in METHODS.names() if not name.startswith("test-")},
             "fedcl by passes": on("fedcl", hyper={"source": "pass"}),
@@ -215,7 +205,7 @@ def cases(size: int, folder: str) -> dict[str, Callable[[Team], Found]]:
             "fedproto by passes": on("fedproto", hyper={"source": "pass"}, air={"parameters": "analog"}),
             **{
                 f"{name} at once": on(name, air={"parameters": "analog", "access": "superposed", "csi_error": 0.01})
-                for name in averaging
+                for name in (*averaging, "scaffold")
             },
             **{f"{name} in a network": on(name, **IN_A_NETWORK) for name in averaging},
             "diverged": diverged,

@@ -32,15 +32,15 @@ class Ticks:
 
 
 def test_each_section_is_timed_as_often_as_it_is_visited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six rounds, tests after rounds 2, 4 and 6, checkpoints after rounds 3 and 6; three visits of set-up."""
+    """Six rounds, tests after rounds 1, 2, 4 and 6, checkpoints after rounds 3 and 6; three visits of set-up."""
     monkeypatch.setattr(clock, "time", Ticks())
     monkeypatch.setattr("semcom.runs.evaluation.LAST", 1)
     train = {"eval_every": 2, "checkpoint_every": 3}
     config = worlds.request(out=str(tmp_path), train=train)
     seconds = run(config, on_round=lambda row: None).summary["seconds"]
-    assert seconds == {"setup": 3, "train": 6, "evaluate": 3, "checkpoint": 2, "log": 12}
+    assert seconds == {"setup": 3, "train": 6, "evaluate": 4, "checkpoint": 2, "log": 12}
     without_folder = run(worlds.request(train={"eval_every": 2})).summary["seconds"]
-    assert without_folder == {"setup": 3, "train": 6, "evaluate": 3, "log": 6}
+    assert without_folder == {"setup": 3, "train": 6, "evaluate": 4, "log": 6}
 
 
 def test_a_resumed_run_goes_on_adding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -261,11 +261,13 @@ def test_what_runs_need_of_a_file_is_part_of_them(own_names: None, tmp_path: Pat
     assert {config.plugins for config in plan.runs.values()} == {(str(file),)} and plan.record["plugins"] == [str(file)]
 
 
-@pytest.mark.parametrize(("names", "told"), [("[]", "registers none"), ("['a', 'b']", "a, b")])
-def test_a_file_declares_one_study(own_names: None, tmp_path: Path, names: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("names", "field", "told"), [("[]", "plugin", "registers nothing"), ("['a', 'b']", "experiment", "a, b")]
+)
+def test_a_file_declares_one_study(own_names: None, tmp_path: Path, names: str, field: str, told: str) -> None:
     file = tmp_path / "none.py"
     file.write_text(STUDY.format(more="", names=names, seeds="(0,)"))
-    with refuses("experiment", "none.py", told):
+    with refuses(field, "none.py", told):
         sweep(str(file), out=tmp_path / "r")
 
 
