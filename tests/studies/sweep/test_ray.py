@@ -183,7 +183,7 @@ def test_a_machine_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.Monkey
     """Another version, no plug-in, one that fails, one of another content."""
     monkeypatch.chdir(tmp_path)  # and back: what is asked goes to the folder of the sweep
     own, place = on_ray._version(), str(tmp_path)
-    (tmp_path / "whole.py").write_text("from semcom import LINKS\nLINKS.register('whole')(LINKS.get('none'))\n")
+    (tmp_path / "whole.py").write_text("from semcom import SCHEDULERS\nSCHEDULERS.register('test-whole')(len)\n")
     (tmp_path / "fails.py").write_text("import nothing_of_this_name\n")
     whole, fails, gone_one = (str(tmp_path / name) for name in ("whole.py", "fails.py", "gone.py"))
 
