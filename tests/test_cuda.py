@@ -279,8 +279,9 @@ def test_make_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_channel_check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """With a hundredth of the draws, whose errors are as much larger."""
-    for module in ("noise", "fading", "errors"):
+    for module in ("noise", "fading", "errors", "users"):
         monkeypatch.setattr(f"channels.check.{module}.UNITS", 2000)
+    monkeypatch.setattr("channels.check.users.CLIENTS", 200)
     monkeypatch.setattr("channels.check.fading.ROUNDS", 100)
     monkeypatch.setattr("channels.check.ofdm.FRAMES", {"rayleigh": 1000, "tdl": 100, "cdl": 25})
     with GPU() as gpu:
