@@ -53,7 +53,10 @@ def archive_hashes() -> dict[str, str]:
     found = {}
     for path in sorted(ARCHIVES.glob("*.zip")):
         with zipfile.ZipFile(path) as archive:
-            configs = [json.loads(archive.read(name)) for name in archive.namelist() if name.endswith("/config.json")]
+            texts = [archive.read(name).decode() for name in archive.namelist() if name.endswith("/config.json")]
+        configs = [
+            json.loads(text.replace('"elsewhere/', f'"{ROOT}/docs/plugins/')) for text in texts
+        ]  # a packed plug-in
         found[path.stem] = digest([run_hash(semcom.resolve(from_dict(config))) for config in configs])
     return found
 
