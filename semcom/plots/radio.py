@@ -87,7 +87,7 @@ def draw_symbols(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) ->
 def draw_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Say above the panels which dots are which."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False, markerscale=3)
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(3, len(labels)), frameon=False, markerscale=3)
 
 
 def describe_symbols(cells: pd.DataFrame, plot: Plot) -> str:
