@@ -67,7 +67,7 @@ class Dataset:
 
     @property
     def pictured(self) -> bool:
-        """Whether its images are such, and not arrays of numbers."""
+        """Return whether its images are such, and not arrays of numbers."""
         return bool(self.images.dtype == np.uint8)
 
 

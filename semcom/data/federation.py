@@ -76,6 +76,11 @@ class Federation:
         return replace(self, images=images, labels=labels, train=train, test=test, validation=validation)
 
     @property
+    def pictured(self) -> bool:
+        """Return whether its images are such, and not arrays of numbers."""
+        return not self.images.is_floating_point()
+
+    @property
     def sources(self) -> Federation:
         """The federation with the images that this one is made of: itself, unless features are in their place."""
         return self
@@ -89,12 +94,22 @@ class Federation:
 
         What is no image is returned as it is, `[*index.shape, ...]`.
         """
-        if self.images.is_floating_point():
+        if not self.pictured:
             taken = self.images.index_select(0, index.reshape(-1))
             return taken.view(*index.shape, *self.images.shape[1:]).to(dtype)
         rows = self.images.movedim(1, -1)  # images are copied as they lie in memory
         picked = rows.index_select(0, index.reshape(-1)).view(*index.shape, *rows.shape[1:]).movedim(-1, -3)
-        return picked.to(dtype).div_(127.5).sub_(1)
+        return scale_bytes(picked, dtype)
+
+
+def scale_bytes(images: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return images of bytes as numbers in [-1, 1]: x / 127.5 - 1."""
+    return images.to(dtype).div_(127.5).sub_(1)
+
+
+def to_bytes(images: Tensor) -> Tensor:
+    """Return images in [-1, 1] as bytes, rounded: the inverse of `scale_bytes`."""
+    return ((images.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
 
 
 def federate(dataset: Dataset, split: Split, size: int = SIDE) -> Federation:

@@ -101,7 +101,8 @@ class Air:
 
     def __post_init__(self) -> None:
         channel = (self.config, self.link, self.draw, self.key, self.snr_db)
-        self.rates, self.uncoded = Rates(*channel, self.logs), Uncoded(*channel)
+        self.rates = Rates(*channel, self.logs)
+        self.uncoded = Uncoded(*channel, self.rates)
         self.compression = Compression(self.config, self.key)
 
     def up(self, pop: Population, part: Prefix, name: str = "", since: Population | None = None) -> Population:

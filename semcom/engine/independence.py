@@ -62,10 +62,8 @@ def check_independent_part(network: SplitModel, part: str, name: str, tensors: T
     try:
         for training in (False, True):
             module.train(training)
-            what, rule = (
-                f"model.{part}: {name!r}",
-                "of all layers only nn.Dropout draws, and none remembers what it has seen",
-            )
+            what = f"model.{part}: {name!r}"
+            rule = "of all layers only nn.Dropout draws, and none remembers what it has seen"
             apart = "on stacks of clients, a layer counts its axes from the last one"
             _check_independence(what, compute_finely, rule, apart)
     finally:

@@ -83,18 +83,19 @@ class Rates:
         return torch.log2(1 + torch.as_tensor(gain, dtype=torch.float64) * snr).numpy()
 
     @cached_property
-    def _typical(self) -> Mapping[str, Tensor]:
+    def typical(self) -> Mapping[str, Tensor]:
+        """Realisations of the link, of which quantiles and means are taken: the same ones in all of the air."""
         return draw_superposed_gains(self.link)
 
     @cached_property
     def _faded(self) -> float | None:
         """The |h|^2 that is exceeded in all but a part `outage` of the transmissions; None without fading."""
-        gain = self.link.gain(self._typical)
+        gain = self.link.gain(self.typical)
         return None if gain is None else float(gain.abs().square().flatten().quantile(self.config.outage))
 
     def _faded_at(self, direction: Direction, ids: np.ndarray) -> Tensor:
         """Return as `_faded` what takes the place of |h|^2 beside other users at each SNR."""
-        powers = [self._measure_power(self._typical, no) for no in self._compute_noise(direction, ids)]
+        powers = [self._measure_power(self.typical, no) for no in self._compute_noise(direction, ids)]
         return torch.stack([power.flatten().quantile(self.config.outage) for power in powers])
 
     def _compute_noise(self, direction: Direction, ids: np.ndarray) -> Tensor:

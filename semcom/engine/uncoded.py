@@ -14,10 +14,10 @@ from torch import Tensor
 
 from channels import Link
 from channels.power import PAIR, to_features, to_pairs
-from channels.superposition import Inversion, average_superposed_gain, draw_superposed_gains
+from channels.superposition import Inversion, average_superposed_gain
 from semcom.config import AirConfig
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.rates import Direction
+from semcom.engine.rates import Direction, Rates
 
 
 @dataclass
@@ -26,6 +26,7 @@ class Uncoded:
 
     Attributes:
         config, link, draw, key, snr_db: as of an `Air`.
+        rates: of the same run, whose typical realisations these are too.
     """
 
     config: AirConfig
@@ -33,6 +34,7 @@ class Uncoded:
     draw: Callable[[str, str, int, int], dict[str, Tensor]]
     key: Callable[[str, str, int], torch.Generator]
     snr_db: Callable[[Direction, np.ndarray], Tensor]
+    rates: Rates
 
     def draw_error(
         self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray | None = None
@@ -73,23 +75,19 @@ class Uncoded:
         return _unpair_numbers(error[None], values[:1])[0], sent
 
     @cached_property
-    def _typical(self) -> Mapping[str, Tensor]:
-        return draw_superposed_gains(self.link)
-
-    @cached_property
     def _mean_gain(self) -> Callable[[tuple[float, ...]], Tensor | None]:
         """SNRs in dB -> `average_superposed_gain`, which all tensors that are sent at these SNRs have in common."""
 
         @lru_cache(maxsize=4)
         def at(snrs_db: tuple[float, ...]) -> Tensor | None:
-            return average_superposed_gain(self.link, self._typical, torch.tensor(snrs_db, dtype=torch.float64))
+            return average_superposed_gain(self.link, self.rates.typical, torch.tensor(snrs_db, dtype=torch.float64))
 
         return at
 
     @cached_property
     def _inversion(self) -> Inversion:
         threshold = 10 ** (self.config.truncation_db / 10)
-        return Inversion.over(self.link.gain(self._typical), threshold, self.config.csi_error)
+        return Inversion.over(self.link.gain(self.rates.typical), threshold, self.config.csi_error)
 
 
 def weigh(weights: Tensor, values: Tensor) -> Tensor:

@@ -111,8 +111,8 @@ class World:
 
     @property
     def pictured(self) -> bool:
-        """Whether the data are images, `[channels, size, size]`, and no other arrays of numbers."""
-        return not self.session.draws.federation.images.is_floating_point()
+        """Return whether the data are images, `[channels, size, size]`, and no other arrays of numbers."""
+        return self.session.draws.federation.pictured
 
     @property
     def features(self) -> int:

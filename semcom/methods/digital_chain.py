@@ -16,6 +16,7 @@ from torch import Tensor
 from channels.coding.image import CHECKSUM, ImageChain
 from channels.coding.mcs import choose_mcs
 from semcom.config import ConfigError, Resolved
+from semcom.data.federation import scale_bytes, to_bytes
 from semcom.engine.random import keyed
 from semcom.engine.store.population import Population
 from semcom.engine.train.view import View
@@ -41,7 +42,7 @@ class SentImages(View):
 
     def answer(self, heard: Outputs) -> Tensor:
         """Send the images of a batch, and return them in [-1, 1] as they arrive, `[k, b, channels, size, size]`."""
-        images = ((heard.batch.x + 1) * 127.5).round().to(torch.uint8)
+        images = to_bytes(heard.batch.x)
         back = torch.full_like(images, GREY)
         for i, (at, real, snr_db) in enumerate(
             zip(heard.at, heard.batch.weight > 0, heard.batch.signals[""].up_snr_db.tolist(), strict=True)
@@ -49,7 +50,7 @@ class SentImages(View):
             if real.any():
                 generator = keyed(self.seed, "image chain", int(self.population.ids[heard.where[i]]), int(at[0]))
                 back[i, real] = self._send(images[i, real], snr_db, heard.features.shape[-1] // 2, generator)
-        return back.to(heard.batch.x.dtype) / 127.5 - 1
+        return scale_bytes(back, heard.batch.x.dtype)
 
     def _send(self, images: Tensor, snr_db: float, uses: int, generator: torch.Generator) -> Tensor:
         designed = self.hyper.scheme_db

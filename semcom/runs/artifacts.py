@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from semcom.config import ConfigError, Resolved
-from semcom.data.federation import Federation, Ragged
+from semcom.data.federation import Federation, Ragged, to_bytes
 from semcom.engine.random import keyed
 from semcom.engine.train.view import View, count_confusions_of_views, show_tests
 from semcom.engine.train.visit import Outputs
@@ -211,11 +211,6 @@ class Pictures:
             summed = self.world.session.team.sum(self.found.get(name, self.world.zeros(*self.size)))
             found[f"images/{name}"] = to_bytes(summed).cpu().numpy()
         return found
-
-
-def to_bytes(images: Tensor) -> Tensor:
-    """Return images in [-1, 1] as bytes, rounded."""
-    return ((images.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
 
 
 def _rows_of(world: World, at: np.ndarray) -> Tensor:

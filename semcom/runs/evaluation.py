@@ -45,10 +45,12 @@ def find_stall(patience: int | None, lines: Sequence[Mapping[str, Any]], metric:
     Returns:
         the round, or None while there is none.
     """
+    if patience is None:
+        return None
     evaluated = [(line["round"], next(iter(line["views"].values()))) for line in lines if line.get("views")]
     key = metric.key("validation")
     found = {round_: view[key] if metric.higher else -view[key] for round_, view in evaluated if key in view}
-    if patience is None or not found:
+    if not found:
         return None
     best = max(found, key=found.__getitem__)
     return best if sum(round_ > best for round_ in found) >= patience else None

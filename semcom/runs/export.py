@@ -70,8 +70,8 @@ def write_card(result: Result, view: str, client: int, whose: str) -> str:
         "run": f"{summary['hash']}, semcom {summary['versions']['semcom']}, commit {summary['commit'] or 'unknown'}",
     }
     table = "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {text} |" for name, text in facts.items())])
-    plain = result.federation.images.is_floating_point()
-    scaled = "Take inputs as they are" if plain else "Scale images to [-1, 1] (byte / 127.5 - 1)"
+    pictured = result.federation.pictured
+    scaled = "Scale images to [-1, 1] (byte / 127.5 - 1)" if pictured else "Take inputs as they are"
     between = "scale features to mean square 1 per image, " if result.world.session.draws.link.normalises else ""
     return f"""# {config.method}: {whose}, view {view}
 

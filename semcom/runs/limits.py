@@ -102,7 +102,7 @@ def check_model_limits(config: Resolved, members: Federation, device: torch.devi
 
 def _count_model_numbers(config: Resolved, encoder: str, members: Federation) -> int:
     """Count a client's parameters and buffers. Raises ConfigError for a network that cannot be made."""
-    image, pictured = tuple(members.images.shape[1:]), not members.images.is_floating_point()
+    image, pictured = tuple(members.images.shape[1:]), members.pictured
     d, head, task = config.model.features, config.model.head, TASKS.get(config.task)()
     shape = task.shape(members)
     try:

@@ -135,9 +135,9 @@ class Loop:
                 LOG.warning("already finished: result of %s (%s), nothing was trained%s", place, day, more)
             return summary
         for round_ in range(self.progress["round"] + 1, self.rounds + 1):
-            if self._best_round() is not None:
+            if (best := self._best_round()) is not None:
                 self.rounds = round_ - 1
-                LOG.info("round %d: no better on validation images since round %d", self.rounds, self._best_round())
+                LOG.info("round %d: no better on validation images since round %d", self.rounds, best)
                 self.checkpoints.write(self.stored, self.progress)
                 break
             self._round(round_)
@@ -161,7 +161,8 @@ class Loop:
         with self.clock("train"), name_written_file("training"):  # rows may lie in a file
             self.tally.begin(round_)
             self._check_schedule(round_)
-            state = self.method.round(self.state, self.world) if len(self.world.sample()) else self.state
+            reached = self.config.air.repeat or len(self.world.sample())  # without losses everybody is
+            state = self.method.round(self.state, self.world) if reached else self.state
             line: dict[str, Any] = {"round": round_, **self.tally.losses(), **self._warnings(round_)}
             line |= self.world.air.summarize_round()
             if round_ == self.rounds and (times := self.world.air.list_times()):
@@ -276,7 +277,7 @@ class Loop:
 
     @property
     def stored(self) -> Any:
-        """What a checkpoint stores: the method's State, and with it what compression has left out."""
+        """Return what a checkpoint stores: the method's State, and with it what compression has left out."""
         return self.state if self.residual is None else Stored(self.state, self.residual)
 
     # -- the folder ----------------------------------------------------------------------------------------------

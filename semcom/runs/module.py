@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from channels import Link
 from channels.power import normalise_power
 from semcom.config import ConfigError
+from semcom.data.federation import scale_bytes
 from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.models.stacks import OWN
@@ -35,7 +36,7 @@ class Module(nn.Module):
         What is no image goes in as it is.
         """
         dtype = next(self.parameters()).dtype
-        x = images.to(dtype) / 127.5 - 1 if images.dtype == torch.uint8 else images
+        x = scale_bytes(images, dtype) if images.dtype == torch.uint8 else images
         out = self.head(self.between(self.encoder(x)))
         assert isinstance(out, Tensor)
         return out
@@ -67,9 +68,8 @@ class Noisy(nn.Module):
 
 def build_module(world: World, name: str, view: View, client: int, link: bool) -> Module:
     """Build the model of a client; see `Result.module`."""
-    ids, draws = view.population.ids, world.session.draws
-    if client not in ids:
-        raise ConfigError(f"client: there is no model of client {client}; there are {len(ids)}, {ids[0]} to {ids[-1]}")
+    draws = world.session.draws
+    view.check_client(client)
     if view.scores is not None:
         raise ConfigError(f"view: of {name!r} the head does not decide; call predict, or give another view")
     if world.config.model.snr_input:

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from semcom.config import ConfigError, Resolved
-from semcom.data.federation import Federation
+from semcom.data.federation import Federation, to_bytes
 from semcom.engine.train.view import View, infer_images, predict
 from semcom.engine.world import World
 from semcom.files import ARRAYS
 from semcom.runs.arrays import CONFUSION, FEATURES, PREFIX, Arrays, list_lacking_arrays, read_arrays
-from semcom.runs.artifacts import collect_artifacts, to_bytes
+from semcom.runs.artifacts import collect_artifacts
 from semcom.runs.module import Module, build_module
 from semcom.tasks.metric import read_task_metrics
 

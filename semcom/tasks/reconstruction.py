@@ -42,7 +42,7 @@ class Reconstruction(Task):
 
     def shape(self, federation: Federation) -> tuple[int, ...]:
         """Return that of the images. Raises ConfigError for data that are none."""
-        if federation.sources.images.is_floating_point():
+        if not federation.sources.pictured:
             raise ConfigError(
                 "task: 'reconstruction' rebuilds images, and the data are arrays of numbers; see own tasks"
             )

@@ -206,8 +206,7 @@ class Initial:
     def _factories(self, encoder: str) -> dict[str, Callable[[], nn.Module]]:
         """Return the functions that build the parts of a model."""
         model, shape = self.config.model, self.shape
-        images = self.federation.images
-        image, pictured = images.shape[1:], not images.is_floating_point()
+        image, pictured = self.federation.images.shape[1:], self.federation.pictured
 
         def parts(*parts: nn.Module) -> nn.Module:
             return replace_by_own_layers(nn.Sequential(*parts))

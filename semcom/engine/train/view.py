@@ -34,6 +34,13 @@ class View:
     scores: Scores | None = None
     per_client: Mapping[str, Tensor] = field(default_factory=dict)
 
+    def check_client(self, client: int) -> None:
+        """Check that there is a model of a client. Raises ConfigError."""
+        ids = self.population.ids
+        if client not in ids:
+            known = f"there are {len(ids)}, {ids[0]} to {ids[-1]}"
+            raise ConfigError(f"client: there is no model of client {client}; {known}")
+
     def answer(self, heard: Outputs) -> Tensor:
         """Return the scores or other outputs of a batch that has passed the models, `[k, b, ...]`."""
         if self.scores is None:
@@ -193,9 +200,7 @@ def infer_images(session: Session, view: View, client: int, images: Tensor, snr_
     if images.dtype != kind or tuple(images.shape[1:]) != shape:
         wanted = f"{str(kind).removeprefix('torch.')} [b, {', '.join(map(str, shape))}]"
         raise ConfigError(f"images: {images.dtype} {tuple(images.shape)} is not {wanted}")
-    ids = view.population.ids
-    if client not in ids:
-        raise ConfigError(f"client: there is no model of client {client}; there are {len(ids)}, {ids[0]} to {ids[-1]}")
+    view.check_client(client)
     n = len(images)
     labels = torch.zeros(n, dtype=torch.int64, device=device)
     guest = replace(draws.federation, images=images.to(device), labels=labels)
@@ -204,5 +209,5 @@ def infer_images(session: Session, view: View, client: int, images: Tensor, snr_
     heard: list[Outputs] = []
     one = {"": view.population.select(np.array([client]))}
     infer_on_visit(session, one, table, heard.append, stream="predict", snrs_db=(snr_db,), federation=guest)
-    where = send_to_device(np.searchsorted(ids, [client]), device)
+    where = send_to_device(np.searchsorted(view.population.ids, [client]), device)
     return [replace(each, where=where) for each in heard]

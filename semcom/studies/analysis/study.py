@@ -416,7 +416,7 @@ class Study:
 
     @property
     def in_joule(self) -> bool:
-        """Whether the energies of any run are in joule, see `names.is_in_joule`."""
+        """Return whether the energies of any run are in joule, see `names.is_in_joule`."""
         return any(is_in_joule(run.field("network.kind"), run.field("air.symbol_energy")) for run in self.stored)
 
     def spent(self, rounds: pd.DataFrame, cost: str) -> pd.Series:
