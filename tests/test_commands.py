@@ -38,6 +38,7 @@ FOLLOWED = {
     "docs/data.md": ("Clients with little data", "Splits that are written, and those of others"),
     "docs/metrics.md": ("New clients",),
     "docs/methods.md": ("The last stage",),
+    "docs/studies.md": tuple(sections("docs/studies.md")),
     "docs/tutorial.md": tuple(sections("docs/tutorial.md")),
 }
 """Page -> sections whose blocks the tests of that page run."""

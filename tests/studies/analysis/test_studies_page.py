@@ -21,7 +21,10 @@ from semcom.studies.analysis.frames import TABLES
 PAGE = (Path(__file__).parents[3] / "docs" / "studies.md").read_text(encoding="utf-8")
 SKIP = "<!-- not run by the tests -->\n"
 BLOCKS = re.findall(rf"(?<!{SKIP})^```(bash|python)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-ENCODER = ["--model.encoder", "dcgan-narrow", "--device", "cpu"]
+SMALLER = {
+    "train": ["--model.encoder", "dcgan-narrow", "--device", "cpu"],
+    "sweep": ["--set", "model.encoder=dcgan-narrow", "--device", "cpu"],
+}
 """Added to the training commands of the page: a smaller network, to save time."""
 
 
@@ -40,15 +43,15 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, l
                 if language == "python":
                     exec(compile(text, "docs/studies.md", "exec"), names)
                 else:
-                    for line in text.splitlines():
+                    for line in text.replace("\\\n", " ").splitlines():
                         program, *words = shlex.split(line)
-                        assert program == "semcom" and cli.main(words + ENCODER * (words[0] == "train")) == 0, line
+                        assert program == "semcom" and cli.main(words + SMALLER.get(words[0], [])) == 0, line
             printed.append(out.getvalue())
         yield folder, printed
 
 
 def test_the_commands_print_tables_and_a_sentence(followed: tuple[Path, list[str]]) -> None:
-    folder, (_, shell, python, *_) = followed
+    folder, (_, _, shell, python, *_) = followed
     lines = shell.splitlines()
     assert lines[0] == "Study of 4 runs (4 done) of fedavg, fedcl" == python.splitlines()[0]
     assert lines[1].split() == ["variant", "mean", "low", "high", "n", "interval"]
