@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.equalise import check_equaliser_antennas, combine_antennas
+from channels.equalise import combine_antennas
 from channels.link import DOWNLINKS, Cost, Downlink, Link, Realisation, complex_normal
 from channels.meter import Meter
 from channels.options import NOT_NEGATIVE, BaseOptions, Rule, one_of, require
 from channels.power import check_even, check_finite
-from channels.users import PATHS, Combining, Fades, check_users, separate_users, sum_waves, weigh_antennas
+from channels.users import PATHS, Combined, Fades, separate_users, sum_waves
 
 Power = Literal["normalised", "free"]
 POWERS = get_args(Power)
@@ -123,21 +123,15 @@ class AWGN(Link):
             self.normalises = False
 
 
-class Rayleigh(Link):
+class Rayleigh(Combined):
     """`y = h x + n` with circular complex Gaussian h, E|h|^2 = 1 per antenna, known to the receiver."""
 
     @dataclass(frozen=True)
-    class Options(Link.Options):
+    class Options(Combined.Options):
         """Options of block fading."""
 
         coherence: Coherence = "sample"
         """Time that one h lasts: a "symbol", a "sample" (an image), a mini-"batch", or a client's "round"."""
-        antennas: int = 1
-        """Antennas of the base station, which fade independently and are combined (maximum ratio, both ways)."""
-        users: int = 1
-        """Clients that send on the same resource at the same time, and are told apart by the antennas."""
-        combining: Combining = "mmse"
-        """Combining of the antennas for one of several users: "mmse", "zf" (others are nulled), or "mrc"."""
         round_doppler: float | None = None
         """Doppler frequency times the time from a round to the next, by which h of a round ("round" coherence) depends
         on that of others: correlation J0(2 pi n round_doppler) after n rounds (None: independent)."""
@@ -146,8 +140,6 @@ class Rayleigh(Link):
             """Raise ValueError for a value that makes no sense, or as the parent does."""
             super().check()
             one_of("coherence", self.coherence, COHERENCES)
-            check_equaliser_antennas(self.antennas, self.equaliser)
-            check_users(self.users, self.combining, self.antennas, self.equaliser)
             require("round_doppler", self.round_doppler, NOT_NEGATIVE)
             if self.round_doppler is not None and self.coherence != "round":
                 raise ValueError(
@@ -158,7 +150,6 @@ class Rayleigh(Link):
 
     def __init__(self, options: BaseOptions) -> None:
         super().__init__(options)
-        self.users = getattr(options, "users", 1)
         self.lasting = getattr(options, "round_doppler", None) is not None
 
     def draw(
@@ -225,22 +216,6 @@ class Rayleigh(Link):
         assert self.options.round_doppler is not None
         h = self.moving(round_ * self.options.round_doppler, self.options.antennas, generator)
         return float(h.abs().square().sum())
-
-    def gain(self, drawn: Realisation) -> Tensor:
-        """Return h per symbol; where several users are told apart by MMSE, that at no = 1."""
-        return drawn["fading"] if "fading" in drawn else self.gain_at(drawn, torch.ones_like(drawn["others"][..., 0]))
-
-    def gain_at(self, drawn: Realisation, no: Tensor) -> Tensor:
-        """Return h per symbol, or what combining at a noise variance makes of it."""
-        if "strengths" not in drawn:
-            return self.gain(drawn)
-        return weigh_antennas(drawn["strengths"], drawn["others"], no)[0].to(no.dtype.to_complex())
-
-    def interference(self, drawn: Realisation, no: Tensor) -> Tensor | None:
-        """Return the power of other users' symbols after combining."""
-        if "strengths" in drawn:
-            return weigh_antennas(drawn["strengths"], drawn["others"], no)[1]
-        return drawn.get("others")
 
 
 class Rician(Rayleigh):

@@ -27,7 +27,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from channels.options import COUNT, NoEffect, one_of, require
+from channels.equalise import check_equaliser_antennas
+from channels.link import Link, Realisation
+from channels.options import COUNT, BaseOptions, NoEffect, one_of, require
 
 Combining = Literal["mmse", "zf", "mrc"]
 COMBININGS = get_args(Combining)
@@ -42,20 +44,68 @@ class Fades:
     Attributes:
         generators: of the client, then of each other user of its resource: each draws the gains of its own antennas.
         round: number of the round.
+        clients: numbers of these users, for fading that is not alike for all (below 0: one of no client of the run).
     """
 
     generators: Sequence[torch.Generator]
     round: int
+    clients: Sequence[int] = ()
 
 
-def check_users(users: int, combining: str, antennas: int, equaliser: str) -> None:
+class Combined(Link):
+    """Link to a base station with several antennas, by which it may tell several users of a resource apart.
+
+    A subclass draws their gains, and `separate_users` makes its realisation of them.
+    """
+
+    @dataclass(frozen=True)
+    class Options(Link.Options):
+        """Options of the base station."""
+
+        antennas: int = 1
+        """Antennas of the base station, which fade independently and are combined (maximum ratio, both ways)."""
+        users: int = 1
+        """Clients that send on the same resource at the same time, and are told apart by the antennas."""
+        combining: Combining = "mmse"
+        """Combining of the antennas for one of several users: "mmse", "zf" (others are nulled), or "mrc"."""
+
+        def check(self) -> None:
+            """Raise ValueError for users that these antennas cannot tell apart, or as the parent does."""
+            super().check()
+            csi = getattr(self, "csi", "perfect")
+            check_equaliser_antennas(self.antennas, self.equaliser, csi)
+            check_users(self.users, self.combining, self.antennas, self.equaliser, csi)
+
+    def __init__(self, options: BaseOptions) -> None:
+        super().__init__(options)
+        self.users = getattr(options, "users", 1)
+
+    def gain(self, drawn: Realisation) -> Tensor:
+        """Return h per symbol; where several users are told apart by MMSE, that at no = 1."""
+        return drawn["fading"] if "fading" in drawn else self.gain_at(drawn, torch.ones_like(drawn["others"][..., 0]))
+
+    def gain_at(self, drawn: Realisation, no: Tensor) -> Tensor:
+        """Return h per symbol, or what combining at a noise variance makes of it."""
+        if "strengths" not in drawn:
+            return self.gain(drawn)
+        return weigh_antennas(drawn["strengths"], drawn["others"], no)[0].to(no.dtype.to_complex())
+
+    def interference(self, drawn: Realisation, no: Tensor) -> Tensor | None:
+        """Return the power of other users' symbols after combining."""
+        if "strengths" in drawn:
+            return weigh_antennas(drawn["strengths"], drawn["others"], no)[1]
+        return drawn.get("others")
+
+
+def check_users(users: int, combining: str, antennas: int, equaliser: str, csi: str) -> None:
     """Raise ValueError unless these users can be told apart by these antennas."""
     require("users", users, COUNT)
     one_of("combining", combining, COMBININGS)
     if users == 1 and combining != "mmse":
         raise NoEffect(f"combining: {combining!r} is what mmse is for one user; set users")
-    if users > 1 and equaliser == "none":
-        raise ValueError(f"users: {users} are told apart by a receiver that knows every h; choose equaliser mmse or zf")
+    if users > 1 and (equaliser == "none" or csi != "perfect"):
+        needed = "equaliser mmse or zf" if equaliser == "none" else "csi perfect"
+        raise ValueError(f"users: {users} are told apart by a receiver that knows every h; choose {needed}")
     if combining == "zf" and users > antennas:
         raise ValueError(f"users: zf tells as many users apart as there are antennas, {antennas}, and not {users}")
 

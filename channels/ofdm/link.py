@@ -26,12 +26,13 @@ import torch
 from torch import Tensor
 
 from channels import PROFILES
-from channels.equalise import Estimate, check_equaliser_antennas, combine_antennas
+from channels.equalise import Estimate, combine_antennas
 from channels.link import Cost, Link, Realisation, complex_normal
 from channels.ofdm.grid import SLOT, Band, Grid, make_grid_frame
 from channels.ofdm.profiles import Profile, move_draws
 from channels.options import COUNT, MEASURE, NOT_NEGATIVE, PART, POSITIVE, NoEffect, one_of, require
 from channels.power import check_even
+from channels.users import Combined, Fades, separate_users
 
 T = TypeVar("T", int, float)
 
@@ -74,18 +75,16 @@ class GridOptions(Link.Options):
         return self
 
 
-class OFDM(Link):
+class OFDM(Combined):
     """Link with `y = h x + n` on each resource element of a grid, E|h|^2 = 1 over time and frequency."""
 
     @dataclass(frozen=True)
-    class Options(GridOptions):
-        """Options of the grid, of the fading on it, and of the receiver's knowledge."""
+    class Options(GridOptions, Combined.Options):
+        """Options of the grid, of the fading on it, and of the base station and its knowledge."""
 
         profile: str = "tdl-a"
         """Fading: "rayleigh" (flat, one h per frame), "tdl-a" to "tdl-e", "cdl-a" to "cdl-e" (3GPP TR 38.901), or one
         that is registered in `PROFILES`."""
-        antennas: int = 1
-        """Antennas of the base station, which fade independently and are combined (maximum ratio, both ways)."""
         delay_spread_ns: float | None = None
         """R.m.s. delay spread of TDL and CDL profiles, ns (None: 100)."""
         carrier_ghz: float | None = None
@@ -100,7 +99,8 @@ class OFDM(Link):
                 if getattr(self, name) is not None:
                     value = getattr(self, name)
                     raise NoEffect(f"{name}: {value!r} is not for profile {self.profile}, which is flat and constant")
-            check_equaliser_antennas(self.antennas, self.equaliser, self.csi)
+            if self.users > 1 and self.shares is not None:
+                raise ValueError(f"shares: groups of {self.users} users share the band equally; leave shares out")
             require("delay_spread_ns", self.delay_spread_ns, NOT_NEGATIVE)
             require("carrier_ghz", self.carrier_ghz, POSITIVE)
             require("speed_mps", self.speed_mps, NOT_NEGATIVE)
@@ -143,11 +143,12 @@ class OFDM(Link):
         """
         if self.shares is not None and len(self.shares) != clients:
             raise ValueError(f"shares: {len(self.shares)} values for {clients} clients; give one per client")
-        users = active if self.shares is None else clients
+        groups = -(-active // self.users)
         check_even(d)
-        total = self.options.subcarriers or users * self._grid.width(batch * d // 2)
+        blocks = groups if self.shares is None else clients
+        total = self.options.subcarriers or blocks * self._grid.width(batch * d // 2)
         link = copy.copy(self)
-        link._band, link.options = Band(total, active, self.shares), replace(self.options, subcarriers=total)
+        link._band, link.options = Band(total, groups, self.shares), replace(self.options, subcarriers=total)
         link.bandwidth_hz = total * self._grid.spacing_hz
         return link
 
@@ -173,15 +174,23 @@ class OFDM(Link):
         return self._band or Band(self._grid.width(most), 1, None)
 
     def draw(
-        self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
+        self,
+        sizes: Sequence[int],
+        d: int,
+        generator: torch.Generator,
+        dtype: torch.dtype = torch.float32,
+        fades: Fades | None = None,
     ) -> dict[str, Tensor]:
         """Draw as `Link` does, and `[sum(sizes), d/2, ...]` "fading" h; for `csi` "ls" "known", "error" and "moments".
 
-        Without `in_band` and without a number of subcarriers, the band is what the largest mini-batch needs.
+        Several users: what `channels.users.separate_users` says, by gains of all of them on each resource element.
+        `fades` has their generators; without it the one generator draws all gains. Without `in_band` and without a
+        number of subcarriers, the band is what the largest mini-batch needs.
         """
         if self.shares is not None and self._client is None:
             raise ValueError("shares: clients differ in them; draw from link.of(client)")
-        return self.draw_all([self._client or 0], [sizes], d, [generator], dtype)[0]
+        more = None if fades is None else [fades]
+        return self.draw_all([self._client or 0], [sizes], d, [generator], dtype, fades=more)[0]
 
     def draw_all(
         self,
@@ -191,6 +200,7 @@ class OFDM(Link):
         generators: Sequence[torch.Generator],
         dtype: torch.dtype = torch.float32,
         device: torch.device | None = None,
+        fades: Sequence[Fades] | None = None,
     ) -> list[dict[str, Tensor]]:
         """Draw as `draw` does, for several clients: those whose frames are of one size at once."""
         drawn = [Link.draw(self, own, d, g, dtype) for own, g in zip(sizes, generators, strict=True)]
@@ -199,7 +209,8 @@ class OFDM(Link):
             alike.setdefault(self._frame(client, max(own, default=0) * d // 2), []).append(i)
         for (width, slots), rows in alike.items():
             some, theirs = [sizes[i] for i in rows], [generators[i] for i in rows]
-            made = self._elements([clients[i] for i in rows], some, d // 2, width, slots, theirs, dtype, device)
+            beside = None if fades is None else [fades[i] for i in rows]
+            made = self._elements([clients[i] for i in rows], some, d // 2, width, slots, theirs, beside, dtype, device)
             for i, elements in zip(rows, made, strict=True):
                 drawn[i] |= elements
         return drawn
@@ -217,16 +228,25 @@ class OFDM(Link):
         width: int,
         slots: int,
         generators: Sequence[torch.Generator],
+        fades: Sequence[Fades] | None,
         dtype: torch.dtype,
         device: torch.device | None,
     ) -> list[dict[str, Tensor]]:
         """Draw what the samples of clients, whose frames are of one size, meet on the resource elements."""
-        grid, frames, antennas = self._grid, [max(1, len(own)) for own in sizes], self.antennas
-        many, times = [antennas * n for n in frames], SLOT * slots
-        each = self.profile.response(clients, many, times, grid.symbol_rate, width, grid.spacing_hz, generators, device)
-        h = combine_antennas(each.to(dtype.to_complex()).unflatten(0, (-1, antennas)), 1)
-        at = make_grid_frame(grid, slots, h.device)
-        elements = {"fading": h.index_select(1, at.data)}
+        grid, frames, antennas, users = self._grid, [max(1, len(own)) for own in sizes], self.antennas, self.users
+        many, keys = [users * antennas * n for n in frames], generators
+        if fades is not None:
+            clients, keys = _key_ofdm_frames(clients, fades, frames)
+            many = [antennas] * len(keys)
+        size = SLOT * slots, grid.symbol_rate, width, grid.spacing_hz
+        each = self.profile.response(clients, many, *size, keys, device).to(dtype.to_complex())
+        at = make_grid_frame(grid, slots, each.device)
+        if users > 1:
+            gains = each.index_select(1, at.data).unflatten(0, (-1, users, antennas)).permute(0, 3, 4, 2, 1)
+            elements = separate_users(gains, getattr(self.options, "combining", ""))
+        else:
+            h = combine_antennas(each.unflatten(0, (-1, antennas)), 1)
+            elements = {"fading": h.index_select(1, at.data)}
         if self.options.csi == "ls":
             pilots = h.index_select(1, at.pilots)
             elements["known"] = at.between(pilots)
@@ -254,10 +274,6 @@ class OFDM(Link):
         width = width or self._frame(client, 1)[0]
         own = ([client], [frames], SLOT, self._grid.symbol_rate, width, spacing_hz or self._grid.spacing_hz)
         return self.profile.response(*own, [generator])
-
-    def gain(self, drawn: Realisation) -> Tensor:
-        """Return h per symbol."""
-        return drawn["fading"]
 
     def estimate(self, drawn: Realisation, deviation: Tensor) -> Estimate | None:
         """Return the interpolation between the noisy pilots, and how good it is; None with perfect knowledge."""
@@ -292,6 +308,22 @@ def _measure_ofdm_interpolation(profile: Profile, grid: Grid, slots: int, device
     r, weights = product / power, at.part.square() + (1 - at.part).square()
     measured = torch.cat([r, (heard / power - r.square()).clamp_min(0), weights], 1).view(few, -1, 3)
     return measured[[0, *[1] * (slots - 2), -1][:slots]].flatten(0, 1).to(device)
+
+
+def _key_ofdm_frames(
+    clients: Sequence[int], fades: Sequence[Fades], frames: Sequence[int]
+) -> tuple[list[int], list[torch.Generator]]:
+    """Return whose gains each user has in each frame of each client, and what draws them.
+
+    A frame's follow from a number of its own, so that they are the same however many frames there are.
+    """
+    users, keys = [], []
+    for client, fade, n in zip(clients, fades, frames, strict=True):
+        users += n * list(fade.clients or [client] * len(fade.generators))
+        for generator in n * list(fade.generators):
+            seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+            keys.append(torch.Generator(generator.device).manual_seed(seed))
+    return users, keys
 
 
 def _split_ofdm_grids(grids: Tensor, sizes: Sequence[int], s: int) -> Tensor:

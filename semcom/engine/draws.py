@@ -233,7 +233,7 @@ class Draws:
         key = ("fade", kind.removesuffix("link")) if link.lasting else (*stream, kind, "fade", self.round)
         groups = [self.find_users_beside(k, link.users) for k in clients]
         keys = [[keyed(self.config.seed, *key, j) for j in group] for group in groups]
-        return {"fades": [Fades(of, self.round) for of in keys]}
+        return {"fades": [Fades(of, self.round, group) for of, group in zip(keys, groups, strict=True)]}
 
     def find_users_beside(self, client: int, users: int) -> list[int]:
         """Return the users of a client's resource in this round, itself first.

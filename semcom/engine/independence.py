@@ -84,7 +84,7 @@ def check_independent_link(link: Link, config: Resolved, device: torch.device, d
     snr_db = torch.full((2,), 10.0, dtype=dtype, device=device)
 
     def fades(client: int) -> Fades:
-        return Fades([keyed("fade", client, j) for j in range(link.users)], 1)
+        return Fades([keyed("fade", client, j) for j in range(link.users)], 1, range(link.users))
 
     def compute(clients: list[int]) -> Tensors:
         ids, generators = [k * (config.clients - 1) for k in clients], [keyed("link", k) for k in clients]

@@ -211,7 +211,7 @@ def test_options_of_a_link_are_the_fields_of_its_options():
     assert isinstance(link, Rician)
     assert (
         link.options
-        == Rician.Options("mmse", "noisy", "gain", "sample", 1, 1, "mmse", None, 3.0)
+        == Rician.Options("mmse", "noisy", "gain", 1, 1, "mmse", "sample", None, 3.0)
         == Rician(link.options).options
     )
 

@@ -20,6 +20,7 @@ from tests.worlds import linked
 
 CLIENTS = 12
 SHARED = {"kind": "rayleigh", "antennas": 4, "users": 3}
+GRID = {"kind": "ofdm", "antennas": 3, "users": 3, "profile": "tdl-c"}
 LASTING = {"kind": "rayleigh", "coherence": "round", "round_doppler": 0.1}
 
 
@@ -48,7 +49,7 @@ def test_clients_of_a_round_share_resources_in_groups_by_chance() -> None:
     assert sorted(k for k in w.session.draws.find_users_beside(0, 5) if k < 0) in ([], [-4, -3, -2, -1])
 
 
-@pytest.mark.parametrize("channel", [SHARED, LASTING, {**SHARED, **LASTING, "combining": "zf"}])
+@pytest.mark.parametrize("channel", [SHARED, GRID, LASTING, {**SHARED, **LASTING, "combining": "zf"}])
 def test_a_client_meets_the_same_whoever_is_drawn_beside_it(channel: dict[str, Any]) -> None:
     w = world(channel)
     together = drawn(w, list(range(CLIENTS)))
@@ -57,16 +58,17 @@ def test_a_client_meets_the_same_whoever_is_drawn_beside_it(channel: dict[str, A
         assert all(torch.equal(t[k], alone[name][0]) for name, t in together.items())
 
 
-def test_a_matrix_is_that_of_its_group() -> None:
+@pytest.mark.parametrize("kind", ["rayleigh", "ofdm"])
+def test_a_matrix_is_that_of_its_group(kind: str) -> None:
     """With mrc |h_1^H h_2|^2 is what both meet, times the power of their own gain."""
-    w = world({"kind": "rayleigh", "antennas": 2, "users": 2, "combining": "mrc"})
+    w = world({"kind": kind, "antennas": 2, "users": 2, "combining": "mrc"})
     for k in range(CLIENTS):
         up = drawn(w, w.session.draws.find_users_beside(k, 2))
         one, other = up["others"] * up["fading"].abs().square()
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("channel", [SHARED, LASTING])
+@pytest.mark.parametrize("channel", [SHARED, GRID, LASTING])
 def test_the_chunk_changes_no_run(channel: dict[str, Any]) -> None:
     found = [
         run(worlds.request("fedcl", channel=channel, clients=6, chunk=chunk)).summary["accuracy"] for chunk in (1, 4)
