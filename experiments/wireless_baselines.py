@@ -36,14 +36,14 @@ def train_and_send_baselines(config: RunConfig) -> None:
     train_and_add_outcome(config, sent)
 
 
-def _make_baselines_base(data: str, shots: int, test: int, rounds: int, encoder: str) -> RunConfig:
+def _make_baselines_base(data: str, clients: int, shots: int, test: int, rounds: int) -> RunConfig:
     """Return the configuration that the scales share."""
     return RunConfig(
         data=DataConfig(name=data),
-        model=ModelConfig(encoder=encoder),
+        model=ModelConfig(encoder="dcgan-narrow"),
         partition=PartitionConfig(options={"ways": 3, "shots": shots, "test_per_class": test}),
         channel=ChannelConfig(snr_db=9.0, test_snr_db="9,0,18"),
-        clients=20,
+        clients=clients,
         train=TrainConfig(rounds=rounds, lr=1e-3, batch_size=50, eval_every=20),
     )
 
@@ -58,8 +58,8 @@ WIRELESS_BASELINES = Experiment(
     paper="none",
     variants=("fedcl",),
     scales={
-        "smoke": Grid(_make_baselines_base("digits", 15, 10, 4, "dcgan"), {**KINDS, "seed": (0,)}, APART),
-        "small": Grid(_make_baselines_base("cifar10", 100, 50, 60, "dcgan-narrow"), KINDS, APART),
+        "smoke": Grid(_make_baselines_base("digits", 2, 15, 4, 4), {**KINDS, "seed": (0,)}, APART),
+        "small": Grid(_make_baselines_base("cifar10", 20, 100, 50, 60), KINDS, APART),
     },
     axis="channel.kind",
     figures=("wireless-baselines",),
