@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import binascii
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from channels.coding import codec as files
 from channels.coding.digital import CODE_RATES, make_digital_carrier
+from channels.coding.mcs import choose_mcs
 from channels.coding.modem import make_modem
 from channels.coding.qam import check_qam_size
 from channels.options import COUNT, one_of, require
@@ -91,13 +93,14 @@ class ImageChain:
         self.carrier = make_digital_carrier(fading, coherence, k_factor_db)
         """The link whose channel the symbols cross."""
 
-    def send(self, images: Tensor, snr_db: float, generator: torch.Generator) -> Received:
+    def send(self, images: Tensor, snr_db: float, generator: torch.Generator, gain: Tensor | None = None) -> Received:
         """Send images, and return them as they arrive.
 
         Args:
             images: uint8 `[n, channels, height, width]`, with 1 or 3 channels.
             snr_db: in dB.
             generator: the only source of randomness; symbols are sent and decoded on its device.
+            gain: h of each image, complex `[n, 1]` (None: what the fading draws).
 
         Raises:
             ValueError: for other images.
@@ -106,7 +109,7 @@ class ImageChain:
             raise ValueError(f"images: {images.dtype} {list(images.shape)} is not uint8 [n, 1 or 3, height, width]")
         pixels = np.ascontiguousarray(images.permute(0, 2, 3, 1).cpu().numpy())
         sent = [self._fit(image) for image in _flat(pixels)]
-        arrived = self._carry([data for data, _ in sent], snr_db, generator)
+        arrived = self._carry([data for data, _ in sent], snr_db, generator, gain)
         read, lost = np.zeros_like(pixels), torch.ones(len(pixels), dtype=torch.bool)
         for i, data in enumerate(arrived):
             image = files.decode_image(data, _flat(pixels).shape[1:], self.codec, self.headers) if data else None
@@ -123,18 +126,19 @@ class ImageChain:
         each = files.encode_payloads(image.tobytes(), image.shape, self.codec, self.headers)
         return next((sent for sent in reversed(each) if len(sent[0]) <= self.room), (b"", 0))
 
-    def _carry(self, data: list[bytes], snr_db: float, generator: torch.Generator) -> list[bytes]:
+    def _carry(self, data: list[bytes], snr_db: float, generator: torch.Generator, gain: Tensor | None) -> list[bytes]:
         """Return each file as it arrives, padded with zeros; empty if it was empty, or its checksum fails."""
         arrived = [b""] * len(data)
         sent = [i for i, file in enumerate(data) if file]
         size = max(1, BLOCK // self.uses)
         for start in range(0, len(sent), size):
             block = sent[start : start + size]
-            for i, got in zip(block, self._block([data[i] for i in block], snr_db, generator), strict=True):
+            met = None if gain is None else gain[block].to(generator.device, torch.complex64)
+            for i, got in zip(block, self._block([data[i] for i in block], snr_db, generator, met), strict=True):
                 arrived[i] = got
         return arrived
 
-    def _block(self, data: list[bytes], snr_db: float, generator: torch.Generator) -> list[bytes]:
+    def _block(self, data: list[bytes], snr_db: float, generator: torch.Generator, gain: Tensor | None) -> list[bytes]:
         """Do as `_carry` does, for files that go at once and of which none is empty."""
         device = generator.device
         padded = [file.ljust(self.room, b"\0") for file in data]
@@ -143,12 +147,47 @@ class ImageChain:
         coder = make_modem(self.bits, self.uses, self.modulation, device)
         symbols = coder.symbols(torch.nn.functional.pad(torch.from_numpy(bits).to(device), (0, spare)))
         drawn = self.carrier.draw([len(data)], 2 * self.uses, generator)
-        gain = self.carrier.gain(drawn)
+        gain = self.carrier.gain(drawn) if gain is None else gain
         heard = symbols if gain is None else gain * symbols
         no = noise_power(snr_db)
         got, _ = coder.receive(heard + no**0.5 * drawn["noise"], gain, torch.full((1, 1), no, device=device))
         packed = np.packbits(got[:, : bits.shape[1]].cpu().numpy(), axis=1)
         return [_checked(block.tobytes()) for block in packed]
+
+
+def send_images(
+    images: Tensor,
+    uses: int,
+    snr_db: float,
+    generator: torch.Generator,
+    *,
+    codec: str,
+    headers: str,
+    scheme_db: Sequence[float] | None = None,
+    gain: Tensor | None = None,
+) -> Received:
+    """Send images over AWGN, each by the fastest scheme for an SNR; it is lost where there is none that holds a byte.
+
+    Args:
+        images: as of `ImageChain.send`.
+        uses, codec, headers: as of `ImageChain`.
+        snr_db: at which they are sent, in dB.
+        generator: as of `ImageChain.send`.
+        scheme_db: SNR in dB for which `choose_mcs` takes each image's scheme (None: that at which it is sent).
+        gain: h of each image, complex `[n, 1]`, known to the receiver (None: 1).
+    """
+    nothing = torch.zeros(len(images), dtype=torch.int64)
+    whole = Received(torch.zeros_like(images), torch.ones(len(images), dtype=torch.bool), nothing, nothing.clone())
+    schemes = [choose_mcs(db, uses) for db in ([snr_db] * len(images) if scheme_db is None else scheme_db)]
+    for scheme in dict.fromkeys(schemes):
+        if scheme is None or scheme.efficiency * uses < 8 * (CHECKSUM + 1):
+            continue
+        at = torch.tensor([i for i, chosen in enumerate(schemes) if chosen == scheme])
+        chain = ImageChain(uses, scheme.modulation, scheme.code_rate, codec, headers=headers)
+        part = chain.send(images[at], snr_db, generator, None if gain is None else gain[at])
+        for field in fields(Received):
+            getattr(whole, field.name)[at] = getattr(part, field.name)
+    return whole
 
 
 def _flat(pixels: np.ndarray) -> np.ndarray:

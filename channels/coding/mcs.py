@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 from channels.coding.ldpc import LOWEST_RATE
@@ -55,6 +56,7 @@ def bound_mcs_rate(snr_db: float, uses: int, lost: float = LOST) -> float:
     return capacity(snr_db) + math.sqrt(dispersion / uses) * float(ndtri(lost))
 
 
+@lru_cache(maxsize=1024)
 def choose_mcs(snr_db: float, uses: int, margin_db: float = MARGIN_DB) -> Scheme | None:
     """Return the fastest scheme for codewords of `uses` symbols over AWGN; None where the slowest would be lost too."""
     limit = bound_mcs_rate(snr_db - margin_db, uses)

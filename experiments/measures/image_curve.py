@@ -1,7 +1,7 @@
 """The image chain after training: what a classifier at the base station makes of the images that arrive.
 
-The classifier of a client is its encoder with the head, trained on clean images. A lost image is taken for the class
-that the client has most training images of (the lowest one where several are equal).
+The classifier of a client is its encoder with the head, trained on clean images; `score_received` says what a lost
+image is taken for.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from channels.coding.codec import HEADERS
-from channels.coding.image import ImageChain, Received
-from channels.coding.mcs import choose_mcs
+from channels.coding.image import Received, send_images
 from semcom.engine.random import keyed
+from semcom.methods.parts.received import score_received
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result
@@ -54,33 +54,22 @@ class Point:
 
     def measure(self, result: Result) -> dict[str, float]:
         """Send all clients' test images; return accuracy (mean over clients), part lost, bytes of those that fitted."""
-        federation, chain = result.federation, self._chain()
+        federation, session = result.federation, result.world.session
+        view, link = next(iter(result.views.values())), session.draws.link
         accuracies, parts = [], []
         for client in range(result.config.clients):
             index = federation.test[client]
-            answer = torch.full((len(index),), int(federation.labels[federation.train[client]].bincount().argmax()))
-            if chain is not None:
-                key = ("images", self.codec, self.headers, self.snr_db, self.uses, client)
-                generator = keyed(federation.images.device, result.config.seed, *key)
-                received = chain.send(federation.images[index], self.snr_db, generator)
-                arrived = ~received.lost
-                answer[arrived] = result.predict(client, received.images[arrived])
-                parts.append(received)
-            accuracies.append(float((answer == federation.labels[index].cpu()).double().mean()))
+            key = ("images", self.codec, self.headers, self.snr_db, self.uses, client)
+            generator = keyed(federation.images.device, result.config.seed, *key)
+            images, way = federation.images[index], {"codec": self.codec, "headers": self.headers}
+            parts.append(send_images(images, self.uses, self.snr_db, generator, **way))
+            answer = score_received(session, view, client, parts[-1], link).argmax(-1)
+            accuracies.append(float((answer == federation.labels[index]).double().mean()))
         return {"accuracy": float(np.mean(accuracies)), **_count_image_bytes(parts)}
-
-    def _chain(self) -> ImageChain | None:
-        """Return the chain with the fastest scheme for the SNR; None where none carries an image's checksum."""
-        scheme = choose_mcs(self.snr_db, self.uses)
-        if scheme is None:
-            return None
-        return ImageChain(self.uses, scheme.modulation, scheme.code_rate, self.codec, headers=self.headers)
 
 
 def _count_image_bytes(parts: Sequence[Received]) -> dict[str, float]:
     """Return the part of images that was lost, and mean bytes of payload and header of the others (0: no others)."""
-    if not parts:
-        return {"lost": 1.0, "payload": 0.0, "headers": 0.0}
     lost, payload, headers = (torch.cat([getattr(p, n) for p in parts]) for n in ("lost", "payload", "headers"))
     fitted = payload > 0
     count = max(1, int(fitted.sum()))

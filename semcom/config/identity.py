@@ -37,6 +37,7 @@ LATER: Mapping[str, Any] = {
     "channel.options.combining": "mmse",
     "channel.options.round_doppler": None,
     "hyper.average_encoder": False,
+    "hyper.outage": 0.1,
     "air.access": "orthogonal",
     "air.truncation_db": -10.0,
     "air.csi_error": 0.0,

@@ -32,7 +32,7 @@ from semcom.engine.train.plan import Cut, Plan, pad_clients, plan_batches
 from semcom.engine.train.precision import autocast_of, dtype_of
 from semcom.models.dropout import Dropout
 from semcom.registry import find
-from semcom.tasks.registry import TASKS
+from semcom.tasks.registry import make_task
 
 
 class Draws:
@@ -47,8 +47,8 @@ class Draws:
 
     Attributes:
         round: the current round, 1 to T (0 during set-up): the clock of every draw.
-        training_link: the link that local training passes; without `train.through_link` all that is left of the run's
-            is its power normalisation.
+        quiet_link: all that is left of the run's link without a channel: its power normalisation.
+        training_link: the link that local training passes: the run's, or without `train.through_link` the quiet one.
         task: what is asked.
         augmentation: of training images.
         cell: where the clients are, if they are in a cell.
@@ -61,10 +61,10 @@ class Draws:
         self, config: Resolved, federation: Federation, device: torch.device, link: Link, *, split: bool
     ) -> None:
         self.config, self.federation, self.device, self.link, self.split = config, federation, device, link, split
-        quiet = "ideal" if link.normalises else "none"
-        self.training_link = link if split or config.train.through_link else make_link(quiet)
+        self.quiet_link = make_link("ideal" if link.normalises else "none")
+        self.training_link = link if split or config.train.through_link else self.quiet_link
         self.dtype, self.autocast = dtype_of(config.precision), autocast_of(config.precision)
-        self.task = TASKS.get(config.task)()
+        self.task = make_task(config)
         self.augmentation = AUGMENTATIONS.get(config.data.augment)()
         self.round = 0
         self._turns: dict[int, np.ndarray] = {}

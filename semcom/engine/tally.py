@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from channels import Meter
 from channels.meter import ratio_db
 from semcom.engine.air import Air
 from semcom.engine.draws import Draws
-from semcom.engine.host.ranks import Team
+from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.train.context import Log
 from semcom.engine.train.plan import plan_batch_sizes
 
@@ -39,6 +40,12 @@ class Tally:
         self.visited, self.log, self.warnings = 0, Log(), dict[str, str]()
         self.meters = {name: Meter() for name in ("train_up", "train_down", "test")}
         self.measured = dict.fromkeys(self.meters, 6 * (0.0,))
+
+    def alone(self) -> Tally:
+        """Return the same counters in a process that shares its clients with no other."""
+        made = copy(self)
+        made.team = ALONE
+        return made
 
     def begin(self, round_: int) -> None:
         """Begin a round, which is the clock of every keyed draw."""

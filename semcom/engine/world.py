@@ -90,7 +90,7 @@ class World:
         )
         chunk = None if config.chunk == "auto" else config.chunk
         self.session = Session(draws, Tally(draws, self.air, team), clock or Clock(), chunk)
-        self._initial = Initial(config, federation, device)
+        self._initial = Initial(config, federation, device, draws.task.shape(federation))
 
     # -- the run and its clients ---------------------------------------------------------------------------------
 

@@ -1,75 +1,107 @@
-"""The separate digital chain as a baseline of any sweep for images that come back: nothing is trained.
+"""The separate digital chain as a baseline of any sweep: images are compressed, coded and sent as such.
 
-Each test image is compressed, coded and modulated by `channels.coding.image.ImageChain` into as many channel uses as
-its features would take, d/2, over AWGN at the SNR of the test. What is lost counts as a grey image. Settings of
-networks and training have no effect, and are not refused, since those of a sweep hold for the learned methods.
+Each test image goes through `channels.coding.image.send_images` in as many channel uses as its features would take,
+d/2, at the SNR of the test, over AWGN or a channel whose gain lasts for an image or longer: the gains that the features
+of a learned scheme meet.
+
+Of reconstruction nothing is trained, and what is lost counts as a grey image. Settings of networks and training have no
+effect then, and are not refused, since those of a sweep hold for the learned methods. Of classification FedAvg trains a
+classifier on clean images, of which the base station has encoder and head.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from channels.coding.image import CHECKSUM, ImageChain
-from channels.coding.mcs import choose_mcs
-from semcom.config import ConfigError, Resolved
-from semcom.data.federation import scale_bytes, to_bytes
+from channels import Link
+from channels.coding.image import Received, send_images
+from channels.options import SHARE, require
+from channels.superposition import draw_superposed_gains
+from semcom.config import ConfigError, NoEffect, Resolved
+from semcom.config.options import Needs
+from semcom.data.federation import scale_bytes
 from semcom.engine.random import keyed
-from semcom.engine.store.population import Population
+from semcom.engine.session import Session
 from semcom.engine.train.view import View
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
 from semcom.methods.base import Method
+from semcom.methods.fedavg import FedAvg
+from semcom.methods.parts.received import score_received
 
 GREY = 128
 """Value of the pixels of an image that is lost."""
+BLOCKS = ("sample", "batch", "round")
+"""Coherences of which an image has one gain."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SentImages(View):
-    """A view whose answers are the images that the chain delivers; the models are not asked.
+    """A view whose answers come of the images that the chain delivers.
 
     Attributes:
-        seed: of the run.
+        session: the run.
         hyper: of the chain.
     """
 
-    seed: int = 0
-    hyper: Any = None
+    session: Session
+    hyper: DigitalChain.Hyper
 
     def answer(self, heard: Outputs) -> Tensor:
-        """Send the images of a batch, and return them in [-1, 1] as they arrive, `[k, b, channels, size, size]`."""
-        images = to_bytes(heard.batch.x)
-        back = torch.full_like(images, GREY)
-        for i, (at, real, snr_db) in enumerate(
-            zip(heard.at, heard.batch.weight > 0, heard.batch.signals[""].up_snr_db.tolist(), strict=True)
-        ):
-            if real.any():
-                generator = keyed(self.seed, "image chain", int(self.population.ids[heard.where[i]]), int(at[0]))
-                back[i, real] = self._send(images[i, real], snr_db, heard.features.shape[-1] // 2, generator)
-        return scale_bytes(back, heard.batch.x.dtype)
+        """Send the images of a batch, and return them as they arrive in [-1, 1], or scores of classes `[k, b, C]`."""
+        draws, rows = self.session.draws, []
+        for i, where in enumerate(heard.where.tolist()):
+            client, count = int(self.population.ids[where]), int(heard.batch.count[i])
+            received = self._send(heard, i, count, client)
+            if draws.task.classifies:
+                answer = score_received(self.session, View(self.population), client, received, draws.quiet_link)
+            else:
+                lost = received.lost.to(draws.device).view(-1, 1, 1, 1)
+                answer = scale_bytes(torch.where(lost, GREY, received.images), draws.dtype)
+            rows.append(answer.new_zeros(heard.index.shape[1], *answer.shape[1:]))
+            rows[-1][:count] = answer
+        return torch.stack(rows)
 
-    def _send(self, images: Tensor, snr_db: float, uses: int, generator: torch.Generator) -> Tensor:
-        designed = self.hyper.scheme_db
-        scheme = choose_mcs(snr_db if designed is None else designed, uses)
-        if scheme is None or scheme.efficiency * uses < 8 * (CHECKSUM + 1):  # no room for a byte
-            return torch.full_like(images, GREY)
-        chain = ImageChain(uses, scheme.modulation, scheme.code_rate, self.hyper.codec, headers=self.hyper.headers)
-        received = chain.send(images, snr_db, generator)
-        return torch.where(received.lost.to(images.device).view(-1, 1, 1, 1), GREY, received.images)
+    def _send(self, heard: Outputs, i: int, count: int, client: int) -> Received:
+        """Send the images of the client in row i of a batch, of which the first ones are no padding."""
+        link, met = self.session.draws.link, heard.batch.signals[""]
+        snr_db, gain = float(met.up_snr_db[i]), link.gain({name: t[i, :count] for name, t in met.up.items()})
+        return send_images(
+            heard.federation.images[heard.index[i, :count]],
+            heard.features.shape[-1] // 2,
+            snr_db,
+            keyed(self.session.draws.config.seed, "image chain", client, int(heard.at[i, 0])),
+            codec=self.hyper.codec,
+            headers=self.hyper.headers,
+            scheme_db=self._design(link, snr_db, gain, count),
+            gain=gain,
+        )
+
+    def _design(self, link: Link, snr_db: float, gain: Tensor | None, count: int) -> Sequence[float]:
+        """Return the SNR in dB for which the scheme of each image is chosen, by what its sender knows."""
+        if self.hyper.scheme_db is not None:
+            return [self.hyper.scheme_db] * count
+        if gain is None:
+            return [snr_db] * count
+        if self.hyper.outage is None:
+            gains = gain
+        else:
+            typical = link.gain(draw_superposed_gains(link))
+            assert typical is not None
+            gains = typical.abs().flatten().quantile(self.hyper.outage).expand(count)
+        return (snr_db + 20 * gains.abs().double().clamp_min(1e-15).log10()).flatten().tolist()
 
 
-class DigitalChain(Method):
-    """Send each test image by itself, compressed and coded, in the uses of its features; nothing is trained."""
+class DigitalChain(FedAvg):
+    """Send each test image by itself, compressed and coded, in the uses of its features; a classifier is FedAvg's."""
 
     paper = "baseline"
-    exchanges = False
-    shares = "nothing"
-    personal = "nothing"
-    sends = "nothing"
+    preset = {}
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
@@ -81,35 +113,49 @@ class DigitalChain(Method):
         """Whether the file's header is known to the receiver, or takes its part of the uses."""
         scheme_db: float | None = None
         """SNR for which constellation and code rate are chosen, in dB (None: the SNR of each test)."""
+        outage: float | None = 0.1
+        """Share of the blocks of a fading channel that are too weak for the scheme, which is chosen for the mean SNR,
+        all that the sender knows (None: it knows each block's gain, and takes a scheme for each image)."""
 
-    @dataclass(frozen=True)
-    class State:
-        """The clients' models, which nothing changes: the tests pass them."""
+        needs: ClassVar[Needs] = {"outage": {"scheme_db": (None,)}}
 
-        model: Population
+        def check(self) -> None:
+            """Check that the outage is a share of the blocks."""
+            require("outage", self.outage, SHARE)
 
     def check(self, config: Resolved) -> None:
-        """Check that images come back, over AWGN, to clients without a last stage. Raises ConfigError otherwise."""
-        if config.task != "reconstruction":
-            raise ConfigError(f"task: {config.method} sends images, and {config.task} does not ask for them back")
-        if config.channel.kind != "awgn":
-            raise ConfigError(f"channel.kind: {config.method} crosses awgn, not {config.channel.kind}")
+        """Check that images are asked for, or their classes, over blocks, without a last stage. Raises ConfigError."""
+        method, kind, options = config.method, config.channel.kind, config.channel.options
+        if config.task not in ("reconstruction", "classification"):
+            raise ConfigError(f"task: {method} sends images, and {config.task} asks neither for them nor for classes")
+        if kind not in ("awgn", "rayleigh", "rician"):
+            raise ConfigError(f"channel.kind: {method} crosses awgn, rayleigh or rician, not {kind}")
+        if getattr(options, "coherence", BLOCKS[0]) not in BLOCKS:
+            raise ConfigError(f"channel.coherence: {method} sends an image over one gain; give {' or '.join(BLOCKS)}")
+        if getattr(options, "users", 1) > 1:
+            raise ConfigError(f"channel.users: {method} sends one image at a time; give 1")
+        if kind == "awgn" and self.hyper.outage != self.Hyper.outage:
+            raise NoEffect(f"hyper.outage: {self.hyper.outage} has no effect, as awgn does not fade; leave it out")
         if config.finish.kind is not None or config.new_clients:
             name = "finish.kind" if config.finish.kind is not None else "new-clients"
-            raise ConfigError(f"{name}: {config.method} has no models to go on with; leave it out")
+            raise ConfigError(f"{name}: {method} has no models to go on with; leave it out")
 
     def setup(self, world: World) -> Any:
-        """Return models of the clients' own, so that a test shows each its images."""
-        return self.State(world.population())
+        """Start as FedAvg does, with training that passes no channel."""
+        if not world.pictured:
+            raise ConfigError("data.name: digital-chain sends images, and the data are arrays of numbers")
+        draws = world.session.draws
+        draws.training_link = draws.quiet_link
+        return super().setup(world)
 
     def round(self, state: Any, world: World) -> Any:
-        """Leave everything as it is."""
-        return state
+        """Train the classifier, if there is one."""
+        return super().round(state, world) if world.session.draws.task.classifies else state
 
     def views(self, state: Any, world: World) -> dict[str, View]:
         """Evaluate nothing before the last round."""
         return {}
 
     def finish(self, state: Any, world: World) -> dict[str, View]:
-        """Evaluate the images that arrive, as `digital`."""
-        return {"digital": SentImages(state.model, seed=world.config.seed, hyper=self.hyper)}
+        """Evaluate what comes of the images that arrive, as `digital`."""
+        return {"digital": SentImages(state.model, session=world.session, hyper=self.hyper)}

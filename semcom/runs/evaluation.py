@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -188,5 +189,5 @@ def narrow_views(views: Mapping[str, View], ids: np.ndarray) -> dict[str, View]:
     for name, view in views.items():
         at = torch.as_tensor(np.searchsorted(view.population.ids, ids))
         per_client = {key: t[at.to(t.device)] for key, t in view.per_client.items()}
-        chosen[name] = View(picked[id(view.population)], view.scores, per_client)
+        chosen[name] = replace(view, population=picked[id(view.population)], per_client=per_client)
     return chosen

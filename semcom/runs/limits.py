@@ -31,7 +31,7 @@ from semcom.engine.train.precision import dtype_of
 from semcom.models.meta import build_on_meta
 from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import build_encoder, build_head
-from semcom.tasks.registry import TASKS
+from semcom.tasks.registry import make_task
 
 CLIENT = 400
 """Bytes of a client before any model: counts by class `[C]`, and three lists of the indices of its images."""
@@ -103,7 +103,7 @@ def check_model_limits(config: Resolved, members: Federation, device: torch.devi
 def _count_model_numbers(config: Resolved, encoder: str, members: Federation) -> int:
     """Count a client's parameters and buffers. Raises ConfigError for a network that cannot be made."""
     image, pictured = tuple(members.images.shape[1:]), members.pictured
-    d, head, task = config.model.features, config.model.head, TASKS.get(config.task)()
+    d, head, task = config.model.features, config.model.head, make_task(config)
     shape = task.shape(members)
     try:
         with build_on_meta(), key_global_generator("size"):

@@ -42,7 +42,7 @@ from semcom.runs.new_clients import configure_new_clients
 from semcom.runs.plugins import load_plugins
 from semcom.runs.section_options import REGISTRIES, build_section_options, read_section_options, replace_section_options
 from semcom.runs.setup import Setup
-from semcom.tasks.registry import TASKS
+from semcom.tasks.registry import make_task
 
 if TYPE_CHECKING:
     from channels import Link
@@ -140,8 +140,7 @@ def _fill_features(request: RunConfig) -> RunConfig:
 
 def _check_task(config: Resolved, method: Method) -> None:
     """Raise ConfigError for a task that is unknown, or without the classes that something in a run works on."""
-    task = find(TASKS, config.task, "task")()
-    task.check(config)
+    task = make_task(config)
     if "images" in config.keep and not task.pictures:
         raise ConfigError(f"keep: 'images' are those that come back, and {config.task} gives none; leave it out")
     if task.classifies:

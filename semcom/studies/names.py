@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.overrides import format_plain_value
-from semcom.tasks.metric import MSE, PSNR, SSIM, Metric
+from semcom.tasks.metric import MS_SSIM, MSE, PSNR, SSIM, Metric
 
 METHODS = {
     "local": "Local",
@@ -70,6 +70,7 @@ FIELDS = {
     "partition.min_size": ("least images of a client", ""),
     "partition.fraction": ("part of the images", ""),
     "model.features": ("features", ""),
+    "model.bandwidth_ratio": ("bandwidth ratio k/n", ""),
     "finish.epochs": ("epochs after the rounds", ""),
     "hyper.tau": ("tau", ""),
     "hyper.lam": ("lambda", ""),
@@ -126,7 +127,7 @@ DERIVED = {
     "validation": "{} of validation images",
 }
 """What is derived from a task's metric -> its name."""
-TASKS: dict[str, Metric] = {metric.name: metric for metric in (PSNR, SSIM, MSE)}
+TASKS: dict[str, Metric] = {metric.name: metric for metric in (PSNR, SSIM, MS_SSIM, MSE)}
 """The metrics of tasks other than classification, by name: those that ship, and those that stored runs have told of."""
 UNRANKED = ("accuracy_std", "best_round", "predictor_distance", "clusters.power_common", "clusters.power_between")
 """Those of which more is not better."""

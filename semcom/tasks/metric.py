@@ -53,6 +53,7 @@ class Metric:
 ACCURACY = Metric("accuracy", "accuracy", share=True, digits=1)
 PSNR = Metric("psnr", "PSNR", "dB", digits=2)
 SSIM = Metric("ssim", "SSIM")
+MS_SSIM = Metric("ms_ssim", "MS-SSIM")
 MSE = Metric("mse", "mean squared error", higher=False, digits=4)
 
 

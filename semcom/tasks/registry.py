@@ -9,6 +9,7 @@ from semcom.registry import find
 from semcom.tasks.metric import ACCURACY, Metric
 
 if TYPE_CHECKING:
+    from semcom.config import Resolved
     from semcom.tasks.task import Task
 
 TASKS: Registry[type[Task]] = Registry(
@@ -20,6 +21,13 @@ TASKS: Registry[type[Task]] = Registry(
     base="semcom.tasks.task:Task",
 )
 """Tasks: name -> subclass of `semcom.tasks.task.Task`."""
+
+
+def make_task(config: Resolved) -> Task:
+    """Make the task of a resolved run. Raises ConfigError for one that is not known, or cannot be asked of the run."""
+    task = find(TASKS, config.task, "task")()
+    task.prepare(config)
+    return task
 
 
 def list_metrics(task: str) -> tuple[Metric, ...]:

@@ -22,21 +22,21 @@ class Task(ABC):
     """Base class of the tasks; `@TASKS.register("name")` adds one.
 
     Attributes:
-        metrics: how answers are judged, the headline first.
+        metrics: how answers are judged, the headline first; `prepare` may add some.
         classifies: whether an answer is a score for each class of the images: methods and last stages that work on
             classes need that.
         pictures: whether an answer is an image in [-1, 1], `[channels, size, size]`.
     """
 
-    metrics: ClassVar[tuple[Metric, ...]]
+    metrics: tuple[Metric, ...]
     classifies: ClassVar[bool] = False
     pictures: ClassVar[bool] = False
 
-    def check(self, config: Resolved) -> None:  # noqa: B027 - most tasks have nothing to check
-        """Check that the task can be asked of a resolved run, before any data are loaded.
+    def prepare(self, config: Resolved) -> None:  # noqa: B027 - most tasks need nothing
+        """Take what the task depends on from a resolved run, before any data are loaded.
 
         Raises:
-            ConfigError: it cannot.
+            ConfigError: it cannot be asked of the run.
         """
 
     @abstractmethod

@@ -1,16 +1,21 @@
-"""The digital chain as a baseline: what its run reports is what the chain delivers, and nothing is trained."""
+"""The digital chain as a baseline: a run reports what the chain delivers, or what a classifier of clean images sees."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from channels.coding.image import ImageChain
+from channels.coding.image import ImageChain, Received, send_images
 from channels.coding.mcs import choose_mcs
 from semcom.config import ChannelConfig, ConfigError, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.engine.random import keyed
+from semcom.methods import digital_chain
 from semcom.methods.digital_chain import GREY
 from semcom.methods.registry import METHODS
 from semcom.runs.resolve import resolve
@@ -66,8 +71,12 @@ def test_a_fixed_scheme_has_a_cliff_and_gains_nothing_above_it() -> None:
 @pytest.mark.parametrize(
     ("more", "field"),
     [
-        ({"task": "classification"}, "task"),
-        ({"channel": ChannelConfig(kind="rayleigh")}, "channel.kind"),
+        ({"channel": ChannelConfig(kind="ofdm")}, "channel.kind"),
+        ({"channel": ChannelConfig(kind="rayleigh", options={"coherence": "symbol"})}, "channel.coherence"),
+        ({"channel": ChannelConfig(kind="rayleigh", options={"antennas": 2, "users": 2})}, "channel.users"),
+        ({"hyper": {"outage": 0.2}}, "hyper.outage"),
+        ({"hyper": {"outage": 0.2, "scheme_db": 10.0}, "channel": ChannelConfig(kind="rayleigh")}, "hyper.outage"),
+        ({"hyper": {"outage": 0.0}, "channel": ChannelConfig(kind="rayleigh")}, "hyper.outage"),
         ({"new_clients": 1}, "new_clients"),
     ],
 )
@@ -75,6 +84,93 @@ def test_what_it_cannot_do_is_refused(more: dict[str, Any], field: str) -> None:
     with pytest.raises(ConfigError) as refused:
         resolve(asked(**more))
     assert refused.value.field == field
+
+
+@dataclass
+class Sent:
+    """What a run has sent, image by image, in the order of the clients."""
+
+    needed: list[float]
+    power_db: list[float]
+    lost: list[bool]
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    """What the chain is asked for in the runs of a test."""
+    found = Sent([], [], [])
+
+    def note(*args: Any, **given: Any) -> Received:
+        received = send_images(*args, **given)
+        found.needed.extend(given["scheme_db"])
+        found.power_db.extend((20 * given["gain"].abs().log10()).flatten().tolist())
+        found.lost.extend(received.lost.tolist())
+        return received
+
+    monkeypatch.setattr(digital_chain, "send_images", note)
+    return found
+
+
+def fading(coherence: str = "sample", **hyper: Any) -> RunConfig:
+    """Eight clients of twelve images over Rayleigh fading of 20 dB."""
+    channel = ChannelConfig(kind="rayleigh", test_snr_db=20.0, options={"coherence": coherence})
+    many = PartitionConfig(options={"ways": 3, "shots": 2, "test_per_class": 4})
+    return asked(channel=channel, hyper=hyper, clients=8, partition=many, processes=1)
+
+
+def test_an_image_is_lost_where_its_block_is_too_weak_for_the_scheme(sent: Sent) -> None:
+    """Power 1, exponential: 30 % of the blocks are below -ln 0.7, for which the scheme is chosen."""
+    run(fading(outage=0.3))
+    threshold = 10 * math.log10(-math.log(0.7))
+    assert sent.needed == pytest.approx([20 + threshold] * 96, abs=0.2)
+    for power_db, lost in zip(sent.power_db, sent.lost, strict=True):
+        assert not lost if power_db > threshold + 0.3 else lost or power_db > threshold - 4
+    assert sum(power_db < threshold for power_db in sent.power_db) / 96 == pytest.approx(0.3, abs=0.1)
+
+
+def test_a_sender_that_knows_each_block_loses_what_has_no_scheme(sent: Sent) -> None:
+    """And so sends more of the strong ones: the mean PSNR is higher than with one scheme for all."""
+    known = run(fading(outage=None)).summary["psnr"]
+    assert sent.needed == pytest.approx([20 + power_db for power_db in sent.power_db])
+    slowest = next(db for db in np.arange(-10, 20, 0.1) if choose_mcs(float(db), USES) is not None)
+    weak = [lost for lost, db in zip(sent.lost, sent.needed, strict=True) if db < slowest - 0.1]
+    assert weak and all(weak)
+    assert np.mean(sent.lost) < 0.1 and known > run(fading()).summary["psnr"] + 0.5
+
+
+def test_the_images_of_a_batch_meet_one_gain(sent: Sent) -> None:
+    run(fading("batch"))
+    assert len(set(np.round(sent.power_db, 4))) == 8
+
+
+def classified(test_snr_db: str = "30,-20", **more: Any) -> RunConfig:
+    """Two clients, whose classifier FedAvg trains on clean images."""
+    some = PartitionConfig(options={"ways": 3, "shots": 20, "test_per_class": 4})
+    given: dict[str, Any] = {"train": TrainConfig(rounds=8, lr=3e-3, batch_size=10), "partition": some}
+    return asked(test_snr_db, task="classification", model=ModelConfig("dcgan-narrow", features=1024), **given | more)
+
+
+def test_a_classifier_sees_the_images_that_arrive() -> None:
+    """With uses in plenty, what it sees of clean images, but for the compression; a lost one is its commonest class."""
+    found = run(classified(hyper={"codec": "webp"}))
+    clean = run(dataclasses.replace(classified(), method="fedavg", hyper=None, channel=ChannelConfig(kind="ideal")))
+    at = found.summary["views"]["digital"]["at"]
+    assert at["30"] == pytest.approx(clean.metrics[-1]["views"]["global"]["accuracy"], abs=0.1) and at["30"] > 0.5
+    federation, shares = found.federation, []
+    for client in range(2):
+        common = federation.labels[federation.train[client]].bincount().argmax()
+        shares.append((federation.labels[federation.test[client]] == common).double().mean().item())
+    assert at["-20"] == pytest.approx(np.mean(shares))
+    for view, other in zip(found.views.values(), clean.views.values(), strict=True):
+        for one, same in zip(view.population.cohorts, other.population.cohorts, strict=True):
+            assert all(torch.equal(one.tensors[name], same.tensors[name]) for name in one.tensors)
+
+
+def test_two_processes_and_fewer_tested_clients_see_the_same_images() -> None:
+    alone = run(classified(processes=1)).summary["views"]["digital"]["clients"]
+    assert run(classified(processes=2)).summary["views"]["digital"]["clients"] == alone
+    fewer = dataclasses.replace(classified().train, eval_clients=1)
+    assert run(classified(processes=1, train=fewer)).summary["views"]["digital"]["clients"][0] in alone
 
 
 def test_it_stands_beside_the_federated_methods() -> None:

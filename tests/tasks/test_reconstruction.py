@@ -19,14 +19,18 @@ from semcom.models import deepjscc
 from semcom.models.heads import dcgan
 from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import ENCODERS, HEADS
+from semcom.plots.base import Plot
+from semcom.plots.kinds import settle_kind
+from semcom.plots.lines import compute_lines
 from semcom.runs.load import load
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
 from semcom.tasks.metric import MSE
 from semcom.tasks.reconstruction import PSNR_CAP_DB, Reconstruction
-from semcom.tasks.registry import TASKS
+from semcom.tasks.registry import TASKS, make_task
 from tests.methods.arms import X, as_toy, play, rounds, toy_world
 from tests.models.test_stacks import same
+from tests.refusals import refuses
 from tests.worlds import federation, gap, ragged, request, world
 
 TASK: dict[str, Any] = {"task": "reconstruction"}
@@ -55,6 +59,19 @@ def test_psnr_of_a_constant_error(error: float) -> None:
 def test_an_image_without_error_has_the_cap() -> None:
     images = torch.rand(3, 16, 16) * 2 - 1
     assert measured(images, images) == {"psnr": PSNR_CAP_DB, "ssim": pytest.approx(1.0), "mse": 0.0}
+
+
+@pytest.mark.parametrize(("size", "names"), [(175, ["psnr", "ssim", "mse"]), (176, ["psnr", "ssim", "ms_ssim", "mse"])])
+def test_ms_ssim_is_measured_where_its_scales_fit(size: int, names: list[str]) -> None:
+    """Of constant images 0.3 and 0.5 only the luminance of the last scale differs, whose exponent is 0.1333."""
+    task = make_task(resolve(RunConfig("fedavg", data=DataConfig(size=size), **TASK)))
+    assert [metric.name for metric in task.metrics] == names
+    found, images = (torch.full((1, 1, 1, size, size), 2 * value - 1) for value in (0.3, 0.5))
+    each = task.measure(found, images)
+    assert list(each) == names
+    if "ms_ssim" in each:
+        luminance = (2 * 0.3 * 0.5 + 1e-4) / (0.3**2 + 0.5**2 + 1e-4)
+        assert float(each["ms_ssim"]) == pytest.approx(luminance**0.1333, abs=1e-4)
 
 
 def test_pixels_are_clipped_before_they_are_judged() -> None:
@@ -241,6 +258,19 @@ def test_what_does_not_fit_is_refused(asked: dict[str, Any], field: str, tmp_pat
     with pytest.raises(ConfigError) as refused:
         run(RunConfig("fedavg", clients=2, **{**asked, **out}))
     assert refused.value.field == field
+
+
+def test_a_study_goes_over_the_bandwidth_ratio(tmp_path: Path) -> None:
+    """It varies the number of features, and its figure has the ratio along the abscissa; 1/12 of 1,024 is no number."""
+    small: dict[str, Any] = {"clients": 2, "train.rounds": 1}
+    vary = {"model.bandwidth_ratio": ("1/16", "1/4")}
+    semcom.sweep(methods=("local",), seeds=(0,), set=small, vary=vary, out=tmp_path)
+    study = semcom.study(tmp_path)
+    assert study.axes == ("model.features",) and sorted(study.runs["model.features"]) == [128, 512]
+    part, plot = settle_kind(study, Plot(x="model.bandwidth_ratio"))
+    assert plot.kind == "lines" and compute_lines(part, plot)[str(plot.x)].tolist() == [0.0625, 0.25]
+    with refuses("model.bandwidth_ratio", "1/12"):
+        semcom.sweep(methods=("local",), vary={"model.bandwidth_ratio": ("1/12",)}, out=tmp_path / "other")
 
 
 @pytest.mark.parametrize(("asked", "features"), [("1/8", 256), ("0.0625", 128)])

@@ -32,7 +32,6 @@ from semcom.models.registry import ENCODERS, HEADS, build_encoder, build_head
 from semcom.models.snr import SNRAttention, find_snr_inputs
 from semcom.models.split import SplitModel
 from semcom.models.weights import read_weights
-from semcom.tasks.registry import TASKS
 
 M = TypeVar("M", bound=nn.Module)
 LOG = logging.getLogger(__name__)
@@ -49,6 +48,7 @@ class Initial:
         config: of the run.
         federation: its images and classes say what goes in and out.
         device: where models work.
+        shape: of an answer.
         shelves: number of cohorts laid down so far.
         networks: architectures by encoder: populations of one run hold the same objects.
         told: parts of which the log says where their weights are from.
@@ -57,14 +57,10 @@ class Initial:
     config: Resolved
     federation: Federation
     device: torch.device
+    shape: tuple[int, ...]
     shelves: int = 0
     networks: dict[str, SplitModel] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of an answer."""
-        return TASKS.get(self.config.task)().shape(self.federation)
 
     @property
     def dtype(self) -> torch.dtype:

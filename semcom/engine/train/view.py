@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from channels import Link
 from semcom.config import ConfigError
 from semcom.data.federation import Ragged
 from semcom.engine.host.sending import send_to_device
@@ -181,7 +182,9 @@ def predict(session: Session, view: View, client: int, images: Tensor, snr_db: f
     return torch.cat([none, *answers], 1)[0].cpu()
 
 
-def infer_images(session: Session, view: View, client: int, images: Tensor, snr_db: float | None) -> list[Outputs]:
+def infer_images(
+    session: Session, view: View, client: int, images: Tensor, snr_db: float | None, link: Link | None = None
+) -> list[Outputs]:
     """Run a client's model on images, and return its outputs per batch: `[1, b, ...]` each.
 
     Args:
@@ -190,6 +193,7 @@ def infer_images(session: Session, view: View, client: int, images: Tensor, snr_
         client: id.
         images: uint8 `[b, channels, size, size]`, or what else the data of the run are.
         snr_db: test SNR, or None: the client's training SNR.
+        link: that the features pass (None: the run's).
 
     Raises:
         ConfigError: images of another shape or type, or a client that has no model in the view.
@@ -208,6 +212,8 @@ def infer_images(session: Session, view: View, client: int, images: Tensor, snr_
     table = Ragged(torch.arange(n, device=device), offsets)
     heard: list[Outputs] = []
     one = {"": view.population.select(np.array([client]))}
-    infer_on_visit(session, one, table, heard.append, stream="predict", snrs_db=(snr_db,), federation=guest)
+    alone = replace(session, tally=session.tally.alone())  # which of a run's processes asks makes no difference
+    stream = "predict"
+    infer_on_visit(alone, one, table, heard.append, stream=stream, snrs_db=(snr_db,), link=link, federation=guest)
     where = send_to_device(np.searchsorted(view.population.ids, [client]), device)
     return [replace(each, where=where) for each in heard]

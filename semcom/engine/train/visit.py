@@ -50,6 +50,8 @@ class Outputs:
         logits: `[k, b, C]`.
         where: positions of the clients in the population, `[k]`.
         at: positions of the samples in all lists of the pass, back to back, `[k, b]`.
+        federation: where the samples are.
+        index: which of its images they are, `[k, b]`.
     """
 
     name: str
@@ -60,6 +62,8 @@ class Outputs:
     logits: Tensor
     where: Tensor
     at: Tensor
+    federation: Federation
+    index: Tensor
 
 
 def visit_clients(
@@ -190,7 +194,8 @@ class Source:
         for step in range(schedule.steps):
             cut = schedule.cut(step)
             at = cut(schedule.order)
-            batch = self._batch(at, cut, bool(models.encoding))
+            index = self.table.flat[at]
+            batch = self._batch(index, cut, bool(models.encoding))
             active = {name: self._model(models.cohorts[name], tensors, cut.n) for name, tensors in stacks.items()}
             realised = {name: cut(t) for name, t in drawn.items()}
             for test, snr in enumerate(snrs):
@@ -201,7 +206,8 @@ class Source:
                 received = {name: active[name].receive(raw[name], met) for name in sources}
                 for name, source in models.source.items():
                     logits = active[name].decode(received[source], met)
-                    yield Outputs(name, test, met, raw[source], received[source], logits, where[name][: cut.n], at)
+                    passed = raw[source], received[source], logits
+                    yield Outputs(name, test, met, *passed, where[name][: cut.n], at, self.federation, index)
 
     def known(self, cohorts: Mapping[str, Cohort | StoredCohort]) -> dict[str, Known]:
         """Return the features of distinct images by those encoders that all clients of a cohort share."""
@@ -235,13 +241,13 @@ class Source:
             return self.draws.snr_db("up", ids)
         return torch.full((len(ids),), snr_db, dtype=self.draws.dtype)
 
-    def _batch(self, at: Tensor, cut: Cut, images: bool) -> Batch:
-        """Return the samples at some positions in the lists, with or without their images."""
-        source, index = self.federation, self.table.flat[at]
+    def _batch(self, index: Tensor, cut: Cut, images: bool) -> Batch:
+        """Return some samples, with or without their images."""
+        source = self.federation
         y = source.labels[index]
         y = y if cut.mask is None else y.masked_fill(~cut.mask, 0)
         dtype = self.draws.dtype
-        x = source.gather(index, dtype) if images else torch.empty(*at.shape, 0, dtype=dtype, device=at.device)
+        x = source.gather(index, dtype) if images else torch.empty(*index.shape, 0, dtype=dtype, device=index.device)
         draws, classes = self.draws, len(source.classes)
         return Batch(x, y, cut.mask, cut.last, classes, task=draws.task, answers=draws.answers(source, index))
 

@@ -36,7 +36,7 @@ from semcom.studies.analysis.selection import find_axes, order_runs, parse_selec
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.names import is_in_joule, is_ranked
 from semcom.studies.results.archive import open_archive
-from semcom.studies.results.run import Stored, read_stored_runs
+from semcom.studies.results.run import RATIO, Stored, read_stored_runs
 from semcom.studies.results.table import list_configuration_columns, make_table
 from semcom.tasks.metric import ACCURACY, Metric
 
@@ -223,10 +223,14 @@ class Study:
         return fields
 
     def along(self, fields: Sequence[str]) -> Study:
-        """Return the same study with further fields among its axes, such as one that has the same value in all runs."""
+        """Return the same study with further fields among its axes, such as one that has the same value in all runs.
+
+        `model.bandwidth_ratio`, which a request may leave open, is that of the run.
+        """
         known = ("hash", "method", "variant", "seed", *self.axes)
         further = dict.fromkeys(name for name in fields if name not in known)
-        return Study(self.tests, (*self.axes, *further), self._place, self.record)
+        tests = [run.with_ratio() for run in self.tests] if RATIO in further else self.tests
+        return Study(tests, (*self.axes, *further), self._place, self.record)
 
     # -- statistics --------------------------------------------------------------------------------------------------
 

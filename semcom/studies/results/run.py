@@ -24,6 +24,8 @@ from semcom.tasks.metric import Metric, read_task_metrics
 from semcom.tasks.registry import list_metrics
 
 LOG = logging.getLogger(__name__)
+RATIO = "model.bandwidth_ratio"
+"""Field that asks for a number of features; a resolved run has these in its place."""
 Status = Literal["done", "unfinished", "failed", "pending"]
 """done: it has left its summary; unfinished: it is running or was interrupted; pending: it has no folder yet."""
 
@@ -120,6 +122,11 @@ class Stored:
         """Look up a field of its configuration, or its hash, variant, status or test SNR; None where it has none."""
         own = {"hash": self.hash, "variant": self.variant, "status": self.status, TEST: self.test_snr_db}
         return own.get(name, self.fields.get(name))
+
+    def with_ratio(self) -> Stored:
+        """Return the same run with k/n, to three digits, among its fields; None where it is not known."""
+        ratio = (self.summary or {}).get("bandwidth_ratio")
+        return replace(self, fields={**self.fields, RATIO: None if ratio is None else float(f"{ratio:.3g}")})
 
     @property
     def test_snrs(self) -> list[float]:

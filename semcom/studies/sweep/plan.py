@@ -13,7 +13,7 @@ from typing import Any
 
 import semcom
 from channels import LINKS
-from semcom.config import NOT_IDENTITY, ConfigError, Resolved, run_hash
+from semcom.config import NOT_IDENTITY, ConfigError, Resolved, RunConfig, run_hash
 from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
 from semcom.engine.schedulers import SCHEDULERS
 from semcom.files import resolve_file
@@ -23,11 +23,12 @@ from semcom.runs.plugins import load_plugins, locate_plugin
 from semcom.studies.analysis import means
 from semcom.studies.cost import estimate_run_cost
 from semcom.studies.experiment import Experiment
-from semcom.studies.grid import TEST_SNR, parse_axis, read_grid_field, set_fields
+from semcom.studies.grid import TEST_SNR, Axis, parse_axis, read_grid_field, set_fields
 from semcom.studies.registry import find_experiment
 from semcom.studies.results import table
 from semcom.studies.results.failures import format_label, format_labels
 from semcom.studies.results.lock import another_sweep, read_record
+from semcom.studies.results.run import RATIO
 from semcom.studies.sweep.request import OWN, Request, apply_request, format_request_command, make_experiment_of_request
 
 LOG = logging.getLogger(__name__)
@@ -103,7 +104,11 @@ def make_plan(
     load_plugins(plugins)
     request = request or Request()
     if declared is None:
-        declared, scale = find_declaration(name, scale, request, out)
+        asked = scale
+        declared, scale = find_declaration(name, asked, request, out)
+        if any(RATIO in axis.fields for axis in request.axes):
+            request = _count_features(request, apply_request(declared, scale, request).grid(scale))
+            declared, scale = find_declaration(name, asked, request, out)
     scale = declared.scale(scale)
     chosen = apply_request(declared, scale, request)  # what is wrong with it shows before what is with the folder
     folder = locate_results(declared, scale, out)
@@ -146,6 +151,29 @@ def find_declaration(name: str | None, scale: str | None, request: Request, out:
     if out is None:
         raise ConfigError("out: none is given; a study of your own needs a folder")
     return found, OWN
+
+
+def _count_features(request: Request, configs: Sequence[RunConfig]) -> Request:
+    """Return a request that varies the number of features in the place of the bandwidth ratio.
+
+    Raises:
+        ConfigError: a ratio is none, or is not the same number in all runs, whose images differ.
+    """
+    found: dict[Any, dict[str, int]] = {}
+    for config in configs:
+        of_ratio = found.setdefault(config.model.bandwidth_ratio, {})
+        if repr(config.data) not in of_ratio:
+            of_ratio[repr(config.data)] = semcom.resolve(config).model.features
+    for ratio, numbers in found.items():
+        if len(several := set(numbers.values())) > 1:
+            raise ConfigError(f"{RATIO}: {ratio} is {' or '.join(map(str, sorted(several)))} features; vary those")
+
+    def counted(axis: Axis) -> Axis:
+        names = tuple("model.features" if name == RATIO else name for name in axis.fields)
+        each = [zip(axis.fields, value, strict=True) for value in axis.values]
+        return Axis(names, tuple(tuple(next(iter(found[v].values())) if n == RATIO else v for n, v in e) for e in each))
+
+    return dataclasses.replace(request, axes=tuple(counted(a) if RATIO in a.fields else a for a in request.axes))
 
 
 def _find_own_plugin(name: str | None, declared: Experiment) -> tuple[str, ...]:
