@@ -61,8 +61,8 @@ class Point:
             index = federation.test[client]
             key = ("images", self.codec, self.headers, self.snr_db, self.uses, client)
             generator = keyed(federation.images.device, result.config.seed, *key)
-            images, way = federation.images[index], {"codec": self.codec, "headers": self.headers}
-            parts.append(send_images(images, self.uses, self.snr_db, generator, **way))
+            images, codec = federation.images[index], self.codec
+            parts.append(send_images(images, self.uses, self.snr_db, generator, codec=codec, headers=self.headers))
             answer = score_received(session, view, client, parts[-1], link).argmax(-1)
             accuracies.append(float((answer == federation.labels[index]).double().mean()))
         return {"accuracy": float(np.mean(accuracies)), **_count_image_bytes(parts)}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from semcom.config import ConfigError
-from semcom.tasks.metric import MS_SSIM, MSE, PSNR, SSIM
+from semcom.tasks.metric import MS_SSIM, MSE, PSNR, SSIM, Metric
 from semcom.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Reconstruction(Task):
     at most.
     """
 
-    metrics = (PSNR, SSIM, MSE)
+    metrics: tuple[Metric, ...] = (PSNR, SSIM, MSE)
     pictures = True
 
     def prepare(self, config: Resolved) -> None:
