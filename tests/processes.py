@@ -1,9 +1,112 @@
-"""Processes that tests start and lose."""
+"""Processes that tests start and lose: forks of a server, which has imported torch once for all of them.
+
+A test of how Python itself starts or ends, as with closed streams or beside a module of the user's, starts Python.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import sys
 import time
+from collections.abc import Callable
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import IO, Any
+from unittest import mock
+
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload(
+    [
+        "tests.forked",
+        "tests.worlds",
+        "semcom.cli.main",
+        "semcom.studies.sweep.sweep",
+        "multiprocessing.resource_tracker",
+    ]
+)
+"""The last name is for a sweep that is ended in this process, which ends its children but those with that name."""
+
+
+def start_server() -> None:
+    """Start what forks, unless it runs. It has one thread, since a fork has no other."""
+    with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):
+        forkserver.ensure_running()
+
+
+class Forked:
+    """A process in this folder and environment that ends with the status that `work(*arguments)` returns.
+
+    It is used as one of `subprocess.Popen`. Its output is text in `stdout` and `stderr`, or in a file that is given.
+    """
+
+    def __init__(self, work: Callable[..., object], *arguments: Any, stderr: IO[bytes] | None = None) -> None:
+        start_server()
+        pipes = [os.pipe(), os.pipe()]
+        self.stdout, self.stderr = (os.fdopen(reader) for reader, _ in pipes)
+        if stderr is not None:
+            os.dup2(stderr.fileno(), pipes[1][1])
+        streams = [Connection(writer, readable=False) for _, writer in pipes]
+        self._process = SERVER.Process(target=_carry_out, args=(streams, dict(os.environ), work, arguments))
+        self._process.start()
+        for stream in streams:
+            stream.close()
+        self.pid, self.kill = self._process.pid or 0, self._process.kill
+
+    def __enter__(self) -> Forked:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+        self.wait()
+        self.stdout.close()
+        self.stderr.close()
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit status, or None while it runs."""
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        """As `returncode`."""
+        return self._process.exitcode
+
+    def wait(self, seconds: float | None = None) -> int | None:
+        """Wait for its end; return its exit status."""
+        self._process.join(seconds)
+        return self._process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+        os.kill(self.pid, number)
+
+
+def _carry_out(streams: list[Connection], environment: dict[str, str], work: Callable[..., Any], given: Any) -> None:
+    for descriptor, stream in enumerate(streams, 1):
+        os.dup2(stream.fileno(), descriptor)
+        stream.close()
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.exit(work(*given))
+
+
+def start_python(words: list[str], *, stderr: IO[bytes], **_: Any) -> Forked:
+    """Stand in for `subprocess.Popen` of the ranks of a run: `[python, -c, program, parent, ...]`."""
+    return Forked(_run_program, words[2], words[3:], stderr=stderr)
+
+
+def _run_program(program: str, words: list[str]) -> None:
+    sys.argv = ["-c", *words]
+    exec(program, {"__name__": "__main__"})
+
+
+def finish(work: Callable[..., object], *arguments: Any) -> str:
+    """What a process has printed that carried this out."""
+    with Forked(work, *arguments) as process:
+        printed = process.stdout.read()
+        assert process.wait() == 0, process.stderr.read()
+        return printed
 
 
 def gone(pid: int, patience: float = 0.0) -> bool:

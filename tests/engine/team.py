@@ -196,7 +196,6 @@ def cases(size: int, folder: str) -> dict[str, Callable[[Team], Found]]:
         return lambda team: arm(team, method, **overrides)
 
     if size == 2:
-        averaging = ("fedavg", "fedper", "fedprox", "fedrep")
         return {
             **{name: on(name) for name in METHODS.names() if not name.startswith("test-")},
             "fedcl by passes": on("fedcl", hyper={"source": "pass"}),
@@ -205,9 +204,9 @@ def cases(size: int, folder: str) -> dict[str, Callable[[Team], Found]]:
             "fedproto by passes": on("fedproto", hyper={"source": "pass"}, air={"parameters": "analog"}),
             **{
                 f"{name} at once": on(name, air={"parameters": "analog", "access": "superposed", "csi_error": 0.01})
-                for name in (*averaging, "scaffold")
+                for name in ("fedavg", "fedper", "scaffold")
             },
-            **{f"{name} in a network": on(name, **IN_A_NETWORK) for name in averaging},
+            **{f"{name} in a network": on(name, **IN_A_NETWORK) for name in ("fedavg", "fedrep")},
             "diverged": diverged,
             "phases": phases,
             **{

@@ -1,4 +1,4 @@
-"""Runs that are killed and started again: `python -m tests.runs.kills FOLDER STORE NUMBER` leaves a folder for each.
+"""Runs that are killed and started again: `main` leaves a folder for each.
 
 Everything is imported and tried out once and each attempt is a fork of this process, which has one thread: an attempt
 costs what its rounds cost. Beside its folder a run leaves its weights. What was done is printed, a line of JSON a run.
@@ -11,7 +11,6 @@ import os
 import random
 import signal
 import stat
-import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -260,7 +259,3 @@ def main(folder: Path, store: str, number: int) -> None:
     die_at_events(folder, store, number, events, rng)
     die_at_times(folder, store, number // 3, 0.7 * seconds, rng)
     stop_at_times(folder, store, number // 3, 1.2 * seconds, rng)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

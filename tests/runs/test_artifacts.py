@@ -81,6 +81,7 @@ def test_features_are_those_that_the_heads_decided_on(tmp_path: Path) -> None:
     assert not np.allclose(features.received, features.raw)
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_an_interrupted_run_and_two_processes_keep_the_same(tmp_path: Path) -> None:
     options: dict[str, Any] = {"plugins": ("tests.worlds", "tests.runs.test_finish"), "chunk": 1}
     whole = run(request(tmp_path / "whole", "test-tuned", **options))

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +29,7 @@ from semcom.runs.result import Result
 from semcom.runs.runner import run
 from tests import worlds
 from tests.engine.train.test_known import counting
+from tests.processes import Forked
 from tests.runs.test_run import lines, one_line, same, snapshot, stored, timeless, weights
 
 OWN = ("tests.worlds", "tests.runs.test_finish")
@@ -312,16 +311,7 @@ def request(folder: Path | None, **options: Any) -> RunConfig:
     return worlds.request("test-tuned", out=out, train=train, **{**usual, **options})
 
 
-def deaths(folder: str) -> None:
-    """A run per place in which it kills itself, each in a fork of this process, in which everything is imported."""
-    for where in PLACES:
-        if not (pid := os.fork()):
-            die(f"{folder}/{where}", where)
-            os._exit(0)
-        print(where, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
-
-
-def die(folder: str, where: str) -> None:
+def die(folder: Path, where: str) -> None:
     """A run that kills itself when it comes to a function."""
     from semcom.runs import new_clients
 
@@ -334,15 +324,13 @@ def die(folder: str, where: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     setattr(owner, name, killed)
-    run(request(Path(folder)))
+    run(request(folder))
 
 
 def test_a_run_that_is_killed_after_its_last_round_does_the_rest_again(tmp_path: Path) -> None:
-    words = f"from tests.runs import test_finish; test_finish.deaths({str(tmp_path)!r})"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}  # a fork would lose the other threads
-    root = Path(__file__).parents[2]
-    done = subprocess.run([sys.executable, "-c", words], cwd=root, env=environment, capture_output=True, text=True)
-    assert done.stdout.splitlines() == [f"{where} {-signal.SIGKILL}" for where in PLACES], done.stderr
+    for where in PLACES:
+        with Forked(die, tmp_path / where, where) as process:
+            assert process.wait() == -signal.SIGKILL, process.stderr.read()
     whole = run(request(tmp_path / "whole"))
     for where in PLACES:
         out = tmp_path / where
@@ -358,6 +346,7 @@ def test_a_run_that_is_killed_after_its_last_round_does_the_rest_again(tmp_path:
         assert all(torch.equal(a, b) for a, b in zip(weights(again), weights(whole), strict=True))
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_the_last_stage_on_two_processes_is_that_on_one(tmp_path: Path) -> None:
     one, two = run(request(None)), run(request(tmp_path, processes=2))
     assert list(one.views)[0] == "finished"

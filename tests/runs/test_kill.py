@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,8 @@ import torch
 
 from semcom.files import PREVIOUS
 from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY, read_summary
+from tests.processes import finish
+from tests.runs import kills
 from tests.runs.test_run import flat, lines, timeless
 
 pytestmark = pytest.mark.slow
@@ -25,11 +24,8 @@ NUMBERS = {"host": 18, "disk": 3}
 def killed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Any]]:
     """The folder of all runs, and what was done to each; the first one is whole."""
     folder = tmp_path_factory.mktemp(request.param)
-    words = [sys.executable, "-m", "tests.runs.kills", str(folder), request.param, str(NUMBERS[request.param])]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=Path(__file__).parents[2])
-    assert done.returncode == 0, done.stderr
-    return folder, [json.loads(line) for line in done.stdout.splitlines()]
+    printed = finish(kills.main, folder, request.param, NUMBERS[request.param])
+    return folder, [json.loads(line) for line in printed.splitlines()]
 
 
 def result(folder: Path) -> dict[str, Any]:

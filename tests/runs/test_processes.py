@@ -36,6 +36,7 @@ def interrupt(row: dict[str, Any]) -> None:
         raise KeyboardInterrupt
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_a_run_on_two_processes_is_that_on_one(tmp_path: Path) -> None:
     alone = run(request(None, 1))
     config = request(tmp_path, 2, store="disk")
@@ -59,6 +60,7 @@ def test_a_run_on_two_processes_is_that_on_one(tmp_path: Path) -> None:
     assert run(config).summary == result.summary
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_stacks_of_clients_on_two_processes_agree_up_to_rounding() -> None:
     """Each process stacks its own clients, so sums are rounded in another order."""
     alone, both = (run(dataclasses.replace(request(None, n), chunk=3)) for n in (1, 2))

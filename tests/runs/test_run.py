@@ -7,8 +7,7 @@ import json
 import os
 import random
 import re
-import subprocess
-import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY, Folder, rea
 from semcom.runs.result import Result
 from semcom.runs.runner import run
 from tests import worlds
+from tests.processes import Forked
 from tests.refusals import refuses
 
 ARMS = ("fedavg", "fedcl", "fedproto", "local")
@@ -559,29 +559,23 @@ def test_a_folder_writes_what_it_reads(tmp_path: Path) -> None:
         folder.check()
 
 
-HOLD = """
-import sys, time
-from pathlib import Path
-from semcom import RunConfig
-from semcom.runs.folder import Folder
-folder = Folder(Path(sys.argv[1]), RunConfig())
-with folder.open():
-    folder.begin(0)
-    print("open", flush=True)
-    time.sleep(60)
-"""
+def hold(path: Path) -> None:
+    """Keep a folder open."""
+    folder = Folder(path, RunConfig())
+    with folder.open():
+        folder.begin(0)
+        print("open", flush=True)
+        time.sleep(60)
 
 
 def test_a_second_process_is_kept_out_until_the_first_is_dead(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout is not None and other.stdout.readline() == "open\n"
-        with refuses("out", tmp_path), Folder(tmp_path, RunConfig()).open():
+    folder = Folder(tmp_path, RunConfig())
+    with Forked(hold, tmp_path) as other:
+        assert other.stdout.readline() == "open\n"
+        with refuses("out", tmp_path), folder.open():
             pass
-        other.kill()
-        other.wait()
-        folder = Folder(tmp_path, RunConfig())
-        with folder.open():
-            folder.begin(0)
+    with folder.open():
+        folder.begin(0)
 
 
 def test_a_finished_run_without_its_checkpoint_is_not_trained_again(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from semcom.runs.stop import (
     stop_after_minutes,
 )
 from tests import worlds
-from tests.processes import gone
+from tests.processes import Forked, gone
 from tests.runs.test_run import stop_at, timeless
 
 ROUNDS = 6
@@ -172,8 +172,10 @@ def test_the_command_says_what_is_kept(
     assert kept(tmp_path / "out") == 3
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-@pytest.mark.parametrize(("words", "status"), [("list benches", 0), ("list nonsense", 2), ("show nowhere", 2)])
+@pytest.mark.parametrize(
+    ("words", "status", "number"),
+    [("list benches", 0, signal.SIGTERM), ("list nonsense", 2, signal.SIGHUP), ("show nowhere", 2, signal.SIGINT)],
+)
 def test_a_signal_after_the_work_changes_no_status(number: int, words: str, status: int) -> None:
     """While the interpreter exits, for which libraries may take a while."""
     send = f"import atexit, os, sys; atexit.register(os.kill, os.getpid(), {int(number)})"
@@ -431,10 +433,8 @@ def test_a_child_ends_with_its_parent_however_early() -> None:
 
 
 LINE = "train fedavg --clients 4 --partition.shots 2 --train.rounds 5 --processes 2 --device cpu --out"
-TWO = [sys.executable, "-m", "semcom", *LINE.split()]
 ALONE = LINE.replace("--processes 2", "--processes 1").split()
 """The same run without a second process: its results are the same."""
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -449,15 +449,14 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.parametrize("hit", ["SIGTERM", "worker"])
 def test_a_signal_to_a_run_on_two_processes(hit: str, tmp_path: Path, whole: dict[str, Any]) -> None:
     """It ends, its worker with it; what was trained is kept if it could be; it ends as if nothing had happened."""
-    process = subprocess.Popen([*TWO, str(tmp_path)], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
-    assert process.stderr is not None
-    for text in process.stderr:
-        if "round 2/" in text:
-            break
-    worker = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
-    os.kill(worker, signal.SIGKILL) if hit == "worker" else process.send_signal(signal.SIGTERM)
-    rest = process.stderr.read().splitlines()
-    assert process.wait(30) == {"SIGTERM": STATUS, "worker": 1}[hit] and gone(worker, 10.0)
+    with Forked(cli.main, [*LINE.split(), str(tmp_path)]) as process:
+        for text in process.stderr:
+            if "round 2/" in text:
+                break
+        worker = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+        os.kill(worker, signal.SIGKILL) if hit == "worker" else process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read().splitlines()
+        assert process.wait(30) == {"SIGTERM": STATUS, "worker": 1}[hit] and gone(worker, 10.0)
     lines = (tmp_path / METRICS).read_bytes().splitlines()
     assert kept(tmp_path) == len(lines) >= 2
     lost = f"error: round {len(lines) + 1}: process 1 of this run ended: Killed (signal 9)"

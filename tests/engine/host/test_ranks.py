@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -22,15 +20,9 @@ from semcom.config import RunError
 from semcom.engine.host import ranks
 from semcom.engine.host.ranks import ALONE, Team
 from tests.engine import team as cases
-from tests.processes import gone
+from tests.processes import Forked, finish, gone
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that are started find the tests wherever pytest was called."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]))
 
 
 # -- shares ----------------------------------------------------------------------------------------------------------
@@ -83,6 +75,7 @@ def folders(folder: Path) -> None:
                 (folder / f"{a}-{b}-{size}").mkdir()
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_two_processes_compute_what_one_does_and_a_killed_one_is_named(tmp_path: Path) -> None:
     """Bit by bit: States, counters, confusion counts, for every arm; also from a checkpoint, of memory or a file."""
     folders(tmp_path)
@@ -123,6 +116,7 @@ def test_two_processes_compute_what_one_does_and_a_killed_one_is_named(tmp_path:
     assert wrong(found, tmp_path) == {}
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_more_processes_than_clients_and_the_first_to_fail_is_named(tmp_path: Path) -> None:
     """Ranks without work have the same State; of two that end, the blame is on the one whose fault it is."""
     payload = json.dumps({"folder": str(tmp_path), "fault": "raises"}).encode()
@@ -146,6 +140,7 @@ def test_more_processes_than_clients_and_the_first_to_fail_is_named(tmp_path: Pa
     assert wrong(found, tmp_path) == {}
 
 
+@pytest.mark.usefixtures("forked_ranks")
 def test_a_target_that_is_not_there_is_told_at_once() -> None:
     begun = time.monotonic()
     with (
@@ -156,32 +151,33 @@ def test_a_target_that_is_not_there_is_told_at_once() -> None:
     assert time.monotonic() - begun < 60 and not torch.distributed.is_initialized()
 
 
-def test_processes_end_with_the_one_that_started_them() -> None:
+def start_and_wait() -> None:
+    """A process that starts another one and tells both ids."""
+    with ranks.start_local_ranks(2, "tests.engine.team:wait", b"") as team:
+        print(*team.exchange(os.getpid()), flush=True)
+        time.sleep(99)
+
+
+def test_processes_end_with_the_one_that_started_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed, it can tell nobody; what it started notices the broken connection."""
-    words = (
-        "import os, time; from semcom.engine.host import ranks\n"
-        "with ranks.start_local_ranks(2, 'tests.engine.team:wait', b'') as team:\n"
-        "    print(*team.exchange(os.getpid()), flush=True)\n"
-        "    time.sleep(99)\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", words], stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
-        assert process.stdout is not None
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # wherever pytest was called
+    with Forked(start_and_wait) as process:
         first, other = (int(pid) for pid in process.stdout.readline().split())
         assert first == process.pid and not gone(other)
-        process.kill()
     assert gone(other, patience=20)
 
 
-@pytest.mark.slow
+def launch(folder: str) -> None:
+    """What torchrun does, in processes that it forks."""
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    config = LaunchConfig(1, 1, 2, run_id="test", rdzv_backend="c10d", rdzv_endpoint="localhost:0", start_method="fork")
+    elastic_launch(config, cases.under_torchrun)(folder)
+
+
 def test_torchrun(tmp_path: Path) -> None:
     """The same as one process, on the ranks that torchrun started; it does not start more."""
-    words = f"from tests.engine import team; team.under_torchrun({str(tmp_path)!r})"
-    (tmp_path / "script.py").write_text(words)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*launch, str(tmp_path / "script.py")], capture_output=True, text=True, timeout=300, cwd=ROOT, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    finish(launch, str(tmp_path))
     alone = cases.arm(ALONE, "fedcl")
     for rank in (0, 1):
         found = torch.load(tmp_path / f"{rank}.pt", weights_only=True)

@@ -1,10 +1,10 @@
-"""A study that is killed again and again: `python -m tests.studies.sweep.kills FOLDER NUMBER`.
+"""A study that is killed again and again.
 
-First it is carried out undisturbed, in FOLDER/whole. Then each attempt is a forked process, so that nothing is imported
-anew, and gets SIGKILL at a random moment, until NUMBER of them were killed. One in five has two workers, which are
-processes of their own. The next one begins when all processes of the last one are gone, in a new folder (FOLDER/0, 1
-...) if the last one came to its end before. Prints a line of JSON: the number of kills, of those before which something
-had been written, and of folders.
+First it is carried out undisturbed, in `whole`. Then each attempt is a forked process, so that nothing is imported
+anew, and gets SIGKILL at a random moment, until enough of them were killed. One in five has two workers, which are
+processes of their own. The next one begins when all processes of the last one are gone, in a new folder (0, 1 ...) if
+the last one came to its end before. Prints a line of JSON: the number of kills, of those before which something had
+been written, and of folders.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import os
 import random
 import signal
-import sys
 import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -94,7 +93,3 @@ def main(folder: Path, number: int) -> None:
             studies += 1
     finish(folder / f"{studies}")
     print(json.dumps({"killed": killed, "worked": worked, "studies": studies + 1}))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))

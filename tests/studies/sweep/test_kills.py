@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,8 @@ import torch
 from semcom.files import METRICS, SUMMARY
 from semcom.runs.folder import CHECKPOINT, read_summary
 from semcom.studies.results.table import read_table
+from tests.processes import finish
+from tests.studies.sweep import kills
 
 pytestmark = pytest.mark.slow
 CLOCKS = ("lines", "seconds", "samples_per_second", "commit")
@@ -40,11 +39,7 @@ def results(folder: Path) -> dict[str, Any]:
 
 
 def test_every_result_of_a_study_that_is_killed_five_times_is_there_once(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "tests.studies.sweep.kills", str(tmp_path / "study"), "5"]
-    environment, root = {**os.environ, "OMP_NUM_THREADS": "1"}, Path(__file__).parents[3]
-    done = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=root)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    told = json.loads(finish(kills.main, tmp_path / "study", 5))
     assert told["killed"] == 5 and told["worked"] >= 3, "most were killed after something had been written"
     whole = tmp_path / "study" / "whole"
     expected, table = results(whole), read_table(whole)

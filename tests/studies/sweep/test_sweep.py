@@ -21,6 +21,7 @@ import psutil
 import pytest
 
 import semcom
+from semcom.cli import main as cli
 from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
 from semcom.data.partitions import Shots
 from semcom.files import SWEEP, TABLE
@@ -35,11 +36,10 @@ from semcom.studies.results.lock import Shard
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep import pool as parallel
 from semcom.studies.sweep.plan import make_plan
-from semcom.studies.sweep.pool import carry_out_in_pool
 from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.sweep import preview_sweep, sweep
+from tests.processes import Forked
 from tests.refusals import refuses
-from tests.studies.sweep import stops
 
 Run = Callable[[RunConfig], None]
 
@@ -175,29 +175,24 @@ def test_failed_run_is_a_row_and_others_finish(
     assert not list(tmp_path.glob("*/error.txt"))
 
 
-def test_killed_process_is_a_failed_run_and_others_finish(tmp_path: Path, fake_run: Run) -> None:
+def test_a_run_that_kills_its_process_fails_and_others_finish(tmp_path: Path, fake_run: Run) -> None:
+    """One always, one the first two times, as if others had killed it: it is tried again. They are no threads."""
+
     def run(config: RunConfig) -> None:
-        if config.method == "fedavg" and config.channel.snr_db == 0.0:
-            os._exit(9)
+        folder = Path(str(config.out))
+        (folder / "began.txt").open("a").write(f"{os.getpid()}\n")
+        times = len((folder / "began.txt").read_text().splitlines())
+        if config.method == "fedavg" and times <= {0.0: 9, 9.0: 2, 18.0: 0}[config.channel.snr_db]:
+            os.kill(os.getpid(), signal.SIGKILL)
         fake_run(config)
 
     with pytest.raises(RunError, match="^1 of 9 runs failed"):
         sweep("demo", out=tmp_path, jobs=2, train=run)
-    frame = read_table(tmp_path)
-    failed = frame[frame["status"] == "failed"]
-    assert failed[["method", "channel.snr_db"]].values.tolist() == [["fedavg", 0.0]]
-    assert failed["error"].item().startswith("the process ended without a result: TerminatedWorkerError")
-
-
-def test_workers_are_single_threaded_processes(tmp_path: Path) -> None:
-    def run(config: RunConfig) -> None:
-        text = f"{os.getpid()} {os.environ.get('OMP_NUM_THREADS')}"
-        write_summary(Path(str(config.out)), {"accuracy": 0.5, "hash": run_hash(config), "process": text})
-
-    runs = make_plan("demo", request=parse_request(set={"channel.snr_db": 0.0}), out=tmp_path).runs
-    assert carry_out_in_pool(runs, jobs=2, backend="loky", train=run) == {}
-    texts = [(tmp_path / key / "summary.json").read_text() for key in runs]
-    assert all(' 1",' in text and f'"{os.getpid()} ' not in text for text in texts)
+    frame = read_table(tmp_path).set_index(["method", "channel.snr_db"])
+    assert frame.index[frame["status"] != "done"].tolist() == [("fedavg", 0.0)]
+    assert frame["error"]["fedavg", 0.0].startswith("the process ended without a result: TerminatedWorkerError")
+    began = {at: (tmp_path / key / "began.txt").read_text().split() for at, key in frame["hash"].items()}
+    assert len(began["fedavg", 9.0]) == 3 and str(os.getpid()) not in sum(began.values(), [])
 
 
 OWN = """
@@ -489,21 +484,6 @@ def test_a_run_that_takes_too_long_is_stopped(tmp_path: Path, fake_run: Run) -> 
         sweep("demo", out=tmp_path, train=run, limit_minutes=0)
 
 
-def test_a_run_whose_process_was_killed_by_others_is_tried_again(tmp_path: Path, fake_run: Run) -> None:
-    """The first two times its process is killed; neither it nor its neighbours fail."""
-
-    def run(config: RunConfig) -> None:
-        if config.method == "fedavg" and config.channel.snr_db == 0.0:
-            marks = tmp_path / "marks"
-            marks.open("a").write("x")
-            if len(marks.read_text()) <= 2:
-                os.kill(os.getpid(), signal.SIGKILL)
-        fake_run(config)
-
-    sweep("demo", out=tmp_path, jobs=2, train=run)
-    assert set(read_table(tmp_path)["status"]) == {"done"} and (tmp_path / "marks").read_text() == "xxx"
-
-
 def test_a_pool_that_breaks_before_any_run_is_made_anew(
     tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -536,19 +516,34 @@ def test_a_damaged_summary_is_trained_again(tmp_path: Path, fake_run: Run) -> No
     assert sorted(p.read_text() for p in tmp_path.glob("*/ran.txt")) == ["x"] * 8 + ["xx"]
 
 
+SHORT = """
+from semcom import PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.experiment import Experiment, Grid
+from semcom.studies.registry import EXPERIMENTS
+
+split = PartitionConfig(options={"shots": 4})
+base = RunConfig(clients=3, device="cpu", train=TrainConfig(rounds=12), partition=split)
+scales = {"smoke": Grid(base, {"channel.snr_db": (0.0, 9.0)})}
+EXPERIMENTS.register("short")(Experiment("short", "Short runs", "none", ("fedavg", "local"), scales))
+"""
+
+
 @pytest.mark.slow
-def test_workers_end_with_their_sweep(tmp_path: Path) -> None:
+def test_workers_have_one_thread_and_end_with_their_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their runs are kept, and nothing is left that trains on; SIGKILL is in `test_kills`."""
-    (tmp_path / "short.py").write_text(stops.PLUGIN)
-    process = stops.start("sweep", tmp_path / "out")
-    deadline = time.monotonic() + 60
-    while not list((tmp_path / "out").glob("*/metrics.jsonl")) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
-    assert len(family) >= 3
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == STATUS
-    assert not psutil.wait_procs(family, timeout=10)[1]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    Path("short.py").write_text(SHORT)
+    with Forked(cli.main, ["sweep", "short.py", "--jobs", "2", "--out", "out"]) as process:
+        deadline = time.monotonic() + 60
+        while not list(Path("out").glob("*/metrics.jsonl")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        family = psutil.Process(process.pid).children(recursive=True)
+        workers = [each for each in family if "resource_tracker" not in " ".join(each.cmdline())]
+        assert [each.environ()["OMP_NUM_THREADS"] for each in workers] == ["1", "1"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == STATUS
+        assert not psutil.wait_procs(family, timeout=10)[1]
     for metrics in (tmp_path / "out").glob("*/metrics.jsonl"):
         lines, path = metrics.read_bytes().splitlines(), metrics.with_name("checkpoint.pt")
         assert not lines or load_checkpoint(path)["progress"]["round"] == len(lines)
