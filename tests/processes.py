@@ -17,16 +17,9 @@ from typing import IO, Any
 from unittest import mock
 
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(
-    [
-        "tests.forked",
-        "tests.worlds",
-        "semcom.cli.main",
-        "semcom.studies.sweep.sweep",
-        "multiprocessing.resource_tracker",
-    ]
-)
-"""The last name is for a sweep that is ended in this process, which ends its children but those with that name."""
+NAMES = ["tests.forked", "tests.worlds", "semcom.cli.main", "semcom.studies.sweep.sweep"]
+SERVER.set_forkserver_preload([*NAMES, "multiprocessing.resource_tracker"])
+"""The last name is for a sweep that is ended in this process: it ends its children but those with that name."""
 
 
 def start_server() -> None:

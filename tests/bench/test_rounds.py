@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from semcom.bench.engine import SMALL
 from semcom.bench.rounds import Rounds, Worker, measure_peak_of_rounds, measure_rounds_in_turns
 from semcom.bench.workloads import Variant, Workload, make_synthetic_workload
 from semcom.cli import main as cli
+from tests.processes import SERVER, Forked, gone, start_server
 
 LOOP = Variant("loop")
 
@@ -40,15 +42,16 @@ def test_a_round_of_the_engine_moves_its_state() -> None:
 
 
 @pytest.fixture
-def others() -> set[psutil.Process]:
-    """Processes that are here already: those of joblib, and what keeps track of shared memory."""
+def others(monkeypatch: pytest.MonkeyPatch) -> set[psutil.Process]:
+    """Processes that are here already, with what forks those that are measured."""
+    monkeypatch.setattr(rounds, "get_context", lambda method: SERVER)
+    start_server()
     return set(psutil.Process().children(recursive=True))
 
 
-def begun(others: set[psutil.Process]) -> list[psutil.Process]:
-    """Processes that were started since then, python's tracker of resources left out."""
-    new = set(psutil.Process().children(recursive=True)) - others
-    return [process for process in new if "resource_tracker" not in " ".join(process.cmdline())]
+def begun(others: set[psutil.Process]) -> set[psutil.Process]:
+    """Processes that were started since then."""
+    return set(psutil.Process().children(recursive=True)) - others
 
 
 def test_ranks_measure_the_same_rounds_and_end_with_their_process(others: set[psutil.Process]) -> None:
@@ -57,7 +60,7 @@ def test_ranks_measure_the_same_rounds_and_end_with_their_process(others: set[ps
         for _ in range(2):
             worker.measure()
         row, found = worker.row(), begun(others)
-    assert len(found) == 2 and not any(process.is_running() for process in found)
+    assert len(found) == 2 and not psutil.wait_procs(found, timeout=20)[1]
     assert (row["error"], row["variant"], row["clients"], len(row["seconds"])) == (None, "processes", 2, 2)
     assert row["rates"] == [22 / s for s in row["seconds"]] and row["setup_seconds"] > 0.1
     if sys.platform == "linux":
@@ -77,24 +80,23 @@ def test_a_killed_process_is_told_and_sits_out(others: set[psutil.Process]) -> N
 
 def test_what_cannot_be_prepared_is_told(others: set[psutil.Process]) -> None:
     (row,) = measure_rounds_in_turns([(replace(SMALL["a"], encoder="no-such"), LOOP)], 2)
-    assert "model.encoder: 'no-such' is unknown" in row["error"] and row["seconds"] == [] and begun(others) == []
+    assert "model.encoder: 'no-such' is unknown" in row["error"] and row["seconds"] == [] and not begun(others)
+
+
+def start_and_die() -> None:
+    """Start a process to be measured, tell its id, and have no chance to end it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds, "get_context", lambda method: multiprocessing.get_context("fork"))
+        worker = Worker(SMALL["a"], LOOP)
+    print(*worker._pool._processes, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_process_ends_when_its_parent_is_killed() -> None:
-    """The parent has no chance to end it; without a word from here it would wait for its next task for ever."""
-    script = (
-        "import os, psutil, signal\n"
-        "from semcom.bench.engine import SMALL\n"
-        "from semcom.bench.rounds import Variant, Worker\n"
-        "if __name__ == '__main__':\n"
-        "    worker = Worker(SMALL['a'], Variant('loop'))\n"
-        "    print(*[child.pid for child in psutil.Process().children()], flush=True)\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    children = [psutil.Process(int(pid)) for pid in done.stdout.split() if psutil.pid_exists(int(pid))]
-    assert psutil.wait_procs(children, timeout=20)[1] == []
+    """Without a word from here it would wait for its next task for ever."""
+    with Forked(start_and_die) as parent:
+        assert parent.wait() == -signal.SIGKILL, parent.stderr.read()
+        assert gone(int(parent.stdout.read()), 20)
 
 
 def test_peaks_of_a_process_and_its_children_add_up() -> None:

@@ -16,8 +16,7 @@ SWEEP = "sweep --methods local --seeds 0..2 --set train.rounds=1 --set clients=2
 @pytest.mark.parametrize(
     ("words", "shell", "made"),
     [
-        ("list methods", ">&-", ""),
-        ("list methods", "<&- >&- 2>&-", ""),
+        ("--version", "<&- >&- 2>&-", ""),
         (TRAIN, ">&-", "run/summary.json"),
         (SWEEP, "> said.txt", "study/results.parquet"),
     ],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -175,10 +177,12 @@ def test_other_processes_are_known_not_to_have_it(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("config.json"))
 
 
-def test_two_processes_agree(tmp_path: Path) -> None:
+def test_two_processes_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Python's seeds of hashes, from which the order of sets follows, are others in each."""
     text = HEADER + KINDS["method"][0].replace("LEVELS", "LEVELS, ALL, x in {'a', 'b', 'c'}") + "\nALL = {*'abcdef'}\n"
     show = "from semcom.config import run_hash\nprint(run_hash(semcom.resolve(semcom.RunConfig('test-own'))))\n"
     (tmp_path / "script.py").write_text(text + show)
-    found = {subprocess.check_output([sys.executable, str(tmp_path / "script.py")]) for _ in range(2)}
-    assert len(found) == 1 and len(found.pop()) == 13
+    runpy.run_path(str(tmp_path / "script.py"), run_name="__main__")
+    environment = {**os.environ, "PYTHONHASHSEED": "7"}
+    there = subprocess.check_output([sys.executable, str(tmp_path / "script.py")], env=environment, text=True)
+    assert there == capsys.readouterr().out and len(there) == 13

@@ -174,7 +174,7 @@ def test_the_command_says_what_is_kept(
 
 @pytest.mark.parametrize(
     ("words", "status", "number"),
-    [("list benches", 0, signal.SIGTERM), ("list nonsense", 2, signal.SIGHUP), ("show nowhere", 2, signal.SIGINT)],
+    [("--version", 0, signal.SIGTERM), ("list nonsense", 2, signal.SIGHUP), ("list nonsense", 2, signal.SIGINT)],
 )
 def test_a_signal_after_the_work_changes_no_status(number: int, words: str, status: int) -> None:
     """While the interpreter exits, for which libraries may take a while."""
