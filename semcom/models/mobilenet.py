@@ -9,17 +9,11 @@ other strides of both are the papers' and leave 2x2 positions of 32x32.
 from __future__ import annotations
 
 from torch import nn
-from torchvision.models import mobilenet_v2
-from torchvision.models.mobilenetv2 import InvertedResidual
-from torchvision.ops import Conv2dNormActivation
 
 from semcom.models.encoders import Flatten
 from semcom.models.registry import ends_in
 from semcom.models.resnet import GlobalMean
 from semcom.models.stacks import for_stacks
-
-for_stacks(InvertedResidual)
-for_stacks(Conv2dNormActivation)
 
 LAYERS = (
     *((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)),
@@ -39,7 +33,11 @@ def mobilenet(channels: int, features: int) -> nn.Module:
     is left out. The depthwise filters start so small that features are tiny (1e-10) in evaluation mode until BatchNorm
     has seen some batches.
     """
-    network = mobilenet_v2(weights=None, num_classes=features)
+    from torchvision import models, ops  # takes seconds, in which names and sizes can be read
+
+    for_stacks(models.mobilenetv2.InvertedResidual)
+    for_stacks(ops.Conv2dNormActivation)
+    network = models.mobilenet_v2(weights=None, num_classes=features)
     stem = nn.Conv2d(channels, 32, 3, 1, 1, bias=False)
     nn.init.kaiming_normal_(stem.weight, mode="fan_out")  # as for its other convolutions
     network.features[0][0] = stem

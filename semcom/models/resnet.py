@@ -12,16 +12,10 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from torch import Tensor, nn
-from torchvision.models import ResNet
-from torchvision.models import resnet18 as torchvision_resnet18
-from torchvision.models import resnet34 as torchvision_resnet34
-from torchvision.models.resnet import BasicBlock
 
 from semcom.models.encoders import Flatten
 from semcom.models.registry import ends_in
 from semcom.models.stacks import for_stacks
-
-for_stacks(BasicBlock)
 
 POOLED = 512
 """Filters of the last stage of ResNet-18 and ResNet-34."""
@@ -38,31 +32,35 @@ class GlobalMean(nn.Module):
 
 def resnet18(channels: int, features: int) -> nn.Module:
     """ResNet-18 (He et al., CVPR 2016) with random weights, and a layer from 512 numbers to features."""
-    return _fit_resnet_to_small_images(torchvision_resnet18(weights=None), channels, features)
+    return _make_resnet("resnet18", channels, features)
 
 
 def resnet34(channels: int, features: int) -> nn.Module:
     """ResNet-34 (He et al., CVPR 2016) with random weights, and a layer from 512 numbers to features."""
-    return _fit_resnet_to_small_images(torchvision_resnet34(weights=None), channels, features)
+    return _make_resnet("resnet34", channels, features)
 
 
 @ends_in(POOLED)
 def resnet18_pooled(channels: int, features: int = POOLED) -> nn.Module:
     """ResNet-18 up to its pool, of 512 features: with a linear head it is that of He et al., 2016."""
-    return _fit_resnet_to_small_images(torchvision_resnet18(weights=None), channels, None)
+    return _make_resnet("resnet18", channels, None)
 
 
 @ends_in(POOLED)
 def resnet34_pooled(channels: int, features: int = POOLED) -> nn.Module:
     """ResNet-34 up to its pool, of 512 features: with a linear head it is that of He et al., 2016."""
-    return _fit_resnet_to_small_images(torchvision_resnet34(weights=None), channels, None)
+    return _make_resnet("resnet34", channels, None)
 
 
-def _fit_resnet_to_small_images(network: ResNet, channels: int, features: int | None) -> nn.Module:
-    """Replace the stem and the pools; put a layer to `features` in the last one's place, or none.
+def _make_resnet(name: str, channels: int, features: int | None) -> nn.Module:
+    """Replace the stem and the pools of torchvision's network; put a layer to `features` in the last one's place.
 
     torchvision's `forward` calls one layer after the other, so a Sequential of the same names does the same.
     """
+    from torchvision import models  # takes seconds, in which names and sizes can be read
+
+    for_stacks(models.resnet.BasicBlock)
+    network = models.get_model(name, weights=None)
     network.conv1 = nn.Conv2d(channels, 64, 3, 1, 1, bias=False)
     nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")  # as for its other convolutions
     network.maxpool, network.avgpool = nn.Identity(), GlobalMean()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from semcom.cli.flags import read_early_flags, read_train_flags
-from semcom.config import RunConfig
+from semcom.config import RunConfig, run_hash
 from semcom.files import ARRAYS, SUMMARY
 from semcom.runs import artifacts, loop
 from semcom.runs.accuracy import compute_client_accuracies
@@ -217,11 +217,5 @@ def test_a_crash_before_the_summary_leaves_a_run_that_finishes(tmp_path: Path, m
         patch.setattr(loop.Folder, "finish", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt()))
         run(config)
     assert (tmp_path / ARRAYS).exists() and not (tmp_path / SUMMARY).exists()
-    before = kept_by_path(tmp_path, config)
+    before = read_arrays(tmp_path / ARRAYS, run_hash(config))
     assert same(kept_by(run(config)), before)
-
-
-def kept_by_path(folder: Path, config: RunConfig) -> dict[str, np.ndarray]:
-    from semcom.config import run_hash
-
-    return read_arrays(folder / ARRAYS, run_hash(config))

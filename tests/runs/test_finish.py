@@ -195,7 +195,7 @@ def test_divergence_in_the_last_stage_names_it(tmp_path: Path, monkeypatch: pyte
 # -- finish.kind -----------------------------------------------------------------------------------------------------
 
 KINDS: Any = pytest.mark.parametrize("kind", ["linear", "mlp", "svm", "lr"])
-ARMS = ["local", "fedavg", "fedper", "lg_fedavg", "fedcl", "fedproto", "perfedavg", "fedcosr", "repper", "test-tuned"]
+ARMS = ["local", "fedavg", "fedper", "fedcl", "perfedavg", "repper", "test-tuned"]
 
 
 @pytest.mark.parametrize("arm", ARMS)

@@ -261,7 +261,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@examples(300)
+@examples(200)
 @given(requests(), st.integers(0, 2))
 def test_a_request_is_run_or_refused_in_a_line(table: dict[str, Any], share: int) -> None:
     """A third of what is accepted is run, in a long run all of it."""
@@ -340,7 +340,7 @@ BROKEN: list[Callable[[str], str]] = [
 """What may have happened to a file."""
 
 
-@examples(60)
+@examples(40)
 @given(st.sampled_from(list(FIELDS)), values, st.sampled_from([BROKEN[0]] * len(BROKEN) + BROKEN))
 def test_a_file_is_carried_out_or_refused_in_a_line(
     capsys: pytest.CaptureFixture[str], place: tuple[str, str], value: Any, broken: Callable[[str], str]

@@ -114,10 +114,8 @@ def said(words: list[str]) -> tuple[int, str]:
     [
         ("config.json", "{}"),
         ("sweep.json", TEXTS[4]),
-        ("sweep.json", {**SWEEP, "variants": None}),
         ("checkpoint.pt", None),
         ("results.parquet", ""),
-        ("metrics.jsonl", ""),
     ],
 )
 def test_known_ones_in_all_commands(file: str, content: str | None | dict[str, Any]) -> None:

@@ -106,7 +106,7 @@ with show_bars_on_screen(transient=True) as progress:
     for i in range(3):
         print("out", i)
         print("err", i, file=sys.stderr)
-        subprocess.run([sys.executable, "-c", "import os; os.write(2, b'child\\\\n')"])
+        subprocess.run("echo child >&2", shell=True)
         time.sleep(0.1)
     print("no newline", end="")
     {end}

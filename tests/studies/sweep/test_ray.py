@@ -21,7 +21,7 @@ from semcom.cli import main as cli
 from semcom.config import RunConfig, RunError, to_dict
 from semcom.files import METRICS, SUMMARY
 from semcom.runs.checkpoint import load_checkpoint
-from semcom.runs.folder import BusyError, read_summary
+from semcom.runs.folder import BusyError
 from semcom.runs.stop import STATUS
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep import ray_pool as on_ray
@@ -32,6 +32,7 @@ from semcom.studies.sweep.sweep import check_sweep_data, sweep
 from tests.processes import gone
 from tests.refusals import refuses
 from tests.studies.sweep.clusters import OPEN, Cluster, Node, cluster
+from tests.studies.sweep.test_kills import results
 
 os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # as `cluster` sets it before it imports Ray
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'semcom[ray]'")
@@ -40,7 +41,6 @@ pytestmark = pytest.mark.slow
 Run = Callable[[RunConfig], None]
 REAL = {"semcom.resolve": semcom.resolve, "semcom.studies.sweep.sweep.check_sweep_data": check_sweep_data}
 """What the stand-ins of conftest.py take the place of."""
-CLOCKS = ("seconds", "samples_per_second", "commit")
 PLUGIN = """
 import os
 import time
@@ -312,28 +312,6 @@ def in_the_middle(out: Path, node: Node | None = None) -> Path:
                 return path.parent
         time.sleep(0.05)
     raise AssertionError("no run is running")
-
-
-def results(out: Path) -> dict[str, Any]:
-    """All that runs have left but clocks: summaries, lines and trained tensors."""
-    found: dict[str, Any] = {}
-    for path in sorted(out.glob(f"*/{SUMMARY}")):
-        lines = [json.loads(line) for line in (path.parent / METRICS).read_text().splitlines()]
-        state = load_checkpoint(path.with_name("checkpoint.pt"))
-        found[path.parent.name] = [
-            {name: value for name, value in (read_summary(path.parent) or {}).items() if name not in CLOCKS},
-            [{name: value for name, value in line.items() if name != "seconds"} for line in lines],
-            repr(_tensors(state)),
-        ]
-    return found
-
-
-def _tensors(state: Any) -> Any:
-    if isinstance(state, dict):
-        return {name: _tensors(value) for name, value in state.items() if name not in CLOCKS}
-    if isinstance(state, (list, tuple)):
-        return [_tensors(value) for value in state]
-    return state.tolist() if hasattr(state, "tolist") else None
 
 
 def test_signals_and_lost_workers_and_nodes_cost_no_result(
