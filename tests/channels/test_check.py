@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from channels import PROFILES, Link, make_link
-from channels.check import CHECKS, Finding, Lab, format_findings, run_checks
+from channels.check import CHECKS, Finding, Lab, digital, errors, fading, format_findings, noise, ofdm, run_checks, users
 from channels.check.finding import find_difference, find_largest_error, find_mean, find_probability, find_second_moment
 from channels.coding.digital import Digital
 from channels.equalise import Estimate
@@ -17,14 +17,17 @@ from channels.fading import AWGN, Ideal, Rayleigh
 from channels.ofdm.link import OFDM
 
 LAB = Lab(torch.device("cpu"))
+SIZES = [*((module, "UNITS") for module in (noise, fading, errors, users)), (users, "CLIENTS")]
+SIZES += [(fading, "ROUNDS"), (ofdm, "MOVING"), (digital, "SYMBOLS"), (digital, "BLOCKS")]
+"""Where the checks say how much they draw."""
 
 
 @pytest.mark.parametrize("name", CHECKS)
 def test_every_quantity_agrees_with_its_closed_form(name, monkeypatch):
-    """With a quarter of the command's draws."""
-    for module in ("noise", "fading", "errors", "users"):
-        monkeypatch.setattr(f"channels.check.{module}.UNITS", 50_000 if module != "users" else 12_500)
-    monkeypatch.setattr("channels.check.users.CLIENTS", 1000)
+    """With a tenth of the command's draws."""
+    for module, size in SIZES:
+        monkeypatch.setattr(module, size, getattr(module, size) // 10)
+    monkeypatch.setattr(ofdm, "FRAMES", {"rayleigh": 2000, "tdl": 200, "cdl": 50})
     before = torch.get_rng_state()
     found = list(CHECKS[name](LAB))
     assert found and len({f.quantity for f in found}) == len(found)
@@ -34,8 +37,8 @@ def test_every_quantity_agrees_with_its_closed_form(name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["noise", "bit-errors"])
 def test_the_seed_alone_decides_what_is_measured(name, monkeypatch):
-    for module in ("noise", "errors"):
-        monkeypatch.setattr(f"channels.check.{module}.UNITS", 2000)
+    for module in (noise, errors):
+        monkeypatch.setattr(module, "UNITS", 2000)
     first = list(CHECKS[name](LAB))
     torch.rand(1)
     assert list(CHECKS[name](LAB)) == first
@@ -45,8 +48,8 @@ def test_the_seed_alone_decides_what_is_measured(name, monkeypatch):
 
 def test_standard_errors_are_those_of_the_measured_quantities(monkeypatch):
     """Over seeds, deviations have mean 0 and variance 1, so a five is a five."""
-    for module in ("noise", "fading", "errors"):
-        monkeypatch.setattr(f"channels.check.{module}.UNITS", 5000)
+    for module in (noise, fading, errors):
+        monkeypatch.setattr(module, "UNITS", 5000)
     names, seeds = ("noise", "fading", "received-snr", "equalisers"), 40
     runs = [[f for name in names for f in CHECKS[name](replace(LAB, seed=seed))] for seed in range(seeds)]
     quantities = [f.quantity for f in runs[0] if f.units]
@@ -247,7 +250,8 @@ FAULTS: dict[str, tuple[dict[str, type[Link]], set[str]]] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_beyond_five_standard_errors(fault, monkeypatch):
-    monkeypatch.setattr("channels.check.errors.UNITS", 100_000)
+    monkeypatch.setattr(errors, "UNITS", 100_000)
+    monkeypatch.setattr(ofdm, "MOVING", 2500)
     monkeypatch.setattr(PROFILES, "names", lambda: ["rayleigh", "tdl-a"])
     change, catching = FAULTS[fault]
     lab = replace(LAB, make=faulty(change))

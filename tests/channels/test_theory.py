@@ -58,8 +58,7 @@ def test_bit_error_terms_of_qpsk_and_16_qam():
     np.testing.assert_allclose(factors, [2 / 5, 18 / 5, 10], rtol=1e-15)
 
 
-@pytest.mark.parametrize("bits", [2, 4, 6])
-@pytest.mark.parametrize("snr_db", [0.0, 12.0])
+@pytest.mark.parametrize(("bits", "snr_db"), [(2, 0.0), (4, 12.0), (6, 0.0)])
 def test_bit_error_rate_over_rayleigh_is_the_mean_over_its_powers(bits, snr_db):
     mean = mean_over_fading(lambda a: enumerated(bits, snr_db + 10 * math.log10(a) if a else -200.0))
     assert theory.bit_error_rate(bits, snr_db, fading=True) == pytest.approx(mean, rel=1e-6)

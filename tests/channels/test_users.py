@@ -62,11 +62,11 @@ def test_closed_forms_agree_where_they_meet(combining):
 @pytest.mark.parametrize("combining", ["zf", "mmse"])
 def test_outages_fall_with_the_antennas_that_are_left(combining, antennas, users, order):
     """P(SINR < x) falls by `order` decades for 10 dB: the slope between two SNRs of the same draws."""
-    link, up = drawn(combining, antennas, users, n=400_000)
+    link, up = drawn(combining, antennas, users)
     x = {1: 0.1, 2: 1.0, 3: 3.0}[order]
-    rare, often = ((sinr(link, up, snr_db) < x).double().sum() for snr_db in (20.0, 10.0))
-    expected = [theory.combined_cdf(combining, x, no, antennas, users) for no in (0.01, 0.1)]
-    assert abs(float(rare) - 400_000 * expected[0]) < 5 * math.sqrt(400_000 * expected[0])
+    rare, often = ((sinr(link, up, snr_db) < x).double().sum() for snr_db in (10.0, 0.0))
+    expected = [theory.combined_cdf(combining, x, no, antennas, users) for no in (0.1, 1.0)]
+    assert abs(float(rare) - N * expected[0]) < 5 * math.sqrt(N * expected[0])
     assert float(often / rare) == pytest.approx(expected[1] / expected[0], rel=5 / math.sqrt(float(rare)))
     high, low = (theory.combined_cdf(combining, x, no, antennas, users) for no in (0.01, 0.001))
     assert math.log10(high / low) == pytest.approx(order, abs=0.05)
@@ -143,7 +143,7 @@ def test_padding_has_no_nan(kind):
 @pytest.mark.parametrize("kind", ["rayleigh", "rician"])
 def test_the_correlation_over_rounds_is_that_of_jakes(kind):
     """E[h(t + n) h(t)*] = J0(2 pi n f_D T) over many clients, within five standard errors; the power is 1."""
-    link, clients, doppler = make_link(kind, coherence="round", round_doppler=0.13), 4000, 0.13
+    link, clients, doppler = make_link(kind, coherence="round", round_doppler=0.13), 800, 0.13
 
     def h(round_):
         return torch.stack(
@@ -162,14 +162,14 @@ def test_fading_that_moves_is_rayleigh_s_and_follows_from_its_seed_alone():
     link = make_link("rayleigh", coherence="round", round_doppler=0.5, antennas=2)
     power = (
         torch.stack(
-            [link.draw([1], 2, *keys(0), torch.float64, Fades(keys(k), 3))["fading"][0, 0] for k in range(8000)]
+            [link.draw([1], 2, *keys(0), torch.float64, Fades(keys(k), 3))["fading"][0, 0] for k in range(1500)]
         )
         .abs()
         .square()
     )
     for a in (0.5, 2.0):
         p = float(theory.power_cdf(a, 0.0, 2))
-        assert abs(float((power < a).double().mean()) - p) < 5 * math.sqrt(p * (1 - p) / 8000) + 0.01
+        assert abs(float((power < a).double().mean()) - p) < 5 * math.sqrt(p * (1 - p) / 1500) + 0.01
     again = link.draw([4, 1], 8, *keys(0), torch.float64, Fades(keys(5), 3))["fading"]
     assert again.shape == (5, 1) and (again == again[0]).all() and float(again[0].abs().square()) == float(power[5])
     still = make_link("rayleigh", coherence="round", round_doppler=0.0)

@@ -89,7 +89,7 @@ def test_uncoded_bit_error_rate(size, per_bit_db, within):
     within(wrong.double().mean(1), theory.bit_error_rate(qam.bits, snr_db))
 
 
-WATERFALL = [(64, 128, 4, 7.0, 400), (38, 128, 2, -1.0, 400), (1024, 2048, 4, 6.0, 100)]
+WATERFALL = [(64, 128, 4, 7.0, 400), (38, 128, 2, -1.0, 400), (1024, 2048, 4, 6.0, 50)]
 """k, n, bits per symbol, an SNR at which some blocks are lost, and a number of blocks."""
 
 
@@ -112,10 +112,10 @@ def test_no_more_is_lost_than_with_sionna_s_belief_propagation(k, n, m, snr_db, 
         assert more.mean() <= 3 * more.std() / math.sqrt(blocks)
 
 
-@pytest.mark.parametrize(("k", "n", "m", "gap_db"), [(64, 128, 4, -10.0), (234, 256, 8, -3.0), (1000, 4096, 2, -3.0)])
+@pytest.mark.parametrize(("k", "n", "m", "gap_db"), [(64, 128, 4, -10.0), (234, 256, 8, -3.0), (500, 2048, 2, -3.0)])
 def test_blocks_that_fail_have_as_many_wrong_bits_as_sionna_s(k, n, m, gap_db, sionna):
     """Below Shannon's limit: the mean difference on the same noise, within five standard errors, either way."""
-    blocks = 400 if n < 1000 else 40
+    blocks = 200 if n < 1000 else 30
     ours, qam, bits = make_ldpc_code(k, n, m, CPU), QAM(2**m, CPU), coin(blocks, k, seed=8)
     snr_db = 10 * math.log10(2 ** (k / n * m) - 1) + gap_db
     llr = qam.llr(noisy(qam.symbols(ours.encode(bits)), snr_db)) / theory.noise_power(snr_db)
@@ -181,12 +181,12 @@ def test_a_codeword_depends_on_no_other():
 @pytest.mark.parametrize(("k", "n", "m"), [(64, 128, 4), (116, 128, 4), (500, 1500, 2)])
 def test_an_accelerator_gets_the_same_bits(k, n, m, monkeypatch):
     """It goes on with what is decoded, a CPU does not; and in blocks, or with one thread or two, nothing changes."""
-    chosen, bits = make_ldpc_code(k, n, m, CPU), coin(60, k, seed=7)
-    strength = 14 * torch.linspace(0.1, 1, 60)[:, None].square()
+    chosen, bits = make_ldpc_code(k, n, m, CPU), coin(24, k, seed=7)
+    strength = 14 * torch.linspace(0.1, 1, 24)[:, None].square()
     sent = 1 - 2 * chosen.encode(bits)
-    llr = strength * sent + (2 * strength).sqrt() * torch.randn(60, n, generator=seeded(8))
+    llr = strength * sent + (2 * strength).sqrt() * torch.randn(24, n, generator=seeded(8))
     expected, good = chosen.decode(llr)
-    assert 5 < good.sum() < 55
+    assert 3 < good.sum() < 21
     got, same = unread(k, n, m).decode(llr)
     assert torch.equal(got, expected) and torch.equal(same, good)
     monkeypatch.setattr(ldpc, "BLOCK", 8 * chosen._edges)
@@ -240,7 +240,7 @@ def test_a_decoded_word_is_a_codeword():
 
 def test_fewer_blocks_are_lost_at_a_higher_snr_and_a_lower_rate():
     """The waterfall: within 2.5 dB from most to almost none; each step by more than five standard errors."""
-    blocks = 600
+    blocks = 300
     by_snr = [float(lost(make_modem(128, 64, 16, CPU), snr, blocks).double().mean()) for snr in (5.5, 6.5, 8.0)]
     by_rate = [float(lost(make_modem(k, 64, 16, CPU), 6.5, blocks).double().mean()) for k in (160, 128, 90)]
     for rates in (by_snr, by_rate):
@@ -282,10 +282,10 @@ def test_codewords_keep_to_the_limits_of_ldpc(bits, uses, modulation, words):
 @pytest.mark.parametrize("modulation", SIZES)
 def test_scrambling_keeps_the_power_at_one(modulation):
     """For bits that are all equal too: |x|^2 of random symbols has a variance below 0.4 for every QAM."""
-    chosen = make_modem(2048, 4096, modulation, CPU)
-    for bits in (torch.zeros(1, 2048), torch.ones(1, 2048)):
+    chosen = make_modem(512, 1024, modulation, CPU)
+    for bits in (torch.zeros(1, 512), torch.ones(1, 512)):
         power = chosen.symbols(bits).abs().square()
-        assert abs(power.mean() - 1) < 5 * math.sqrt(0.4 / 4096)
+        assert abs(power.mean() - 1) < 5 * math.sqrt(0.4 / 1024)
 
 
 def test_soft_bits_weigh_symbols_by_their_gain():

@@ -57,11 +57,11 @@ def test_data_fill_one_symbol_after_the_other_and_a_step_has_a_frame(pilots, dat
 def test_a_frame_goes_on_over_its_slots():
     """6 symbols on one subcarrier with 4 data symbols a slot: the last two lie a slot later, at symbols 14 and 15."""
     link = ofdm(pilots=tuple(range(4, 14)), subcarriers=1, speed_mps=500.0)
-    many = torch.cat([draw(link, [1], 12, seed)["fading"] for seed in range(1000)])
+    many = torch.cat([draw(link, [1], 12, seed)["fading"] for seed in range(250)])
     x = 2 * math.pi * 500 * 3.5e9 / 299_792_458 * (1 + 1 / 14) / 15e3
     for n, symbols in enumerate((0, 1, 2, 3, 14, 15)):
         product = many[:, n] * many[:, 0].conj()
-        assert abs(product.mean() - j0(x * symbols)) < 5 * (product.abs().square().mean() / 1000).sqrt()
+        assert abs(product.mean() - j0(x * symbols)) < 5 * (product.abs().square().mean() / 250).sqrt()
 
 
 def test_the_band_is_sized_by_a_mini_batch_or_given():
@@ -197,7 +197,7 @@ def error(link: OFDM, snr_db: float, frames: int, d: int = 2) -> Tensor:
 def test_the_error_at_the_pilots_falls_as_one_over_the_snr(snr_db, within):
     """With one pilot symbol every estimate is that of the pilot, and nothing moves: the error is no."""
     link = ofdm(csi="ls", pilots=5, subcarriers=1, **STILL)
-    within(error(link, snr_db, 4000)[:, 0], 10 ** (-snr_db / 10))
+    within(error(link, snr_db, 1000)[:, 0], 10 ** (-snr_db / 10))
 
 
 def weight(t: int) -> float:
@@ -208,7 +208,7 @@ def weight(t: int) -> float:
 def test_between_the_pilots_noise_is_averaged_and_beyond_them_amplified(within):
     """no ((1 - w)^2 + w^2): 1.54 no at symbol 0, 0.51 no at 6."""
     link = ofdm(csi="ls", subcarriers=1, **STILL)
-    errors = error(link, 10.0, 4000, 24)
+    errors = error(link, 10.0, 1000, 24)
     for column, t in enumerate(link._grid.data):
         within(errors[:, column], 0.1 * ((1 - weight(t)) ** 2 + weight(t) ** 2))
 
@@ -216,7 +216,7 @@ def test_between_the_pilots_noise_is_averaged_and_beyond_them_amplified(within):
 def test_what_moves_between_the_pilots_leaves_a_floor(within):
     """Without noise: the mean square of h(t) - (1 - w) h(2) - w h(11), correlations J0, as Jakes' spectrum has them."""
     link = ofdm(csi="ls", subcarriers=1, speed_mps=100.0)
-    errors = error(link, math.inf, 4000, 24)
+    errors = error(link, math.inf, 1000, 24)
     x = 2 * math.pi * 100 * 3.5e9 / 299_792_458 * (1 + 1 / 14) / 15e3
     for column, t in enumerate(link._grid.data):
         w = weight(t)
@@ -236,7 +236,7 @@ def test_mmse_knows_how_noisy_its_estimate_is(snr_db, within):
     """One pilot, nothing moves: g = h + sqrt(no) e has E[h g*] = 1 and E|g|^2 = 1 + no. At -10 dB 0.992, not 1.12."""
     no = 10 ** (-snr_db / 10)
     link = ofdm(profile="rayleigh", csi="ls", pilots=5, subcarriers=1)
-    within(squared(link, snr_db, 20_000, 2)[:, 0], theory.mean_square_error("mmse", no, known=1 / (1 + no)))
+    within(squared(link, snr_db, 5000, 2)[:, 0], theory.mean_square_error("mmse", no, known=1 / (1 + no)))
 
 
 @pytest.mark.parametrize("snr_db", [-10.0, 40.0])
@@ -246,7 +246,7 @@ def test_mmse_knows_what_moves_between_the_pilots(snr_db, within):
     Nothing arrives worse than nothing sent, whose error is 1.
     """
     link = ofdm(csi="ls", subcarriers=1, speed_mps=60.0)
-    errors, no = squared(link, snr_db, 4000, 24), 10 ** (-snr_db / 10)
+    errors, no = squared(link, snr_db, 1000, 24), 10 ** (-snr_db / 10)
     x = 2 * math.pi * 60 * 3.5e9 / 299_792_458 * (1 + 1 / 14) / 15e3
     for column, t in enumerate(link._grid.data):
         w = weight(t)

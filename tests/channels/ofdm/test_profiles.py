@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
 import sys
 
 import pytest
@@ -12,11 +11,11 @@ from scipy import stats
 from scipy.special import j0
 from torch import Tensor
 
-from channels import PROFILES
+from channels import PROFILES, make_link
 from channels.ofdm.profiles import ThreeGPP, import_sionna
 
 FIVE_SIGMA = 2 * stats.norm.sf(5)
-UNITS = 5000
+UNITS = 2000
 RATE, SPACING = 14e3, 15e3
 BUILT_IN = [name for name in PROFILES.names() if PROFILES.ships(name)]
 TDL_A = {  # TR 38.901, Table 7.7.2-1: delay over the delay spread -> power in dB
@@ -74,7 +73,7 @@ def taps(name: str) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_mean_power_is_one(name, within):
     """Frames are independent; elements of a frame are not."""
-    within(response(name, 1500, times=1, width=3).abs().square().mean((1, 2)), 1.0)
+    within(response(name, 400, times=1, width=3).abs().square().mean((1, 2)), 1.0)
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -116,7 +115,7 @@ def test_time_correlation_is_that_of_jakes_spectrum(name, sight, within):
 
 
 def test_rayleigh_is_flat_and_constant_over_a_frame_and_independent_across_frames():
-    frames = 20_000
+    frames = 10_000
     h = response("rayleigh", frames, times=2, width=2)
     assert torch.equal(h, h[:, :1, :1].expand_as(h))
     first = h[:, 0, 0]
@@ -127,7 +126,7 @@ def test_rayleigh_is_flat_and_constant_over_a_frame_and_independent_across_frame
 
 @pytest.mark.parametrize("name", ["tdl-a", "cdl-d"])
 def test_frames_are_independent_and_have_no_phase_of_their_own(name):
-    frames = 1500
+    frames = 500
     h = response(name, frames)[:, 0, 0]
     assert abs(h.mean()) < 5 / math.sqrt(frames)  # E|h|^2 = 1, also where there is a line of sight
     assert abs((h[1:] * h[:-1].conj()).mean()) < 5 / math.sqrt(frames - 1)
@@ -153,19 +152,23 @@ def test_all_randomness_is_the_generator_s(name):
     assert torch.equal(own.get_state(), before) and torch.equal(torch.get_rng_state(), host)
 
 
-def test_importing_sionna_leaves_no_trace_in_the_global_generator():
-    """In a process of its own, where nothing has imported Sionna yet; neither do the steps of the digital link."""
-    code = """
-import sys, torch
-from channels import make_link
-link = make_link("ofdm", csi="ls").in_band(2, 2, 3, 8)
-assert not any(name.startswith("sionna") for name in sys.modules)
-torch.manual_seed(3); torch.rand(5); wanted = torch.rand(5)
-torch.manual_seed(3); torch.rand(5); link.draw([3], 8, torch.Generator())
-link = make_link("digital", fading="rayleigh")
-up = {n: t[None] for n, t in link.draw([4], 64, torch.Generator().manual_seed(1)).items()}
-x = torch.zeros(1, 4, 64).requires_grad_()
-link(x, up, torch.tensor([9.0]), down=up).sum().backward()
-sys.exit(not torch.equal(wanted, torch.rand(5)))
-"""
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+def test_importing_sionna_leaves_no_trace_in_the_global_generator(monkeypatch):
+    """As in a process where nothing has imported Sionna yet; neither do the steps of the digital link."""
+    for name in [name for name in sys.modules if name.split(".")[0] == "sionna"]:
+        monkeypatch.delitem(sys.modules, name)
+    caches = import_sionna.cache_clear, ThreeGPP.model.cache_clear
+    [clear() for clear in caches]
+    try:
+        link = make_link("ofdm", csi="ls").in_band(2, 2, 3, 8)
+        assert not any(name.startswith("sionna") for name in sys.modules)
+        with torch.random.fork_rng():
+            before = torch.get_rng_state()
+            link.draw([3], 8, torch.Generator())
+            assert "sionna.phy" in sys.modules
+            link = make_link("digital", fading="rayleigh")
+            up = {n: t[None] for n, t in link.draw([4], 64, torch.Generator().manual_seed(1)).items()}
+            x = torch.zeros(1, 4, 64).requires_grad_()
+            link(x, up, torch.tensor([9.0]), down=up).sum().backward()
+            assert torch.equal(torch.get_rng_state(), before)
+    finally:
+        [clear() for clear in caches]
