@@ -17,6 +17,7 @@ from semcom.data.federation import Federation, Ragged
 from semcom.data.registry import DATASETS
 from semcom.engine.links import build_link
 from semcom.engine.store.population import Population
+from semcom.engine.train.view import View, count_confusion
 from semcom.engine.world import World
 from semcom.methods.local import Local
 from semcom.methods.registry import METHODS
@@ -291,6 +292,11 @@ def client(pop: Population, k: int) -> dict[str, Tensor]:
     """The tensors of one client's model, without the client axis."""
     cohort = pop.select(np.array([k])).cohorts[0]
     return {name: t[0] for name, t in cohort.tensors.items()}
+
+
+def confusion(w: World, view: View, snr_db: float | None = None) -> Tensor:
+    """True and predicted classes of the clients' test images, `[n, C, C]`."""
+    return count_confusion(w.session, {"": view}, snr_db, w.session.draws.federation.test)[""]
 
 
 def plain(tensors: Mapping[str, Tensor], x: Tensor, link: str = "ideal") -> Tensor:

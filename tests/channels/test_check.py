@@ -9,7 +9,19 @@ import pytest
 import torch
 
 from channels import PROFILES, Link, make_link
-from channels.check import CHECKS, Finding, Lab, digital, errors, fading, format_findings, noise, ofdm, run_checks, users
+from channels.check import (
+    CHECKS,
+    Finding,
+    Lab,
+    digital,
+    errors,
+    fading,
+    format_findings,
+    noise,
+    ofdm,
+    run_checks,
+    users,
+)
 from channels.check.finding import find_difference, find_largest_error, find_mean, find_probability, find_second_moment
 from channels.coding.digital import Digital
 from channels.equalise import Estimate

@@ -140,10 +140,9 @@ def test_padding_has_no_nan(kind):
 # -- fading over rounds ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["rayleigh", "rician"])
-def test_the_correlation_over_rounds_is_that_of_jakes(kind):
+def test_the_correlation_over_rounds_is_that_of_jakes():
     """E[h(t + n) h(t)*] = J0(2 pi n f_D T) over many clients, within five standard errors; the power is 1."""
-    link, clients, doppler = make_link(kind, coherence="round", round_doppler=0.13), 800, 0.13
+    link, clients, doppler = make_link("rician", coherence="round", round_doppler=0.13), 800, 0.13
 
     def h(round_):
         return torch.stack(

@@ -14,7 +14,6 @@ from torchvision.datasets import ImageFolder
 
 from semcom.config import ConfigError, DataConfig, RunConfig
 from semcom.data.federation import _pad_images
-from semcom.data.load import load_dataset
 from semcom.data.readers import list_image_files, read_folder
 from semcom.runs.resolve import resolve
 from tests.refusals import refuses
@@ -64,17 +63,6 @@ def test_other_images_keep_their_proportions(tmp_path: Path, width: int, height:
     image = Image.fromarray(noise(height, width, 3))
     inside = np.moveaxis(np.asarray(image.resize(becomes, Image.Resampling.BILINEAR)), -1, 0)
     assert np.array_equal(read(tmp_path, image), in_the_middle(inside))
-
-
-@pytest.mark.parametrize(
-    ("height", "width", "becomes"), [(64, 32, (32, 16)), (40, 30, (32, 24)), (96, 96, (32, 32)), (20, 10, (20, 10))]
-)
-def test_an_archive_keeps_proportions_too(tmp_path: Path, height: int, width: int, becomes: tuple[int, int]) -> None:
-    x, y = noise(4, height, width), np.array([0, 1, 0, 1])
-    np.savez(tmp_path / "set.npz", x_train=x, y_train=y, x_test=x, y_test=y)
-    images = load_dataset(DataConfig(str(tmp_path / "set.npz"))).images
-    assert images.shape == (8, 1, *becomes)
-    assert images.mean() == pytest.approx(x.mean(), abs=1.5), "resizing with antialiasing keeps the mean"
 
 
 # Kinds of pixels -----------------------------------------------------------------------------------------------------

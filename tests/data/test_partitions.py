@@ -13,7 +13,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from semcom.config import PartitionConfig
 from semcom.data.dataset import Dataset
 from semcom.data.partitions import default_shots, partition_dataset
 from semcom.data.split import Split
@@ -187,43 +186,17 @@ def test_merged_clients_are_split_by_the_test_fraction(seed: int, part: float) -
 
 
 @PROPERTY
-@given(SEEDS, st.floats(0.01, 1.0))
-def test_scarce_clients_keep_a_fraction(seed: int, fraction: float) -> None:
-    config = divided(ways=3, shots=8)
+@given(SEEDS, st.sampled_from(["shots", *DIVIDED]), st.floats(0.01, 1.0))
+def test_scarce_clients_keep_a_fraction(seed: int, kind: Any, fraction: float) -> None:
+    """In the same proportions of classes; the others keep all, and tests stay as they are."""
+    config = divided(kind=kind, **SKEW[kind])
     full = partition_dataset(EVEN, config, 4, seed)
     cut = partition_dataset(EVEN, dataclasses.replace(config, scarce=(1, 3), scarce_fraction=fraction), 4, seed)
-    for client in range(4):
-        assert np.array_equal(cut.test[client], full.test[client])
-        assert np.isin(cut.train[client], full.train[client]).all()
-        expected = max(1, round(24 * fraction)) if client in (1, 3) else 24
-        assert len(cut.train[client]) == expected
-        own = np.isin(np.arange(5), EVEN.labels[full.train[client]])
-        assert np.ptp(np.bincount(EVEN.labels[cut.train[client]], minlength=5)[own]) <= 1  # stratified
-
-
-@pytest.mark.parametrize(
-    ("config", "rest"),
-    [
-        (divided(kind="dirichlet", beta=0.1), 0.1),
-        (divided(kind="pathological", classes=2), 0.1),
-        (divided(kind="dirichlet", beta=0.1), 0.05),
-    ],
-)
-def test_the_last_five_of_twenty_are_short_of_data(config: PartitionConfig, rest: float) -> None:
-    """FedCoSR's Fig. 6: clients 16 to 20 keep a tenth, in the same proportions of classes; tests stay as they are."""
-    dataset, last = toy([500] * 10, [100] * 10), (15, 16, 17, 18, 19)
-    full = partition_dataset(dataset, config, 20, 0)
-    cut = partition_dataset(dataset, dataclasses.replace(config, scarce=last, scarce_fraction=rest), 20, 0)
-    for k in range(20):
-        assert np.array_equal(cut.test[k], full.test[k])
-        before, after = (np.bincount(dataset.labels[split.train[k]], minlength=10) for split in (full, cut))
-        if k not in last:
-            assert np.array_equal(cut.train[k], full.train[k])
-            continue
-        assert np.isin(cut.train[k], full.train[k]).all() and after.sum() == max(1, round(rest * before.sum()))
+    for k in range(4):
+        assert np.array_equal(cut.test[k], full.test[k]) and np.isin(cut.train[k], full.train[k]).all()
+        before, after = (np.bincount(EVEN.labels[split.train[k]], minlength=5) for split in (full, cut))
+        assert after.sum() == (max(1, round(fraction * before.sum())) if k in (1, 3) else before.sum())
         assert (np.abs(after - before * after.sum() / before.sum()) < 1).all()
-    lost = sum(len(full.train[k]) - len(cut.train[k]) for k in last)
-    assert sum(map(len, cut.train)) == sum(map(len, full.train)) - lost and lost > 0
 
 
 @PROPERTY

@@ -57,9 +57,6 @@ def error_free(floats: float, clients: int = 3, once: bool = False) -> dict[str,
     return traffic(floats, 16 * floats, 4 * floats, clients, once)
 
 
-NOTHING = traffic(0, 0, 0, 3)
-
-
 def test_fedavg_sends_parameters_and_buffers_both_ways() -> None:
     sent = rounds("fedavg").air.per_client_round()
     broadcast = error_free(CONV + HEAD, once=True)
@@ -87,10 +84,6 @@ def test_uncoded_exchange_takes_half_a_use_per_number() -> None:
     assert (CONV + HEAD) % 2  # the odd number fills a symbol of its own
     once = traffic(CONV + HEAD, 0, math.ceil((CONV + HEAD) / 2), 3, once=True)
     assert sent == {"up": pytest.approx(expected), "down": pytest.approx(once)}
-
-
-def test_local_training_sends_nothing() -> None:
-    assert rounds("local").air.per_client_round() == {"up": NOTHING, "down": NOTHING}
 
 
 def test_only_participants_count() -> None:

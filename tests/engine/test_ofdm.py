@@ -1,4 +1,4 @@
-"""OFDM and Rician fading inside the engine: chunks, batches of unequal sizes, exchange over the air, and accounts."""
+"""OFDM and Rician fading inside the engine: exchange over the air, and accounts."""
 
 from __future__ import annotations
 
@@ -10,44 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from semcom.engine.train.context import Context
-from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.world import World
-from semcom.methods.base import task_loss
 from tests import worlds
-
-SIZES = (7, 3, 1, 5)
-CHANNELS: dict[str, dict[str, Any]] = {
-    "rician": {"kind": "rician", "snr_db": "0:10"},
-    "perfect": {"kind": "ofdm", "snr_db": 5.0},
-    "ls": {"kind": "ofdm", "csi": "ls", "snr_db": "3,6,9,12", "speed_mps": 300.0},
-    "shares": {"kind": "ofdm", "csi": "ls", "equaliser": "zf", "shares": (0.4, 0.3, 0.2, 0.1), "subcarriers": 10},
-}
-
-
-def task(model: StackedModel, batch: Batch, context: Context) -> Tensor:
-    return task_loss(model(batch)[1], batch)
+from tests.engine.visits import SIZES, task
 
 
 def make(channel: dict[str, Any], **overrides: Any) -> World:
     return worlds.world("test-split", SIZES, channel=channel, model={"init": "client"}, **overrides)
-
-
-@pytest.mark.parametrize("channel", CHANNELS.values(), ids=CHANNELS)
-def test_chunks_change_nothing(channel: dict[str, Any]) -> None:
-    """Clients of 7, 3, 1 and 5 samples in mini-batches of 2: partial ones, and other subcarriers for each client."""
-    trained = []
-    for chunk in (1, 3, 4):
-        w = make(channel, chunk=chunk, train={"local_epochs": 2})
-        fitted = w.fit(w.population(), task)
-        trained.append((fitted.models, fitted.log))
-    alone, alone_log = trained[0]
-    for together, log in trained[1:]:
-        torch.testing.assert_close(log["loss"], alone_log["loss"], rtol=1e-10, atol=1e-10)
-        for k in range(len(SIZES)):
-            one, two = worlds.client(alone, k), worlds.client(together, k)
-            for name, t in one.items():
-                torch.testing.assert_close(two[name], t, rtol=1e-10, atol=1e-10)
 
 
 # -- uncoded exchange ------------------------------------------------------------------------------------------------
@@ -121,7 +90,7 @@ def test_mini_batches_and_models_take_whole_slots() -> None:
 
 def test_a_small_share_of_the_band_takes_longer() -> None:
     """Features of one mini-batch, 4 symbols over 12 x width: a slot for each, whatever it holds, of 1 ms."""
-    w = make(CHANNELS["shares"])
+    w = make({"kind": "ofdm", "csi": "ls", "equaliser": "zf", "shares": (0.4, 0.3, 0.2, 0.1), "subcarriers": 10})
     w.air.features(np.array([0, 3]), [[2], [2]], 4, math.log2(3), back=False)
     labels = 2 * np.log2(3) / 2.0
     assert w.air.totals["up"].uses == pytest.approx(15 * (4 + 1) + 2 * labels)

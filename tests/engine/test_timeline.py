@@ -123,7 +123,7 @@ def lossy(outage: float, sizes: Any = (1,) * CLIENTS, **channel: Any) -> World:
 def test_the_part_that_is_lost_is_the_outage(kind: str, options: dict[str, Any]) -> None:
     """Binomial, by chance or by the channel's own gain, of which a quantile is known to half a percent."""
     w, ids, arrived = lossy(0.2, kind=kind, **options), np.arange(CLIENTS), []
-    for round_ in range(1, 1 + (5 if kind == "ofdm" else 40)):
+    for round_ in range(1, 1 + (5 if kind == "ofdm" else 12)):
         w.session.tally.begin(round_)
         arrived.append(w.arrived(ids))
         assert (w.arrived(ids[5:9]) == arrived[-1][5:9]).all()  # the answer stays, whoever asks with whom
@@ -156,14 +156,14 @@ def test_a_broadcast_is_lost_at_the_rate_of_the_worst(kind: str) -> None:
     """Over Rayleigh fading a client of s times the least SNR loses it with 1 - (1 - outage)^(1 / s); else by chance."""
     snrs = ",".join(["0", "6"] * (CLIENTS // 2))
     w, reached = lossy(0.3, kind=kind, snr_db=snrs), []
-    for round_ in range(1, 41):
+    for round_ in range(1, 16):
         w.session.tally.begin(round_)
         ids = w.sample()
         assert (w.sample() == ids).all() and w.air.summarize_round() == {"lost": 0, "unreached": CLIENTS - len(ids)}
         reached.append(np.isin(np.arange(CLIENTS), ids))
         assert (w.arrived(ids) | ~reached[-1][ids]).sum() < len(ids)  # the uplink fades by itself
     worst, better = np.mean(reached, 0).reshape(-1, 2).mean(0)
-    error = 5 * (0.25 / (40 * CLIENTS / 2)) ** 0.5 + 0.01
+    error = 5 * (0.25 / (15 * CLIENTS / 2)) ** 0.5 + 0.01
     assert abs(worst - 0.7) < error
     assert abs(better - 0.7 ** (10**-0.6 if kind == "rayleigh" else 1)) < error
     w.air.down(w.population(shared=BOTH).select(np.array([1, 3])), BOTH)  # who is better off hears the same broadcast
@@ -234,7 +234,7 @@ def test_late_clients_are_left_out_of_every_kind_of_mean(air: dict[str, Any]) ->
     assert w.air.summarize_round() == {"round_s": 100.0, "late": 1}
 
 
-@pytest.mark.parametrize("air", [{}, {"parameters": "analog"}, {"parameters": "analog", "access": "superposed"}])
+@pytest.mark.parametrize("air", [{}, {"parameters": "analog", "access": "superposed"}])
 @pytest.mark.parametrize("method", ["fedavg", "fedper", "ditto", "pfedme", "fedcrc", "fedala", "lg_fedavg", "fedcosr"])
 def test_without_any_arrival_the_old_model_stays(method: str, air: dict[str, Any]) -> None:
     w = timed(method, air=air, train={"deadline_s": 1e-9})

@@ -54,7 +54,7 @@ def ended(world: World, method: Method | None = None, n: int = 1) -> tuple[Any, 
 
 def play(method: str, n: int = 2, **overrides: Any) -> Any:
     """The last state of n rounds on random images: three unequal clients, BatchNorm, noise both ways."""
-    return rounds(world(method, **overrides), n=n)[-1]
+    return rounds(world(method, **{"sizes": (3, 2, 1), **overrides}), n=n)[-1]
 
 
 def as_toy(pop: Population, k: int) -> Toy:
@@ -63,10 +63,21 @@ def as_toy(pop: Population, k: int) -> Toy:
     return Toy(t["encoder.1.weight"], t["head.0.weight"], t["head.0.bias"])
 
 
+def toys(pop: Population) -> list[Toy]:
+    """Both clients' models."""
+    return [as_toy(pop, k) for k in (0, 1)]
+
+
 def assert_toy(got: Toy, want: Toy) -> None:
     """Equal up to rounding in float64."""
     for part in ("W", "V", "b"):
         np.testing.assert_allclose(getattr(got, part), getattr(want, part), rtol=0, atol=1e-12)
+
+
+def assert_toys(pop: Population, want: Toy | list[Toy]) -> None:
+    """Both clients have one model, or each its own."""
+    for k, got in enumerate(toys(pop)):
+        assert_toy(got, want[k] if isinstance(want, list) else want)
 
 
 def fields(state: Any) -> dict[str, list[Tensor]]:

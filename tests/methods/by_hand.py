@@ -8,6 +8,7 @@ Gradients are derived by hand and share no code with the package:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,6 +53,10 @@ class Toy:
         """One SGD step on it."""
         return self.plus(self.slope(x, y, pull), -lr)
 
+    def steps(self, x: np.ndarray, y: np.ndarray, lr: float, n: int) -> Toy:
+        """n SGD steps on it."""
+        return self if n == 0 else self.step(x, y, lr).steps(x, y, lr, n - 1)
+
     def tied_step(self, x: np.ndarray, y: np.ndarray, lr: float, anchor: Toy, weight: float) -> Toy:
         """One SGD step on the mean cross-entropy + weight/2 ||w - anchor||^2, the norm over all weights."""
         return self.step(x, y, lr).plus(self, -lr * weight).plus(anchor, lr * weight)
@@ -61,7 +66,11 @@ class Toy:
         return Toy(self.W, other.V, other.b)
 
 
-def mean(models: list[Toy], weights: list[float]) -> Toy:
+P = (3 / 5, 2 / 5)
+"""Weights of the two clients of the toy world, who have three and two images."""
+
+
+def mean(models: list[Toy], weights: Sequence[float] = P) -> Toy:
     """Weighted average."""
     parts = ([w * getattr(m, p) for m, w in zip(models, weights, strict=True)] for p in ("W", "V", "b"))
     return Toy(*(np.sum(part, axis=0) for part in parts))

@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from semcom.engine.draws import Draws
 from semcom.engine.store.population import Population, StoredCohort
 from semcom.engine.store.rows import Disk
 from semcom.engine.train.view import count_confusion
+from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
 from tests.engine.ops import Ops
-from tests.methods.arms import ARMS, ended, fields, flat, play, rounds, storages
+from tests.methods.arms import ARMS, ended, fields, flat, rounds, storages
 from tests.worlds import ragged, random_federation, world
 
 FEW = (3, 2, 1)
@@ -104,6 +106,9 @@ ORDERLESS: dict[str, dict[str, Any]] = {"fedgh": {"server_lr": 0.0}, "fedala": {
 PREDICTABLE: dict[str, dict[str, Any]] = {"fedala": {"cap": 1}}
 """Hyperparameters without which the number of epochs depends on the data."""
 
+QUICK: dict[str, dict[str, Any]] = {"fedala": {"cap": 3}}
+"""Hyperparameters without which a round takes long."""
+
 
 def cases() -> list[Any]:
     """One case per hyperparameter."""
@@ -118,19 +123,22 @@ def test_the_table_of_hyperparameters_is_complete(arm: str) -> None:
 
 @pytest.mark.parametrize(("arm", "name", "value", "also"), cases())
 def test_every_hyperparameter_changes_the_weights(arm: str, name: str, value: Any, also: dict[str, Any]) -> None:
-    """Those of what is evaluated at the end, after a last stage if there is one."""
-    a, b = usual(arm, *also.items()), evaluated(arm, hyper={**also, name: value}, sizes=FEW)
-    pairs = (pair for p, q in zip(a, b, strict=True) for pair in zip(p.tensors(), q.tensors(), strict=True))
-    assert any(not torch.equal(x, y) for x, y in pairs)
+    """Those of what is evaluated after one round or two, after a last stage if there is one."""
+    for n in (1, 2):
+        a, b = usual(arm, n, *also.items()), evaluated(arm, n, hyper={**also, name: value}, sizes=FEW)
+        pairs = (pair for p, q in zip(a, b, strict=True) for pair in zip(p.tensors(), q.tensors(), strict=True))
+        if any(not torch.equal(x, y) for x, y in pairs):
+            return
+    raise AssertionError("it changes nothing")
 
 
 @cache
-def usual(arm: str, *also: tuple[str, Any]) -> list[Population]:
+def usual(arm: str, n: int, *also: tuple[str, Any]) -> list[Population]:
     """The models that several cases are compared with."""
-    return evaluated(arm, hyper=dict(also), sizes=FEW)
+    return evaluated(arm, n, hyper=dict(also), sizes=FEW)
 
 
-def evaluated(arm: str, n: int = 3, **overrides: Any) -> list[Population]:
+def evaluated(arm: str, n: int = 2, **overrides: Any) -> list[Population]:
     """The models that are evaluated after n rounds."""
     return [view.population for view in ended(world(arm, **overrides), n=n)[1].values()]
 
@@ -161,9 +169,23 @@ def _reorder(table: Any, order: list[int]) -> Any:
     return dataclasses.replace(ragged([len(x) for x in lists]), flat=torch.cat(lists))
 
 
+@cache
+def played(arm: str, chunk: int = 1) -> tuple[World, list[Any], list[Tensor]]:
+    """A world of fading, the states before and after two rounds, and all numbers of each state as it was made."""
+    w = world(arm, chunk=chunk, channel={"kind": "rayleigh"}, sizes=FEW, hyper=QUICK.get(arm, {}))
+    method = METHODS.get(arm)(w.config.hyper)
+    states = [method.setup(w)]
+    numbers = [flat(states[0]).clone()]
+    for r in (1, 2):
+        w.session.tally.begin(r)
+        states.append(method.round(states[-1], w))
+        numbers.append(flat(states[-1]).clone())
+    return w, states, numbers
+
+
 @pytest.mark.parametrize("arm", ARMS)
 def test_no_two_fields_share_storage(arm: str) -> None:
-    states = rounds(world(arm, sizes=FEW), n=2)
+    _, states, _ = played(arm)
     for state in states:
         held = [storages(ts) for ts in fields(state).values()]
         assert sum(map(len, held)) == len(set.union(*held))
@@ -177,75 +199,49 @@ def moves(arm: str, name: str) -> bool:
 
 
 @pytest.mark.parametrize("arm", ARMS)
-def test_a_round_leaves_the_old_state_alone(arm: str) -> None:
-    w = world(arm, sizes=FEW)
-    method = METHODS.get(arm)(w.config.hyper)
-    state = rounds(w, method)[-1]
-    before = flat(state).clone()
-    w.session.tally.begin(2)
-    method.round(state, w)
-    assert torch.equal(flat(state), before)
+def test_a_round_leaves_the_old_states_alone(arm: str) -> None:
+    _, states, numbers = played(arm)
+    assert all(torch.equal(flat(state), before) for state, before in zip(states, numbers, strict=True))
 
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_chunks_agree(arm: str) -> None:
     """BatchNorm, unequal clients, last batches of one, noise both ways; 1e-8 for the SCG, whose Adam divides rounding
     by gradients near zero."""
-    one, two, three = (flat(play(arm, chunk=k, channel={"kind": "rayleigh"}, sizes=FEW)) for k in (1, 2, 3))
-    atol = 1e-8 if arm == "fedcl" else 1e-10
-    torch.testing.assert_close(one, two, rtol=0, atol=atol)
-    torch.testing.assert_close(one, three, rtol=0, atol=atol)
+    one, two = (played(arm, chunk)[2][-1] for chunk in (1, 2))
+    torch.testing.assert_close(one, two, rtol=0, atol=1e-8 if arm == "fedcl" else 1e-10)
 
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_partial_participation_moves_only_participants(arm: str) -> None:
+    """In all that clients own; but FedCRC's personal models have the newest body, and FedALA's first mixture is it."""
     w = world(arm, sizes=(7, 5, 3, 6), train={"participation": 0.5})
     before, after = rounds(w)
     absent = sorted(set(range(4)) - set(w.sample().tolist()))
-    for name, t in after.model.cohorts[0].tensors.items():
-        if name not in after.model.cohorts[0].shared:
-            assert torch.equal(t[absent], before.model.cohorts[0].tensors[name][absent])
-            still = arm in HEADLESS or not name.endswith("weight")
-            assert still or not torch.equal(t, before.model.cohorts[0].tensors[name])
+    for field in (f.name for f in dataclasses.fields(before) if isinstance(getattr(before, f.name), Population)):
+        (old,), (new,) = (getattr(state, field).cohorts for state in (before, after))
+        for name in (n for n, t in new.tensors.items() if n not in new.shared and len(t) == 4):
+            common = (arm, field) == ("fedcrc", "personal") and name.startswith("encoder.")
+            assert torch.equal(new.tensors[name][absent], old.tensors[name][absent]) != common, (field, name)
+            still = arm in HEADLESS or not name.endswith("weight") or field in ("initialised", "weights")
+            assert still or not torch.equal(new.tensors[name], old.tensors[name]), (field, name)
 
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_a_restored_state_goes_on_bit_for_bit(arm: str) -> None:
-    w = world(arm, sizes=FEW)
-    method = METHODS.get(arm)(w.config.hyper)
-    half = rounds(w, method)[-1]
-    w.session.tally.begin(2)
-    straight = method.round(half, w)
-    again = world(arm, sizes=FEW)
-    template = method.setup(again)
+    w, (start, half, _), (*_, straight) = played(arm)
+    again = world(arm, sizes=FEW, channel={"kind": "rayleigh"}, hyper=QUICK.get(arm, {}), chunk=1)
     again.session.tally.begin(2)
-    resumed = METHODS.get(arm)(again.config.hyper).round(
-        state_from_checkpoint(template, state_to_checkpoint(half)), again
-    )
-    assert torch.equal(flat(straight), flat(resumed))
+    resumed = state_from_checkpoint(start, state_to_checkpoint(half))
+    assert torch.equal(straight, flat(METHODS.get(arm)(w.config.hyper).round(resumed, again)))
 
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_views_come_after_the_server_step(arm: str) -> None:
-    w = world(arm, sizes=FEW)
-    method = METHODS.get(arm)(w.config.hyper)
-    state = rounds(w, method)[-1]
-    first = next(iter(method.views(state, w).values()), None)
+    w, (*_, state), _ = played(arm)
+    first = next(iter(METHODS.get(arm)(w.config.hyper).views(state, w).values()), None)
     held = [getattr(state, f.name) for f in dataclasses.fields(state)]
     assert arm in COMPOSED or first is None or any(first.population is value for value in held)
-
-
-@pytest.mark.parametrize(
-    ("arm", "part"),
-    [(arm, "") for arm in ("fedavg", "fedprox", "feddyn", "ditto", "fedala", "fedamp", "moon", "perfedavg", "pfedme")]
-    + [(arm, "encoder.") for arm in ("fedbabu", "fedper", "fedrep")],
-)
-def test_traffic_is_what_is_averaged(arm: str, part: str) -> None:
-    """The whole model or the body, both ways, once a round from and to each client; nothing after the last round."""
-    w = world(arm)
-    model = ended(w, n=2)[0].model
-    assert w.air.totals["up"].floats == w.air.totals["down"].floats == 2 * model.numbers(part).sum()
-    assert model.numbers("encoder.").sum() < model.numbers("").sum()
 
 
 @pytest.mark.parametrize(
@@ -284,12 +280,13 @@ def test_a_class_of_absent_owners_keeps_its_prototype(arm: str, hyper: dict[str,
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_where_rows_lie_does_not_matter(arm: str, tmp_path: Path) -> None:
-    """Memory or a file: the same bits after three rounds with a part of the clients, and in the tests."""
+    """Memory or a file: the same bits after two rounds with a part of the clients, and in the tests."""
     found = []
     for store in ("device", "host", "disk"):
-        w = world(arm, sizes=(*FEW, 2), store=store, out=str(tmp_path), train={"participation": 0.5})
+        setting = {"hyper": QUICK.get(arm, {}), "train": {"participation": 0.5}}
+        w = world(arm, sizes=(*FEW, 2), store=store, out=str(tmp_path), **setting)
         method = METHODS.get(arm)(w.config.hyper)
-        states = rounds(w, method, n=3)
+        states = rounds(w, method, n=2)
         counts = count_confusion(w.session, method.views(states[-1], w), None, w.session.draws.federation.test)
         found.append(torch.cat([*map(flat, states), *(t.double().flatten() for t in counts.values())]))
         shelves = [c.own.shelf for c in states[-1].model.cohorts if isinstance(c, StoredCohort)]
@@ -299,9 +296,9 @@ def test_where_rows_lie_does_not_matter(arm: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arm", ARMS)
 def test_a_round_costs_what_its_clients_cost(arm: str) -> None:
-    """The same operations, and memory, for 2 clients of 40 and of 4,000; but for a number per client or two."""
+    """The same operations, and memory, for 2 clients of 40 and of 1,000; but for a number per client or two."""
     spent = []
-    for clients in (40, 4000):
+    for clients in (40, 1000):
         images = random_federation((3,) * 20)
         one_of_each = torch.arange(len(images.labels)) % 3
         some = [images.train[k % 20] for k in range(clients)]
@@ -317,4 +314,4 @@ def test_a_round_costs_what_its_clients_cost(arm: str) -> None:
             method.round(state, w)
         spent.append((ops.names, ops.bytes))
     assert sorted(spent[0][0]) == sorted(spent[1][0])
-    assert abs(spent[1][1] - spent[0][1]) < 2 * 8 * 4000  # one permutation takes 8 bytes a client
+    assert abs(spent[1][1] - spent[0][1]) < 2 * 8 * 1000  # one permutation takes 8 bytes a client

@@ -14,9 +14,9 @@ from semcom.engine.store.population import gram
 from semcom.engine.train.context import Fitted
 from semcom.engine.world import World
 from semcom.methods.fedamp import FedAMP
-from tests.methods.arms import IMAGES, LABELS, as_toy, assert_toy, play, rounds
+from tests.methods.arms import IMAGES, LABELS, as_toy, assert_toy, rounds
 from tests.methods.by_hand import Toy, mean
-from tests.worlds import gap, settings, toy, world
+from tests.worlds import settings, toy, world
 
 ALL_IMAGES = [*IMAGES, [[51, 204], [204, 51], [0, 153], [255, 51]], [[153, 0], [255, 255]]]
 ALL_LABELS = [*LABELS, [1, 0, 0, 1], [0, 1]]
@@ -133,23 +133,6 @@ def test_a_large_sigma_finds_the_twin() -> None:
 
 
 # -- reductions ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("setting", [{}, {"participation": 2 / 3}, {"optimizer": "sgd", "momentum": 0.9}])
-@pytest.mark.parametrize("weights", ["cosine", "euclid"])
-def test_own_start_and_zero_lambda_is_local(weights: str, setting: dict[str, Any]) -> None:
-    hyper = {"weights": weights, "start": "own", "lam": 0.0}
-    train = {"local_epochs": 2, **setting}
-    for kind in ("ideal", "rayleigh"):
-        amp = play("fedamp", n=3, hyper=hyper, train=train, channel={"kind": kind})
-        assert gap(amp.model, play("local", n=3, train=train, channel={"kind": kind}).model) == 0
-
-
-@pytest.mark.parametrize("weights", ["cosine", "euclid"])
-def test_one_client_is_local(weights: str) -> None:
-    """Its cloud model is its own."""
-    amp = play("fedamp", n=3, sizes=(7,), hyper={"weights": weights, "lam": 0.0})
-    assert gap(amp.model, play("local", n=3, sizes=(7,)).model) == 0
 
 
 def test_a_pull_of_one_step_lands_on_the_cloud_model() -> None:

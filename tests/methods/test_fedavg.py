@@ -12,9 +12,8 @@ import torch
 from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.fedavg import FedAvg
-from semcom.methods.local import Local
 from semcom.methods.registry import METHODS
-from tests.methods.arms import X, Y, as_toy, assert_toy, flat, rounds, toy_world
+from tests.methods.arms import X, Y, assert_toys, rounds, toy_world, toys
 from tests.methods.by_hand import mean
 from tests.worlds import client, gap, world
 
@@ -22,43 +21,12 @@ from tests.worlds import client, gap, world
 def test_round_by_hand() -> None:
     w = toy_world("fedavg")
     before, after = rounds(w)
-    start = as_toy(before.model, 0)
-    trained = [start.step(X[k], Y[k], lr=0.5) for k in (0, 1)]
-    assert_toy(as_toy(after.model, 0), mean(trained, [3 / 5, 2 / 5]))
-    assert_toy(as_toy(after.model, 1), mean(trained, [3 / 5, 2 / 5]))
+    assert_toys(after.model, mean([model.step(X[k], Y[k], 0.5) for k, model in enumerate(toys(before.model))]))
 
 
 def test_local_by_hand() -> None:
     before, *_, after = rounds(toy_world("local"), n=2)
-    for k in (0, 1):
-        assert_toy(as_toy(after.model, k), as_toy(before.model, k).step(X[k], Y[k], 0.5).step(X[k], Y[k], 0.5))
-
-
-def test_one_client_is_local() -> None:
-    one = rounds(world("fedavg", sizes=(7,)), n=3)[-1]
-    alone = rounds(world("local", sizes=(7,)), n=3)[-1]
-    assert gap(one.model, alone.model) == 0
-
-
-def test_partial_members_share_what_they_average() -> None:
-    """The head of LG-FedAvg is the mean of the trained heads; its encoders are those of local training in round 1."""
-
-    class LG(FedAvg):
-        averages = ("head.",)
-
-    w = world("fedavg")
-    lg = rounds(w, LG(None))[-1].model
-    local = rounds(world("local"))[-1].model
-    trained = [client(local, k) for k in range(3)]
-    share = np.array([7, 5, 3]) / 15
-    for k in range(3):
-        for name, value in client(lg, k).items():
-            want = (
-                trained[k][name]
-                if name.startswith("encoder.")
-                else sum(s * t[name] for s, t in zip(share, trained, strict=True))
-            )
-            torch.testing.assert_close(value, want, rtol=0, atol=1e-14)
+    assert_toys(after.model, [model.steps(X[k], Y[k], 0.5, 2) for k, model in enumerate(toys(before.model))])
 
 
 def test_buffers_are_averaged() -> None:
@@ -80,13 +48,6 @@ def test_absent_clients_do_not_count() -> None:
     for name, value in client(after, 0).items():
         want = sum(n / sizes.sum() * client(trained, int(k))[name] for k, n in zip(ids, sizes, strict=True))
         torch.testing.assert_close(value, want, rtol=0, atol=1e-14)
-
-
-def test_local_sends_nothing() -> None:
-    w = world("local")
-    rounds(w, Local(None))
-    assert not any(v for way in w.air.per_client_round().values() for v in way.values())
-    assert flat(rounds(w, Local(None))[-1]).isfinite().all()
 
 
 def received(method: str = "fedavg", **channel: Any) -> tuple[World, Mapping[str, View]]:

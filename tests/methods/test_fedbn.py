@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from semcom.methods.fedbn import FedBN
-from tests.methods.arms import play, rounds
+from tests.methods.arms import play, rounds, toy_world
 from tests.worlds import gap, tensors, world
 
 BATCHNORM = {f"encoder.1.{name}" for name in ("weight", "bias", "running_mean", "running_var")}
@@ -37,19 +37,5 @@ def test_round_two_begins_with_the_mean_and_own_batchnorm() -> None:
 
 
 def test_without_batchnorm_it_is_fedavg() -> None:
-    setting = {"encoder": "test-linear", "train": {"local_epochs": 2}}
-    from tests.worlds import toy
-
-    images, labels = [[[255, 0], [255, 102], [0, 255]], [[102, 255], [0, 51]]], [[0, 0, 1], [1, 0]]
-    own, average = (rounds(toy(images, labels, m, train=setting["train"]), n=3)[-1].model for m in ("fedbn", "fedavg"))
+    own, average = (rounds(toy_world(m, train={"local_epochs": 2}), n=3)[-1].model for m in ("fedbn", "fedavg"))
     assert gap(own, average) == 0 and tensors(own).keys() == tensors(average).keys()
-
-
-def test_only_the_common_layers_are_sent() -> None:
-    w = world("fedbn")
-    state = rounds(w)[-1]
-    (cohort,) = state.model.cohorts
-    assert cohort.tensors.keys() - cohort.shared == BATCHNORM
-    common = 3 * sum(t.numel() for t in cohort.common.values())
-    assert w.air.totals["up"].floats == w.air.totals["down"].floats == common
-    assert list(FedBN(w.config.hyper).views(state, w)) == ["personal"]

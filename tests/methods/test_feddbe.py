@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from semcom.engine.store.population import Population
-from tests.methods.arms import X, Y, assert_toy, play, rounds, toy_world
-from tests.methods.by_hand import Toy, mean
-from tests.worlds import client, gap, world
+from tests.methods.arms import X, Y, assert_toy, rounds, toy_world
+from tests.methods.by_hand import P, Toy, mean
+from tests.worlds import client, world
 
 KAPPA, MU, LR = 0.8, 0.6, 0.5
-P = [3 / 5, 2 / 5]
 
 
 def split(pop: Population, k: int) -> tuple[Toy, np.ndarray]:
@@ -40,19 +37,13 @@ def test_three_rounds_by_hand() -> None:
                 local = local.plus(slope, -LR)
             trained.append(local)
             means.append(running)
-        shared = mean(trained, P)
+        shared = mean(trained)
         consensus = P[0] * means[0] + P[1] * means[1] if r == 1 else consensus
         np.testing.assert_allclose(state.consensus, consensus, rtol=0, atol=1e-12)
         for k in (0, 1):
             model, bias = split(state.model, k)
             assert_toy(model, shared)
             np.testing.assert_allclose(bias, biases[k], rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("setting", [{}, {"channel": {"kind": "rayleigh"}}, {"train": {"participation": 2 / 3}}])
-def test_without_both_it_is_fedavg(setting: dict[str, Any]) -> None:
-    dbe = play("feddbe", n=3, hyper={"kappa": 0.0, "bias": False}, **setting)
-    assert gap(dbe.model, play("fedavg", n=3, **setting).model) == 0
 
 
 @pytest.mark.parametrize("bias", [True, False])

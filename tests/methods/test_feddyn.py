@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from semcom.methods.feddyn import FedDyn
-from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
+from tests.methods.arms import X, Y, as_toy, assert_toy, assert_toys, play, rounds, toy_world, toys
 from tests.methods.by_hand import mean
 from tests.worlds import gap, world
 
 ALPHA, LR = 0.3, 0.5
-P = [3 / 5, 2 / 5]
 
 
 def test_two_rounds_by_hand() -> None:
@@ -20,7 +19,7 @@ def test_two_rounds_by_hand() -> None:
     w = toy_world("feddyn", LR, hyper={"alpha": ALPHA}, train={"local_epochs": 2})
     before, *after = rounds(w, n=2)
     shared = as_toy(before.model, 0)
-    h, own = shared.plus(shared, -1), [as_toy(before.own, k) for k in (0, 1)]
+    h, own = shared.plus(shared, -1), toys(before.own)
     for state in after:
         trained = []
         for k in (0, 1):
@@ -29,11 +28,10 @@ def test_two_rounds_by_hand() -> None:
                 local = local.tied_step(X[k], Y[k], LR, shared, ALPHA).plus(own[k], LR)
             trained.append(local)
         own = [own[k].plus(trained[k].plus(shared, -1), -ALPHA) for k in (0, 1)]
-        h = h.plus(mean(trained, P).plus(shared, -1), -ALPHA)
-        shared = mean(trained, P).plus(h, -1 / ALPHA)
-        for k in (0, 1):
-            assert_toy(as_toy(state.model, k), shared)
-            assert_toy(as_toy(state.own, k), own[k])
+        h = h.plus(mean(trained).plus(shared, -1), -ALPHA)
+        shared = mean(trained).plus(h, -1 / ALPHA)
+        assert_toys(state.model, shared)
+        assert_toys(state.own, own)
         assert_toy(as_toy(state.h, 0), h)
 
 

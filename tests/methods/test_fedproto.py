@@ -8,8 +8,8 @@ import torch
 
 from semcom.methods.fedproto import FedProto
 from semcom.methods.parts.prototypes import find_nearest_prototype
-from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
-from tests.worlds import gap, world
+from tests.methods.arms import X, Y, as_toy, assert_toy, rounds, toy_world, toys
+from tests.worlds import world
 
 
 def class_means(f: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -21,7 +21,7 @@ def test_two_rounds_by_hand(aggregation: str) -> None:
     """Round 1 has no prototypes; in round 2 each feature is pulled to its class's by 2 lambda (f - p) / (n d)."""
     lam = 3.0
     start, first, second = rounds(toy_world("fedproto", hyper={"lam": lam, "aggregation": aggregation}), n=2)
-    models = [as_toy(start.model, k) for k in (0, 1)]
+    models = toys(start.model)
     own = [class_means(m.features(X[k]), Y[k]) for k, m in enumerate(models)]
     count = np.array([[np.sum(y == c) for c in (0, 1)] for y in Y], dtype=float)
     weight = count if aggregation == "counts" else np.ones_like(count)
@@ -33,14 +33,6 @@ def test_two_rounds_by_hand(aggregation: str) -> None:
         f = step.features(X[k])
         pull = 2 * lam * (f - shared[Y[k]]) / (len(f) * f.shape[1])
         assert_toy(as_toy(second.model, k), step.step(X[k], Y[k], 0.5, pull))
-
-
-def test_zero_lambda_is_local() -> None:
-    assert gap(play("fedproto", n=3, hyper={"lam": 0.0}).model, play("local", n=3).model) == 0
-
-
-def test_first_round_is_local() -> None:
-    assert gap(play("fedproto", n=1).model, play("local", n=1).model) == 0
 
 
 def test_prototypes_come_from_the_last_epoch_only() -> None:
@@ -77,15 +69,6 @@ def test_nearest_prototype_by_hand() -> None:
     torch.testing.assert_close(
         -find_nearest_prototype(f, f, rows)[0, 2, :2], torch.tensor([(0.01 + 0.64) ** 0.5, (0.81 + 0.04) ** 0.5])
     )
-
-
-def test_traffic() -> None:
-    """Up: d per owned class; down: d per class that exists, none in round 1."""
-    w = world("fedproto", sizes=(7, 5, 3))
-    rounds(w, n=2)
-    owned, d = w.session.draws.federation.owned, 4
-    assert w.air.totals["up"].floats == 2 * owned.sum() * d
-    assert w.air.totals["down"].floats == 3 * owned.any(0).sum() * d
 
 
 def test_the_extra_pass_is_heard_as_training_heard_it() -> None:

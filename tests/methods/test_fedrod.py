@@ -16,7 +16,6 @@ from tests.methods.by_hand import Toy, mean
 from tests.worlds import client, random_federation, world
 
 GAMMA, LR = 0.6, 0.5
-P = [3 / 5, 2 / 5]
 
 
 def heads(pop: Population, k: int, head: str) -> Toy:
@@ -40,7 +39,7 @@ def test_two_rounds_by_hand() -> None:
                 own[k] = Toy(local.W, own[k].V - LR * extra.V, own[k].b - LR * extra.b)
                 local = local.plus(slope, -LR)
             trained.append(local)
-        shared = mean(trained, P)
+        shared = mean(trained)
         for k in (0, 1):
             assert_toy(heads(state.model, k, "generic"), shared)
             assert_toy(heads(state.model, k, "personal"), Toy(shared.W, own[k].V, own[k].b))

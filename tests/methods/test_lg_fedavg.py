@@ -8,7 +8,7 @@ import torch
 from semcom.config import ConfigError
 from semcom.methods.lg_fedavg import LGFedAvg
 from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
-from tests.methods.arms import X, Y, as_toy, assert_toy, flat, play, rounds, toy_world
+from tests.methods.arms import X, Y, assert_toys, flat, play, rounds, toy_world, toys
 from tests.methods.by_hand import mean
 from tests.worlds import client, gap, world
 
@@ -16,29 +16,21 @@ from tests.worlds import client, gap, world
 def test_two_rounds_by_hand() -> None:
     """Heads are averaged, bodies are kept."""
     before, *after = rounds(toy_world("lg_fedavg"), n=2)
-    models = [as_toy(before.model, k) for k in (0, 1)]
+    models = toys(before.model)
     for state in after:
         trained = [m.step(X[k], Y[k], 0.5) for k, m in enumerate(models)]
-        head = mean(trained, [3 / 5, 2 / 5])
+        head = mean(trained)
         models = [m.under(head) for m in trained]
-        for k in (0, 1):
-            assert_toy(as_toy(state.model, k), models[k])
+        assert_toys(state.model, models)
 
 
 def test_pretraining_by_hand() -> None:
     """One round of FedAvg, whose model all take over, then one of LG-FedAvg."""
     before, first, second = rounds(toy_world("lg_fedavg", hyper={"pretraining": 1}), n=2)
-    start = as_toy(before.model, 0)
-    start = mean([start.step(X[k], Y[k], 0.5) for k in (0, 1)], [3 / 5, 2 / 5])
+    start = mean([model.step(X[k], Y[k], 0.5) for k, model in enumerate(toys(before.model))])
     trained = [start.step(X[k], Y[k], 0.5) for k in (0, 1)]
-    for k in (0, 1):
-        assert_toy(as_toy(first.model, k), start)
-        assert_toy(as_toy(second.model, k), trained[k].under(mean(trained, [3 / 5, 2 / 5])))
-
-
-def test_one_client_is_local() -> None:
-    one, alone = (rounds(world(m, sizes=(7,)), n=3)[-1].model for m in ("lg_fedavg", "local"))
-    assert gap(one.spread(), alone) == 0
+    assert_toys(first.model, start)
+    assert_toys(second.model, [model.under(mean(trained)) for model in trained])
 
 
 @pytest.mark.parametrize("init", ["common", "client"])

@@ -14,7 +14,7 @@ from semcom.engine.world import World
 from semcom.methods import repper
 from semcom.methods.parts.augment import UNIFORMS, augment
 from semcom.methods.repper import RepPer
-from tests.methods.arms import X, Y, as_toy, assert_toy, ended, rounds, toy_world
+from tests.methods.arms import X, Y, as_toy, assert_toys, ended, rounds, toy_world, toys
 from tests.methods.by_hand import Toy, mean
 from tests.methods.parts.test_contrast import gradient
 from tests.worlds import client, gap, random_federation, world
@@ -51,9 +51,8 @@ def test_a_round_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
             model = body_step(model, x, np.concatenate([y, y]))
         trained.append(model)
     assert len(seen) == 8 and all(np.abs(views).max() <= 1 for views in seen)
-    want = mean(trained, [3 / 5, 2 / 5])
-    for k in (0, 1):
-        assert_toy(as_toy(after.model, k), Toy(want.W, trained[k].V, trained[k].b))
+    want = mean(trained)
+    assert_toys(after.model, [want.under(model) for model in trained])
 
 
 def order(w: World, k: int, epoch: int) -> np.ndarray:
@@ -72,12 +71,11 @@ def test_whole_images_in_a_row_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without augmentation both views of an image are one; three rounds of full batches."""
     monkeypatch.setattr(repper, "augment", lambda images, uniforms, smallest: images)
     start, *_, after = rounds(toy_world("repper", hyper={"tau": TAU}), n=3)
-    model, heads = as_toy(start.model, 0), [as_toy(start.model, k) for k in (0, 1)]
+    model, heads = as_toy(start.model, 0), toys(start.model)
     for _ in range(3):
         steps = [body_step(model, np.tile(X[k], (2, 1)), np.tile(Y[k], 2)) for k in (0, 1)]
-        model = mean(steps, [3 / 5, 2 / 5])
-    for k in (0, 1):
-        assert_toy(as_toy(after.model, k), Toy(model.W, heads[k].V, heads[k].b))
+        model = mean(steps)
+    assert_toys(after.model, [model.under(head) for head in heads])
 
 
 def test_views_have_uniforms_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,11 +126,10 @@ def test_the_head_by_hand() -> None:
     train = {"optimizer": "adam", "lr": 1e-3, "weight_decay": 0.0}
     w = toy_world("repper", finish={"epochs": 3, "lr": 0.7, "optimizer": "sgd"}, train=train)
     state, views = ended(w)
-    for k in (0, 1):
-        want = as_toy(state.model, k)
-        for _ in range(3):
-            want = want.under(want.step(X[k], Y[k], 0.7))
-        assert_toy(as_toy(views["personal"].population, k), want)
+    want = toys(state.model)
+    for _ in range(3):
+        want = [model.under(model.step(X[k], Y[k], 0.7)) for k, model in enumerate(want)]
+    assert_toys(views["personal"].population, want)
 
 
 def test_the_runs_schedule_leaves_the_heads_rate_alone() -> None:
@@ -170,31 +167,3 @@ def test_distinct_labels_are_simclr() -> None:
     one, other = (world("repper", data=data, classes=6, chunk=2, train={"batch_size": 3}) for _ in range(2))
     want = rounds(one, SimCLR(one.config.hyper), n=2)[-1].model
     assert gap(rounds(other, n=2)[-1].model, want) < 1e-10
-
-
-def test_the_loss_falls() -> None:
-    w = world("repper", sizes=(16, 16), hyper={"tau": 0.5, "crop": 1.0}, train={"batch_size": 16, "local_epochs": 5})
-    method = RepPer(w.config.hyper)
-    state, losses = method.setup(w), []
-    for r in range(1, 9):
-        w.session.tally.begin(r)
-        state = method.round(state, w)
-        losses.append(float(w.session.tally.log["loss"].mean()))
-    assert np.mean(losses[-2:]) < np.mean(losses[:2]) - 0.1
-
-
-def test_inside_is_below_outside() -> None:
-    """Jensen: the logarithm of a mean is above the mean of logarithms."""
-    first = {}
-    for form in ("inside", "outside"):
-        w = world("repper", hyper={"form": form}, train={"batch_size": 7}, chunk=3)
-        rounds(w)
-        first[form] = w.session.tally.log["loss"]
-    assert (first["inside"] < first["outside"]).all()
-
-
-def test_the_papers_setting() -> None:
-    w = world("repper", train={"preset": "paper", "batch_size": None, "lr": None, "rounds": None})
-    t = w.config.train
-    assert (t.optimizer, t.lr, t.weight_decay, t.batch_size, t.local_epochs) == ("adam", 1e-3, 1e-4, 256, 10)
-    assert (t.rounds, t.participation, w.config.hyper.tau) == (100, 0.4, 0.1)

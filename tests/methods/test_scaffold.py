@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
-from tests.methods.arms import X, Y, as_toy, assert_toy, play, rounds, toy_world
+from tests.methods.arms import X, Y, as_toy, assert_toy, assert_toys, rounds, toy_world, toys
 from tests.methods.by_hand import mean
-from tests.worlds import gap, world
+from tests.worlds import world
 
 ETA_L, ETA_G = 0.4, 0.7
-P = [3 / 5, 2 / 5]
-PLAIN_SGD: dict[str, Any] = {"train": {"optimizer": "sgd", "lr": ETA_L}}
 
 
 def test_two_rounds_by_hand() -> None:
     """Two full-batch steps along grad CE + c - c_k; the first round has no controls yet."""
     w = toy_world("scaffold", hyper={"eta_l": ETA_L, "eta_g": ETA_G}, train={"local_epochs": 2})
     before, *after = rounds(w, n=2)
-    shared, c, own = as_toy(before.model, 0), as_toy(before.mean, 0), [as_toy(before.own, k) for k in (0, 1)]
+    shared, c, own = as_toy(before.model, 0), as_toy(before.mean, 0), toys(before.own)
     assert not any(part.any() for model in (c, *own) for part in (model.W, model.V, model.b))
     for state in after:
         trained, changes = [], []
@@ -31,26 +27,11 @@ def test_two_rounds_by_hand() -> None:
             trained.append(local)
             changes.append(c.plus(c, -2).plus(shared.plus(local, -1), 1 / (2 * ETA_L)))
         own = [own[k].plus(changes[k], 1) for k in (0, 1)]
-        c = c.plus(mean(changes, P), 1)
-        shared = shared.plus(mean(trained, P).plus(shared, -1), ETA_G)
-        for k in (0, 1):
-            assert_toy(as_toy(state.model, k), shared)
-            assert_toy(as_toy(state.own, k), own[k])
-            assert_toy(as_toy(state.mean, k), c)
-
-
-def test_round_one_is_fedavg() -> None:
-    """By SGD at eta_l; from round 2 on the controls differ."""
-    hyper, names = {"eta_l": ETA_L}, ("scaffold", "fedavg")
-    for n, equal in ((1, True), (2, False)):
-        own, plain = (play(m, n, **({"hyper": hyper} if m == "scaffold" else PLAIN_SGD)).model for m in names)
-        assert (gap(own, plain) == 0) == equal
-
-
-def test_one_client_is_local() -> None:
-    """Its control is the mean of all, so that the correction vanishes."""
-    one = rounds(world("scaffold", sizes=(7,), hyper={"eta_l": ETA_L}), n=3)[-1].model
-    assert gap(one.spread(), rounds(world("local", sizes=(7,), **PLAIN_SGD), n=3)[-1].model) < 1e-12
+        c = c.plus(mean(changes), 1)
+        shared = shared.plus(mean(trained).plus(shared, -1), ETA_G)
+        assert_toys(state.model, shared)
+        assert_toys(state.own, own)
+        assert_toys(state.mean, c)
 
 
 def test_c_is_the_mean_of_the_controls() -> None:
@@ -70,10 +51,9 @@ def test_the_rate_follows_the_schedule(milestones: tuple[int, ...], factor: floa
     w = toy_world("scaffold", hyper={"eta_l": ETA_L}, train=train)
     _, first, second = rounds(w, n=2)
     shared, c = as_toy(first.model, 0), as_toy(first.mean, 0)
-    own = [as_toy(first.own, k) for k in (0, 1)]
+    own = toys(first.own)
     steps = [
         shared.step(X[k], Y[k], factor * ETA_L).plus(c, -factor * ETA_L).plus(own[k], factor * ETA_L) for k in (0, 1)
     ]
-    assert_toy(as_toy(second.model, 0), mean(steps, P))
-    for k in (0, 1):
-        assert_toy(as_toy(second.own, k), shared.slope(X[k], Y[k]))
+    assert_toy(as_toy(second.model, 0), mean(steps))
+    assert_toys(second.own, [shared.slope(X[k], Y[k]) for k in (0, 1)])

@@ -305,16 +305,6 @@ def test_the_meter_counts_wrong_bits_and_lost_blocks(stack):
     assert meters[1].take(CPU)[[3, 5]].tolist() == [4 * b * d, 4 * b] and meters[0].errors is None
 
 
-def test_it_fails_below_shannon_s_limit_and_not_well_above(stack):
-    """16-QAM at rate 1/2: 2 bits per use need 4.8 dB. Below, more than half of the codewords break."""
-    link, d, b = make_link("digital"), 256, 100
-    x, up = randn(1, b, d, seed=12), stack(make_link("digital"), [b], 256)
-    clean = link(x, up, torch.tensor([math.inf]))
-    limit = 10 * math.log10(2**2 - 1)
-    broken = {db: (link(x, up, torch.tensor([limit + db])) != clean).any(-1).double().mean() for db in (-1.5, 4.5)}
-    assert broken[-1.5] == 1 and broken[4.5] == 0
-
-
 def test_what_is_sent_uncoded_crosses_the_channel_of_the_fading(stack):
     """Over-the-air exchange of parameters: `transmit` is that of the analog link, realisation for realisation."""
     symbols = torch.randn(2, 3, 4, dtype=torch.complex128, generator=torch.Generator().manual_seed(13))

@@ -144,7 +144,7 @@ def test_other_images_are_one_line(images):
 
 @pytest.mark.skipif(not CIFAR.is_file(), reason="needs CIFAR-10: set SEMCOM_DATA to the folder of cifar10.npz")
 def test_the_smallest_webp_of_a_cifar_image_has_about_70_bytes():
-    """Of the first 40 the smallest has 68, the mean 91, and 27 are header.
+    """Of the first 40 the smallest has 68, the mean 90, and 27 are header.
 
     32 uses carry 4 to 24 bytes at 0 to 18 dB, so nothing fits.
     """

@@ -16,7 +16,6 @@ from channels.ofdm.grid import Grid, make_grid_frame
 from channels.ofdm.link import OFDM, _measure_ofdm_interpolation
 from channels.ofdm.profiles import TDL_A, import_sionna, lend_generators_to_sionna
 from channels.power import normalise_power
-from channels.split import Split
 
 D = 8
 STILL = {"speed_mps": 0.0}
@@ -94,40 +93,6 @@ def test_no_batch_at_all_is_no_row():
     assert {name: t.shape for name, t in drawn.items()} == shapes
 
 
-def test_symbols_of_one_client_do_not_reach_another():
-    """In time: three clients on blocks of one IFFT, prefixes, paths of their own, one sum on the air, one FFT.
-
-    With paths inside the prefix each block holds h x of its own client to rounding, h the transform of its paths, and
-    a client that sends on the others' behalf changes nothing. That is the `y = h x` of the link, per element.
-    """
-    size, blocks, prefix, paths = 24, (10, 8, 6), 5, 5
-    generator = torch.Generator().manual_seed(0)
-
-    def complex_randn(*shape: int) -> Tensor:
-        return torch.randn(*shape, dtype=torch.complex128, generator=generator)
-
-    taps, sent = [complex_randn(paths) for _ in blocks], [complex_randn(width) for width in blocks]
-    starts = np.cumsum((0, *blocks))
-
-    def received(sent: list[Tensor]) -> Tensor:
-        air = torch.zeros(prefix + size + paths - 1, dtype=torch.complex128)
-        for k, x in enumerate(sent):
-            grid = torch.zeros(size, dtype=torch.complex128)
-            grid[starts[k] : starts[k + 1]] = x
-            wave = torch.fft.ifft(grid)
-            wave = torch.cat([wave[-prefix:], wave])
-            for delay, tap in enumerate(taps[k]):
-                air[delay : delay + len(wave)] += tap * wave
-        return torch.fft.fft(air[prefix : prefix + size])
-
-    y = received(sent)
-    for k, x in enumerate(sent):
-        h = torch.fft.fft(torch.nn.functional.pad(taps[k], (0, size - paths)))[starts[k] : starts[k + 1]]
-        torch.testing.assert_close(y[starts[k] : starts[k + 1]], h * x, rtol=1e-12, atol=1e-12)
-    changed = received([sent[0], 1e3 * sent[1], sent[2]])
-    torch.testing.assert_close(changed[: starts[1]], y[: starts[1]], rtol=1e-9, atol=1e-10)
-
-
 # -- what arrives ----------------------------------------------------------------------------------------------------
 
 
@@ -158,14 +123,6 @@ def test_gradient_is_exact_for_an_ideal_downlink(csi, equaliser):
     assert torch.autograd.gradcheck(lambda x: link(x, up, torch.tensor([5.0])), randn(1, 3, D).requires_grad_())
 
 
-def test_zero_forcing_with_perfect_knowledge_passes_the_gradient_unchanged():
-    link = ofdm(equaliser="zf", downlink="ideal")
-    up = {name: tensor[None] for name, tensor in draw(link, [3]).items()}
-    x, gradient = randn(1, 3, D).requires_grad_(), randn(1, 3, D, seed=2)
-    received = Split.apply(x, link._hop(up, torch.tensor([5.0]), x, None), None, None)
-    assert torch.equal(torch.autograd.grad(received, x, gradient)[0], gradient)
-
-
 @pytest.mark.parametrize("name", ["zf", "mmse"])
 def test_an_estimate_is_used_where_the_gain_is_not_known(name):
     """By hand: h = 2, estimate g = 0.5j + 0.5 (1j), no = 0.25: w = -j / 1, then w (2 x).
@@ -191,13 +148,6 @@ def error(link: OFDM, snr_db: float, frames: int, d: int = 2) -> Tensor:
     estimate = link.estimate(drawn, torch.tensor(10 ** (-snr_db / 20), dtype=torch.float64))
     assert estimate is not None
     return (estimate.gain - drawn["fading"]).abs().square()
-
-
-@pytest.mark.parametrize("snr_db", [0.0, 20.0])
-def test_the_error_at_the_pilots_falls_as_one_over_the_snr(snr_db, within):
-    """With one pilot symbol every estimate is that of the pilot, and nothing moves: the error is no."""
-    link = ofdm(csi="ls", pilots=5, subcarriers=1, **STILL)
-    within(error(link, snr_db, 1000)[:, 0], 10 ** (-snr_db / 10))
 
 
 def weight(t: int) -> float:
@@ -229,14 +179,6 @@ def squared(link: OFDM, snr_db: float, frames: int, d: int) -> Tensor:
     up = {name: tensor[None] for name, tensor in draw(link, [1] * frames, d, seed=4).items()}
     sent = torch.ones(1, frames, d // 2, dtype=torch.complex128)
     return (link.transmit(sent, up, torch.tensor([snr_db], dtype=torch.float64))[0] - sent[0]).abs().square()
-
-
-@pytest.mark.parametrize("snr_db", [-10.0, 10.0])
-def test_mmse_knows_how_noisy_its_estimate_is(snr_db, within):
-    """One pilot, nothing moves: g = h + sqrt(no) e has E[h g*] = 1 and E|g|^2 = 1 + no. At -10 dB 0.992, not 1.12."""
-    no = 10 ** (-snr_db / 10)
-    link = ofdm(profile="rayleigh", csi="ls", pilots=5, subcarriers=1)
-    within(squared(link, snr_db, 5000, 2)[:, 0], theory.mean_square_error("mmse", no, known=1 / (1 + no)))
 
 
 @pytest.mark.parametrize("snr_db", [-10.0, 40.0])

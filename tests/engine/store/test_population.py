@@ -290,7 +290,7 @@ def changed(pop: Population, step: Step) -> Population:
 
 @pytest.mark.parametrize("store", ["host", "disk"])
 @pytest.mark.parametrize("shared", [(), ("head.",)])
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(steps=st.lists(STEP, max_size=6), clients=SUBSET)
 def test_at_rest_is_what_stacks_are(
     store: str, shared: tuple[str, ...], steps: list[Step], clients: np.ndarray

@@ -13,21 +13,17 @@ from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.precision import autocast_of, dtype_of, set_precision
-from semcom.engine.train.view import View, count_confusion, predict
+from semcom.engine.train.view import View, predict
 from semcom.engine.train.visit import visit_clients
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from tests import worlds
+from tests.engine.visits import SIZES, task
 from tests.methods.arms import fields, rounds
 from tests.worlds import mapped
 
 ROUND = 2.0**-8
 """Largest relative error of rounding to bf16, which keeps 8 bits."""
-SIZES = (7, 3, 1, 5)
-
-
-def task(model: StackedModel, batch: Batch, context: Context) -> Tensor:
-    return task_loss(model(batch)[1], batch)
 
 
 def make(precision: str, chunk: int = 1, kind: str = "ideal", **overrides: Any) -> World:
@@ -68,9 +64,7 @@ def test_what_numbers_are_kept_in(precision: str) -> None:
     )
     assert {t.dtype for t in (*seen, *trained.tensors())} == {kept} and log["loss"].dtype == torch.float64
     views = {"": View(trained)}
-    assert int(count_confusion(w.session, views, None, w.session.draws.federation.test)[""].sum()) == len(
-        w.session.draws.federation.test.flat
-    )
+    assert int(worlds.confusion(w, views[""]).sum()) == len(w.session.draws.federation.test.flat)
     assert predict(w.session, views[""], 0, w.session.draws.federation.images[:3], None).dtype == torch.int64
 
 

@@ -21,7 +21,7 @@ from semcom.methods.base import task_loss
 from semcom.methods.parts.prototypes import compute_prototype_moments, prototypes
 from tests import worlds
 from tests.refusals import refuses
-from tests.worlds import mapped
+from tests.worlds import confusion, mapped
 
 SIZES, TESTS = (7, 3, 5, 2), (4, 9, 1, 6)
 
@@ -57,16 +57,14 @@ def test_confusion_is_the_plain_loop(chunk: int, encoder: str, monkeypatch: pyte
     assert expected.sum((1, 2)).tolist() == list(TESTS) and (expected.sum((0, 2)) > 0).all()
     for batch in (250, 4, 1):
         monkeypatch.setattr(module, "EVAL_BATCH", batch)
-        counts = count_confusion(w.session, {"a": View(pop)}, None, w.session.draws.federation.test)
-        assert torch.equal(counts["a"], expected) and counts["a"].dtype == torch.int64
+        counts = confusion(w, View(pop))
+        assert torch.equal(counts, expected) and counts.dtype == torch.int64
 
 
 def test_a_part_of_the_clients() -> None:
     w = make(chunk=2, channel={"kind": "ideal"})
     pop = used(w).select(np.array([1, 3]))
-    assert torch.equal(
-        count_confusion(w.session, {"a": View(pop)}, 3.0, w.session.draws.federation.test)["a"], by_hand(w, pop)
-    )
+    assert torch.equal(confusion(w, View(pop), 3.0), by_hand(w, pop))
 
 
 @pytest.mark.parametrize("shared", [("encoder.", "head."), ("head.",), ("encoder.",)])
@@ -74,10 +72,7 @@ def test_a_part_of_the_clients() -> None:
 def test_a_shared_model_is_tested_on_each_client_s_data(shared: tuple[str, ...], chunk: int) -> None:
     w = make(chunk=chunk, channel={"kind": "ideal"})
     pop = w.population(shared=shared)
-    assert torch.equal(
-        count_confusion(w.session, {"a": View(pop)}, None, w.session.draws.federation.test)["a"],
-        by_hand(w, pop.spread()),
-    )
+    assert torch.equal(confusion(w, View(pop)), by_hand(w, pop.spread()))
 
 
 def collect(w: World, pop: Population, **options: Any) -> dict[int, Tensor]:
@@ -178,7 +173,7 @@ def test_the_context_of_scores_follows_the_client(chunk: int) -> None:
 
     answer = torch.nn.functional.one_hot(torch.arange(4) % 3, 3).double()
     view = View(w.population(), fixed, {"answer": answer})
-    counts = count_confusion(w.session, {"a": view}, None, w.session.draws.federation.test)["a"]
+    counts = confusion(w, view)
     for k in range(4):
         labels = torch.bincount(w.session.draws.federation.labels[w.session.draws.federation.test[k]], minlength=3)
         assert torch.equal(counts[k, :, k % 3], labels)
@@ -265,6 +260,6 @@ def test_a_visit_moves_no_buffer_and_no_draw_of_training() -> None:
     pop = w.population()
     kept = mapped(pop, lambda n, t: t.clone())
     prototypes(w, pop)
-    count_confusion(w.session, {"a": View(pop)}, None, w.session.draws.federation.test)
+    confusion(w, View(pop))
     assert worlds.gap(pop, kept) == 0 and w.session.tally.visited == 0
     assert worlds.gap(used(w), used(still)) == 0

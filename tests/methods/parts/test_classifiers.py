@@ -11,10 +11,10 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from semcom.engine.train.view import View, count_confusion
+from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.parts.classifiers import fit_linear_classifiers, linear_classifiers, linear_scores
-from tests.worlds import client, plain, random_federation, world
+from tests.worlds import client, confusion, plain, random_federation, world
 
 KINDS: Any = pytest.mark.parametrize("kind", ["svm", "lr"])
 
@@ -95,22 +95,12 @@ def test_each_client_has_the_classifier_of_its_own_features(kind: Any, chunk: in
 def test_they_decide_through_the_channel_and_among_owned_classes(kind: Any) -> None:
     w = clean(channel={"kind": "awgn", "snr_db": 0})
     pop = w.population()
-    counts = count_confusion(
-        w.session,
-        {"p": View(pop, linear_scores, linear_classifiers(w, pop, kind))},
-        None,
-        w.session.draws.federation.test,
-    )
-    answered = counts["p"].sum(1)
+    view = View(pop, linear_scores, linear_classifiers(w, pop, kind))
+    counts = confusion(w, view)
+    answered = counts.sum(1)
     assert not answered[~w.owned(np.arange(3))].any() and answered[2, 2] == len(w.session.draws.federation.test[2])
     assert (answered[:2] > 0).sum() > 2
-    clear = count_confusion(
-        w.session,
-        {"p": View(pop, linear_scores, linear_classifiers(w, pop, kind))},
-        60.0,
-        w.session.draws.federation.test,
-    )
-    assert not torch.equal(clear["p"], counts["p"])
+    assert not torch.equal(confusion(w, view, 60.0), counts)
 
 
 def test_features_are_heard_as_in_training() -> None:

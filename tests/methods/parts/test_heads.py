@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from semcom.engine.train.phase import Phase
-from semcom.engine.train.view import View, count_confusion, count_confusions_of_views
+from semcom.engine.train.view import View, count_confusions_of_views
 from semcom.engine.world import World
 from semcom.methods.base import plain_objective
 from semcom.methods.parts.classifiers import fit_linear_classifiers
 from semcom.methods.parts.heads import make_head_optimizer, with_classifiers
 from tests.engine.train.test_known import counting
-from tests.methods.arms import X, Y, as_toy, ended, flat, rounds, toy_world
-from tests.worlds import gap, ragged, random_federation, world
+from tests.methods.arms import X, Y, as_toy, assert_toys, ended, flat, rounds, toy_world, toys
+from tests.worlds import confusion, gap, ragged, random_federation, world
 
 KINDS: Any = pytest.mark.parametrize("kind", ["linear", "mlp", "svm", "lr"])
 QUICK = {"epochs": 4, "lr": 0.1, "optimizer": "sgd"}
@@ -89,13 +89,10 @@ def test_a_linear_head_by_hand() -> None:
     w = toy_world("fedavg", finish={"kind": "linear", **QUICK})
     state, view = own(w, "linear")
     start = as_toy(w.population(), 0)
-    for k in (0, 1):
-        want = as_toy(state.model, k).under(start)
-        for _ in range(4):
-            want = want.under(want.step(X[k], Y[k], 0.1))
-        got = as_toy(view.population, k)
-        for part in ("W", "V", "b"):
-            np.testing.assert_allclose(getattr(got, part), getattr(want, part), rtol=0, atol=1e-12)
+    want = [model.under(start) for model in toys(state.model)]
+    for _ in range(4):
+        want = [model.under(model.step(X[k], Y[k], 0.1)) for k, model in enumerate(want)]
+    assert_toys(view.population, want)
 
 
 def test_a_multilayer_perceptron_is_another_network() -> None:
@@ -123,7 +120,7 @@ def test_clients_permute(kind: str) -> None:
         w = arm(kind, "fedavg", data=d, channel={"kind": "ideal"}, train={"batch_size": 50}, chunk=2)
         _, view = own(w, kind, n=0)
         kept = [view.population.named("head."), dict(view.per_client)]
-        found.append((kept, count_confusion(w.session, {"own": view}, None, d.test)["own"]))
+        found.append((kept, confusion(w, view)))
     (one, counts), (other, swapped) = found
     for a, b in zip(one, other, strict=True):
         assert all(torch.allclose(a[name][swap], b[name], rtol=0, atol=1e-6) for name in a)
@@ -141,7 +138,7 @@ def test_a_client_with_one_class(kind: str) -> None:
     changed = dataclasses.replace(data, labels=labels, owned=owned)
     w = arm(kind, data=changed)
     _, view = own(w, kind)
-    answers = count_confusion(w.session, {"own": view}, None, changed.test)["own"].sum(1)
+    answers = confusion(w, view).sum(1)
     assert answers[0].tolist() == [0, 0, len(changed.test[0])] and answers[1, 2] == 0
 
 
@@ -180,5 +177,5 @@ def test_views_with_new_heads_share_encoders_with_those_they_are_made_from(name:
         (found,) = count_confusions_of_views(w.session, views, (None,), test)
         assert sum(seen) == len(test.flat)
     for label, one in views.items():
-        assert torch.equal(found[label], count_confusion(w.session, {label: one}, None, test)[label])
+        assert torch.equal(found[label], confusion(w, one))
     assert len({str(counts.tolist()) for counts in found.values()}) == 3, "the heads differ"
