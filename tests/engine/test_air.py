@@ -378,7 +378,7 @@ def test_estimates_over_fading_are_unbiased(kind: str) -> None:
     """Per client: the part of the sent numbers in the received ones is 1 on average."""
     sent, w = values(), analog(kind, snr_db=5.0)
     parts = []
-    for round_ in range(1, 9):
+    for round_ in (1, 2, 3):
         w.session.tally.begin(round_)
         got = w.air.send("up", "x", sent, np.arange(BIG[0]), ALL)
         parts.append((got * sent).sum(1) / sent.square().sum(1))
@@ -396,7 +396,7 @@ def one_round(method: str, air: dict[str, Any], snr: float | str, **options: Any
     return w, arm.round(arm.setup(w), w)
 
 
-@pytest.mark.parametrize("method", ["fedavg", "fedper", "fedprox", "fedrep", "lg_fedavg", "ditto", "fedpac", "fedcosr"])
+@pytest.mark.parametrize("method", ["fedavg", "fedrep", "lg_fedavg", "fedpac", "fedcosr"])
 def test_without_noise_all_at_once_is_one_by_one_and_error_free(method: str) -> None:
     states = [one_round(method, air, "inf")[1] for air in ({}, {"parameters": "analog"}, SUPERPOSED)]
     for state in states[1:]:

@@ -123,7 +123,7 @@ def lossy(outage: float, sizes: Any = (1,) * CLIENTS, **channel: Any) -> World:
 def test_the_part_that_is_lost_is_the_outage(kind: str, options: dict[str, Any]) -> None:
     """Binomial, by chance or by the channel's own gain, of which a quantile is known to half a percent."""
     w, ids, arrived = lossy(0.2, kind=kind, **options), np.arange(CLIENTS), []
-    for round_ in range(1, 1 + (5 if kind == "ofdm" else 12)):
+    for round_ in range(1, 1 + (5 if kind == "ofdm" or options else 12)):
         w.session.tally.begin(round_)
         arrived.append(w.arrived(ids))
         assert (w.arrived(ids[5:9]) == arrived[-1][5:9]).all()  # the answer stays, whoever asks with whom

@@ -1,4 +1,4 @@
-"""APFL: w, v and alpha worked by hand over two rounds, and its reductions."""
+"""APFL: w, v and alpha worked by hand over two rounds, and without alpha."""
 
 from __future__ import annotations
 

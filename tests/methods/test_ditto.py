@@ -1,4 +1,4 @@
-"""Ditto: both models worked by hand over two rounds, and its two reductions, which hold at once."""
+"""Ditto: both models worked by hand over two rounds, and what the pull is towards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FedALA: three rounds worked by hand, how long W is learnt and on what, reductions, traffic."""
+"""FedALA: three rounds worked by hand, how long W is learnt and on what."""
 
 from __future__ import annotations
 

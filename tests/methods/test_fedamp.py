@@ -1,4 +1,4 @@
-"""FedAMP: rounds worked by hand with both kinds of attention, its weights, reductions, traffic."""
+"""FedAMP: rounds worked by hand with both kinds of attention, its weights, and rates that diverge."""
 
 from __future__ import annotations
 

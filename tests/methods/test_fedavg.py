@@ -1,4 +1,4 @@
-"""FedAvg and its family: worked by hand, and what must reduce to what."""
+"""FedAvg and local training: worked by hand, who counts, and models as they are received."""
 
 from __future__ import annotations
 

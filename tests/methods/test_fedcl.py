@@ -1,4 +1,4 @@
-"""FedCL: worked by hand, Eq. 9 against loops, its reductions and ablations."""
+"""FedCL: worked by hand, Eq. 9 against loops, the SCG, and what crosses the air."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FedCoSR: worked by hand over three rounds, InfoNCE against centroids, reductions, ablations, who was absent."""
+"""FedCoSR: worked by hand over three rounds, InfoNCE against centroids, who was absent."""
 
 from __future__ import annotations
 

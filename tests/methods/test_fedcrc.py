@@ -1,4 +1,4 @@
-"""FedCRC: two rounds worked by hand, phase by phase, and its reductions."""
+"""FedCRC: two rounds worked by hand, phase by phase, and its views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FedDBE: bias, running mean and consensus worked by hand, its reduction, what it sends when."""
+"""FedDBE: bias, running mean and consensus worked by hand, what it sends when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FedGH: two rounds worked by hand, the base station's steps one by one, and its reductions."""
+"""FedGH: two rounds worked by hand, and the base station's steps one by one."""
 
 from __future__ import annotations
 

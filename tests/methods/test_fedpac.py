@@ -1,4 +1,4 @@
-"""FedPAC: worked by hand over two rounds, its reductions, and what crosses the air."""
+"""FedPAC: worked by hand over two rounds, its prototypes, and what crosses the air."""
 
 from __future__ import annotations
 

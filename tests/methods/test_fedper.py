@@ -1,4 +1,4 @@
-"""FedPer: worked by hand over two rounds, and where it is local training or FedAvg."""
+"""FedPer: worked by hand over two rounds, and who was absent."""
 
 from __future__ import annotations
 

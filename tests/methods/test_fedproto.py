@@ -1,4 +1,4 @@
-"""FedProto: worked by hand over two rounds, reductions, prototypes and their nearest-neighbour view."""
+"""FedProto: worked by hand over two rounds, prototypes and their nearest-neighbour view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FedProx: worked by hand over two rounds of two epochs, its reduction, its traffic."""
+"""FedProx: worked by hand over two rounds of two epochs, and its anchor."""
 
 from __future__ import annotations
 

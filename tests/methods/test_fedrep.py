@@ -1,4 +1,4 @@
-"""FedRep: both phases worked by hand over two rounds, and its reductions."""
+"""FedRep: both phases worked by hand over two rounds."""
 
 from __future__ import annotations
 

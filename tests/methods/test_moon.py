@@ -1,4 +1,4 @@
-"""MOON: worked by hand over two rounds, reductions, and what a client's previous model is."""
+"""MOON: worked by hand over two rounds, and models that are alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Per-FedAvg: worked by hand, against the meta-gradient itself, reductions, and the models that are tested."""
+"""Per-FedAvg: worked by hand, against the meta-gradient itself, its batches, and the models that are tested."""
 
 from __future__ import annotations
 

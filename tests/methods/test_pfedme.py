@@ -1,4 +1,4 @@
-"""pFedMe: worked by hand over two rounds, reductions, running statistics, traffic, and rates that diverge."""
+"""pFedMe: worked by hand over two rounds, what theta is, running statistics, and rates that diverge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SCAFFOLD: worked by hand over two rounds, its reductions, its mean control, its traffic."""
+"""SCAFFOLD: worked by hand over two rounds, its mean control, its rate."""
 
 from __future__ import annotations
 
