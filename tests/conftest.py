@@ -1,10 +1,11 @@
-"""What all tests share: a collector of garbage that comes less often, files that do not wait, and forked ranks."""
+"""What all tests share: a collector of garbage that comes less often, files that do not wait, forked ranks, thin networks."""
 
 from __future__ import annotations
 
 import gc
 import os
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from joblib.externals.loky.backend.context import set_start_method
@@ -40,3 +41,38 @@ set_start_method("forkserver", force=True)  # workers of joblib, which are asked
 def forked_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Further processes of a run are forked; `test_ranks` and `test_stop` have some that start Python."""
     monkeypatch.setattr("semcom.engine.host.ranks.subprocess", SimpleNamespace(Popen=start_python, DEVNULL=None))
+
+
+def make_networks_thin(patch: pytest.MonkeyPatch) -> None:
+    """Put a DCGAN of 16 filters, as few as GroupNorm takes, in the place of all DCGANs and small CNNs, to save time."""
+    from torch import nn
+
+    from semcom.models import encoders
+
+    make = encoders._dcgan
+
+    def make_thin(channels: int, features: int, size: int = 32, width: int = 16, **options: Any) -> nn.Sequential:
+        return make(channels, features, size, 16, **options)
+
+    def make_thin_cnn(channels: int, features: int, size: int = 32) -> nn.Sequential:
+        return nn.Sequential(*make_thin(channels, features, size).children(), nn.ReLU(inplace=True))
+
+    for name, function in {"_dcgan": make_thin, "conv4": make_thin, "cnn": make_thin_cnn}.items():
+        patch.setattr(encoders, name, function)
+
+
+@pytest.fixture
+def thin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have thin networks."""
+    make_networks_thin(monkeypatch)
+
+
+@pytest.fixture
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give `semcom channel-check` a hundredth of its draws or less, whose errors are as much larger."""
+    numbers = {"noise.UNITS": 2000, "fading.UNITS": 2000, "errors.UNITS": 2000, "users.UNITS": 2000}
+    numbers |= {"users.CLIENTS": 50, "fading.ROUNDS": 30, "ofdm.MOVING": 200, "ofdm.WIDTH": 200}
+    numbers |= {"digital.SYMBOLS": 2000, "digital.BLOCKS": 20}
+    for name, number in numbers.items():
+        monkeypatch.setattr(f"channels.check.{name}", number)
+    monkeypatch.setattr("channels.check.ofdm.FRAMES", {"rayleigh": 200, "tdl": 50, "cdl": 10})

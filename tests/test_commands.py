@@ -29,7 +29,7 @@ from semcom.studies.registry import find_experiment
 from semcom.studies.sweep import sweep
 from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.request import parse_request
-from tests.test_readme import PAGES, ROOT, SKIP, TESTED, Block, own_names, sections
+from tests.test_readme import PAGES, ROOT, SKIP, TESTED, Block, own_names, read_page, sections
 
 __all__ = ["own_names"]
 SHELLS = ("bash", "sh", "shell", "console", "zsh")
@@ -42,6 +42,8 @@ FOLLOWED = {
     "docs/tutorial.md": tuple(sections("docs/tutorial.md")),
 }
 """Page -> sections whose blocks the tests of that page run."""
+FEWER = "train.rounds=24", "train.rounds=2"
+"""What docs/bounds.md has, and what is put in its place to save time."""
 
 
 def blocks(page: str, run: bool) -> Iterator[Block]:
@@ -82,10 +84,15 @@ def test_every_language_is_one_that_is_looked_at() -> None:
     assert languages <= {"bash", "python", "text", "bibtex", "latex", "json", "toml", "yaml"}
 
 
+def test_the_page_has_the_rounds_that_are_fewer_here() -> None:
+    assert FEWER[0] in read_page("docs/bounds.md")
+
+
 def long(page: str) -> bool:
     return page.startswith(("docs/reproduction", "experiments/results")) and not os.environ.get("SEMCOM_BLOCKS")
 
 
+@pytest.mark.usefixtures("few_draws")
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if any(b.language != "python" for b in blocks(page, True)) and not long(page)],
@@ -97,7 +104,7 @@ def test_blocks_run_as_they_stand(page: str, tmp_path: Path, monkeypatch: pytest
         if block.language == "python":
             Path(block.text.partition("\n")[0].removeprefix("# ")).write_text(block.text, encoding="utf-8")
             continue
-        for command in words(block.text):
+        for command in words(block.text.replace(*FEWER)):
             with contextlib.redirect_stdout(io.StringIO()):
                 carry_out(command)
 

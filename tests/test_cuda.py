@@ -47,9 +47,10 @@ virtual = pytest.mark.skipif(not POSSIBLE, reason="takes a virtual GPU")
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have also the few steps of these tests replayed by a graph."""
+    """Have also the few steps of these tests replayed by a graph, and ways to convolve tried once."""
     monkeypatch.setattr(replay, "LEAST", 1)
     monkeypatch.setattr(replay, "_refused", set())
+    monkeypatch.setattr(convolution, "REPEATS", 1)
 
 
 ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
@@ -268,6 +269,7 @@ def test_two_processes() -> None:
 # Commands ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("thin")
 def test_make_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The command of the Makefile with fewer rounds, clients and SNRs."""
     words = f"sweep demo --scale smoke --set clients=2 --set train.rounds=1 --set channel.snr_db=9 --out {tmp_path}"
@@ -277,13 +279,8 @@ def test_make_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if "%" in line or "±" in line]
 
 
-def test_channel_check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """With a hundredth of the draws, whose errors are as much larger."""
-    for module in ("noise", "fading", "errors", "users"):
-        monkeypatch.setattr(f"channels.check.{module}.UNITS", 2000)
-    monkeypatch.setattr("channels.check.users.CLIENTS", 200)
-    monkeypatch.setattr("channels.check.fading.ROUNDS", 100)
-    monkeypatch.setattr("channels.check.ofdm.FRAMES", {"rayleigh": 1000, "tdl": 100, "cdl": 25})
+@pytest.mark.usefixtures("few_draws")
+def test_channel_check(capsys: pytest.CaptureFixture[str]) -> None:
     with GPU() as gpu:
         assert cli.main(["channel-check", "--device", "cuda"]) == 0
     out = capsys.readouterr().out

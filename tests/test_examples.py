@@ -19,6 +19,7 @@ def test_every_function_has_an_example() -> None:
     assert set(FUNCTIONS) <= set(SHOWN)
 
 
+@pytest.mark.usefixtures("thin")
 @pytest.mark.parametrize("name", SHOWN)
 def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

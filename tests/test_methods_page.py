@@ -236,6 +236,7 @@ def masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     yield path
 
 
+@pytest.mark.usefixtures("thin")
 def test_the_example_runs_as_shown(masked: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (block,) = re.findall(r"^```bash\n(.*?)^```$", OWN, re.MULTILINE | re.DOTALL)
     for line in block.splitlines():

@@ -56,7 +56,7 @@ def test_answers_in_two_seconds(arguments: tuple[str, ...]) -> None:
         python(*arguments)
         return time.perf_counter() - begun
 
-    assert min(seconds() for _ in range(3)) < 2
+    assert any(seconds() < 2 for _ in range(3))
 
 
 # The wheel -----------------------------------------------------------------------------------------------------------
@@ -82,21 +82,22 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_works_away_from_the_checkout(installed: Path, tmp_path: Path) -> None:
-    code = "import semcom, channels, experiments, figures as f; print(semcom.__file__, channels.__file__, f.__file__)"
-    for place in python("-c", code, cwd=tmp_path, PYTHONPATH=str(installed)).split():
-        assert Path(place).is_relative_to(installed)
-    listed = python("-m", "semcom", "list", "methods", cwd=tmp_path, PYTHONPATH=str(installed))
-    blocks = listed.partition("\n\n")[0].splitlines()
-    assert [line.split()[0] for line in blocks if line[0] != " "] == [
-        name for name in semcom.METHODS.names() if semcom.METHODS.ships(name)
-    ]
-
-
-def test_the_wheel_draws_with_its_own_style(installed: Path, tmp_path: Path) -> None:
+    """Its modules, its methods and its style; results it has none, and a line says where they are."""
     plain = "import matplotlib; print(sorted(matplotlib.rcParams.items()))"
     styled = f"from semcom.plots import style\nwith style.ieee():\n    {plain}"
-    away = python("-c", styled, cwd=tmp_path, PYTHONPATH=str(installed))
-    assert away == python("-c", styled) != python("-c", plain)
+    code = "import semcom, channels, experiments, figures as f; print(semcom.__file__, channels.__file__, f.__file__)"
+    asked = "for words in ('list methods', 'claims --paper repper'): assert semcom.cli.main.main(words.split()) == 0"
+    words = [sys.executable, "-c", f"{code}\n{styled}\nimport semcom.cli.main\n{asked}"]
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "semcom: stored results are in its repository: --results CLONE/experiments/results\n"
+    places, settings, printed = done.stdout.split("\n", 2)
+    assert all(Path(place).is_relative_to(installed) for place in places.split()) and "not run" in printed
+    methods = [line.split()[0] for line in printed.partition("\n\n")[0].splitlines() if line[0] != " "]
+    assert methods == [name for name in semcom.METHODS.names() if semcom.METHODS.ships(name)]
+    before, inside = python("-c", f"{plain}\n{styled}").splitlines()
+    assert settings == inside != before
 
 
 def test_the_wheel_holds_every_source_and_data_file(installed: Path) -> None:
@@ -152,14 +153,6 @@ def test_make_names_the_python_that_it_needs(tmp_path: Path) -> None:
     done = subprocess.run(["make", "demo", f"PYTHON={old}"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode != 0 and "semcom needs Python 3.11 or newer" in done.stderr
     assert not (tmp_path / ".venv").exists()
-
-
-def test_claims_say_where_the_results_are_that_a_wheel_lacks(installed: Path, tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
-    command = [sys.executable, "-m", "semcom", "claims", "--paper", "repper"]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0 and "not run" in done.stdout
-    assert done.stderr == "semcom: stored results are in its repository: --results CLONE/experiments/results\n"
 
 
 def test_the_wheel_is_small_and_works_beside_folders_of_the_user_s(installed: Path, tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ from semcom.studies.registry import EXPERIMENTS
 from semcom.tasks.registry import TASKS
 
 ROOT = Path(__file__).parents[1]
-README, EXTENDING, RUNNING, TASKS_PAGE = "README.md", "docs/extending.md", "docs/running.md", "docs/tasks.md"
+README, EXTENDING, RUNNING = "README.md", "docs/extending.md", "docs/running.md"
+DATA, TASKS_PAGE = "docs/data.md", "docs/tasks.md"
 FENCE = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SKIP = "not run by the tests"
 TESTED = {
@@ -57,7 +58,7 @@ TESTED = {
 """Sections with a test below, of the pages of which every example is run."""
 SMALLER = {
     "--clients 5 --train.rounds 10": "--clients 5 --train.rounds 2",
-    "--seeds 0..2": "--seeds 0..1 --set train.rounds=1 --set clients=2",
+    "--seeds 0..2": "--seeds 0..1 --set train.rounds=1 --set clients=2 --vary channel.snr_db=0,9",
 }
 """What the tests put in the place of the page's sizes, to save time."""
 
@@ -134,7 +135,7 @@ def smaller(text: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def own_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_names(monkeypatch: pytest.MonkeyPatch, thin: None) -> None:
     """What the examples register is forgotten after each test."""
     data = (DATASETS, PARTITIONS, AUGMENTATIONS)
     for registry in (METHODS, ENCODERS, *data, LINKS, SCHEDULERS, EXPERIMENTS, FIGURES, TASKS):
@@ -217,7 +218,7 @@ def test_first_run(tmp_path: Path) -> None:
     shown = next(block.text for block in sections(README)["First run"] if block.language == "text")
     traffic = shown[shown.index("per participating") :]
     assert traffic in trained, "the README shows other traffic than the command prints"
-    accuracy = float(shell("python first.py", tmp_path).split()[-1])
+    accuracy = float(here("python first.py", tmp_path).split()[-1])
     assert 0.1 < accuracy <= 1, "not better than a guess"
 
 
@@ -260,10 +261,24 @@ def test_channel(tmp_path: Path) -> None:
         assert summary["snr_received_db"][way] == pytest.approx(10, abs=1)
 
 
-def test_little_data(tmp_path: Path) -> None:
-    follow("docs/data.md", "Clients with little data", tmp_path)
-    summary = finished(tmp_path / "runs" / "scarce", "fedavg", clients=4, rounds=2)
-    assert summary["samples"] == 2 * (3 * 45 + round(0.1 * 45))  # rounds; 3 classes of 15 images each
+RUNS = {
+    (EXTENDING, "An encoder"): ("mixed", "fedcl", 2, "model.encoder", "small-cnn,dcgan", 2 * 2 * 45),
+    (EXTENDING, "A partition"): ("blocks", "fedavg", 4, "partition.options", {"tests": 30}, 2 * (1797 - 4 * 30)),
+    (EXTENDING, "An augmentation"): ("dim", "fedavg", 4, "data.augment", "dim", 2 * 4 * 45),
+    (EXTENDING, "A scheduler"): ("rested", "fedavg", 4, "network.scheduling", "rested-best", 2 * 2 * 45),
+    (DATA, "Clients with little data"): ("scarce", "fedavg", 4, "partition.scarce", [3], 2 * (3 * 45 + 4)),
+}
+"""Page and section -> its run of two rounds: folder, method, clients, a field with its value, and images visited, of
+which a client has 3 classes of 15, and a scarce one a tenth of them."""
+
+
+@pytest.mark.parametrize(("page", "heading"), RUNS)
+def test_a_run_has_what_its_section_is_about(page: str, heading: str, tmp_path: Path) -> None:
+    name, method, clients, field, value, visited = RUNS[page, heading]
+    follow(page, heading, tmp_path)
+    assert finished(tmp_path / "runs" / name, method, clients, rounds=2)["samples"] == visited
+    config = read(tmp_path / "runs" / name, "config.json")
+    assert functools.reduce(dict.__getitem__, field.split("."), config) == value
 
 
 def test_new_clients(tmp_path: Path) -> None:
@@ -273,7 +288,7 @@ def test_new_clients(tmp_path: Path) -> None:
 
 
 def test_splits(tmp_path: Path) -> None:
-    (table,) = follow("docs/data.md", "Splits that are written, and those of others", tmp_path)
+    (table,) = follow(DATA, "Splits that are written, and those of others", tmp_path)
     assert table.startswith("client train test ") and "--partition.path split.npz" in table
     finished(tmp_path / "runs" / "same", "fedavg", clients=4, rounds=2)
 
@@ -289,13 +304,6 @@ def test_more_than_one_core(tmp_path: Path) -> None:
     follow(RUNNING, "Several cores, GPUs and machines", tmp_path)
     summary = finished(tmp_path / "runs" / "two", "fedcl", clients=4, rounds=3)
     assert "train/forward" in summary["seconds"]
-
-
-def test_encoder(tmp_path: Path) -> None:
-    follow(EXTENDING, "An encoder", tmp_path)
-    summary = finished(tmp_path / "runs" / "mixed", "fedcl", clients=2, rounds=2)
-    assert read(tmp_path / "runs" / "mixed", "config.json")["model"]["encoder"] == "small-cnn,dcgan"
-    assert len(summary["views"]["personal"]["clients"]) == 2
 
 
 def test_images_that_come_back(tmp_path: Path) -> None:
@@ -323,25 +331,6 @@ def test_dataset(tmp_path: Path) -> None:
     assert mine["samples"] == 2 * 2 * 3 * 15  # rounds, clients, ways, shots
     finished(tmp_path / "runs" / "parity", "local", clients=2, rounds=2)
     assert len(rows(tmp_path / "runs" / "parity")[-1]["views"]["personal"]["classes"]) == 2
-
-
-def test_partition(tmp_path: Path) -> None:
-    follow(EXTENDING, "A partition", tmp_path)
-    summary = finished(tmp_path / "runs" / "blocks", "fedavg", clients=4, rounds=2)
-    assert summary["samples"] == 2 * (1797 - 4 * 30)
-    assert read(tmp_path / "runs" / "blocks", "config.json")["partition"]["options"] == {"tests": 30}
-
-
-def test_augmentation(tmp_path: Path) -> None:
-    follow(EXTENDING, "An augmentation", tmp_path)
-    finished(tmp_path / "runs" / "dim", "fedavg", clients=4, rounds=2)
-    assert read(tmp_path / "runs" / "dim", "config.json")["data"]["augment"] == "dim"
-
-
-def test_scheduler(tmp_path: Path) -> None:
-    follow(EXTENDING, "A scheduler", tmp_path)
-    finished(tmp_path / "runs" / "rested", "fedavg", clients=4, rounds=2)
-    assert read(tmp_path / "runs" / "rested", "config.json")["network"]["scheduling"] == "rested-best"
 
 
 def test_experiment(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import semcom
 from semcom.cli import main as cli
+from tests.conftest import make_networks_thin
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
@@ -34,7 +35,8 @@ SMALLER = {
 def followed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, str]]]:
     """The folder in which the page was followed, and what each command printed, by its first words."""
     folder, printed = tmp_path_factory.mktemp("tutorial"), dict[str, str]()
-    with contextlib.chdir(folder):
+    with contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
+        make_networks_thin(patch)
         for line in LINES:
             command = line
             for words, fewer in SMALLER.items():

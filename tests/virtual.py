@@ -40,7 +40,7 @@ import sys
 import tempfile
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import cache
@@ -54,7 +54,6 @@ import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from semcom.engine.train import fit, replay
 
@@ -225,7 +224,7 @@ class VirtualGPU(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Carry out one operation on the host, after all checks and notes where it concerns the device."""
         kwargs, name = dict(kwargs or {}), func._schema.name.removeprefix("aten::")
-        flat, spec = tree_flatten((args, kwargs))
+        flat = [*_flat(args), *_flat(kwargs.values())]
         here = [t for t in flat if isinstance(t, VirtualTensor)]
         host = [t for t in flat if isinstance(t, Tensor) and not isinstance(t, VirtualTensor)]
         device = kwargs.get("device")
@@ -237,14 +236,14 @@ class VirtualGPU(TorchDispatchMode):
             return self._on_host(func, name, args, kwargs)
         _check(func, name, args, here, host)
         late = self._note(func, name, args, kwargs, to_device)
-        args, kwargs = tree_unflatten([_held(value) for value in flat], spec)
+        args, kwargs = _mapped(_held, args), {key: _mapped(_held, value) for key, value in kwargs.items()}
         work = STAND_INS.get(name)
         result = func(*args, **kwargs) if work is None else work(func, *args, **kwargs)
         if func._schema.is_mutable and any(t.shape != t.held.shape or t.stride() != t.held.stride() for t in here):
             raise NotImplementedError(f"{func}: the virtual GPU cannot change a tensor's shape in place")
         if to_device:
             old = {id(t.held): t for t in here} | {id(t): t for t in host}
-            return tree_map(lambda t: _wrapped(t, old), result)
+            return _mapped(lambda value: _wrapped(value, old), result)
         if late:
             self._delay(result)
         return result
@@ -367,7 +366,7 @@ def _check(func: Any, name: str, args: Any, here: Sequence[VirtualTensor], host:
         return
     if name in INDEXED and isinstance(args[0], VirtualTensor):
         host = [t for t in host if not any(t is index for index in args[1])]
-    scalars = torch.Tag.pointwise in func.tags or name in WITH_SCALAR | INDEXED or name.startswith("_foreach")
+    scalars = torch.Tag.pointwise in func.tags or name in WITH_SCALAR or name in INDEXED or name.startswith("_foreach")
     written = func._schema.is_mutable and not isinstance(args[0], VirtualTensor)
     if host and (written or not scalars or any(t.dim() for t in host)):
         shapes = ", ".join(str(list(t.shape)) for t in host)
@@ -414,6 +413,21 @@ STAND_INS: dict[str, Callable[..., Any]] = {
 
 def _is_virtual(device: Any) -> bool:
     return device is not None and torch.device(device).type == DEVICE.type
+
+
+def _flat(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the values, and those in lists, as torch's trees would, which take longer."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from _flat(value)
+        else:
+            yield value
+
+
+def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)([_mapped(change, each) for each in value])
+    return change(value)
 
 
 def _held(value: Any) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.studies.conftest import fake_run, own_names, quick_resolve
+from tests.studies.conftest import own_names
 
-__all__ = ["fake_run", "own_names", "quick_resolve"]
+__all__ = ["own_names"]
 
 
 @pytest.fixture

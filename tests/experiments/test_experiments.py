@@ -33,21 +33,6 @@ def test_small_letter_grid_is_that_of_the_protocol() -> None:
         assert (config.model.encoder, config.model.features) == ("dcgan-narrow", 64)
 
 
-def test_paper_letter_grid_has_twelve_snrs_and_five_seeds() -> None:
-    snrs = [float(snr) for snr in range(-15, 19, 3)]
-    assert grid_points("letter-fig2b", "paper") == list(itertools.product(METHODS, snrs, range(5)))
-    for config in find_experiment("letter-fig2b").grid("paper"):
-        assert (config.train.rounds, config.train.optimizer, config.train.lr) == (200, "sgd", 1e-3)
-
-
-@pytest.mark.parametrize("name", ["demo", "letter-fig2b"])
-def test_smoke_grids_run_on_digits(name: str) -> None:
-    assert grid_points(name, "smoke") == list(itertools.product(METHODS, (0.0, 9.0, 18.0), (0,)))
-    assert {(c.data.name, c.partition.options["shots"], c.clients) for c in find_experiment(name).grid("smoke")} == {
-        ("digits", 15, 20) if name == "demo" else ("digits", 10, 4)
-    }
-
-
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
 def test_every_declaration_is_sound(name: str) -> None:
     found = find_experiment(name)

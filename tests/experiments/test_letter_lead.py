@@ -24,11 +24,6 @@ from semcom.studies.results.archive import read_stored_table
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
 
 
-@pytest.fixture(autouse=True)
-def quick_resolve() -> None:
-    """Configurations are resolved in earnest here, in the place of the stand-in of conftest.py."""
-
-
 def test_every_level_changes_the_base_and_can_be_run() -> None:
     runs = {run.variant: semcom.resolve(run.config) for run in LETTER_LEAD.runs("small") if run.config.seed == 10}
     assert len(runs) == 3 + sum(len(level.arms) for level in make_lead_levels("small"))

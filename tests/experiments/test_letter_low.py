@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +22,9 @@ from semcom.config import ConfigError, run_hash
 from semcom.models.registry import ENCODERS
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.table import list_fields, read_table
+from tests.experiments.test_hypotheses import said
 
 ROOT = Path(__file__).parents[2]
-
-
-def said(rows: Iterable[dict[str, Any]]) -> dict[tuple[str, str], tuple[float, str]]:
-    """Hypothesis and place -> difference and answer."""
-    return {(row["hypothesis"], row["place"]): (round(row["difference"], 6), row["answer"]) for row in rows}
-
-
-@pytest.fixture(autouse=True)
-def quick_resolve() -> None:
-    """Configurations are resolved in earnest here, in the place of the stand-in of conftest.py."""
 
 
 # Grids ----------------------------------------------------------------------------------------------------------------
@@ -58,16 +48,6 @@ def test_the_studies_share_the_runs_that_they_have_in_common() -> None:
         for one in (letter_low.LETTER_LOW, letter_low.LETTER_SCG)
     )
     assert len(scg) == 2 * 2 * 3 * 5 and len(low & scg) == 2 * 2 * 5  # both arms, 0 and 9 dB, weight 4, five seeds
-
-
-def test_the_full_study_has_the_letters_size() -> None:
-    for experiment in (letter_full.LETTER_FULL, letter_full.LETTER_FULL_ADAM):
-        for run in experiment.runs("small"):
-            of = list_fields(semcom.resolve(run.config))
-            assert (of["train.rounds"], of["clients"], of["model.features"]) == (200, 20, 64)
-            assert of["model.encoder"] == "dcgan"
-            assert of.get("hyper.lam") in (None, 1 / 64, 1.0) or "chosen" in run.variant
-    assert len(letter_full.LETTER_FULL.runs("small")) >= 5 * 3 * 3
 
 
 def test_no_search_has_a_seed_of_a_study() -> None:
@@ -279,7 +259,7 @@ def test_other_readings() -> None:
 
 
 def test_the_plug_in_of_other_readings_runs(
-    tmp_path: Path, own_names: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, own_names: None, thin: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(ENCODERS, "_added", dict(ENCODERS._added))
     names = "fedcl,fedcl unsquared norm,fedcl trained inputs and 100 steps,fedcl 100 steps of the SCG"

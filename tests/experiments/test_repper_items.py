@@ -37,11 +37,6 @@ POINTS = papers.read_paper_points().query("paper == 'repper'")
 TABLE = papers.read_paper_table("repper")
 
 
-@pytest.fixture(autouse=True)
-def quick_resolve() -> None:
-    """Configurations are resolved in earnest here, in the place of the stand-in of conftest.py."""
-
-
 def spelled(value: Any) -> str:
     return format_number(float(value)) if isinstance(value, int | float) else str(value)
 
@@ -230,7 +225,7 @@ def test_the_sine_by_hand() -> None:
     assert found[:2].tolist() == pytest.approx([0.75**0.5] * 2) and found[2].isnan()
 
 
-def test_a_run_leaves_its_gradients(tmp_path: Path) -> None:
+def test_a_run_leaves_its_gradients(tmp_path: Path, thin: None) -> None:
     run = next(run for run in find_experiment("repper-gradients").runs("smoke") if run.variant == "repper")
     of = set_fields(semcom.resolve(run.config), {"out": str(tmp_path / "run")})
     repper.train_and_pull_repper(of)
@@ -248,7 +243,7 @@ def test_a_run_leaves_its_gradients(tmp_path: Path) -> None:
     np.testing.assert_allclose(shares[:, 0], weighed / weighed.sum(), rtol=1e-9)
 
 
-def test_a_run_leaves_its_groups_and_arrays(tmp_path: Path) -> None:
+def test_a_run_leaves_its_groups_and_arrays(tmp_path: Path, thin: None) -> None:
     run = next(run for run in find_experiment("repper-fig1").runs("smoke") if run.variant == "lg_fedavg")
     repper.train_and_group(set_fields(semcom.resolve(run.config), {"out": str(tmp_path / "run")}))
     (stored,) = study(tmp_path / "run").stored

@@ -12,6 +12,7 @@ from experiments.claims.beside import format_results_beside, measure_agreement_b
 from semcom.cli import main as cli
 from semcom.config import ConfigError, DataConfig, PartitionConfig
 from semcom.data.partitions import Dirichlet
+from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import config, simple
 
 COLUMN = "cifar10 dirichlet"

@@ -19,6 +19,7 @@ from semcom.data.partitions import Dirichlet
 from semcom.studies.analysis.study import study
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import pack_archive
+from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import config, line, scored, simple, write
 
 pytestmark = pytest.mark.usefixtures("without_stored_results")
