@@ -300,7 +300,8 @@ def test_classifiers_at_the_end(tmp_path: Path) -> None:
     assert summary["accuracy"] > summary["views"]["global"]["accuracy"]
 
 
-def test_more_than_one_core(tmp_path: Path) -> None:
+def test_more_than_one_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # other processes have no thin networks
     follow(RUNNING, "Several cores, GPUs and machines", tmp_path)
     summary = finished(tmp_path / "runs" / "two", "fedcl", clients=4, rounds=3)
     assert "train/forward" in summary["seconds"]

@@ -14,6 +14,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import semcom
+from channels.superposition import draw_superposed_gains
 from experiments import finish_search
 from semcom.config import RunConfig, run_hash, to_dict
 from semcom.files import CONFIG, METRICS, SUMMARY
@@ -91,6 +92,7 @@ def test_every_experiment_runs_at_smoke_with_its_figures(
     found = find_experiment(name)
     monkeypatch.setattr(finish_search, "CANDIDATES", finish_search.CANDIDATES[:1])  # all take two minutes
     monkeypatch.setattr(style, "style_to_bytes", draw_once)
+    monkeypatch.setattr(draw_superposed_gains, "__defaults__", (256,))  # of 16,384 realisations, for quantiles
     if found.train is None:
         monkeypatch.setattr(semcom, "run", train_or_copy)
     variants = part(name, [variant.name for variant in found.compared()])
