@@ -136,9 +136,9 @@ LINKS: dict[str, dict[str, Any]] = {
 
 
 def over(link: str) -> dict[str, Any]:
-    """Settings of a run over a link; a block of the digital one takes some features to be filled."""
-    size = 32 if link.startswith("digital") else 4
-    return {"channel": LINKS[link], "model": {"features": size}, "train": {"rounds": 1}}
+    """Settings of a run over a link; a block of the digital one takes some features to be filled, and its time."""
+    clients, size = (2, 32) if link.startswith("digital") else (4, 4)
+    return {"channel": LINKS[link], "clients": clients, "model": {"features": size}, "train": {"rounds": 1}}
 
 
 @pytest.mark.parametrize("link", LINKS)
