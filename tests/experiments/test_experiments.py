@@ -35,11 +35,13 @@ def test_small_letter_grid_is_that_of_the_protocol() -> None:
 
 @pytest.mark.parametrize("name", EXPERIMENTS.names())
 def test_every_declaration_is_sound(name: str) -> None:
+    """Of each setting the first seed, as a seed is no reason to be refused."""
     found = find_experiment(name)
-    assert found.name == name
-    assert set(found.scales) <= set(SCALES)
+    assert found.name == name and set(found.scales) <= set(SCALES)
     for scale in found.scales:
-        configs = [dataclasses.replace(c, train=fill_from_preset(c.train, {})) for c in found.grid(scale)]
+        grid = found.grid(scale)
+        first = [config for config in grid if config.seed == grid[0].seed]
+        configs = [dataclasses.replace(c, train=fill_from_preset(c.train, {})) for c in first]
         for config in configs:
             check_config(config)
         assert len({run_hash(c) for c in configs}) == len(configs)
@@ -49,16 +51,6 @@ def test_set_fields_merges_hyperparameters() -> None:
     config = set_fields(set_fields(RunConfig(), {"hyper.lam": 0.1}), {"hyper.warmup": 2, "data.root": "images"})
     assert config.hyper == {"lam": 0.1, "warmup": 2}
     assert config.data.root == "images"
-
-
-def test_unknown_names_list_the_known() -> None:
-    with pytest.raises(
-        ConfigError,
-        match=r"^experiment: 'letter-fig2' is unknown: did you mean .* known are arms-small, collaboration, ",
-    ):
-        find_experiment("letter-fig2")
-    with pytest.raises(ConfigError, match=r"^scale: demo has no scale 'paper'; it has smoke$"):
-        find_experiment("demo").scale("paper")
 
 
 def test_default_scale_is_the_cheapest() -> None:

@@ -40,12 +40,15 @@ METHOD = {"fedcrc-per": "fedcrc"}
 
 
 @functools.cache
-def runs(item: str, scale: str = "paper") -> list[tuple[str, dict[str, str]]]:
-    """Variant and fields of an item's runs with the first seed, as claims spell them."""
+def resolved(item: str, scale: str) -> list[tuple[str, dict[str, Any]]]:
+    """Variant and fields of an item's runs with the first seed."""
     found = [run for run in find_experiment(item).runs(scale) if run.config.seed == 0]
-    return [
-        (r.variant, {k: format_plain_value(v) for k, v in list_fields(semcom.resolve(r.config)).items()}) for r in found
-    ]
+    return [(run.variant, list_fields(semcom.resolve(run.config))) for run in found]
+
+
+def runs(item: str, scale: str = "paper") -> list[tuple[str, dict[str, str]]]:
+    """The same as claims spell them."""
+    return [(name, {k: format_plain_value(v) for k, v in of.items()}) for name, of in resolved(item, scale)]
 
 
 # Grids ---------------------------------------------------------------------------------------------------------------
@@ -83,36 +86,9 @@ def varied(grid: Grid, *names: str) -> set[tuple[object, ...]]:
     return {tuple(point[name] for name in names) for axis in axes for point in axis.points()}
 
 
-def test_small_has_three_seeds_and_the_columns_at_hand() -> None:
-    for name in [*fedcosr_items(), "fedcrl-table2", *(n for n in NAMES if n.startswith("fedcrc-"))]:
-        grid = find_experiment(name).scales["small"]
-        if name not in ("fedcosr-fig4", "fedcosr-rates"):  # one round; a search
-            number = {"fedcosr-fig6": 5, "fedcosr-fig8": 5, "fedcrc-table3": 6}.get(name, 3)
-            assert grid.vary["seed"] == tuple(range(number)), name
-        names = varied(grid, "data.name") or {(grid.base.data.name,)}
-        wider = name.endswith(("-table2", "-table3")) and "fedcrc" not in name or name == "fedcrc-table1"
-        known = {("cifar10",), ("mnist",), *([("cifar100",)] if wider else [])}
-        assert names <= known or name in ("fedcosr-fig6", "fedcosr-fig9")
-    kinds = {("cifar10", "dirichlet", 0.1, None, 600), ("cifar10", "pathological", None, 2, None)}
-    kinds |= {("cifar100", "dirichlet", 0.1, None, 600), ("cifar100", "pathological", None, 20, None)}
-    assert varied(find_experiment("fedcosr-table2").scales["small"], *fedcosr.DIVISION) == kinds
-    for name, of in runs("fedcosr-table2", "small"):
-        assert (
-            of["channel.kind"] == "none"
-            and of["model.encoder"] == "cnn-linear-dropout"
-            and of["model.features"] == "128"
-        )
-        assert (of["train.lr"], of["train.optimizer"]) == ("0.003", "adam") or name in ("pfedme", "perfedavg"), name
-        assert of["train.batch_size"] == "16" and of["clients"] == "20"
-
-
 AWGN = ("wireless-snr", "wireless-exchange")
 COMPARED = set(METHODS) - {"digital-chain", "scaffold", "feddyn", "fedbn", "fedrod", "apfl", "feddbe"}
 """The methods of the papers and their baselines."""
-
-
-def fedcosr_items() -> list[str]:
-    return [name for name in NAMES if name.startswith("fedcosr-")]
 
 
 def test_arms_are_those_of_the_papers() -> None:
@@ -261,6 +237,7 @@ def test_the_list_has_item_sizes_and_committed_results(tmp_path: Path, monkeypat
 
     monkeypatch.setattr("experiments.claims.evidence.COMMITTED", tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(EXPERIMENTS, "names", lambda: ["letter-fig2b"])
     (tmp_path / "letter-fig2b-small.zip").touch()
     (tmp_path / "letter-fig2b-once-paper.zip").touch()
     lines = list_overview("experiments").splitlines()
@@ -309,8 +286,7 @@ class Made(Stored):
 def made(item: str, rng: np.random.Generator) -> Any:
     """The study of an item at scale `paper`, with the first seed of each run."""
     found, runs_ = find_experiment(item), []
-    for run in (run for run in found.runs("paper") if run.config.seed == 0):
-        of = list_fields(semcom.resolve(run.config))
+    for variant, of in resolved(item, "paper"):
         view = {"accuracy": float(rng.random()), "accuracy_std": float(rng.random())}
         views = {"personal": view, "global": view, "prototype": view, "trained": view, "initialised": view}
         numbers = {"accuracy": view["accuracy"], "silhouette": view["accuracy"], "gradient": view["accuracy"]}
@@ -321,9 +297,9 @@ def made(item: str, rng: np.random.Generator) -> Any:
             "clusters": {"silhouette": view["accuracy"], "knn_purity": view["accuracy"]},
             "groups": dict.fromkeys(("head", "middle", "tail"), numbers),
             **{"predictor_distance": view["accuracy"], "floats_formula": 2.0},
-            **({"new_clients": {"global": view, "head": {**view, "clients": [0.5]}}} if run.config.new_clients else {}),
+            **({"new_clients": {"global": view, "head": {**view, "clients": [0.5]}}} if of["new_clients"] else {}),
         }
-        runs_.append(Made(str(len(runs_)), Path("nowhere"), "done", None, run.variant, of, None, summary))
+        runs_.append(Made(str(len(runs_)), Path("nowhere"), "done", None, variant, of, None, summary))
     axes = [name for axis in found.axes("paper") for name in axis.fields if name != "seed"]
     return SimpleNamespace(stored=runs_, axes=axes)
 

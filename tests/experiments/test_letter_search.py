@@ -68,30 +68,6 @@ def test_the_tied_lambda_nearest_to_the_default_is_chosen() -> None:
     assert search.choose_searched_lambda(rows) == {"fedcl": 1 / 64, "fedproto": 10.0}
 
 
-@pytest.mark.parametrize(
-    ("declared", "small", "paper"),
-    [
-        (letter.FIG2A, 3 * 2 * 5, 3 * 2 * 5),
-        (letter.FIG2B_ONCE, 3 * 2 * 3, 3 * 2 * 5),
-        (letter.FIG3A, 5 * 5, 5 * 5),
-        (letter.FIG3B, 3 * 5 * 5, 3 * 5 * 5),
-        (letter.FIG4, 3 * 3, 3 * 5),
-        (letter.ABLATION, 11 * 5, 11 * 5),
-        (letter.ENCODERS, 5 * 2 * 3, 5 * 2 * 5),
-    ],
-    ids=lambda value: getattr(value, "name", ""),
-)
-def test_scales_have_the_runs_of_the_protocol(declared, small: int, paper: int) -> None:
-    assert (len(declared.grid("small")), len(declared.grid("paper"))) == (small, paper)
-    for config in declared.grid("paper"):  # what the letter gives
-        assert (config.data.name, config.train.rounds, config.train.lr) == ("cifar10", 200, 1e-3)
-        assert config.train.optimizer == "sgd" and config.model.features in (16, 64)
-    for config in declared.grid("small"):
-        assert config.train.rounds == 60 and config.partition.options["test_per_class"] == 100
-    ways = {(c.partition.options["ways"], c.partition.options["shots"]) for c in declared.grid("small")}
-    assert {m * q for m, q in ways} == {300}
-
-
 def test_the_figures_have_the_schedule_that_the_stored_search_chose() -> None:
     found = search.choose_searched_schedule(
         search.read_searched_schedules(read_stored_table(COMMITTED / "letter-search-small.zip"))

@@ -116,16 +116,6 @@ def test_small_keeps_arms_clients_and_the_division(item: str) -> None:
         assert tuned <= {"100"}  # of so few images 10 epochs train no head
 
 
-@pytest.mark.parametrize("item", [name for name in ITEMS if "small" in find_experiment(name).scales])
-def test_small_trains_each_client_before_the_rate_has_decayed(item: str) -> None:
-    """With C 0.2 a client trains in a fifth of the rounds: in 40 some eight times, as in 20 with C 0.4."""
-    for _, of in runs(item, "small"):
-        if item == "repper-fig3":  # runs of one step that only divide
-            break
-        few = of["train.participation"] == "0.2"
-        assert (of["train.rounds"], of["train.lr_milestones"]) == (("40", "32,37") if few else ("20", "16,19"))
-
-
 @pytest.mark.parametrize(("item", "columns"), [("repper-table1", 9), ("repper-table2", 4), ("repper-table3", 3)])
 def test_small_runs_stand_beside_the_tables_of_the_paper(item: str, columns: int) -> None:
     """The encoder and the epochs of `small` stand for the paper's in `Experiment.reduced`."""

@@ -195,16 +195,6 @@ def test_the_command_of_a_plug_in_s_experiment_names_it(tmp_path: Path, monkeypa
         render("mine")
 
 
-def test_unknown_figure_lists_the_known() -> None:
-    known = ", ".join(FIGURES.names())
-    assert known.startswith(
-        "arms-small, collaboration, collaboration-ways, convergence-bound, deepjscc-federated, deepjscc-images, "
-        "demo, fedcosr-fig4"
-    )
-    with pytest.raises(ConfigError, match=f"^figure: 'fig9' is unknown: known are {known}$"):
-        render("fig9")
-
-
 def test_runs_of_two_settings_are_not_drawn_as_seeds(stored: Stored, tmp_path: Path) -> None:
     """A run beside those of the sweep, with a field of its own that the figure does not show."""
     folder = stored()
