@@ -1,4 +1,4 @@
-"""What all tests share: a collector of garbage that comes less often, files that do not wait, forked ranks, thin networks."""
+"""What all tests share: rarer collection of garbage, files that do not wait, forked ranks, and thin networks."""
 
 from __future__ import annotations
 
