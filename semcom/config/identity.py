@@ -50,6 +50,7 @@ LATER: Mapping[str, Any] = {
     "air.top_fraction": 0.1,
     "train.lr_schedule": "milestones",
     "train.patience": None,
+    "train.auc": False,
     "train.deadline_s": None,
     "network.flops": None,
     "network.flops_spread": 0.0,

@@ -102,6 +102,8 @@ METRICS = {
     "last": "accuracy in the last round",
     "validation": "validation accuracy",
     "among_own": "accuracy among own classes",
+    "auc": "AUC",
+    "auc_micro": "AUC over all classes together",
     "lead": "lead",
     "gain": "gain",
     "jain": "Jain's index",
@@ -115,7 +117,7 @@ METRICS = {
     "clusters.power_between": "power of what tells classes apart",
 }
 """Number of a view, or of a run -> its name; any other is shown by its own name."""
-PLAIN = ("jain", "best_round", "predictor_distance", "clusters.silhouette")
+PLAIN = ("auc", "auc_micro", "jain", "best_round", "predictor_distance", "clusters.silhouette")
 """Those that are no share of 1, and are not shown in percent."""
 DERIVED = {
     "": "{}",

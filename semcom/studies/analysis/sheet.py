@@ -74,6 +74,12 @@ class Sheet:
     note: str = ""
     spread: Spread = "interval"
 
+    def frame(self) -> pd.DataFrame:
+        """Return the table as texts, such as "63.1 ± 2.0"; each column says in which unit it is."""
+        unit = f" ({unit})" if (unit := metric_unit(self.metric)) else ""
+        texts = self._texts(" ± ", {}, str)
+        return texts.rename(columns={name: f"{name}{unit}" for name in texts.columns[len(self.rows) :]})
+
     def csv(self) -> str:
         """Return a line per cell, with all digits; accuracies are fractions of 1."""
         return self.cells.to_csv(index=False, lineterminator="\n")
