@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from semcom.runs.resolve import resolve
     from semcom.runs.result import Result
     from semcom.runs.runner import run
-    from semcom.runs.tracking import TensorBoard, scalars
+    from semcom.runs.tracking import TRACKERS, Tracker, scalars
     from semcom.studies.analysis.study import Study, study
     from semcom.studies.experiment import Experiment
     from semcom.studies.grid import Grid, Variant
@@ -96,7 +96,8 @@ _LAZY = {
     "TASKS": "semcom.tasks.registry",
     "Task": "semcom.tasks.task",
     "Metric": "semcom.tasks.metric",
-    "TensorBoard": "semcom.runs.tracking",
+    "TRACKERS": "semcom.runs.tracking",
+    "Tracker": "semcom.runs.tracking",
     "Variant": "semcom.studies.grid",
     "average": "semcom.engine.store.population",
     "embedding": "semcom.runs.embedding",
@@ -148,7 +149,8 @@ __all__ = [
     "Study",
     "TASKS",
     "Task",
-    "TensorBoard",
+    "TRACKERS",
+    "Tracker",
     "TrainConfig",
     "Variant",
     "__version__",
