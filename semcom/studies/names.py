@@ -137,6 +137,11 @@ DIFFERENCES = ("lead", "gain")
 """Those that are differences of shares, in percentage points."""
 
 
+def learn_label(method: str, label: str) -> None:
+    """Note what a method of a user's is called, as a stored run tells it; those that ship keep their names."""
+    METHODS.setdefault(method, label)
+
+
 def learn_metrics(metrics: Iterable[Metric]) -> None:
     """Note the metrics of a task that a stored run has told of, for their names and units."""
     TASKS.update({metric.name: metric for metric in metrics if metric.name not in METRICS})
