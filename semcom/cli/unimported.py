@@ -44,8 +44,8 @@ def read_fields(place: str, inner: str) -> dict[str, tuple[Any, str]]:
         for statement, below in itertools.zip_longest(body, body[1:]):
             match statement:
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
-                    said = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant)
-                    text = " ".join(str(below.value.value).split()) if said else ""
+                    said = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and below.value.value
+                    text = " ".join(str(said or "").split())
                     if not ast.unparse(statement.annotation).startswith("ClassVar"):
                         found[name] = _evaluate(module, value), text
     return found

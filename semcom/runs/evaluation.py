@@ -14,7 +14,7 @@ from semcom.config import ConfigError, NoEffect, Resolved
 from semcom.data.federation import Federation
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.session import Session
-from semcom.engine.train.view import View, count_confusion, count_confusions_of_views, measure_views
+from semcom.engine.train.view import Note, View, count_confusion, count_confusions_of_views, measure_views
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
 from semcom.methods.base import Method
@@ -96,9 +96,11 @@ def _score_classes(session: Session, views: Mapping[str, View]) -> Scores:
     among = None if draws.federation.owned.all() else AmongOwn(session, views)
     areas = RocAreas(session, views) if draws.config.train.auc else None
 
+    notes: list[Note] = [each for each in (among, areas) if each is not None]
+
     def note(names: Sequence[str], heard: Outputs) -> None:
-        for noted in filter(None, (among, areas)):
-            noted(names, heard)
+        for each in notes:
+            each(names, heard)
 
     tests = count_confusions_of_views(session, views, draws.test_snrs, draws.federation.test, note=note)
     for test, tables in enumerate(tests):
