@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from semcom.runs.result import Result
     from semcom.runs.runner import run
     from semcom.runs.tracking import TRACKERS, Tracker, scalars
+    from semcom.studies.analysis.sheet import table
     from semcom.studies.analysis.study import Study, study
     from semcom.studies.experiment import Experiment
     from semcom.studies.grid import Grid, Variant
@@ -111,6 +112,7 @@ _LAZY = {
     "silhouette": "semcom.runs.embedding",
     "study": "semcom.studies.analysis.study",
     "sweep": "semcom.studies.sweep.sweep",
+    "table": "semcom.studies.analysis.sheet",
 }
 """Exported name -> the module that is imported when it is first asked for."""
 
@@ -166,6 +168,7 @@ __all__ = [
     "silhouette",
     "study",
     "sweep",
+    "table",
 ]
 
 

@@ -65,7 +65,7 @@ def test_tables_and_comparisons_take_it(tmp_path: Path, capsys: pytest.CaptureFi
             )
             run(request)
     study = semcom.study(tmp_path)
-    table = study.table("accuracy", "pooled", "auc")
+    table = semcom.table(study, "accuracy", "pooled", "auc")
     assert list(table.columns) == ["Method", "Accuracy (%)", "Accuracy over all test images (%)", "AUC"]
     mean = study.mean(metric="auc").set_index("variant")["mean"]
     assert table.set_index("Method")["AUC"].to_dict() == {

@@ -33,9 +33,8 @@ from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.frames import TABLES
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.selection import find_axes, order_runs, parse_selection_field, select_runs, tabulate_keys
-from semcom.studies.analysis.sheet import Spread, make_sheet
 from semcom.studies.grid import TEST, TEST_SNR
-from semcom.studies.names import field_label, is_in_joule, is_ranked
+from semcom.studies.names import is_in_joule, is_ranked
 from semcom.studies.results.archive import open_archive
 from semcom.studies.results.run import RATIO, Stored, read_stored_runs
 from semcom.studies.results.table import list_configuration_columns, make_table
@@ -330,26 +329,6 @@ class Study:
         if missing:
             raise ConfigError(f"by: {missing[0]!r} is no column of the study; there are {', '.join(frame)}")
         return compute_means(frame, columns, "value")
-
-    def table(
-        self, *metrics: str, at: Mapping[str, Any] | None = None, view: Views = None, spread: Spread = "interval"
-    ) -> pd.DataFrame:
-        """Return means over seeds as texts: a row for each variant and point, a column for each number of a view.
-
-        Args:
-            metrics: numbers, such as accuracy, pooled, auc (none: accuracy).
-            at: as of `where`.
-            view: as of `compare`.
-            spread: what stands behind a mean of three seeds or more: half of its 95 % interval, or the standard
-                deviation (std).
-
-        Raises:
-            ConfigError: as `mean`.
-        """
-        rows = ("variant", *self.axes)
-        named = list(map(field_label, rows))
-        each = (make_sheet(self, rows, (), at=at, view=view, metric=n, spread=spread) for n in metrics or ("accuracy",))
-        return pd.concat([sheet.frame().set_index(named) for sheet in each], axis=1).reset_index()
 
     def rank(
         self, *, at: Mapping[str, Any] | None = None, view: Views = None, metric: str = "accuracy"
