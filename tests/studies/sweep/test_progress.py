@@ -222,7 +222,7 @@ def test_in_a_notebook_a_line_stands_for_the_bars(
     sweep(methods=("fedcl", "fedavg"), set={"partition.shots": 5}, train=fake_run, out=tmp_path / "study")
     lines = capsys.readouterr().err.replace("\n", "\r").split("\r")
     assert [part.partition(" ")[0] for part in lines if part.startswith("[")] == ["[1/2,", "[2/2,"]
-    assert lines[1].rstrip() == "2 runs: 0 finished, 2 pending; round 0/120"
+    assert lines[1].startswith("2 runs: 0 finished, ")
     add(runs[next(iter(runs))], 1, 3)
     progress = SweepProgress(runs, {key: f"label {key}" for key in runs})
     progress._update_line("4 runs: 1 running", progress.running(), 3)
