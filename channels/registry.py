@@ -128,6 +128,10 @@ class Registry(Generic[T]):
         """Return the plug-in that registered an entry; None for one that ships, or was registered outside plug-ins."""
         return self._sources.get(name)
 
+    def place(self, name: str) -> str | None:
+        """Return "module:attribute" of an entry that ships, which need not be imported yet; None for any other."""
+        return None if name in self._added else self._builtin.get(name) or self._beside.get(name)
+
     def ships(self, name: str) -> bool:
         """Return whether an entry ships with the package."""
         return name in self._builtin or name in self._beside

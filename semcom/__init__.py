@@ -56,7 +56,8 @@ if TYPE_CHECKING:
     from semcom.runs.resolve import resolve
     from semcom.runs.result import Result
     from semcom.runs.runner import run
-    from semcom.runs.tracking import TensorBoard, scalars
+    from semcom.runs.tracking import TRACKERS, Tracker, scalars
+    from semcom.studies.analysis.sheet import table
     from semcom.studies.analysis.study import Study, study
     from semcom.studies.experiment import Experiment
     from semcom.studies.grid import Grid, Variant
@@ -96,7 +97,8 @@ _LAZY = {
     "TASKS": "semcom.tasks.registry",
     "Task": "semcom.tasks.task",
     "Metric": "semcom.tasks.metric",
-    "TensorBoard": "semcom.runs.tracking",
+    "TRACKERS": "semcom.runs.tracking",
+    "Tracker": "semcom.runs.tracking",
     "Variant": "semcom.studies.grid",
     "average": "semcom.engine.store.population",
     "embedding": "semcom.runs.embedding",
@@ -110,6 +112,7 @@ _LAZY = {
     "silhouette": "semcom.runs.embedding",
     "study": "semcom.studies.analysis.study",
     "sweep": "semcom.studies.sweep.sweep",
+    "table": "semcom.studies.analysis.sheet",
 }
 """Exported name -> the module that is imported when it is first asked for."""
 
@@ -148,7 +151,8 @@ __all__ = [
     "Study",
     "TASKS",
     "Task",
-    "TensorBoard",
+    "TRACKERS",
+    "Tracker",
     "TrainConfig",
     "Variant",
     "__version__",
@@ -164,6 +168,7 @@ __all__ = [
     "silhouette",
     "study",
     "sweep",
+    "table",
 ]
 
 

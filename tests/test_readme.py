@@ -42,7 +42,13 @@ FENCE = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILI
 SKIP = "not run by the tests"
 TESTED = {
     README: ("First run", "A study", "Your own method"),
-    RUNNING: ("From the shell", "From Python", "What you can choose", "Several cores, GPUs and machines"),
+    RUNNING: (
+        "From the shell",
+        "From Python",
+        "A comparison in one script",
+        "What you can choose",
+        "Several cores, GPUs and machines",
+    ),
     TASKS_PAGE: ("Images that come back", "What came out", "Your own task"),
     EXTENDING: (
         "A method",
@@ -239,6 +245,34 @@ def test_running(tmp_path: Path) -> None:
     assert accuracy == summary["accuracy"] > 0.1 and 0.1 < client <= 1, "the shell and Python are the same run"
     (printed,) = follow(RUNNING, "What you can choose", tmp_path)
     assert "--channel." in printed and "letter-fig2b" in printed
+
+
+@pytest.mark.slow
+def test_a_comparison_in_one_script(tmp_path: Path) -> None:
+    """With fewer seeds and rounds; the last script does without semcom, and its model answers as the run's does."""
+
+    def run(block: str, folder: Path) -> str:
+        printed = ""
+        for line in block.splitlines():
+            blocked = "import sys; sys.modules['semcom'] = None\n" if "use.py" in line else ""
+            path = folder / line.split()[1]
+            text = path.read_text().replace("range(5)", "range(2)").replace('rounds": 5', 'rounds": 1')
+            path.write_text(blocked + text)
+            done = subprocess.run([sys.executable, path.name], cwd=folder, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            printed += done.stdout
+        return printed
+
+    (script,) = (b.text for b in sections(RUNNING)["A comparison in one script"] if b.text.startswith("# compare.py"))
+    assert len(script.splitlines()) <= 30
+    (printed,) = follow(RUNNING, "A comparison in one script", tmp_path, run)
+    frame = pd.read_parquet(tmp_path / "compared" / "results.parquet")
+    assert len(frame) == 6 * 2 and set(frame["status"]) == {"done"}
+    tuned = (tmp_path / "compared" / "tuned.md").read_text().splitlines()
+    assert len(tuned) == 2 + 6 * 3 and sum("chosen" in line for line in tuned) == 6
+    assert re.search(r"Method +Accuracy \(%\) +Accuracy over all test images \(%\) +AUC\n0 +Local", printed)
+    best = frame.loc[frame["accuracy"].idxmax()]
+    assert 0.1 < float(printed.split()[-1]) <= 1 and best["accuracy"] > 0.3
 
 
 def test_method(tmp_path: Path) -> None:

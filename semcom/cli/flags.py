@@ -62,8 +62,8 @@ class Early:
     """Lowest level that is logged to stderr."""
     profile: bool = False
     """True to measure the parts of training too."""
-    tensorboard: str | None = None
-    """Folder in which the run has a folder for TensorBoard."""
+    track: tuple[str, ...] = ()
+    """Trackers of the run, NAME or NAME=PLACE."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +107,9 @@ class SweepFlags:
     """GPUs that ray keeps for each run: 1, or a part of one, such as 0.25 (None: none)."""
     out: str | None = None
     """Folder of the results, which may hold some of them already (None: results/EXPERIMENT-SCALE)."""
+    track: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="NAME[=PLACE]")] = ()
+    """Tracker that gets all rounds of each run: tensorboard=FOLDER, wandb=PROJECT, mlflow=EXPERIMENT, or NAME alone
+    (repeatable)."""
     keep: str | None = None
     """What each run keeps beside its numbers, separated by commas: confusion, features, curves-per-client, images."""
     data_root: Annotated[str | None, tyro.conf.arg(name="data.root")] = None
@@ -153,13 +156,13 @@ def read_early_flags(argv: Sequence[str], config: bool = False) -> Early:
     if config:
         parser.add_argument("--config")
         parser.add_argument("--profile", action="store_true")
-        parser.add_argument("--tensorboard")
+        parser.add_argument("--track", action="append", default=[])
     known, rest = parser.parse_known_args(list(argv))
     name = rest.pop(0) if rest and not rest[0].startswith("-") else None
     levels = typing.get_args(Level)
     if known.log_level not in levels:
         raise ConfigError(f"log-level: {known.log_level!r} is not one of {', '.join(levels)}")
-    own = {flag: getattr(known, flag) for flag in ("config", "profile", "tensorboard") if config}
+    own = {"config": known.config, "profile": known.profile, "track": tuple(known.track)} if config else {}
     return Early(name, rest, plugins=tuple(known.plugin), log_level=known.log_level, **own)
 
 
@@ -215,10 +218,11 @@ EARLY: Mapping[str, tuple[Any, Any]] = {
 }
 """Flags that every command takes, and `read_early_flags` reads; these are for the help."""
 PROFILE_HELP = "Measure the parts of training too, and print where the time went; this costs some speed."
-BOARD = tyro.conf.arg(
-    help="Folder for TensorBoard (needs the extra `tensorboard`): the rounds of the run go to METHOD-HASH in it.",
-    help_behavior_hint="(default: none)",
+TRACK_HELP = (
+    "Tracker that gets all rounds: tensorboard=FOLDER, wandb=PROJECT, mlflow=EXPERIMENT, or NAME alone (repeatable); "
+    "each needs the extra of its name."
 )
+TRACK = tyro.conf.arg(help=TRACK_HELP, help_behavior_hint="(default: none)", metavar="NAME[=PLACE]")
 CONFIG_HELP = (
     "A stored config.json, the folder of a run, or ARCHIVE.zip/RUN. Flags override it: `none` takes an optional field "
     "back, such as --finish none. A stored field that they leave without effect falls away."
@@ -227,7 +231,7 @@ CONFIG = tyro.conf.arg(help=CONFIG_HELP, help_behavior_hint="(default: none)")
 TRAIN: Mapping[str, tuple[Any, Any]] = {
     "config": (Annotated[str | None, CONFIG], None),
     "profile": (Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=PROFILE_HELP)], False),
-    "tensorboard": (Annotated[str | None, BOARD], None),
+    "track": (Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], TRACK], ()),
     "log_level": EARLY["log_level"],
 }
 """The same for `semcom train`, whose configuration has the plug-ins."""

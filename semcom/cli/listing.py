@@ -6,6 +6,7 @@ import dataclasses
 import importlib
 import inspect
 import os
+import types
 import typing
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -14,6 +15,7 @@ from typing import Any
 from channels.registry import Registry
 from semcom.cli.fields import explain_field, read_field_docstrings, shown
 from semcom.cli.text import hang_text
+from semcom.cli.unimported import read_constants, read_fields, read_title
 from semcom.config import FINISH, DataConfig
 from semcom.config.checks import describe_type
 from semcom.config.options import spelled
@@ -96,6 +98,9 @@ def _list_beside(what: str) -> Mapping[str, str]:
 
 
 def _list_title(registry: Registry[Any], name: str) -> str:
+    place = registry.place(name)
+    if place is not None and (title := read_title(place)):
+        return title
     entry = registry.get(name)
     text = getattr(entry, "title", None) or inspect.getdoc(entry) or ""
     if dataclasses.is_dataclass(entry) and not isinstance(entry, type) and not hasattr(entry, "title"):
@@ -111,16 +116,20 @@ def _list_methods() -> str:
     margin = max(map(len, METHODS.names())) + 2
     lines: list[str] = []
     for name in METHODS.names():
-        method = METHODS.get(name)
+        place = METHODS.place(name)
+        method: Any = METHODS.get(name) if place is None else types.SimpleNamespace(**read_constants(place))
         traits = "; ".join(f"{key}: {text}" for key, text in _traits(method).items())
-        start, known = method.Hyper(), read_field_docstrings(method.Hyper)
-        values = {
-            f.name: explain_field(getattr(start, f.name), known.get(f.name, "")) for f in dataclasses.fields(start)
-        }
-        defaults = "; ".join(f"{key}={default}" for key, (_, default) in values.items())
+        fields = _read_defaults(method.Hyper) if place is None else read_fields(place, "Hyper")
+        defaults = "; ".join(f"{key}={explain_field(*field)[1]}" for key, field in fields.items())
         lines += hang_text(f"{name:<{margin}}", _paper(method))
         lines += [line for text in (traits, defaults) if text for line in hang_text(" " * margin, text)]
     return "\n".join([*lines, "", *hang_text("", LEGEND)])
+
+
+def _read_defaults(hyper: type) -> dict[str, tuple[Any, str]]:
+    """Return the default of each hyperparameter and its docstring."""
+    start, known = hyper(), read_field_docstrings(hyper)
+    return {f.name: (getattr(start, f.name), known.get(f.name, "")) for f in dataclasses.fields(start)}
 
 
 def _list_method(name: str, method: type[Method]) -> list[str]:
@@ -159,14 +168,14 @@ def _list_owner(section: str) -> Callable[[str, Any], list[str]]:
 
 def _list_options(cls: type, section: str, title: str) -> list[str]:
     """Return two lines for each option: its default and what it may be; what it means."""
-    known, types, start = read_field_docstrings(cls), typing.get_type_hints(cls), cls()
+    known, hints, start = read_field_docstrings(cls), typing.get_type_hints(cls), cls()
     if not dataclasses.fields(start):
         return [f"no {title}"]
     flag = f"--{section}." if section else "--"
     lines = [f"{title} ({flag}NAME) and their defaults:"]
     for field in dataclasses.fields(start):
         text, default = explain_field(getattr(start, field.name), known.get(field.name, ""))
-        lines += hang_text("  ", f"{spelled(field.name)} = {default} ({describe_type(types[field.name])})")
+        lines += hang_text("  ", f"{spelled(field.name)} = {default} ({describe_type(hints[field.name])})")
         lines += hang_text("      ", text) if text else []
     return lines
 

@@ -167,25 +167,24 @@ def train(words: list[str]) -> None:
         )
     config = setup.config
     changed = [path for path, now in config.contents.items() if wanted.contents.get(path, now) != now]
-    from semcom.cli.board import Board
     from semcom.engine.host.ranks import launched_rank
     from semcom.runs.progress import RoundProgress
     from semcom.runs.runner import carry_out_run
+    from semcom.runs.tracking import Tracking, name_tracked_run
     from semcom.tasks.registry import list_metrics
 
     first = not launched_rank()  # of several that torchrun started, the first one speaks
-    board = Board(early.tensorboard, config) if early.tensorboard is not None and first else None
+    tracking = Tracking(early.track if first else (), config)
     progress = RoundProgress(config.train.rounds, list_metrics(config.task)[0])
-    trackers: list[Any] = [progress, *([board] if board else [])]
-    with _set_up_logging(early.log_level), progress, board or contextlib.nullcontext():
+    shown: list[Any] = [progress, *([tracking] if early.track else [])]
+    with _set_up_logging(early.log_level), progress, tracking:
         for path in changed if first else ():
             LOG.warning("%s has changed since %s was written: it is taken as it is now", path, early.config)
         if fallen and first:
             idle = ", ".join(map(spelled, fallen))
             LOG.warning("left out of %s, as it has no effect: %s", early.config, idle)
-        result = carry_out_run(setup, on_round=_draw_each_figure(trackers), profile=early.profile)
-        if board:
-            board.complete(result)
+        result = carry_out_run(setup, on_round=_draw_each_figure(shown), profile=early.profile)
+        tracking.complete(result)
     if not first:
         return
     joule = is_in_joule(config.network.kind, config.air.symbol_energy)
@@ -194,8 +193,8 @@ def train(words: list[str]) -> None:
         print(report.format_time_table(result.summary["seconds"]))
     if result.out is not None:
         print(f"folder: {_from_here(result.out)}")
-    if board:
-        print(f"tensorboard: {board.folder}")
+    for name, place in tracking.places.items():
+        print(f"{name}: {name_tracked_run(config)} in {place}")
 
 
 def _draw_each_figure(trackers: Sequence[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:
@@ -272,7 +271,8 @@ def _execute(plan: Plan, shard: Shard | None, wanted: SweepFlags, drawings: Sequ
 
 def _how(wanted: SweepFlags) -> dict[str, Any]:
     """Return the arguments of `execute_sweep` among the flags."""
-    return {name: getattr(wanted, name) for name in ("jobs", "backend", "gpus_per_run", "limit_minutes", "reuse")}
+    names = ("jobs", "backend", "gpus_per_run", "limit_minutes", "reuse", "track")
+    return {name: getattr(wanted, name) for name in names}
 
 
 def split(words: list[str]) -> None:

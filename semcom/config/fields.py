@@ -214,6 +214,8 @@ class TrainConfig(Section):
     goes through all rounds)."""
     eval_clients: int | None = None
     """Clients that are evaluated, drawn once per run (None: all)."""
+    auc: bool = False
+    """Measure the area under the ROC curve in evaluations too, one class against the others (`auc`, `auc_micro`)."""
     checkpoint_every: int = 10
     """Largest number of rounds between checkpoints; there is one at the end too."""
     checkpoint_minutes: float = 10.0

@@ -50,6 +50,7 @@ LATER: Mapping[str, Any] = {
     "air.top_fraction": 0.1,
     "train.lr_schedule": "milestones",
     "train.patience": None,
+    "train.auc": False,
     "train.deadline_s": None,
     "network.flops": None,
     "network.flops_spread": 0.0,
@@ -125,10 +126,10 @@ def run_hash(config: RunConfig) -> str:
 
 def list_differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
     """Return a few words on each field in which two runs differ: its name, and both values."""
-    one, other = (_flatten_identity(_collect_identity(config)) for config in (stored, wanted))
+    one, other = (flatten_config(_collect_identity(config)) for config in (stored, wanted))
     both = one.keys() & other.keys()
     names = [n for n in {**one, **other} if n not in both or json.dumps(one[n]) != json.dumps(other[n])]  # 1 and 1.0
-    there, here = (_flatten_identity(to_dict(config)) for config in (stored, wanted))
+    there, here = (flatten_config(to_dict(config)) for config in (stored, wanted))
     return [_describe_difference(name, there.get(name, ABSENT), here.get(name, ABSENT)) for name in names]
 
 
@@ -197,12 +198,12 @@ def _read(values: dict[str, Any], name: str) -> Any:
     return part.get(last) if isinstance(part, dict) else None
 
 
-def _flatten_identity(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten_config(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return nested tables as one, with dotted names."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         inner = isinstance(value, Mapping)
-        flat |= _flatten_identity(value, f"{prefix}{name}.") if inner else {prefix + name: _plain(value)}
+        flat |= flatten_config(value, f"{prefix}{name}.") if inner else {prefix + name: _plain(value)}
     return flat
 
 

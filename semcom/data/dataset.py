@@ -41,6 +41,8 @@ class Dataset:
     """Number of training images."""
     classes: tuple[str, ...]
     """Names of the classes."""
+    owners: Indices | None = None
+    """int64 `[N]`, whose each sample is, such as a writer's or a domain's; None: nothing says it."""
 
     def __post_init__(self) -> None:
         count, shape, kind = len(self.images), self.images.shape, self.images.dtype
@@ -59,6 +61,8 @@ class Dataset:
         require_of_dataset(
             0 < self.train_size < count, self.name, f"{self.train_size} of {count} images are training images"
         )
+        owned = self.owners is None or (self.owners.shape == (count,) and self.owners.dtype == np.int64)
+        require_of_dataset(owned, self.name, f"owners are not int64 [{count}]")
         low, high = int(self.labels.min()), int(self.labels.max())
         require_of_dataset(low >= 0, self.name, f"label {low} is negative; labels are 0 to {len(self.classes) - 1}")
         require_of_dataset(

@@ -1,7 +1,7 @@
 """The partitions: which client owns which images, drawn from the run's seed.
 
-Every kind but `file` first draws a table of counts `[K, C]`, how many samples of each class a client gets, and
-then deals each class's samples, shuffled, accordingly: no sample goes to two clients. Legend: K clients, C classes,
+Every kind but `owner` and `file` first draws a table of counts `[K, C]`, how many samples of each class a client gets,
+and then deals each class's samples, shuffled, accordingly: no sample goes to two clients. Legend: K clients, C classes,
 N samples, n_c of them of class c; m classes per client (ways), q samples of each (shots).
 """
 
@@ -204,6 +204,38 @@ class Pathological(Divided):
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
         """Draw the table by `counts.pathological`."""
         return counts.count_pathological(stock, clients, self.options.classes, rng)
+
+
+class Owner(Partition):
+    """Each client is one of the owners that the data name, such as a writer or a domain, with its samples.
+
+    Of more owners than clients some are drawn. Samples have owners in an `.npz` with `owners_train` and `owners_test`,
+    in the dataset `huggingface` with `owner`, and in a `Dataset` with `owners`.
+    """
+
+    Options = Divided.Options
+
+    def divide(self, dataset: Dataset, clients: int, rng: np.random.Generator) -> Split:
+        """Draw the owners, and take the tests of each off, or those that are its in the dataset's test part."""
+        if dataset.owners is None:
+            raise ConfigError(f"partition.kind: 'owner' needs data with owners, which {dataset.name!r} has not")
+        merged, count = self.options.test == "merged", int(dataset.owners.max()) + 1
+        cut = len(dataset.labels) if merged else dataset.train_size
+        train, test = (
+            np.split(start + np.argsort(own, kind="stable"), np.cumsum(np.bincount(own, minlength=count))[:-1])
+            for start, own in ((0, dataset.owners[:cut]), (cut, dataset.owners[cut:]))
+        )
+        fit = [k for k in range(count) if len(train[k]) > merged and (merged or len(test[k]))]
+        if clients > len(fit):
+            known = f"the {len(fit)} owners with training and test samples in {dataset.name!r}"
+            raise ConfigError(f"clients: {clients} is more than {known}; give fewer")
+        chosen = np.sort(rng.permutation(fit)[:clients])
+        own = tuple(train[k] for k in chosen)
+        if merged:
+            return Split(*take_off_split(own, dataset.labels, self.options.test_fraction, rng))
+        return Split(own, tuple(test[k] for k in chosen))
+
+    reduce = Divided.reduce
 
 
 def partition_dataset(dataset: Dataset, config: PartitionConfig, clients: int, seed: int) -> Split:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageFile import ImageFile
 
-ARRAYS = ("x_train", "y_train", "x_test", "y_test", "classes")
-"""Arrays of an .npz, of which the last one may be missing."""
+NEEDED = ("x_train", "y_train", "x_test", "y_test")
+"""Arrays of an .npz."""
+ARRAYS = (*NEEDED, "classes", "owners_train", "owners_test")
+"""All of them, with those that may be missing."""
 IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 """Ends of the names of image files."""
 PARTS = ("train", "test")
@@ -40,11 +42,12 @@ STRAY = (
 
 
 def read_npz(path: str | Path, name: str | None = None) -> Dataset:
-    """Read x_train, y_train, x_test, y_test and, if it is there, classes (names) from an .npz archive.
+    """Read x_train, y_train, x_test, y_test and, if they are there, classes (names), owners_train and owners_test.
 
     Images are uint8 `[N, H, W]` or `[N, H, W, C]` with C 1 to 4, and stay as large as they are. Other numbers, of any
     shape `[N, ...]`, are no images, and become float32. Labels are whole numbers `[N]` or `[N, 1]`. Without `classes`,
-    those that occur are the classes, numbered from 0 in their order.
+    those that occur are the classes, numbered from 0 in their order. Owners, numbers or texts `[N]`, say whose each
+    sample is.
 
     Raises ConfigError if the file is missing, damaged, or not of that layout.
     """
@@ -71,9 +74,23 @@ def read_npz(path: str | Path, name: str | None = None) -> Dataset:
             note_on_dataset(
                 name, f"its labels, from {used[0]} to {used[-1]}, are numbered 0 to {len(used) - 1} in their order"
             )
-    dataset = Dataset(name, images, labels, len(y_train), tuple(classes))
+    dataset = Dataset(name, images, labels, len(y_train), tuple(classes), _read_owners(arrays, name))
     _check_read_parts(dataset)
     return dataset
+
+
+def _read_owners(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Indices | None:
+    """Return the owners of an archive, numbered from 0, `[N]`; None where it names none."""
+    there = [key for key in ("owners_train", "owners_test") if key in arrays]
+    if not there:
+        return None
+    require_of_dataset(len(there) == 2, name, f"it has {there[0]} alone; give owners_train and owners_test")
+    parts = [arrays[key] for key in there]
+    plain = all(part.ndim == 1 and part.dtype.kind in "iuU" for part in parts)
+    require_of_dataset(plain, name, "owners are not whole numbers or texts [N]")
+    alike = len(arrays["y_train"]) == len(parts[0]) and len(arrays["y_test"]) == len(parts[1])
+    require_of_dataset(alike, name, "there are not as many owners as labels")
+    return np.unique(np.concatenate(parts), return_inverse=True)[1].astype(np.int64)
 
 
 def read_folder(path: str | Path, size: int = SIDE, training: Sequence[str] = PARTS[:1]) -> Dataset:
@@ -233,8 +250,8 @@ def _sides(height: int, width: int, wanted: int) -> tuple[int, int]:
 def _read_arrays(path: Path, name: str) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays of an .npz archive that make a dataset."""
     arrays = read_archive(path, f"data.name: {name!r}", ARRAYS.__contains__)
-    missing = [key for key in ARRAYS if key not in arrays and key != "classes"]
-    require_of_dataset(not missing, name, f"it has no {', '.join(missing)}; needed are {', '.join(ARRAYS[:-1])}")
+    missing = [key for key in NEEDED if key not in arrays]
+    require_of_dataset(not missing, name, f"it has no {', '.join(missing)}; needed are {', '.join(NEEDED)}")
     return arrays
 
 

@@ -22,6 +22,7 @@ DATASETS: Registry[Any] = Registry(
         "svhn": "semcom.data.sources:svhn",
         "cinic10": "semcom.data.sources:cinic10",
         "noisy": "semcom.data.noisy:Noisy",
+        "huggingface": "semcom.data.huggingface:HuggingFace",
     },
     options="Options",
 )
@@ -35,6 +36,7 @@ PARTITIONS: Registry[type[Partition]] = Registry(
         "dirichlet-client": "semcom.data.partitions:DirichletClient",
         "pathological": "semcom.data.partitions:Pathological",
         "iid": "semcom.data.partitions:IID",
+        "owner": "semcom.data.partitions:Owner",
         "file": "semcom.data.split_file:File",
     },
     base="semcom.data.split:Partition",

@@ -36,6 +36,8 @@ class Method(ABC):
             ({}: none of its own); None: nothing in it trains by them.
         unused: dotted fields of the configuration that have no effect on the method ("train.lr"), or one value of them
             ("air.compress=top-k"): they are refused.
+        label: its name in tables and figures ("": that of the registry; those that ship have theirs in
+            `semcom.studies.names`).
         shares, personal, sends: what is common to the clients, what each keeps for itself, what crosses the air; a few
             words each for `semcom list methods`.
     """
@@ -48,6 +50,7 @@ class Method(ABC):
     exchanges: bool = True
     finishing: ClassVar[Mapping[str, Any] | None] = None
     unused: tuple[str, ...] = ()
+    label: ClassVar[str] = ""
     shares: ClassVar[str] = ""
     personal: ClassVar[str] = ""
     sends: ClassVar[str] = ""

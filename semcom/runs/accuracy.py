@@ -75,7 +75,7 @@ def compute_headline(
         rounds: the evaluated rounds.
         evaluations: of each, `clients` (of the first metric, `[K]`), `pooled` (its mean over all test samples), the
             other metrics, with test SNRs curves of them (`at`: SNR -> accuracy), where some client has not all classes
-            `among_own` and `among_own_at`, and with a validation part `validation`.
+            `among_own` and `among_own_at`, with `train.auc` `auc` and `auc_micro`, with a validation part `validation`.
         metrics: of the task.
         since: the first round whose evaluation may count.
 
@@ -97,7 +97,8 @@ def compute_headline(
         name: {snr: float(np.mean([curve[snr] for curve in of])) for snr in of[-1]}
         for name, of in known(*curves_in(last[-1])).items()
     }
-    beside = (*(metric.name for metric in metrics[1:]), first.key("pooled"), "among_own", first.key("validation"))
+    beside = (*(metric.name for metric in metrics[1:]), first.key("pooled"), "auc", "auc_micro", "among_own")
+    beside = (*beside, first.key("validation"))
     others = {name: float(np.mean(of)) for name, of in known(*beside).items()}
     own = curve_of(first.name)
     ended = {curve_of(first.key("last")): dict(last[-1][own])} if own in last[-1] else {}

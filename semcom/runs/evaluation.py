@@ -14,12 +14,13 @@ from semcom.config import ConfigError, NoEffect, Resolved
 from semcom.data.federation import Federation
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.session import Session
-from semcom.engine.train.view import View, count_confusion, count_confusions_of_views, measure_views
+from semcom.engine.train.view import Note, View, count_confusion, count_confusions_of_views, measure_views
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.runs.accuracy import LAST, compute_class_accuracies, compute_client_accuracies, curve_of, summarize_clients
+from semcom.runs.auc import RocAreas
 from semcom.runs.finish import has_own_stage
 from semcom.tasks.metric import Metric
 
@@ -62,7 +63,8 @@ def evaluate_views(session: Session, views: Mapping[str, View]) -> dict[str, dic
 
     The first test SNR gives the numbers of clients; where `channel.test_snr_db` is set, all give a curve. Where some
     client has not all classes, the same answers taken among its own classes stand beside them. Where the partition sets
-    samples aside for validation, their accuracy does too, at the first test SNR.
+    samples aside for validation, their accuracy does too, at the first test SNR, and with `train.auc` areas under the
+    ROC curve.
     """
     draws = session.draws
     if draws.config.train.eval_clients is not None:
@@ -92,16 +94,25 @@ def _score_classes(session: Session, views: Mapping[str, View]) -> Scores:
     """Yield what the answers of a classification are worth: accuracies, also among the clients' own classes."""
     draws = session.draws
     among = None if draws.federation.owned.all() else AmongOwn(session, views)
-    tests = count_confusions_of_views(session, views, draws.test_snrs, draws.federation.test, note=among)
+    areas = RocAreas(session, views) if draws.config.train.auc else None
+
+    notes: list[Note] = [each for each in (among, areas) if each is not None]
+
+    def note(names: Sequence[str], heard: Outputs) -> None:
+        for each in notes:
+            each(names, heard)
+
+    tests = count_confusions_of_views(session, views, draws.test_snrs, draws.federation.test, note=note)
     for test, tables in enumerate(tests):
         scores = {}
         for name, counts in tables.items():
             table = counts.cpu().numpy()
             accuracies = compute_client_accuracies(table)
             own = {} if among is None else {"among_own": among.accuracy(name, test)}
-            classes = {"classes": compute_class_accuracies(table)}
+            more: dict[str, Any] = {"classes": compute_class_accuracies(table)}
+            more |= areas.summarize(name) if areas is not None and test == 0 else {}
             pooled = float(np.trace(table.sum(0)) / table.sum())
-            scores[name] = accuracies, classes, {"accuracy": float(accuracies.mean()), "pooled": pooled, **own}
+            scores[name] = accuracies, more, {"accuracy": float(accuracies.mean()), "pooled": pooled, **own}
         yield scores
 
 

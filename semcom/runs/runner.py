@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from semcom.runs.resolve import find_device, resolve_setup
 from semcom.runs.result import Result
 from semcom.runs.setup import Setup
 from semcom.runs.stop import Stopped, raise_on_stop_signals
+from semcom.runs.tracking import Tracking
 from semcom.tasks.registry import list_metrics
 
 LOG = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ def run(
     observe: Observer | None = None,
     profile: bool = False,
     progress: bool = False,
+    track: Sequence[str] | str = (),
 ) -> Result:
     """Train a method and evaluate it.
 
@@ -48,6 +51,8 @@ def run(
         profile: whether `summary["seconds"]` also tells the parts of training; this costs some speed.
         progress: whether rounds are shown on stderr: a bar on a terminal, a line in a notebook, log lines (INFO)
             elsewhere.
+        track: trackers that get all rounds, NAME or NAME=PLACE each: tensorboard=FOLDER, wandb=PROJECT,
+            mlflow=EXPERIMENT, or one of `semcom.TRACKERS`.
 
     Raises:
         ConfigError: the request is wrong (nothing has been written then), or `on_round` or `observe` cannot be called.
@@ -64,16 +69,18 @@ def run(
     """
     setup = resolve_setup(config)
     _check_run_callables(setup.config, on_round, observe)
-    if not progress:
-        return carry_out_run(setup, on_round=on_round, observe=observe, profile=profile)
-    with RoundProgress(setup.config.train.rounds, list_metrics(setup.config.task)[0]) as shown:
+    bar = RoundProgress(setup.config.train.rounds, list_metrics(setup.config.task)[0]) if progress else None
+    tracking = Tracking(track if launched_rank() == 0 else (), setup.config)
+    told: list[Any] = [each for each in (bar, on_round, tracking if track else None) if each is not None]
 
-        def show(line: dict[str, Any]) -> None:
-            shown(line)
-            if on_round is not None:
-                on_round(line)
+    def tell(line: dict[str, Any]) -> None:
+        for each in told:
+            each(line)
 
-        return carry_out_run(setup, on_round=show, observe=observe, profile=profile)
+    with bar or nullcontext(), tracking:
+        result = carry_out_run(setup, on_round=tell if told else None, observe=observe, profile=profile)
+        tracking.complete(result)
+    return result
 
 
 def carry_out_run(

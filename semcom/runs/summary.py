@@ -10,6 +10,7 @@ from typing import Any
 from semcom.config import RunError, run_hash
 from semcom.engine.draws import Draws, draw_cell_snrs
 from semcom.engine.world import World
+from semcom.methods.registry import METHODS
 from semcom.runs.accuracy import compute_headlines
 from semcom.runs.folder import read_commit, read_versions
 from semcom.runs.machine import describe_machine
@@ -57,6 +58,7 @@ def summarize_run(
         LOG.warning(warnings[-1])
     return {
         "method": config.method,
+        **({"label": label} if (label := METHODS.get(config.method).label) else {}),
         **({} if task.classifies else {"task": {"name": config.task, "metrics": describe_metrics(task.metrics)}}),
         **{name: first[name] for name in (metric.name, metric.key("std"))},
         "views": views,

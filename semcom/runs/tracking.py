@@ -1,15 +1,23 @@
-"""Trackers of a run: what `on_round` is called with, as plain scalars, and a ready callback for TensorBoard."""
+"""Trackers of a run: what `on_round` is called with, as plain scalars, and TensorBoard, W&B and MLflow by name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from semcom.config import ConfigError
+from channels.registry import Registry
+from semcom.config import ConfigError, Resolved, run_hash, to_dict
+from semcom.config.identity import flatten_config
 from semcom.files import refuse_file, resolve_file
+from semcom.registry import find
+from semcom.runs.folder import Folder
+
+if TYPE_CHECKING:
+    from semcom.runs.result import Result
 
 
 def scalars(line: Mapping[str, Any]) -> dict[str, float]:
@@ -36,52 +44,176 @@ def _flatten_line(values: Mapping[str, Any], prefix: str = "") -> dict[str, floa
     return found
 
 
-class TensorBoard:
-    """Callback for `semcom.run(config, on_round=...)` that writes each round for TensorBoard, with the round as step.
+class Tracker(ABC):
+    """A tracker of one run; `@TRACKERS.register("name")` adds one.
 
-    A context that closes its file; `semcom train METHOD --tensorboard FOLDER` uses it.
+    It is made before the first round is logged: a wrong request leaves nothing. What an earlier attempt at the run has
+    logged under the same name is logged again, from the first round on.
+
+    Attributes:
+        package: what has to be installed.
+        usual: its place where none is given: a folder, a project, an experiment.
 
     Args:
-        folder: of one run's event files. What an earlier attempt wrote there is hidden from the first round on that is
-            written now.
-
-    Raises:
-        ConfigError: the package is not installed, or `folder` is a file.
-
-    Example:
-        >>> import semcom
-        >>> small = semcom.RunConfig("fedavg", clients=2, train=semcom.TrainConfig(rounds=1))
-        >>> with semcom.TensorBoard("board/one") as board:
-        ...     result = semcom.run(small, on_round=board)
-        >>> board.empty
-        False
+        place: where the run goes.
+        config: of the run.
     """
 
-    def __init__(self, folder: Path | str) -> None:
-        if find_spec("tensorboard") is None:
-            raise ConfigError("tensorboard: the package is not installed; pip install 'semcom[tensorboard]'")
-        self.folder = resolve_file(folder)
-        refuse_file(self.folder, "tensorboard")
-        self._writer: Any = None
+    package: ClassVar[str] = ""
+    usual: ClassVar[str] = "semcom"
 
-    @property
-    def empty(self) -> bool:
-        """True as long as nothing was written."""
-        return self._writer is None
+    @abstractmethod
+    def __init__(self, place: str, config: Resolved) -> None: ...
+
+    @classmethod
+    def check(cls, place: str) -> None:
+        """Check a place before any work: it may be anything. Raises ConfigError."""
+        del place
+
+    @abstractmethod
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Log the numbers of a round, by the names of `scalars`."""
+
+    def close(self) -> None:  # noqa: B027 - a tracker may have nothing to close
+        """End the run, whether it has finished or failed."""
+
+
+def name_tracked_run(config: Resolved) -> str:
+    """Return what trackers call a run: its method and hash."""
+    return f"{config.method}-{run_hash(config)}"
+
+
+class TensorBoard(Tracker):
+    """A folder METHOD-HASH for each run in a folder for TensorBoard."""
+
+    package, usual = "tensorboard", "boards"
+
+    def __init__(self, place: str, config: Resolved) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        folder = resolve_file(place) / name_tracked_run(config)
+        self.writer = SummaryWriter(str(folder), purge_step=1)  # hides what an earlier attempt has written
+
+    @classmethod
+    def check(cls, place: str) -> None:
+        """Check that the place may be a folder."""
+        refuse_file(resolve_file(place), "track")
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Write the numbers of a round."""
+        for name, value in values.items():
+            self.writer.add_scalar(name, value, step)
+        self.writer.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.writer.close()
+
+
+class WeightsAndBiases(Tracker):
+    """A run METHOD-HASH in a project of Weights & Biases."""
+
+    package = "wandb"
+
+    def __init__(self, place: str, config: Resolved) -> None:
+        import wandb
+
+        name = name_tracked_run(config)
+        self.run = wandb.init(project=place, name=name, id=name, resume="allow", config=to_dict(config))
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Log the numbers of a round."""
+        self.run.log(dict(values), step=step)
+
+    def close(self) -> None:
+        """End the run."""
+        self.run.finish()
+
+
+class MLflow(Tracker):
+    """A run METHOD-HASH in an experiment of MLflow, with the configuration as parameters."""
+
+    package = "mlflow"
+
+    def __init__(self, place: str, config: Resolved) -> None:
+        import mlflow
+
+        self.mlflow = mlflow
+        mlflow.set_experiment(place)
+        mlflow.start_run(run_name=name_tracked_run(config))
+        fields = list(flatten_config(to_dict(config)).items())
+        for i in range(0, len(fields), 100):  # more at once are refused
+            mlflow.log_params({name: str(value)[:500] for name, value in fields[i : i + 100]})
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Log the numbers of a round."""
+        self.mlflow.log_metrics(dict(values), step=step)
+
+    def close(self) -> None:
+        """End the run."""
+        self.mlflow.end_run()
+
+
+TRACKERS: Registry[type[Tracker]] = Registry(
+    "tracker",
+    {
+        "tensorboard": "semcom.runs.tracking:TensorBoard",
+        "wandb": "semcom.runs.tracking:WeightsAndBiases",
+        "mlflow": "semcom.runs.tracking:MLflow",
+    },
+    base="semcom.runs.tracking:Tracker",
+)
+"""Name -> subclass of `Tracker`."""
+
+
+def parse_trackers(asked: Sequence[str] | str) -> dict[str, str]:
+    """Return the places of trackers by name, of words NAME or NAME=PLACE.
+
+    Raises:
+        ConfigError: nothing is called so, its package is not installed, or the place is none.
+    """
+    found = dict[str, str]()
+    for word in [asked] if isinstance(asked, str) else asked:
+        name, _, place = word.partition("=")
+        kind = find(TRACKERS, name, "track")
+        if kind.package and find_spec(kind.package) is None:
+            raise ConfigError(f"track: {name!r} needs {kind.package}; pip install 'semcom[{name}]'")
+        kind.check(place or kind.usual)
+        found[name] = place or kind.usual
+    return found
+
+
+class Tracking(contextlib.ExitStack):
+    """The trackers of a run, all of whose rounds they get, whichever process trained them.
+
+    Args:
+        asked: words NAME or NAME=PLACE.
+        config: of the run.
+
+    Raises:
+        ConfigError: see `parse_trackers`.
+    """
+
+    def __init__(self, asked: Sequence[str] | str, config: Resolved) -> None:
+        super().__init__()
+        self.places, self.config = parse_trackers(asked), config
+        self.trackers: list[Tracker] = []
 
     def __call__(self, line: Mapping[str, Any]) -> None:
-        """Write one line of metrics.jsonl, or `summary["finish"]`."""
-        if self._writer is None:  # not before the first round: a wrong request leaves nothing
-            from torch.utils.tensorboard import SummaryWriter
+        """Log one line of metrics.jsonl, and before the first one those of the rounds before it."""
+        earlier = []
+        if not self.trackers:
+            if self.config.out is not None:
+                earlier = Folder(Path(self.config.out), self.config).metrics(line["round"] - 1)
+            for name, place in self.places.items():
+                self.trackers.append(TRACKERS.get(name)(place, self.config))
+                self.callback(self.trackers[-1].close)
+        for each in (*earlier, line):
+            for tracker in self.trackers:
+                tracker.log(scalars(each), each["round"])
 
-            self._writer = SummaryWriter(str(self.folder), purge_step=line["round"])
-        for name, value in scalars(line).items():
-            self._writer.add_scalar(name, value, line["round"])
-        self._writer.flush()
-
-    def __enter__(self) -> TensorBoard:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._writer is not None:
-            self._writer.close()
+    def complete(self, result: Result) -> None:
+        """Log what came after the rounds, and all of a run that had finished."""
+        last = [result.summary["finish"]] if "finish" in result.summary else []
+        for line in [*([] if self.trackers else result.metrics), *last] if self.places else []:
+            self(line)

@@ -16,8 +16,10 @@ from typing import Any
 from channels import Link
 from semcom.config import COMMON, NetworkConfig, NoEffect, Resolved, TrainConfig
 from semcom.config.options import spelled, usual
+from semcom.registry import find
 from semcom.runs.finish import makes_heads
 from semcom.runs.setup import Setup
+from semcom.tasks.registry import TASKS
 
 
 def _error_free(run: Setup) -> bool:
@@ -123,6 +125,9 @@ RULES = (
     NoEffectRule("train.through_link", lambda r: not r.link.noisy, NO_NOISE),
     NoEffectRule(
         "train.eval_clients", lambda r: r.config.train.eval_clients == r.config.clients, "these are all clients"
+    ),
+    NoEffectRule(
+        "train.auc", lambda r: not find(TASKS, r.config.task, "task").classifies, "the task asks for no classes"
     ),
     NoEffectRule("train.preset", lambda r: not r.method.preset, "{method} has no setting of its paper's"),
 )

@@ -102,6 +102,8 @@ METRICS = {
     "last": "accuracy in the last round",
     "validation": "validation accuracy",
     "among_own": "accuracy among own classes",
+    "auc": "AUC",
+    "auc_micro": "AUC over all classes together",
     "lead": "lead",
     "gain": "gain",
     "jain": "Jain's index",
@@ -115,7 +117,7 @@ METRICS = {
     "clusters.power_between": "power of what tells classes apart",
 }
 """Number of a view, or of a run -> its name; any other is shown by its own name."""
-PLAIN = ("jain", "best_round", "predictor_distance", "clusters.silhouette")
+PLAIN = ("auc", "auc_micro", "jain", "best_round", "predictor_distance", "clusters.silhouette")
 """Those that are no share of 1, and are not shown in percent."""
 DERIVED = {
     "": "{}",
@@ -133,6 +135,11 @@ UNRANKED = ("accuracy_std", "best_round", "predictor_distance", "clusters.power_
 """Those of which more is not better."""
 DIFFERENCES = ("lead", "gain")
 """Those that are differences of shares, in percentage points."""
+
+
+def learn_label(method: str, label: str) -> None:
+    """Note what a method of a user's is called, as a stored run tells it; those that ship keep their names."""
+    METHODS.setdefault(method, label)
 
 
 def learn_metrics(metrics: Iterable[Metric]) -> None:

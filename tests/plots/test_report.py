@@ -215,8 +215,8 @@ def test_one_seed_has_neither_interval_nor_rank(tmp_path: Path) -> None:
         simple(tmp_path / "s", config(method), [accuracy, accuracy])
     page = Page(report([tmp_path / "s"]))
     assert page.rows["means"][1:] == [
-        ["fedavg", "10.0", "", "", "1", "none: one seed"],
-        ["fedcl", "90.0", "", "", "1", "none: one seed"],
+        ["FedAvg", "10.0", "", "", "1", "none: one seed"],
+        ["FedCL", "90.0", "", "", "1", "none: one seed"],
     ]
     assert "none: each point has one seed" in page.text and "No rank is marked" in page.text
     assert page.figures["accuracy"][0][0]["error_y"]["array"] == [0] and page.choices["confusion"] == {}

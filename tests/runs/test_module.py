@@ -113,6 +113,11 @@ def test_a_run_begins_with_the_weights_of_a_file(tmp_path: Path) -> None:
     alone = worlds.request("local", model={"weights": str(path)})
     of_encoder = start(run(alone))
     assert all(torch.equal(of_encoder[n], (given if n.startswith("encoder.") else plain)[n]) for n in plain)
+    inner = dict.fromkeys(name for name in encoder if name.startswith("0."))
+    torch.save({name.removeprefix("0."): encoder[name] for name in inner}, path)
+    backbone = start(run(worlds.request("local", model={"weights": str(path)})))
+    for n in plain:
+        assert torch.equal(backbone[n], (given if n.removeprefix("encoder.") in inner else plain)[n]), "its first layer"
     torch.save(encoder, path)
     again = worlds.request("local", model={"weights": str(path)})
     assert len({run_hash(worlds.request("local")), run_hash(alone), run_hash(again)}) == 3

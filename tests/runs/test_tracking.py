@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+import types
 from importlib import util
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,8 @@ from semcom.runs.runner import run
 from tests import worlds
 from tests.refusals import refuses
 from tests.runs import test_finish  # noqa: F401 - registers test-tuned
+
+METRICS = Path(__file__).parents[2] / "docs" / "metrics.md"
 
 
 def read(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -41,9 +47,8 @@ def test_scalars_by_hand() -> None:
 
 def test_tensorboard_has_every_scalar_of_every_round(tmp_path: Path) -> None:
     config = worlds.request("fedproto", train={"rounds": 3}, channel={"kind": "awgn", "test_snr_db": "3,9"})
-    with semcom.TensorBoard(tmp_path) as board:
-        result = run(config, on_round=board)
-    found = read(tmp_path)
+    result = run(config, track=f"tensorboard={tmp_path}")
+    found = read(tmp_path / f"fedproto-{result.summary['hash']}")
     assert found.keys() == semcom.scalars(result.metrics[0]).keys() >= {"loss", "prototype/accuracy", "personal/at/9"}
     for name, series in found.items():
         assert [step for step, _ in series] == [1, 2, 3]
@@ -53,10 +58,13 @@ def test_tensorboard_has_every_scalar_of_every_round(tmp_path: Path) -> None:
 
 def test_the_command_writes_the_last_stage_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = "train fedavg_ft --clients 3 --train.rounds 2 --partition.shots 8 --model.features 4 --device cpu"
-    assert cli.main([*words.split(), "--out", str(tmp_path / "run"), "--tensorboard", str(tmp_path / "board")]) == 0
+    assert (
+        cli.main([*words.split(), "--out", str(tmp_path / "run"), "--track", f"tensorboard={tmp_path / 'board'}"]) == 0
+    )
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     place = tmp_path / "board" / f"fedavg_ft-{summary['hash']}"
-    assert capsys.readouterr().out.endswith(f"folder: {tmp_path / 'run'}\ntensorboard: {place}\n")
+    said = f"folder: {tmp_path / 'run'}\ntensorboard: {place.name} in {place.parent}\n"
+    assert capsys.readouterr().out.endswith(said)
     found = read(place)
     assert [step for step, _ in found["loss"]] == [1, 2] and found["personal/accuracy"][-1][0] == 3
     assert found["personal/accuracy"][-1][1] == pytest.approx(summary["finish"]["views"]["personal"]["accuracy"])
@@ -68,7 +76,8 @@ SMALL = "train fedavg --clients 2 --partition.shots 4 --model.features 4 --devic
 def board_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> Path:
     """Where a command has written for TensorBoard."""
     assert cli.main([*SMALL.split(), *words]) == 0
-    return Path(capsys.readouterr().out.splitlines()[-1].removeprefix("tensorboard: "))
+    name, folder = capsys.readouterr().out.splitlines()[-1].removeprefix("tensorboard: ").split(" in ")
+    return Path(folder) / name
 
 
 def test_a_run_that_is_finished_or_taken_up_is_written_whole(
@@ -83,19 +92,19 @@ def test_a_run_that_is_finished_or_taken_up_is_written_whole(
 
     with pytest.raises(KeyboardInterrupt):
         semcom.run(config, on_round=stop)
-    words = ["--out", str(tmp_path / "run"), "--tensorboard", str(tmp_path / "board")]
+    words = ["--out", str(tmp_path / "run"), "--track", f"tensorboard={tmp_path / 'board'}"]
     lost = read(board_of(words, capsys))
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     expected = [(line["round"], pytest.approx(line["loss"])) for line in lines]
     assert len(expected) == 3 and lost["loss"] == expected, "taken up after round 2"
     again = board_of(words, capsys)
     assert read(again)["loss"] == expected and len(list(again.iterdir())) == 2, "hidden, not written twice"
-    elsewhere = board_of([*words[:3], str(tmp_path / "other")], capsys)
+    elsewhere = board_of([*words[:3], f"tensorboard={tmp_path / 'other'}"], capsys)
     assert read(elsewhere)["loss"] == expected, "finished before"
 
 
 def test_runs_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one, other = (board_of(["--seed", seed, "--tensorboard", str(tmp_path)], capsys) for seed in "01")
+    one, other = (board_of(["--seed", seed, "--track", f"tensorboard={tmp_path}"], capsys) for seed in "01")
     assert one.parent == other.parent == tmp_path and one != other
     assert [step for step, _ in read(one)["loss"]] == [step for step, _ in read(other)["loss"]] == [1, 2, 3]
     assert read(one)["loss"] != read(other)["loss"]
@@ -103,18 +112,73 @@ def test_runs_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_without_the_package_one_line_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr(tracking, "find_spec", lambda name: None if name == "tensorboard" else util.find_spec(name))
-    assert cli.main(["train", "fedavg", "--tensorboard", str(tmp_path / "board")]) == 2
+    assert cli.main(["train", "fedavg", "--track", f"tensorboard={tmp_path / 'board'}"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("semcom: error: tensorboard: ") and "semcom[tensorboard]" in said
+    assert said.startswith("semcom: error: track: ") and "semcom[tensorboard]" in said
     assert not (tmp_path / "board").exists()
 
 
 def test_a_file_is_no_place_and_a_wrong_request_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with refuses("tensorboard", "file"):
-        semcom.TensorBoard(tmp_path / "file")
-    with refuses("tensorboard", "file"):
-        semcom.TensorBoard(tmp_path / "file" / "in" / "it")
-    with semcom.TensorBoard(tmp_path / "board"):
-        pass
+    for place in (tmp_path / "file", tmp_path / "file" / "in" / "it"):
+        with refuses("track", "file"):
+            run(worlds.request("fedavg"), track=f"tensorboard={place}")
+    with refuses("track", "did you mean 'tensorboard'"):
+        run(worlds.request("fedavg"), track="tensorbord")
+    with refuses("clients"):
+        run(worlds.request("fedavg", clients=0), track=f"tensorboard={tmp_path / 'board'}")
     assert not (tmp_path / "board").exists()
+
+
+class Calls(types.ModuleType):
+    """A package of which only the calls are known."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self.__spec__ = ModuleSpec(name, None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+        def call(*args: Any, **keywords: Any) -> Calls:
+            self.calls.append((name, args, keywords))
+            return self
+
+        return call
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_the_others_are_called_as_they_want_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither is installed here: what counts is that these calls are made, in this order."""
+    monkeypatch.setitem(sys.modules, name, package := Calls(name))
+    result = run(worlds.request("fedavg", train={"rounds": 2}), track=[f"{name}=mine"])
+    own, calls = f"fedavg-{result.summary['hash']}", package.calls
+    logged = [(semcom.scalars(line), {"step": line["round"]}) for line in result.metrics]
+    if name == "wandb":
+        given = {"project": "mine", "name": own, "id": own, "resume": "allow"}
+        assert calls[0][0] == "init" and calls[0][2].items() >= given.items() and calls[0][2]["config"]["seed"] == 0
+        assert calls[1:] == [*(("log", (values,), at) for values, at in logged), ("finish", (), {})]
+        return
+    assert calls[:2] == [("set_experiment", ("mine",), {}), ("start_run", (), {"run_name": own})]
+    given = [args[0] for what, args, _ in calls if what == "log_params"]
+    assert (
+        all(len(some) <= 100 for some in given) and {k: v for some in given for k, v in some.items()}["clients"] == "4"
+    )
+    last = [*(("log_metrics", (values,), at) for values, at in logged), ("end_run", (), {})]
+    assert calls[-3:] == last and len(calls) == 2 + len(given) + 3
+
+
+def test_a_sweep_tracks_each_of_its_runs_with_a_tracker_of_ones_own(tmp_path: Path) -> None:
+    plugin = tmp_path / "lines.py"
+    (block,) = re.findall(r"```python\n(from semcom import TRACKERS.*?)```", METRICS.read_text(), re.DOTALL)
+    plugin.write_text(block.replace('open(place, "w")', 'open(f"{place}-{config.method}", "w")'))
+    small = {"clients": 2, "partition.shots": 4, "train.rounds": 2}
+    words = ["--methods", "fedavg,local", "--plugin", str(plugin), "--track", f"lines={tmp_path / 'seen'}"]
+    words += [word for name, value in small.items() for word in ("--set", f"{name}={value}")]
+    assert cli.main(["sweep", *words, "--out", str(tmp_path / "study")]) == 0
+    for method in ("fedavg", "local"):
+        assert [line.split()[0] for line in (tmp_path / f"seen-{method}").read_text().splitlines()] == ["1", "2"]
+    with refuses("track", "function of their own"):
+        semcom.sweep(methods="fedavg", set=small, out=tmp_path / "other", train=print, track="tensorboard")

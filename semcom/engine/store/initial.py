@@ -165,16 +165,20 @@ class Initial:
     def _given(self, part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return those tensors of a part that a file gives. Raises ConfigError if none fits, or one has another shape.
 
-        What the file has besides, such as the last layer of a network for other classes, is left out.
+        They may be those of a network inside, a backbone. What the file has besides, such as the last layer of a
+        network for other classes, is left out.
         """
-        path, own = self.config.model.weights, {n: t for n, t in self.weights.items() if n.startswith(part)}
-        given = {n: own[part + n].to(t.dtype) for n, t in tensors.items() if part + n in own}
+        path, size = self.config.model.weights, len(part)
+        own = {n[size:]: t for n, t in self.weights.items() if n.startswith(part)}
+        inside = dict.fromkeys(n.removesuffix(k) for n in tensors for k in own if n.endswith(f".{k}"))
+        start = max(("", *inside), key=lambda start: sum(start + k in tensors for k in own))
+        given = {start + k: t.to(tensors[start + k].dtype) for k, t in own.items() if start + k in tensors}
         for name, t in given.items():
             if t.shape != tensors[name].shape:
                 shapes = f"{list(t.shape)}, and {list(tensors[name].shape)} in the network"
                 raise ConfigError(f"model.weights: {part}{name} of {path!r} is {shapes}")
         if own and not given:
-            wanted = f"it has {next(iter(own))}, the network {part}{next(iter(tensors))}"
+            wanted = f"it has {part}{next(iter(own))}, the network {part}{next(iter(tensors))}"
             raise ConfigError(f"model.weights: {path!r} is of another network: {wanted}")
         if part not in self.told:
             self.told.add(part)

@@ -34,7 +34,7 @@ def facts(subject: Subject) -> list[Fact]:
     found = [
         ("Command", names.text(str(study.record.get("command", "")))),
         ("Runs", f"{len(runs)} ({states})"),
-        ("Methods", ", ".join(study.variants)),
+        ("Methods", ", ".join(shown(name, "variant") for name in study.variants)),
         *((f"Varied: {heading(axis)}", ", ".join(map(shown, sorted_values(study, axis)))) for axis in study.axes),
         ("Seeds", listed(sorted_values(study, "seed"))),
         ("Set in all runs", names.text(_settings(subject))),

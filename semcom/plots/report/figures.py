@@ -130,7 +130,12 @@ class Places:
         colour, dash = COLOURS[i % len(COLOURS)] + "59" * pale, DASHES[0 if pale else i % len(DASHES)]
         mark = {"color": colour, "symbol": SYMBOLS[i % len(SYMBOLS)]}
         group = {"legendgroup": str(i), "legendrank": i + 1}
-        return {"name": escape(name, quote=False), **group, "line": {"color": colour, "dash": dash}, "marker": mark}
+        return {
+            "name": escape(shown(name, "variant"), quote=False),
+            **group,
+            "line": {"color": colour, "dash": dash},
+            "marker": mark,
+        }
 
     def bars(self, name: str, rows: pd.DataFrame, mean: str) -> dict[str, Any]:
         """Return the error bars of means; a mean of one seed has none."""

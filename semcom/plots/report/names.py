@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from semcom.studies.names import FIELDS, name_point
+from semcom.studies.names import FIELDS, NAMED, name_point, name_value
 from semcom.studies.overrides import format_number
 from semcom.studies.results.places import BEFORE
 from semcom.tasks.metric import Metric
@@ -44,10 +44,12 @@ def empty(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def shown(value: Any) -> str:
-    """Return the value of a field as text."""
+def shown(value: Any, field: str = "") -> str:
+    """Return the value of a field as text; a method and a variant by the name of the method in its paper."""
     if empty(value):
         return "none"
+    if field in NAMED:
+        return name_value(field, value)
     return format_number(value) if isinstance(value, float) else here(str(value))
 
 

@@ -167,7 +167,7 @@ def _uses(run: Stored) -> float | None:
 
 
 def _place(row: Mapping[str, Any], columns: Sequence[str]) -> list[Cell]:
-    return [Cell(shown(row[name]), _sortable(row[name])) for name in columns]
+    return [Cell(shown(row[name], name), _sortable(row[name])) for name in columns]
 
 
 def _text(text: str) -> Cell:

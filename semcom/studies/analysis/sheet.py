@@ -6,7 +6,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
 
 import pandas as pd
 from scipy import stats
@@ -16,6 +17,8 @@ from semcom.studies.analysis.compare import Views
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.setting import describe_rounds, describe_setting
 from semcom.studies.analysis.statistics import LEVEL
+from semcom.studies.analysis.study import Study
+from semcom.studies.analysis.study import study as read_study
 from semcom.studies.names import (
     choose_metric_decimals,
     field_label,
@@ -26,9 +29,6 @@ from semcom.studies.names import (
     name_value,
     titled,
 )
-
-if TYPE_CHECKING:
-    from semcom.studies.analysis.study import Study
 
 Spread = Literal["interval", "std"]
 FEWEST = 3
@@ -73,6 +73,12 @@ class Sheet:
     metric: str
     note: str = ""
     spread: Spread = "interval"
+
+    def frame(self) -> pd.DataFrame:
+        """Return the table as texts, such as "63.1 ± 2.0"; each column says in which unit it is."""
+        unit = f" ({unit})" if (unit := metric_unit(self.metric)) else ""
+        texts = self._texts(" ± ", {}, str)
+        return texts.rename(columns={name: f"{name}{unit}" for name in texts.columns[len(self.rows) :]})
 
     def csv(self) -> str:
         """Return a line per cell, with all digits; accuracies are fractions of 1."""
@@ -195,3 +201,36 @@ def make_sheet(
     number = part.find_metric(metric)
     setting = f"Setting: {describe_setting(part.runs, {*down, *across})}."
     return Sheet(cells, down, across, number, f"{describe_rounds(part, number, view)} {setting}".lstrip(), spread)
+
+
+def table(
+    source: Study | Path | str,
+    *metrics: str,
+    at: Mapping[str, Any] | None = None,
+    view: Views = None,
+    spread: Spread = "interval",
+) -> pd.DataFrame:
+    """Tabulate means over seeds as texts: a row for each variant and point, a column for each number of a view.
+
+    Args:
+        source: a study, its folder or its archive.
+        metrics: numbers, such as accuracy, pooled, auc (none: accuracy).
+        at: as of `Study.where`.
+        view: as of `Study.compare`.
+        spread: what stands behind a mean of three seeds or more: half of its 95 % interval, or the standard deviation
+            (std).
+
+    Raises:
+        ConfigError: as `study` and `Study.mean`.
+
+    Example:
+        >>> import semcom
+        >>> result = semcom.run(semcom.RunConfig("fedavg", clients=2, train={"rounds": 1}, out="one"))
+        >>> list(semcom.table("one", "accuracy", "worst10"))
+        ['Method', 'Accuracy (%)', 'Accuracy of the worst 10 % of clients (%)']
+    """
+    found = read_study(source) if isinstance(source, Path | str) else source
+    rows = ("variant", *found.axes)
+    named = list(map(field_label, rows))
+    each = (make_sheet(found, rows, (), at=at, view=view, metric=n, spread=spread) for n in metrics or ("accuracy",))
+    return pd.concat([sheet.frame().set_index(named) for sheet in each], axis=1).reset_index()

@@ -16,7 +16,7 @@ from semcom.runs.arrays import Arrays, read_arrays
 from semcom.runs.folder import LOCK, is_lock_held, read_config, read_metrics, read_summary
 from semcom.runs.section_options import name_owner_field
 from semcom.studies.grid import TEST, TEST_SNR
-from semcom.studies.names import learn_metrics
+from semcom.studies.names import learn_label, learn_metrics
 from semcom.studies.results.lock import OWNER, parse_record
 from semcom.studies.results.outcome import read_first_line
 from semcom.studies.results.table import list_configuration_columns, list_fields, read_table
@@ -290,6 +290,8 @@ def _read_run_status(
         return "failed", str(damaged), None
     if summary is not None:
         learn_metrics(read_task_metrics(summary))
+        if label := summary.get("label"):
+            learn_label(summary["method"], label)
         return "done", None, summary
     if error := read_first_line(folder / ERROR) or row.get(
         "error"

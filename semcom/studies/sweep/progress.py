@@ -1,12 +1,13 @@
-"""The progress of a sweep: one line on stderr for each run that ends; on a terminal also those that are running."""
+"""The progress of a sweep: a line on stderr for each run that ends; on a terminal and in notebooks the running ones."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from semcom.config import Resolved, RunConfig, run_hash
 from semcom.files import CONFIG, ERROR, METRICS, open_file
 from semcom.runs.accuracy import list_accuracy_snrs
 from semcom.runs.folder import read_summary, write_config
-from semcom.screen import is_terminal_screen, show_bars_on_screen
+from semcom.screen import is_notebook, is_terminal_screen, show_bars_on_screen
 from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
 from semcom.tasks.metric import read_headline
 
@@ -23,10 +24,14 @@ if TYPE_CHECKING:
 
 SECONDS = 1.0
 """Time between two looks at the rounds of the running runs."""
+WIDTH = 110
+"""Characters of the line in a notebook."""
 
 
 class SweepProgress:
-    """Follows runs by what they leave in their folders; a context manager that shows the running ones on a terminal.
+    """Follows runs by what they leave in their folders; a context manager that shows the running ones.
+
+    On a terminal they are bars, in a notebook one line.
 
     Args:
         runs: hash -> resolved configuration with its folder; those that are not finished are waited for.
@@ -49,9 +54,14 @@ class SweepProgress:
             self._say(f"{before} of {len(runs)} runs were finished already")
 
     def __enter__(self) -> SweepProgress:
+        show = None
         if is_terminal_screen(sys.stderr):
-            progress, ended = self._open.enter_context(show_bars_on_screen(transient=True)), threading.Event()
-            thread = threading.Thread(target=self._follow, args=(progress, ended), daemon=True)
+            show = partial(self._update_bars, self._open.enter_context(show_bars_on_screen(transient=True)), {})
+        elif is_notebook():
+            show = self._update_line
+        if show is not None:
+            ended = threading.Event()
+            thread = threading.Thread(target=self._follow, args=(show, ended), daemon=True)
             thread.start()
             self._open.callback(thread.join)
             self._open.callback(ended.set)
@@ -110,27 +120,38 @@ class SweepProgress:
         self._say(f"[{self._total - len(self._waiting)}/{self._total}, {seconds:.0f} s] {text}")
 
     def _say(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        print(f"\r{text:<{WIDTH}}" if is_notebook() else text, file=sys.stderr, flush=True)
 
-    def _follow(self, progress: Progress, ended: threading.Event) -> None:
-        """Keep a bar for all rounds, and one for each running run, up to date until the end."""
-        whole = progress.add_task("", total=sum(self._rounds.values()), note="")
-        tasks: dict[str, TaskID] = {}
+    def _follow(self, show: Callable[[str, Mapping[str, int], int], None], ended: threading.Event) -> None:
+        """Show how the runs stand, the rounds of the running ones and all that are done, until the end."""
         while not ended.is_set():
             running, waiting, failed = self.running(), dict(self._waiting), len(self.errors)
-            for key in tasks.keys() - running.keys():
-                progress.remove_task(tasks.pop(key))
-            for key, rounds in running.items():
-                if key not in tasks:
-                    tasks[key] = progress.add_task(self._labels[key], total=self._rounds[key], note="")
-                progress.update(tasks[key], completed=rounds)
             left = sum(self._rounds[key] - running.get(key, 0) for key in waiting)
             finished, pending = self._total - len(waiting) - failed, len(waiting) - len(running)
             counts = {"finished": finished, "failed": failed, "running": len(running), "pending": pending}
             text = ", ".join(f"{n} {state}" for state, n in counts.items() if n or state == "finished")
-            done = sum(self._rounds.values()) - left
-            progress.update(whole, completed=done, description=f"{self._total} runs: {text}")
+            show(f"{self._total} runs: {text}", running, sum(self._rounds.values()) - left)
             ended.wait(SECONDS)
+
+    def _update_bars(
+        self, progress: Progress, tasks: dict[str, TaskID], text: str, running: Mapping[str, int], done: int
+    ) -> None:
+        """Keep a bar for all rounds, and one for each running run, up to date."""
+        if "" not in tasks:
+            tasks[""] = progress.add_task("", total=sum(self._rounds.values()), note="")
+        for key in tasks.keys() - running.keys() - {""}:
+            progress.remove_task(tasks.pop(key))
+        for key, rounds in running.items():
+            if key not in tasks:
+                tasks[key] = progress.add_task(self._labels[key], total=self._rounds[key], note="")
+            progress.update(tasks[key], completed=rounds)
+        progress.update(tasks[""], completed=done, description=text)
+
+    def _update_line(self, text: str, running: Mapping[str, int], done: int) -> None:
+        """Write a line in the place of the last one, with the first of the running runs."""
+        first = next((f"; {self._labels[key]} {n}/{self._rounds[key]}" for key, n in running.items()), "")
+        shown = f"{text}; round {done}/{sum(self._rounds.values())}{first}"
+        print(f"\r{shown[:WIDTH]:<{WIDTH}}", end="", file=sys.stderr, flush=True)
 
 
 def _count_rounds(folder: Path) -> int:

@@ -18,6 +18,7 @@ from semcom.config.checks import require_in_config
 from semcom.files import REPORT, SWEEP, TABLE, to_json, write_atomically
 from semcom.runs.folder import read_summary
 from semcom.runs.inputs import check_reaches_processes
+from semcom.runs.tracking import parse_trackers
 from semcom.screen import say
 from semcom.studies.analysis.sheet import make_sheet
 from semcom.studies.analysis.study import study
@@ -74,6 +75,7 @@ def sweep(
     train: Train | None = None,
     limit_minutes: float | None = None,
     reuse: Sequence[Path | str] | Path | str = (),
+    track: Sequence[str] | str = (),
 ) -> Path | None:
     """Carry out a grid of runs and write its table; runs that are finished already are not run again.
 
@@ -102,6 +104,7 @@ def sweep(
         limit_minutes: time after which a run is stopped; it counts as failed, and the same call goes on where it
             stopped (None: none).
         reuse: folders or archives of other studies, whose finished runs are taken over where this one has them too.
+        track: trackers that get all rounds of each run, as of `semcom.run`.
 
     Returns:
         The path of results.parquet; None after a shard while others have runs that have not ended.
@@ -122,7 +125,7 @@ def sweep(
     part = None if shard is None else read_shard(shard)
     check_pool_workers(jobs, backend, gpus_per_run)
     how: dict[str, Any] = {"jobs": jobs, "backend": backend, "gpus_per_run": gpus_per_run, "train": train}
-    how |= {"limit_minutes": limit_minutes, "reuse": reuse}
+    how |= {"limit_minutes": limit_minutes, "reuse": reuse, "track": track}
     asked = (name, scale, parse_request(methods, seeds, set, vary, tune), plugins, out)
     plan = carry_out_search(plan_search(*asked), asked, part, how) if tune else make_plan(*asked)
     return execute_sweep(plan, part, **how)
@@ -160,6 +163,7 @@ def execute_sweep(
     train: Train | None = None,
     limit_minutes: float | None = None,
     reuse: Sequence[Path | str] | Path | str = (),
+    track: Sequence[str] | str = (),
 ) -> Path | None:
     """Carry out a planned sweep, or a part of it; arguments, result and errors are those of `sweep`."""
     check_pool_workers(jobs, backend, gpus_per_run)
@@ -167,6 +171,11 @@ def execute_sweep(
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
     carry = train or find_own_train(plan.experiment) or semcom.run
     own = carry is not semcom.run
+    if track:
+        parse_trackers(track)
+        if own:
+            raise ConfigError("track: the runs are trained by a function of their own, which tells no tracker")
+        carry = partial(semcom.run, track=track)
     plan = replace(plan, record={**plan.record, "own_training": bool(train or plan.experiment.train)})
     with ExitStack() as stack:
         found = stack.enter_context(find_reusable_runs(plan, reuse, train))

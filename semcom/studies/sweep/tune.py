@@ -17,6 +17,8 @@ import pandas as pd
 
 from semcom.config import RunError
 from semcom.files import write_atomically
+from semcom.methods.registry import METHODS
+from semcom.registry import find
 from semcom.runs.folder import read_summary
 from semcom.runs.section_options import find_options_class
 from semcom.screen import say
@@ -41,7 +43,7 @@ def plan_search(
 ) -> Plan:
     """Plan the search of a study, the grid of `request.tune`; arguments and errors are those of `make_plan`.
 
-    A hyperparameter is searched for the methods that have it.
+    A hyperparameter is searched for the methods that have it, and no field for methods that do not use it.
     """
     declared, scale = find_declaration(name, scale, request, out)
     fields = [name for axis in request.tune for name in axis.fields]
@@ -126,7 +128,8 @@ def read_candidates(
     sign, metric = 1.0, None
     for key, variant in search.variants.items():
         config = search.runs[key]
-        values = tuple(read_grid_field(config, name) for name in fields)
+        untaken = _list_untaken(fields, config.method)
+        values = tuple(None if name in untaken else read_grid_field(config, name) for name in fields)
         scores = found.setdefault((variant, values), [])
         if not has_outcome(config):
             error = read_left_error(config) or "it did not run"
@@ -151,9 +154,10 @@ def read_candidates(
 
 
 def _list_untaken(fields: Sequence[str], method: str) -> list[str]:
-    """Return the hyperparameters among some fields that a method does not have."""
-    known = {field.name for field in dataclasses.fields(find_options_class("hyper", method))}
-    return [name for name in fields if name.startswith("hyper.") and name.partition(".")[2] not in known]
+    """Return the hyperparameters among some fields that a method does not have, and other fields that it ignores."""
+    known = {f"hyper.{field.name}" for field in dataclasses.fields(find_options_class("hyper", method))}
+    ignored = find(METHODS, method).unused
+    return [name for name in fields if name in ignored or (name.startswith("hyper.") and name not in known)]
 
 
 def _name_values(fields: Sequence[str], values: Values, method: str) -> Mapping[str, Any]:

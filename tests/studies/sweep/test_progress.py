@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_the_display_counts_runs_and_rounds(runs: Runs, capsys: pytest.CaptureFi
     looks = Looks(
         shown, lambda: (add(runs[b], 1, 1), add(runs[c], 1, 4)), lambda: progress.fail(runs[b], "E: x"), lambda: None
     )
-    progress._follow(shown, looks)  # type: ignore[arg-type]
+    progress._follow(partial(progress._update_bars, shown, {}), looks)  # type: ignore[arg-type]
     assert looks.seen == [
         [("4 runs: 1 finished, 3 pending", 10, 40)],
         [("4 runs: 1 finished, 2 running, 1 pending", 15, 40), (f"label {b}", 1, 10), (f"label {c}", 4, 10)],
@@ -207,3 +208,23 @@ def test_runs_that_end_are_lines_where_there_is_no_terminal(runs: Runs, capsys: 
     assert lines[0] == "1 of 4 runs were finished already"
     assert [text.partition("] ")[2] for text in lines[1:]] == [f"label {b}, accuracy 25.0 %", f"FAILED label {d}: E: x"]
     assert [text.partition(",")[0] for text in lines[1:]] == ["[2/4", "[3/4"]
+
+
+def test_in_a_notebook_a_line_stands_for_the_bars(
+    runs: Runs,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    fake_run: Callable[[RunConfig], None],
+) -> None:
+    """As in the shell a line stays for each run that has ended; what runs is written in the place of itself."""
+    monkeypatch.setattr("semcom.studies.sweep.progress.is_notebook", lambda: True)
+    sweep(methods=("fedcl", "fedavg"), set={"partition.shots": 5}, train=fake_run, out=tmp_path / "study")
+    lines = capsys.readouterr().err.replace("\n", "\r").split("\r")
+    assert [part.partition(" ")[0] for part in lines if part.startswith("[")] == ["[1/2,", "[2/2,"]
+    assert lines[1].startswith("2 runs: 0 finished, ")
+    add(runs[next(iter(runs))], 1, 3)
+    progress = SweepProgress(runs, {key: f"label {key}" for key in runs})
+    progress._update_line("4 runs: 1 running", progress.running(), 3)
+    first = next(iter(runs))
+    assert capsys.readouterr().err.rstrip() == f"\r4 runs: 1 running; round 3/40; label {first} 3/10"

@@ -13,7 +13,9 @@ from semcom.config import RunConfig, RunError, run_hash
 from semcom.runs.folder import write_config, write_summary
 from semcom.studies.grid import read_grid_field
 from semcom.studies.results.outcome import locate_run_folder
+from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.sweep import sweep
+from semcom.studies.sweep.tune import plan_search
 from tests.refusals import refuses
 
 SCORES = {("fedavg", 0.1): 0.5, ("fedavg", 0.2): 0.7, ("fedavg", 0.4): 0.7}
@@ -110,3 +112,15 @@ def test_what_cannot_be_chosen_is_told(tmp_path: Path) -> None:
         tuned(tmp_path, vary={"train.lr": (0.1,)})
     with refuses("shard", "1/2"):
         tuned(tmp_path, shard="1/2")
+
+
+def test_a_field_is_searched_for_the_methods_that_use_it(tmp_path: Path) -> None:
+    """SCAFFOLD has a rate of its own, for which it has candidates of its own."""
+    methods, tune = ("fedavg", "scaffold"), {"train.lr": (0.1, 0.2), "hyper.eta_l": (0.02, 0.05, 0.1)}
+    asked = (None, None, parse_request(methods, 0, SMALL, None, tune), (), tmp_path)
+    runs = plan_search(*asked).runs.values()
+    found = [(run.method, run.train.lr, read_grid_field(run, "hyper.eta_l")) for run in runs]
+    assert sorted(found, key=str) == [
+        *(("fedavg", lr, None) for lr in (0.1, 0.2)),
+        *(("scaffold", 1e-3, rate) for rate in (0.02, 0.05, 0.1)),
+    ]

@@ -1,0 +1,105 @@
+"""What shipped entries of registries say of themselves, read off their files: to import them takes torch's seconds."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import itertools
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+
+def read_title(place: str) -> str | None:
+    """Read the first line of the docstring of what "module:attribute" names; None for what is no class or function."""
+    found = _find(place)
+    return (ast.get_docstring(found) or "").partition("\n")[0] if isinstance(found, KINDS) else None
+
+
+def read_constants(place: str) -> dict[str, Any]:
+    """Read the plain values that a class, "module:Class", and its bases set, by name."""
+    found = dict[str, Any]()
+    for module, node in _list_lineage(place):
+        for statement in node.body:
+            match statement:
+                case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                    found |= {ast.unparse(n): _evaluate(module, value) for n, value in zip(names, values, strict=True)}
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    found[name] = _evaluate(module, value)
+                case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                    found[name] = _evaluate(module, value)
+    return found
+
+
+def read_fields(place: str, inner: str) -> dict[str, tuple[Any, str]]:
+    """Read the default of each field of a dataclass in a class and its bases, and the docstring below it as one line.
+
+    Args:
+        place: "module:Class".
+        inner: name of the dataclass.
+    """
+    found = dict[str, tuple[Any, str]]()
+    for module, node in _list_lineage(place):
+        body = next((each.body for each in node.body if isinstance(each, ast.ClassDef) and each.name == inner), [])
+        for statement, below in itertools.zip_longest(body, body[1:]):
+            match statement:
+                case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                    said = isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant) and below.value.value
+                    text = " ".join(str(said or "").split())
+                    if not ast.unparse(statement.annotation).startswith("ClassVar"):
+                        found[name] = _evaluate(module, value), text
+    return found
+
+
+def _list_lineage(place: str) -> list[tuple[str, ast.ClassDef]]:
+    """Return the bases of a class, then the class itself, each with its module."""
+    node, module = _find(place), place.partition(":")[0]
+    if not isinstance(node, ast.ClassDef):
+        return []
+    bases = [base.id for base in reversed(node.bases) if isinstance(base, ast.Name)]
+    return [*(one for base in bases for one in _list_lineage(_locate(module, base))), (module, node)]
+
+
+def _evaluate(module: str, value: ast.expr) -> Any:
+    """Return a literal, a quotient of literals, or a constant of a module; None for anything else."""
+    match value:
+        case ast.Name(id=name):
+            where = _locate(module, name)
+            found = _find(where)
+            return _evaluate(where.partition(":")[0], found) if isinstance(found, ast.expr) else None
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            return ast.literal_eval(left) / ast.literal_eval(right)
+    try:
+        return ast.literal_eval(value)
+    except ValueError:
+        return None
+
+
+KINDS = ast.ClassDef, ast.FunctionDef
+
+
+def _find(place: str) -> ast.ClassDef | ast.FunctionDef | ast.expr | None:
+    """Return the class, function or value that "module:attribute" names; None where its file has none."""
+    module, _, name = place.partition(":")
+    for node in _parse(module).body:
+        if isinstance(node, KINDS) and node.name == name:
+            return node
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [name]:
+            return node.value
+    return None
+
+
+def _locate(module: str, name: str) -> str:
+    """Return where a name of a module is defined, as "module:name"."""
+    for node in _parse(module).body:
+        if isinstance(node, ast.ImportFrom) and name in [alias.asname or alias.name for alias in node.names]:
+            return f"{node.module}:{name}"
+    return f"{module}:{name}"
+
+
+@functools.cache
+def _parse(module: str) -> ast.Module:
+    """Return the syntax tree of a module that is not imported; an empty one for what has no file."""
+    spec = find_spec(module)
+    file = None if spec is None or not spec.has_location else spec.origin
+    return ast.parse(Path(file).read_text(encoding="utf-8") if file else "")

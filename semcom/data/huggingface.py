@@ -1,0 +1,136 @@
+"""Datasets of Hugging Face's package `datasets`: of its hub, or of files that it reads.
+
+Legend: N samples.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semcom.config import ConfigError
+from semcom.config.errors import one_line
+from semcom.data.dataset import Dataset, require_of_dataset
+from semcom.data.readers import put_channels_first
+
+NAME = "huggingface"
+ASIDE = 5
+"""One sample of so many of each class is for testing where a dataset has no test part, the same ones for every seed."""
+
+
+class HuggingFace:
+    """A dataset of Hugging Face's `datasets` (the extra `huggingface`), such as `--data.path ylecun/mnist`.
+
+    Inputs are images of one size, or numbers of one shape; labels are whole numbers or texts. A column of owners, such
+    as writers or domains, is what the partition `owner` divides by.
+    """
+
+    @dataclass(frozen=True)
+    class Options:
+        """Options of the dataset `huggingface`: where it is, and which of its columns are what."""
+
+        path: str | None = None
+        """Name on the hub, or a kind of file such as parquet, csv or json with `files`."""
+        files: Path | None = None
+        """File that is read (None: the path says it all)."""
+        subset: str | None = None
+        """Name of a configuration of the dataset (None: its only one)."""
+        revision: str | None = None
+        """Version on the hub, a commit or tag (None: the newest)."""
+        train: str = "train"
+        """Split with the training samples."""
+        test: str | None = None
+        """Split with the test samples (None: a fifth of each class of the training split is set aside)."""
+        input: str = "image"
+        """Column of the inputs."""
+        label: str = "label"
+        """Column of the classes."""
+        owner: str | None = None
+        """Column that says whose a sample is (None: nothing does)."""
+
+        def check(self) -> None:
+            """Raise ValueError without a path."""
+            if not self.path:
+                raise ValueError("path: it is needed: a name on the hub such as ylecun/mnist, or parquet with files")
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def __call__(self, root: str | None = None) -> Dataset:
+        """Load it by `datasets.load_dataset`, which downloads to the root what is not there.
+
+        Raises ConfigError where the package is not installed, or the dataset has not what the options say.
+        """
+        o = self.options
+        if importlib.util.find_spec("datasets") is None:
+            raise ConfigError(f"data.name: {NAME!r} needs datasets; pip install 'semcom[{NAME}]'")
+        parts = [self._read(o.train, root), *([] if o.test is None else [self._read(o.test, root)])]
+        inputs = np.concatenate([_stack_inputs(part[o.input]) for part in parts])
+        labels, classes = _number([value for part in parts for value in part[o.label]], parts[0].features.get(o.label))
+        owned = None if o.owner is None else [value for part in parts for value in part[o.owner]]
+        owners = None if owned is None else _number(owned)[0]
+        first = len(parts[0][o.label])
+        if o.test is None:
+            order, first = _set_tests_aside(labels)
+            inputs, labels, owners = inputs[order], labels[order], None if owners is None else owners[order]
+        return Dataset(f"{NAME} {o.path}", inputs, labels, first, classes, owners)
+
+    def _read(self, split: str, root: str | None) -> Any:
+        """Read a split, which has the columns that the options name."""
+        from datasets import load_dataset
+
+        o = self.options
+        files = {} if o.files is None else {"data_files": str(o.files)}
+        try:
+            found = load_dataset(o.path, o.subset, split=split, revision=o.revision, cache_dir=root, **files)
+        except Exception as error:  # of a hub and a dozen readers
+            raise ConfigError(
+                f"data.path: {o.path!r} has no split {split!r} that can be read ({one_line(error)})"
+            ) from None
+        for field in ("input", "label", "owner"):
+            if (column := getattr(o, field)) is not None and column not in found.column_names:
+                there = ", ".join(found.column_names)
+                raise ConfigError(f"data.{field}: {column!r} is no column of {o.path!r}; there are {there}")
+        return found
+
+
+def _stack_inputs(column: Sequence[Any]) -> npt.NDArray[Any]:
+    """Return inputs as images, uint8 `[N, C, H, W]`, or as numbers, float32 `[N, ...]`."""
+    pictured = hasattr(column[0], "convert")
+    mode = "L" if pictured and column[0].mode in ("1", "L") else "RGB"
+    rows = [np.asarray(value.convert(mode) if pictured else value) for value in column]
+    shapes = sorted({row.shape for row in rows}, key=str)
+    alike = f"inputs have the shapes {', '.join(map(str, shapes[:3]))}; bring them to one first"
+    require_of_dataset(len(shapes) == 1, NAME, alike)
+    found = np.stack(rows)
+    numbers = f"inputs are {found.dtype}, not images or numbers; a text has to be token ids"
+    require_of_dataset(found.dtype.kind in "uif", NAME, numbers)
+    if not pictured:
+        return found.astype(np.float32).reshape(len(found), -1) if found.ndim == 1 else found.astype(np.float32)
+    return put_channels_first(found if found.ndim == 4 else found[..., None])
+
+
+def _number(values: Sequence[Any], feature: Any = None) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Return values as numbers from 0 on, `[N]`, and their names: those of a `ClassLabel`, or the values themselves."""
+    names = getattr(feature, "names", None)
+    if names is not None:
+        return np.asarray(values, dtype=np.int64), tuple(names)
+    used, numbers = np.unique(np.asarray(values), return_inverse=True)
+    return numbers.astype(np.int64), tuple(str(value) for value in used)
+
+
+def _set_tests_aside(labels: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
+    """Return an order of samples `[N]`, training samples first, and how many these are."""
+    order = np.random.default_rng(0).permutation(len(labels))
+    place = np.zeros(len(labels), dtype=np.int64)
+    for c in np.unique(labels):
+        own = order[labels[order] == c]
+        place[own] = np.arange(len(own))
+    tested = place[order] % ASIDE == ASIDE - 1
+    return np.concatenate([np.sort(order[~tested]), np.sort(order[tested])]), int((~tested).sum())
