@@ -7,9 +7,9 @@ the same images and the same noise. v's BatchNorm has the running statistics of 
 
 Choices where the paper is silent: alpha_k of the start.
 
-Departures: w is averaged by p_k (Algorithm 1: plain mean). With `adaptive` alpha_k moves in every mini-batch by the
-run's optimiser (the paper: by one step of SGD in a round), and is clipped into [0, 1]. Mixed with v_k in tests is the
-newest w (the algorithm: the client's own).
+Departures: w is averaged by p_k (Algorithm 1: plain mean). With `adaptive` alpha_k follows the gradient of a round's
+first mini-batch, where w is as received, by the run's optimiser (the paper: by a step of SGD), and is clipped into [0,
+1]. Mixed with v_k in tests is the newest w (the algorithm: the client's own).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from channels.options import PART, require
 from semcom.engine.store.population import Population
-from semcom.engine.train.context import Context, Gradient, Log
+from semcom.engine.train.context import Context, Given, Gradient, Log
 from semcom.engine.train.descent import compute_gradients
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.view import View
@@ -65,7 +65,9 @@ class APFL(FedAvg):
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """Train E epochs on w, and on v and alpha."""
         train = (*self.averages, "own.", *(["alpha"] if self.hyper.adaptive else []))
-        trained = world.fit(received, Gradient(self.gradient, passes=2), train=train, project=clip_alpha).models
+        given = Given(carry={"steps": world.zeros(len(received.ids))})
+        step = Gradient(self.gradient, passes=2)
+        trained = world.fit(received, step, given=given, train=train, project=clip_alpha).models
         world.report("alpha", trained.named("alpha")["alpha"])
         return trained
 
@@ -73,7 +75,11 @@ class APFL(FedAvg):
         """Return the gradients of both losses, of which no weight has more than one."""
         mixture = mix_models(model.tensors, model.params)
         common, task = (task_loss(model(batch, instead)[1], batch) for instead in (None, mixture))
-        return compute_gradients(common + task, model.params), {"loss": task, "global/loss": common}
+        gradients = compute_gradients(common + task, model.params)
+        if "alpha" in gradients:  # later in a round w is ahead of v, so that alpha would fall to 0
+            gradients["alpha"] = gradients["alpha"] * (context.carry["steps"] == 0)
+        context.carry["steps"].add_(1)
+        return gradients, {"loss": task, "global/loss": common}
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """Evaluate the mixture as `personal` and w as `global`."""

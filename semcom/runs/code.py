@@ -7,6 +7,7 @@ So comments, and what else stands in the script, do not count; another version o
 
 from __future__ import annotations
 
+import bisect
 import dis
 import functools
 import hashlib
@@ -32,6 +33,9 @@ _WRITTEN_BY_PYTHON = {
     *("__firstlineno__", "__static_attributes__", "__parameters__", "__orig_bases__"),
 }
 """Attributes of a class that say nothing of what it does."""
+_SILENT = ("CACHE", "EXTENDED_ARG", "NOP", "PUSH_NULL")
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_GLOBAL", "LOAD_METHOD")
+_JUMPS = {*dis.hasjrel, *dis.hasjabs}
 _LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 _begun_empty: dict[int, Any] = {}
 """Lists, tables and sets that held nothing when they were first seen, by `id`: a run fills them, such as a cache."""
@@ -73,7 +77,7 @@ class _Walk:
             self.write(_name_object(value))
         elif isinstance(value, Registry):
             self.write(value.kind)
-        elif id(value) in self.numbers and not isinstance(value, tuple | types.CodeType):
+        elif id(value) in self.numbers and not isinstance(value, tuple | frozenset | types.CodeType):
             self.write("again", self.numbers[id(value)])
         else:
             self.numbers[id(value)] = len(self.numbers)
@@ -96,7 +100,7 @@ class _Walk:
             yield from (_read_cell(cell) for cell in value.__closure__ or ())
             yield from (value.__code__, _Used(value))
         elif isinstance(value, types.CodeType):
-            yield from (value.co_code, value.co_names, value.co_varnames, value.co_freevars, value.co_flags)
+            yield from (_describe_steps(value), value.co_names, value.co_varnames, value.co_freevars, value.co_flags)
             yield from (value.co_argcount, value.co_kwonlyargcount, value.co_posonlyargcount, value.co_consts)
         elif isinstance(value, staticmethod | classmethod):
             yield from (type(value).__name__, value.__func__)
@@ -138,6 +142,24 @@ class _Used:
 @functools.lru_cache(maxsize=4096)
 def _disassemble(code: types.CodeType) -> tuple[dis.Instruction, ...]:
     return tuple(dis.get_instructions(code))
+
+
+def _describe_steps(code: types.CodeType) -> str:
+    """Return the steps of a function, and where its exceptions lead, as they are whatever was compiled beside it.
+
+    `torch.zeros()` has other steps where the import is in the same script than where it is in another cell.
+    """
+    steps = [step for step in _disassemble(code) if step.opname not in _SILENT]
+    place = functools.partial(bisect.bisect_left, [step.offset for step in steps])
+    lines = []
+    for step in steps:
+        if step.opname in _ATTRIBUTES:
+            lines.append(f"{step.opname.replace('METHOD', 'ATTR')} {step.argval}")
+        else:
+            lines.append(f"{step.opname} {place(step.argval) if step.opcode in _JUMPS else step.arg}")
+    handlers: Any = dis.Bytecode(code)  # its exception_entries are in no stub
+    lines += [f"{place(at.start)} {place(at.end)} {place(at.target)}" for at in handlers.exception_entries]
+    return "\n".join(lines)
 
 
 def _take_used(value: Any, attributes: list[str]) -> Iterator[Any]:

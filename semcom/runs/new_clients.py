@@ -101,7 +101,7 @@ def evaluate_new_clients(
 ) -> dict[str, dict[str, Any]]:
     """Give new clients the model of a run, and evaluate them on their test images, through the channel.
 
-    `global`: as it is (left out where the classes are others, or where its head is not what decides); `head`: its
+    `global`: as it is (left out where the classes are others, or where the run's head is not what decides); `head`: its
     encoder, and a classifier of one's own: the run's head, or `finish.kind`, trained for `new_steps` steps from fresh
     weights by the optimiser of `finish`, or fitted by scikit-learn.
 
@@ -124,8 +124,10 @@ def evaluate_new_clients(
     joined = World(config, newcomers, draws.device, link, split=draws.split, clock=session.clock, team=session.team)
     joined.session.tally.begin(1)
     found = {}
-    if view.scores is None and newcomers.classes == draws.federation.classes:
-        found["global"] = View(joined.population(shared=("encoder.", "head.")).share(model))
+    usual = joined.population(shared=("encoder.", "head."))
+    decides = view.scores is None and newcomers.classes == draws.federation.classes
+    if decides and usual.named().keys() <= model.keys():  # FedRoD and FedDBE have other heads
+        found["global"] = View(usual.share({name: model[name] for name in usual.named()}))
     encoder = {name: t for name, t in model.items() if name.startswith("encoder.")}
     received = joined.population(shared=("encoder.",)).share(encoder)
     bodies = received.select(received.ids)

@@ -41,10 +41,10 @@ def test_two_rounds_by_hand(adaptive: bool) -> None:
         trained = []
         for k in (0, 1):
             w = shared
-            for _ in range(2):
+            for epoch in range(2):
                 slope, way = mix(own[k], w, alpha[k]).slope(X[k], Y[k]), own[k].plus(w, -1)
                 w, own[k] = w.step(X[k], Y[k], LR), own[k].plus(slope, -LR * alpha[k])
-                alpha[k] = float(np.clip(alpha[k] - LR * dot(slope, way) * adaptive, 0, 1))
+                alpha[k] = float(np.clip(alpha[k] - LR * dot(slope, way) * (adaptive and epoch == 0), 0, 1))
             trained.append(w)
         shared = mean(trained)
         personal = method.views(state, world)["personal"].population

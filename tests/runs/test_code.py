@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import runpy
@@ -78,7 +79,14 @@ EDITS = {
 
 def hash_in_cell(text: str, fields: dict[str, Any]) -> str:
     """Execute a text as a notebook does a cell, and return the hash of a run that uses what it registers."""
-    exec(compile(text, "<cell>", "exec"), {"__name__": "__main__"})
+    return hash_in_statements([ast.parse(text)], fields)
+
+
+def hash_in_statements(parts: list[ast.Module], fields: dict[str, Any]) -> str:
+    """Execute parts of a text one by one, and return the hash of a run that uses what they register."""
+    scope: dict[str, Any] = {"__name__": "__main__"}
+    for part in parts:
+        exec(compile(part, "<cell>", "exec"), scope)
     return run_hash(resolve({"method": "fedavg", "device": "cpu", **fields}))  # type: ignore[arg-type]
 
 
@@ -137,6 +145,40 @@ def test_what_a_run_fills_is_no_definition() -> None:
     before = resolve(RunConfig("test-own", device="cpu"))
     scope["helper"](1), scope["count"]()
     assert scope["seen"] == [1] and scope["calls"] == 1 and resolve(before) == before
+
+
+SCRIPT = """
+def one(x):
+    if x in {1, 2}:
+        with torch.no_grad():
+            return torch.zeros(3) if x else [torch.ones(y) for y in range(2) if y in {1, 2}]
+
+def two(x):
+    return x in {1, 2} and torch.nn.functional.relu(x)
+
+@METHODS.register('test-own')
+class Own(FedAvg):
+    def more(self):
+        return one(1), two(2), torch.stack([super().sends])
+"""
+
+
+def test_a_script_and_cells_of_the_same_text_are_one_run() -> None:
+    """IPython compiles each statement alone: Python sees no import then, and equal sets are not one object."""
+    text = HEADER + SCRIPT
+    alone = [ast.Module([node], []) for node in ast.parse(text).body]
+    assert hash_in_statements(alone, {"method": "test-own"}) == hash_in_cell(text, {"method": "test-own"})
+
+
+def test_a_line_that_leaves_a_try_makes_another_run() -> None:
+    """Both have the same bytecode in Python 3.11; what differs is where an exception leads."""
+    head = f"{HEADER}\n@METHODS.register('test-own')\nclass Own(FedAvg):\n    def more(self):\n        try:\n"
+    fails = "        except ValueError:\n            helper(0)\n"
+    texts = [
+        f"{head}            helper(1)\n            helper(2)\n{fails}",
+        f"{head}            helper(1)\n{fails}        else:\n            helper(2)\n",
+    ]
+    assert len({hash_in_cell(text, {"method": "test-own"}) for text in texts}) == 2
 
 
 def test_closures_count() -> None:

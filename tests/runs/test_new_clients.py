@@ -282,3 +282,15 @@ def test_values_per_client_are_taken_in_turn() -> None:
     assert round(config.train.participation * 5) == 2  # type: ignore[operator]
     result = run(request("fedcl", new_clients=5, train=train, channel=channel))
     assert len(result.summary["new_clients"]["head"]["clients"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("method", "found"), [("apfl", ["global", "head"]), ("fedrod", ["head"]), ("feddbe", ["head"])]
+)
+def test_methods_with_further_parts_hand_on_what_a_usual_model_has(method: str, found: list[str]) -> None:
+    """APFL's w is a usual model; a second head and a bias are no part of one. w is FedAvg's model."""
+    result = run(worlds.request(method, new_clients=2, new_steps=2, train={"rounds": 1}))
+    assert list(result.summary["new_clients"]) == found
+    if method == "apfl":
+        usual = run(worlds.request("fedavg", new_clients=2, new_steps=2, train={"rounds": 1}))
+        assert result.summary["new_clients"] == usual.summary["new_clients"]
