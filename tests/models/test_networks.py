@@ -120,6 +120,22 @@ def test_heads() -> None:
     assert torch.allclose(deep(x), affine(deep[2], hidden))
 
 
+def test_a_head_begins_with_the_weights_of_one_of_its_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of `linear` begins as `linear` does; two heads of another architecture alike, whatever they are called."""
+
+    def narrow(d: int, classes: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(d, 5), nn.ReLU(), nn.Linear(5, classes))
+
+    for name, head in {"copy": HEADS.get("linear"), "narrow": narrow, "thin": narrow}.items():
+        monkeypatch.setitem(HEADS._added, name, head)
+    models = {name: worlds.world(model={"head": name}) for name in ("linear", "copy", "narrow", "thin", "mlp")}
+    first = {name: worlds.client(w.population(), 0) for name, w in models.items()}
+    for one, other in (("linear", "copy"), ("narrow", "thin")):
+        assert first[one].keys() == first[other].keys()
+        assert all(torch.equal(t, first[other][n]) for n, t in first[one].items())
+    assert not torch.equal(first["narrow"]["head.2.bias"], first["mlp"]["head.2.bias"])
+
+
 def test_scg_by_hand() -> None:
     scg = SCG(10, 64)
     assert sum(p.numel() for p in scg.parameters()) == 2 * (64 * 64 + 64)

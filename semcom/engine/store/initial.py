@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -148,10 +149,30 @@ class Initial:
 
     def _make(self, part: str, name: str, factory: Callable[[], nn.Module], *client: int) -> nn.Module:
         """Return the part that `factory` builds as `name`, with its initial weights; a client's, if it has its own."""
+        if part == "head." and not HEADS.ships(name):
+            name = self._find_equal_head(name)
         made = build_with_key(factory, self.config.seed, "init", part, name, *client).to(self.dtype)
         if self.weights:
             made.load_state_dict(self._given(part, made.state_dict()), strict=False)
         return made
+
+    def _find_equal_head(self, name: str) -> str:
+        """Return what keys the weights of a user's head: a head that ships with tensors alike, or else its tensors.
+
+        So that a copy of a head, or two of one architecture, begin with the same weights, whatever they are called.
+        """
+        model = self.config.model
+
+        def list_tensors(name: str) -> str:
+            head = _build_initial_template(lambda: build_head(name, model.features, self.shape))
+            return ", ".join(f"{n} {list(t.shape)}" for n, t in head.state_dict().items())
+
+        own = list_tensors(name)
+        for other in filter(HEADS.ships, HEADS.names()):
+            with suppress(ConfigError):  # a decoder of images does not give every shape
+                if list_tensors(other) == own:
+                    return other
+        return own
 
     @cached_property
     def weights(self) -> dict[str, Tensor]:
