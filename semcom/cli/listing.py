@@ -295,7 +295,7 @@ def _bench(name: str, entry: type[Bench]) -> list[str]:
     return [*head, "", *_list_options(entry, "", "flags")]
 
 
-def _documented(name: str, entry: Any) -> list[str]:
+def _documented(name: str, entry: object) -> list[str]:
     return _list_head(name, inspect.getdoc(entry) or "", whole=True)
 
 

@@ -40,7 +40,7 @@ def read_stored(path: str) -> RunConfig:
     return from_dict({name: _resolve_stored_paths(value) for name, value in stored.items() if name not in MACHINE})
 
 
-def _resolve_stored_paths(value: Any) -> Any:
+def _resolve_stored_paths(value: object) -> object:
     """Cut paths that are not here down to the names of their files, in a value or inside it."""
     if isinstance(value, dict):
         return {name: _resolve_stored_paths(inner) for name, inner in value.items()}
