@@ -43,7 +43,7 @@ LONG = int(os.environ.get("SEMCOM_EXAMPLES", 0))
 def examples(number: int) -> settings:
     """Settings of a test with so many examples, or of its part of a long run."""
     return settings(
-        max_examples=max(number, LONG * number // 300),
+        max_examples=max(number, LONG * number // 200),
         derandomize=not LONG,
         deadline=None,
         database=None,
