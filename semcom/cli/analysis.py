@@ -49,8 +49,8 @@ class CompareFlags:
     at: tuple[str, ...] = ()
     """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
     view: str | None = None
-    """View whose accuracies are compared, or one of a method, such as fedcosr=trained (several: separated by commas;
-    None: the first one of each method, its headline)."""
+    """View whose accuracies are compared, or one of a method, such as fedcosr=trained; several separated by commas
+    (None: the first one of each method, its headline)."""
     metric: str = "accuracy"
     """Number of a view, such as accuracy (of another task, its headline), among_own or worst10; without a view, also
     one of the run, such as clusters.knn_purity or seconds.train."""

@@ -122,7 +122,7 @@ class SweepFlags:
 class FigureFlags:
     """Draw a figure from the results of a sweep.
 
-    FIGURE comes first (see: semcom list figures).
+    FIGURE comes first (see: semcom list figures); semcom plot draws any study.
     """
 
     results: str | None = None

@@ -41,23 +41,26 @@ Federated learning of semantic communication over noisy channels.
 commands:
   train METHOD        train one method and print its result
   sweep [EXPERIMENT]  train a grid of runs, print its table, draw its figures
-  split               divide a dataset over clients, and write who owns which images
+  split               divide a dataset over clients, and write who has what
   figure FIGURE       draw a figure that has a name from the results of a sweep
-  plot FOLDER         draw a figure of a study: lines, curves, bars, a heatmap ...
+  plot FOLDER         draw a figure of a study: lines, curves, bars, heatmap ...
   table FOLDER        write the means of a study as Markdown, CSV or LaTeX
-  show FOLDER         show how far a run or a study has come, and what it has found so far
+  show FOLDER         show how far a run or a study has come, and what it found
   results FOLDER      print a table of a study, or write all of them as CSV
   compare FOLDER A B  tell whether two methods of a study differ
-  pack FOLDER         write a study as one file, which the others take like its folder
+  pack FOLDER         write a study as one file, which serves as its folder
   export RUN          write a trained model as a file of weights, with a card
   claims              hold what the five papers claim against stored results
   report FOLDER...    write a study as one HTML page with interactive curves
   bench WHAT          measure speed; WHAT: engine or scale
   channel-check       measure the channels against theory
-  list WHAT [NAME]    WHAT: methods, channels, partitions, datasets, encoders, heads,
-                      experiments, figures, kinds (of figures) or benches; NAME: all that one of them takes
+  list WHAT [NAME]    WHAT: methods, channels, partitions, datasets,
+                      augmentations, encoders, heads, tasks, schedulers,
+                      experiments, figures, kinds (of figures) or benches;
+                      NAME: all that one takes
 
-`semcom COMMAND --help` explains a command's flags, `semcom train METHOD --help` those of a method too.
+`semcom COMMAND --help` explains a command's flags, `semcom train METHOD --help`
+those of a method too.
 flags: --help, --version
 """
 

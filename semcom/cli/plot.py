@@ -33,7 +33,7 @@ class PlotFlags:
     at: tuple[str, ...] = ()
     """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
     view: str | None = None
-    """View whose numbers are shown, or one of a method, such as ditto=global (several: separated by commas; None: the
+    """View whose numbers are shown, or one of a method, such as ditto=global; several separated by commas (None: the
     first one of each method, its headline)."""
     over: str | None = None
     """Method or variant that the others are compared with, of gain (None: local)."""
@@ -62,7 +62,7 @@ class TableFlags:
     at: tuple[str, ...] = ()
     """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
     view: str | None = None
-    """View whose numbers are shown, or one of a method, such as ditto=global (several: separated by commas; None: the
+    """View whose numbers are shown, or one of a method, such as ditto=global; several separated by commas (None: the
     first one of each method, its headline)."""
     spread: Literal["interval", "std"] = "interval"
     """What stands behind a mean, for three seeds or more: half of its 95 % interval, or the standard deviation over

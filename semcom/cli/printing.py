@@ -41,7 +41,8 @@ def format_result_table(summary: Mapping[str, Any], radio: bool = True, joule: b
     if "stopped" in summary:
         end += f" (of {summary['stopped']['rounds']}; the best on validation images: {_best_of(summary)})"
     where = f" at {snrs[0]} dB" if len(snrs) > 1 else ""
-    head = f"{summary['method']}: {metrics[0].state(summary[metrics[0].name])}{where} after {end}"
+    headline = metrics[0]
+    head = f"{summary['method']}: {headline.label} {headline.state(summary[headline.name])}{where} after {end}"
     visited = [f"training samples visited: {summary['samples']:,}"] if "samples" in summary else []
     return "\n".join([head, *body, *visited, *format_air_lines(summary, radio, joule)])
 

@@ -8,7 +8,14 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import add_cost_unit, describe_points, name_abscissa, select_points_of_view
+from semcom.plots.points import (
+    add_cost_unit,
+    describe_intervals_beyond,
+    describe_points,
+    limit_ordinate,
+    name_abscissa,
+    select_points_of_view,
+)
 from semcom.plots.style import MANY, percent
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
@@ -78,7 +85,8 @@ def caption_curves(cells: pd.DataFrame, plot: Plot) -> str:
     smooth = f" Curves are averaged over the last {plot.window} evaluations." if plot.window > 1 else ""
     many = cells[plot.hue].nunique() > MANY
     left_out = " Bands of so many curves would hide each other." if many and cells["low"].notna().any() else ""
-    return describe_points(cells, plot, "in the CSV file" if many else "bands") + smooth + left_out
+    cut = left_out or describe_intervals_beyond(cells, plot)
+    return describe_points(cells, plot, "in the CSV file" if many else "bands") + smooth + cut
 
 
 CURVES = Kind(
@@ -90,4 +98,5 @@ CURVES = Kind(
     takes=("x", "y", "hue", "window"),
     x="round",
     hue="variant",
+    finish=limit_ordinate,
 )

@@ -8,14 +8,18 @@ from itertools import pairwise
 
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import average_points_over_seeds, describe_points
+from semcom.plots.points import (
+    average_points_over_seeds,
+    describe_intervals_beyond,
+    describe_points,
+    limit_ordinate,
+)
 from semcom.plots.style import MANY, percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import field_label, metric_label, metric_unit, name_place
+from semcom.studies.names import field_label, metric_label, name_place
 
 DECADES = 50
 """Ratio of the largest to the smallest value from which on the abscissa is logarithmic."""
@@ -23,8 +27,6 @@ TICKS = 10
 """Values up to which each has its tick."""
 APART = 0.16
 """Share of the smallest step along the abscissa over which points with intervals are spread sideways."""
-ROOM = 0.05
-"""How far the ordinate goes at most beyond the 0 and 1 that fractions end at."""
 
 
 def compute_lines(study: Study, plot: Plot) -> pd.DataFrame:
@@ -98,20 +100,12 @@ def caption_lines(cells: pd.DataFrame, plot: Plot) -> str:
         if _set_lines_aside(cells, plot, cells[plot.hue].nunique())
         else ""
     )
-    beyond = metric_unit(plot.y) == "%" and (cells["low"].min() < -ROOM or cells["high"].max() > 1 + ROOM)
-    return describe_points(cells, plot) + moved + (" Some intervals reach beyond the ordinate." if beyond else "")
+    return describe_points(cells, plot) + moved + describe_intervals_beyond(cells, plot)
 
 
 def height(cells: pd.DataFrame, plot: Plot) -> float:
     """Return the height of a panel in inches, more for many lines."""
     return 1.95 if cells[plot.hue].nunique() <= MANY else 2.6
-
-
-def within(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
-    """End the ordinate of fractions little beyond 0 and 1: an interval of few seeds can reach where none can be."""
-    for axes in figure.axes if metric_unit(plot.y) == "%" else ():
-        low, high = axes.get_ylim()
-        axes.set_ylim(max(low, -ROOM), min(high, 1 + ROOM))
 
 
 LINES = Kind(
@@ -122,5 +116,5 @@ LINES = Kind(
     takes=("x", "y", "hue"),
     hue="variant",
     height=height,
-    finish=within,
+    finish=limit_ordinate,
 )

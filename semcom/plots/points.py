@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from semcom.config import ConfigError
 from semcom.plots.base import Plot
@@ -12,10 +13,12 @@ from semcom.studies.analysis.compare import Views, check_views, choose_view
 from semcom.studies.analysis.means import check_seeds_alone, compute_means
 from semcom.studies.analysis.sheet import describe_sheet_intervals
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import name_field, name_metric
+from semcom.studies.names import metric_unit, name_field, name_metric
 
 SETTING = "setting"
 """Column with what a setting, several fields in one, is called."""
+ROOM = 0.05
+"""How far the ordinate goes at most beyond the 0 and 1 that fractions end at."""
 
 
 def average_points_over_seeds(study: Study, plot: Plot) -> pd.DataFrame:
@@ -97,3 +100,16 @@ def describe_points(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str
     against = f" against {name_abscissa(cells, plot.x)}" if plot.x else ""
     view = f", view {format_view(plot.view)}" if plot.view else ""
     return f"{start}{against}{view}, {describe_sheet_intervals(cells, shown)}."
+
+
+def limit_ordinate(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+    """End the ordinate of fractions little beyond 0 and 1: an interval of few seeds can reach where none can be."""
+    for axes in figure.axes if metric_unit(plot.y) == "%" else ():
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, -ROOM), min(high, 1 + ROOM))
+
+
+def describe_intervals_beyond(cells: pd.DataFrame, plot: Plot) -> str:
+    """Return the sentence of a caption on intervals that `limit_ordinate` cuts; nothing where there are none."""
+    beyond = metric_unit(plot.y) == "%" and (cells["low"].min() < -ROOM or cells["high"].max() > 1 + ROOM)
+    return " Some intervals reach beyond the ordinate." if beyond else ""

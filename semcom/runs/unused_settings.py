@@ -75,11 +75,11 @@ RULES = (
         NoEffectRule(f"air.{field}", lambda r: not (_error_free(r) or r.method.split), "nothing is sent error-free")
         for field in ("rate", "bits_per_use", "backoff_db", "outage")
     ),
-    NoEffectRule("air.bits_per_use", lambda r: r.config.air.rate != "fixed", "the rate is not fixed"),
-    NoEffectRule("air.backoff_db", lambda r: r.config.air.rate == "fixed", "the rate is fixed"),
-    NoEffectRule("air.outage", lambda r: r.config.air.rate == "fixed", "the rate is fixed"),
+    NoEffectRule("air.bits_per_use", lambda r: r.config.air.rate != "fixed", "air.rate is not fixed"),
+    NoEffectRule("air.backoff_db", lambda r: r.config.air.rate == "fixed", "air.rate is fixed"),
+    NoEffectRule("air.outage", lambda r: r.config.air.rate == "fixed", "air.rate is fixed"),
     NoEffectRule("air.outage", lambda r: r.config.air.repeat and not _fades(r), "{kind} does not fade"),
-    NoEffectRule("air.repeat", lambda r: r.config.air.rate == "fixed", "nothing is lost at a fixed rate"),
+    NoEffectRule("air.repeat", lambda r: r.config.air.rate == "fixed", "air.rate is fixed, where nothing is lost"),
     NoEffectRule("air.repeat", lambda r: not _error_free(r), "no number is sent error-free"),
     NoEffectRule("air.compress", lambda r: not _error_free(r), "no number is sent error-free"),
     NoEffectRule(
@@ -87,19 +87,19 @@ RULES = (
         lambda r: r.config.air.compress == "top-k" and not r.method.averages,
         "{method} averages no models",
     ),
-    NoEffectRule("air.quantise_bits", lambda r: r.config.air.compress != "quantise", "nothing is quantised"),
+    NoEffectRule("air.quantise_bits", lambda r: r.config.air.compress != "quantise", "air.compress is not quantise"),
     NoEffectRule("air.top_fraction", lambda r: r.config.air.compress != "top-k", "air.compress is not top-k"),
     NoEffectRule("network.flops_spread", lambda r: r.config.network.flops is None, "network.flops is not given"),
     NoEffectRule("train.deadline_s", lambda r: r.config.network.flops is None, "network.flops is not given"),
     NoEffectRule("train.deadline_s", lambda r: not _sends(r), NOTHING_SENT),
     NoEffectRule("air.rate", lambda r: not r.link.noisy, NO_NOISE),
     NoEffectRule("air.access", lambda r: not r.method.averages, "{method} averages no models"),
-    NoEffectRule("air.access", lambda r: r.config.air.parameters == "ideal", "numbers are not sent uncoded"),
+    NoEffectRule("air.access", lambda r: r.config.air.parameters == "ideal", "air.parameters is not analog"),
     *(
         NoEffectRule(f"air.{field}", when, why)
         for field in ("truncation_db", "csi_error")
         for when, why in (
-            (lambda r: r.config.air.access == "orthogonal", "clients send by themselves"),
+            (lambda r: r.config.air.access == "orthogonal", "air.access is not superposed"),
             (lambda r: not _fades(r), "{kind} does not fade"),
         )
     ),
@@ -110,11 +110,13 @@ RULES = (
         for field in ("channel.snr_db", "channel.downlink_snr_db", "air.symbol_energy")
     ),
     *(
-        NoEffectRule(f"network.{field.name}", lambda r: r.config.network.kind == "list", "there is no cell")
+        NoEffectRule(f"network.{field.name}", lambda r: r.config.network.kind == "list", "network.kind is not cell")
         for field in fields(NetworkConfig)
         if field.name not in ("kind", "scheduling", "flops", "flops_spread")
     ),
-    NoEffectRule("network.exponent", lambda r: r.config.network.path_loss != "exponent", "the path loss has none"),
+    NoEffectRule(
+        "network.exponent", lambda r: r.config.network.path_loss != "exponent", "network.path_loss is not exponent"
+    ),
     NoEffectRule("network.kind", lambda r: not r.link.noisy, NO_NOISE),
     NoEffectRule("network.kind", lambda r: not r.link.radio, NO_CHANNEL),
     NoEffectRule(

@@ -221,7 +221,7 @@ def test_train_prints_log_lines_and_the_result(fake_run: Any, capsys: pytest.Cap
 
 def test_result_table_states_what_was_measured() -> None:
     lines = report.format_result_table(SUMMARY).splitlines()
-    assert lines[0] == "fedcl: 67.1 % after 60 rounds"
+    assert lines[0] == "fedcl: accuracy 67.1 % after 60 rounds"
     assert lines[1].split("  ")[0] == "view" and lines[2].split() == ["personal", "67.1", "4.1", "55.5"]
     assert lines[3] == "received SNR: train up 10.02 dB, train down -, test -"
     visited = report.format_result_table({**SUMMARY, "samples": 12345}).splitlines()
@@ -240,7 +240,7 @@ def test_of_several_test_snrs_each_has_its_accuracy_and_the_headline_says_its_ow
     view = {**SUMMARY["views"]["personal"], "at": curve}  # type: ignore[index]
     summary = {**SUMMARY, "views": {"personal": view, "global": view}, "snr_received_db": {"test": -7.2}}
     lines = report.format_result_table(summary).splitlines()
-    assert lines[0] == "fedcl: 67.1 % at 9 dB after 60 rounds"
+    assert lines[0] == "fedcl: accuracy 67.1 % at 9 dB after 60 rounds"
     assert lines[4].split("  ")[0] == "accuracy % at" and lines[4].split()[3:] == ["9", "dB", "-15", "dB", "-3", "dB"]
     assert [line.split() for line in lines[5:7]] == [[name, "59.0", "35.0", "47.0"] for name in ("personal", "global")]
     assert lines[7] == "per participating client and round", "three tests together have no one SNR"
@@ -255,7 +255,7 @@ def test_of_several_test_snrs_each_has_its_accuracy_and_the_headline_says_its_ow
         ["global", "47.0"],
     ]
     one = {**summary, "views": {"personal": {**view, "at": {"9": 0.59}}}}
-    assert report.format_result_table(one).splitlines()[0] == "fedcl: 67.1 % after 60 rounds"
+    assert report.format_result_table(one).splitlines()[0] == "fedcl: accuracy 67.1 % after 60 rounds"
 
 
 def test_without_a_radio_nothing_is_said_of_it() -> None:

@@ -233,7 +233,10 @@ def test_pareto_circles_what_the_study_calls_efficient(whole: Study) -> None:
         ({"kind": "lines", "x": "partition.kind", "at": ONE}, "x: partition.kind 'shots' is no finite number; take"),
         ({"x": "round"}, "channel.snr_db: 0 and 9 for fedavg at round 1 would be averaged as seeds"),
         ({"x": "class"}, "channel.snr_db: 0 and 9 for fedavg at class 0 would be averaged as seeds"),
-        ({"kind": "confusion"}, "channel.snr_db: 0 and 9 for fedavg would be averaged as seeds"),
+        (
+            {"kind": "confusion"},
+            "channel.snr_db: 0 and 9 for fedavg would be averaged as seeds; give one value of it, such as --at ",
+        ),
         ({"x": "uses"}, "channel.snr_db: its values would be shown as one; give one with --at, or --facet channel.snr"),
         (
             {"x": SNR, "hue": "seed"},

@@ -58,6 +58,16 @@ def test_the_ordinate_of_fractions_ends_where_they_end() -> None:
     assert said in caption(wide, LINES) and said not in caption(cells(**LETTER), LINES)
 
 
+def test_so_does_that_of_curves() -> None:
+    """Bands from -40 to 150 % leave the curves all of the height."""
+    curves = Plot(kind="curves", x="round", hue="variant")
+    wide, narrow = (cells(half, fedcl=(0.5, 0.55, 0.6)).rename(columns={SNR: "round"}) for half in (0.9, 0.1))
+    with style.ieee():
+        assert draw_panels(wide, curves).axes[0].get_ylim() == pytest.approx((-0.05, 1.05))
+    caption = KINDS.get("curves").caption
+    assert "beyond the ordinate" in caption(wide, curves) and "beyond" not in caption(narrow, curves)
+
+
 MARKS = 24
 """Lines that a mark alone tells apart: twelve, filled and not."""
 

@@ -168,7 +168,9 @@ def test_views_may_come_with_the_last_stage_alone(capsys: pytest.CaptureFixture[
     assert result.summary["finish"] == tuned.summary["finish"]
     assert result.summary["accuracy"] == tuned.summary["accuracy"]
     text = report.format_result_table(result.summary)
-    assert text.startswith(f"test-blind: {100 * result.summary['accuracy']:.1f} % after 6 rounds and its last stage\n")
+    assert text.startswith(
+        f"test-blind: accuracy {100 * result.summary['accuracy']:.1f} % after 6 rounds and its last stage\n"
+    )
 
 
 def test_a_method_that_is_never_evaluated_says_so() -> None:

@@ -43,8 +43,9 @@ def check_seeds_alone(frame: pd.DataFrame, fields: Sequence[str], lines: str = "
         for name in hidden:
             found = cell[name].drop_duplicates()
             if len(found) > 1:
-                several = " and ".join(map(format_plain_value, found))
-                raise ConfigError(f"{name}: {several} {where} would be averaged as seeds; give one value of it")
+                several = [format_plain_value(value) for value in found]
+                one = f"give one value of it, such as --at {name}={several[0]}"
+                raise ConfigError(f"{name}: {' and '.join(several)} {where} would be averaged as seeds; {one}")
         if "seed" in cell and cell["seed"].duplicated().any():
             seed = cell["seed"][cell["seed"].duplicated()].iloc[0]
             raise ConfigError(f"seed: {seed} occurs twice {where}; give each run once")
