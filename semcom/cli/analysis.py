@@ -35,8 +35,8 @@ class ResultsFlags:
     (learning curves), clients, classes, confusion or traffic (None: mean; with csv all of them)."""
     csv: str | None = None
     """Folder in which the table, or every one, is written as a CSV file of its name (None: it is printed)."""
-    at: tuple[str, ...] = ()
-    """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
+    at: flags.At = ()
+    """Only runs with these values, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class CompareFlags:
     FOLDER, A and B come first: a study (see: semcom results --help), and two methods or variants of it.
     """
 
-    at: tuple[str, ...] = ()
-    """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
+    at: flags.At = ()
+    """Only runs with these values, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
     view: str | None = None
     """View whose accuracies are compared, or one of a method, such as fedcosr=trained; several separated by commas
     (None: the first one of each method, its headline)."""

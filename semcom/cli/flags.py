@@ -66,6 +66,10 @@ class Early:
     """Trackers of the run, NAME or NAME=PLACE."""
 
 
+At = Annotated[tuple[str, ...], tyro.conf.arg(metavar="[FIELD=VALUE ...]")]
+"""Values of fields that runs have."""
+
+
 @dataclass(frozen=True)
 class SweepFlags:
     """Train a grid of runs, print its table and draw its figures.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import semcom
+from semcom.cli import flags
 from semcom.cli.analysis import read_analysis_point, read_analysis_view, read_analysis_words
 from semcom.files import resolve_file, write_atomically
 
@@ -30,8 +31,8 @@ class PlotFlags:
     facet: str | None = None
     """Field with a panel for each of its values (None: one panel; of clients, classes, confusion and embedding one for
     each method)."""
-    at: tuple[str, ...] = ()
-    """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
+    at: flags.At = ()
+    """Only runs with these values, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
     view: str | None = None
     """View whose numbers are shown, or one of a method, such as ditto=global; several separated by commas (None: the
     first one of each method, its headline)."""
@@ -59,8 +60,8 @@ class TableFlags:
     metric: str = "accuracy"
     """Number of a view, such as accuracy, among_own or worst10; without a view, also one of the run, such as
     clusters.knn_purity or seconds.train."""
-    at: tuple[str, ...] = ()
-    """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
+    at: flags.At = ()
+    """Only runs with these values, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
     view: str | None = None
     """View whose numbers are shown, or one of a method, such as ditto=global; several separated by commas (None: the
     first one of each method, its headline)."""

@@ -18,8 +18,8 @@ class ReportFlags:
 
     out: str | None = None
     """The file (None: report.html in the first folder)."""
-    at: tuple[str, ...] = ()
-    """Only runs with these values: field=value, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
+    at: flags.At = ()
+    """Only runs with these values, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
     view: str | None = None
     """View whose accuracies are averaged and compared (None: the first one of each method, its headline)."""
 

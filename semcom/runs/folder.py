@@ -304,7 +304,9 @@ def read_config(path: Path | str, asked: str) -> RunConfig:
             raise ConfigError(f"{asked}: {path!r} has more than {LARGEST >> 20} MiB, and is no configuration")
         values = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_parse_json_table)
     except OSError as error:
-        raise ConfigError(f"{asked}: {path!r} cannot be read: {error.strerror}") from None
+        of_study = os.path.exists(os.path.join(os.path.dirname(path), SWEEP))
+        hint = "; give the folder of one run of this study" if of_study else ""
+        raise ConfigError(f"{asked}: {path!r} cannot be read: {error.strerror}{hint}") from None
     except ConfigError:
         raise
     except (ValueError, RecursionError) as error:  # of a path with NUL, of bytes that are no text, or of JSON

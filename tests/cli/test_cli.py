@@ -344,7 +344,7 @@ def test_sweep_draws_the_figure_of_its_table(
     monkeypatch.setattr(plots, "render", lambda *args, **named: calls.append((args, named)) or [Path("a.png")])
     line = "sweep demo --scale smoke --jobs 2 --data.root DIR --out results --limit-minutes 30"
     assert cli.main(line.split()) == 0
-    chosen = {"jobs": 2, "backend": "loky", "gpus_per_run": None, "limit_minutes": 30.0, "reuse": ()}
+    chosen = {"jobs": 2, "backend": "loky", "gpus_per_run": None, "limit_minutes": 30.0, "reuse": (), "track": ()}
     assert calls == [((None,), chosen), (("demo",), {"results": table.parent, "out": table.parent})]
     assert capsys.readouterr().out == f"table: {table}\nfigure: a.png\n"
 

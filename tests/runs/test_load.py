@@ -107,6 +107,8 @@ def spoil(folder: Path, what: str) -> None:
         (folder / CHECKPOINT).write_bytes(content)
     elif what == "no json":
         (folder / CONFIG).write_text("{")
+    elif what == "study":
+        (folder / CONFIG).rename(folder / "sweep.json")
     else:
         (folder / what).unlink()
 
@@ -116,6 +118,7 @@ def spoil(folder: Path, what: str) -> None:
     [
         ("no folder", ConfigError, "run' cannot be read: No such file or directory"),
         (CONFIG, ConfigError, "config.json' cannot be read: No such file or directory"),
+        ("study", ConfigError, "; give the folder of one run of this study"),
         ("no json", ConfigError, "config.json' is no JSON file: "),
         ("other", RunError, "is damaged (it is of run"),
         (SUMMARY, RunError, "the run is not finished; run it again, and it goes on"),
