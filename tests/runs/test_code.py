@@ -114,7 +114,7 @@ def test_what_modules_say_that_a_cell_uses_counts(edit: str, tmp_path: Path, mon
     assert hash_in_cell(text, {"method": "test-own"}) != before
 
 
-MANY_NAMES = "; ".join(f"self.a{i}" for i in range(300))
+MANY = "; ".join(f"self.a{i}" for i in range(300))
 """So many that Python writes the number of a further one in two steps."""
 
 
@@ -123,7 +123,7 @@ MANY_NAMES = "; ".join(f"self.a{i}" for i in range(300))
     [
         ("def more(self):\n        import test_late\n        return test_late.f()", "f = lambda: 2"),
         ("def more(self):\n        from test_late import f\n        return f()", "f = lambda: 2"),
-        (f"def more(self):\n        {MANY_NAMES}\n        from test_late import f\n        return f()", "f = lambda: 2"),
+        (f"def more(self):\n        {MANY}\n        from test_late import f\n        return f()", "f = lambda: 2"),
         ("more = staticmethod(__import__('functools').partial(__import__('test_late').f, 1))", "f = lambda: 2"),
         ("more = property(lambda self: self.f, None, __import__('test_late').f)", "f = lambda: 2"),
     ],
