@@ -238,11 +238,17 @@ class OFDM(Combined):
         if fades is not None:
             clients, keys = _key_ofdm_frames(clients, fades, frames)
             many = [antennas] * len(keys)
-        size = SLOT * slots, grid.symbol_rate, width, grid.spacing_hz
+        at, times = make_grid_frame(grid, slots, device or keys[0].device), SLOT * slots
+        data = at.data
+        if users > 1 and fades is None:  # nobody else meets these frames: means over thousands draw what is filled
+            most = max((b * s for own in sizes for b in own), default=1)
+            width = min(width, most)
+            data = data[: -(-most // width)]
+            times = int(data[-1]) + 1
+        size = times, grid.symbol_rate, width, grid.spacing_hz
         each = self.profile.response(clients, many, *size, keys, device).to(dtype.to_complex())
-        at = make_grid_frame(grid, slots, each.device)
         if users > 1:
-            gains = each.index_select(1, at.data).unflatten(0, (-1, users, antennas)).permute(0, 3, 4, 2, 1)
+            gains = each.index_select(1, data).unflatten(0, (-1, users, antennas)).permute(0, 3, 4, 2, 1)
             elements = separate_users(gains, getattr(self.options, "combining", ""))
         else:
             h = combine_antennas(each.unflatten(0, (-1, antennas)), 1)

@@ -118,6 +118,8 @@ def _stack_inputs(column: Sequence[Any]) -> npt.NDArray[Any]:
 
 def _number(values: Sequence[Any], feature: Any = None) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
     """Return values as numbers from 0 on, `[N]`, and their names: those of a `ClassLabel`, or the values themselves."""
+    missing = f"{sum(value is None for value in values)} of {len(values)} labels or owners are missing; leave them out"
+    require_of_dataset(not any(value is None for value in values), NAME, missing)
     names = getattr(feature, "names", None)
     if names is not None:
         return np.asarray(values, dtype=np.int64), tuple(names)

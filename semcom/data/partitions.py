@@ -219,13 +219,13 @@ class Owner(Partition):
         """Draw the owners, and take the tests of each off, or those that are its in the dataset's test part."""
         if dataset.owners is None:
             raise ConfigError(f"partition.kind: 'owner' needs data with owners, which {dataset.name!r} has not")
-        merged, count = self.options.test == "merged", int(dataset.owners.max()) + 1
+        merged, (names, owners) = self.options.test == "merged", np.unique(dataset.owners, return_inverse=True)
         cut = len(dataset.labels) if merged else dataset.train_size
         train, test = (
-            np.split(start + np.argsort(own, kind="stable"), np.cumsum(np.bincount(own, minlength=count))[:-1])
-            for start, own in ((0, dataset.owners[:cut]), (cut, dataset.owners[cut:]))
+            np.split(start + np.argsort(own, kind="stable"), np.cumsum(np.bincount(own, minlength=len(names)))[:-1])
+            for start, own in ((0, owners[:cut]), (cut, owners[cut:]))
         )
-        fit = [k for k in range(count) if len(train[k]) > merged and (merged or len(test[k]))]
+        fit = [k for k in range(len(names)) if len(train[k]) > merged and (merged or len(test[k]))]
         if clients > len(fit):
             known = f"the {len(fit)} owners with training and test samples in {dataset.name!r}"
             raise ConfigError(f"clients: {clients} is more than {known}; give fewer")

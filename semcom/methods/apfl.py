@@ -8,8 +8,9 @@ the same images and the same noise. v's BatchNorm has the running statistics of 
 Choices where the paper is silent: alpha_k of the start.
 
 Departures: w is averaged by p_k (Algorithm 1: plain mean). With `adaptive` alpha_k follows the gradient of a round's
-first mini-batch, where w is as received, by the run's optimiser (the paper: by a step of SGD), and is clipped into [0,
-1]. Mixed with v_k in tests is the newest w (the algorithm: the client's own).
+first mini-batch, where w is as received, by the run's optimiser, of which Adam and momentum carry it on through later
+ones (the paper: by a step of SGD), and is clipped into [0, 1]. Mixed with v_k in tests is the newest w (the algorithm:
+the client's own).
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -53,7 +54,15 @@ class SentImages(View):
     hyper: DigitalChain.Hyper
 
     def answer(self, heard: Outputs) -> Tensor:
-        """Send the images of a batch, and return them as they arrive in [-1, 1], or scores of classes `[k, b, C]`."""
+        """Send the images of a batch, and return them as they arrive in [-1, 1], or scores of classes `[k, b, C]`.
+
+        They are sent once, though accuracies, those among own classes, and areas under the ROC curve each ask for them.
+        """
+        if id(self) not in heard.answers:
+            heard.answers[id(self)] = self._answer(heard)
+        return heard.answers[id(self)]
+
+    def _answer(self, heard: Outputs) -> Tensor:
         draws, rows = self.session.draws, []
         for i, where in enumerate(heard.where.tolist()):
             client, count = int(self.population.ids[where]), int(heard.batch.count[i])
@@ -88,13 +97,15 @@ class SentImages(View):
             return [self.hyper.scheme_db] * count
         if gain is None:
             return [snr_db] * count
-        if self.hyper.outage is None:
-            gains = gain
-        else:
-            typical = link.gain(draw_superposed_gains(link))
-            assert typical is not None
-            gains = typical.abs().flatten().quantile(self.hyper.outage).expand(count)
+        gains = gain if self.hyper.outage is None else self.weakest.expand(count)
         return (snr_db + 20 * gains.abs().double().clamp_min(1e-15).log10()).flatten().tolist()
+
+    @cached_property
+    def weakest(self) -> Tensor:
+        """The |h| that all but a share `outage` of the blocks exceed."""
+        gains = self.session.draws.link.gain(draw_superposed_gains(self.session.draws.link))
+        assert gains is not None and self.hyper.outage is not None
+        return gains.abs().flatten().quantile(self.hyper.outage)
 
 
 class DigitalChain(FedAvg):
@@ -132,6 +143,8 @@ class DigitalChain(FedAvg):
             raise ConfigError(f"channel.kind: {method} crosses awgn, rayleigh or rician, not {kind}")
         if getattr(options, "coherence", BLOCKS[0]) not in BLOCKS:
             raise ConfigError(f"channel.coherence: {method} sends an image over one gain; give {' or '.join(BLOCKS)}")
+        if getattr(options, "equaliser", "mmse") == "none":
+            raise ConfigError(f"channel.equaliser: {method} decodes with every h known; choose mmse or zf")
         if getattr(options, "users", 1) > 1:
             raise ConfigError(f"channel.users: {method} sends one image at a time; give 1")
         if kind == "awgn" and self.hyper.outage != self.Hyper.outage:

@@ -8,6 +8,7 @@ So comments, and what else stands in the script, do not count; another version o
 from __future__ import annotations
 
 import bisect
+import copyreg
 import dis
 import functools
 import hashlib
@@ -110,6 +111,8 @@ class _Walk:
             yield from ("method", value.__func__, value.__self__)
         elif isinstance(value, functools._lru_cache_wrapper):
             yield from ("cached", value.__wrapped__)
+        elif isinstance(value, types.MappingProxyType):
+            yield from ("proxy", dict(value))
         elif isinstance(value, tuple | list | dict | set | frozenset | deque) and _is_plain_container(value):
             yield from (type(value).__name__, *_list_contents(value))
         else:
@@ -141,7 +144,7 @@ class _Used:
 
 @functools.lru_cache(maxsize=4096)
 def _disassemble(code: types.CodeType) -> tuple[dis.Instruction, ...]:
-    return tuple(dis.get_instructions(code))
+    return tuple(step for step in dis.get_instructions(code) if step.opname not in _SILENT)
 
 
 def _describe_steps(code: types.CodeType) -> str:
@@ -149,7 +152,7 @@ def _describe_steps(code: types.CodeType) -> str:
 
     `torch.zeros()` has other steps where the import is in the same script than where it is in another cell.
     """
-    steps = [step for step in _disassemble(code) if step.opname not in _SILENT]
+    steps = _disassemble(code)
     place = functools.partial(bisect.bisect_left, [step.offset for step in steps])
     lines = []
     for step in steps:
@@ -242,7 +245,7 @@ def _digest_numbers(value: np.ndarray | Tensor) -> tuple[object, ...]:
         if value.layout is not torch.strided or value.device.type == "meta":
             return value.dtype, tuple(value.shape), value.layout
         dtype: Any = value.dtype
-        value = value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
+        value = value.detach().cpu().resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8).numpy()
     elif value.dtype.hasobject:
         return value.dtype, value.shape, repr(value.tolist())
     else:
@@ -270,7 +273,8 @@ def _read_state(value: Any) -> Iterator[Any]:
     """Yield the class of an object, and its state as pickle and copy see it; of one that has none, the class alone."""
     yield type(value) if _is_own(type(value)) else _name_object(type(value))
     try:
-        reduced = value.__reduce_ex__(4)
+        reduce = copyreg.dispatch_table.get(type(value))
+        reduced: Any = reduce(value) if reduce else value.__reduce_ex__(4)
     except Exception:  # a lock, an open file, a generator
         return
     if isinstance(reduced, str):

@@ -170,7 +170,7 @@ def parse_trackers(asked: Sequence[str] | str) -> dict[str, str]:
     """Return the places of trackers by name, of words NAME or NAME=PLACE.
 
     Raises:
-        ConfigError: nothing is called so, its package is not installed, or the place is none.
+        ConfigError: nothing is called so, or two are; its package is not installed, or the place is none.
     """
     found = dict[str, str]()
     for word in [asked] if isinstance(asked, str) else asked:
@@ -178,6 +178,8 @@ def parse_trackers(asked: Sequence[str] | str) -> dict[str, str]:
         kind = find(TRACKERS, name, "track")
         if kind.package and find_spec(kind.package) is None:
             raise ConfigError(f"track: {name!r} needs {kind.package}; pip install 'semcom[{name}]'")
+        if name in found:
+            raise ConfigError(f"track: {name!r} is given twice, with {found[name]!r} and {place or kind.usual!r}")
         kind.check(place or kind.usual)
         found[name] = place or kind.usual
     return found

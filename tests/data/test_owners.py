@@ -6,6 +6,7 @@ file by pandas.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import types
 from importlib.machinery import ModuleSpec
@@ -54,6 +55,18 @@ def test_each_client_is_an_owner(tmp_path: Path) -> None:
     assert len(drawn) == 6, "any two of the four, in their order"
     some = partition_dataset(data, PartitionConfig("owner", options={"fraction": 0.5}), 4, 0)
     assert [len(part) for part in some.train] == [4] * 4  # of nine, rounded to even
+
+
+def test_owners_may_have_any_numbers(tmp_path: Path) -> None:
+    """Those of the data's own book-keeping, which begins and ends where it likes."""
+    data = read_npz(store(tmp_path / "written.npz"))
+    assert data.owners is not None
+    for options in ({}, {"test": "own"}):
+        wanted = PartitionConfig("owner", options=options)
+        same = dataclasses.replace(data, owners=10**12 * (data.owners - 1))
+        one, other = (partition_dataset(each, wanted, 3, 0) for each in (data, same))
+        for part, found in zip((*one.train, *one.test), (*other.train, *other.test), strict=True):
+            assert part.tolist() == found.tolist()
 
 
 def test_what_has_no_owners_is_refused(tmp_path: Path) -> None:
@@ -150,6 +163,11 @@ def test_images_with_names_of_classes_and_a_test_split(package: Any) -> None:
     package.frames["me/mine", "train"] = frame.assign(image="a text")
     with refuses("data.name", "token ids"):
         load_dataset(DataConfig("huggingface", options={"path": "me/mine", "test": "valid"}))
+    for column, values in (("label", [0, None] * 4), ("who", ["ann", None] * 4)):
+        holes = frame.assign(who="ann").assign(**{column: pd.Series(values, dtype=object)})
+        package.frames |= {("me/mine", "train"): holes[:6], ("me/mine", "valid"): holes[6:]}
+        with refuses("data.name", "4 of 8 labels or owners are missing"):
+            load_dataset(DataConfig("huggingface", options={"path": "me/mine", "test": "valid", "owner": "who"}))
 
 
 def test_without_the_package_one_line_names_it() -> None:

@@ -74,6 +74,7 @@ def test_a_fixed_scheme_has_a_cliff_and_gains_nothing_above_it() -> None:
         ({"channel": ChannelConfig(kind="ofdm")}, "channel.kind"),
         ({"channel": ChannelConfig(kind="rayleigh", options={"coherence": "symbol"})}, "channel.coherence"),
         ({"channel": ChannelConfig(kind="rayleigh", options={"antennas": 2, "users": 2})}, "channel.users"),
+        ({"channel": ChannelConfig(kind="rayleigh", options={"equaliser": "none"})}, "channel.equaliser"),
         ({"hyper": {"outage": 0.2}}, "hyper.outage"),
         ({"hyper": {"outage": 0.2, "scheme_db": 10.0}, "channel": ChannelConfig(kind="rayleigh")}, "hyper.outage"),
         ({"hyper": {"outage": 0.0}, "channel": ChannelConfig(kind="rayleigh")}, "hyper.outage"),
@@ -103,7 +104,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
     def note(*args: Any, **given: Any) -> Received:
         received = send_images(*args, **given)
         found.needed.extend(given["scheme_db"])
-        found.power_db.extend((20 * given["gain"].abs().log10()).flatten().tolist())
+        gain = torch.ones(1) if given["gain"] is None else given["gain"]
+        found.power_db.extend((20 * gain.abs().log10()).flatten().tolist())
         found.lost.extend(received.lost.tolist())
         return received
 
@@ -164,6 +166,13 @@ def test_a_classifier_sees_the_images_that_arrive() -> None:
     for view, other in zip(found.views.values(), clean.views.values(), strict=True):
         for one, same in zip(view.population.cohorts, other.population.cohorts, strict=True):
             assert all(torch.equal(one.tensors[name], same.tensors[name]) for name in one.tensors)
+
+
+def test_each_image_is_sent_once_in_a_test(sent: Sent) -> None:
+    """Though accuracy, that among own classes, and the areas under the ROC curve all ask for the answer to it."""
+    train = TrainConfig(rounds=1, batch_size=10, auc=True)
+    view = run(classified("30,-20", processes=1, train=train)).summary["views"]["digital"]
+    assert view["auc_micro"] and view["among_own"] and len(sent.lost) == 2 * 2 * 12
 
 
 def test_two_processes_and_fewer_tested_clients_see_the_same_images() -> None:

@@ -114,11 +114,16 @@ def test_what_modules_say_that_a_cell_uses_counts(edit: str, tmp_path: Path, mon
     assert hash_in_cell(text, {"method": "test-own"}) != before
 
 
+MANY = "; ".join(f"self.a{i}" for i in range(300))
+"""So many that Python writes the number of a further one in two steps."""
+
+
 @pytest.mark.parametrize(
     ("text", "edit"),
     [
         ("def more(self):\n        import test_late\n        return test_late.f()", "f = lambda: 2"),
         ("def more(self):\n        from test_late import f\n        return f()", "f = lambda: 2"),
+        (f"def more(self):\n        {MANY}\n        from test_late import f\n        return f()", "f = lambda: 2"),
         ("more = staticmethod(__import__('functools').partial(__import__('test_late').f, 1))", "f = lambda: 2"),
         ("more = property(lambda self: self.f, None, __import__('test_late').f)", "f = lambda: 2"),
     ],
@@ -184,6 +189,21 @@ def test_a_line_that_leaves_a_try_makes_another_run() -> None:
 def test_closures_count() -> None:
     make = "def make(n):\n    @METHODS.register('test-own')\n    class Own(FedAvg):\n        def more(self): return n\n"
     found = [hash_in_cell(f"{HEADER}{make}make({n})\n", {"method": "test-own"}) for n in (1, 2, 1)]
+    assert found[0] == found[2] != found[1]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("__import__('numpy').sin", "__import__('numpy').cos"),
+        ("__import__('re').compile('a')", "__import__('re').compile('b')"),
+        ("__import__('types').MappingProxyType({1: 2})", "__import__('types').MappingProxyType({1: 3})"),
+        ("torch.ones(2) * 1j", "(torch.ones(2) * 1j).conj()"),
+    ],
+)
+def test_objects_of_others_are_told_apart_by_what_they_hold(one: str, other: str) -> None:
+    own = "@METHODS.register('test-own')\nclass Own(FedAvg):\n    def more(self): return HELD\n"
+    found = [hash_in_cell(f"{HEADER}HELD = {held}\n{own}", {"method": "test-own"}) for held in (one, other, one)]
     assert found[0] == found[2] != found[1]
 
 

@@ -123,6 +123,8 @@ def test_a_file_is_no_place_and_a_wrong_request_leaves_nothing(tmp_path: Path) -
     for place in (tmp_path / "file", tmp_path / "file" / "in" / "it"):
         with refuses("track", "file"):
             run(worlds.request("fedavg"), track=f"tensorboard={place}")
+    with refuses("track", "given twice"):
+        run(worlds.request("fedavg"), track=[f"tensorboard={tmp_path / name}" for name in ("board", "other")])
     with refuses("track", "did you mean 'tensorboard'"):
         run(worlds.request("fedavg"), track="tensorbord")
     with refuses("clients"):

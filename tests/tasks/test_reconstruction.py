@@ -25,6 +25,8 @@ from semcom.plots.lines import compute_lines
 from semcom.runs.load import load
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
+from semcom.studies.sweep.request import parse_request
+from semcom.studies.sweep.tune import plan_search
 from semcom.tasks.metric import MSE
 from semcom.tasks.reconstruction import PSNR_CAP_DB, Reconstruction
 from semcom.tasks.registry import TASKS, make_task
@@ -269,6 +271,9 @@ def test_a_study_goes_over_the_bandwidth_ratio(tmp_path: Path) -> None:
     assert study.axes == ("model.features",) and sorted(study.runs["model.features"]) == [128, 512]
     part, plot = settle_kind(study, Plot(x="model.bandwidth_ratio"))
     assert plot.kind == "lines" and compute_lines(part, plot)[str(plot.x)].tolist() == [0.0625, 0.25]
+    asked = parse_request(("local",), 0, small, vary, {"train.lr": (0.1, 0.2)})
+    search = plan_search(None, None, asked, (), tmp_path / "tuned").runs.values()
+    assert {(run.model.features, run.train.lr) for run in search} == {(n, lr) for n in (128, 512) for lr in (0.1, 0.2)}
     with refuses("model.bandwidth_ratio", "1/12"):
         semcom.sweep(methods=("local",), vary={"model.bandwidth_ratio": ("1/12",)}, out=tmp_path / "other")
 

@@ -52,6 +52,7 @@ class Initial:
         shape: of an answer.
         shelves: number of cohorts laid down so far.
         networks: architectures by encoder: populations of one run hold the same objects.
+        alike: what keys the weights of the user's heads, by their names.
         told: parts of which the log says where their weights are from.
     """
 
@@ -61,6 +62,7 @@ class Initial:
     shape: tuple[int, ...]
     shelves: int = 0
     networks: dict[str, SplitModel] = field(default_factory=dict)
+    alike: dict[str, str] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
 
     @property
@@ -150,7 +152,9 @@ class Initial:
     def _make(self, part: str, name: str, factory: Callable[[], nn.Module], *client: int) -> nn.Module:
         """Return the part that `factory` builds as `name`, with its initial weights; a client's, if it has its own."""
         if part == "head." and not HEADS.ships(name):
-            name = self._find_equal_head(name)
+            if name not in self.alike:
+                self.alike[name] = self._find_equal_head(name)
+            name = self.alike[name]
         made = build_with_key(factory, self.config.seed, "init", part, name, *client).to(self.dtype)
         if self.weights:
             made.load_state_dict(self._given(part, made.state_dict()), strict=False)

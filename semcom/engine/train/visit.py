@@ -7,7 +7,7 @@ all clients have it in common it runs over distinct images.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -52,6 +52,7 @@ class Outputs:
         at: positions of the samples in all lists of the pass, back to back, `[k, b]`.
         federation: where the samples are.
         index: which of its images they are, `[k, b]`.
+        answers: those of views that are asked several times and keep them here, by `id`.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Outputs:
     at: Tensor
     federation: Federation
     index: Tensor
+    answers: dict[int, Tensor] = field(default_factory=dict)
 
 
 def visit_clients(

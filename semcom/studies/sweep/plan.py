@@ -104,11 +104,7 @@ def make_plan(
     load_plugins(plugins)
     request = request or Request()
     if declared is None:
-        asked = scale
-        declared, scale = find_declaration(name, asked, request, out)
-        if any(RATIO in axis.fields for axis in request.axes):
-            request = _count_features(request, apply_request(declared, scale, request).grid(scale))
-            declared, scale = find_declaration(name, asked, request, out)
+        declared, scale, request = declare_features(name, scale, request, out)
     scale = declared.scale(scale)
     chosen = apply_request(declared, scale, request)  # what is wrong with it shows before what is with the folder
     folder = locate_results(declared, scale, out)
@@ -151,6 +147,17 @@ def find_declaration(name: str | None, scale: str | None, request: Request, out:
     if out is None:
         raise ConfigError("out: none is given; a study of your own needs a folder")
     return found, OWN
+
+
+def declare_features(
+    name: str | None, scale: str | None, request: Request, out: Path | str | None
+) -> tuple[Experiment, str, Request]:
+    """Find as `find_declaration` does, and return the request with numbers of features for ratios; errors of both."""
+    declared, found = find_declaration(name, scale, request, out)
+    if all(RATIO not in axis.fields for axis in request.axes):
+        return declared, found, request
+    request = _count_features(request, apply_request(declared, found, request).grid(found))
+    return *find_declaration(name, scale, request, out), request
 
 
 def _count_features(request: Request, configs: Sequence[RunConfig]) -> Request:

@@ -26,7 +26,7 @@ from semcom.studies.analysis.means import format_markdown
 from semcom.studies.grid import Axis, read_grid_field
 from semcom.studies.overrides import format_plain_value
 from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
-from semcom.studies.sweep.plan import Plan, find_declaration, locate_results, make_plan
+from semcom.studies.sweep.plan import Plan, declare_features, locate_results, make_plan
 from semcom.studies.sweep.request import SEED, Request
 from semcom.tasks.metric import read_headline
 
@@ -45,7 +45,7 @@ def plan_search(
 
     A hyperparameter is searched for the methods that have it, and no field for methods that do not use it.
     """
-    declared, scale = find_declaration(name, scale, request, out)
+    declared, scale, request = declare_features(name, scale, request, out)
     fields = [name for axis in request.tune for name in axis.fields]
     grid = declared.scales[scale]
     own = {
@@ -87,7 +87,7 @@ def plan_tuned(
     lost = [variant for variant, of in scores.items() if of[chosen[variant]] == -math.inf]
     if lost:
         raise RunError(f"tune: all candidates of {lost[0]} diverged; give others")
-    declared, scale = find_declaration(name, scale, request, out)
+    declared, scale, request = declare_features(name, scale, request, out)
     variants = tuple(
         dataclasses.replace(variant, set={**variant.set, **_name_values(fields, chosen[variant.name], variant.method)})
         if variant.name in chosen

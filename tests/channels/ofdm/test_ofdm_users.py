@@ -43,6 +43,21 @@ def test_users_of_a_group_meet_the_same_matrix(profile):
     assert not torch.isclose(crossed[0][0], crossed[0][3]).any(), "each frame has a matrix of its own"
 
 
+def test_means_over_frames_draw_no_more_of_them_than_is_filled(monkeypatch):
+    """16,384 whole frames of a usual band, of two users at two antennas, took 12 GB for a rate."""
+    link, sizes = make_link("ofdm", profile="tdl-a", antennas=2, users=2, subcarriers=600), []
+    response = type(link.profile).response
+
+    def note(self, clients, frames, times, rate, width, *more):
+        sizes.append((times, width))
+        return response(self, clients, frames, times, rate, width, *more)
+
+    monkeypatch.setattr(type(link.profile), "response", note)
+    assert link.draw([1] * 5, 2, *keys(1))["strengths"].shape == (5, 1, 2)
+    assert link.draw([3], 2 * 600, *keys(1))["strengths"].shape == (3, 600, 2)
+    assert sizes == [(1, 1), (4, 600)], "three symbols of data, and one of pilots between them"
+
+
 def test_a_group_has_the_band_of_all_its_users():
     """Six clients, two and two on a block: each block is twice as wide as one of six, and takes half as long."""
     alone, shared = (make_link("ofdm", antennas=2, users=u, subcarriers=12).in_band(6, 6, 10, 8) for u in (1, 2))
