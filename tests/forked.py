@@ -1,7 +1,11 @@
-"""Imported where processes of tests are forked: the parent of each is the one that asked for it, not the server."""
+"""Imported where processes of tests are forked: the parent of each is the one that asked for it, not the server.
+
+They look for garbage as rarely as pytest does in conftest.py.
+"""
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 
@@ -17,3 +21,4 @@ def getppid() -> int:
 
 
 os.getppid = getppid
+gc.set_threshold(100_000, 50, 100)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from tests.processes import Forked
+
+
+def compare() -> int:
+    """Compare all wordings, and return the exit status."""
+    from tests import wordings
+
+    return wordings.main()
 
 
 def test_what_is_said_is_what_is_recorded() -> None:
     """In a process of its own, where no other test has registered names."""
-    done = subprocess.run([sys.executable, "-m", "tests.wordings"], capture_output=True, text=True)
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}\npython -m tests.wordings --write takes it over"
+    with Forked(compare) as process:
+        said = process.stdout.read()
+        assert process.wait() == 0, f"{said}{process.stderr.read()}\npython -m tests.wordings --write takes it over"

@@ -139,8 +139,11 @@ def test_methods_that_need_classes_are_refused(method: str) -> None:
 
 @pytest.mark.parametrize("method", ABLE)
 def test_every_other_method_rebuilds_images(method: str) -> None:
-    """After two rounds on bars each of its views is better than white images are, 3.3 dB."""
-    result = run(request(method, **TASK, train={"rounds": 2}))
+    """After two rounds on bars each of its views is better than white images are, 3.3 dB.
+
+    In float32, whose convolutions are much faster: the SSIM of a test costs more than the training.
+    """
+    result = run(request(method, **TASK, precision="float32", train={"rounds": 2, "eval_every": 2}))
     assert all(3.5 < view["psnr"] < 40 for view in result.summary["views"].values()), result.summary["views"]
     assert result.summary["psnr"] == next(iter(result.summary["views"].values()))["psnr"]
     assert "accuracy" not in str(result.summary["views"])
