@@ -1,8 +1,10 @@
-"""What all tests share: rarer collection of garbage, files that do not wait, forked ranks, and thin networks."""
+"""What all tests share: rarer collection of garbage, what does not wait for the disk, forked ranks, and thin networks."""
 
 from __future__ import annotations
 
+import functools
 import gc
+import importlib.metadata
 import os
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +23,8 @@ def fsync(descriptor: int) -> None:
 
 
 os.fsync = fsync
+importlib.metadata.packages_distributions = functools.cache(importlib.metadata.packages_distributions)
+"""Nothing is installed meanwhile, and what is there is asked for wherever a request names code of no package."""
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

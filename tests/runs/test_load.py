@@ -82,9 +82,8 @@ def test_received_features_are_those_that_a_prediction_decides_on(tmp_path: Path
     assert (clean - sent).abs().max() < 1e-12
 
 
-def test_unknown_views_and_clients_are_refused(tmp_path: Path) -> None:
-    run(request(tmp_path))
-    result = load(tmp_path)
+def test_unknown_views_and_clients_are_refused(finished: Path) -> None:
+    result = load(finished)
     for asked in (result.features, result.views.__getitem__, result.confusion.__getitem__):
         with refuses("view", "best", "personal, prototype"):
             asked("best")
@@ -93,6 +92,14 @@ def test_unknown_views_and_clients_are_refused(tmp_path: Path) -> None:
         result.encode(result.federation.images[:2], 0, "best")
     with refuses("client", 9):
         result.encode(result.federation.images[:2], 9)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished run, which tests copy before they write to it."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    run(request(folder))
+    return folder
 
 
 def spoil(folder: Path, what: str) -> None:
@@ -127,8 +134,10 @@ def spoil(folder: Path, what: str) -> None:
         (METRICS, RunError, "lacks lines of rounds 1 to 2"),
     ],
 )
-def test_what_is_no_finished_run_is_refused_in_a_line(what: str, kind: type, message: str, tmp_path: Path) -> None:
-    run(request(tmp_path / "run"))
+def test_what_is_no_finished_run_is_refused_in_a_line(
+    what: str, kind: type, message: str, tmp_path: Path, finished: Path
+) -> None:
+    shutil.copytree(finished, tmp_path / "run")
     spoil(tmp_path / "run", what)
     with pytest.raises(kind) as error:
         load(tmp_path / "run")
