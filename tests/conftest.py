@@ -1,4 +1,4 @@
-"""What all tests share: rarer collection of garbage, what does not wait for the disk, forked ranks, and thin networks."""
+"""What all tests share: rarer collection of garbage, no wait for the disk, forked ranks, and thin networks."""
 
 from __future__ import annotations
 

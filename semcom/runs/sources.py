@@ -63,6 +63,8 @@ def _list_imports(source: bytes, file: str, package: str) -> frozenset[str]:
 
 def _find_own_files(name: str) -> Iterator[tuple[str, Path]]:
     """Yield the files of a module and of the packages that it is in, those that are the user's; `a.*` is all of a."""
+    if not is_own(name, None):  # its name alone tells, and a search takes long
+        return
     path: Sequence[str] | None = None
     words = name.split(".")
     for count, word in enumerate(words, 1):

@@ -50,6 +50,7 @@ COUNTED = {
 }
 
 
+@pytest.mark.usefixtures("thin")
 @pytest.mark.parametrize("name", COUNTED)
 def test_the_cost_is_what_a_run_counts(name: str) -> None:
     config = resolve(COUNTED[name])
