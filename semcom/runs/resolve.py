@@ -133,7 +133,8 @@ def _fill_features(request: RunConfig) -> RunConfig:
     features = 2 * ratio * numbers
     if features <= 0 or features % 2:
         d = f"d = 2 (k/n) n has to be even and more than 0, and n is {numbers:,}"
-        raise ConfigError(f"model.bandwidth-ratio: {asked} gives {float(features):g} features; {d}")
+        near = Fraction(max(1, round(ratio * numbers)), numbers)
+        raise ConfigError(f"model.bandwidth-ratio: {asked} gives {float(features):g} features; {d}; give {near}")
     model = dataclasses.replace(request.model, features=int(features), bandwidth_ratio=None)
     return dataclasses.replace(request, model=model)
 

@@ -106,7 +106,8 @@ def test_a_ten_of_svhn_is_a_zero(tmp_path: Path) -> None:
     assert dataset.classes == tuple("0123456789")
 
 
-FILES = [name for name in DATASETS.names() if DATASETS.ships(name) and name not in ("digits", "noisy")]
+ELSEWHERE = ("digits", "noisy", "huggingface")
+FILES = [name for name in DATASETS.names() if DATASETS.ships(name) and name not in ELSEWHERE]
 """Datasets that are read from files of their own."""
 
 
