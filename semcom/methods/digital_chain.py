@@ -53,16 +53,8 @@ class SentImages(View):
     session: Session
     hyper: DigitalChain.Hyper
 
-    def answer(self, heard: Outputs) -> Tensor:
-        """Send the images of a batch, and return them as they arrive in [-1, 1], or scores of classes `[k, b, C]`.
-
-        They are sent once, though accuracies, those among own classes, and areas under the ROC curve each ask for them.
-        """
-        if id(self) not in heard.answers:
-            heard.answers[id(self)] = self._answer(heard)
-        return heard.answers[id(self)]
-
     def _answer(self, heard: Outputs) -> Tensor:
+        """Send the images of a batch, and return them as they arrive in [-1, 1], or scores of classes `[k, b, C]`."""
         draws, rows = self.session.draws, []
         for i, where in enumerate(heard.where.tolist()):
             client, count = int(self.population.ids[where]), int(heard.batch.count[i])

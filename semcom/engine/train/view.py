@@ -43,7 +43,15 @@ class View:
             raise ConfigError(f"client: there is no model of client {client}; {known}")
 
     def answer(self, heard: Outputs) -> Tensor:
-        """Return the scores or other outputs of a batch that has passed the models, `[k, b, ...]`."""
+        """Return the scores or other outputs of a batch that has passed the models, `[k, b, ...]`.
+
+        They are computed once, though accuracies, those among own classes, and areas under the ROC curve each ask.
+        """
+        if id(self) not in heard.answers:
+            heard.answers[id(self)] = self._answer(heard)
+        return heard.answers[id(self)]
+
+    def _answer(self, heard: Outputs) -> Tensor:
         if self.scores is None:
             return heard.logits
         return self.scores(heard.features, heard.logits, {n: t[heard.where] for n, t in self.per_client.items()})

@@ -52,7 +52,7 @@ class Outputs:
         at: positions of the samples in all lists of the pass, back to back, `[k, b]`.
         federation: where the samples are.
         index: which of its images they are, `[k, b]`.
-        answers: those of views that are asked several times and keep them here, by `id`.
+        answers: those that views have given, by the `id` of the view.
     """
 
     name: str
