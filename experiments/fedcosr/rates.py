@@ -45,9 +45,12 @@ OWN: Mapping[str, tuple[dict[str, float], ...]] = {
     ),
 }
 """Method -> the pairs of its own rates that are tried, those of semcom's defaults first."""
-CHOSEN: Mapping[str, int] = {}
-"""Method -> place of the candidate that `fedcosr-rates` has chosen at `small`, where it is not the first. Empty until
-it is stored; filled before the first run of `fedcosr-table2-rates`."""
+CHOSEN: Mapping[str, int] = {
+    **dict.fromkeys(("fedavg", "fedprox", "moon", "pfedme", "ditto", "perfedavg", "fedper", "fedamp", "fedala"), 1),
+    **dict.fromkeys(("fedpac", "fedcosr"), 1),
+    **dict.fromkeys(("local", "fedrep", "lg_fedavg", "fedproto", "fedgh"), 2),
+}
+"""Method -> place of the candidate that `fedcosr-rates` has chosen at `small`, where it is not the first: of none."""
 
 
 def list_candidate_rates(method: str) -> tuple[dict[str, float], ...]:
