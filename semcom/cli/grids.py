@@ -89,6 +89,8 @@ class Typed:
     def __call__(self, field: str, word: str) -> Any:
         """Return the value that a word spells; several values of a field have spaces between them.
 
+        "None" leaves an option open.
+
         Raises:
             ConfigError: there is no such field, or the word is none of its values.
         """
@@ -99,6 +101,8 @@ class Typed:
         if part is None:
             raise self._no_field(field, word)
         section, _, rest = field.rpartition(".")
+        if word == "None" and section and not hasattr(getattr(RunConfig(), section), rest):
+            return None  # an option that is left open, as another owner has none of that name
         hint, default = typing.get_type_hints(type(part))[rest], getattr(part, rest)
         return _read_grid_value(section, rest, hint, default, word)
 
