@@ -46,11 +46,24 @@ OWN: Mapping[str, tuple[dict[str, float], ...]] = {
 }
 """Method -> the pairs of its own rates that are tried, those of semcom's defaults first."""
 CHOSEN: Mapping[str, int] = {
-    **dict.fromkeys(("fedavg", "fedprox", "moon", "pfedme", "ditto", "perfedavg", "fedper", "fedamp", "fedala"), 1),
-    **dict.fromkeys(("fedpac", "fedcosr"), 1),
-    **dict.fromkeys(("local", "fedrep", "lg_fedavg", "fedproto", "fedgh"), 2),
+    "local": 2,
+    "fedavg": 1,
+    "fedprox": 1,
+    "moon": 1,
+    "pfedme": 1,
+    "ditto": 1,
+    "perfedavg": 1,
+    "fedrep": 2,
+    "lg_fedavg": 2,
+    "fedper": 1,
+    "fedamp": 1,
+    "fedala": 1,
+    "fedproto": 2,
+    "fedpac": 1,
+    "fedgh": 2,
+    "fedcosr": 1,
 }
-"""Method -> place of the candidate that `fedcosr-rates` has chosen at `small`, where it is not the first: of none."""
+"""Method -> place of the candidate that `fedcosr-rates` has chosen at `small`; no method keeps the first."""
 
 
 def list_candidate_rates(method: str) -> tuple[dict[str, float], ...]:

@@ -101,7 +101,7 @@ class Typed:
         if part is None:
             raise self._no_field(field, word)
         section, _, rest = field.rpartition(".")
-        if word == "None" and section and not hasattr(getattr(RunConfig(), section), rest):
+        if word == "None" and _find_plain_part(section, rest) is None:
             return None  # an option that is left open, as another owner has none of that name
         hint, default = typing.get_type_hints(type(part))[rest], getattr(part, rest)
         return _read_grid_value(section, rest, hint, default, word)
@@ -109,10 +109,8 @@ class Typed:
     def _part(self, field: str) -> Any:
         """Return an instance of the dataclass that a field belongs to; None where there is none."""
         section, _, rest = field.rpartition(".")
-        part = getattr(RunConfig(), section, None) if section else RunConfig()
-        if section != "hyper" and hasattr(part, rest):
-            return part
-        return next((cls() for _, cls in self._owners(section) if rest in cls.__dataclass_fields__), None)
+        options = (cls() for _, cls in self._owners(section) if rest in cls.__dataclass_fields__)
+        return _find_plain_part(section, rest) or next(options, None)
 
     def _owners(self, section: str) -> Iterator[tuple[str, Any]]:
         """Yield what may own the options of a section, with the dataclass of these: first what is in use."""
@@ -133,6 +131,12 @@ class Typed:
         except ConfigError as error:
             return ConfigError(re.sub(r"--(?=[a-z])", "", str(error)).replace("no such flag", "no such field"))
         return ConfigError(f"{field}: no such field")
+
+
+def _find_plain_part(section: str, name: str) -> Any:
+    """Return the part of a configuration that has a field; None where only an owner of options may have it."""
+    part = getattr(RunConfig(), section, None) if section else RunConfig()
+    return part if section != "hyper" and hasattr(part, name) else None
 
 
 def _read_grid_value(section: str, name: str, hint: object, default: object, word: str) -> Any:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from semcom.cli.flags import SweepFlags
-from semcom.cli.grids import Typed, read_grid_request
+from semcom.cli.grids import Typed, in_use, read_grid_request
 from semcom.config import RunConfig
+from semcom.studies.overrides import format_vary_override, parse_vary_override
+from semcom.studies.registry import find_experiment
 from tests.refusals import refuses
 
 typed = Typed(["fedproto", "fedcl"], RunConfig())
@@ -28,6 +30,7 @@ typed = Typed(["fedproto", "fedcl"], RunConfig())
         ("partition.scarce", "", ()),
         ("partition.ways", "5", 5),  # an option of the partition in use
         ("partition.beta", "0.5", 0.5),  # of another one
+        ("partition.classes", "None", None),  # left open
         ("channel.csi", "ls", "ls"),
         ("hyper.lam", "1", 1.0),
         ("hyper.centroids", "mean", "mean"),  # the first method does not have it
@@ -41,6 +44,21 @@ typed = Typed(["fedproto", "fedcl"], RunConfig())
 def test_words_have_the_types_of_their_fields(field: str, word: str, value: Any) -> None:
     found = typed(field, word)
     assert found == value and type(found) is type(value)
+
+
+def test_only_options_are_left_open() -> None:
+    with refuses("clients", "'None' is not a whole number"):
+        typed("clients", "None")
+
+
+@pytest.mark.parametrize("name", ["fedcosr-table2", "fedcosr-table3", "fedcrc-table1", "letter-fig3b"])
+def test_axes_of_experiments_are_read_as_they_are_spelled(name: str) -> None:
+    experiment = find_experiment(name)
+    for scale in experiment.offered():
+        in_grid = Typed(*in_use(experiment, scale))
+        for axis in experiment.axes(scale):
+            found = parse_vary_override(format_vary_override(axis.fields, axis.values), in_grid)
+            assert found == (axis.fields, axis.values)
 
 
 def test_keep_is_a_field_of_all_runs() -> None:

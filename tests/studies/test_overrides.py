@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import papers
-from semcom.cli.grids import Typed, in_use
-from semcom.config import ConfigError, PartitionConfig, RunConfig
+from semcom.config import PartitionConfig, RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant
 from semcom.studies.names import ARMS, name_point, name_value
 from semcom.studies.overrides import (
@@ -23,7 +22,6 @@ from semcom.studies.overrides import (
     parse_vary_override,
     split_override_values,
 )
-from semcom.studies.registry import find_experiment
 from semcom.studies.sweep.request import Request, apply_request, format_request_command, parse_request
 
 
@@ -194,22 +192,3 @@ def test_arms_have_the_names_of_their_papers() -> None:
 )
 def test_times_are_short(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
-
-
-# Fields -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["fedcosr-table2", "fedcosr-table3", "fedcrc-table1", "letter-fig3b"])
-def test_axes_of_experiments_are_read_as_they_are_spelled(name: str) -> None:
-    experiment = find_experiment(name)
-    for scale in experiment.offered():
-        typed_fields = Typed(*in_use(experiment, scale))
-        for axis in experiment.axes(scale):
-            found = parse_vary_override(format_vary_override(axis.fields, axis.values), typed_fields)
-            assert found == (axis.fields, axis.values)
-
-
-def test_only_options_are_left_open() -> None:
-    assert Typed((), RunConfig())("partition.classes", "None") is None
-    with pytest.raises(ConfigError, match="clients"):
-        Typed((), RunConfig())("clients", "None")
