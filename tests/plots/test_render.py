@@ -17,18 +17,20 @@ import pandas as pd
 import pytest
 from matplotlib.image import imread
 
+import semcom
 from channels.registry import registering_source
-from semcom.config import ConfigError
+from semcom.config import AirConfig, ChannelConfig, ConfigError, NetworkConfig, RunConfig
 from semcom.plots import Plot, render, style
 from semcom.plots import plot as semcom_plot
 from semcom.plots.base import Drawing
 from semcom.plots.kinds import KINDS, settle_kind
 from semcom.plots.panels import draw_panels
 from semcom.plots.registry import FIGURES
-from semcom.studies.analysis.setting import _used
+from semcom.studies.analysis.setting import SETTING, _used, describe_setting
 from semcom.studies.analysis.study import study
 from semcom.studies.registry import EXPERIMENTS
 from semcom.studies.results.archive import pack_archive
+from semcom.studies.results.table import list_fields, make_table
 from tests.studies.folders import config, simple
 
 Stored = Callable[..., Path]
@@ -57,7 +59,7 @@ def test_files_hold_the_numbers_of_the_study(stored: Stored, tmp_path: Path) -> 
         "* Paper item: FedCL letter, Fig. 2(b)",
         "* Scale: small",
         "* Setting: dataset cifar10, clients 20, partition shots, ways 3, shots 100, "
-        "encoder dcgan-narrow, features 64, channel awgn, rounds 60,",
+        "encoder dcgan-narrow, features 64, channel awgn, SNR 0 / 9 / 18 dB, rounds 60,",
         "* Seeds: 0 / 1",
         "* Versions: semcom 0.1.0, torch 2.9.1",
         "* Commit: abc1234",
@@ -136,6 +138,25 @@ def test_a_rate_that_a_method_does_not_use_is_no_setting() -> None:
     frame = pd.DataFrame({"method": ["fedavg", "pfedme", "of-a-plug-in"], "train.lr": [0.005, 0.001, 0.1]})
     assert _used(frame, "train.lr").tolist() == [0.005, 0.1]  # pFedMe has rates of its own
     assert _used(frame.assign(rounds=3), "rounds").tolist() == [3, 3, 3]
+
+
+def test_the_setting_tells_the_link_and_the_air_where_they_are_set() -> None:
+    """A default of the link, or the SNR of what has no noise or lies in a cell, would say nothing, or what is wrong."""
+
+    def describe(*configs: RunConfig, shown: tuple[str, ...] = ()) -> str:
+        rows = [{"method": c.method, **list_fields(semcom.resolve(c))} for c in configs]
+        return describe_setting(make_table(rows, first=()), {*SETTING} - {"channel.kind", SNR} | {*shown})
+
+    fading = ChannelConfig("rayleigh", 9.0, options={"equaliser": "zf", "antennas": 1})
+    assert describe(RunConfig("fedcl")) == "channel awgn, SNR 10 dB"
+    assert describe(RunConfig("fedcl", channel=ChannelConfig("none"))) == "channel none"
+    assert describe(RunConfig("fedcl", channel=fading)) == "channel rayleigh, SNR 9 dB, channel.equaliser zf"
+    air = AirConfig(parameters="analog"), AirConfig()
+    both = [RunConfig("fedavg", air=a, channel=ChannelConfig(test_snr_db="9,0")) for a in air]
+    assert describe(*both) == "channel awgn, SNR 10 dB, test SNR 9,0 dB, exchange analog / ideal"
+    assert describe(*both, shown=("air.parameters",)) == "channel awgn, SNR 10 dB, test SNR 9,0 dB"
+    cell = RunConfig("fedcl", network=NetworkConfig("cell", radius_m=500.0))
+    assert describe(cell) == "channel awgn, network.kind cell, network.radius_m 500"
 
 
 def test_failed_method_is_missing_and_said_so(stored: Stored, tmp_path: Path) -> None:

@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from channels import LINKS
+from semcom.config import ChannelConfig, ConfigError, RunConfig
 from semcom.methods.registry import METHODS
 from semcom.runs.accuracy import LAST
+from semcom.runs.resolve import resolve
 from semcom.studies.analysis.compare import Views, choose_view
-from semcom.studies.names import name_value
+from semcom.studies.names import FIELDS, name_value
+from semcom.studies.overrides import format_plain_value
+from semcom.studies.results.table import list_fields
 
 if TYPE_CHECKING:
     from semcom.studies.analysis.study import Study
 
-SETTING = {
-    "data.name": "dataset",
-    "clients": "clients",
-    "partition.kind": "partition",
-    "partition.ways": "ways",
-    "partition.shots": "shots",
-    "partition.beta": "Dirichlet beta",
-    "partition.classes": "classes of a client",
-    "model.encoder": "encoder",
-    "model.features": "features",
-    "channel.kind": "channel",
-    "train.rounds": "rounds",
-    "train.local_epochs": "local epochs",
-    "train.local_steps": "local steps",
-    "train.batch_size": "batch size",
-    "train.optimizer": "optimiser",
-    "train.lr": "rate",
-}
-"""Columns of the setting -> their names."""
+SETTING = (
+    "data.name",
+    "clients",
+    "partition.kind",
+    "partition.ways",
+    "partition.shots",
+    "partition.beta",
+    "partition.classes",
+    "model.encoder",
+    "model.features",
+    "channel.kind",
+    "channel.snr_db",
+    "train.rounds",
+    "train.local_epochs",
+    "train.local_steps",
+    "train.batch_size",
+    "train.optimizer",
+    "train.lr",
+)
+"""Columns of the setting."""
+AIR = ("channel", "air", "network")
+"""Sections whose other fields are in it where they are not what they are in a run that sets none of them."""
 OF_ONE_ROUND = ("best", "best_round", "last")
 """Numbers that say themselves which round they are of, or what follows the name of a task's metric in such a one."""
 
@@ -70,16 +79,38 @@ def describe_setting(frame: pd.DataFrame, shown: Collection[str] = ()) -> str:
         frame: `Study.runs`.
         shown: columns that are told elsewhere.
     """
-    given = {c: frame[c] for c in SETTING if c in frame and c not in shown and frame[c].notna().any()}
-    return ", ".join(f"{SETTING[c]} {list_distinct(_used(frame, c))}" for c in given)
+    columns = [c for c in (*SETTING, *_list_set_fields(frame)) if c in frame and c not in shown]
+    used = {c: _used(frame, c) for c in dict.fromkeys(columns)}
+    return ", ".join(_name_values(c, values) for c, values in used.items() if values.notna().any())
+
+
+def _name_values(column: str, values: pd.Series) -> str:
+    """Return the name of a column with the different values in it, such as "SNR -9 / 9 dB"."""
+    name, unit = FIELDS.get(column, (column, ""))
+    return f"{name} {list_distinct(values)}{unit}"
+
+
+def _list_set_fields(frame: pd.DataFrame) -> list[str]:
+    """List the columns of `AIR` of which a run has another value than one that sets no field of its channel."""
+    found = list[str]()
+    for kind, runs in frame.groupby("channel.kind") if "channel.kind" in frame else ():
+        with suppress(ConfigError):  # of a plug-in that is not loaded
+            plain = list_fields(resolve(RunConfig("fedavg", channel=ChannelConfig(str(kind)))))
+            usual = {c: format_plain_value(v) for c, v in plain.items() if c.split(".")[0] in AIR and c in runs}
+            found += [c for c, v in usual.items() if {*map(format_plain_value, _used(runs, c).dropna())} - {v}]
+    return found
 
 
 def list_distinct(column: pd.Series) -> str:
     """List the different values of a column, in their order."""
-    return " / ".join(f"{v:g}" if isinstance(v, float) else str(v) for v in column.dropna().unique()) or "not stored"
+    return " / ".join(dict.fromkeys(map(format_plain_value, column.dropna()))) or "not stored"
 
 
 def _used(frame: pd.DataFrame, column: str) -> pd.Series:
-    """Return a column without the runs of methods that do not use the field: theirs is a default of no effect."""
+    """Return a column without the runs that do not use the field: theirs is a default of no effect."""
     idle = [name for name in frame["method"].unique() if name in METHODS and column in METHODS.get(name).unused]
-    return frame.loc[~frame["method"].isin(idle), column]
+    used = ~frame["method"].isin(idle)
+    if column == "channel.snr_db":
+        used &= ~frame["channel.kind"].isin([kind for kind in LINKS.names() if not LINKS.get(kind).noisy])
+        used &= frame["network.kind"].ne("cell") if "network.kind" in frame else True
+    return frame.loc[used, column]
