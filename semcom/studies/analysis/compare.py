@@ -16,6 +16,7 @@ from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.frames import read_client_accuracies
 from semcom.studies.analysis.statistics import (
     LARGEST_BCA,
+    LEAST_CLIENTS,
     Interval,
     bootstrap_clients,
     bootstrap_two_levels,
@@ -135,10 +136,10 @@ def _compute_interval(differences: np.ndarray, by_client: np.ndarray | None) -> 
     """Return the interval of differences `[S]` (of single clients `[S, K]`), and what made it or why there is none."""
     seeds = len(differences)
     if seeds == 1 and by_client is not None:
-        made = bootstrap_clients(by_client[0])
-        kind = "BCa" if by_client.shape[1] <= LARGEST_BCA else "percentile"
-        how = f"{kind} bootstrap over the {by_client.shape[1]} clients of this seed"
-        return made, "the clients do not differ" if math.isnan(made.low) else how
+        made, clients = bootstrap_clients(by_client[0]), by_client.shape[1]
+        kind = "BCa" if clients <= LARGEST_BCA else "percentile"
+        none = "the clients do not differ" if clients >= LEAST_CLIENTS else f"{clients} clients of one seed are too few"
+        return made, none if math.isnan(made.low) else f"{kind} bootstrap over the {clients} clients of this seed"
     made = compute_t_interval(differences)
     if seeds == 1:
         return made, "there is one seed"

@@ -25,6 +25,8 @@ AT_ONCE = 2**22
 """Numbers that are resampled at once: some 100 MB of memory."""
 LARGEST_BCA = 2000
 """Values of which BCa can leave out one after the other in a reasonable time; with more the percentiles do."""
+LEAST_CLIENTS = 6
+"""Fewest clients of one seed whose permutation test can come below 0.05: 2 / 2^6 = 0.03."""
 EQUAL = 1e-12
 """Spread up to which values count as equal: what is left of rounding."""
 
@@ -69,11 +71,12 @@ def bootstrap_clients(differences: Sequence[float] | np.ndarray) -> Interval:
     """Return the mean of the differences `[K]` of one seed's clients with SciPy's BCa bootstrap over clients.
 
     The p-value is that of the permutation test that swaps the two methods at random for each client. Both speak of
-    clients like these in this one seed. From 2,000 clients on the bootstrap's percentiles take the place of BCa, which
-    leaves out one client after the other.
+    clients like these in this one seed; fewer than `LEAST_CLIENTS` have neither, as their p-value cannot be below 0.05.
+    From 2,000 clients on the bootstrap's percentiles take the place of BCa, which leaves out one client after the
+    other.
     """
     array = np.asarray(differences, dtype=float)
-    if not _varies(array):
+    if not _varies(array) or array.size < LEAST_CLIENTS:
         return Interval(float(array.mean()))
     n, batch = _resamples(array.size), max(1, AT_ONCE // array.size)
     method = "BCa" if array.size <= LARGEST_BCA else "percentile"

@@ -78,9 +78,7 @@ def test_a_caption_says_of_which_rounds_and_in_which_setting_its_numbers_are(tmp
     found = semcom.study(tmp_path)
     text = make_sheet(found).latex()
     assert "The number of a run is the mean of its last 4 rounds or the one after its last stage (FedBABU)." in text
-    assert "ways 3, encoder dcgan, features 64, channel awgn, SNR 10 dB, rounds 4" in text, (
-        "defaults, too"
-    )
+    assert "ways 3, encoder dcgan, features 64, channel awgn, SNR 10 dB, rounds 4" in text, "defaults, too"
     last = make_sheet(found, metric="last").markdown()
     assert last.startswith("Accuracy in the last round in %, ") and "The number of a run" not in last
     of_view = make_sheet(found, view={"fedbabu": "global"}).markdown()

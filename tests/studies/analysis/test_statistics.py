@@ -96,8 +96,10 @@ def test_the_bootstraps_by_hand() -> None:
     half = 1.96 * values.std() / math.sqrt(1000)
     found = bootstrap_clients(values)
     assert (found.low, found.high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.1 * half)
-    # Of four clients with equal signs, two of the sixteen changes of sign are as extreme.
-    assert bootstrap_clients([1.0, 2.0, 3.0, 4.0]).p == pytest.approx(2 / 16)
+    # Of six equal signs, two of the 64 changes of sign are as extreme; of five, two of 32, too many for 5 %.
+    assert bootstrap_clients([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).p == pytest.approx(2 / 64)
+    few = bootstrap_clients([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert few.mean == 3 and math.isnan(few.low) and math.isnan(few.p)
 
 
 def test_a_study_gives_the_same_numbers_again() -> None:

@@ -391,7 +391,9 @@ def test_without_any_spread_there_is_no_interval(tmp_path: Path) -> None:
     assert "difference 0.0 percentage points; no interval: the 2 seeds do not differ)" in same.sentence
     shift = pair(tmp_path / "shift", [[0.1, 0.3], [0.3, 0.1]]).compare("fedcl", "fedavg")
     assert shift.difference == pytest.approx(0.2) and math.isnan(shift.p) and not shift.supported
-    alone = pair(tmp_path / "alone", [[0.1, 0.1]]).compare("fedcl", "fedavg")
+    few = pair(tmp_path / "few", [[0.1, 0.2]]).compare("fedcl", "fedavg")
+    assert math.isnan(few.low) and "no interval: 2 clients of one seed are too few" in few.sentence
+    alone = pair(tmp_path / "alone", [[0.1] * 6]).compare("fedcl", "fedavg")
     assert math.isnan(alone.low) and "no interval: the clients do not differ" in alone.sentence
 
 
