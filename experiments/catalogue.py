@@ -25,6 +25,7 @@ EXPERIMENTS = {
     "fedcosr-table2": "experiments.fedcosr.items:TABLE2",
     "fedcosr-rates": "experiments.fedcosr.rates:FEDCOSR_RATES",
     "fedcosr-table2-rates": "experiments.fedcosr.rates:TABLE2_RATES",
+    "fedcosr-table3-rates": "experiments.fedcosr.rates:TABLE3_RATES",
     "fedcosr-table3": "experiments.fedcosr.items:TABLE3",
     "fedcrc-fig1": "experiments.fedcrc:FIG1",
     "fedcrc-fig3": "experiments.fedcrc:FIG3",

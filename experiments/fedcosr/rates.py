@@ -21,7 +21,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.fedcosr.items import ARMS, DEFAULT, DIVISION, SEEDS, SIZES, make_fedcosr_base
+from experiments.fedcosr.items import ARMS, DEFAULT, DIVISION, HARDER, SEEDS, SIZES, make_fedcosr_base
 from experiments.letter.search import TIED, read_search_validation
 from experiments.shell import run_on_studies_of_shell
 from semcom.studies.analysis.means import format_markdown
@@ -139,6 +139,26 @@ TABLE2_RATES = Experiment(
     axis="partition.kind",
 )
 """Table II with the rates that were chosen."""
+
+UNSTABLE = {"smoke": HARDER["smoke"], "small": (HARDER["small"][1], HARDER["small"][3])}
+"""Scale -> the columns of Table III in which the common rate leaves some seeds of some methods near guessing."""
+ONE_MODEL = ("fedavg", "fedprox", "moon")
+"""The methods with one model for all, which are not run again there."""
+
+
+def _table_of_unstable(scale: str) -> Grid:
+    return Grid(make_fedcosr_base(scale), {("clients", *DIVISION): UNSTABLE[scale], "seed": SEEDS[scale]})
+
+
+TABLE3_RATES = Experiment(
+    name="fedcosr-table3-rates",
+    title="Thirteen methods with Dirichlet beta 1 and with fifty classes, each with a rate of its own",
+    paper="FedCoSR, Table III",
+    variants=tuple(_make_tuned_rates(arm) for arm in arms() if arm.method not in ONE_MODEL),
+    scales=each_scale(_table_of_unstable, ("smoke", "small")),
+    axis="partition.kind",
+)
+"""Two columns of Table III with the rates that were chosen for Table II."""
 
 
 def _print_rates(path: str) -> None:
