@@ -272,7 +272,7 @@ class _Comparisons:
         """Yield the comparisons with each rival, or with a number."""
         sign = -1 if self.claim.low else 1
         if not self.claim.right:
-            bound = self.claim.value * (self._whole(method, group) / 100 if self.claim.relative else 1)
+            bound = self.claim.value * (float(self._whole(method, group).mean()) / 100 if self.claim.relative else 1)
             yield Comparison(((sign * (mine - bound)).dropna(),), None, None, method, method, group[-1])
         for other, theirs in rivals.items():
             against = method if other == "averaged" else other
