@@ -262,11 +262,27 @@ def _read_stored_evidence(item: str, scale: str, folder: Path) -> Study | None:
     return None
 
 
-def format_evidence_command(item: str) -> str | None:
-    """Return the command that makes the results of an item; None where no experiment has its name."""
+def format_evidence_command(item: str, asked: Mapping[str, Sequence[str]] | None = None) -> str | None:
+    """Return the command that makes the results of an item; None where no experiment has its name.
+
+    Args:
+        item: name of an experiment.
+        asked: field -> values that its runs are to have, such as those of a claim: scale `small` may lack them.
+    """
     known = _experiment(item)
     if known is None:
         return None
     scales = known.offered()
-    scale = next((name for name in reversed(SCALES) if name in scales), scales[-1])
+    offered = [name for name in reversed(SCALES) if name in scales] or scales[-1:]
+    scale = next((name for name in offered if _has_values(known, name, asked or {})), offered[0])
     return f"semcom sweep {item} --scale {scale}"
+
+
+def _has_values(known: Experiment, scale: str, asked: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether each of the fields asked for that varies at a scale takes one of its values there."""
+    reduced, values = _reduced(known.name, scale), dict[str, set[str]]()
+    for axis in known.axes(scale):
+        for field, taken in zip(axis.fields, zip(*axis.values, strict=True), strict=True):
+            found = set(map(format_plain_value, taken))
+            values[field] = {reduced.get(field, {}).get(value, value) for value in found}
+    return all(values[field] & set(wanted) for field, wanted in asked.items() if field in values)

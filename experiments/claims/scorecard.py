@@ -176,7 +176,9 @@ def make_scorecard_row(claim: Mapping[str, Any], found: Evidence | None) -> dict
         "scale": ", ".join(found.scales) if found is not None and known else "",
         "note": "; ".join([*notes, *more, *(stands if known else [])]),
         "warnings": warned,
-        "command": "; ".join(filter(None, map(format_evidence_command, claim["item"].split()))),
+        "command": "; ".join(
+            filter(None, (format_evidence_command(item, read.asked) for item in claim["item"].split()))
+        ),
     }
 
 

@@ -239,6 +239,13 @@ def test_a_contradicted_claim_stays_so_with_ours_beside_it(tmp_path: Path) -> No
     assert set(frame["state"]) <= set(card.State.__args__)  # type: ignore[attr-defined]
     assert format_evidence_command("arms-small") == "semcom sweep arms-small --scale small"
     assert format_evidence_command("no-such") is None
+    for item, field, at_small, at_paper in (
+        ("fedcosr-table2", "data.name", "cifar100", "emnist"),
+        ("fedcosr-fig7", "partition.fraction", "0.15", "1"),  # 0.13 stands for 0.15
+        ("repper-table4", "model.encoder", "dcgan-narrow", "mobilenet-v1"),
+    ):
+        for value, scale in ((at_small, "small"), (at_paper, "paper"), ("none-such", "small")):
+            assert format_evidence_command(item, {field: (value,)}) == f"semcom sweep {item} --scale {scale}"
     with pytest.raises(ConfigError, match="^paper: 'letter' is unknown: known are fedcl-letter"):
         make_scorecard(tmp_path, "letter")
 
