@@ -281,8 +281,7 @@ def format_evidence_command(item: str, asked: Mapping[str, Sequence[str]] | None
 def _has_values(known: Experiment, scale: str, asked: Mapping[str, Sequence[str]]) -> bool:
     """Return whether each of the fields asked for that varies at a scale takes one of its values there."""
     reduced, values = _reduced(known.name, scale), dict[str, set[str]]()
-    for axis in known.axes(scale):
-        for field, taken in zip(axis.fields, zip(*axis.values, strict=True), strict=True):
-            found = set(map(format_plain_value, taken))
-            values[field] = {reduced.get(field, {}).get(value, value) for value in found}
+    for field, value in (place for axis in known.axes(scale) for point in axis.points() for place in point.items()):
+        shown = format_plain_value(value)
+        values.setdefault(field, set()).add(reduced.get(field, {}).get(shown, shown))
     return all(values[field] & set(wanted) for field, wanted in asked.items() if field in values)

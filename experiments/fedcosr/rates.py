@@ -8,6 +8,7 @@ pairs of theirs, its own method included, so that none is better off.
     semcom sweep fedcosr-rates --scale small
     python -m experiments.fedcosr.rates results/fedcosr-rates-small      # the choice, which goes into CHOSEN
     semcom sweep fedcosr-table2-rates --scale small --reuse experiments/results/fedcosr-table2-small.zip
+    semcom sweep fedcosr-table3-rates --scale small                      # two columns of Table III with that choice
 
 The rule: the score of a candidate is its mean validation accuracy over the two divisions. Those within half a point of
 the best are tied, and of them the one that `fedcosr-table2` has is chosen, else the best.
@@ -17,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from experiments.fedcosr.items import ARMS, DEFAULT, DIVISION, HARDER, SEEDS, SIZES, make_fedcosr_base
+from experiments.fedcosr.items import ARMS, DEFAULT, DIVISION, HARDER, SEEDS, SIZES, make_fedcosr_base, table3
 from experiments.letter.search import TIED, read_search_validation
 from experiments.shell import run_on_studies_of_shell
 from semcom.studies.analysis.means import format_markdown
@@ -144,18 +146,12 @@ UNSTABLE = {"smoke": HARDER["smoke"], "small": (HARDER["small"][1], HARDER["smal
 """Scale -> the columns of Table III in which the common rate leaves some seeds of some methods near guessing."""
 ONE_MODEL = ("fedavg", "fedprox", "moon")
 """The methods with one model for all, which are not run again there."""
-
-
-def _table_of_unstable(scale: str) -> Grid:
-    return Grid(make_fedcosr_base(scale), {("clients", *DIVISION): UNSTABLE[scale], "seed": SEEDS[scale]})
-
-
 TABLE3_RATES = Experiment(
     name="fedcosr-table3-rates",
     title="Thirteen methods with Dirichlet beta 1 and with fifty classes, each with a rate of its own",
     paper="FedCoSR, Table III",
     variants=tuple(_make_tuned_rates(arm) for arm in arms() if arm.method not in ONE_MODEL),
-    scales=each_scale(_table_of_unstable, ("smoke", "small")),
+    scales=each_scale(partial(table3, columns=UNSTABLE), ("smoke", "small")),
     axis="partition.kind",
 )
 """Two columns of Table III with the rates that were chosen for Table II."""

@@ -137,9 +137,11 @@ def _compute_interval(differences: np.ndarray, by_client: np.ndarray | None) -> 
     seeds = len(differences)
     if seeds == 1 and by_client is not None:
         made, clients = bootstrap_clients(by_client[0]), by_client.shape[1]
+        if clients < LEAST_CLIENTS:
+            return made, f"{clients} clients of one seed are too few"
         kind = "BCa" if clients <= LARGEST_BCA else "percentile"
-        none = "the clients do not differ" if clients >= LEAST_CLIENTS else f"{clients} clients of one seed are too few"
-        return made, none if math.isnan(made.low) else f"{kind} bootstrap over the {clients} clients of this seed"
+        how = f"{kind} bootstrap over the {clients} clients of this seed"
+        return made, "the clients do not differ" if math.isnan(made.low) else how
     made = compute_t_interval(differences)
     if seeds == 1:
         return made, "there is one seed"

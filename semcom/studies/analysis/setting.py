@@ -14,7 +14,7 @@ from semcom.methods.registry import METHODS
 from semcom.runs.accuracy import LAST
 from semcom.runs.resolve import resolve
 from semcom.studies.analysis.compare import Views, choose_view
-from semcom.studies.names import FIELDS, name_value
+from semcom.studies.names import name_place, name_value
 from semcom.studies.overrides import format_plain_value
 from semcom.studies.results.table import list_fields
 
@@ -81,13 +81,7 @@ def describe_setting(frame: pd.DataFrame, shown: Collection[str] = ()) -> str:
     """
     columns = [c for c in (*SETTING, *_list_set_fields(frame)) if c in frame and c not in shown]
     used = {c: _used(frame, c) for c in dict.fromkeys(columns)}
-    return ", ".join(_name_values(c, values) for c, values in used.items() if values.notna().any())
-
-
-def _name_values(column: str, values: pd.Series) -> str:
-    """Return the name of a column with the different values in it, such as "SNR -9 / 9 dB"."""
-    name, unit = FIELDS.get(column, (column, ""))
-    return f"{name} {list_distinct(values)}{unit}"
+    return ", ".join(name_place(c, list_distinct(values)) for c, values in used.items() if values.notna().any())
 
 
 def _list_set_fields(frame: pd.DataFrame) -> list[str]:
@@ -111,6 +105,7 @@ def _used(frame: pd.DataFrame, column: str) -> pd.Series:
     idle = [name for name in frame["method"].unique() if name in METHODS and column in METHODS.get(name).unused]
     used = ~frame["method"].isin(idle)
     if column == "channel.snr_db":
-        used &= ~frame["channel.kind"].isin([kind for kind in LINKS.names() if not LINKS.get(kind).noisy])
+        kinds = frame["channel.kind"].unique()
+        used &= ~frame["channel.kind"].isin([kind for kind in kinds if kind in LINKS and not LINKS.get(kind).noisy])
         used &= frame["network.kind"].ne("cell") if "network.kind" in frame else True
     return frame.loc[used, column]
