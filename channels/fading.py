@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor
 
 from channels.equalise import combine_antennas
-from channels.link import DOWNLINKS, Cost, Downlink, Link, Realisation, complex_normal
+from channels.law import Continuous, Law
+from channels.link import DOWNLINKS, SAMPLES, Cost, Downlink, Link, Realisation, complex_normal
 from channels.meter import Meter
 from channels.options import NOT_NEGATIVE, BaseOptions, Rule, one_of, require
 from channels.power import check_even, check_finite
@@ -21,6 +23,8 @@ Power = Literal["normalised", "free"]
 POWERS = get_args(Power)
 Coherence = Literal["symbol", "sample", "batch", "round"]
 COHERENCES = get_args(Coherence)
+SYMBOLS = 64
+"""Symbols of a block that are drawn, at most, where each has an h of its own."""
 SLOTS = 64
 """Blocks of a user's fading that are drawn in one piece: the first are the same, however many follow."""
 K_FACTORS_DB = Rule(lambda v: -100 <= v <= 100, "a number from -100 to 100 dB")
@@ -151,6 +155,38 @@ class Rayleigh(Combined):
     def __init__(self, options: BaseOptions) -> None:
         super().__init__(options)
         self.lasting = getattr(options, "round_doppler", None) is not None
+        self.block_fading = getattr(options, "coherence", None) != "symbol"
+
+    def law(self) -> Law | None:
+        """Return the law of the sum of |h|^2 over the antennas, of one user."""
+        if self.users > 1 or type(self) not in (Rayleigh, Rician):  # a subclass may fade in another way
+            return None
+        from channels.theory import power_law  # takes long to import, and few runs ask
+
+        return Continuous(power_law(self.k_factor, self.options.antennas))
+
+    def inversion_means(self, threshold: float, csi_error: float) -> tuple[float, float] | None:
+        """Return `channels.theory.inversion_means`, of one user on one antenna."""
+        if self.law() is None or self.options.antennas > 1:
+            return None
+        from channels.theory import inversion_means
+
+        return inversion_means(threshold, csi_error, self.k_factor)
+
+    @property
+    def k_factor(self) -> float:
+        """K, the power of the line of sight over that of the rest."""
+        return 0.0
+
+    def draw_blocks(self, uses: float, blocks: int | None, generator: torch.Generator) -> tuple[Realisation, float]:
+        """Draw as `Link` does; of blocks whose symbols fade independently at most `SYMBOLS` symbols each."""
+        if self.block_fading:
+            free = copy(self)
+            free.options = replace(self.options, coherence="sample", round_doppler=None)
+            return Link.draw_blocks(free, uses, blocks, generator)
+        n = max(1, round(min(uses, SYMBOLS)))
+        drawn = self.draw([1] * (blocks or SAMPLES // max(1, n // 4)), 2 * n, generator, torch.float64)
+        return drawn, n / max(uses, n)
 
     def draw(
         self,
@@ -240,17 +276,21 @@ class Rician(Rayleigh):
 
     options: Options
 
+    @property
+    def k_factor(self) -> float:
+        """K, the power of the line of sight over that of the rest."""
+        return float(10 ** (self.options.k_factor_db / 10))
+
     def gains(self, shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
         """Draw as `Rayleigh` does, with the line of sight."""
-        scattered = super().gains(shape, generator, dtype)
+        scattered, k = super().gains(shape, generator, dtype), self.k_factor
         angle = 2 * torch.pi * torch.rand(*shape, generator=generator, dtype=dtype, device=generator.device)
-        k = 10 ** (self.options.k_factor_db / 10)
         return (k / (k + 1)) ** 0.5 * torch.polar(torch.ones_like(angle), angle) + scattered / (k + 1) ** 0.5
 
     def moving(self, turns: float, antennas: int, generator: torch.Generator) -> Tensor:
         """Return as `Rayleigh` does, with a line of sight that is one more wave from anywhere."""
         scattered, sight = super().moving(turns, antennas, generator), sum_waves(turns, antennas, 1, generator)
-        k = 10 ** (self.options.k_factor_db / 10)
+        k = self.k_factor
         return (k / (k + 1)) ** 0.5 * sight + scattered / (k + 1) ** 0.5
 
 

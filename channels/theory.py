@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 from scipy import special, stats
 
+from channels.law import Continuous
+
 Real = Any
 """A float, or a NumPy array of floats."""
 
@@ -94,7 +96,7 @@ def scaled_exponential_integral(x: Real) -> Real:
     The product does not overflow, as e^x alone would, before E1 vanishes.
     """
     large = np.minimum(x, 500.0)
-    return np.where(x < 500.0, np.exp(large) * special.exp1(large), (1.0 - 1.0 / x) / x)[()]
+    return np.where(x < 500.0, np.exp(large) * special.exp1(large), (1.0 - (1.0 - 2.0 / x) / x) / x)[()]
 
 
 def mean_square_error(equaliser: str, no: Real, least: float = 0.0, known: Real = 1.0) -> Real:
@@ -127,12 +129,39 @@ def ergodic_capacity(snr_db: Real) -> Real:
 def power_cdf(a: Real, k_factor: float = 0.0, antennas: int = 1) -> Real:
     """Return P(|h|^2 < a) for Rician fading with a linear K-factor, 1 - Q1(sqrt(2K), sqrt(2(1+K)a)) [Proakis, 2.3].
 
-    Rayleigh (K = 0): 1 - e^-a. As a received SNR divided by its mean has the law of |h|^2, this is its CDF too. The sum
-    over N antennas is non-central chi-square with 2N degrees of freedom; with K = 0 Gamma(N), for small a a^N / N!.
+    Rayleigh (K = 0): 1 - e^-a. As a received SNR divided by its mean has the law of |h|^2, this is its CDF too.
+    """
+    return power_law(k_factor, antennas).cdf(a)
+
+
+def power_law(k_factor: float = 0.0, antennas: int = 1) -> Any:
+    """Return the law of |h|^2 summed over N antennas for Rician fading with a linear K-factor, a `scipy.stats` one.
+
+    It is non-central chi-square with 2N degrees of freedom [Proakis, 2.3]; with K = 0 Gamma(N), for small a a^N / N!.
+    SciPy's series do not converge for a K-factor above 80 dB, with which |h|^2 is 1 to four digits: that one counts.
     """
     if k_factor == 0.0:
-        return special.gammainc(antennas, a)
-    return stats.ncx2.cdf(2 * (1 + k_factor) * a, 2 * antennas, 2 * k_factor * antennas)
+        return stats.gamma(antennas)
+    k = min(k_factor, 1e8)
+    return stats.ncx2(2 * antennas, 2 * k * antennas, scale=1 / (2 * (1 + k)))
+
+
+def inversion_means(threshold: float, csi_error: float, k_factor: float = 0.0) -> tuple[float, float]:
+    """Return E[1 / |g|^2] and Re E[h / g] where |g|^2 is at least `threshold`, for g = h + e, E|e|^2 = `csi_error`.
+
+    Over Rayleigh fading |g|^2 is exponential of mean m = 1 + csi_error: E1(t / m) / m and exp(-t / m) / m. With a line
+    of sight v, g is Rician as h is, with what is scattered of power s = 1 / (1 + K) + csi_error. Given g and v, the
+    mean of h is v + (g - v) / (s (1 + K)), and given |g| that of v / g is |v| I1(x) / (|g| I0(x)), x = 2 |v| |g| / s.
+    """
+    sight, scattered = k_factor / (1 + k_factor), 1 / (1 + k_factor) + csi_error
+    mean, part = sight + scattered, 1 / ((1 + k_factor) * scattered)
+    law = Continuous(power_law(sight / scattered))
+
+    def turned(g: np.ndarray) -> np.ndarray:
+        root = np.sqrt(sight / (mean * g))
+        return part + (1 - part) * root * special.ive(1, x := 2 * root * mean * g / scattered) / special.ive(0, x)
+
+    return law.mean(lambda g: 1 / g, threshold / mean) / mean, law.mean(turned, threshold / mean)
 
 
 def combined_cdf(combining: str, x: Real, no: Real, antennas: int, users: int) -> Real:

@@ -14,7 +14,8 @@ import pytest
 from matplotlib.figure import Figure
 
 import semcom
-from channels.superposition import draw_superposed_gains
+from channels import fading, link
+from channels.ofdm import link as ofdm
 from experiments import finish_search
 from semcom.config import RunConfig, run_hash, to_dict
 from semcom.files import CONFIG, METRICS, SUMMARY
@@ -92,7 +93,8 @@ def test_every_experiment_runs_at_smoke_with_its_figures(
     found = find_experiment(name)
     monkeypatch.setattr(finish_search, "CANDIDATES", finish_search.CANDIDATES[:1])  # all take two minutes
     monkeypatch.setattr(style, "style_to_bytes", draw_once)
-    monkeypatch.setattr(draw_superposed_gains, "__defaults__", (256,))  # of 16,384 realisations, for quantiles
+    for module in (link, fading, ofdm):
+        monkeypatch.setattr(module, "SAMPLES", 2**12)  # realisations that quantiles are taken of
     if found.train is None:
         monkeypatch.setattr(semcom, "run", train_or_copy)
     variants = part(name, [variant.name for variant in found.compared()])

@@ -75,8 +75,12 @@ class Digital(Link):
         self.bits, self.modulation, self.code_rate = settle_digital_rates(
             options.bits, options.modulation, options.code_rate
         )
-        self.carrier = make_digital_carrier(options.fading, options.coherence, options.k_factor_db)
-        """The link whose channel the symbols cross."""
+        self._carrier = make_digital_carrier(options.fading, options.coherence, options.k_factor_db)
+
+    @property
+    def carrier(self) -> Link:
+        """Link whose channel the symbols cross, coded or not."""
+        return self._carrier
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> Link:
         """Return this link. Raises ValueError where samples of `d` features make no codeword."""

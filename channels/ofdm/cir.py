@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from channels.law import Listed
+from channels.link import Realisation
 from channels.ofdm.link import OFDM, GridOptions, warn_of_ofdm_prefix
 from channels.ofdm.profiles import Profile, move_draws
 
@@ -40,11 +45,33 @@ class CIR(OFDM):
         warn_of_ofdm_prefix("path: the file", "its clients", profile.last_path_s, self.options)
         return profile
 
-    def in_band(self, clients: int, active: int, batch: int, d: int) -> OFDM:
+    def in_band(self, clients: int, active: int, batch: int, d: int) -> CIR:
         """Return this link with its band shared, as `OFDM` does. Raises ValueError for clients not in the file."""
         if clients > len(self.profile.paths):
             raise ValueError(f"path: {len(self.profile.paths)} clients are in the file, {clients} in the run")
-        return super().in_band(clients, active, batch, d)
+        link = cast(CIR, super().in_band(clients, active, batch, d))
+        responses = [cast(CIR, link.of(k))._list_responses() for k in range(clients)]
+        powers_db = [10 * math.log10(h.abs().square().mean()) for h in responses]
+        if max(map(abs, powers_db)) > 0.5:
+            warnings.warn(
+                f"path: over its subcarriers and times, a client's |h|^2 is from {min(powers_db):+.1f} to "
+                f"{max(powers_db):+.1f} dB on average, which is not evened out: its mean SNR differs by as much",
+                stacklevel=4,
+            )
+        return link
+
+    def law(self) -> Listed:
+        """Return the law of |h|^2 of a client, over its times and subcarriers."""
+        return Listed.of(self._list_responses().abs().square().numpy())
+
+    def draw_blocks(self, uses: float, blocks: int | None, generator: torch.Generator) -> tuple[Realisation, float]:
+        """Draw a time for each block, which has all subcarriers of the client; for statistics, list all times."""
+        h = self._list_responses()
+        return {"fading": h if blocks is None else h[torch.randint(len(h), (blocks,), generator=generator)]}, 1.0
+
+    def _list_responses(self) -> Tensor:
+        client = self._client or 0
+        return self.profile.list_responses(client, self._frame(client, 1)[0], self._grid.spacing_hz)
 
 
 class Recorded(Profile):
@@ -71,14 +98,18 @@ class Recorded(Profile):
         device: torch.device | None = None,
     ) -> Tensor:
         """Draw h as `Profile` says: at frequency f the sum of a_l exp(-2 pi j f tau_l), constant over a frame."""
-        frequencies = spacing_hz * (torch.arange(width, dtype=torch.float64) - width // 2)
         rows = []
         for client, n, generator in zip(clients, frames, generators, strict=True):
             at = torch.randint(self.paths.shape[1], (n,), generator=generator, device=generator.device)
-            phase = -2 * torch.pi * self.delays[client][:, None] * frequencies
-            rows.append(self.paths[client, at.cpu()] @ torch.polar(torch.ones_like(phase), phase))
+            rows.append(self.list_responses(client, width, spacing_hz, at.cpu()))
         h = torch.cat(rows).to(torch.complex64)
         return move_draws(h, device or generators[0].device)[:, None].expand(-1, times, -1)
+
+    def list_responses(self, client: int, width: int, spacing_hz: float, at: Tensor | slice = slice(None)) -> Tensor:
+        """Return h of a client at some of its times, all by default, complex128 `[time, width]`."""
+        frequencies = spacing_hz * (torch.arange(width, dtype=torch.float64) - width // 2)
+        phase = -2 * torch.pi * self.delays[client][:, None] * frequencies
+        return self.paths[client, at] @ torch.polar(torch.ones_like(phase), phase)
 
 
 def _read_cir(path: str) -> tuple[Tensor, Tensor]:

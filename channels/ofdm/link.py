@@ -15,6 +15,7 @@ c = r / E|g|^2, and the variance 1 - r^2 / E|g|^2.
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,11 +26,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels import PROFILES
+from channels import PROFILES, make_link
 from channels.equalise import Estimate, combine_antennas
-from channels.link import Cost, Link, Realisation, complex_normal
+from channels.law import Law
+from channels.link import SAMPLES, Cost, Link, Realisation, complex_normal
 from channels.ofdm.grid import SLOT, Band, Grid, make_grid_frame
-from channels.ofdm.profiles import Profile, move_draws
+from channels.ofdm.profiles import RAYLEIGH, Profile, move_draws
 from channels.options import COUNT, MEASURE, NOT_NEGATIVE, PART, POSITIVE, NoEffect, one_of, require
 from channels.power import check_even
 from channels.users import Combined, Fades, separate_users
@@ -119,7 +121,10 @@ class OFDM(Combined):
         self.shares = None if options.shares is None else _several(options.shares)
         self._pilots = tuple(sorted(_several(options.pilots)))
         self._grid = Grid(self._pilots, 1e3 * options.spacing_khz, options.cyclic_prefix)
+        self._apart_hz = self._grid.spacing_hz
         self.profile = self.make_profile()
+        self.estimates = options.csi == "ls"
+        self.block_fading = type(self.profile) is RAYLEIGH
         self._band = None if options.subcarriers is None else Band(options.subcarriers, 1, self.shares)
         self._client: int | None = None
 
@@ -157,6 +162,46 @@ class OFDM(Combined):
         link = copy.copy(self)
         link._client = client
         return link
+
+    def like(self, client: int) -> int:
+        """Return a client with such fading on as many subcarriers; with `shares` each is by itself."""
+        return self.profile.like(client) if self.shares is None else client
+
+    def law(self) -> Law | None:
+        """Return the law of |h|^2 of one user, if the fading is flat."""
+        flat = type(self) is OFDM and self.block_fading and self.users == 1
+        return make_link("rayleigh", antennas=self.antennas).law() if flat else None
+
+    def draw_blocks(self, uses: float, blocks: int | None, generator: torch.Generator) -> tuple[Realisation, float]:
+        """Draw h, or what several users leave of it, on resource elements that are spread evenly over each block.
+
+        A block fills one OFDM symbol of the client's subcarriers after the other. Where it lasts so long that elements
+        half a turn of the Doppler frequency apart do not reach its end, they are spread over its beginning.
+        """
+        grid, antennas, users = self._grid, self.antennas, self.users
+        width = min(self._frame(self._client or 0, 1)[0], math.ceil(uses))
+        times = max(1.0, uses / width * SLOT / len(grid.data))
+        across, along = (1, 1) if self.block_fading else (min(width, ACROSS), min(math.ceil(times), ALONG))
+        step = times / along
+        if (doppler := self.profile.doppler_hz) > 0:
+            step = min(step, max(1.0, grid.symbol_rate / (2 * doppler)))
+        count = blocks or max(1024, SAMPLES // (4 * along * users * antennas))  # a profile's draws take long
+        size = along, grid.symbol_rate / step, across, self._apart_hz * width / across
+        most = max(1, PIECE // along)  # so many frames at once bound memory
+        frames = [most] * (count * users * antennas // most) + [count * users * antennas % most]
+        h = [self.profile.response([self._client or 0], [n], *size, [generator]) for n in frames if n]
+        gains = torch.cat(h).to(torch.complex128).view(count, users, antennas, along * across)
+        share = min(1.0, step * along / times)
+        if users > 1:
+            return separate_users(gains.permute(0, 3, 2, 1), getattr(self.options, "combining", "")), share
+        return {"fading": combine_antennas(gains[:, 0], 1)}, share
+
+    def draw_symbols(self, generator: torch.Generator) -> Realisation:
+        """Draw as `Link` does, whole slots of subcarriers that are spread over the client's."""
+        thin, width = copy.copy(self), self._frame(self._client or 0, 1)[0]
+        few = min(width, ALONG)
+        thin._band, thin._apart_hz = Band(few, 1, None), self._apart_hz * width / few
+        return thin.draw([1] * (SAMPLES // 64), 2 * few * len(self._grid.data), generator, torch.float64)
 
     def cost(self, numbers: np.ndarray, clients: np.ndarray) -> Cost:
         """Return the cost in whole slots of the client's part of the band, pilots and cyclic prefix included."""
@@ -245,7 +290,7 @@ class OFDM(Combined):
             width = min(width, most)
             data = data[: -(-most // width)]
             times = int(data[-1]) + 1
-        size = times, grid.symbol_rate, width, grid.spacing_hz
+        size = times, grid.symbol_rate, width, self._apart_hz
         each = self.profile.response(clients, many, *size, keys, device).to(dtype.to_complex())
         if users > 1:
             gains = each.index_select(1, data).unflatten(0, (-1, users, antennas)).permute(0, 3, 4, 2, 1)
@@ -258,9 +303,13 @@ class OFDM(Combined):
             elements["known"] = at.between(pilots)
             errors = [complex_normal((n, *pilots.shape[1:]), g, dtype) for n, g in zip(frames, generators, strict=True)]
             elements["error"] = at.between(move_draws(torch.cat(errors), h.device))
-            known = _measure_ofdm_interpolation(self.profile, grid, slots, h.device).to(dtype)
-            elements["moments"] = known.unsqueeze(1).expand(sum(frames), -1, width, -1)
         split = {name: grids.split(frames) for name, grids in elements.items()}
+        if self.options.csi == "ls":
+            like = [self.profile.like(client) for client in clients]
+            known = [_measure_ofdm_interpolation(self.profile, k, grid, slots, h.device).to(dtype) for k in like]
+            split["moments"] = tuple(
+                moments.unsqueeze(1).expand(n, -1, width, -1) for moments, n in zip(known, frames, strict=True)
+            )
         return [
             {name: _split_ofdm_grids(grids[i], own, s) for name, grids in split.items()} for i, own in enumerate(sizes)
         ]
@@ -295,19 +344,24 @@ MOBILITY: dict[str, Any] = {"delay_spread_ns": 100.0, "carrier_ghz": 3.5, "speed
 """Options that only moving, dispersive profiles take, with their defaults."""
 
 
+ACROSS, ALONG = 64, 16
+"""Subcarriers and OFDM symbols of a block that are drawn, at most."""
+PIECE = 2**13
+"""OFDM symbols that are drawn at once, which bounds memory."""
 HEARD = 500
 """Frames by which the receiver knows how its estimates are off: enough, as MMSE hardly depends on it."""
 
 
 @lru_cache(maxsize=32)
-def _measure_ofdm_interpolation(profile: Profile, grid: Grid, slots: int, device: torch.device) -> Tensor:
+def _measure_ofdm_interpolation(profile: Profile, client: int, grid: Grid, slots: int, device: torch.device) -> Tensor:
     """Measure how good the interpolation at a frame's data symbols is, for E|h|^2 = 1, float64 `[T, 3]`.
 
-    These are, of the first client, r = Re E[h known*]; E|known|^2 - r^2; and E|error|^2. Slots but the first and the
+    These are, of a client, r = Re E[h known*]; E|known|^2 - r^2; and E|error|^2. Slots but the first and the
     last are alike.
     """
     few, clock = min(slots, 3), torch.Generator().manual_seed(0)
-    h = profile.response([0], [HEARD], SLOT * few, grid.symbol_rate, 1, grid.spacing_hz, [clock]).to(torch.complex128)
+    size = SLOT * few, grid.symbol_rate, 1, grid.spacing_hz
+    h = profile.response([client], [HEARD], *size, [clock]).to(torch.complex128)
     at = make_grid_frame(grid, few, h.device)
     true, known = h.index_select(1, at.data), at.between(h.index_select(1, at.pilots))
     power, heard, product = (t.real.mean(0) for t in (true * true.conj(), known * known.conj(), true * known.conj()))

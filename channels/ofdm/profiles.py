@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from channels.cell import LIGHT
+
 
 class Profile:
     """Fading of one antenna in time and frequency, E|h|^2 = 1; a subclass draws it, as `response` says.
@@ -28,6 +30,12 @@ class Profile:
     """True if it is made from a delay spread (s), a carrier (Hz) and a speed (m/s); otherwise from nothing."""
     last_path_s: float = 0.0
     """Delay of the last path after the first, which belongs into the cyclic prefix."""
+    doppler_hz: float = 0.0
+    """Largest Doppler frequency, with which the time that fading lasts is known; 0: it is not."""
+
+    def like(self, client: int) -> int:
+        """Return a client whose fading has the same statistics, the same for all that are alike."""
+        return client
 
     def response(
         self,
@@ -73,6 +81,15 @@ class ThreeGPP(Profile):
     def last_path_s(self) -> float:  # type: ignore[override]
         """Delay of the last path, in seconds."""
         return self.last_path * self.delay_spread_s
+
+    @property
+    def doppler_hz(self) -> float:  # type: ignore[override]
+        """Doppler frequency of the speed, in Hz."""
+        return self.speed * self.carrier_hz / LIGHT
+
+    def like(self, client: int) -> int:
+        """Return 0: the fading of all clients has the same statistics."""
+        return 0
 
     @torch.no_grad()
     def response(

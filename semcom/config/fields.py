@@ -126,8 +126,11 @@ class AirConfig(Section):
     backoff_db: float = 3.0
     """Backoff of the rates `capacity` and `mcs` in dB: what a code of finite length lacks to Shannon's limit."""
     outage: float = 0.1
-    """Share of the transmissions over fading that the rates `capacity` and `mcs` lose, see `repeat`: |h|^2 is then
-    below what the rate needs."""
+    """Share of the blocks over fading that the rate `capacity` loses, and `mcs` at most, see `repeat`: their fades then
+    carry less than the rate."""
+    coverage: Literal["repetition", "none"] = "repetition"
+    """Clients for whom even the slowest scheme of `mcs` is too fast: they repeat it, as often as it takes
+    (`repetition`), or take no part in the round (`none`)."""
     repeat: bool = True
     """Whether transmissions that the rates `capacity` and `mcs` lose are repeated until they arrive. Otherwise the base
     station goes on without what a client sent, and a client that lost what came down takes no part in the round; over

@@ -44,6 +44,7 @@ LATER: Mapping[str, Any] = {
     "air.rate": "fixed",
     "air.backoff_db": 3.0,
     "air.outage": 0.1,
+    "air.coverage": "repetition",
     "air.repeat": True,
     "air.compress": "none",
     "air.quantise_bits": 8,
@@ -67,10 +68,13 @@ REVISED: Mapping[tuple[str, str | bool], int] = {
     ("air.parameters", "analog"): 2,
     ("channel.options.csi", "ls"): 2,
     ("air.repeat", False): 2,
+    ("air.rate", "capacity"): 1,
+    ("air.rate", "mcs"): 1,
 }
 """Values that mean something else than they did when there were runs already -> how often that has changed, in the
 hash. Analog models go up as their update, and estimates over fading are unbiased; with `ls`, MMSE knows its error; what
-is lost and not repeated comes down, too."""
+is lost and not repeated comes down, too; rates are those of each client's own fades, and of no slower scheme than 5G
+has."""
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from channels import Link
 from channels.link import Cost
+from channels.statistics import ClientStatistics
 from semcom.config import AirConfig
 from semcom.engine.compression import Compression, count_quantised_bits
 from semcom.engine.rates import Direction, Rates
@@ -77,7 +78,10 @@ class Air:
         through: whether a client got through in this round, by the name of what it sent.
         late: clients that were beyond the deadline when they had sent.
         lost: transmissions of this round that were lost on the uplink.
-        called: clients that were to take part in this round, and `reached`, those that know of it; None: nobody asked.
+        sent: bits of the block that a client sent last, error-free, by the name of what it sent.
+        down_bits: bits of the block that comes down in a round, a whole model's.
+        called: clients with coverage that were to take part in this round; None: nobody asked.
+        reached, unreached: those of the clients that know of the round, and the number of the others.
         rates, compression, uncoded: what comes of error-free numbers, and of others.
     """
 
@@ -96,13 +100,17 @@ class Air:
     through: dict[str, dict[int, bool]] = field(default_factory=dict)
     late: set[int] = field(default_factory=set)
     lost: int = 0
+    sent: dict[str, dict[int, float]] = field(default_factory=dict)
+    down_bits: float = 1.0
     called: np.ndarray | None = None
     reached: np.ndarray = field(default_factory=lambda: np.arange(0))
+    unreached: int = 0
 
     def __post_init__(self) -> None:
-        channel = (self.config, self.link, self.draw, self.key, self.snr_db)
-        self.rates = Rates(*channel, self.logs)
-        self.uncoded = Uncoded(*channel, self.rates)
+        channel = (self.config, self.link.carrier, self.draw, self.key, self.snr_db)
+        statistics = ClientStatistics(self.link.carrier)
+        self.rates = Rates(*channel, statistics, self.logs)
+        self.uncoded = Uncoded(*channel, statistics)
         self.compression = Compression(self.config, self.key)
 
     def up(self, pop: Population, part: Prefix, name: str = "", since: Population | None = None) -> Population:
@@ -120,9 +128,9 @@ class Air:
             the models as the base station has them; those that did not get through too, see `arrived`.
         """
         if self.config.compress == "quantise" or (self.config.compress == "top-k" and since is not None and not name):
-            self._add_error_free("up", pop.ids, *self.compression.count_models(pop, part))
+            self._add_error_free("up", pop.ids, *self.compression.count_models(pop, part), name=name)
             return self.compression.send_models(pop, part, name, since)
-        self._count("up", pop.ids, pop.numbers(part))
+        self._count("up", pop.ids, pop.numbers(part), name=name)
         return pop if self.config.parameters == "ideal" else self._models("up", pop, part, name, since)
 
     def down(self, pop: Population, part: Prefix, name: str = "") -> Population:
@@ -214,9 +222,9 @@ class Air:
         if direction == "up" and self.config.compress == "quantise":
             own = self.config
             bits = np.where(floats > 0, count_quantised_bits(floats, own.quantise_bits, own.bits_per_float), 0)
-            self._add_error_free("up", ids, floats, bits)
+            self._add_error_free("up", ids, floats, bits, name=name)
             return self.compression.quantise_sent(name, values, ids)
-        self._count(direction, ids, floats, broadcast)
+        self._count(direction, ids, floats, broadcast, name)
         if self.config.parameters == "ideal":
             return values
         return values + self.uncoded.draw_error(direction, name, values, ids, floats)
@@ -238,7 +246,8 @@ class Air:
         cost = self.link.cost(numbers, ids[owner])
         floats, uses, energy = (np.bincount(owner, n, len(ids)) for n in (numbers, cost.uses, cost.energy))
         bits = floats / d * target_bits
-        labels = bits / self.rates.measure("up", ids)
+        batches = np.array([max(1, len(own)) for own in sizes])
+        labels = bits / self.rates.measure("up", ids, bits / batches)
         self._add("up", ids, floats, bits, Cost(uses + labels, energy + labels))
         if back:
             self._add("down", ids, floats, 0 * bits, Cost(uses, energy))
@@ -254,22 +263,42 @@ class Air:
         if not (new := np.array([k for k in ids.tolist() if k not in known], dtype=np.int64)).size:
             return np.array([known[k] for k in ids.tolist()], dtype=bool)
         late = np.zeros(len(new), dtype=bool) if self.timeline is None else self.timeline.find_late(new)
-        lost = np.zeros(len(new), dtype=bool) if self.config.repeat else self.rates.draw_losses("up", new, name)
+        lost = np.zeros(len(new), dtype=bool)
+        if not self.config.repeat:
+            sent = self.sent.get(name, {})
+            bits = np.array([sent.get(k, self.down_bits) for k in new.tolist()])
+            lost = self.rates.draw_losses("up", new, bits, name)
         self.late |= set(new[late].tolist())
         self.lost += int(lost.sum())
         known |= dict(zip(new.tolist(), (~late & ~lost).tolist(), strict=True))
         return np.array([known[k] for k in ids.tolist()], dtype=bool)
 
-    def reach(self, ids: np.ndarray) -> np.ndarray:
+    def reach(self, ids: np.ndarray, numbers: int) -> np.ndarray:
         """Return those of the clients called to this round who decode what comes down, the call among it.
 
-        The others take no part. Where what is lost is repeated, these are all.
+        The others take no part. Where what is lost is repeated, these are all but those without coverage.
+
+        Args:
+            ids: the clients that are called.
+            numbers: those of a whole model, of which the block is that comes down.
         """
-        if self.config.repeat:
+        if self.everybody:
             return ids
         if self.called is None:
-            self.called, self.reached = ids, ids[~self.rates.draw_losses("down", ids)]
+            self.down_bits = float(numbers * self.config.bits_per_float)
+            bits = np.full(len(ids), self.down_bits)
+            covered = ids[self.rates.cover(ids, bits)] if self.config.coverage == "none" else ids
+            lost = np.zeros(len(covered), dtype=bool)
+            if not self.config.repeat:
+                lost = self.rates.draw_losses("down", covered, bits[: len(covered)])
+            self.called, self.reached = covered, covered[~lost]
+            self.unreached = len(ids) - len(self.reached)
         return self.reached
+
+    @property
+    def everybody(self) -> bool:
+        """True if all clients that are called take part in a round."""
+        return self.config.repeat and self.config.coverage == "repetition"
 
     def summarize_round(self) -> dict[str, float]:
         """Return how long the round took, how many clients were late or not reached, and transmissions lost, if any."""
@@ -279,8 +308,9 @@ class Air:
             if self.timeline.deadline_s is not None:
                 found["late"] = len(self.late)
         if not self.config.repeat:
-            called = 0 if self.called is None else len(self.called)
-            found |= {"lost": self.lost, "unreached": called - len(self.reached)}
+            found["lost"] = self.lost
+        if not self.everybody:
+            found["unreached"] = self.unreached
         return found
 
     def list_times(self) -> dict[str, list[float]]:
@@ -293,7 +323,7 @@ class Air:
         self.client_rounds += clients
         self.participants = clients
         self.through, self.late, self.lost = {}, set(), 0
-        self.called, self.reached = None, np.arange(0)
+        self.called, self.reached, self.unreached, self.sent = None, np.arange(0), 0, {}
         if self.timeline is not None:
             self.timeline.begin()
 
@@ -335,21 +365,31 @@ class Air:
             if own := c.counts(part) - shared:
                 self._count("down", c.ids, own * each)
 
-    def _count(self, direction: Direction, ids: np.ndarray, floats: np.ndarray, broadcast: bool = False) -> None:
+    def _count(
+        self, direction: Direction, ids: np.ndarray, floats: np.ndarray, broadcast: bool = False, name: str = ""
+    ) -> None:
         if self.config.parameters == "analog":
             self._add(direction, ids, floats, 0 * floats, self.link.cost(floats, ids), broadcast)
             return
-        self._add_error_free(direction, ids, floats, floats * self.config.bits_per_float, broadcast)
+        self._add_error_free(direction, ids, floats, floats * self.config.bits_per_float, broadcast, name)
 
     def _add_error_free(
-        self, direction: Direction, ids: np.ndarray, floats: np.ndarray, bits: np.ndarray, broadcast: bool = False
+        self,
+        direction: Direction,
+        ids: np.ndarray,
+        floats: np.ndarray,
+        bits: np.ndarray,
+        broadcast: bool = False,
+        name: str = "",
     ) -> None:
         if self.config.repeat:
-            rate = self.rates.measure(direction, ids)
+            rate = self.rates.measure(direction, ids, bits)
         elif broadcast and self.called is not None:  # at the rate of the worst, who may not have heard it
-            rate = self.rates.choose(direction, self.called).min()
+            rate = self.rates.choose(direction, self.called, np.full(len(self.called), self.down_bits)).min()
         else:
-            rate = self.rates.choose(direction, ids)
+            rate = self.rates.choose(direction, ids, bits)
+            if direction == "up":
+                self.sent.setdefault(name, {}).update(zip(ids.tolist(), bits.tolist(), strict=True))
         uses = bits / rate
         self._add(direction, ids, floats, bits, Cost(uses, uses), broadcast)
 

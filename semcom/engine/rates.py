@@ -1,15 +1,16 @@
 """The rate of error-free exchange: the bits that each client sends per channel use, and what is lost at that rate.
 
-With `air.rate fixed` it is `bits_per_use`. Otherwise it follows the SNR: over fading so that a part `outage` of the
-transmissions meets a channel that is too bad for it.
+With `air.rate fixed` it is `bits_per_use`. Otherwise it follows the client's SNR: over fading so that a part `outage`
+of the blocks meets a channel that is too bad for it. Whom even 5G's slowest scheme is too fast for repeats it, as often
+as it takes for all repetitions together to carry a block: so its rate is the limit itself.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from channels import Link
 from channels.coding.mcs import TABLE, capacity
-from channels.superposition import draw_superposed_gains
+from channels.statistics import ROUNDING, ClientStatistics, Sender
 from semcom.config import AirConfig
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class Rates:
 
     Attributes:
         config, link, draw, key, snr_db, logs: as of an `Air`.
+        statistics: of the link's fading.
     """
 
     config: AirConfig
@@ -41,71 +43,90 @@ class Rates:
     draw: Callable[[str, str, int, int], dict[str, Tensor]]
     key: Callable[[str, str, int], torch.Generator]
     snr_db: Callable[[Direction, np.ndarray], Tensor]
+    statistics: ClientStatistics
     logs: bool
 
-    def measure(self, direction: Direction, ids: np.ndarray) -> np.ndarray:
-        """Return the bits that arrive per channel use of each client, `[n]`, what has to be sent again included."""
-        rate = self.choose(direction, ids)
-        return rate if self.config.rate == "fixed" or self._faded is None else rate * (1 - self.config.outage)
+    def measure(self, direction: Direction, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:
+        """Return the bits that arrive per channel use of each client, `[n]`, what has to be sent again included.
 
-    def choose(self, direction: Direction, ids: np.ndarray) -> np.ndarray:
-        """Return the bits per channel use that each client sends, or is sent, `[n]`."""
+        Args:
+            direction: up or down.
+            ids: the clients, `[n]`.
+            bits: of each client's block, `[n]`.
+        """
+        rates = self.choose(direction, ids, bits)
+        if self.config.rate == "fixed":
+            return rates
+        senders = zip(ids.tolist(), self._list_senders(direction, ids, bits), rates.tolist(), strict=True)
+        return rates * np.array([1 - self.statistics.of(k).find_outage(sender, rate) for k, sender, rate in senders])
+
+    def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:
+        """Return the bits per channel use that each client sends, or is sent, `[n]`; arguments as of `measure`."""
         own = self.config
         if own.rate == "fixed":
             if self.logs and self.link.noisy and len(ids):
                 self._check_rate(float(self.snr_db(direction, ids).amin()))
             return np.full(len(ids), own.bits_per_use)
-        faded = 1.0 if self._faded is None else self._faded if self.link.users == 1 else self._faded_at(direction, ids)
-        limit = self._compute_limit(direction, ids, faded)
+        limit = self._find_limits(direction, ids, bits)
         if own.rate == "mcs":
-            limit = RATES[(np.searchsorted(RATES, limit, "right") - 1).clip(0)]
+            scheme = np.searchsorted(RATES * (1 - ROUNDING), limit, "right") - 1
+            if self.logs and (scheme < 0).any():
+                self._tell_of_repetition(direction, ids, limit)
+            limit = np.where(scheme < 0, limit, RATES[scheme])
         return limit
 
-    def draw_losses(self, direction: Direction, ids: np.ndarray, name: str = "") -> np.ndarray:
+    def cover(self, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:
+        """Return for which clients 5G's slowest scheme is not too fast, both ways, bool `[n]`."""
+        slowest = RATES[0] * (1 - ROUNDING)
+        ways: tuple[Direction, ...] = ("up", "down")
+        return np.logical_and.reduce([self._find_limits(way, ids, bits) >= slowest for way in ways])
+
+    def draw_losses(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, name: str = "") -> np.ndarray:
         """Draw which clients lose what they send, each at its rate, or what all are sent at the slowest; bool `[n]`.
 
-        Lost is what meets a channel that is too bad for the rate; without fading a part `outage`, by chance.
+        Lost is a block that meets a channel too bad for the rate; without fading a part `outage`, by chance.
         """
-        if self._faded is None:
+        if not len(ids):
+            return np.zeros(0, dtype=bool)
+        if not self.statistics.of(int(ids[0])).fades:
             kind = "lost" if direction == "up" else "lost down"
             chances = [torch.rand((), generator=self.key(kind, name, int(k))) for k in ids]
             return np.array([float(chance) < self.config.outage for chance in chances], dtype=bool)
-        each = zip(ids, self._compute_noise(direction, ids), strict=True)
-        powers = [self._measure_power(self.draw(direction, f"lost {name}", int(k), 2), no) for k, no in each]
-        drawn = [float(power.flatten()[0]) for power in powers]
-        rate = self.choose(direction, ids)
-        limit = self._compute_limit(direction, ids, torch.tensor(drawn, dtype=torch.float64))
-        return limit < (rate if direction == "up" else rate.min())
+        senders = zip(ids.tolist(), self._list_senders(direction, ids, bits), strict=True)
+        carried = np.array([self._draw_block(direction, name, k, sender) for k, sender in senders])
+        rates = self.choose(direction, ids, bits)
+        return carried < (rates if direction == "up" else rates.min()) * (1 - ROUNDING)
 
-    def _compute_limit(self, direction: Direction, ids: np.ndarray, gain: Tensor | float) -> np.ndarray:
-        """Return the bits per use that arrive with the gain |h|^2."""
-        snr = torch.pow(10.0, (self.snr_db(direction, ids).double() - self.config.backoff_db) / 10)
-        return torch.log2(1 + torch.as_tensor(gain, dtype=torch.float64) * snr).numpy()
+    def _draw_block(self, direction: Direction, name: str, client: int, sender: Sender) -> float:
+        """Draw the bits per use that a client's block carries."""
+        statistics, named = self.statistics.of(client), f"lost {name}"
+        if self.link.block_fading:
+            return float(statistics.measure(self.draw(direction, named, client, 2), sender)[0])
+        return statistics.draw_information(sender, self.key(direction, named, client))
 
-    @cached_property
-    def typical(self) -> Mapping[str, Tensor]:
-        """Realisations of the link, of which quantiles and means are taken: the same ones in all of the air."""
-        return draw_superposed_gains(self.link)
+    def _find_limits(self, direction: Direction, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:
+        """Return the bits per use that all but a part `outage` of the clients' blocks carry, `[n]`."""
+        senders = zip(ids.tolist(), self._list_senders(direction, ids, bits), strict=True)
+        return np.array([self.statistics.of(k).find_limit(s, self.config.outage) for k, s in senders], dtype=float)
 
-    @cached_property
-    def _faded(self) -> float | None:
-        """The |h|^2 that is exceeded in all but a part `outage` of the transmissions; None without fading."""
-        gain = self.link.gain(self.typical)
-        return None if gain is None else float(gain.abs().square().flatten().quantile(self.config.outage))
+    def _list_senders(self, direction: Direction, ids: np.ndarray, bits: np.ndarray) -> list[Sender]:
+        """Return the senders of blocks; lengths of blocks are rounded to powers of two, which bounds what is drawn."""
+        ratios = torch.pow(10.0, self.snr_db(direction, ids).double() / 10).tolist()
+        backoff = 10 ** (self.config.backoff_db / 10)
+        if self.link.block_fading:
+            return [Sender(snr, backoff) for snr in ratios]
+        uses = [max(1.0, n / math.log2(1 + snr / backoff)) for n, snr in zip(bits.tolist(), ratios, strict=True)]
+        return [Sender(snr, backoff, 2.0 ** round(math.log2(n))) for snr, n in zip(ratios, uses, strict=True)]
 
-    def _faded_at(self, direction: Direction, ids: np.ndarray) -> Tensor:
-        """Return as `_faded` what takes the place of |h|^2 beside other users at each SNR."""
-        powers = [self._measure_power(self.typical, no) for no in self._compute_noise(direction, ids)]
-        return torch.stack([power.flatten().quantile(self.config.outage) for power in powers])
-
-    def _compute_noise(self, direction: Direction, ids: np.ndarray) -> Tensor:
-        return torch.pow(10.0, self.snr_db(direction, ids).double() / -10).view(-1, 1, 1)
-
-    def _measure_power(self, drawn: Mapping[str, Tensor], no: Tensor) -> Tensor:
-        """Return |h|^2 of a channel that fades, or what takes its place beside other users: SINR over SNR."""
-        gain, others = self.link.gain_at(drawn, no), self.link.interference(drawn, no)
-        assert gain is not None
-        return gain.abs().square() / (1 if others is None else 1 + others / no)
+    def _tell_of_repetition(self, direction: Direction, ids: np.ndarray, limit: np.ndarray) -> None:
+        """Say, once in a run, that 5G's slowest scheme is too fast for a client."""
+        self.logs = False
+        worst = int(limit.argmin())
+        logger.warning(
+            "air.rate: client %d gets %.2g bit per use through (%s), and 5G's slowest scheme has %.2g: it is repeated, "
+            "%.1f times; with air.coverage none such a client takes no part",
+            *(int(ids[worst]), limit[worst], direction, RATES[0], RATES[0] / limit[worst]),
+        )
 
     def _check_rate(self, snr_db: float) -> None:
         """Warn, once in a run, of a fixed rate that cannot be had at an SNR."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,19 +14,20 @@ from torch import Tensor
 
 from channels import Link
 from channels.power import PAIR, to_features, to_pairs
-from channels.superposition import Inversion, average_superposed_gain
+from channels.statistics import ClientStatistics
+from channels.superposition import Inversion
 from semcom.config import AirConfig
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.rates import Direction, Rates
+from semcom.engine.rates import Direction
 
 
-@dataclass
+@dataclass(eq=False)
 class Uncoded:
     """Uncoded transmissions of a run.
 
     Attributes:
         config, link, draw, key, snr_db: as of an `Air`.
-        rates: of the same run, whose typical realisations these are too.
+        statistics: of the link's fading.
     """
 
     config: AirConfig
@@ -34,7 +35,7 @@ class Uncoded:
     draw: Callable[[str, str, int, int], dict[str, Tensor]]
     key: Callable[[str, str, int], torch.Generator]
     snr_db: Callable[[Direction, np.ndarray], Tensor]
-    rates: Rates
+    statistics: ClientStatistics
 
     def draw_error(
         self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray | None = None
@@ -48,12 +49,13 @@ class Uncoded:
         drawn = [self.draw(direction, name, int(k), 2 * symbols.shape[1]) for k in ids]
         snr_db = self.snr_db(direction, ids)
         host: Any = {"drawn": _stack_realisations(drawn), "snr_db": snr_db}
-        mean = self._mean_gain(tuple(snr_db.tolist())) if self.link.equaliser == "mmse" else None
-        if mean is not None:
-            host["mean"] = mean.to(snr_db.dtype).unsqueeze(1)
+        if shrinks := self.link.equaliser == "mmse":
+            noise = zip(ids.tolist(), torch.pow(10.0, snr_db.double() / -10).tolist(), strict=True)
+            parts = [[self.statistics.of(k).shrink(no)] for k, no in noise]
+            host["mean"] = torch.tensor(parts, dtype=snr_db.dtype)
         there = send_to_device(host, values.device)
         got = self.link.transmit(symbols, there["drawn"], there["snr_db"])
-        error = got / there["mean"] - symbols if mean is not None else got - symbols
+        error = got / there["mean"] - symbols if shrinks else got - symbols
         return weigh(rms.squeeze(1), _unpair_numbers(error, values))
 
     def superpose(self, name: str, values: Tensor, ids: np.ndarray, shares: int = 1) -> tuple[Tensor, Tensor | None]:
@@ -63,31 +65,23 @@ class Uncoded:
         """
         symbols = _pair_numbers(values)
         drawn = _stack_realisations([self.draw("up", name, int(k), 2 * symbols.shape[1]) for k in ids])
-        host: Any = {"snr_db": self.snr_db("up", ids) - 10 * math.log10(shares)}
-        gains, sent = self.link.gain(drawn), None
+        gains, sent, inversion = self.link.gain(drawn), None, self._inversion(tuple(ids.tolist()))
+        snr_db = self.snr_db("up", ids) - 10 * math.log10(shares)
+        host: Any = {"loudness": inversion.measure_loudness(snr_db)}
         if gains is not None:
-            host["arrives"], kept = self._inversion.invert(gains, self.key("csi", name, 0))
-            sent = kept.to(host["snr_db"].dtype)
+            host["arrives"], kept = inversion.invert(gains, self.key("csi", name, 0))
+            sent = kept.to(snr_db.dtype)
         if "noise" in drawn:
             host["noise"] = drawn["noise"][0]
         there = send_to_device(host, values.device)
-        error = self._inversion.error(symbols, there.get("arrives"), there.get("noise"), there["snr_db"])
+        error = inversion.error(symbols, there.get("arrives"), there.get("noise"), there["loudness"])
         return _unpair_numbers(error[None], values[:1])[0], sent
 
-    @cached_property
-    def _mean_gain(self) -> Callable[[tuple[float, ...]], Tensor | None]:
-        """SNRs in dB -> `average_superposed_gain`, which all tensors that are sent at these SNRs have in common."""
-
-        @lru_cache(maxsize=4)
-        def at(snrs_db: tuple[float, ...]) -> Tensor | None:
-            return average_superposed_gain(self.link, self.rates.typical, torch.tensor(snrs_db, dtype=torch.float64))
-
-        return at
-
-    @cached_property
-    def _inversion(self) -> Inversion:
-        threshold = 10 ** (self.config.truncation_db / 10)
-        return Inversion.over(self.link.gain(self.rates.typical), threshold, self.config.csi_error)
+    @lru_cache(maxsize=4)  # noqa: B019 (all tensors of a round have it in common)
+    def _inversion(self, clients: tuple[int, ...]) -> Inversion:
+        threshold, csi_error = 10 ** (self.config.truncation_db / 10), self.config.csi_error
+        means = torch.tensor([self.statistics.of(k).invert(threshold, csi_error) for k in clients], dtype=torch.float64)
+        return Inversion(threshold, csi_error, *means.unbind(1))
 
 
 def weigh(weights: Tensor, values: Tensor) -> Tensor:

@@ -122,9 +122,10 @@ class World:
     def sample(self) -> np.ndarray:
         """Return the ids of the clients that take part in this round, ascending, `[n]`.
 
-        Without `air.repeat` those that do not decode what comes down take no part; a round without any is left out.
+        Without `air.repeat` those that do not decode what comes down take no part, nor do those without
+        `air.coverage`; a round without any is left out.
         """
-        return self.air.reach(self.session.draws.sample())
+        return self.air.reach(self.session.draws.sample(), self._initial.numbers)
 
     def tested(self) -> np.ndarray:
         """Return the ids of the clients that are evaluated, ascending; the same in every round."""

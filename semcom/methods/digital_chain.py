@@ -19,10 +19,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from channels import Link
 from channels.coding.image import Received, send_images
 from channels.options import SHARE, require
-from channels.superposition import draw_superposed_gains
+from channels.statistics import ClientStatistics
 from semcom.config import ConfigError, NoEffect, Resolved
 from semcom.config.options import Needs
 from semcom.data.federation import scale_bytes
@@ -79,25 +78,27 @@ class SentImages(View):
             keyed(self.session.draws.config.seed, "image chain", client, int(heard.at[i, 0])),
             codec=self.hyper.codec,
             headers=self.hyper.headers,
-            scheme_db=self._design(link, snr_db, gain, count),
+            scheme_db=self._design(client, snr_db, gain, count),
             gain=gain,
         )
 
-    def _design(self, link: Link, snr_db: float, gain: Tensor | None, count: int) -> Sequence[float]:
+    def _design(self, client: int, snr_db: float, gain: Tensor | None, count: int) -> Sequence[float]:
         """Return the SNR in dB for which the scheme of each image is chosen, by what its sender knows."""
         if self.hyper.scheme_db is not None:
             return [self.hyper.scheme_db] * count
         if gain is None:
             return [snr_db] * count
-        gains = gain if self.hyper.outage is None else self.weakest.expand(count)
+        gains = gain if self.hyper.outage is None else self.weakest(client).expand(count)
         return (snr_db + 20 * gains.abs().double().clamp_min(1e-15).log10()).flatten().tolist()
 
+    def weakest(self, client: int) -> Tensor:
+        """Return the |h| that all but a share `outage` of a client's blocks exceed."""
+        assert self.hyper.outage is not None
+        return torch.tensor(self._statistics.of(client).law.quantile(self.hyper.outage)).sqrt()
+
     @cached_property
-    def weakest(self) -> Tensor:
-        """The |h| that all but a share `outage` of the blocks exceed."""
-        gains = self.session.draws.link.gain(draw_superposed_gains(self.session.draws.link))
-        assert gains is not None and self.hyper.outage is not None
-        return gains.abs().flatten().quantile(self.hyper.outage)
+    def _statistics(self) -> ClientStatistics:
+        return ClientStatistics(self.session.draws.link)
 
 
 class DigitalChain(FedAvg):

@@ -161,7 +161,7 @@ class Loop:
         with self.clock("train"), name_written_file("training"):  # rows may lie in a file
             self.tally.begin(round_)
             self._check_schedule(round_)
-            reached = self.config.air.repeat or len(self.world.sample())  # without losses everybody is
+            reached = self.world.air.everybody or len(self.world.sample())
             state = self.method.round(self.state, self.world) if reached else self.state
             line: dict[str, Any] = {"round": round_, **self.tally.losses(), **self._warnings(round_)}
             line |= self.world.air.summarize_round()

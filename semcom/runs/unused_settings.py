@@ -38,9 +38,10 @@ def _fades(run: Setup) -> bool:
 
 
 def _hears_noise(run: Setup) -> bool:
-    """Return whether anything comes down through the channel, and is changed by its noise."""
+    """Return whether anything comes down that is changed by noise, or comes at a rate that follows the SNR."""
     gradients = run.method.split and run.link.downlink == "noisy"
-    return run.link.noisy and (gradients or (run.method.exchanges and not _error_free(run)))
+    models = run.method.exchanges and (not _error_free(run) or run.config.air.rate != "fixed")
+    return run.link.noisy and (gradients or models)
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ RULES = (
     NoEffectRule("air.backoff_db", lambda r: r.config.air.rate == "fixed", "air.rate is fixed"),
     NoEffectRule("air.outage", lambda r: r.config.air.rate == "fixed", "air.rate is fixed"),
     NoEffectRule("air.outage", lambda r: r.config.air.repeat and not _fades(r), "{kind} does not fade"),
+    NoEffectRule("air.coverage", lambda r: r.config.air.rate != "mcs", "air.rate is not mcs"),
     NoEffectRule("air.repeat", lambda r: r.config.air.rate == "fixed", "air.rate is fixed, where nothing is lost"),
     NoEffectRule("air.repeat", lambda r: not _error_free(r), "no number is sent error-free"),
     NoEffectRule("air.compress", lambda r: not _error_free(r), "no number is sent error-free"),

@@ -318,43 +318,6 @@ def test_error_free_models_are_the_same_numbers() -> None:
     assert worlds.gap(w.air.up(pop.spread(), BOTH), pop.spread()) == 0
 
 
-# -- rates -----------------------------------------------------------------------------------------------------------
-
-
-def uses(n: int = 4, **options: Any) -> float:
-    """What n clients' models take up, per bit."""
-    channel = {"kind": "awgn", "snr_db": 10.0, **options.pop("channel", {})}
-    w = worlds.world("fedavg", (4,) * n, air=options, channel=channel)
-    w.air.up(w.population(), BOTH)
-    return w.air.totals["up"].uses / w.air.totals["up"].bits
-
-
-def test_a_rate_at_capacity_follows_the_snr() -> None:
-    """log2(1 + snr / backoff) over AWGN; over Rayleigh with the |h|^2 that all but the lost have, which is repeated."""
-    assert 1 / uses(rate="capacity", backoff_db=0.0) == pytest.approx(math.log2(11))
-    assert 1 / uses(rate="capacity") == pytest.approx(math.log2(1 + 10**0.7))
-    each = uses(2, rate="capacity", backoff_db=0.0, channel={"snr_db": "0,10"})
-    assert each == pytest.approx((1 / math.log2(2) + 1 / math.log2(11)) / 2)
-    faded = math.log2(1 - 10 * math.log(0.8)) * 0.8
-    found = 1 / uses(rate="capacity", backoff_db=0.0, outage=0.2, channel={"kind": "rayleigh"})
-    assert found == pytest.approx(faded, rel=0.05)  # a quantile of 16,384 draws
-
-
-def test_a_rate_of_5g_is_the_fastest_scheme_below_capacity() -> None:
-    """At 10 dB less 3, 2.59 bit: 16-QAM at 616/1024 has 2.41, at 658/1024 2.57; at -20 dB the slowest, 120/1024."""
-    assert 1 / uses(rate="mcs") == pytest.approx(4 * 658 / 1024)
-    assert 1 / uses(rate="mcs", channel={"snr_db": -20.0}) == pytest.approx(2 * 120 / 1024)
-
-
-@pytest.mark.parametrize(("snr", "said"), [(0.0, True), (5.0, False)])
-def test_a_fixed_rate_above_capacity_is_warned_of_once(snr: float, said: bool, caplog: Any) -> None:
-    w = worlds.world("fedavg", SIZES, channel={"snr_db": snr})
-    for _ in range(2):
-        w.air.up(w.population(), BOTH)
-    found = [record for record in caplog.records if "capacity" in record.message]
-    assert len(found) == said
-
-
 # -- what is exchanged uncoded ---------------------------------------------------------------------------------------
 
 
@@ -383,7 +346,7 @@ def test_estimates_over_fading_are_unbiased(kind: str) -> None:
         got = w.air.send("up", "x", sent, np.arange(BIG[0]), ALL)
         parts.append((got * sent).sum(1) / sent.square().sum(1))
     each = torch.cat(parts)
-    assert (each.mean() - 1).abs() < 5 * each.std() / len(each) ** 0.5 + 0.005  # what E[a] is known to
+    assert (each.mean() - 1).abs() < 5 * each.std() / len(each) ** 0.5 + 0.005 * (kind == "ofdm")  # E[a] is drawn
     assert each.std() > 0.05
 
 

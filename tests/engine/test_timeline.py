@@ -133,11 +133,11 @@ def test_the_part_that_is_lost_is_the_outage(kind: str, options: dict[str, Any])
     assert (w.arrived(ids, "other") != arrived[-1]).any() and (arrived[0] != arrived[1]).any()
 
 
-def test_a_scheme_that_the_channel_does_not_allow_is_lost() -> None:
-    """At -20 dB the slowest scheme of 5G is above what any usual gain allows, whatever `outage` says."""
+def test_a_scheme_that_is_repeated_is_lost_as_often_as_it_says() -> None:
+    """At -20 dB, far below the slowest scheme of 5G."""
     air = {"rate": "mcs", "repeat": False}
     w = worlds.world("fedavg", (1,) * CLIENTS, air=air, channel={"kind": "rayleigh", "snr_db": -20.0})
-    assert w.arrived(np.arange(CLIENTS)).mean() == 0
+    assert abs(w.arrived(np.arange(CLIENTS)).mean() - 0.9) < 5 * (0.09 / CLIENTS) ** 0.5
 
 
 def test_what_is_lost_is_sent_once() -> None:
@@ -167,7 +167,7 @@ def test_a_broadcast_is_lost_at_the_rate_of_the_worst(kind: str) -> None:
     assert abs(worst - 0.7) < error
     assert abs(better - 0.7 ** (10**-0.6 if kind == "rayleigh" else 1)) < error
     w.air.down(w.population(shared=BOTH).select(np.array([1, 3])), BOTH)  # who is better off hears the same broadcast
-    down, slowest = w.air.totals["down"], w.air.rates.choose("down", np.array([0]))[0]
+    down, slowest = w.air.totals["down"], w.air.rates.choose("down", np.array([0]), np.ones(1))[0]
     assert down.uses == pytest.approx(down.bits / 2 / slowest)
 
 

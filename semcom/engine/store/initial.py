@@ -70,6 +70,12 @@ class Initial:
         """The type of all weights."""
         return dtype_of(self.config.precision)
 
+    @property
+    def numbers(self) -> int:
+        """The numbers of the largest model that the run has made."""
+        sizes = [sum(t.numel() for t in network.state_dict().values()) for network in self.networks.values()]
+        return max(sizes, default=1)
+
     def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
         """Return a population of one for a network that the base station owns; its weights are keyed by `name`."""
         tensors = _read_initial_tensors(build_with_key(factory, self.config.seed, "init", name), self.dtype)

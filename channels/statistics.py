@@ -1,0 +1,194 @@
+"""Statistics of the fading that a client meets: what equalisers and channel inversion leave of it, and rates in outage.
+
+They are those of the client's own link, since clients have channels of their own. Where |h|^2 has no law in closed form
+(`Link.law`), many realisations are drawn, the same at every call.
+
+A block of data that meets one h is lost at a rate r where log2(1 + s |h|^2) < r. One that spans many fades, as with
+`coherence symbol` or on the resource elements of `ofdm`, is lost where the mean of that over the block is below r (Tse
+and Viswanath, Fundamentals of Wireless Communication, 2005, Sections 5.4.4 and 5.4.5). With more and more fades this
+mean comes near the ergodic capacity, e^(1/s) E1(1/s) / ln 2 over Rayleigh fading.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from channels.law import Law, Listed
+from channels.link import Link, Realisation, complex_normal
+
+ROUNDING = 1e-9
+"""Relative difference below which a rate is not above what a channel carries, but the same."""
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Sender whose rate follows its mean SNR.
+
+    Attributes:
+        snr: mean SNR, a ratio.
+        backoff: ratio of SNRs by which its code stays behind the limit.
+        uses: symbols of its blocks.
+    """
+
+    snr: float
+    backoff: float = 1.0
+    uses: float = 1.0
+
+
+class Statistics:
+    """Statistics of the link of one client.
+
+    Args:
+        link: of the client, `link.of(client)`.
+
+    Example:
+        >>> from channels import make_link
+        >>> from channels.statistics import Sender, Statistics
+        >>> fading = Statistics(make_link("rayleigh", coherence="symbol"))
+        >>> [round(fading.find_limit(Sender(snr=10.0, uses=uses), outage=0.1), 1) for uses in (1, 100_000)]
+        [1.0, 2.9]
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+    @cached_property
+    def fades(self) -> bool:
+        """True if there is an h that is not 1."""
+        return self.link.gain(self.link.draw([1], 2, _begin(), torch.float64)) is not None
+
+    @cached_property
+    def law(self) -> Law:
+        """Law of |h|^2; of several users, of g^2 at a noise variance of 1; without fading |h|^2 is 1."""
+        known = self.link.law()
+        if known is not None or not self.fades:
+            return known or Listed(np.ones(1))
+        gain = self.link.gain(self._symbols)
+        assert gain is not None
+        return Listed.of(gain.abs().square().numpy())
+
+    @lru_cache(maxsize=256)  # noqa: B019 (links are few)
+    def shrink(self, no: float) -> float:
+        """Return E[a] of an MMSE equaliser at a noise variance, a = w h: the part of what is sent in its estimate."""
+        if not self.fades:
+            return 1.0
+        if self.link.law() is not None and not self.link.estimates:
+            return self.law.mean(lambda g: g / (g + no))
+        at = torch.full((1, 1), no, dtype=torch.float64)
+        _, _, effective = self.link.gains_at(self._symbols, at, at.sqrt())
+        assert effective is not None
+        return float(effective.real.mean())
+
+    @lru_cache(maxsize=8)  # noqa: B019
+    def invert(self, threshold: float, csi_error: float) -> tuple[float, float]:
+        """Return E[1 / |g|^2] and Re E[h / g], both where |g|^2 is at least a threshold: c and q of channel inversion.
+
+        Args:
+            threshold: |g|^2 below which nothing is sent.
+            csi_error: variance of the error g - h of what the sender takes for h.
+        """
+        if not self.fades:
+            return 1.0, 1.0
+        if not csi_error:
+            return self.law.mean(lambda g: 1 / g, threshold), self.law.mean(np.ones_like, threshold)
+        if (means := self.link.inversion_means(threshold, csi_error)) is not None:
+            return means
+        h = self.link.gain(self._symbols)
+        assert h is not None
+        known = h + csi_error**0.5 * complex_normal(h.shape, _begin(), torch.float64)
+        strength = known.abs().square()
+        power, mean = (
+            float(torch.where(strength >= threshold, t, 0.0).mean()) for t in (1 / strength, (h / known).real)
+        )
+        return power, mean
+
+    @lru_cache(maxsize=4096)  # noqa: B019
+    def find_limit(self, sender: Sender, outage: float) -> float:
+        """Return the rate, bits per use, that all but a part `outage` of the blocks carry."""
+        if self._has_one_fade:
+            return math.log2(1 + self.law.quantile(outage) * (sender.snr / sender.backoff))
+        return self._information(sender).quantile(outage)
+
+    @lru_cache(maxsize=4096)  # noqa: B019
+    def find_outage(self, sender: Sender, rate: float) -> float:
+        """Return the part of the blocks that are lost at a rate in bits per use."""
+        if math.isinf(rate):
+            return 0.0
+        least = rate * (1 - ROUNDING)
+        if self._has_one_fade:
+            return self.law.below(math.expm1(least * math.log(2)) * sender.backoff / sender.snr)
+        return self._information(sender).below(least)
+
+    def draw_information(self, sender: Sender, generator: torch.Generator) -> float:
+        """Draw a block that spans many fades, and return the bits per use that it carries."""
+        drawn, share = self.link.draw_blocks(sender.uses, 1, generator)
+        return float(self._spread(self.measure(drawn, sender).numpy(), sender, share)[0])
+
+    def measure(self, drawn: Realisation, sender: Sender) -> Tensor:
+        """Return the bits per use that symbols `[blocks, n]` carry, the mean over each block, `[blocks]`.
+
+        Other users' symbols count as noise.
+        """
+        no = torch.full((1, 1), 1 / sender.snr, dtype=torch.float64)
+        gain, others = self.link.gain_at(drawn, no), self.link.interference(drawn, no)
+        assert gain is not None
+        power = gain.abs().square() * (sender.snr / sender.backoff)
+        return torch.log2(1 + (power if others is None else power / (1 + others * sender.snr))).mean(1)
+
+    @cached_property
+    def _symbols(self) -> Realisation:
+        return self.link.draw_symbols(_begin()) if self.link.estimates else self._draw_blocks(1.0)[0]
+
+    @cached_property
+    def _has_one_fade(self) -> bool:
+        return not self.fades or (self.link.block_fading and self.link.law() is not None)
+
+    @lru_cache(maxsize=8)  # noqa: B019
+    def _draw_blocks(self, uses: float) -> tuple[Realisation, float]:
+        return self.link.draw_blocks(uses, None, _begin())
+
+    @lru_cache(maxsize=8)  # noqa: B019
+    def _information(self, sender: Sender) -> Listed:
+        """Return the law of the bits per use that a block carries."""
+        drawn, share = self._draw_blocks(sender.uses)
+        return Listed.of(self._spread(self.measure(drawn, sender).numpy(), sender, share))
+
+    def _spread(self, means: np.ndarray, sender: Sender, share: float) -> np.ndarray:
+        """Return means over whole blocks, from those over some symbols; their deviations are in proportion."""
+        return means if share == 1 else (centre := self._centre(sender)) + (means - centre) * share**0.5
+
+    @lru_cache(maxsize=256)  # noqa: B019
+    def _centre(self, sender: Sender) -> float:
+        """Return the ergodic capacity."""
+        if self.link.law() is not None:
+            return self.law.mean(lambda g: np.log2(1 + g * (sender.snr / sender.backoff)))
+        return float(self.measure(self._draw_blocks(sender.uses)[0], sender).mean())
+
+
+class ClientStatistics:
+    """Statistics of each client of a run; clients with channels alike have them in common.
+
+    Args:
+        link: of the run.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+
+    def of(self, client: int) -> Statistics:
+        """Return the statistics of a client's link."""
+        return self._make(self.link.like(client))
+
+    @cache  # noqa: B019
+    def _make(self, client: int) -> Statistics:
+        return Statistics(self.link.of(client))
+
+
+def _begin() -> torch.Generator:
+    return torch.Generator().manual_seed(0)

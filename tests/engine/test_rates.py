@@ -1,0 +1,189 @@
+"""Rates that follow the SNR: in closed form, for clients that differ, and below the end of 5G's table."""
+
+from __future__ import annotations
+
+import logging
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from semcom.engine.world import World
+from semcom.methods.registry import METHODS
+from tests import worlds
+from tests.engine.test_air import BOTH, models, moved
+
+SLOWEST = 2 * 120 / 1024
+"""Bits per use of 5G's slowest scheme, QPSK at rate 120/1024."""
+
+
+def world(n: int = 4, air: dict[str, Any] | None = None, **channel: Any) -> World:
+    air = {"rate": "capacity", "backoff_db": 0.0, **(air or {})}
+    return worlds.world("fedavg", (4,) * n, air=air, channel={"kind": "awgn", "snr_db": 10.0, **channel})
+
+
+def rate(n: int = 4, air: dict[str, Any] | None = None, **channel: Any) -> float:
+    """The bits of n clients' models for each channel use that they take."""
+    w = world(n, air, **channel)
+    w.air.up(w.population(), BOTH)
+    return w.air.totals["up"].bits / w.air.totals["up"].uses
+
+
+def test_a_rate_at_capacity_follows_the_snr() -> None:
+    """log2(1 + snr / backoff)."""
+    assert rate() == pytest.approx(math.log2(11))
+    assert rate(air={"backoff_db": 3.0}) == pytest.approx(math.log2(1 + 10**0.7))
+    assert 1 / rate(2, snr_db="0,10") == pytest.approx((1 / math.log2(2) + 1 / math.log2(11)) / 2)
+
+
+@pytest.mark.parametrize("outage", [0.001, 0.1, 0.2])
+def test_a_rate_over_rayleigh_fading_is_in_outage_as_often_as_it_says(outage: float) -> None:
+    """The |h|^2 that all but the lost have is -ln(1 - outage); what is lost is sent again."""
+    expected = math.log2(1 - 10 * math.log1p(-outage)) * (1 - outage)
+    assert rate(air={"outage": outage}, kind="rayleigh") == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_rate_of_5g_is_the_fastest_scheme_below_capacity() -> None:
+    """At 10 dB less 3, 2.59 bit: 16-QAM at 616/1024 has 2.41, at 658/1024 2.57."""
+    assert rate(air={"rate": "mcs", "backoff_db": 3.0}) == pytest.approx(4 * 658 / 1024)
+
+
+def test_a_scheme_below_the_limit_is_lost_less_often() -> None:
+    """Over Rayleigh fading at 10 dB 1.038 bit in outage 0.1: QPSK at 449/1024 is lost where |h|^2 < (2^r - 1) / 10."""
+    r = 2 * 449 / 1024
+    expected = r * math.exp(-(2**r - 1) / 10)
+    assert rate(air={"rate": "mcs"}, kind="rayleigh") == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("snr_db", [-7.0, -8.0, -20.0, -40.0])
+def test_below_the_slowest_scheme_repetition_makes_the_rate_that_the_channel_has(snr_db: float, caplog: Any) -> None:
+    """R0 / limit repetitions, each of R0; told once."""
+    limit = math.log2(1 + 10 ** (snr_db / 10))
+    assert rate(air={"rate": "mcs"}, snr_db=snr_db) == pytest.approx(min(limit, SLOWEST))
+    said = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING and "slowest" in r.getMessage()]
+    assert len(said) == (limit < SLOWEST)
+    if said:
+        assert f"{SLOWEST / limit:.1f} times" in said[0]
+
+
+def test_a_broadcast_takes_as_long_as_its_weakest_client_needs() -> None:
+    """A client at -20 dB makes it 99 times as long as one at 10 dB, and not 11 times, as 5G's slowest scheme would."""
+    w = world(2, {"rate": "mcs"}, snr_db="10,-20")
+    w.air.down(w.population(shared=BOTH), BOTH)
+    down = w.air.totals["down"]
+    assert down.uses == pytest.approx(down.bits / 2 / math.log2(1.01))
+
+
+@pytest.mark.parametrize("repeat", [True, False])
+def test_clients_without_coverage_take_no_part(repeat: bool) -> None:
+    """Those at -20 dB, up or down; a broadcast is at the rate of the others."""
+    air = {"rate": "mcs", "coverage": "none", **({} if repeat else {"repeat": False, "outage": 1e-9})}
+    w = world(4, air, snr_db="10,-20,10,0", downlink_snr_db="10,10,-20,0")
+    assert w.sample().tolist() == [0, 3] and w.air.summarize_round()["unreached"] == 2
+    w.air.down(w.population(shared=BOTH).select(w.sample()), BOTH)
+    at_zero_db = 2 * 449 / 1024  # the fastest scheme below 1 bit
+    assert w.air.totals["down"].uses == pytest.approx(w.air.totals["down"].bits / 2 / at_zero_db)
+    arm = METHODS.get("fedavg")(w.config.hyper)
+    before = arm.setup(w)
+    assert worlds.gap(arm.round(before, w).model, before.model) > 0
+    assert world(4, {"rate": "mcs", "coverage": "none"}, snr_db=-20.0).sample().size == 0
+
+
+# -- clients that differ ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def city(tmp_path: Path) -> str:
+    """Four clients, every other one with a line of sight, the others over Rayleigh fading."""
+    generator = torch.Generator().manual_seed(3)
+    a = torch.ones(4, 2000, 1, dtype=torch.complex128)
+    a[1::2] = torch.randn(2, 2000, 1, generator=generator, dtype=torch.complex128)
+    np.savez(tmp_path / "city.npz", a=a.numpy(), tau=np.zeros((4, 1)))
+    return str(tmp_path / "city.npz")
+
+
+@pytest.fixture(params=[False, True], ids=["sight first", "fading first"])
+def order(request: Any) -> np.ndarray:
+    return np.array([1, 0, 3, 2]) if request.param else np.arange(4)
+
+
+def swapped(city: str, order: np.ndarray) -> str:
+    """The same file with its clients in another order."""
+    with np.load(city) as file:
+        np.savez(city.replace("city", "other"), a=file["a"][order], tau=file["tau"][order])
+    return city.replace("city", "other")
+
+
+def test_uncoded_numbers_are_unbiased_for_every_client(city: str, order: np.ndarray) -> None:
+    """E[a] is of each client's own channel: at 0 dB 1/2 with a line of sight, 0.404 over Rayleigh fading."""
+    w = world(
+        4,
+        {"parameters": "analog", "rate": "fixed", "backoff_db": 3.0},
+        kind="cir",
+        path=swapped(city, order),
+        snr_db=0.0,
+    )
+    sent, parts = torch.randn(4, 400, generator=torch.Generator().manual_seed(0), dtype=torch.float64), []
+    for round_ in range(1, 801):
+        w.session.tally.begin(round_)
+        got = w.air.send("up", "x", sent, np.arange(4), np.full(4, 400))
+        parts.append((got * sent).sum(1) / sent.square().sum(1))
+    each = torch.stack(parts)
+    assert ((each.mean(0) - 1).abs() < 5 * each.std(0) / len(each) ** 0.5).all()
+
+
+def test_each_client_is_in_outage_by_its_own_fading(city: str, order: np.ndarray) -> None:
+    """One time in ten over Rayleigh fading, and never with a line of sight, where rounding alone could lose a block."""
+    w, arrived = world(4, {"repeat": False}, kind="cir", path=swapped(city, order)), []
+    for round_ in range(1, 401):
+        w.session.tally.begin(round_)
+        arrived.append(w.arrived(np.arange(4)))
+    lost = 1 - np.mean(arrived, 0)[np.argsort(order)]
+    assert (lost[::2] == 0).all() and (np.abs(lost[1::2] - 0.1) < 5 * (0.09 / 400) ** 0.5).all()
+    rates = w.air.rates.choose("up", np.arange(4), np.full(4, 1e3))[np.argsort(order)]
+    assert rates[::2] == pytest.approx(math.log2(11), rel=1e-6)
+    assert rates[1::2] == pytest.approx(math.log2(1 - 10 * math.log(0.9)), abs=0.15)
+
+
+def test_all_at_once_is_unbiased_for_clients_that_differ(city: str, order: np.ndarray) -> None:
+    air = {"parameters": "analog", "access": "superposed", "rate": "fixed", "backoff_db": 3.0}
+    w = world(4, air, kind="cir", path=swapped(city, order))
+    pop, errors = models(w), []
+    for round_ in range(1, 401):
+        w.session.tally.begin(round_)
+        mean = w.air.average(moved(pop, 1.0), "head.", w.weights(pop.ids), since=pop)
+        exact = moved(pop, 1.0).cohorts[0].tensors["head.0.weight"].mean(0, keepdim=True)
+        errors.append((mean["head.0.weight"] - exact).mean())
+    each = torch.stack(errors)
+    assert abs(float(each.mean())) < 5 * float(each.std()) / len(each) ** 0.5
+
+
+@pytest.mark.parametrize("air", [{}, {"repeat": False}, {"parameters": "analog", "rate": "fixed", "backoff_db": 3.0}])
+def test_clients_with_shares_of_the_band_train(air: dict[str, Any]) -> None:
+    w = world(2, air, kind="ofdm", subcarriers=8, shares=(0.25, 0.75), profile="tdl-a")
+    arm = METHODS.get("fedavg")(w.config.hyper)
+    before = arm.setup(w)
+    assert worlds.gap(arm.round(before, w).model, before.model) > 0
+
+
+# -- blocks that span many fades -------------------------------------------------------------------------------------
+
+
+def test_a_model_over_fades_of_a_symbol_has_nearly_the_ergodic_rate() -> None:
+    """The model has 8,544 bits, some 2,470 uses at 10 dB, taken as 2,048: a quantile of the mean over so many fades."""
+    long = rate(kind="rayleigh", coherence="symbol") / 0.9
+    gains = np.random.default_rng(0).exponential(size=(4000, 2048))
+    assert long == pytest.approx(np.quantile(np.log2(1 + 10 * gains).mean(1), 0.1), rel=0.003)
+
+
+def test_a_block_of_many_fades_is_lost_as_often_as_it_says() -> None:
+    for options in ({"kind": "rayleigh", "coherence": "symbol"}, {"kind": "ofdm", "subcarriers": 800}):
+        w, arrived = world(100, {"repeat": False, "outage": 0.3}, **options), []
+        for round_ in range(1, 5):
+            w.session.tally.begin(round_)
+            w.air.up(w.population(), BOTH)
+            arrived.append(w.arrived(np.arange(100)))
+        assert abs(np.mean(arrived) - 0.7) < 5 * (0.21 / 400) ** 0.5 + 0.02
