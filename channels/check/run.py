@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from channels.check import digital, errors, fading, noise, ofdm, users
+from channels.check import digital, errors, fading, noise, ofdm, outage, users
 from channels.check.finding import Finding
 from channels.check.lab import Lab
 
@@ -17,6 +17,8 @@ CHECKS: Mapping[str, Check] = {
     "coherence": fading.check_fading_coherence,
     "received-snr": fading.check_snr_over_fading,
     "antennas": fading.check_fading_antennas,
+    "outage": outage.check_outage,
+    "inversion": outage.check_inversion,
     "users": users.check_users,
     "rounds": users.check_rounds,
     "equalisers": errors.check_equaliser_errors,

@@ -19,6 +19,7 @@ from channels.check import (
     format_findings,
     noise,
     ofdm,
+    outage,
     run_checks,
     users,
 )
@@ -29,8 +30,8 @@ from channels.fading import AWGN, Ideal, Rayleigh
 from channels.ofdm.link import OFDM
 
 LAB = Lab(torch.device("cpu"))
-SIZES = [*((module, "UNITS") for module in (noise, fading, errors, users)), (users, "CLIENTS")]
-SIZES += [(fading, "ROUNDS"), (ofdm, "MOVING"), (digital, "SYMBOLS"), (digital, "BLOCKS")]
+SIZES = [*((module, "UNITS") for module in (noise, fading, errors, outage, users)), (users, "CLIENTS")]
+SIZES += [(fading, "ROUNDS"), (ofdm, "MOVING"), (digital, "SYMBOLS"), (digital, "BLOCKS"), (outage, "BLOCKS")]
 """Where the checks say how much they draw."""
 
 
