@@ -5,12 +5,15 @@ global model w. The client keeps v_k and the weight alpha_k; what it uses is `al
 mini-batch w takes a step on its own CE, and v one on that of the mixture, `alpha grad CE(mixture)`. Both passes meet
 the same images and the same noise. v's BatchNorm has the running statistics of the mixture.
 
+alpha_k takes one step of SGD in a round (Eq. 10), on its first mini-batch as in the authors' code, with v and w as they
+were before theirs: `alpha - eta_alpha <v - w, grad CE(mixture)>`, clipped into [0, 1].
+
 Choices where the paper is silent: alpha_k of the start.
 
-Departures: w is averaged by p_k (Algorithm 1: plain mean). With `adaptive` alpha_k follows the gradient of a round's
-first mini-batch, where w is as received, by the run's optimiser, of which Adam and momentum carry it on through later
-ones (the paper: by a step of SGD), and is clipped into [0, 1]. Mixed with v_k in tests is the newest w (the algorithm:
-the client's own).
+Departures: w is averaged by p_k (Algorithm 1: plain mean). The step of alpha has a rate of its own, whatever optimiser
+w and v have (the paper: SGD at one rate for all three); one step of a new Adam would be as long as its rate, whatever
+the gradient. It has none of the decay of alpha that is in the authors' code. Mixed with v_k in tests is the newest w
+(the algorithm: the client's own).
 """
 
 from __future__ import annotations
@@ -20,9 +23,9 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from channels.options import PART, require
+from channels.options import NOT_NEGATIVE, PART, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Gradient, Log
 from semcom.engine.train.descent import compute_gradients
@@ -47,12 +50,13 @@ class APFL(FedAvg):
 
         alpha: float = 0.5
         """alpha: weight of v_k in the mixture, at first or for good."""
-        adaptive: bool = True
-        """Learning of each client's alpha."""
+        eta_alpha: float = 0.05
+        """Rate of each client's alpha, scaled by the run's schedule (0: alpha stays)."""
 
         def check(self) -> None:
-            """Check the range of alpha."""
+            """Check the range of alpha and the sign of its rate."""
             require("alpha", self.alpha, PART)
+            require("eta_alpha", self.eta_alpha, NOT_NEGATIVE)
 
     def setup(self, world: World) -> FedAvg.State:
         """Start from common weights for w, from each client's initial model for v_k."""
@@ -61,25 +65,26 @@ class APFL(FedAvg):
     def add_model(self, model: SplitModel) -> None:
         """Put v, a copy, and alpha beside a model."""
         model.own = deepcopy(model)
-        model.alpha = nn.Parameter(torch.tensor(self.hyper.alpha, dtype=torch.float64))
+        model.register_buffer("alpha", torch.tensor(self.hyper.alpha, dtype=torch.float64))
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
-        """Train E epochs on w, and on v and alpha."""
-        train = (*self.averages, "own.", *(["alpha"] if self.hyper.adaptive else []))
-        given = Given(carry={"steps": world.zeros(len(received.ids))})
+        """Train E epochs on w and v, and alpha in the first step."""
+        alpha, rate = received.named("alpha")["alpha"], world.optimizer(name="sgd", lr=self.hyper.eta_alpha).base_lr
+        given = Given(carry={"alpha": alpha, "rate": torch.full_like(alpha, rate)})
         step = Gradient(self.gradient, passes=2)
-        trained = world.fit(received, step, given=given, train=train, project=clip_alpha).models
-        world.report("alpha", trained.named("alpha")["alpha"])
-        return trained
+        fitted = world.fit(received, step, given=given, train=(*self.averages, "own."))
+        world.report("alpha", fitted.carried["alpha"])
+        return fitted.models.replaced({"alpha": fitted.carried["alpha"]})
 
     def gradient(self, model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
-        """Return the gradients of both losses, of which no weight has more than one."""
-        mixture = mix_models(model.tensors, model.params)
+        """Return the gradients of both losses, of which no weight has more than one; move alpha once (Eq. 10)."""
+        start, rate = context.carry["alpha"], context.carry["rate"]
+        alpha = start.clone().requires_grad_()
+        mixture = mix_models({**model.tensors, "alpha": alpha}, model.params)
         common, task = (task_loss(model(batch, instead)[1], batch) for instead in (None, mixture))
-        gradients = compute_gradients(common + task, model.params)
-        if "alpha" in gradients:  # later in a round w is ahead of v, so that alpha would fall to 0
-            gradients["alpha"] = gradients["alpha"] * (context.carry["steps"] == 0)
-        context.carry["steps"].add_(1)
+        gradients = compute_gradients(common + task, {**model.params, "alpha": alpha})
+        start.copy_((start - rate * gradients.pop("alpha")).clamp(0, 1))
+        rate.zero_()  # later in a round w is ahead of v, so that alpha would fall to 0
         return gradients, {"loss": task, "global/loss": common}
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
@@ -97,8 +102,3 @@ def mix_models(tensors: Mapping[str, Tensor], weights: Container[str]) -> dict[s
             alpha = tensors["alpha"].view(-1, *[1] * (v.dim() - 1))
             found[name] = alpha * v + (1 - alpha) * tensors[name].detach()
     return found
-
-
-def clip_alpha(name: str, leaf: Tensor) -> Tensor:
-    """Return alpha clipped into [0, 1], and any other leaf as it is."""
-    return leaf.clamp(0, 1) if name == "alpha" else leaf

@@ -6,7 +6,9 @@ crosses the air: the base station holds one decoder instance per client, their a
 
 Steps are SGD's (Eqs. 4 and 6; for the SCG Theorem 1, whose eta E' G is the way of E' such steps), also in the preset.
 In a run by Adam the SCG's optimiser is Adam too, whose moments go on from round to round: one step a round of a new
-Adam would move every weight by the rate, whatever its gradient.
+Adam would move every weight by the rate, whatever its gradient. What all centroids have in common leaves Eq. 9 as
+printed as it is, so the gradient of the SCG's last bias is zero but for rounding. By Adam in float32 that moves it all
+the same, by a third of what the weights move; by SGD and in float64 it stays.
 
 Choices where the letter is silent: the regulariser of Eq. 10 is the squared norm summed over the d features, inside the
 sample mean, on the received features (the authors' proof). Its Lemma 2 uses the unsquared norm on noise-free features,

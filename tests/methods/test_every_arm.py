@@ -46,7 +46,7 @@ OTHER: dict[str, list[tuple[str, Any, dict[str, Any]]]] = {
     "fedprox": [("mu", 1.0, {})],
     "scaffold": [("eta_l", 0.1, {}), ("eta_g", 0.5, {})],
     "feddyn": [("alpha", 1.0, {})],
-    "apfl": [("alpha", 0.2, {}), ("adaptive", False, {})],
+    "apfl": [("alpha", 0.2, {}), ("eta_alpha", 0.0, {})],
     "feddbe": [("kappa", 1.0, {}), ("mu", 0.5, {}), ("bias", False, {})],
     "fedrod": [("gamma", 0.5, {})],
     "fedprox_ft": [("mu", 1.0, {}), ("tune", "all", {})],

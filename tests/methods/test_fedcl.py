@@ -183,6 +183,13 @@ def test_letter_loss_is_unbounded_and_infonce_is_not() -> None:
     assert float(infonce.scg_loss(local, local[0], owned)) > 0
 
 
+def test_letter_loss_has_no_gradient_for_what_all_centroids_share() -> None:
+    """So the SCG's last bias stays, in float64, where Adam's epsilon is larger than rounding."""
+    before, after = (state.scg.named() for state in rounds(world("fedcl", hyper={"scg_optimizer": "adam"})))
+    moved = {name: float((after[name] - t).abs().max()) for name, t in before.items()}
+    assert moved["layers.2.bias"] < 1e-8 and moved["layers.2.weight"] > 1e-4
+
+
 def test_mean_reduction_is_sum_over_d() -> None:
     a, b = play("fedcl", hyper={"lam": 1 / 4}), play("fedcl", hyper={"lam": 1.0, "reduction": "mean"})
     assert gap(a.model, b.model) < 1e-12
