@@ -162,20 +162,25 @@ class Rayleigh(Combined):
     ) -> dict[str, Tensor]:
         """Draw as `Link` does, and "fading": complex `[sum(sizes), d/2]` (coherence "symbol") or `[sum(sizes), 1]`.
 
-        Several users: what `channels.users.separate_users` says, by gains of all of them. `fades` has their generators
-        and the round; without it the one generator draws all gains, and no other round is known.
+        Several users: what `channels.users.separate_users` says, by gains of all of them. `fades` has their generators,
+        their powers and the round; without it the one generator draws all gains, and no other round is known.
         """
         drawn, coherence = super().draw(sizes, d, generator, dtype), self.options.coherence
         blocks, n = fading_shape(coherence, sizes, d // 2)
         antennas, users = self.options.antennas, self.users
-        if fades is None:
+        if fades is None or not fades.generators:
             gains = self.gains((users * antennas, blocks, n), generator, dtype).unflatten(0, (users, antennas))
         else:
             gains = torch.stack([self._of_user(g, fades.round, (antennas, blocks, n), dtype) for g in fades.generators])
         if users == 1:
             return drawn | {"fading": spread_fading(combine_antennas(gains[0], 0), coherence, sizes)}
-        apart = separate_users(gains.permute(2, 3, 1, 0), self.options.combining)
+        powers = None if fades is None else fades.powers
+        apart = separate_users(gains.permute(2, 3, 1, 0), self.combining, powers)
         return drawn | {name: spread_fading(t, coherence, sizes) for name, t in apart.items()}
+
+    def draw_users(self, samples: int, generator: torch.Generator) -> Tensor:
+        """Draw as `Combined` says."""
+        return self.gains((samples, 1, self.options.antennas, self.users), generator, torch.float64)
 
     def _of_user(
         self, generator: torch.Generator, round_: int, shape: tuple[int, int, int], dtype: torch.dtype

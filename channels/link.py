@@ -111,6 +111,8 @@ class Link:
     users: int = 1
     """Clients that share each part of the band. A link of several couples clients: its `draw_all` takes `fades`, for
     each client the generators of all of them (`channels.users.Fades`)."""
+    power_control: str = "none"
+    """What these clients do about the powers at which the base station receives them, one of `POWER_CONTROLS` there."""
     lasting: bool = False
     """True if a client's fading goes on from round to round; then `draw_all` takes `fades`, whose generators are the
     same in all rounds."""

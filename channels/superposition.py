@@ -22,18 +22,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from channels.link import Link, complex_normal
+from channels.users import Combined, separate_users
 
 SAMPLES = 2**14
 """Realisations that the means over the channel are taken of: their error is below 0.5 %."""
 
 
-def draw_superposed_gains(link: Link, samples: int = SAMPLES) -> Mapping[str, Tensor]:
-    """Draw independent realisations of a link, of one symbol each, `[samples, ...]`: the same at every call."""
+def draw_superposed_gains(
+    link: Link, samples: int = SAMPLES, powers: tuple[float, ...] | None = None
+) -> Mapping[str, Tensor]:
+    """Draw independent realisations of a link, of one symbol each, `[samples, ...]`: the same at every call.
+
+    `powers` are those of several users, `[U]`, as `Fades` has them.
+    """
+    if isinstance(link, Combined) and link.users > 1:
+        received = None if powers is None else torch.tensor(powers, dtype=torch.float64)
+        return separate_users(_draw_users(link, samples), link.combining, received)
     generator = torch.Generator().manual_seed(0)
     drawn = link.draw([1] * samples, 2, generator, torch.float64)
     gain = link.gain(drawn)
@@ -41,6 +51,11 @@ def draw_superposed_gains(link: Link, samples: int = SAMPLES) -> Mapping[str, Te
         return drawn
     each = [link.draw([1], 2, generator, torch.float64) for _ in range(samples // 4)]  # one h lasts for a whole draw
     return {name: torch.cat([d[name] for d in each]) for name in drawn}
+
+
+@lru_cache(maxsize=1)
+def _draw_users(link: Combined, samples: int) -> Tensor:
+    return link.draw_users(samples, torch.Generator().manual_seed(0))
 
 
 def average_superposed_gain(link: Link, drawn: Mapping[str, Tensor], snr_db: Tensor) -> Tensor | None:

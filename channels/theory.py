@@ -14,10 +14,11 @@ Trans. Commun. 46(5), 1998.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy import special, stats
+from scipy import optimize, special, stats
 
 Real = Any
 """A float, or a NumPy array of floats."""
@@ -135,28 +136,37 @@ def power_cdf(a: Real, k_factor: float = 0.0, antennas: int = 1) -> Real:
     return stats.ncx2.cdf(2 * (1 + k_factor) * a, 2 * antennas, 2 * k_factor * antennas)
 
 
-def combined_cdf(combining: str, x: Real, no: Real, antennas: int, users: int) -> Real:
-    """Return P(SINR < x) of one of U users on N antennas, all of mean power 1, over independent Rayleigh fading.
+def combined_cdf(combining: str, x: Real, no: Real, antennas: int, others: Sequence[float]) -> Real:
+    """Return P(SINR < x) of a user of mean power 1 on N antennas, over independent Rayleigh fading.
 
-    "zf": Gamma(N - U + 1) / no. "mrc": Gamma(N) / (no + Gamma(U - 1)), a sum of N terms. "mmse" [Gao]:
-    1 - e^(-x no) sum_m a_m (x no)^(m - 1) / (m - 1)!, m = 1 to N, with a_m = 1 for m <= N - U + 1, or else
-    sum_i C(U - 1, i) x^i / (1 + x)^(U - 1), i = 0 to N - m.
+    `others` are the mean powers p_j of the other users. "zf": Gamma(N - U + 1) / no, whatever they are. The other two
+    are 1 - e^(-x no) sum_m a_m x^m, m = 0 to N - 1, over D = prod_j (1 + p_j x). "mrc", Gamma(N) / (no + sum_j p_j
+    Exp): a_m is the coefficient of t^m in e^(t no) / prod_j (1 - t p_j / (1 + p_j x)), by the derivatives of the
+    transform of no + I. "mmse" [Gao]: a_m = no^m / m! times the terms of D up to x^(N - 1 - m).
     """
     if combining == "zf":
-        return special.gammainc(antennas - users + 1, x * no)
-    others, total = users - 1, 0.0 * x
-    for m in range(antennas):
-        if combining == "mmse":
-            few = m + 1 + others > antennas
-            kept = sum(math.comb(others, i) * x**i for i in range(antennas - m)) / (1 + x) ** others if few else 1.0
-            total = total + kept * (x * no) ** m / math.factorial(m)
-        else:
-            ways = [
-                math.comb(m, i) * special.poch(others, i) * no ** (m - i) / (1 + x) ** (others + i)
-                for i in range(m + 1)
-            ]
-            total = total + x**m / math.factorial(m) * sum(ways)
-    return 1 - np.exp(-x * no) * total
+        return special.gammainc(antennas - len(others), x * no)
+    whole = math.prod(1 + p * x for p in others)
+    noise = [no**m / math.factorial(m) for m in range(antennas)]
+    if combining == "mmse":
+        terms = [1.0 + 0.0 * x]  # of D, by powers of x
+        for p in others:
+            terms = [a + p * x * b for a, b in zip([*terms, 0.0], [0.0, *terms], strict=True)]
+        kept = [a * sum(terms[: antennas - m]) for m, a in enumerate(noise)]
+    else:
+        kept = noise
+        for p in others:
+            for m in range(1, antennas):
+                kept[m] = kept[m] + kept[m - 1] * p / (1 + p * x)
+    return 1 - np.exp(-x * no) * sum(a * x**m for m, a in enumerate(kept)) / whole
+
+
+def combined_quantile(combining: str, probability: float, no: float, antennas: int, others: Sequence[float]) -> float:
+    """Return the SINR that a user does not reach with a probability in (0, 1), by `combined_cdf`."""
+    low, high = math.log(1e-15 / (no + sum(others))), math.log(1e3 * antennas / no)
+    return math.exp(
+        optimize.brentq(lambda t: combined_cdf(combining, math.exp(t), no, antennas, others) - probability, low, high)
+    )
 
 
 def power_variance(k_factor: float = 0.0) -> float:

@@ -15,6 +15,7 @@ c = r / E|g|^2, and the variance 1 - r^2 / E|g|^2.
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -184,8 +185,8 @@ class OFDM(Combined):
         """Draw as `Link` does, and `[sum(sizes), d/2, ...]` "fading" h; for `csi` "ls" "known", "error" and "moments".
 
         Several users: what `channels.users.separate_users` says, by gains of all of them on each resource element.
-        `fades` has their generators; without it the one generator draws all gains. Without `in_band` and without a
-        number of subcarriers, the band is what the largest mini-batch needs.
+        `fades` has their generators and powers; without it the one generator draws all gains. Without `in_band` and
+        without a number of subcarriers, the band is what the largest mini-batch needs.
         """
         if self.shares is not None and self._client is None:
             raise ValueError("shares: clients differ in them; draw from link.of(client)")
@@ -235,12 +236,13 @@ class OFDM(Combined):
         """Draw what the samples of clients, whose frames are of one size, meet on the resource elements."""
         grid, frames, antennas, users = self._grid, [max(1, len(own)) for own in sizes], self.antennas, self.users
         many, keys = [users * antennas * n for n in frames], generators
-        if fades is not None:
+        powers = None if fades is None else _stack_ofdm_powers(fades, frames, users)
+        if shared := fades is not None and bool(fades[0].generators):
             clients, keys = _key_ofdm_frames(clients, fades, frames)
             many = [antennas] * len(keys)
         at, times = make_grid_frame(grid, slots, device or keys[0].device), SLOT * slots
         data = at.data
-        if users > 1 and fades is None:  # nobody else meets these frames: means over thousands draw what is filled
+        if users > 1 and not shared:  # nobody else meets these frames: means over thousands draw what is filled
             most = max((b * s for own in sizes for b in own), default=1)
             width = min(width, most)
             data = data[: -(-most // width)]
@@ -249,7 +251,7 @@ class OFDM(Combined):
         each = self.profile.response(clients, many, *size, keys, device).to(dtype.to_complex())
         if users > 1:
             gains = each.index_select(1, data).unflatten(0, (-1, users, antennas)).permute(0, 3, 4, 2, 1)
-            elements = separate_users(gains, getattr(self.options, "combining", ""))
+            elements = separate_users(gains, self.combining, powers)
         else:
             h = combine_antennas(each.unflatten(0, (-1, antennas)), 1)
             elements = {"fading": h.index_select(1, at.data)}
@@ -264,6 +266,12 @@ class OFDM(Combined):
         return [
             {name: _split_ofdm_grids(grids[i], own, s) for name, grids in split.items()} for i, own in enumerate(sizes)
         ]
+
+    def draw_users(self, samples: int, generator: torch.Generator) -> Tensor:
+        """Draw as `Combined` says, each on a resource element of a frame of its own."""
+        size = samples, 1, self.antennas, self.users
+        own = [self._client or 0], [math.prod(size)], 1, self._grid.symbol_rate, 1, self._grid.spacing_hz, [generator]
+        return self.profile.response(*own).to(torch.complex128).reshape(size)
 
     def response(
         self,
@@ -330,6 +338,13 @@ def _key_ofdm_frames(
             seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
             keys.append(torch.Generator(generator.device).manual_seed(seed))
     return users, keys
+
+
+def _stack_ofdm_powers(fades: Sequence[Fades], frames: Sequence[int], users: int) -> Tensor:
+    """Return the users' mean powers in each frame of each client, `[sum(frames), 1, 1, U]`."""
+    alike = torch.ones(users, dtype=torch.float64)
+    each = torch.stack([alike if fade.powers is None else fade.powers for fade in fades])
+    return each.repeat_interleave(torch.tensor(frames), 0)[:, None, None]
 
 
 def _split_ofdm_grids(grids: Tensor, sizes: Sequence[int], s: int) -> Tensor:

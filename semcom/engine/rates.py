@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from channels import Link
 from channels.coding.mcs import TABLE, capacity
+from channels.fading import Rayleigh
 from channels.superposition import draw_superposed_gains
 from semcom.config import AirConfig
 
@@ -33,7 +34,7 @@ class Rates:
     """The rates of a run.
 
     Attributes:
-        config, link, draw, key, snr_db, logs: as of an `Air`.
+        config, link, draw, key, snr_db, logs, powers_beside: as of an `Air`.
     """
 
     config: AirConfig
@@ -42,6 +43,7 @@ class Rates:
     key: Callable[[str, str, int], torch.Generator]
     snr_db: Callable[[Direction, np.ndarray], Tensor]
     logs: bool
+    powers_beside: Callable[[Direction, int], Tensor | None]
 
     def measure(self, direction: Direction, ids: np.ndarray) -> np.ndarray:
         """Return the bits that arrive per channel use of each client, `[n]`, what has to be sent again included."""
@@ -87,6 +89,18 @@ class Rates:
         """Realisations of the link, of which quantiles and means are taken: the same ones in all of the air."""
         return draw_superposed_gains(self.link)
 
+    def find_typical(self, direction: Direction, client: int) -> Mapping[str, Tensor]:
+        """Return realisations as `typical` has them, at the powers of those who are heard beside a client."""
+        return self._typical_at(self._list_powers(direction, client))
+
+    def _list_powers(self, direction: Direction, client: int) -> tuple[float, ...]:
+        powers = self.powers_beside(direction, client)
+        return (1.0,) * self.link.users if powers is None else tuple(powers.tolist())
+
+    @cached_property
+    def _typical_at(self) -> Callable[[tuple[float, ...]], Mapping[str, Tensor]]:
+        return lru_cache(maxsize=32)(lambda powers: draw_superposed_gains(self.link, powers=powers))
+
     @cached_property
     def _faded(self) -> float | None:
         """The |h|^2 that is exceeded in all but a part `outage` of the transmissions; None without fading."""
@@ -94,9 +108,27 @@ class Rates:
         return None if gain is None else float(gain.abs().square().flatten().quantile(self.config.outage))
 
     def _faded_at(self, direction: Direction, ids: np.ndarray) -> Tensor:
-        """Return as `_faded` what takes the place of |h|^2 beside other users at each SNR."""
-        powers = [self._measure_power(self.typical, no) for no in self._compute_noise(direction, ids)]
-        return torch.stack([power.flatten().quantile(self.config.outage) for power in powers])
+        """Return as `_faded` what takes the place of |h|^2 beside other users at each SNR, and at their powers."""
+        each = zip(ids, self._compute_noise(direction, ids).flatten().tolist(), strict=True)
+        found = [self._find_faded(no, self._list_powers(direction, int(k))) for k, no in each]
+        return torch.tensor(found, dtype=torch.float64)
+
+    @cached_property
+    def _find_faded(self) -> Callable[[float, tuple[float, ...]], float]:
+        """Noise variance and powers of the users -> SINR over SNR, by the closed form where there is one."""
+        link, outage = self.link, self.config.outage
+
+        @lru_cache(maxsize=1024)
+        def find(no: float, powers: tuple[float, ...]) -> float:
+            if type(link) is Rayleigh and no:
+                from channels.theory import combined_quantile  # imports SciPy
+
+                own = link.options
+                return no * combined_quantile(own.combining, outage, no, own.antennas, powers[1:])
+            power = self._measure_power(self._typical_at(powers), torch.tensor(no, dtype=torch.float64).view(1, 1))
+            return float(power.flatten().quantile(outage))
+
+        return find
 
     def _compute_noise(self, direction: Direction, ids: np.ndarray) -> Tensor:
         return torch.pow(10.0, self.snr_db(direction, ids).double() / -10).view(-1, 1, 1)

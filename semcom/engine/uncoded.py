@@ -48,7 +48,7 @@ class Uncoded:
         drawn = [self.draw(direction, name, int(k), 2 * symbols.shape[1]) for k in ids]
         snr_db = self.snr_db(direction, ids)
         host: Any = {"drawn": _stack_realisations(drawn), "snr_db": snr_db}
-        mean = self._mean_gain(tuple(snr_db.tolist())) if self.link.equaliser == "mmse" else None
+        mean = self._average_gain(direction, ids, snr_db) if self.link.equaliser == "mmse" else None
         if mean is not None:
             host["mean"] = mean.to(snr_db.dtype).unsqueeze(1)
         there = send_to_device(host, values.device)
@@ -73,6 +73,15 @@ class Uncoded:
         there = send_to_device(host, values.device)
         error = self._inversion.error(symbols, there.get("arrives"), there.get("noise"), there["snr_db"])
         return _unpair_numbers(error[None], values[:1])[0], sent
+
+    def _average_gain(self, direction: Direction, ids: np.ndarray, snr_db: Tensor) -> Tensor | None:
+        """Return `average_superposed_gain` of each client, beside other users at their powers."""
+        if self.link.users == 1:
+            return self._mean_gain(tuple(snr_db.tolist()))
+        typical = [self.rates.find_typical(direction, int(k)) for k in ids]
+        each = zip(typical, snr_db.double().view(-1, 1), strict=True)
+        means = [average_superposed_gain(self.link, drawn, snr) for drawn, snr in each]
+        return torch.cat([mean for mean in means if mean is not None])
 
     @cached_property
     def _mean_gain(self) -> Callable[[tuple[float, ...]], Tensor | None]:
