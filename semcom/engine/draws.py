@@ -185,6 +185,8 @@ class Draws:
 
     def lowering(self, direction: Direction, ids: np.ndarray) -> np.ndarray:
         """Return the part of its power that a client sends with under power control, `[n]`."""
+        if direction == "down" or self.link.power_control == "none":
+            return np.ones(len(ids))
         lower_db = self.snr_db(direction, ids) - self._snr_at_full_power(direction, ids)
         return 10 ** (lower_db.double().nan_to_num(0.0).numpy() / 10)
 
