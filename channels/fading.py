@@ -178,15 +178,25 @@ class Rayleigh(Combined):
         """K, the power of the line of sight over that of the rest."""
         return 0.0
 
-    def draw_blocks(self, uses: float, blocks: int | None, generator: torch.Generator) -> tuple[Realisation, float]:
+    def draw_blocks(
+        self, uses: float, blocks: int | None, generator: torch.Generator, powers: Tensor | None = None
+    ) -> tuple[Realisation, float]:
         """Draw as `Link` does; of blocks whose symbols fade independently at most `SYMBOLS` symbols each."""
+        free, n = copy(self), 1 if self.block_fading else max(1, round(min(uses, SYMBOLS)))
         if self.block_fading:
-            free = copy(self)
             free.options = replace(self.options, coherence="sample", round_doppler=None)
-            return Link.draw_blocks(free, uses, blocks, generator)
-        n = max(1, round(min(uses, SYMBOLS)))
-        drawn = self.draw([1] * (blocks or SAMPLES // max(1, n // 4)), 2 * n, generator, torch.float64)
-        return drawn, n / max(uses, n)
+        count = blocks or SAMPLES // max(1, n // 4) // (1 if self.users == 1 else 16)  # of several, each takes longer
+        fades = None if powers is None else Fades((), 0, powers=powers)
+        drawn = free.draw([1] * count, 2 * n, generator, torch.float64, fades)
+        return drawn, 1.0 if self.block_fading else n / max(uses, n)
+
+    def sinr_law(self, no: float, others: Sequence[float]) -> Law | None:
+        """Return the law of the SINR of one of several users, as `Link` says."""
+        if self.users == 1 or type(self) is not Rayleigh or not self.block_fading or not no:
+            return None
+        from channels.theory import CombinedLaw
+
+        return CombinedLaw(self.combining, no, self.options.antennas, tuple(others))
 
     def draw(
         self,
@@ -198,19 +208,20 @@ class Rayleigh(Combined):
     ) -> dict[str, Tensor]:
         """Draw as `Link` does, and "fading": complex `[sum(sizes), d/2]` (coherence "symbol") or `[sum(sizes), 1]`.
 
-        Several users: what `channels.users.separate_users` says, by gains of all of them. `fades` has their generators
-        and the round; without it the one generator draws all gains, and no other round is known.
+        Several users: what `channels.users.separate_users` says, by gains of all of them. `fades` has their generators,
+        their powers and the round; without it the one generator draws all gains, and no other round is known.
         """
         drawn, coherence = super().draw(sizes, d, generator, dtype), self.options.coherence
         blocks, n = fading_shape(coherence, sizes, d // 2)
         antennas, users = self.options.antennas, self.users
-        if fades is None:
+        if fades is None or not fades.generators:
             gains = self.gains((users * antennas, blocks, n), generator, dtype).unflatten(0, (users, antennas))
         else:
             gains = torch.stack([self._of_user(g, fades.round, (antennas, blocks, n), dtype) for g in fades.generators])
         if users == 1:
             return drawn | {"fading": spread_fading(combine_antennas(gains[0], 0), coherence, sizes)}
-        apart = separate_users(gains.permute(2, 3, 1, 0), self.options.combining)
+        powers = None if fades is None else fades.powers
+        apart = separate_users(gains.permute(2, 3, 1, 0), self.combining, powers)
         return drawn | {name: spread_fading(t, coherence, sizes) for name, t in apart.items()}
 
     def _of_user(

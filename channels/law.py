@@ -88,3 +88,28 @@ class Listed:
     def mean(self, f: Function, least: float = 0.0) -> float:
         """Return E[f(x); x >= least]."""
         return float(f(self.values[np.searchsorted(self.values, least) :]).sum()) / len(self.values)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Law of a multiple of another number.
+
+    Attributes:
+        law: of that number.
+        factor: positive.
+    """
+
+    law: Law
+    factor: float
+
+    def quantile(self, p: float) -> float:
+        """Return the largest t with P(x < t) <= p."""
+        return self.law.quantile(p) * self.factor
+
+    def below(self, t: float) -> float:
+        """Return P(x < t)."""
+        return self.law.below(t / self.factor)
+
+    def mean(self, f: Function, least: float = 0.0) -> float:
+        """Return E[f(x); x >= least]."""
+        return self.law.mean(lambda x: f(x * self.factor), least / self.factor)

@@ -116,6 +116,8 @@ class Link:
     users: int = 1
     """Clients that share each part of the band. A link of several couples clients: its `draw_all` takes `fades`, for
     each client the generators of all of them (`channels.users.Fades`)."""
+    power_control: str = "none"
+    """What these clients do about the powers at which the base station receives them, one of `POWER_CONTROLS` there."""
     lasting: bool = False
     """True if a client's fading goes on from round to round; then `draw_all` takes `fades`, whose generators are the
     same in all rounds."""
@@ -202,13 +204,25 @@ class Link:
         each = zip(clients, sizes, generators, strict=True)
         return [self.of(client).draw(own, d, generator, dtype) for client, own, generator in each]
 
-    def draw_blocks(self, uses: float, blocks: int | None, generator: torch.Generator) -> tuple[Realisation, float]:
+    def sinr_law(self, no: float, others: Sequence[float]) -> Law | None:
+        """Return the law of the SINR of one of several users of a resource, if it has a closed form.
+
+        Args:
+            no: noise variance.
+            others: powers of the others over its own.
+        """
+        return None
+
+    def draw_blocks(
+        self, uses: float, blocks: int | None, generator: torch.Generator, powers: Tensor | None = None
+    ) -> tuple[Realisation, float]:
         """Draw what independent blocks of data of one client meet, on some symbols of each.
 
         Args:
             uses: symbols of a block.
             blocks: their number (None: as many as statistics are taken of, `SAMPLES` if they are cheap).
             generator: the only source of randomness.
+            powers: of several users of a resource, over that of the first, `[U]` (None: all alike).
 
         Returns:
             the realisation `[blocks, n, ...]`, float64, and the variance of a block's mean over that of the mean of its

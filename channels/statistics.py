@@ -12,14 +12,16 @@ mean comes near the ergodic capacity, e^(1/s) E1(1/s) / ln 2 over Rayleigh fadin
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from channels.law import Law, Listed
+from channels.law import Law, Listed, Scaled
 from channels.link import Link, Realisation, complex_normal
 
 ROUNDING = 1e-9
@@ -46,6 +48,7 @@ class Statistics:
 
     Args:
         link: of the client, `link.of(client)`.
+        others: powers of the other users of its resource over its own.
 
     Example:
         >>> from channels import make_link
@@ -55,8 +58,8 @@ class Statistics:
         [1.0, 2.9]
     """
 
-    def __init__(self, link: Link) -> None:
-        self.link = link
+    def __init__(self, link: Link, others: tuple[float, ...] = ()) -> None:
+        self.link, self.others = link, others or (1.0,) * (link.users - 1)
 
     @cached_property
     def fades(self) -> bool:
@@ -111,8 +114,8 @@ class Statistics:
     @lru_cache(maxsize=4096)  # noqa: B019
     def find_limit(self, sender: Sender, outage: float) -> float:
         """Return the rate, bits per use, that all but a part `outage` of the blocks carry."""
-        if self._has_one_fade:
-            return math.log2(1 + self.law.quantile(outage) * (sender.snr / sender.backoff))
+        if (law := self._find_sinr_law(sender)) is not None:
+            return math.log2(1 + law.quantile(outage) / sender.backoff)
         return self._information(sender).quantile(outage)
 
     @lru_cache(maxsize=4096)  # noqa: B019
@@ -121,13 +124,13 @@ class Statistics:
         if math.isinf(rate):
             return 0.0
         least = rate * (1 - ROUNDING)
-        if self._has_one_fade:
-            return self.law.below(math.expm1(least * math.log(2)) * sender.backoff / sender.snr)
+        if (law := self._find_sinr_law(sender)) is not None:
+            return law.below(math.expm1(least * math.log(2)) * sender.backoff)
         return self._information(sender).below(least)
 
     def draw_information(self, sender: Sender, generator: torch.Generator) -> float:
         """Draw a block that spans many fades, and return the bits per use that it carries."""
-        drawn, share = self.link.draw_blocks(sender.uses, 1, generator)
+        drawn, share = self.link.draw_blocks(sender.uses, 1, generator, self._powers)
         return float(self._spread(self.measure(drawn, sender).numpy(), sender, share)[0])
 
     def measure(self, drawn: Realisation, sender: Sender) -> Tensor:
@@ -145,13 +148,20 @@ class Statistics:
     def _symbols(self) -> Realisation:
         return self.link.draw_symbols(_begin()) if self.link.estimates else self._draw_blocks(1.0)[0]
 
+    def _find_sinr_law(self, sender: Sender) -> Law | None:
+        """Return the law of the SINR of a block that meets one h, if it has a closed form."""
+        if self.link.users > 1:
+            return self.link.sinr_law(1 / sender.snr, self.others)
+        one_fade = not self.fades or (self.link.block_fading and self.link.law() is not None)
+        return Scaled(self.law, sender.snr) if one_fade else None
+
     @cached_property
-    def _has_one_fade(self) -> bool:
-        return not self.fades or (self.link.block_fading and self.link.law() is not None)
+    def _powers(self) -> Tensor | None:
+        return torch.tensor([1.0, *self.others], dtype=torch.float64) if self.link.users > 1 else None
 
     @lru_cache(maxsize=8)  # noqa: B019
     def _draw_blocks(self, uses: float) -> tuple[Realisation, float]:
-        return self.link.draw_blocks(uses, None, _begin())
+        return self.link.draw_blocks(uses, None, _begin(), self._powers)
 
     @lru_cache(maxsize=8)  # noqa: B019
     def _information(self, sender: Sender) -> Listed:
@@ -176,18 +186,23 @@ class ClientStatistics:
 
     Args:
         link: of the run.
+        powers_beside: `(direction, client) -> [U]`, the powers of the users of a client's resource over its own; None:
+            all alike.
     """
 
-    def __init__(self, link: Link) -> None:
-        self.link = link
+    def __init__(
+        self, link: Link, powers_beside: Callable[[Any, int], Tensor | None] = lambda direction, client: None
+    ) -> None:
+        self.link, self.powers_beside = link, powers_beside
 
-    def of(self, client: int) -> Statistics:
-        """Return the statistics of a client's link."""
-        return self._make(self.link.like(client))
+    def of(self, direction: str, client: int) -> Statistics:
+        """Return the statistics of what goes up from a client, or down to it."""
+        powers = self.powers_beside(direction, client)
+        return self._make(self.link.like(client), () if powers is None else tuple(powers.tolist()[1:]))
 
-    @cache  # noqa: B019
-    def _make(self, client: int) -> Statistics:
-        return Statistics(self.link.of(client))
+    @lru_cache(maxsize=4096)  # noqa: B019
+    def _make(self, client: int, others: tuple[float, ...]) -> Statistics:
+        return Statistics(self.link.of(client), others)
 
 
 def _begin() -> torch.Generator:

@@ -14,12 +14,14 @@ Trans. Commun. 46(5), 1998.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import special, stats
+from scipy import optimize, special, stats
 
-from channels.law import Continuous
+from channels.law import Continuous, Function
 
 Real = Any
 """A float, or a NumPy array of floats."""
@@ -164,28 +166,55 @@ def inversion_means(threshold: float, csi_error: float, k_factor: float = 0.0) -
     return law.mean(lambda g: 1 / g, threshold / mean) / mean, law.mean(turned, threshold / mean)
 
 
-def combined_cdf(combining: str, x: Real, no: Real, antennas: int, users: int) -> Real:
-    """Return P(SINR < x) of one of U users on N antennas, all of mean power 1, over independent Rayleigh fading.
+def combined_cdf(combining: str, x: Real, no: Real, antennas: int, others: Sequence[float]) -> Real:
+    """Return P(SINR < x) of a user of mean power 1 on N antennas, over independent Rayleigh fading.
 
-    "zf": Gamma(N - U + 1) / no. "mrc": Gamma(N) / (no + Gamma(U - 1)), a sum of N terms. "mmse" [Gao]:
-    1 - e^(-x no) sum_m a_m (x no)^(m - 1) / (m - 1)!, m = 1 to N, with a_m = 1 for m <= N - U + 1, or else
-    sum_i C(U - 1, i) x^i / (1 + x)^(U - 1), i = 0 to N - m.
+    `others` are the mean powers p_j of the other users. "zf": Gamma(N - U + 1) / no, whatever they are. The other two
+    are 1 - e^(-x no) sum_m a_m x^m, m = 0 to N - 1, over D = prod_j (1 + p_j x). "mrc", Gamma(N) / (no + sum_j p_j
+    Exp): a_m is the coefficient of t^m in e^(t no) / prod_j (1 - t p_j / (1 + p_j x)), by the derivatives of the
+    transform of no + I. "mmse" [Gao]: a_m = no^m / m! times the terms of D up to x^(N - 1 - m).
     """
     if combining == "zf":
-        return special.gammainc(antennas - users + 1, x * no)
-    others, total = users - 1, 0.0 * x
-    for m in range(antennas):
-        if combining == "mmse":
-            few = m + 1 + others > antennas
-            kept = sum(math.comb(others, i) * x**i for i in range(antennas - m)) / (1 + x) ** others if few else 1.0
-            total = total + kept * (x * no) ** m / math.factorial(m)
-        else:
-            ways = [
-                math.comb(m, i) * special.poch(others, i) * no ** (m - i) / (1 + x) ** (others + i)
-                for i in range(m + 1)
-            ]
-            total = total + x**m / math.factorial(m) * sum(ways)
-    return 1 - np.exp(-x * no) * total
+        return special.gammainc(antennas - len(others), x * no)
+    whole = math.prod(1 + p * x for p in others)
+    noise = [no**m / math.factorial(m) for m in range(antennas)]
+    if combining == "mmse":
+        terms = [1.0 + 0.0 * x]  # of D, by powers of x
+        for p in others:
+            terms = [a + p * x * b for a, b in zip([*terms, 0.0], [0.0, *terms], strict=True)]
+        kept = [a * sum(terms[: antennas - m]) for m, a in enumerate(noise)]
+    else:
+        kept = noise
+        for p in others:
+            for m in range(1, antennas):
+                kept[m] = kept[m] + kept[m - 1] * p / (1 + p * x)
+    return 1 - np.exp(-x * no) * sum(a * x**m for m, a in enumerate(kept)) / whole
+
+
+@dataclass(frozen=True)
+class CombinedLaw:
+    """Law of the SINR of one of several users, with the arguments of `combined_cdf`."""
+
+    combining: str
+    no: float
+    antennas: int
+    others: tuple[float, ...]
+
+    def quantile(self, p: float) -> float:
+        """Return the SINR that the user does not reach with probability p in (0, 1)."""
+        low, high = math.log(1e-15 / (self.no + sum(self.others))), math.log(1e3 * self.antennas / self.no)
+        return math.exp(optimize.brentq(lambda t: self.below(math.exp(t)) - p, low, high))
+
+    def below(self, t: float) -> float:
+        """Return P(SINR < t)."""
+        return float(combined_cdf(self.combining, t, self.no, self.antennas, self.others))
+
+    def mean(self, f: Function, least: float = 0.0) -> float:
+        """Return E[f(SINR); SINR >= least], over the quantiles of Gauss-Legendre nodes."""
+        nodes, weights = np.polynomial.legendre.leggauss(64)
+        begin = self.below(least) if least else 0.0
+        x = np.array([self.quantile(begin + (1 - begin) * (1 + node) / 2) for node in nodes])
+        return float((weights * f(x)).sum() * (1 - begin) / 2)
 
 
 def power_variance(k_factor: float = 0.0) -> float:

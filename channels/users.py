@@ -1,18 +1,19 @@
 """Several users on one resource: what the antennas of a base station make of the symbols of one among them.
 
-With N antennas and U users the base station hears `y = sum over j of h_j x_j + sqrt(no) n`, h_j complex `[N]`. For user
-k it weighs the antennas by w, of norm 1, which leaves
+With N antennas and U users the base station hears `y = sum over j of sqrt(p_j) h_j x_j + sqrt(no) n`, h_j complex
+`[N]`, E|h|^2 = 1, in units in which p_k = 1, so that no is that of user k's mean SNR. For user k it weighs the antennas
+by w, of norm 1, which leaves
 
-    w^H y = g x_k + e,    g = w^H h_k > 0,    E|e|^2 = no + I,    I = sum over j != k of |w^H h_j|^2,
+    w^H y = g x_k + e,    g = w^H h_k > 0,    E|e|^2 = no + I,    I = sum over j != k of p_j |w^H h_j|^2.
 
-as all are received with the power of one: their mean SNRs are taken to be equal, by power control. The symbols of the
-others are taken to be Gaussian noise, drawn anew: then what a client meets depends on its realisation alone.
+The symbols of the others are taken to be Gaussian noise, drawn anew: then what a client meets depends on its
+realisation alone.
 
 | combining | w is along | SINR over Rayleigh fading |
 | --- | --- | --- |
-| `mrc` | h_k | g^2 is Gamma(N), I is Gamma(U - 1) |
-| `zf` | the part of h_k that no other user reaches; U <= N | Gamma(N - U + 1) / no |
-| `mmse` | (sum over j != k of h_j h_j^H + no)^-1 h_k, the best | `channels.theory.combined_cdf` |
+| `mrc` | h_k | g^2 is Gamma(N), I is a sum of p_j times exponentials |
+| `zf` | the part of h_k that no other user reaches; U <= N | Gamma(N - U + 1) / no, whatever the p_j |
+| `mmse` | (sum over j != k of p_j h_j h_j^H + no)^-1 h_k, the best | `channels.theory.combined_cdf` |
 
 D. Tse and P. Viswanath, Fundamentals of Wireless Communication, 2005, Sections 8.3 and 10.1.
 """
@@ -33,6 +34,10 @@ from channels.options import COUNT, BaseOptions, NoEffect, one_of, require
 
 Combining = Literal["mmse", "zf", "mrc"]
 COMBININGS = get_args(Combining)
+PowerControl = Literal["none", "weakest"]
+POWER_CONTROLS = get_args(PowerControl)
+FARTHEST_DB = 100.0
+"""Distance of two users' powers from which on more makes no difference, so that single precision holds both."""
 PATHS = 64
 """Waves that make up a fading that moves from round to round: E|h|^4 is 2 - 1 / 64 in place of 2."""
 
@@ -45,11 +50,15 @@ class Fades:
         generators: of the client, then of each other user of its resource: each draws the gains of its own antennas.
         round: number of the round.
         clients: numbers of these users, for fading that is not alike for all (below 0: one of no client of the run).
+        powers: mean powers at which these users are received, over that of the first, `[U]` (None: all alike).
+
+    Without generators the realisation's own one draws the gains of all, and no other round is known.
     """
 
     generators: Sequence[torch.Generator]
     round: int
     clients: Sequence[int] = ()
+    powers: Tensor | None = None
 
 
 class Combined(Link):
@@ -68,6 +77,9 @@ class Combined(Link):
         """Clients that send on the same resource at the same time, and are told apart by the antennas."""
         combining: Combining = "mmse"
         """Combining of the antennas for one of several users: "mmse", "zf" (others are nulled), or "mrc"."""
+        power_control: PowerControl = "none"
+        """Power of several users on the uplink: full, received as path losses have it ("none"), or lowered until all of
+        a group are received like the "weakest" of them."""
 
         def check(self) -> None:
             """Raise ValueError for users that these antennas cannot tell apart, or as the parent does."""
@@ -75,10 +87,15 @@ class Combined(Link):
             csi = getattr(self, "csi", "perfect")
             check_equaliser_antennas(self.antennas, self.equaliser, csi)
             check_users(self.users, self.combining, self.antennas, self.equaliser, csi)
+            one_of("power_control", self.power_control, POWER_CONTROLS)
+            if self.users == 1 and self.power_control != "none":
+                raise NoEffect(f"power_control: {self.power_control!r} is for users of one resource; set users")
 
     def __init__(self, options: BaseOptions) -> None:
         super().__init__(options)
         self.users = getattr(options, "users", 1)
+        self.combining = getattr(options, "combining", "mmse")
+        self.power_control = getattr(options, "power_control", "none")
 
     def gain(self, drawn: Realisation) -> Tensor:
         """Return h per symbol; where several users are told apart by MMSE, that at no = 1."""
@@ -110,13 +127,41 @@ def check_users(users: int, combining: str, antennas: int, equaliser: str, csi: 
         raise ValueError(f"users: zf tells as many users apart as there are antennas, {antennas}, and not {users}")
 
 
-def separate_users(gains: Tensor, combining: str) -> dict[str, Tensor]:
+def control_power(snr_db: Tensor, control: str) -> tuple[Tensor, Tensor]:
+    """Return mean SNRs in dB, and the powers at which users are received over that of the first one, both `[g, U]`.
+
+    Args:
+        snr_db: mean SNRs of the users of each resource at full power, `[g, U]`.
+        control: one of `POWER_CONTROLS`.
+
+    Example:
+        >>> import torch
+        >>> from channels.users import control_power
+        >>> control_power(torch.tensor([[0.0, 30.0]]), "none")[1].tolist()
+        [[1.0, 1000.0]]
+        >>> control_power(torch.tensor([[30.0, 0.0]]), "weakest")[0].tolist()
+        [[0.0, 0.0]]
+    """
+    if control == "weakest":
+        snr_db = snr_db.amin(-1, keepdim=True).expand_as(snr_db)
+    apart = (snr_db - snr_db[:, :1]).double().nan_to_num(0.0)  # of inf and inf, all without noise
+    return snr_db, torch.pow(10.0, apart.clamp(-FARTHEST_DB, FARTHEST_DB) / 10)
+
+
+def separate_users(gains: Tensor, combining: str, powers: Tensor | None = None) -> dict[str, Tensor]:
     """Return what a realisation holds of the gains `[..., N, U]` of all users, the first being the one who is heard.
 
     `mrc` and `zf`: "fading" g, complex `[...]`, and "others" I. `mmse` chooses w by no: "strengths" and "others"
     `[..., N]`, the powers of h along the directions of the others, and their power there.
+
+    Args:
+        gains: h_j, of mean power 1.
+        combining: one of `COMBININGS`.
+        powers: p_j, broadcastable to `[..., U]`, 1 for the first (None: 1 for all).
     """
     all_users = gains.to(torch.complex128)
+    if powers is not None:
+        all_users = all_users * powers.to(gains.device).sqrt().unsqueeze(-2)
     own, others = all_users[..., :1], all_users[..., 1:]
     real, whole = gains.real.dtype, gains.dtype
     if combining == "mmse":

@@ -1,4 +1,4 @@
-"""Checks of what statistics say of a client's fading: rates in outage, truncated channel inversion, MMSE's mean gain."""
+"""Checks of statistics of a client's fading: rates in outage, truncated channel inversion, the mean gain of MMSE."""
 
 from __future__ import annotations
 

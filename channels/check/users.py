@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -18,21 +19,40 @@ DOPPLER = 0.1
 """Doppler frequency times the time from a round to the next: J0 has its first zero after 3.8 rounds."""
 
 
+USERS: tuple[tuple[str, int, tuple[float, ...], tuple[float, ...]], ...] = (
+    *((how, n, (1.0,) * u, (3.0, 10.0, 30.0)) for how, n, u in (("mrc", 4, 1), ("zf", 4, 1), ("zf", 3, 2))),
+    *((how, n, (1.0,) * u, (3.0, 10.0, 30.0)) for how, n, u in (("mmse", 4, 1), ("mmse", 2, 2))),
+    ("mrc", 4, (1e-3,), (10.0, 30.0, 60.0)),
+    ("mrc", 4, (1e3,), (3e-3, 1e-2, 3e-2)),
+    *((how, 4, (1e3,), (3.0, 10.0, 30.0)) for how in ("zf", "mmse")),
+    ("mrc", 2, (10.0, 0.1), (0.03, 0.1, 0.3)),
+    ("mmse", 2, (10.0, 0.1), (1.0, 3.0, 10.0)),
+)
+"""Combining, antennas, mean powers of the other users over that of the one who is heard, and SINRs to look at."""
+
+
 def check_users(lab: Lab) -> Iterator[Finding]:
     """Measure at 10 dB the SINR of one of several users over Rayleigh fading, and what is heard beside its symbols."""
-    for combining, antennas, users in (("mrc", 4, 2), ("zf", 4, 2), ("zf", 3, 3), ("mmse", 4, 2), ("mmse", 2, 3)):
+    for combining, antennas, others, sinrs in USERS:
+        users = 1 + len(others)
         options = {"combining": combining, "antennas": antennas, "users": users}
         link, key = lab.make("rayleigh", equaliser="zf", **options), f"{combining} {antennas} {users}"
         name = f"{combining.upper()}, {users} users on {antennas} antennas"
-        drawn, no = lab.draw(link, [UNITS], 2, key), torch.full((1, 1, 1), NO, device=lab.device)
-        gain, others = link.gain_at(drawn, no), link.interference(drawn, no)
+        if set(others) != {1.0}:
+            name += f", others {' and '.join(f'{10 * math.log10(p):+g}' for p in others)} dB"
+            key += f" {others}"
+        assert isinstance(link, Rayleigh)
+        fades = Fades((), 0, powers=torch.tensor([1.0, *others], dtype=torch.float64))
+        made = link.draw([UNITS], 2, lab.generator(key), fades=fades)
+        drawn, no = {n: t[None] for n, t in made.items()}, torch.full((1, 1, 1), NO, device=lab.device)
+        gain, heard = link.gain_at(drawn, no), link.interference(drawn, no)
         assert gain is not None
-        beside = no if others is None else no + others
+        beside = no if heard is None else no + heard
         sinr = (gain.abs().square() / beside).double().flatten()
-        for x in (3.0, 10.0, 30.0):
-            expected = float(theory.combined_cdf(combining, x, NO, antennas, users))
+        for x in sinrs:
+            expected = float(theory.combined_cdf(combining, x, NO, antennas, others))
             yield find_probability(f"{name}: P(SINR < {x:g})", sinr < x, expected)
-        error = lab.transmit(link, lab.ones(UNITS, 1), 10.0, key) - 1
+        error = link.transmit(lab.ones(1, UNITS, 1), drawn, lab.snr(10.0))[0] - 1
         yield find_mean(f"{name}: E|e|^2 / (no + I)", error.abs().square() * (gain.abs().square() / beside)[0], 1.0)
 
 

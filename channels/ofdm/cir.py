@@ -64,7 +64,9 @@ class CIR(OFDM):
         """Return the law of |h|^2 of a client, over its times and subcarriers."""
         return Listed.of(self._list_responses().abs().square().numpy())
 
-    def draw_blocks(self, uses: float, blocks: int | None, generator: torch.Generator) -> tuple[Realisation, float]:
+    def draw_blocks(
+        self, uses: float, blocks: int | None, generator: torch.Generator, powers: Tensor | None = None
+    ) -> tuple[Realisation, float]:
         """Draw a time for each block, which has all subcarriers of the client; for statistics, list all times."""
         h = self._list_responses()
         return {"fading": h if blocks is None else h[torch.randint(len(h), (blocks,), generator=generator)]}, 1.0

@@ -172,7 +172,9 @@ class OFDM(Combined):
         flat = type(self) is OFDM and self.block_fading and self.users == 1
         return make_link("rayleigh", antennas=self.antennas).law() if flat else None
 
-    def draw_blocks(self, uses: float, blocks: int | None, generator: torch.Generator) -> tuple[Realisation, float]:
+    def draw_blocks(
+        self, uses: float, blocks: int | None, generator: torch.Generator, powers: Tensor | None = None
+    ) -> tuple[Realisation, float]:
         """Draw h, or what several users leave of it, on resource elements that are spread evenly over each block.
 
         A block fills one OFDM symbol of the client's subcarriers after the other. Where it lasts so long that elements
@@ -193,7 +195,7 @@ class OFDM(Combined):
         gains = torch.cat(h).to(torch.complex128).view(count, users, antennas, along * across)
         share = min(1.0, step * along / times)
         if users > 1:
-            return separate_users(gains.permute(0, 3, 2, 1), getattr(self.options, "combining", "")), share
+            return separate_users(gains.permute(0, 3, 2, 1), self.combining, powers), share
         return {"fading": combine_antennas(gains[:, 0], 1)}, share
 
     def draw_symbols(self, generator: torch.Generator) -> Realisation:
@@ -229,8 +231,8 @@ class OFDM(Combined):
         """Draw as `Link` does, and `[sum(sizes), d/2, ...]` "fading" h; for `csi` "ls" "known", "error" and "moments".
 
         Several users: what `channels.users.separate_users` says, by gains of all of them on each resource element.
-        `fades` has their generators; without it the one generator draws all gains. Without `in_band` and without a
-        number of subcarriers, the band is what the largest mini-batch needs.
+        `fades` has their generators and powers; without it the one generator draws all gains. Without `in_band` and
+        without a number of subcarriers, the band is what the largest mini-batch needs.
         """
         if self.shares is not None and self._client is None:
             raise ValueError("shares: clients differ in them; draw from link.of(client)")
@@ -280,12 +282,13 @@ class OFDM(Combined):
         """Draw what the samples of clients, whose frames are of one size, meet on the resource elements."""
         grid, frames, antennas, users = self._grid, [max(1, len(own)) for own in sizes], self.antennas, self.users
         many, keys = [users * antennas * n for n in frames], generators
-        if fades is not None:
+        powers = None if fades is None else _stack_ofdm_powers(fades, frames, users)
+        if shared := fades is not None and bool(fades[0].generators):
             clients, keys = _key_ofdm_frames(clients, fades, frames)
             many = [antennas] * len(keys)
         at, times = make_grid_frame(grid, slots, device or keys[0].device), SLOT * slots
         data = at.data
-        if users > 1 and fades is None:  # nobody else meets these frames: means over thousands draw what is filled
+        if users > 1 and not shared:  # nobody else meets these frames: means over thousands draw what is filled
             most = max((b * s for own in sizes for b in own), default=1)
             width = min(width, most)
             data = data[: -(-most // width)]
@@ -294,7 +297,7 @@ class OFDM(Combined):
         each = self.profile.response(clients, many, *size, keys, device).to(dtype.to_complex())
         if users > 1:
             gains = each.index_select(1, data).unflatten(0, (-1, users, antennas)).permute(0, 3, 4, 2, 1)
-            elements = separate_users(gains, getattr(self.options, "combining", ""))
+            elements = separate_users(gains, self.combining, powers)
         else:
             h = combine_antennas(each.unflatten(0, (-1, antennas)), 1)
             elements = {"fading": h.index_select(1, at.data)}
@@ -384,6 +387,13 @@ def _key_ofdm_frames(
             seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
             keys.append(torch.Generator(generator.device).manual_seed(seed))
     return users, keys
+
+
+def _stack_ofdm_powers(fades: Sequence[Fades], frames: Sequence[int], users: int) -> Tensor:
+    """Return the users' mean powers in each frame of each client, `[sum(frames), 1, 1, U]`."""
+    alike = torch.ones(users, dtype=torch.float64)
+    each = torch.stack([alike if fade.powers is None else fade.powers for fade in fades])
+    return each.repeat_interleave(torch.tensor(frames), 0)[:, None, None]
 
 
 def _split_ofdm_grids(grids: Tensor, sizes: Sequence[int], s: int) -> Tensor:

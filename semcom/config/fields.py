@@ -70,8 +70,8 @@ class ModelConfig(Section):
     bandwidth_ratio: str | None = None
     """k/n: complex symbols per number of an image, such as 1/12, in place of `features` (None: what these give)."""
     snr_input: bool = False
-    """Let encoder and head see the client's SNR, by the attention block of ADJSCC behind the one and before the
-    other."""
+    """Let encoder and head see the client's SNR, by the attention block of ADJSCC behind the one and before the other,
+    which scales numbers, or whole maps."""
     weights: str | None = None
     """File of weights to begin with (.safetensors, or of torch.save): `encoder.*` and `head.*`, or those of an encoder
     alone (None: drawn ones)."""

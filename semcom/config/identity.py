@@ -35,6 +35,7 @@ LATER: Mapping[str, Any] = {
     "channel.options.antennas": 1,
     "channel.options.users": 1,
     "channel.options.combining": "mmse",
+    "channel.options.power_control": "none",
     "channel.options.round_doppler": None,
     "hyper.average_encoder": False,
     "hyper.outage": 0.1,

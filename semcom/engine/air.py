@@ -74,6 +74,8 @@ class Air:
         logs: whether this process logs warnings.
         powers_w: transmit powers in a cell, which a client spreads over its part of the band, or alone with others over
             all of it when they send at once.
+        lowering: `(direction, ids) -> [n]`, the part of its power that a client sends with under power control.
+        powers_beside: `(direction, client) -> [U]`, the powers of several users as `Fades` has them.
         timeline: the time of the round; None: it is not counted.
         through: whether a client got through in this round, by the name of what it sent.
         late: clients that were beyond the deadline when they had sent.
@@ -96,6 +98,8 @@ class Air:
     report: Callable[[str, Tensor], None] = lambda name, values: None
     logs: bool = False
     powers_w: Mapping[Direction, float] | None = None
+    lowering: Callable[[Direction, np.ndarray], np.ndarray] = lambda direction, ids: np.ones(len(ids))
+    powers_beside: Callable[[Any, int], Tensor | None] = lambda direction, client: None
     timeline: Timeline | None = None
     through: dict[str, dict[int, bool]] = field(default_factory=dict)
     late: set[int] = field(default_factory=set)
@@ -108,7 +112,7 @@ class Air:
 
     def __post_init__(self) -> None:
         channel = (self.config, self.link.carrier, self.draw, self.key, self.snr_db)
-        statistics = ClientStatistics(self.link.carrier)
+        statistics = ClientStatistics(self.link.carrier, self.powers_beside)
         self.rates = Rates(*channel, statistics, self.logs)
         self.uncoded = Uncoded(*channel, statistics)
         self.compression = Compression(self.config, self.key)
@@ -409,6 +413,7 @@ class Air:
         if not self.link.radio or not len(ids):
             return
         uses, energy = (np.array([c.max()]) if once else c for c in cost)
+        energy = energy if once else energy * self.lowering(direction, ids)
         band = self._whole_hz if once else self._bandwidth(ids)
         powered = self._whole_hz if direction == "down" else band  # what a transmit power is spread over
         symbol = self.config.symbol_energy if self.powers_w is None else self.powers_w[direction] / powered

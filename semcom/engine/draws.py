@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from channels import Link, Meter, make_link
 from channels.cell import Cell, place_clients_in_cell
-from channels.users import Fades
+from channels.users import Fades, control_power
 from semcom.config import SNR, ConfigError, Resolved, parse_snr
 from semcom.data.augment import Unchanged
 from semcom.data.federation import Federation
@@ -102,12 +102,12 @@ class Draws:
         return torch.randperm(self.config.clients, generator=generator).numpy()
 
     def _mean_db(self) -> np.ndarray:
-        return self.snr_db("up", np.arange(self.config.clients), 1).numpy()
+        return self._snr_at_full_power("up", np.arange(self.config.clients), 1).numpy()
 
     def _seen_db(self, round_: int) -> np.ndarray:
         """Return the uplink SNRs of all clients in dB as a scheduler knows them, with fading that lasts for a round."""
         everyone = np.arange(self.config.clients)
-        snr_db = self.snr_db("up", everyone, round_).numpy()
+        snr_db = self._snr_at_full_power("up", everyone, round_).numpy()
         if not self.link.lasting:
             return snr_db
         keys = [keyed(self.config.seed, "fade", "up", k) for k in everyone.tolist()]
@@ -177,8 +177,44 @@ class Draws:
 
     # -- the channel ---------------------------------------------------------------------------------------------
 
-    def snr_db(self, direction: Direction, ids: np.ndarray, round_: int | None = None) -> Tensor:
-        """Return the clients' SNRs in dB in a round, `[n]` on the host; a range is drawn per client and round.
+    def snr_db(self, direction: Direction, ids: np.ndarray) -> Tensor:
+        """Return the clients' mean SNRs in dB in this round, as power control leaves them, `[n]` on the host."""
+        if direction == "down" or self.link.power_control == "none":
+            return self._snr_at_full_power(direction, ids)
+        return self._control_power([self.find_users_beside(int(k), self.link.users) for k in ids])[0][:, 0]
+
+    def lowering(self, direction: Direction, ids: np.ndarray) -> np.ndarray:
+        """Return the part of its power that a client sends with under power control, `[n]`."""
+        if direction == "down" or self.link.power_control == "none":
+            return np.ones(len(ids))
+        lower_db = self.snr_db(direction, ids) - self._snr_at_full_power(direction, ids)
+        return 10 ** (lower_db.double().nan_to_num(0.0).numpy() / 10)
+
+    def powers_beside(self, direction: Direction, client: int) -> Tensor | None:
+        """Return the mean powers at which the users of a client's resource are received, over its own, `[U]`.
+
+        None: they are alike, as on the downlink, where all come the client's own way.
+        """
+        if direction == "down" or self.link.users == 1:
+            return None
+        powers = self._control_power([self.find_users_beside(client, self.link.users)])[1][0]
+        return None if bool((powers == 1).all()) else powers
+
+    def _control_power(self, groups: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Return SNRs and powers of the users of some resources on the uplink, as `control_power` does."""
+        known = [self._stand_in(user) for group in groups for user in group]
+        snr_db = self._snr_at_full_power("up", np.array(known)).view(-1, self.link.users)
+        return control_power(snr_db, self.link.power_control)
+
+    def _stand_in(self, user: int) -> int:
+        """Return a user itself, or for a stranger the client, drawn by chance, as far away as it is."""
+        if user >= 0:
+            return user
+        generator = keyed(self.config.seed, "stranger", self.round, user)
+        return int(torch.randint(self.config.clients, (), generator=generator))
+
+    def _snr_at_full_power(self, direction: Direction, ids: np.ndarray, round_: int | None = None) -> Tensor:
+        """Return the clients' mean SNRs in dB in a round, `[n]` on the host; a range is drawn per client and round.
 
         `round_` is None for this one.
         """
@@ -196,7 +232,13 @@ class Draws:
         return torch.tensor(values, dtype=torch.float64).to(self.dtype)
 
     def realisation(
-        self, link: Link, ids: np.ndarray, sizes: Sequence[Sequence[int]], stream: str, kind: str
+        self,
+        link: Link,
+        ids: np.ndarray,
+        sizes: Sequence[Sequence[int]],
+        stream: str,
+        kind: str,
+        alike: bool = False,
     ) -> dict[str, Tensor]:
         """Return a chunk's realisation of a link, with one entry per visited sample, `[k, N, ...]`.
 
@@ -207,10 +249,11 @@ class Draws:
             ids: the chunk's clients, `[k]`.
             sizes: each client's mini-batches, in order: a fade of coherence "batch" lasts for one.
             stream, kind: name the draws.
+            alike: whether all users of a resource are received at one SNR, as in a test at a given one.
         """
         clients, d = [int(k) for k in ids], self.config.model.features
         generators = [keyed(self.config.seed, stream, kind, self.round, k) for k in clients]
-        more = self._fades(link, clients, kind, stream)
+        more = self._fades(link, clients, kind, stream, alike=alike)
         drawn = link.draw_all(clients, sizes, d, generators, self.dtype, self.device, **more)
         return {name: pad_clients([each[name] for each in drawn]) for name in drawn[0]}
 
@@ -223,17 +266,24 @@ class Draws:
         """Return the generator, on the host, of what one tensor of a client meets when it is sent uncoded."""
         return keyed(self.config.seed, "air", kind, self.round, client, name)
 
-    def _fades(self, link: Link, clients: Sequence[int], kind: str, *stream: str) -> dict[str, Any]:
+    def _fades(
+        self, link: Link, clients: Sequence[int], kind: str, *stream: str, alike: bool = False
+    ) -> dict[str, Any]:
         """Return where fading comes from in a link that couples clients or rounds, as its `draw_all` takes it.
 
         One that goes on has a client's fading in all that goes its way, up or down.
         """
         if link.users == 1 and not link.lasting:
             return {}
-        key = ("fade", kind.removesuffix("link")) if link.lasting else (*stream, kind, "fade", self.round)
-        groups = [self.find_users_beside(k, link.users) for k in clients]
-        keys = [[keyed(self.config.seed, *key, j) for j in group] for group in groups]
-        return {"fades": [Fades(of, self.round, group) for of, group in zip(keys, groups, strict=True)]}
+        direction: Any = kind.removesuffix("link")
+        key = ("fade", direction) if link.lasting else (*stream, kind, "fade", self.round)
+        fades = []
+        for client in clients:
+            group = self.find_users_beside(client, link.users)
+            keys = [keyed(self.config.seed, *key, j) for j in group]
+            powers = None if alike else self.powers_beside(direction, client)
+            fades.append(Fades(keys, self.round, group, powers))
+        return {"fades": fades}
 
     def find_users_beside(self, client: int, users: int) -> list[int]:
         """Return the users of a client's resource in this round, itself first.

@@ -58,7 +58,9 @@ class Rates:
         if self.config.rate == "fixed":
             return rates
         senders = zip(ids.tolist(), self._list_senders(direction, ids, bits), rates.tolist(), strict=True)
-        return rates * np.array([1 - self.statistics.of(k).find_outage(sender, rate) for k, sender, rate in senders])
+        return rates * np.array(
+            [1 - self.statistics.of(direction, k).find_outage(sender, rate) for k, sender, rate in senders]
+        )
 
     def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:
         """Return the bits per channel use that each client sends, or is sent, `[n]`; arguments as of `measure`."""
@@ -88,7 +90,7 @@ class Rates:
         """
         if not len(ids):
             return np.zeros(0, dtype=bool)
-        if not self.statistics.of(int(ids[0])).fades:
+        if not self.statistics.of(direction, int(ids[0])).fades:
             kind = "lost" if direction == "up" else "lost down"
             chances = [torch.rand((), generator=self.key(kind, name, int(k))) for k in ids]
             return np.array([float(chance) < self.config.outage for chance in chances], dtype=bool)
@@ -99,7 +101,7 @@ class Rates:
 
     def _draw_block(self, direction: Direction, name: str, client: int, sender: Sender) -> float:
         """Draw the bits per use that a client's block carries."""
-        statistics, named = self.statistics.of(client), f"lost {name}"
+        statistics, named = self.statistics.of(direction, client), f"lost {name}"
         if self.link.block_fading:
             return float(statistics.measure(self.draw(direction, named, client, 2), sender)[0])
         return statistics.draw_information(sender, self.key(direction, named, client))
@@ -107,7 +109,9 @@ class Rates:
     def _find_limits(self, direction: Direction, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:
         """Return the bits per use that all but a part `outage` of the clients' blocks carry, `[n]`."""
         senders = zip(ids.tolist(), self._list_senders(direction, ids, bits), strict=True)
-        return np.array([self.statistics.of(k).find_limit(s, self.config.outage) for k, s in senders], dtype=float)
+        return np.array(
+            [self.statistics.of(direction, k).find_limit(s, self.config.outage) for k, s in senders], dtype=float
+        )
 
     def _list_senders(self, direction: Direction, ids: np.ndarray, bits: np.ndarray) -> list[Sender]:
         """Return the senders of blocks; lengths of blocks are rounded to powers of two, which bounds what is drawn."""

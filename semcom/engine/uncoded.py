@@ -51,7 +51,7 @@ class Uncoded:
         host: Any = {"drawn": _stack_realisations(drawn), "snr_db": snr_db}
         if shrinks := self.link.equaliser == "mmse":
             noise = zip(ids.tolist(), torch.pow(10.0, snr_db.double() / -10).tolist(), strict=True)
-            parts = [[self.statistics.of(k).shrink(no)] for k, no in noise]
+            parts = [[self.statistics.of(direction, k).shrink(no)] for k, no in noise]
             host["mean"] = torch.tensor(parts, dtype=snr_db.dtype)
         there = send_to_device(host, values.device)
         got = self.link.transmit(symbols, there["drawn"], there["snr_db"])
@@ -80,7 +80,9 @@ class Uncoded:
     @lru_cache(maxsize=4)  # noqa: B019 (all tensors of a round have it in common)
     def _inversion(self, clients: tuple[int, ...]) -> Inversion:
         threshold, csi_error = 10 ** (self.config.truncation_db / 10), self.config.csi_error
-        means = torch.tensor([self.statistics.of(k).invert(threshold, csi_error) for k in clients], dtype=torch.float64)
+        means = torch.tensor(
+            [self.statistics.of("up", k).invert(threshold, csi_error) for k in clients], dtype=torch.float64
+        )
         return Inversion(threshold, csi_error, *means.unbind(1))
 
 

@@ -86,6 +86,8 @@ class World:
             report=self.report,
             logs=team.rank == 0,
             powers_w=None if draws.cell is None else powers,
+            lowering=draws.lowering,
+            powers_beside=draws.powers_beside,
             timeline=Timeline.of(config, split),
         )
         chunk = None if config.chunk == "auto" else config.chunk

@@ -94,7 +94,7 @@ class SentImages(View):
     def weakest(self, client: int) -> Tensor:
         """Return the |h| that all but a share `outage` of a client's blocks exceed."""
         assert self.hyper.outage is not None
-        return torch.tensor(self._statistics.of(client).law.quantile(self.hyper.outage)).sqrt()
+        return torch.tensor(self._statistics.of("up", client).law.quantile(self.hyper.outage)).sqrt()
 
     @cached_property
     def _statistics(self) -> ClientStatistics:

@@ -1,15 +1,24 @@
 """Features that know the SNR: the attention-feature block of ADJSCC, by which one model serves all SNRs.
 
 J. Xu, B. Ai, W. Chen, A. Yang, P. Sun and M. Rodrigues, "Wireless image transmission using deep source channel coding
-with attention modules", IEEE Trans. Circuits Syst. Video Technol. 32(4), 2022, Section III. There a feature is a map,
-and the block looks at its mean; here a feature is a number.
+with attention modules", IEEE Trans. Circuits Syst. Video Technol. 32(4), 2022, Section III. A feature there is a map:
+the block looks at the mean of each, with the SNR beside them, and scales whole maps. Of a network that ends in a
+fully-connected layer a feature is a number.
+
+Departures: one block behind the encoder and one before the head (there: behind each convolution but the last); as many
+hidden units as features (the authors' code: a sixteenth of 256, which leaves none of the 8 or 16 maps here).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 from torch import Tensor, nn
 
+from semcom.models.encoders import Flatten
+from semcom.models.heads import Unflatten
+from semcom.models.meta import build_on_meta
 from semcom.models.stacks import for_stacks
 
 SCALE_DB, LIMIT_DB = 10.0, 40.0
@@ -18,9 +27,13 @@ SCALE_DB, LIMIT_DB = 10.0, 40.0
 
 @for_stacks
 class SNRAttention(nn.Module):
-    """Scale each of d features by `sigmoid(W2 relu(W1 [features, snr]))`, in (0, 1).
+    """Scale each of c features by `sigmoid(W2 relu(W1 [features, snr]))`, in (0, 1), with c (2 c + 3) parameters.
 
     The engine swaps `snr_db` in, `[1, 1]` for a client and `[k, 1, 1]` for a stack.
+
+    Args:
+        features: c.
+        maps: whether they are maps, of which the block sees the means, or numbers.
 
     Raises:
         RuntimeError: there is no SNR.
@@ -28,17 +41,45 @@ class SNRAttention(nn.Module):
 
     snr_db: Tensor | None
 
-    def __init__(self, features: int) -> None:
+    def __init__(self, features: int, maps: bool = False) -> None:
         super().__init__()
+        self.maps = maps
         self.context, self.factors = nn.Linear(features + 1, features), nn.Linear(features, features)
         self.register_buffer("snr_db", None)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scale features: `[..., d] -> [..., d]`."""
+        """Scale features: `[..., c] -> [..., c]`, or `[..., c, h, w] -> [..., c, h, w]`."""
         if self.snr_db is None:
             raise RuntimeError("model.snr-input: the SNR of these features is not known; pass their batch on")
-        snr = (self.snr_db.clamp(-LIMIT_DB, LIMIT_DB) / SCALE_DB).to(x.dtype).expand(*x.shape[:-1], 1)
-        return x * self.factors(self.context(torch.cat([x, snr], -1)).relu()).sigmoid()
+        seen = x.mean((-2, -1)) if self.maps else x
+        snr = (self.snr_db.clamp(-LIMIT_DB, LIMIT_DB) / SCALE_DB).to(x.dtype).expand(*seen.shape[:-1], 1)
+        factors = self.factors(self.context(torch.cat([seen, snr], -1)).relu()).sigmoid()
+        return x * (factors[..., None, None] if self.maps else factors)
+
+
+def attend_behind(encoder: nn.Module, features: int) -> nn.Module:
+    """Put a block behind an encoder of d features: on its maps, if it ends in a convolution whose maps it flattens."""
+    layers = [m for m in encoder.modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d | nn.Linear)]
+    parts = _as_sequence(encoder)
+    if isinstance(parts[-1], Flatten | nn.Flatten) and layers and not isinstance(layers[-1], nn.Linear):
+        return nn.Sequential(parts[:-1], SNRAttention(layers[-1].out_channels, maps=True), parts[-1])
+    return nn.Sequential(encoder, SNRAttention(features))
+
+
+def attend_before(build: Callable[[], nn.Module], features: int) -> nn.Module:
+    """Put a block before a head of d features, which is built then: on its maps, if it makes maps of them first."""
+    with build_on_meta():
+        first = _as_sequence(build())[0]
+    shape: Sequence[int] = getattr(first, "shape" if isinstance(first, Unflatten) else "unflattened_size", ())
+    if len(shape) != 3:
+        return nn.Sequential(SNRAttention(features), build())
+    block, parts = SNRAttention(shape[0], maps=True), _as_sequence(build())
+    return nn.Sequential(parts[0], block, parts[1:])
+
+
+def _as_sequence(module: nn.Module) -> nn.Sequential:
+    """Return a plain sequence as it is, and a module of another kind as the only one of a sequence."""
+    return module if type(module) is nn.Sequential and len(module) else nn.Sequential(module)
 
 
 def find_snr_inputs(module: nn.Module) -> list[str]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from channels import Link
-from semcom.config import COMMON, NetworkConfig, NoEffect, Resolved, TrainConfig
+from semcom.config import COMMON, NetworkConfig, NoEffect, Resolved, TrainConfig, parse_snr
 from semcom.config.options import spelled, usual
 from semcom.registry import find
 from semcom.runs.finish import makes_heads
@@ -44,6 +44,12 @@ def _hears_noise(run: Setup) -> bool:
     return run.link.noisy and (gradients or models)
 
 
+def _has_one_snr(run: Setup) -> bool:
+    """Return whether all clients have the same mean SNR on the uplink, in all rounds."""
+    snr = parse_snr(run.config.channel.snr_db, "channel.snr-db")
+    return run.config.network.kind != "cell" and len(set(snr.values)) == 1
+
+
 @dataclass(frozen=True)
 class NoEffectRule:
     """A field, the condition under which it has no effect, and the reason."""
@@ -70,6 +76,7 @@ RULES = (
     NoEffectRule("channel.downlink_snr_db", lambda r: not r.link.noisy, NO_NOISE),
     NoEffectRule("channel.downlink_snr_db", lambda r: not _hears_noise(r), "nothing comes down through the channel"),
     NoEffectRule("channel.downlink", lambda r: not r.method.split, "{method} sends no gradients"),
+    NoEffectRule("channel.power_control", _has_one_snr, "all clients have the same SNR"),
     NoEffectRule("air.parameters", lambda r: not r.method.exchanges, "{method} exchanges no parameters"),
     NoEffectRule("air.bits_per_float", lambda r: not _error_free(r), "no number is sent error-free"),
     *(

@@ -205,13 +205,14 @@ def test_options_of_a_link_are_the_fields_of_its_options():
         "antennas": 1,
         "users": 1,
         "combining": "mmse",
+        "power_control": "none",
         "round_doppler": None,
     }
     link = make_link("rician", k_factor_db=3.0)
     assert isinstance(link, Rician)
     assert (
         link.options
-        == Rician.Options("mmse", "noisy", "gain", 1, 1, "mmse", "sample", None, 3.0)
+        == Rician.Options("mmse", "noisy", "gain", 1, 1, "mmse", "none", "sample", None, 3.0)
         == Rician(link.options).options
     )
 

@@ -11,7 +11,7 @@ from scipy import special
 
 from channels import Meter, make_link, theory
 from channels.fading import SLOTS
-from channels.users import Fades, separate_users, weigh_antennas
+from channels.users import Fades, control_power, separate_users, weigh_antennas
 
 N = 40_000
 COMBININGS = ("mrc", "zf", "mmse")
@@ -21,9 +21,10 @@ def keys(*seeds):
     return [torch.Generator().manual_seed(seed) for seed in seeds]
 
 
-def drawn(combining="mmse", antennas=4, users=3, n=N, **options):
+def drawn(combining="mmse", antennas=4, users=3, n=N, powers=None, **options):
     link = make_link("rayleigh", antennas=antennas, users=users, combining=combining, **options)
-    return link, link.draw([n], 2, torch.Generator().manual_seed(1), torch.float64)
+    fades = None if powers is None else Fades((), 0, powers=torch.tensor(powers, dtype=torch.float64))
+    return link, link.draw([n], 2, torch.Generator().manual_seed(1), torch.float64, fades)
 
 
 def sinr(link, up, snr_db):
@@ -41,8 +42,79 @@ def test_the_sinr_has_its_distribution(combining, antennas, users, snr_db):
         pytest.skip("users cannot be told apart")
     found = sinr(*drawn(combining, antennas, users), snr_db)
     for x in np.quantile(found.numpy(), [0.01, 0.1, 0.5, 0.9]):
-        p = theory.combined_cdf(combining, x, 10 ** (-snr_db / 10), antennas, users)
+        p = theory.combined_cdf(combining, x, 10 ** (-snr_db / 10), antennas, [1.0] * (users - 1))
         assert abs(float((found < x).double().mean()) - p) < 5 * math.sqrt(p * (1 - p) / N)
+
+
+@pytest.mark.parametrize("snr_db", [0.0, 15.0])
+@pytest.mark.parametrize(
+    ("antennas", "powers"),
+    [(4, (1.0, 1e-3)), (4, (1.0, 1e3)), (2, (1.0, 10.0, 0.1)), (1, (1.0, 4.0)), (3, (1.0, 2.0, 0.3, 0.3, 30.0))],
+)
+@pytest.mark.parametrize("combining", COMBININGS)
+def test_the_sinr_beside_unlike_powers_has_its_distribution(combining, antennas, powers, snr_db):
+    """Gamma(N) / (no + sum of p_j Exp), Gamma(N - U + 1) / no, and Gao et al.'s sum, at quantiles all over."""
+    if combining == "zf" and len(powers) > antennas:
+        pytest.skip("users cannot be told apart")
+    no, found = 10 ** (-snr_db / 10), sinr(*drawn(combining, antennas, len(powers), powers=powers), snr_db)
+    for x in np.quantile(found.numpy(), [0.01, 0.1, 0.5, 0.9]):
+        p = theory.combined_cdf(combining, x, no, antennas, powers[1:])
+        assert abs(float((found < x).double().mean()) - p) < 5 * math.sqrt(p * (1 - p) / N)
+        assert theory.CombinedLaw(combining, no, antennas, powers[1:]).quantile(p) == pytest.approx(x, rel=1e-6)
+
+
+def test_mrc_in_numbers():
+    """One antenna, p_2 = r, by hand: P(SINR < x) = 1 - e^(-x no) / (1 + r x); 30 dB above, the other drowns it."""
+    for x, no, r in ((0.3, 0.1, 2.0), (5.0, 0.01, 1000.0)):
+        for combining in ("mrc", "mmse"):
+            expected = 1 - math.exp(-x * no) / (1 + r * x)
+            assert theory.combined_cdf(combining, x, no, 1, [r]) == pytest.approx(expected, rel=1e-12)
+    weak, strong = (float(sinr(*drawn("mrc", 4, 2, powers=(1.0, r)), 10.0).median()) for r in (1e3, 1e-3))
+    assert weak < 0.01 and strong > 30
+
+
+@pytest.mark.parametrize("combining", COMBININGS)
+def test_symbols_that_are_sent_arrive_with_that_sinr(combining):
+    """y = sum of sqrt(p_j) h_j x_j + sqrt(no) n with Gaussian symbols, combined by other words of the same weights."""
+    rng, no, powers, units, symbols = np.random.default_rng(5), 0.2, np.array([1.0, 100.0, 0.05]), 200, 2000
+
+    def normal(*shape):
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)) / 2**0.5
+
+    h, x, n = normal(units, 4, 3), normal(units, 3, symbols), normal(units, 4, symbols)
+    y = (h * powers**0.5) @ x + no**0.5 * n
+    others = h[:, :, 1:] * powers[1:] ** 0.5
+    w = {
+        "mrc": h[:, :, :1],
+        "zf": np.linalg.pinv(h).conj().swapaxes(1, 2)[:, :, :1],
+        "mmse": np.linalg.inv(others @ others.conj().swapaxes(1, 2) + no * np.eye(4)) @ h[:, :, :1],
+    }[combining]
+    w = (w / np.linalg.norm(w, axis=1, keepdims=True)).conj().swapaxes(1, 2)
+    gain = (w @ h[:, :, :1])[:, 0, 0]
+    error = (np.abs((w @ y)[:, 0] - gain[:, None] * x[:, 0]) ** 2).mean(1)
+    apart = separate_users(torch.from_numpy(h)[:, None], combining, torch.from_numpy(powers))
+    link = make_link("rayleigh", antennas=4, users=3, combining=combining)
+    found = sinr(link, apart, -10 * math.log10(no)).numpy()
+    ratio = found * error / np.abs(gain) ** 2
+    assert np.abs(ratio - 1).max() < 5 / symbols**0.5 and abs(ratio.mean() - 1) < 5 / (units * symbols) ** 0.5
+
+
+def test_powers_are_as_they_are_or_the_weakest():
+    """Over that of the first user; lowered, all have the SNR of the weakest; without noise all are alike."""
+    snr_db = torch.tensor([[10.0, 40.0, 7.0], [0.0, 0.0, 0.0]])
+    same, powers = control_power(snr_db, "none")
+    assert torch.equal(same, snr_db) and torch.equal(powers[1], torch.ones(3).double())
+    torch.testing.assert_close(powers[0], torch.tensor([1.0, 1000.0, 10**-0.3]).double())
+    lowered, powers = control_power(snr_db, "weakest")
+    assert lowered.tolist() == [[7.0] * 3, [0.0] * 3] and torch.equal(powers, torch.ones(2, 3).double())
+    assert torch.equal(control_power(torch.full((1, 2), math.inf), "none")[1], torch.ones(1, 2).double())
+
+
+def test_alike_powers_change_nothing():
+    """Bit for bit, as runs of equal SNRs stay what they were."""
+    for combining in COMBININGS:
+        (_, a), (_, b) = (drawn(combining, n=50, powers=powers) for powers in (None, (1.0, 1.0, 1.0)))
+        assert a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 @pytest.mark.parametrize("combining", COMBININGS)
@@ -50,11 +122,11 @@ def test_closed_forms_agree_where_they_meet(combining):
     """No other user: Gamma(N); MMSE in strong noise is MRC; the slope of outages is the diversity order."""
     x, no = 0.7, 0.3
     if combining == "zf":
-        assert theory.combined_cdf("zf", x, no, 4, 1) == pytest.approx(special.gammainc(4, x * no))
+        assert theory.combined_cdf("zf", x, no, 4, []) == pytest.approx(special.gammainc(4, x * no))
     elif combining == "mmse":
-        assert theory.combined_cdf("mmse", x, no, 4, 1) == pytest.approx(special.gammainc(4, x * no))
+        assert theory.combined_cdf("mmse", x, no, 4, []) == pytest.approx(special.gammainc(4, x * no))
     order = {"zf": 2, "mmse": 2, "mrc": 0}[combining]  # N - U + 1 = 2; with mrc interference leaves a floor
-    low, high = (theory.combined_cdf(combining, 0.1, no, 4, 3) for no in (1e-3, 1e-4))
+    low, high = (theory.combined_cdf(combining, 0.1, no, 4, [1.0, 1.0]) for no in (1e-3, 1e-4))
     assert math.log10(low / high) == pytest.approx(order, abs=0.02)
 
 
@@ -65,10 +137,10 @@ def test_outages_fall_with_the_antennas_that_are_left(combining, antennas, users
     link, up = drawn(combining, antennas, users)
     x = {1: 0.1, 2: 1.0, 3: 3.0}[order]
     rare, often = ((sinr(link, up, snr_db) < x).double().sum() for snr_db in (10.0, 0.0))
-    expected = [theory.combined_cdf(combining, x, no, antennas, users) for no in (0.1, 1.0)]
+    expected = [theory.combined_cdf(combining, x, no, antennas, [1.0] * (users - 1)) for no in (0.1, 1.0)]
     assert abs(float(rare) - N * expected[0]) < 5 * math.sqrt(N * expected[0])
     assert float(often / rare) == pytest.approx(expected[1] / expected[0], rel=5 / math.sqrt(float(rare)))
-    high, low = (theory.combined_cdf(combining, x, no, antennas, users) for no in (0.01, 0.001))
+    high, low = (theory.combined_cdf(combining, x, no, antennas, [1.0] * (users - 1)) for no in (0.01, 0.001))
     assert math.log10(high / low) == pytest.approx(order, abs=0.05)
 
 
@@ -184,6 +256,8 @@ def test_fading_that_moves_is_rayleigh_s_and_follows_from_its_seed_alone():
         {"users": 2, "equaliser": "none"},
         {"users": 3, "antennas": 2, "combining": "zf"},
         {"combining": "best", "users": 2},
+        {"power_control": "weakest"},
+        {"power_control": "open-loop", "users": 2},
         {"round_doppler": 0.1},
         {"round_doppler": -0.1, "coherence": "round"},
     ],

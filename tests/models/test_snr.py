@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from semcom.config import ConfigError, run_hash
+from semcom.models.deepjscc import decoder
 from semcom.models.own import replace_by_own_layers
-from semcom.models.snr import SNRAttention
+from semcom.models.registry import build_encoder, build_head
+from semcom.models.snr import SNRAttention, attend_before, attend_behind
 from semcom.models.stacks import on_stacks
 from semcom.runs.runner import run
 from tests import worlds
@@ -40,6 +44,96 @@ def test_features_are_scaled_by_what_features_and_snr_say() -> None:
     layers[0].snr_db = None
     with pytest.raises(RuntimeError, match="SNR"):
         layers[0](x[0])
+
+
+def by_loops(block: SNRAttention, maps: np.ndarray, snr_db: float) -> np.ndarray:
+    """The block of ADJSCC in loops over images and maps: pool, put the SNR beside, two layers, scale each map."""
+    w1, b1, w2, b2 = (t.detach().numpy() for t in block.parameters())
+    scaled = np.empty_like(maps)
+    for i, image in enumerate(maps):
+        context = [*(float(of.sum()) / of.size for of in image), snr_db / 10]
+        hidden = [max(0.0, float(np.dot(row, context)) + b) for row, b in zip(w1, b1, strict=True)]
+        for j, of in enumerate(image):
+            scaled[i, j] = of / (1 + np.exp(-(np.dot(w2[j], hidden) + b2[j])))
+    return scaled
+
+
+@pytest.mark.parametrize("flatten", ["last", "first"])
+def test_maps_are_pooled_and_scaled_as_wholes(flatten: str) -> None:
+    """One factor for each map, the same from whatever the map is flattened to; on a stack each client by its own."""
+    torch.manual_seed(1)
+    flat = nn.Flatten() if flatten == "first" else build_encoder("deepjscc", (3, 8, 8), 12)[-1]  # type: ignore[index]
+    body = nn.Conv2d(2, 3, 3)
+    network = replace_by_own_layers(attend_behind(nn.Sequential(body, flat), 12)).double()
+    block = network[1]  # type: ignore[index]
+    x, snr_db = torch.randn(5, 2, 4, 4).double(), torch.tensor([[7.0]]).double()
+    block.snr_db = snr_db
+    maps = body(x)
+    expected = torch.as_tensor(by_loops(block, maps.detach().numpy(), 7.0))
+    torch.testing.assert_close(block(maps), expected)
+    torch.testing.assert_close(network(x), network[2](expected))  # type: ignore[index]
+    assert ((block(maps) / maps).flatten(2).std(-1) < 1e-12).all()
+    stack = {n: torch.stack([t, 1.5 * t]) for n, t in block.named_parameters()}
+    with on_stacks():
+        both = torch.func.functional_call(
+            block, {**stack, "snr_db": torch.stack([snr_db, -snr_db])}, (torch.stack([maps, maps]),)
+        )
+    torch.testing.assert_close(both[0], expected)
+    assert (both[1] - expected).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("encoder", "features", "seen"),
+    [("deepjscc", 512, 8), ("deepjscc", 1024, 16), ("conv4", 256, 64), ("conv4", 64, 64), ("dcgan-narrow", 64, 64)]
+    + [("cnn", 64, 64), ("cnn-dropout", 64, 64), ("mlp", 64, 64), ("mobilenet-v1", 1024, 1024)],
+)
+def test_an_encoder_has_the_block_of_what_it_ends_in(encoder: str, features: int, seen: int) -> None:
+    """(c + 1) c + c and c^2 + c parameters of c maps, or of d numbers behind a fully-connected layer."""
+    plain = build_encoder(encoder, (3, 32, 32), features)
+    aware = attend_behind(plain, features)
+    added = sum(p.numel() for p in aware.parameters()) - sum(p.numel() for p in plain.parameters())
+    assert added == (seen + 1) * seen + seen + seen**2 + seen == seen * (2 * seen + 3)
+    aware[1].snr_db = torch.zeros(1, 1)  # type: ignore[index]
+    assert aware.eval()(torch.randn(2, 3, 32, 32)).shape == (2, features)
+
+
+@pytest.mark.parametrize(
+    ("head", "features", "seen"), [("deepjscc", 512, 8), ("dcgan", 64, 64), ("linear", 64, 64), ("mlp", 64, 64)]
+)
+def test_a_head_has_the_block_of_what_it_begins_with(head: str, features: int, seen: int) -> None:
+    shape = (3, 32, 32) if head in ("deepjscc", "dcgan") else (10,)
+    plain = build_head(head, features, shape)
+    aware = attend_before(lambda: build_head(head, features, shape), features)
+    added = sum(p.numel() for p in aware.parameters()) - sum(p.numel() for p in plain.parameters())
+    assert added == seen * (2 * seen + 3)
+
+
+def test_a_model_of_deepjscc_sends_hardly_more_with_the_snr() -> None:
+    """By the factor of its numbers: 64 features in 16 maps of 2 x 2, so 560 numbers behind the encoder, and before."""
+    sent = []
+    for on in (False, True):
+        model = {"features": 64, "head": "deepjscc", "snr_input": on}
+        w = worlds.world(encoder="deepjscc", task="reconstruction", model=model)
+        sent.append([int(w.population().numbers(part)[0]) for part in ("encoder.", "head.")])
+    assert [aware - plain for plain, aware in zip(*sent, strict=True)] == [560, 560]
+
+
+def test_a_block_that_passes_everything_is_no_block() -> None:
+    """With factors of 1 the decoder gives what it gives without; maps of one pixel are numbers."""
+    torch.manual_seed(2)
+    plain = decoder(128, (3, 16, 16)).double()
+    aware = attend_before(lambda: plain, 128).double()
+    block = aware[1]
+    nn.init.zeros_(block.factors.weight)
+    nn.init.constant_(block.factors.bias, 50.0)
+    block.snr_db = torch.zeros(1, 1).double()
+    z = torch.randn(3, 128).double()
+    torch.testing.assert_close(aware(z), plain(z))
+    numbers, maps = SNRAttention(4), SNRAttention(4, maps=True)
+    maps.load_state_dict(numbers.state_dict())
+    numbers.snr_db = maps.snr_db = torch.ones(1, 1)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(maps(x[..., None, None]), numbers(x)[..., None, None])
 
 
 @pytest.mark.parametrize(

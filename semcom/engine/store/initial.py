@@ -30,7 +30,7 @@ from semcom.files import ROWS
 from semcom.models.meta import build_on_meta
 from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import ENCODERS, HEADS, build_encoder, build_head
-from semcom.models.snr import SNRAttention, find_snr_inputs
+from semcom.models.snr import attend_before, attend_behind, find_snr_inputs
 from semcom.models.split import SplitModel
 from semcom.models.weights import read_weights
 
@@ -239,19 +239,15 @@ class Initial:
         model, shape = self.config.model, self.shape
         image, pictured = self.federation.images.shape[1:], self.federation.pictured
 
-        def parts(*parts: nn.Module) -> nn.Module:
-            return replace_by_own_layers(nn.Sequential(*parts))
+        def make_encoder() -> nn.Module:
+            made = build_encoder(encoder, image, model.features, pictured)
+            return replace_by_own_layers(attend_behind(made, model.features) if model.snr_input else made)
 
-        if model.snr_input:
-            d = model.features
-            return {
-                "encoder.": lambda: parts(build_encoder(encoder, image, d, pictured), SNRAttention(d)),
-                "head.": lambda: parts(SNRAttention(d), build_head(model.head, d, shape)),
-            }
-        return {
-            "encoder.": lambda: replace_by_own_layers(build_encoder(encoder, image, model.features, pictured)),
-            "head.": lambda: replace_by_own_layers(build_head(model.head, model.features, shape)),
-        }
+        def make_head() -> nn.Module:
+            build = partial(build_head, model.head, model.features, shape)
+            return replace_by_own_layers(attend_before(build, model.features) if model.snr_input else build())
+
+        return {"encoder.": make_encoder, "head.": make_head}
 
     def _network(self, encoder: str, extend: Extend | None = None) -> SplitModel:
         """Return the architecture with an encoder: one object per run."""

@@ -188,7 +188,7 @@ class Source:
         draws, stacks = self.draws, models.stacks(ids)
         schedule = Schedule([self._in_order(int(client)) for client in ids])
         sizes = [plan_batch_sizes(len(p.order), draws.config.train.batch_size) for p in schedule.plans]
-        drawn = draws.realisation(self.link, ids, sizes, self.stream, "uplink")
+        drawn = draws.realisation(self.link, ids, sizes, self.stream, "uplink", alike=None not in snrs_db)
         snr_db = torch.stack([self._snr(snr, ids) for snr in snrs_db])
         there = send_to_device({"schedule": schedule.host, "drawn": drawn, "snr_db": snr_db}, draws.device)
         schedule.place(there["schedule"])
