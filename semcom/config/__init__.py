@@ -19,6 +19,7 @@ from semcom.config.identity import (
     complete_config,
     from_dict,
     list_differences,
+    list_earlier_hashes,
     run_hash,
     to_dict,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "TrainConfig",
     "complete_config",
     "list_differences",
+    "list_earlier_hashes",
     "fill_from_preset",
     "from_dict",
     "parse_snr",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from semcom.config.declared import declared_types
@@ -65,17 +66,17 @@ LATER: Mapping[str, Any] = {
 }
 """Fields that were added when there were runs already, and what holds for those: with it they are not in the hash."""
 
-REVISED: Mapping[tuple[str, str | bool], int] = {
-    ("air.parameters", "analog"): 2,
-    ("channel.options.csi", "ls"): 2,
-    ("air.repeat", False): 2,
-    ("air.rate", "capacity"): 1,
-    ("air.rate", "mcs"): 1,
-}
-"""Values that mean something else than they did when there were runs already -> how often that has changed, in the
-hash. Analog models go up as their update, and estimates over fading are unbiased; with `ls`, MMSE knows its error; what
-is lost and not repeated comes down, too; rates are those of each client's own fades, and of no slower scheme than 5G
-has."""
+REVISED: tuple[tuple[str, Callable[[Any], bool], int], ...] = (
+    ("air.parameters", lambda v: v == "analog", 2),
+    ("channel.options.csi", lambda v: v == "ls", 2),
+    ("channel.options.users", lambda v: v is not None and v > 1, 1),
+    ("air.rate", lambda v: v in ("capacity", "mcs"), 1),
+    ("air.repeat", lambda v: v is False, 2),
+)
+"""Fields, values that mean something else than they did when there were runs already, and how often that has changed,
+which is in the hash. Analog models go up as their update, and estimates over fading are unbiased; with `ls`, MMSE knows
+its error; several users are received at the powers that they have; rates follow each client's own fades, and no scheme
+slower than 5G's slowest is sent at its price; what is lost and not repeated comes down, too."""
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
@@ -125,7 +126,20 @@ def _build_section(cls: type, values: Any, prefix: str) -> Any:
 
 def run_hash(config: RunConfig) -> str:
     """Return the identity of a resolved configuration: 12 hexadecimal digits of the hash of what counts."""
-    text = json.dumps(_collect_identity(config), sort_keys=True, separators=(",", ":"))
+    return _hash_identity(_collect_identity(config))
+
+
+def list_earlier_hashes(config: RunConfig) -> list[str]:
+    """List the hashes that a run of this configuration had before the meaning of a value changed (`REVISED`)."""
+    values = _collect_identity(config)
+    revised = values.pop("revised", {})
+    times = itertools.product(*(range(n + 1) for n in revised.values()))
+    before = [{name: n for name, n in zip(revised, each, strict=True) if n} for each in times][:-1]
+    return [_hash_identity(values | ({"revised": counts} if counts else {})) for counts in before]
+
+
+def _hash_identity(values: dict[str, Any]) -> str:
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -174,7 +188,7 @@ def _collect_identity(config: RunConfig) -> dict[str, Any]:
         part, last = _find_identity_field(values, name)
         if isinstance(part, dict) and last in part and part[last] == before:  # an option is not everywhere
             del part[last]
-    revised = {name: n for (name, value), n in REVISED.items() if _read(values, name) == value}
+    revised = {name: n for name, changed, n in REVISED if changed(_read(values, name))}
     if revised:
         values["revised"] = revised
     code = {name: found for name, found in contents.items() if name.startswith(CODE)}

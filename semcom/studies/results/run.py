@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, run_hash
+from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, list_earlier_hashes, run_hash
 from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE, TRAINING
 from semcom.runs.accuracy import curve_of, curves_in
 from semcom.runs.arrays import Arrays, read_arrays
@@ -263,6 +263,9 @@ def _read_stored_run(folder: Path, variants: Mapping[str, str], listed: Mapping[
     if config.train.rounds is None or config.train.participation is None:
         raise ConfigError(f"study: {folder / CONFIG} is a request, and not of a run: it leaves train.rounds open")
     key = run_hash(config)
+    if folder.name != key and folder.name in list_earlier_hashes(config):
+        key = folder.name
+        LOG.info("%s: of a version in which a value of its configuration meant something else", folder)
     row = listed.get(key, {})
     name = variants.get(key) or row.get("variant") or config.method
     status, error, summary = _read_run_status(folder, key, row)

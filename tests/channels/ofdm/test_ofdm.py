@@ -204,7 +204,7 @@ def test_the_slots_of_a_frame_know_their_estimates_alike():
     grid = Grid((2, 11), 14e3, 0.0)
     profile = TDL_A(100e-9, 3.5e9, 60.0)
     four, five = (
-        _measure_ofdm_interpolation(profile, grid, slots, torch.device("cpu")).view(slots, 12, 3) for slots in (4, 5)
+        _measure_ofdm_interpolation(profile, 0, grid, slots, torch.device("cpu")).view(slots, 12, 3) for slots in (4, 5)
     )
     assert torch.equal(four[1], four[2]) and not torch.equal(four[0], four[1])
     assert torch.equal(five, torch.cat([four, four[1:2]])[[0, 1, 2, 4, 3]])
