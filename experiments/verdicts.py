@@ -6,6 +6,7 @@ Differences are paired by seed and in percentage points. What is asked stands be
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from semcom.studies.results.table import read_number_in_row
 
 Row = dict[str, Any]
 """A hypothesis at a place, with the difference, its interval and the answer."""
-SUPPORTED, REFUTED, OPEN = "supported", "refuted", "open"
+SUPPORTED, REFUTED, OPEN, PENDING = "supported", "refuted", "open", "pending"
 
 
 def answer(low: float, high: float, limit: float = 0.0, above: bool = True) -> str:
@@ -44,6 +45,12 @@ def decide(hypothesis: str, place: str, values: pd.Series, limit: float = 0.0, a
     found = compute_t_interval(known.to_numpy())
     ends = {"difference": found.mean, "low": found.low, "high": found.high, "seeds": len(known)}
     return {"hypothesis": hypothesis, "place": place, **ends, "answer": answer(found.low, found.high, limit, above)}
+
+
+def pend(hypothesis: str, place: str) -> Row:
+    """Return the row of a hypothesis whose runs have been declared and not carried out."""
+    ends = dict.fromkeys(("difference", "low", "high"), math.nan)
+    return {"hypothesis": hypothesis, "place": place, **ends, "seeds": 0, "answer": PENDING}
 
 
 def describe(what: str, place: str, values: pd.Series) -> Row:

@@ -33,6 +33,7 @@ FIGURES = {
     "letter-fig3a": "figures.named:LETTER_FIG3A",
     "letter-fig3b": "figures.named:LETTER_FIG3B",
     "letter-fig4": "figures.named:LETTER_FIG4",
+    "letter-full": "figures.letter:LETTER_FULL",
     "letter-lead": "figures.letter:LETTER_LEAD",
     "letter-lead-large": "figures.letter:LETTER_LEAD_LARGE",
     "letter-low": "figures.letter:LETTER_LOW",

@@ -90,6 +90,7 @@ LETTER_FULL = Experiment(
     variants=("fedcl", PLAIN, "fedproto", "fedavg", "local", *list_tuned_full()),
     scales=each_scale(_full),
     axis=SNR,
+    figures=("letter-full",),
 )
 """200 rounds of 20 clients with the wider encoder; FedCL with its default lambda, 1/64 of the sum."""
 

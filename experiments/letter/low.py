@@ -39,6 +39,7 @@ from experiments.verdicts import (
     decide,
     decide_verdict_at_each,
     describe,
+    read_verdict_of_variant,
     tabulate_by_seed,
 )
 from semcom.studies.analysis.means import format_markdown
@@ -164,6 +165,14 @@ SAME_AIR: Mapping[str, tuple[str, str]] = {
     "over the air": ("fedcl", BY_AIR.name),
 }
 """Setting -> FedCL and FedProto as they are in it: where features alone are noisy, and where all that is sent is."""
+READINGS: Mapping[str, tuple[str, str | None]] = {
+    "over FedProto's head": ("accuracy", None),
+    "over its nearest prototype": ("accuracy", "prototype"),
+    "over its head, both among own classes": ("among_own", None),
+    "over its nearest prototype, both among own classes": ("among_own", "prototype"),
+}
+"""What FedCL is held against -> the number of both, and FedProto's view (None: the headline). The nearest prototype is
+one of the client's own classes by either number."""
 NUMBERS = {"accuracy": "", "among_own": ", among own classes"}
 """Number -> what a place is called where it is that."""
 FROM, TO = 9.0, -9.0
@@ -205,6 +214,19 @@ def _read_low_at_weights(found: pd.DataFrame, one: str, other: str) -> dict[str,
     if CHOSEN:
         pairs["chosen lambda"] = tuple(_chosen(found, name) for name in (one, other))
     return pairs  # type: ignore[return-value]
+
+
+def list_low_leads(frame: pd.DataFrame) -> Iterator[tuple[str, str, str, pd.Series]]:
+    """Yield setting, weights, reading and FedCL's lead over FedProto in points, by SNR and seed, under each reading."""
+    for air, (fedcl, fedproto) in SAME_AIR.items():
+        for reading, (number, view) in READINGS.items():
+            sides = [
+                read_verdict_of_variant(frame, fedcl, number, [SNR, LAMBDA]),
+                read_verdict_of_variant(frame, fedproto, number, [SNR, LAMBDA], view),
+            ]
+            both = pd.concat(sides, axis=1, keys=[fedcl, fedproto]).sort_index()
+            for weights, (mine, theirs) in _read_low_at_weights(both, fedcl, fedproto).items():
+                yield air, weights, reading, (mine - theirs).dropna()
 
 
 def _chosen(found: pd.DataFrame, name: str) -> pd.Series:

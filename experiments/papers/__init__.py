@@ -27,6 +27,10 @@ PAPERS = ("fedcl-letter", "fedcosr", "fedcrl", "fedcrc", "repper")
 OWN: Mapping[str, tuple[str | None, Mapping[str, Any]]] = {
     "averaged": (None, {}),
     "fedcrc-per": ("fedcrc", {"view": "personal"}),
+    "fedcl-ideal-downlink": ("fedcl", {"channel.downlink": "ideal"}),
+    "fedproto-prototype": ("fedproto", {"view": "prototype"}),
+    "fedproto-over-the-air": ("fedproto", {"air.parameters": "analog"}),
+    "fedproto-over-the-air-prototype": ("fedproto", {"air.parameters": "analog", "view": "prototype"}),
     "fedcosr-without-la": ("fedcosr", {"hyper.local_aggregation": False}),
     "fedcosr-without-sep": ("fedcosr", {"hyper.separate": False}),
     "fedcosr-without-crl": ("fedcosr", {"hyper.alpha": 0.0}),

@@ -395,8 +395,22 @@ def test_what_fewer_bits_and_less_time_cost() -> None:
     assert found[half, "fedavg-8bit"] == (40.0, SUPPORTED) and found[half, "fedavg-top"] == (60.0, REFUTED)
     assert found["all at once costs more than 5 points", "fedavg-at-once"] == (12.0, SUPPORTED)
     assert found["FedPer is more accurate at the end than FedCL", ""] == (10.0, OPEN)
-    share = found["FedCL's rounds take less than a tenth of FedPer's, in percent", ""]
-    assert share == (pytest.approx(400 / 90, abs=1e-6), SUPPORTED)
+    tenth, alone = "FedCL's rounds take less than a tenth of FedPer's, in percent", "it is more accurate at the end"
+    assert found[tenth, ""] == (pytest.approx(400 / 90, abs=1e-6), SUPPORTED)
+    alone += " than training alone"
+    later = {less: 2, half: 2, tenth: 2, alone: 2}
+    frame = pd.DataFrame(JUDGES.get("wireless-time")(pd.DataFrame(rows)))
+    assert frame.loc[frame["answer"] == "pending", "hypothesis"].value_counts().to_dict() == later
+    added = {"local": (0.59, 3.0), "fedproto": (0.58, 3.1), "fedper-8bit": (0.695, 30.0), "fedper-top": (0.6, 20.0)}
+    for variant, (accuracy, seconds) in added.items():
+        for seed in range(3):
+            time = seconds + (seed - 1) / 10
+            last = accuracy + (seed - 1) / 1000 * (variant != "local")
+            rows.append({"variant": variant, "seed": seed, "view": "a", "time_s": time, "views.a.last": last})
+    found = said(JUDGES.get("wireless-time")(pd.DataFrame(rows)))
+    assert found[alone, "fedcl"] == (1.0, SUPPORTED) and found[alone, "fedproto"] == (-1.0, REFUTED)
+    assert found[tenth, "fedper-8bit"][1] == REFUTED and found[half, "fedper-top"][1] == SUPPORTED
+    assert found[less, "fedper-top"][0] == 10.0
 
 
 def test_what_common_encoders_gain_with_a_radio() -> None:

@@ -196,6 +196,20 @@ def test_low_snr_with_chosen_lambda(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["FedCL is above FedProto", "-9 dB, over the air, chosen lambda"][0] == 1.0
 
 
+def test_leads_over_both_of_fedprotos_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At -9 dB, error-free: FedCL 46 %, among own classes 56, FedProto's head 48 and 58, its nearest prototype 40."""
+    monkeypatch.setattr(letter_low, "CHOSEN", {})
+    near = {f"views.prototype.{number}": 0.4 for number in ("accuracy", "among_own")}
+    frame = low().assign(**near, **{"views.a.accuracy": lambda of: of["accuracy"]})
+    found = {key: of[-9.0].mean() for *key, of in letter_low.list_low_leads(frame) for key in [tuple(key)]}
+    readings = [name for _, weights, name in found if weights == "lambda 1"]
+    assert readings == 2 * list(letter_low.READINGS) and len(found) == 2 * 2 * 4
+    leads = [found["error-free", "lambda 1", name] for name in letter_low.READINGS]
+    assert leads == pytest.approx([-2, 6, -2, 16], abs=1e-2)
+    leads = [found["over the air", "lambda 4", name] for name in letter_low.READINGS]
+    assert leads == pytest.approx([-10, -9, -10, 1], abs=1e-2)
+
+
 def test_generated_against_mean_centroids() -> None:
     """At 9 dB the lead is 1, 12 and 30 points; at 0 dB 2 more. FedCL itself loses 3 and 10."""
     accuracy = {}

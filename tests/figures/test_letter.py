@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import semcom
@@ -18,8 +19,10 @@ from experiments.letter.lead import BASE
 from experiments.letter.regime import COMPARED, SETTINGS, in_setting
 from figures.letter import (
     LETTER_ENCODER,
+    LETTER_FULL,
     LETTER_LEAD,
     LETTER_LEAD_LARGE,
+    best_full,
     in_settings,
     large,
     leads,
@@ -173,3 +176,20 @@ def test_gains_are_over_local_in_the_same_setting(tmp_path: Path) -> None:
         "FedPer",
         COMPARED[-1].name.replace("fedcl", "FedCL"),
     ]
+
+
+def test_at_the_letters_size_an_arm_has_the_lambda_that_was_chosen_for_it() -> None:
+    """FedCL's at 9 dB is another one than its default, which stays at -9 dB; FedProto's is not."""
+    rows = [("fedcl", -9.0, 0.5), ("fedcl", 9.0, 0.6), ("fedproto", 9.0, 0.7)]
+    rows.append(("fedcl with lambda chosen at 9 dB", 9.0, 0.65))
+    cells = pd.DataFrame(rows, columns=["variant", "channel.snr_db", "mean"])
+    asked: list[str] = []
+
+    def mean(fields: list[str], metric: str) -> pd.DataFrame:
+        asked.append(metric)
+        return cells
+
+    found = best_full(SimpleNamespace(mean=mean), LETTER_FULL.plot)  # type: ignore[arg-type]
+    assert asked == ["accuracy", "among_own"] and found["setting"].nunique() == 2
+    shown = found[found["setting"] == "Among ten classes"].set_index(["variant", "channel.snr_db"])["mean"]
+    assert shown.to_dict() == {("fedcl", -9.0): 0.5, ("fedproto", 9.0): 0.7, ("fedcl", 9.0): 0.65}

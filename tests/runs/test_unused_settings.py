@@ -32,6 +32,7 @@ BUSY: list[tuple[str, dict[str, Any]]] = [
     ("fedcl", {"channel": {"downlink_snr_db": 3.0}}),
     ("fedcl", {"channel": {"downlink": "ideal"}}),
     ("fedcl", {"air": {"bits_per_use": 4.0, "symbol_energy": 2.0, "bandwidth_hz": 2e6}}),
+    ("local", {"network": {"kind": "cell"}, "air": {"bandwidth_hz": 2e6}}),  # whose noise the tests have
     ("fedproto", {"air": {"bits_per_float": 16, "bits_per_use": 4.0}}),
     ("fedavg", {"channel": {"kind": "ideal"}, "air": {"parameters": "analog"}}),  # it is counted otherwise
     ("local", {"train": {"through_link": False}}),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from channels import LINKS
 from channels.registry import Registry
 from experiments import papers
 from semcom import DATASETS, METHODS, PARTITIONS, ConfigError, RunConfig
@@ -141,7 +142,7 @@ def test_most_claims_about_tables_are_recomputed() -> None:
     silent = [name for name, claim in BY_NAME.items() if "table" in claim["item"] and against(name) is None]
     assert silent == ["repper-table2-stable", "repper-table4-mobilenet-stable"]  # of what no table has a number
     assert CLAIMS.groupby("paper").size().to_dict() == {
-        **{"fedcl-letter": 21, "fedcosr": 73, "fedcrl": 56, "fedcrc": 11, "repper": 33}
+        **{"fedcl-letter": 21 + 24, "fedcosr": 73, "fedcrl": 56, "fedcrc": 11, "repper": 33}
     }
 
 
@@ -180,7 +181,7 @@ def test_percentages_of_the_letter_have_both_readings() -> None:
         assert set(both["reading"]) == {"points", "relative"} and set(both["unit"]) == {"points", "percent-relative"}
         both = both.assign(note=both["note"].str.replace("its own table misses it by .*", "", regex=True))
         assert len(both.drop(columns=["id", "unit", "reading", "contradicted_by"]).drop_duplicates()) == 1
-    assert (numbers.groupby("reading").size() == 5).all()
+    assert (numbers.groupby("reading").size() == 5 + 12).all()
 
 
 def fields() -> set[str]:
@@ -191,11 +192,12 @@ def fields() -> set[str]:
 
     config = RunConfig()
     found = {field.name for field in dataclasses.fields(config)}
-    for name in ("data", "partition", "model", "channel", "train", "finish"):
+    for name in ("data", "partition", "model", "channel", "air", "train", "finish"):
         found |= inside(name, getattr(config, name))
     registries: tuple[tuple[str, Registry, str], ...] = (
         ("partition", PARTITIONS, "Options"),
         ("hyper", METHODS, "Hyper"),
+        ("channel", LINKS, "Options"),
     )
     for section, registry, kind in registries:
         for name in registry.names():

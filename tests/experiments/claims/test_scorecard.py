@@ -234,7 +234,7 @@ def test_signs_are_those_of_the_label(tmp_path: Path) -> None:
 
 def test_a_contradicted_claim_stays_so_with_ours_beside_it(tmp_path: Path) -> None:
     frame = make_scorecard(tmp_path)
-    assert len(frame) == 194 and frame["id"].is_unique
+    assert len(frame) == 194 + 24 and frame["id"].is_unique
     assert (frame["state"] == "contradicted by the paper itself").sum() == 5
     assert set(frame["state"]) <= set(card.State.__args__)  # type: ignore[attr-defined]
     assert format_evidence_command("arms-small") == "semcom sweep arms-small --scale small"
@@ -260,12 +260,12 @@ def test_the_command_prints_states_numbers_and_what_to_run(
     said = capsys.readouterr().out
     line = next(line for line in said.splitlines() if "FedProto by 12.75%. Read as points. (letter-fig2a)" in line)
     assert line.split("  ")[0] == "reproduced" and "fedcl: 14.0 [11.5, 16.5], 3 seeds" in line
-    assert said.splitlines()[0].startswith("fedcl-letter: 21 claims: 14 not run, 3 not reproduced, 2 ")
+    assert said.splitlines()[0].startswith("fedcl-letter: 45 claims: 38 not run, 3 not reproduced, 2 ")
     assert "semcom sweep letter-fig2b --scale small" in said
     assert cli.main([*words, "--csv", str(tmp_path / "card.csv"), "--html", str(tmp_path / "card.html")]) == 0
-    assert len(pd.read_csv(tmp_path / "card.csv")) == 21
+    assert len(pd.read_csv(tmp_path / "card.csv")) == 45
     page = (tmp_path / "card.html").read_text("utf-8")
-    assert page.count("<tr") == 22 and "http" not in page and "With 20 clients FedCL is ahead" in page
+    assert page.count("<tr") == 46 and "http" not in page and "With 20 clients FedCL is ahead" in page
 
 
 def test_shares_are_in_points_and_other_numbers_as_they_are(
