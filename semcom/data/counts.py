@@ -211,8 +211,8 @@ def count_by_client_dirichlet(stock: Table, clients: int, beta: float, rng: np.r
         shares = table / table.sum(axis=1, keepdims=True)
         found, drawn = (((part - 1 / len(stock)) ** 2).mean() for part in (shares, weights))
         _note_on_partition(
-            f"partition.beta: {beta:g} over {clients} clients: classes run out, {displaced:.1%} of the samples are drawn "
-            f"again, and shares of classes have a variance of {found:.4f}, not the {drawn:.4f} of those drawn first"
+            f"partition.beta: {beta:g} over {clients} clients: classes run out, {displaced:.1%} of the samples are "
+            f"drawn again, and shares of classes have a variance of {found:.4f}, not the {drawn:.4f} of those drawn"
         )
     return table
 

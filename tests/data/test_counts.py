@@ -162,7 +162,7 @@ def test_dirichlet_client_says_how_far_its_mixtures_are_off(
     for seed in range(80):
         table = counts.count_by_client_dirichlet(stock, clients, beta, np.random.default_rng(seed))
         dealt.append(((clients * table / 60_000 - 0.1) ** 2).mean())
-    pattern = r"partition\.beta: .* ([\d.]+)% of the samples .* variance of ([\d.]+), not the ([\d.]+) of"
+    pattern = r"partition\.beta: .* ([\d.]+)% of the samples .* variance of ([\d.]+), not the ([\d.]+) of those drawn"
     told = np.array([re.match(pattern, record.message).groups() for record in caplog.records], dtype=float)  # type: ignore[union-attr]
     assert len(told) == 80 and (told[:, 0] > 2).all()
     np.testing.assert_allclose(told[:, 1], dealt, atol=5.1e-5)
