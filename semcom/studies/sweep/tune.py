@@ -184,8 +184,10 @@ def read_candidates(
         summary = read_summary(locate_run_folder(config))
         assert summary is not None
         metric = read_headline(summary)
-        sign = 1.0 if metric.higher else -1.0
-        scores.append(sign * next(iter(summary["views"].values()))[metric.key("validation")])
+        sign, key = 1.0 if metric.higher else -1.0, metric.key("validation")
+        if key not in (view := next(iter(summary["views"].values()))):
+            raise RunError(f"tune: a run of the search tested no client with validation images, and has no {key}")
+        scores.append(sign * view[key])
     best: dict[str, dict[Values, float]] = {}
     for (variant, values), scores in found.items():
         best.setdefault(variant, {})[values] = sum(scores) / len(scores)
