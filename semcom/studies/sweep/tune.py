@@ -46,9 +46,16 @@ def plan_search(
 ) -> Plan:
     """Plan the search of a study, the grid of `request.tune`; arguments and errors are those of `make_plan`.
 
-    A hyperparameter is searched for the methods that have it, and no field for methods that do not use it.
+    A hyperparameter is searched for the methods that have it, and no field for methods that do not use it; one that
+    none of them uses is refused.
     """
     declared, scale, request = _declare_search(name, scale, request, out)
+    methods = [v.method for v in declared.compared() if request.methods is None or v.name in request.methods]
+    for field in (field for axis in request.tune for field in axis.fields):
+        if methods and all(_list_untaken([field], method) for method in methods):
+            raise ConfigError(
+                f"{field}: tuning it has no effect, as {', '.join(methods)} do not use it; leave it out"
+            )
     axes = [axis for axis in request.axes if axis.fields != SEED]
     seeds = Axis(SEED, tuple((seed,) for seed in SEARCH_SEEDS))
     set_aside = request.set.get(VALIDATION) or declared.scales[scale].base.partition.validation

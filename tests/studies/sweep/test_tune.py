@@ -117,7 +117,10 @@ def test_what_cannot_be_chosen_is_told(tmp_path: Path) -> None:
         write_summary(folder, summary)
 
     with pytest.raises(RunError, match="no client with validation images"):
-        tuned(tmp_path / "none", methods="fedavg", train=untested)
+        tuned(tmp_path / "none", methods="fedproto", train=untested)
+    with refuses("hyper.lam", "fedavg"):
+        tuned(tmp_path / "idle", methods="fedavg")
+    assert not (tmp_path / "idle").exists()
     with pytest.raises(RunError, match="all candidates of fedproto diverged"):
         tuned(tmp_path / "all", tune={"train.lr": (0.4,)})
     with refuses("train.lr"):
