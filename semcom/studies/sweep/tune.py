@@ -53,9 +53,7 @@ def plan_search(
     methods = [v.method for v in declared.compared() if request.methods is None or v.name in request.methods]
     for field in (field for axis in request.tune for field in axis.fields):
         if methods and all(_list_untaken([field], method) for method in methods):
-            raise ConfigError(
-                f"{field}: tuning it has no effect, as {', '.join(methods)} do not use it; leave it out"
-            )
+            raise ConfigError(f"{field}: tuning it has no effect, as {', '.join(methods)} do not use it; leave it out")
     axes = [axis for axis in request.axes if axis.fields != SEED]
     seeds = Axis(SEED, tuple((seed,) for seed in SEARCH_SEEDS))
     set_aside = request.set.get(VALIDATION) or declared.scales[scale].base.partition.validation
