@@ -26,7 +26,7 @@ from semcom.cli import main as cli
 from semcom.config import RunConfig
 from semcom.runs.resolve import resolve
 from semcom.studies.registry import find_experiment
-from semcom.studies.sweep import sweep
+from semcom.studies.sweep import divisions
 from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.request import parse_request
 from tests.test_readme import PAGES, ROOT, SKIP, TESTED, Block, own_names, read_page, sections
@@ -125,7 +125,7 @@ def accept(command: list[str]) -> None:
     wanted = flags.parse_flags(flags.SweepFlags(), "semcom sweep", early.rest)
     request = parse_request(**grids.read_grid_request(wanted, *grids.in_use(declared, wanted.scale)))
     plan = make_plan(early.name, wanted.scale, request, early.plugins, "out")
-    sweep.check_sweep_data(config for config in plan.runs.values() if config.data.name == "digits")
+    divisions.check_sweep_data(config for config in plan.runs.values() if config.data.name == "digits")
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if list(blocks(page, False))])

@@ -241,7 +241,7 @@ def sweep(words: list[str]) -> None:
             plan = plan_search(*asked) if request.tune else make_plan(*asked)
             drawings = find_drawings_for(declared, plan.experiment, plan.scale)
         if wanted.dry_run:
-            return _dry_run(plan, shard, wanted)
+            return _dry_run(plan, shard, wanted, asked if request.tune else None)
         if request.tune:
             from semcom.studies.sweep.sweep import carry_out_search
 
@@ -250,12 +250,16 @@ def sweep(words: list[str]) -> None:
         _execute(plan, shard, wanted, drawings)
 
 
-def _dry_run(plan: Plan, shard: Shard | None, wanted: SweepFlags) -> None:
-    """Print what a planned sweep would do, then fetch and check its data."""
-    from semcom.studies.sweep.sweep import check_sweep_data, preview_sweep
+def _dry_run(plan: Plan, shard: Shard | None, wanted: SweepFlags, searched: tuple[Any, ...] | None) -> None:
+    """Print what a planned sweep, or the search of one, would do, then fetch and check its data."""
+    from semcom.studies.sweep.divisions import check_sweep_data
+    from semcom.studies.sweep.sweep import preview_sweep
+    from semcom.studies.sweep.tune import check_search_is_apart
 
     print(preview_sweep(plan, shard, wanted.jobs or 1, wanted.reuse), flush=True)
     check_sweep_data(plan.runs.values())
+    if searched is not None:
+        check_search_is_apart(plan, *searched)
 
 
 def _execute(plan: Plan, shard: Shard | None, wanted: SweepFlags, drawings: Sequence[Drawing]) -> None:

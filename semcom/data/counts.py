@@ -6,14 +6,20 @@ per client, m; `sizes` `[K]`, the samples of each of them, q.
 
 from __future__ import annotations
 
+import logging
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 
 from semcom.config import ConfigError
 
+LOG = logging.getLogger(__name__)
 Table = npt.NDArray[np.int64]
 REDRAWS, WORK = 20_000, 10_000_000
 """Draws of `count_by_dirichlet` after which its minimum size is called impossible, and their work, some seconds."""
+DISPLACED = 0.02
+"""Part of all samples that rounding may leave to be drawn again in `count_by_client_dirichlet` without a word."""
 TRIES = 20
 """Draws of a client's classes after which the classes with the largest stock are taken."""
 
@@ -182,12 +188,13 @@ def count_by_client_dirichlet(stock: Table, clients: int, beta: float, rng: np.r
 
     FedCRC's setting. All clients draw at once; where they want more of a class than there is, the samples go to a
     random part of the wishes, and what a client still lacks is drawn again from p_k over the classes that are left
-    (in proportion to what is left, if p_k gives those no weight).
+    (in proportion to what is left, if p_k gives those no weight). So shares of classes vary less than the p_k, whose
+    variance is (C - 1) / (C^2 (C beta + 1)); a line says by how much where more than `DISPLACED` are drawn again.
     """
     table = np.zeros((clients, len(stock)), dtype=np.int64)
     weights = rng.dirichlet(np.full(len(stock), beta), clients)
     left = stock.astype(np.int64)
-    lacking = np.full(clients, stock.sum() // clients)
+    lacking, again = np.full(clients, stock.sum() // clients), list[int]()
     while lacking.any():
         open_weights = weights * (left > 0)
         dead = open_weights.sum(axis=1) < 1e-200
@@ -198,7 +205,22 @@ def count_by_client_dirichlet(stock: Table, clients: int, beta: float, rng: np.r
         table += wishes
         left -= wishes.sum(axis=0)
         lacking -= wishes.sum(axis=1)
+        again.append(int(lacking.sum()))
+    displaced = sum(again[:1]) / max(1, int(table.sum()))
+    if displaced > DISPLACED:
+        shares = table / table.sum(axis=1, keepdims=True)
+        found, drawn = (((part - 1 / len(stock)) ** 2).mean() for part in (shares, weights))
+        _note_on_partition(
+            f"partition.beta: {beta:g} over {clients} clients: classes run out, {displaced:.1%} of the samples are "
+            f"drawn again, and shares of classes have a variance of {found:.4f}, not the {drawn:.4f} of those drawn"
+        )
     return table
+
+
+@lru_cache(maxsize=256)
+def _note_on_partition(finding: str) -> None:
+    """Log a finding about a partition, once in a process."""
+    LOG.warning(finding)
 
 
 def count_pathological(stock: Table, clients: int, classes: int, rng: np.random.Generator) -> Table:

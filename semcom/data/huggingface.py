@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from semcom.config import ConfigError
 from semcom.config.errors import one_line
-from semcom.data.dataset import Dataset, require_of_dataset
+from semcom.data.dataset import Bytes, Dataset, Indices, note_on_dataset, require_of_dataset
+from semcom.data.pictures import convert_picture
 from semcom.data.readers import put_channels_first
 
 NAME = "huggingface"
@@ -27,8 +28,8 @@ ASIDE = 5
 class HuggingFace:
     """A dataset of Hugging Face's `datasets` (the extra `huggingface`), such as `--data.path ylecun/mnist`.
 
-    Inputs are images of one size, or numbers of one shape; labels are whole numbers or texts. A column of owners, such
-    as writers or domains, is what the partition `owner` divides by.
+    Inputs are images of one size, or numbers of one shape; labels are whole numbers from 0 on, texts, or false and
+    true. A column of owners, such as writers or domains, is what the partition `owner` divides by.
     """
 
     @dataclass(frozen=True)
@@ -71,10 +72,14 @@ class HuggingFace:
         if importlib.util.find_spec("datasets") is None:
             raise ConfigError(f"data.name: {NAME!r} needs datasets; pip install 'semcom[{NAME}]'")
         parts = [self._read(o.train, root), *([] if o.test is None else [self._read(o.test, root)])]
-        inputs = np.concatenate([_stack_inputs(part[o.input]) for part in parts])
-        labels, classes = _number([value for part in parts for value in part[o.label]], parts[0].features.get(o.label))
-        owned = None if o.owner is None else [value for part in parts for value in part[o.owner]]
-        owners = None if owned is None else _number(owned)[0]
+
+        def read(column: str) -> list[Any]:
+            return [value for part in parts for value in part[column]]
+
+        inputs = _stack_inputs(read(o.input))
+        labels, classes = _number_labels(read(o.label), parts[0].features.get(o.label))
+        owned = None if o.owner is None else _read_column(read(o.owner), "owners")
+        owners = None if owned is None else np.unique(owned, return_inverse=True)[1]
         first = len(parts[0][o.label])
         if o.test is None:
             order, first = _set_tests_aside(labels)
@@ -102,32 +107,57 @@ class HuggingFace:
 
 def _stack_inputs(column: Sequence[Any]) -> npt.NDArray[Any]:
     """Return inputs as images, uint8 `[N, C, H, W]`, or as numbers, float32 `[N, ...]`."""
-    pictured = hasattr(column[0], "convert")
-    mode = "L" if pictured and column[0].mode in ("1", "L") else "RGB"
-    rows = [np.asarray(value.convert(mode) if pictured else value) for value in column]
+    pictures = sum(hasattr(value, "convert") for value in column)
+    some = f"{pictures} of {len(column)} inputs are images, and the others are not; leave those out"
+    require_of_dataset(pictures in (0, len(column)), NAME, some)
+    rows = _read_pictures(column) if pictures else [np.asarray(value) for value in column]
     shapes = sorted({row.shape for row in rows}, key=str)
     alike = f"inputs have the shapes {', '.join(map(str, shapes[:3]))}; bring them to one first"
     require_of_dataset(len(shapes) == 1, NAME, alike)
     found = np.stack(rows)
     numbers = f"inputs are {found.dtype}, not images or numbers; a text has to be token ids"
     require_of_dataset(found.dtype.kind in "uif", NAME, numbers)
-    if not pictured:
+    if not pictures:
         return found.astype(np.float32).reshape(len(found), -1) if found.ndim == 1 else found.astype(np.float32)
     return put_channels_first(found if found.ndim == 4 else found[..., None])
 
 
-def _number(values: Sequence[Any], feature: Any = None) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """Return values as numbers from 0 on, `[N]`, and their names: those of a `ClassLabel`, or the values themselves."""
-    missing = f"{sum(value is None for value in values)} of {len(values)} labels or owners are missing; leave them out"
-    require_of_dataset(not any(value is None for value in values), NAME, missing)
-    names = getattr(feature, "names", None)
-    if names is not None:
-        return np.asarray(values, dtype=np.int64), tuple(names)
-    used, numbers = np.unique(np.asarray(values), return_inverse=True)
+def _read_pictures(column: Sequence[Any]) -> list[Bytes]:
+    """Return the pixels of each picture, `[H, W]` where all are grey, else `[H, W, 3]`; a line says which were grey."""
+    pictures = []
+    for row, value in enumerate(column):
+        try:
+            pictures.append(convert_picture(value))
+        except Exception as error:  # a decoder of Pillow's may raise anything on a damaged file
+            raise ConfigError(f"data.name: {NAME!r}: image {row} cannot be read ({one_line(error)})") from None
+    grey = sum(picture.mode == "L" for picture in pictures)
+    if 0 < grey < len(pictures):
+        note_on_dataset(NAME, f"{grey} of its {len(pictures)} images are grey, and become RGB as the others are")
+    return [np.asarray(picture.convert("L" if grey == len(pictures) else "RGB")) for picture in pictures]
+
+
+def _read_column(values: Sequence[Any], what: str) -> npt.NDArray[Any]:
+    """Return labels or owners `[N]`, none of which is missing, as whole numbers, texts, or false and true."""
+    missing = sum(value is None for value in values)
+    require_of_dataset(not missing, NAME, f"{missing} of {len(values)} {what} are missing; leave them out")
+    found = np.asarray(values)
+    known = f"{what} are {found.dtype}; wanted are whole numbers, texts, or false and true"
+    require_of_dataset(found.ndim == 1 and found.dtype.kind in "iubU", NAME, known)
+    return found
+
+
+def _number_labels(values: Sequence[Any], feature: Any) -> tuple[Indices, tuple[str, ...]]:
+    """Return labels as numbers from 0 on, `[N]`, and their names: those of a `ClassLabel`, or the labels themselves."""
+    found = _read_column(values, "labels")
+    least = 0 if found.dtype.kind == "U" else int(found.min())
+    require_of_dataset(least >= 0, NAME, f"the column of labels holds {least}; labels start at 0")
+    if (names := getattr(feature, "names", None)) is not None:
+        return found.astype(np.int64), tuple(names)
+    used, numbers = np.unique(found, return_inverse=True)
     return numbers.astype(np.int64), tuple(str(value) for value in used)
 
 
-def _set_tests_aside(labels: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
+def _set_tests_aside(labels: Indices) -> tuple[Indices, int]:
     """Return an order of samples `[N]`, training samples first, and how many these are."""
     order = np.random.default_rng(0).permutation(len(labels))
     place = np.zeros(len(labels), dtype=np.int64)

@@ -262,6 +262,9 @@ def partition_dataset(dataset: Dataset, config: PartitionConfig, clients: int, s
                 f"partition.validation: {config.validation} has no effect: {config.kind!r} has set a part aside itself"
             )
         train, validation = take_off_split(train, dataset.labels, config.validation, rng)
+        if not any(len(indices) for indices in validation):
+            none = f"{config.validation} sets nothing aside, as each client has one training image"
+            raise ConfigError(f"partition.validation: {none}; give clients more")
     split = divider.reduce(Split(train, split.test, validation), dataset.labels, rng)
     return Split(*(tuple(np.sort(a) for a in lists) for lists in (split.train, split.test, split.validation)))
 

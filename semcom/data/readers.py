@@ -10,7 +10,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +19,7 @@ from semcom.config import ConfigError
 from semcom.config.errors import one_line
 from semcom.data.archive import read_archive
 from semcom.data.dataset import SIDE, Bytes, Dataset, Indices, note_on_dataset, require_of_dataset
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-    from PIL.ImageFile import ImageFile
+from semcom.data.pictures import convert_picture
 
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
 """Arrays of an .npz."""
@@ -32,8 +29,6 @@ IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".we
 """Ends of the names of image files."""
 PARTS = ("train", "test")
 """Folders of an image folder."""
-WIDE = ("PNG", "PPM")
-"""Formats whose grey images of more than 8 bits Pillow reads as 0 to 65,535."""
 STRAY = (
     *("__macosx", "__pycache__", "thumbs", "thumbnails", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"),
     *("lost+found", "system volume information", "$recycle.bin", "recycler", "@eadir", "#recycle", "#snapshot", "cvs"),
@@ -44,10 +39,10 @@ STRAY = (
 def read_npz(path: str | Path, name: str | None = None) -> Dataset:
     """Read x_train, y_train, x_test, y_test and, if they are there, classes (names), owners_train and owners_test.
 
-    Images are uint8 `[N, H, W]` or `[N, H, W, C]` with C 1 to 4, and stay as large as they are. Other numbers, of any
-    shape `[N, ...]`, are no images, and become float32. Labels are whole numbers `[N]` or `[N, 1]`. Without `classes`,
-    those that occur are the classes, numbered from 0 in their order. Owners, numbers or texts `[N]`, say whose each
-    sample is.
+    Images are uint8 `[N, H, W]` or `[N, H, W, C]` with C 1 to 4, and stay as large as they are; an array does not say
+    that a channel is alpha, so all are inputs. Other numbers, of any shape `[N, ...]`, are no images, and become
+    float32. Labels are whole numbers `[N]` or `[N, 1]`, or false and true as 0 and 1. Without `classes`, those that
+    occur are the classes, numbered from 0 in their order. Owners, numbers or texts `[N]`, say whose each sample is.
 
     Raises ConfigError if the file is missing, damaged, or not of that layout.
     """
@@ -97,9 +92,9 @@ def read_folder(path: str | Path, size: int = SIDE, training: Sequence[str] = PA
     """Read an image folder: `train/CLASS/*` and `test/CLASS/*`, as torchvision's ImageFolder, as RGB of size x size.
 
     The longer side of an image is resized to `size`, enlarged where it is shorter; the other side keeps its proportion,
-    and the image is put in the middle of a black square. It is turned as its EXIF tag says. What is transparent is laid
-    on black. Grey images of 16 bits are scaled to 8. `training` names several folders where there are more with
-    training images. What is no image, or left there by a system or an editor, is left out, and a line says so.
+    and the image is put in the middle of a black square. Its pixels are those of `convert_picture`. `training` names
+    several folders where there are more with training images. What is no image, or left there by a system or an editor,
+    is left out, and a line says so.
 
     Raises ConfigError if a folder or file is missing, damaged or of a kind that is not read, or if its parts have
     different classes.
@@ -270,7 +265,7 @@ def _check_read_part(
     require_of_dataset(min(x.shape) > 0, name, f"x_{part} of shape {x.shape} is empty")
     y = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
     require_of_dataset(
-        y.ndim == 1 and y.dtype.kind in "iu", name, f"y_{part} is {y.dtype} {y.shape}; labels are whole numbers [N]"
+        y.ndim == 1 and y.dtype.kind in "iub", name, f"y_{part} is {y.dtype} {y.shape}; labels are whole numbers [N]"
     )
     require_of_dataset(len(x) == len(y), name, f"x_{part} has {len(x)} images, y_{part} {len(y)} labels")
     require_of_dataset(int(y.min()) >= 0, name, f"y_{part} holds the label {int(y.min())}; labels start at 0")
@@ -283,7 +278,7 @@ def _read_pixels(folder: str, file: str, size: int) -> Bytes:
 
     try:
         with Image.open(file) as opened:
-            image = _convert_to_rgb(opened)
+            image = convert_picture(opened).convert("RGB")
     except Exception as error:  # a decoder of Pillow's may raise anything on a damaged file
         raise ConfigError(f"data.name: {folder!r}: {_written(file)} cannot be read ({one_line(error)})") from None
     height, width = _sides(image.height, image.width, size)
@@ -291,27 +286,3 @@ def _read_pixels(folder: str, file: str, size: int) -> Bytes:
     corner = (size - width) // 2, (size - height) // 2  # where `federate` puts small images
     square.paste(image.resize((width, height), Image.Resampling.BILINEAR), corner)
     return np.moveaxis(np.asarray(square, dtype=np.uint8), -1, 0)
-
-
-def _convert_to_rgb(opened: ImageFile) -> Image:
-    """Convert any image to upright RGB of 8 bits.
-
-    Raises ValueError for several images in one file, and for numbers whose range the file does not tell.
-    """
-    from PIL import Image, ImageOps
-
-    frames = getattr(opened, "n_frames", 1)
-    if frames > 1 and opened.format != "MPO":  # a photograph, with what a camera adds for itself
-        raise ValueError(f"it holds {frames} images; save the one that is meant")
-    image = ImageOps.exif_transpose(opened)
-    if image.mode.startswith("I") and opened.format in WIDE:
-        values = np.asarray(image).astype(np.int64)
-        values[values == image.info.get("transparency", -1)] = 0
-        return Image.fromarray(((values * 255 + 32767) // 65535).astype(np.uint8)).convert("RGB")
-    if image.mode.startswith(("I", "F")):
-        raise ValueError(f"Pillow's mode {image.mode} has no range of its own; save it with 8 bits, or 16 as PNG")
-    if image.mode not in ("LA", "PA", "RGBA") and "transparency" not in image.info:
-        return image.convert("RGB")
-    black, layer = Image.new("RGB", image.size), image.convert("RGBA")
-    black.paste(layer, mask=layer)
-    return black

@@ -211,6 +211,11 @@ class World:
             self.session.chunk = self._choose_chunk([c.network for c in cohorts])
         return Population(cohorts)
 
+    @property
+    def extended(self) -> bool:
+        """Whether the head of `model.weights` is one that the method has extended, which no plain model begins with."""
+        return self._initial.extended
+
     def outside(self, kind: type[nn.Module]) -> tuple[str, ...]:
         """Return the names of the parameters and buffers that are in no layer of a kind, such as BatchNorm: a part."""
         return self._initial.outside(self.config.model.encoder.split(",")[0], kind)

@@ -79,7 +79,7 @@ def write_card(result: Result, view: str, client: int, whose: str) -> str:
 
 ## Use
 
-`{WEIGHTS}` holds `encoder.*` and `head.*`. {scaled}, call the encoder, {between}call the head.
+`{WEIGHTS}` holds `encoder.*` and `head.*` of {config.method}. {scaled}, call the encoder, {between}call the head.
 Numbers of a run are measured through its channel.
 
 ```python
@@ -90,5 +90,5 @@ encoder.load_state_dict({{n.removeprefix("encoder."): t for n, t in tensors.item
 ```
 
 With BatchNorm, `load_state_dict(..., strict=False)`: `num_batches_tracked` is not stored. `semcom.load(RUN).module(
-{client})` is the whole model, and `semcom train METHOD --model.weights {WEIGHTS}` begins with these weights.
+{client})` is the whole model, and `semcom train {config.method} --model.weights {WEIGHTS}` begins with these weights.
 """

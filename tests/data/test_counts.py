@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,34 @@ def test_dirichlet_client_treats_clients_alike() -> None:
     tables = [counts.count_by_client_dirichlet(np.full(5, 200), 10, 0.1, rng) for _ in range(150)]
     purity = np.array([(table / 100).max(axis=1) for table in tables])
     assert np.abs(purity.mean(axis=0) - purity.mean()).max() < 5 * purity.std() / np.sqrt(150)
+
+
+@pytest.mark.parametrize(("clients", "beta"), [(10, 0.5), (20, 0.1), (100, 0.5)])
+def test_dirichlet_client_says_how_far_its_mixtures_are_off(
+    clients: int, beta: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The line has the variance of the shares that are dealt, and that of those drawn, which is the Dirichlet's.
+
+    a_i (a_0 - a_i) / (a_0^2 (a_0 + 1)) = 9 / (100 (10 beta + 1)) with ten classes; the mean of 80 divisions is within
+    five standard errors of it. That of the shares that are dealt is far below.
+    """
+    counts._note_on_partition.cache_clear()
+    stock, dealt = np.full(10, 6000), []
+    for seed in range(80):
+        table = counts.count_by_client_dirichlet(stock, clients, beta, np.random.default_rng(seed))
+        dealt.append(((clients * table / 60_000 - 0.1) ** 2).mean())
+    pattern = r"partition\.beta: .* ([\d.]+)% of the samples .* variance of ([\d.]+), not the ([\d.]+) of those drawn"
+    told = np.array([re.match(pattern, record.message).groups() for record in caplog.records], dtype=float)  # type: ignore[union-attr]
+    assert len(told) == 80 and (told[:, 0] > 2).all()
+    np.testing.assert_allclose(told[:, 1], dealt, atol=5.1e-5)
+    expected, drawn = 9 / (100 * (10 * beta + 1)), told[:, 2]
+    assert abs(drawn.mean() - expected) < 5 * drawn.std() / np.sqrt(80)
+    assert expected - np.mean(dealt) > 5 * np.std(dealt) / np.sqrt(80)
+
+
+def test_dirichlet_client_says_nothing_where_classes_suffice(caplog: pytest.LogCaptureFixture) -> None:
+    counts.count_by_client_dirichlet(np.full(10, 6000), 20, 1e4, np.random.default_rng(0))
+    assert not caplog.records
 
 
 @PROPERTY

@@ -213,8 +213,10 @@ def test_validation_is_taken_off_training(seed: int, part: float) -> None:
 
 
 def test_a_single_sample_stays_in_training() -> None:
-    split = partition_dataset(EVEN, divided(ways=1, shots=1, validation=0.5, scarce=(0,)), 2, 0)
-    assert [len(t) for t in split.train] == [1, 1] and [len(v) for v in split.validation] == [0, 0]
+    split = partition_dataset(EVEN, divided(ways=1, shots=2, validation=0.5, scarce=(0,)), 2, 0)
+    assert [len(t) for t in split.train] == [1, 1] and [len(v) for v in split.validation] == [0, 1]
+    with refuses("partition.validation", "0.5 sets nothing aside"):
+        partition_dataset(EVEN, divided(ways=1, shots=1, validation=0.5, scarce=(0,)), 2, 0)
 
 
 @pytest.mark.parametrize("validation", [0.0, 0.25])

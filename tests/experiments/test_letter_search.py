@@ -11,8 +11,11 @@ from experiments.letter import search
 from experiments.letter.lead import LETTER_LEAD
 from experiments.letter.regime import LETTER_REGIME
 from semcom.config import ConfigError
+from semcom.runs.resolve import resolve
 from semcom.studies.experiment import Experiment
+from semcom.studies.registry import find_experiment
 from semcom.studies.results.archive import read_stored_table
+from semcom.studies.sweep.divisions import mark_images
 
 TIMES = {
     "lambda / 4": 1 / 4,
@@ -91,3 +94,20 @@ def test_the_figures_have_the_lambdas_that_the_stored_search_chose() -> None:
                 assert "lam" not in fields or run.variant == "fedproto | lambda of FedProto: 64 times"
                 continue
             assert fields["lam"] == TIMES.get(run.variant, 1) * found["fedcl"], (experiment.name, run.variant)
+
+
+@pytest.mark.parametrize(
+    ("searched", "study"),
+    [
+        ("letter-search", "letter-fig2b"),
+        ("letter-search-lambda", "letter-fig2b"),
+        ("letter-low-search", "letter-low"),
+        ("letter-full-search", "letter-full"),
+    ],
+)
+def test_no_search_saw_a_test_image(searched: str, study: str) -> None:
+    """Tests of `shots` are the dataset's own, and the searches take training images alone."""
+    configs = [[resolve(c) for c in find_experiment(name).grid("smoke")] for name in (searched, study)]
+    seen, tests = mark_images(configs[0], ("train", "validation")), mark_images(configs[1], ("test",))
+    assert seen.keys() == tests.keys()
+    assert all(seen[data].any() and marks.any() and not (marks & seen[data]).any() for data, marks in tests.items())

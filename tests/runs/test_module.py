@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from semcom.config import run_hash
+from semcom.methods.registry import METHODS
 from semcom.models.weights import encode_weights, read_weights
 from semcom.runs.export import export_model
 from semcom.runs.module import Noisy
@@ -129,3 +131,56 @@ def test_a_run_begins_with_the_weights_of_a_file(tmp_path: Path) -> None:
         trained("local", model={"weights": str(path)})
     with refuses("model.weights", "cannot be read"):
         trained("local", model={"weights": str(tmp_path / "none.pt")})
+
+
+def export(method: str, head: str, folder: Path) -> dict[str, Any]:
+    """The settings of a run that begins with what another one of a method has exported of its first client."""
+    sections: dict[str, Any] = {"encoder": "test-pool", "train": {"rounds": 1}}
+    result = run(worlds.request(method, **sections, model={"head": head}))
+    weights, card = export_model(result, 0, out=folder)
+    assert f"`semcom train {method} --model.weights" in card.read_text()
+    return {**sections, "model": {"head": head, "weights": str(weights)}}
+
+
+def begin(method: str, settings: dict[str, Any]) -> dict[str, Tensor]:
+    """The models of all clients before the first round."""
+    states: list[Any] = []
+    run(worlds.request(method, **settings), observe=lambda before, after, world: states.append(before) or {})
+    return states[0].model.named()
+
+
+@pytest.mark.parametrize("head", ["linear", "mlp"])
+@pytest.mark.parametrize("method", [name for name in METHODS.names() if METHODS.ships(name)])
+def test_every_method_begins_with_what_it_has_exported(method: str, head: str, tmp_path: Path) -> None:
+    """Every tensor, for every client: personal heads, biases and second models too."""
+    settings = export(method, head, tmp_path)
+    given, begun = read_weights(settings["model"]["weights"]), begin(method, settings)
+    assert all(torch.equal(begun[name], t.expand_as(begun[name])) for name, t in given.items())
+    own = {name: begun[f"own.{name}"] for name in given if f"own.{name}" in begun}
+    assert all(torch.equal(t, given[name].expand_as(t)) for name, t in own.items()) and bool(own) == (method == "apfl")
+
+
+@pytest.mark.parametrize("head", ["linear", "mlp"])
+@pytest.mark.parametrize("method", ["fedrod", "feddbe"])
+def test_an_extended_head_begins_its_method_alone(method: str, head: str, tmp_path: Path) -> None:
+    """With as many features as classes too, where the bias of FedDBE has the shape of a layer's; a plain one fits."""
+    settings = export(method, head, tmp_path / "own")
+    for other in {"fedavg", "apfl", "fedrod", "feddbe"} - {method}:
+        with refuses("model.weights", "of another network", "head."):
+            begin(other, settings)
+    plain = export("fedavg", head, tmp_path / "plain")
+    given, begun = read_weights(plain["model"]["weights"]), begin(method, plain)
+    places = {"fedrod": ("generic.", "personal."), "feddbe": ("1.",)}[method]
+    for name in (name.removeprefix("head.") for name in given if name.startswith("head.")):
+        assert all((begun[f"head.{place}{name}"] == given[f"head.{name}"]).all() for place in places)
+    assert method != "feddbe" or not begun["head.0.bias"].any()
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedrod", "feddbe"])
+@pytest.mark.parametrize("kind", [None, "mlp"])
+def test_new_clients_of_a_run_that_began_with_weights_have_fresh_heads(
+    method: str, kind: str | None, tmp_path: Path
+) -> None:
+    """The extended head of the file is none of theirs; nor is one of another architecture."""
+    settings = {**export(method, "linear", tmp_path), "new_clients": 2, "finish": {"kind": kind}}
+    assert "head" in run(worlds.request(method, **settings)).summary["new_clients"]

@@ -54,6 +54,7 @@ class Initial:
         networks: architectures by encoder: populations of one run hold the same objects.
         alike: what keys the weights of the user's heads, by their names.
         told: parts of which the log says where their weights are from.
+        extended: whether the head of `model.weights` is one that the method has extended, with its own tensors.
     """
 
     config: Resolved
@@ -64,6 +65,7 @@ class Initial:
     networks: dict[str, SplitModel] = field(default_factory=dict)
     alike: dict[str, str] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
+    extended: bool = False
 
     @property
     def dtype(self) -> torch.dtype:
@@ -99,7 +101,9 @@ class Initial:
             ValueError: a prefix names no tensor of a model, or the run has models that are extended otherwise.
         """
         model, shape = self.config.model, self.shape
-        network, first = self._network(encoder, extend), self._start(encoder, extend)
+        network = self._network(encoder, extend)
+        self.extended = extend is not None and self._is_extended(encoder, network)
+        first = self._start(encoder, extend)
         if first.keys() != network.state_dict().keys():
             raise ValueError("extend: all populations of a run have the same parts")
         for prefix in (shared,) if isinstance(shared, str) else shared:
@@ -146,6 +150,8 @@ class Initial:
 
         def fresh(*client: int) -> dict[str, Tensor]:
             made = self._make("head.", name, head, *client)
+            if name == model.head and not self.extended:
+                self._begin("head.", made)
             return {f"head.{n}": t.to(self.device) for n, t in _read_initial_tensors(made, self.dtype).items()}
 
         rows = [fresh(int(client)) for client in ids] if model.init == "client" else [fresh()] * len(ids)
@@ -156,15 +162,23 @@ class Initial:
         return Population((Cohort(network, {n: torch.stack([row[n] for row in rows]) for n in rows[0]}, ids),))
 
     def _make(self, part: str, name: str, factory: Callable[[], nn.Module], *client: int) -> nn.Module:
-        """Return the part that `factory` builds as `name`, with its initial weights; a client's, if it has its own."""
+        """Return the part that `factory` builds as `name`, with drawn weights; a client's, if it has its own."""
         if part == "head." and not HEADS.ships(name):
             if name not in self.alike:
                 self.alike[name] = self._find_equal_head(name)
             name = self.alike[name]
-        made = build_with_key(factory, self.config.seed, "init", part, name, *client).to(self.dtype)
+        return build_with_key(factory, self.config.seed, "init", part, name, *client).to(self.dtype)
+
+    def _begin(self, part: str, made: nn.Module) -> None:
+        """Put the weights of `model.weights` into a part. Raises ConfigError as `_given`."""
         if self.weights:
             made.load_state_dict(self._given(part, made.state_dict()), strict=False)
-        return made
+
+    def _is_extended(self, encoder: str, network: SplitModel) -> bool:
+        """Check whether the head of `model.weights` has the names of an extended network, and not of a plain one."""
+        head = {name for name in self.weights if name.startswith("head.")}
+        plain = _build_initial_template(self._factories(encoder)["head."]).state_dict()
+        return not head <= {f"head.{name}" for name in plain} and head <= network.state_dict().keys()
 
     def _find_equal_head(self, name: str) -> str:
         """Return what keys the weights of a user's head: a head that ships with tensors alike, or else its tensors.
@@ -194,23 +208,25 @@ class Initial:
         return {name if named else f"encoder.{name}": t for name, t in found.items()}
 
     def _given(self, part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return those tensors of a part that a file gives. Raises ConfigError if none fits, or one has another shape.
+        """Return those tensors of a part that a file gives, which may be those of a network inside, a backbone.
 
-        They may be those of a network inside, a backbone. What the file has besides, such as the last layer of a
-        network for other classes, is left out.
+        What an encoder has besides in the file, such as the last layer of a network for other classes, is left out.
+
+        Raises ConfigError if none fits, a head has others besides, or one has another shape.
         """
         path, size = self.config.model.weights, len(part)
         own = {n[size:]: t for n, t in self.weights.items() if n.startswith(part)}
         inside = dict.fromkeys(n.removesuffix(k) for n in tensors for k in own if n.endswith(f".{k}"))
         start = max(("", *inside), key=lambda start: sum(start + k in tensors for k in own))
         given = {start + k: t.to(tensors[start + k].dtype) for k, t in own.items() if start + k in tensors}
+        others = [k for k in own if start + k not in tensors and not k.endswith("num_batches_tracked")]
+        if own and (not given or (others and part == "head.")):
+            wanted = f"it has {part}{[*others, *own][0]}, the network {part}{next(iter(tensors))}"
+            raise ConfigError(f"model.weights: {path!r} is of another network: {wanted}")
         for name, t in given.items():
             if t.shape != tensors[name].shape:
                 shapes = f"{list(t.shape)}, and {list(tensors[name].shape)} in the network"
                 raise ConfigError(f"model.weights: {part}{name} of {path!r} is {shapes}")
-        if own and not given:
-            wanted = f"it has {part}{next(iter(own))}, the network {part}{next(iter(tensors))}"
-            raise ConfigError(f"model.weights: {path!r} is of another network: {wanted}")
         if part not in self.told:
             self.told.add(part)
             drawn = [name for name in tensors if name not in given]
@@ -231,7 +247,12 @@ class Initial:
             part: self._make(part, names[part], factory, *key) for part, factory in self._factories(encoder).items()
         }
         model = SplitModel(made["encoder."], made["head."])
+        self._begin("encoder.", model.encoder)
+        if not self.extended:  # what is a copy of the head, or of the model, begins alike
+            self._begin("head.", model.head)
         build_with_key(partial(_extend_model, model, extend), self.config.seed, "init", "extend", *key)
+        if self.extended:
+            self._begin("head.", model.head.to(self.dtype))
         return {n: t.to(self.device) for n, t in _read_initial_tensors(model, self.dtype).items()}
 
     def _factories(self, encoder: str) -> dict[str, Callable[[], nn.Module]]:

@@ -29,32 +29,12 @@ from semcom.studies.results import table
 from semcom.studies.results.failures import Failure, report_failures
 from semcom.studies.results.lock import Shard, another_sweep, lock_folder, read_record, read_shard
 from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
+from semcom.studies.sweep.divisions import check_sweep_data
 from semcom.studies.sweep.plan import Plan, make_plan
 from semcom.studies.sweep.pool import carry_out_in_pool, check_pool_workers
 from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.reuse import find_reusable_runs, take_reused_run
-from semcom.studies.sweep.tune import plan_search, plan_tuned
-
-
-def check_sweep_data(configs: Iterable[RunConfig]) -> None:
-    """Load and divide the data of unfinished runs once: what is missing or too little shows before any run starts.
-
-    A dataset that has to be downloaded is so by one process.
-
-    Raises:
-        ConfigError: data cannot be had, or a partition of them.
-    """
-    from semcom.data.load import read_dataset
-    from semcom.data.partitions import partition_dataset
-
-    needed: dict[str, dict[str, RunConfig]] = {}  # by what is equal: the parts need not be hashable
-    for c in configs:
-        if not has_outcome(c):
-            needed.setdefault(repr(c.data), {})[repr((c.partition, c.sharers, c.seed))] = c
-    for same_data in needed.values():
-        dataset = read_dataset(next(iter(same_data.values())).data)
-        for c in same_data.values():
-            partition_dataset(dataset, c.partition, c.sharers, c.seed)
+from semcom.studies.sweep.tune import check_search_is_apart, plan_search, plan_tuned
 
 
 def sweep(
@@ -143,11 +123,12 @@ def carry_out_search(
         how: arguments of `execute_sweep`.
 
     Raises:
-        ConfigError: a shard is asked for.
+        ConfigError: a shard is asked for; see `semcom.studies.sweep.tune.check_search_is_apart`.
         RunError: see `semcom.studies.sweep.tune.plan_tuned`.
     """
     if shard is not None:
         raise ConfigError(f"shard: {shard} of a study that is tuned cannot choose; leave one of shard and tune out")
+    check_search_is_apart(search, *asked)
     with suppress(RunError):  # runs that diverged are no candidates, and any other failure is told with the choice
         execute_sweep(search, **(how or {}))
     return plan_tuned(search, *asked)

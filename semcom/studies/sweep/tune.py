@@ -1,8 +1,8 @@
 """Fair tuning: a grid for each variant on validation images, then the study with the best values of each.
 
 All variants have the same candidates, seeds and rounds. What counts is the headline on images that were set aside from
-the clients' training images, the mean over seeds and over what else the study varies; no test image is looked at. Of
-equal candidates the first one is chosen.
+the clients' training images, the mean over seeds and over what else the study varies. No image that the study tests on
+is trained or validated on in the search. Of equal candidates the first one is chosen.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 
 import pandas as pd
 
-from semcom.config import RunError
+import semcom
+from semcom.config import ConfigError, RunError
 from semcom.files import write_atomically
 from semcom.methods.registry import METHODS
 from semcom.registry import find
@@ -23,11 +24,13 @@ from semcom.runs.folder import read_summary
 from semcom.runs.section_options import find_options_class
 from semcom.screen import say
 from semcom.studies.analysis.means import format_markdown
+from semcom.studies.experiment import Experiment
 from semcom.studies.grid import Axis, read_grid_field
 from semcom.studies.overrides import format_plain_value
 from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
+from semcom.studies.sweep.divisions import mark_images
 from semcom.studies.sweep.plan import Plan, declare_features, locate_results, make_plan
-from semcom.studies.sweep.request import SEED, Request
+from semcom.studies.sweep.request import SEED, Request, apply_request
 from semcom.tasks.metric import read_headline
 
 SEARCH, TUNED = "search", "tuned.md"
@@ -43,8 +46,26 @@ def plan_search(
 ) -> Plan:
     """Plan the search of a study, the grid of `request.tune`; arguments and errors are those of `make_plan`.
 
-    A hyperparameter is searched for the methods that have it, and no field for methods that do not use it.
+    A hyperparameter is searched for the methods that have it, and no field for methods that do not use it; one that
+    none of them uses is refused.
     """
+    declared, scale, request = _declare_search(name, scale, request, out)
+    methods = [v.method for v in declared.compared() if request.methods is None or v.name in request.methods]
+    for field in (field for axis in request.tune for field in axis.fields):
+        if methods and all(_list_untaken([field], method) for method in methods):
+            raise ConfigError(f"{field}: tuning it has no effect, as {', '.join(methods)} do not use it; leave it out")
+    axes = [axis for axis in request.axes if axis.fields != SEED]
+    seeds = Axis(SEED, tuple((seed,) for seed in SEARCH_SEEDS))
+    set_aside = request.set.get(VALIDATION) or declared.scales[scale].base.partition.validation
+    aside = {} if set_aside else {VALIDATION: ASIDE}
+    wider = Request(request.methods, {**request.set, **aside}, (*axes, *request.tune, seeds))
+    return make_plan(name, scale, wider, plugins, locate_results(declared, scale, out) / SEARCH, declared=declared)
+
+
+def _declare_search(
+    name: str | None, scale: str | None, request: Request, out: Path | str | None
+) -> tuple[Experiment, str, Request]:
+    """Find what is searched, as `declare_features` does; no variant has tuned fields that its method does not take."""
     declared, scale, request = declare_features(name, scale, request, out)
     fields = [name for axis in request.tune for name in axis.fields]
     grid = declared.scales[scale]
@@ -52,12 +73,40 @@ def plan_search(
         variant.name: {**grid.own.get(variant.name, {}), **dict.fromkeys(_list_untaken(fields, variant.method))}
         for variant in declared.compared()
     }
-    search = dataclasses.replace(declared, scales={scale: dataclasses.replace(grid, own=own)})
-    axes = [axis for axis in request.axes if axis.fields != SEED]
-    seeds = Axis(SEED, tuple((seed,) for seed in SEARCH_SEEDS))
-    aside = {} if request.set.get(VALIDATION) or grid.base.partition.validation else {VALIDATION: ASIDE}
-    wider = Request(request.methods, {**request.set, **aside}, (*axes, *request.tune, seeds))
-    return make_plan(name, scale, wider, plugins, locate_results(declared, scale, out) / SEARCH, declared=search)
+    return dataclasses.replace(declared, scales={scale: dataclasses.replace(grid, own=own)}), scale, request
+
+
+def check_search_is_apart(
+    search: Plan,
+    name: str | None,
+    scale: str | None,
+    request: Request,
+    plugins: Sequence[str] = (),
+    out: Path | str | None = None,
+) -> None:
+    """Check that no test image of a study, whatever is chosen for it, is a training or validation image of its search.
+
+    Both are divided for that, before anything runs.
+
+    Args:
+        search: the plan of `plan_search`.
+        name, scale, request, plugins, out: as of `plan_search`.
+
+    Raises:
+        ConfigError: some image is both, or data cannot be had or divided like that.
+    """
+    declared, scale, request = _declare_search(name, scale, request, out)
+    asked = dataclasses.replace(request, axes=(*request.axes, *request.tune), tune=())
+    study = [semcom.resolve(config) for config in apply_request(declared, scale, asked).grid(scale)]
+    seen, tests = mark_images(search.runs.values(), ("train", "validation")), mark_images(study, ("test",))
+    both = sum(int((marks & seen[data]).sum()) for data, marks in tests.items())
+    if both:
+        kinds = " and ".join(dict.fromkeys(repr(config.partition.kind) for config in study))
+        total = sum(int(marks.sum()) for marks in tests.values())
+        raise ConfigError(
+            f"tune: the search would train or validate on {both:,} of the {total:,} test images of the study, as "
+            f"{kinds} draws tests for each seed; set partition.test=own, or divide by a file of semcom split"
+        )
 
 
 def plan_tuned(
@@ -140,8 +189,10 @@ def read_candidates(
         summary = read_summary(locate_run_folder(config))
         assert summary is not None
         metric = read_headline(summary)
-        sign = 1.0 if metric.higher else -1.0
-        scores.append(sign * next(iter(summary["views"].values()))[metric.key("validation")])
+        sign, key = 1.0 if metric.higher else -1.0, metric.key("validation")
+        if key not in (view := next(iter(summary["views"].values()))):
+            raise RunError(f"tune: a run of the search tested no client with validation images, and has no {key}")
+        scores.append(sign * view[key])
     best: dict[str, dict[Values, float]] = {}
     for (variant, values), scores in found.items():
         best.setdefault(variant, {})[values] = sum(scores) / len(scores)

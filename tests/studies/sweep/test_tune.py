@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from semcom.config import RunConfig, RunError, run_hash
+from semcom.files import SUMMARY
 from semcom.runs.folder import write_config, write_summary
 from semcom.studies.grid import read_grid_field
 from semcom.studies.results.outcome import locate_run_folder
@@ -106,6 +107,20 @@ def test_what_cannot_be_chosen_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(RunError, match="a run of the search failed: RunError: the disk is full"):
         tuned(tmp_path / "full", train=broken)
+
+    def untested(config: RunConfig) -> None:
+        """As `train.eval_clients` may choose clients with one image each."""
+        pretend(config)
+        folder = locate_run_folder(config)
+        summary = json.loads((folder / SUMMARY).read_text())
+        del summary["views"]["only"]["validation"]
+        write_summary(folder, summary)
+
+    with pytest.raises(RunError, match="no client with validation images"):
+        tuned(tmp_path / "none", methods="fedproto", train=untested)
+    with refuses("hyper.lam", "fedavg"):
+        tuned(tmp_path / "idle", methods="fedavg")
+    assert not (tmp_path / "idle").exists()
     with pytest.raises(RunError, match="all candidates of fedproto diverged"):
         tuned(tmp_path / "all", tune={"train.lr": (0.4,)})
     with refuses("train.lr"):
