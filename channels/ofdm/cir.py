@@ -16,7 +16,8 @@ from torch import Tensor
 
 from channels.law import Listed
 from channels.link import Realisation
-from channels.ofdm.link import OFDM, GridOptions, warn_of_ofdm_prefix
+from channels.ofdm.link import OFDM
+from channels.ofdm.options import GridOptions, warn_of_ofdm_prefix
 from channels.ofdm.profiles import Profile, move_draws
 
 

@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,50 +30,11 @@ from channels.equalise import Estimate, combine_antennas
 from channels.law import Law
 from channels.link import SAMPLES, Cost, Link, Realisation, complex_normal
 from channels.ofdm.grid import SLOT, Band, Grid, make_grid_frame
+from channels.ofdm.options import GridOptions, list_values, warn_of_ofdm_prefix
 from channels.ofdm.profiles import RAYLEIGH, Profile, move_draws
-from channels.options import COUNT, MEASURE, NOT_NEGATIVE, PART, POSITIVE, NoEffect, one_of, require
+from channels.options import NOT_NEGATIVE, POSITIVE, NoEffect, require
 from channels.power import check_even
 from channels.users import Combined, Fades, separate_users
-
-T = TypeVar("T", int, float)
-
-Knowledge = Literal["perfect", "ls"]
-KNOWLEDGE = get_args(Knowledge)
-
-
-@dataclass(frozen=True)
-class GridOptions(Link.Options):
-    """Options of the grid, and of the receiver's knowledge."""
-
-    csi: Knowledge = "perfect"
-    """Knowledge of h at the receiver: h itself ("perfect"), or what it estimates from the pilots ("ls")."""
-    pilots: int | tuple[int, ...] = (2, 11)
-    """Pilot symbols of a slot, of 0 to 13; they take uses and energy with either `csi`."""
-    subcarriers: int | None = None
-    """Subcarriers of the whole band (None: as many as each client's mini-batch needs in one slot)."""
-    shares: float | tuple[float, ...] | None = None
-    """Part of each client, summing to 1 (None: those that take part share the band equally)."""
-    spacing_khz: float = 15.0
-    """Spacing of the subcarriers, kHz."""
-    cyclic_prefix: float = 1 / 14
-    """Length of the cyclic prefix over that of a symbol without it; with 1/14 a slot of 15 kHz lasts 1 ms."""
-
-    def check(self) -> None:
-        """Check that the values make a grid, and that none would do nothing."""
-        super().check()
-        one_of("csi", self.csi, KNOWLEDGE)
-        if self.csi == "ls" and self.equaliser == "none":
-            raise NoEffect("csi: 'ls' does nothing without an equaliser; choose mmse or zf")
-        _check_ofdm_pilots(_several(self.pilots), self.csi)
-        require("spacing_khz", self.spacing_khz, MEASURE)
-        require("cyclic_prefix", self.cyclic_prefix, PART)
-        require("subcarriers", self.subcarriers, COUNT)
-        if self.shares is not None:
-            _check_ofdm_shares(_several(self.shares))
-
-    def settled(self) -> GridOptions:
-        """Return these options with those filled in that follow from others."""
-        return self
 
 
 class OFDM(Combined):
@@ -118,8 +78,8 @@ class OFDM(Combined):
         super().__init__(options)
         self.options = options = options.settled()
         self.antennas: int = getattr(options, "antennas", 1)
-        self.shares = None if options.shares is None else _several(options.shares)
-        self._pilots = tuple(sorted(_several(options.pilots)))
+        self.shares = None if options.shares is None else list_values(options.shares)
+        self._pilots = tuple(sorted(list_values(options.pilots)))
         self._grid = Grid(self._pilots, 1e3 * options.spacing_khz, options.cyclic_prefix)
         self._apart_hz = self._grid.spacing_hz
         self.profile = self.make_profile()
@@ -401,37 +361,3 @@ def _split_ofdm_grids(grids: Tensor, sizes: Sequence[int], s: int) -> Tensor:
     flat = grids.flatten(1, 2)
     each = [flat[i, : b * s].unflatten(0, (b, s)) for i, b in enumerate(sizes)]
     return torch.cat(each or [flat.new_zeros(0, s, *flat.shape[2:])])
-
-
-def _several(values: T | Sequence[T]) -> tuple[T, ...]:
-    """Return a value, or each of several, as a tuple."""
-    return tuple(values) if isinstance(values, Sequence) else (values,)
-
-
-def warn_of_ofdm_prefix(cause: str, name: str, last_path_s: float, options: GridOptions) -> None:
-    """Warn of paths beyond the cyclic prefix."""
-    prefix_s = options.cyclic_prefix / (1e3 * options.spacing_khz)
-    if last_path_s > prefix_s:
-        warnings.warn(
-            f"{cause} puts the last path of {name} at {1e6 * last_path_s:.3g} us, beyond the cyclic prefix of "
-            f"{1e6 * prefix_s:.3g} us; the interference that this causes is left out",
-            stacklevel=5,
-        )
-
-
-def _check_ofdm_pilots(pilots: tuple[int, ...], csi: str) -> None:
-    """Raise ValueError unless the pilot symbols leave data, and suffice for an estimate."""
-    wrong = [i for i in pilots if i not in range(SLOT)]
-    if wrong or len(set(pilots)) < len(pilots):
-        raise ValueError(f"pilots: {pilots} are not different symbols of a slot, 0 to {SLOT - 1}")
-    if len(pilots) == SLOT:
-        raise ValueError(f"pilots: all {SLOT} symbols of a slot are pilots, which leaves none for data")
-    if csi == "ls" and not pilots:
-        raise ValueError("pilots: there are none to estimate the channel from; csi ls needs one")
-
-
-def _check_ofdm_shares(shares: tuple[float, ...]) -> None:
-    """Raise ValueError unless the shares are positive and sum to 1."""
-    require("shares", shares, POSITIVE)
-    if abs(sum(shares) - 1) > 1e-6:
-        raise ValueError(f"shares: {', '.join(f'{share:g}' for share in shares)} sum to {sum(shares):g} and not to 1")

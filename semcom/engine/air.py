@@ -12,8 +12,7 @@ send at once one transmission: each has the whole band, and its uses count once.
 and Es for each use of error-free exchange. Without a channel (the link `none`) floats and bits are counted, and nothing
 else.
 
-What goes up error-free may be compressed, and lost, or late: `arrived` says who got through, and averages are over
-those. Whom the base station does not reach takes no part in the round: `reach`.
+What goes up error-free may be compressed, and lost, or late: averages are over those whose `arrivals` are in time.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from channels import Link
 from channels.link import Cost
 from channels.statistics import ClientStatistics
 from semcom.config import AirConfig
+from semcom.engine.arrivals import Arrivals
 from semcom.engine.compression import Compression, count_quantised_bits
 from semcom.engine.rates import Direction, Rates
 from semcom.engine.store.population import Order, Population, Prefix, average, in_part
@@ -77,14 +77,8 @@ class Air:
         lowering: `(direction, ids) -> [n]`, the part of its power that a client sends with under power control.
         powers_beside: `(direction, client) -> [U]`, the powers of several users as `Fades` has them.
         timeline: the time of the round; None: it is not counted.
-        through: whether a client got through in this round, by the name of what it sent.
-        late: clients that were beyond the deadline when they had sent.
-        lost: transmissions of this round that were lost on the uplink.
-        sent: bits of the block that a client sent last, error-free, by the name of what it sent.
-        down_bits: bits of the block that comes down in a round, a whole model's.
-        called: clients with coverage that were to take part in this round; None: nobody asked.
-        reached, unreached: those of the clients that know of the round, and the number of the others.
-        rates, compression, uncoded: what comes of error-free numbers, and of others.
+        rates, compression, uncoded: of error-free numbers, and of others.
+        arrivals: who gets through.
     """
 
     config: AirConfig
@@ -101,20 +95,13 @@ class Air:
     lowering: Callable[[Direction, np.ndarray], np.ndarray] = lambda direction, ids: np.ones(len(ids))
     powers_beside: Callable[[Any, int], Tensor | None] = lambda direction, client: None
     timeline: Timeline | None = None
-    through: dict[str, dict[int, bool]] = field(default_factory=dict)
-    late: set[int] = field(default_factory=set)
-    lost: int = 0
-    sent: dict[str, dict[int, float]] = field(default_factory=dict)
-    down_bits: float = 1.0
-    called: np.ndarray | None = None
-    reached: np.ndarray = field(default_factory=lambda: np.arange(0))
-    unreached: int = 0
 
     def __post_init__(self) -> None:
         channel = (self.config, self.link.carrier, self.draw, self.key, self.snr_db)
         statistics = ClientStatistics(self.link.carrier, self.powers_beside)
         self.rates = Rates(*channel, statistics, self.logs)
         self.uncoded = Uncoded(*channel, statistics)
+        self.arrivals = Arrivals(self.config, self.rates, self.timeline)
         self.compression = Compression(self.config, self.key)
 
     def up(self, pop: Population, part: Prefix, name: str = "", since: Population | None = None) -> Population:
@@ -129,7 +116,7 @@ class Air:
                 only updates without a name.
 
         Returns:
-            the models as the base station has them; those that did not get through too, see `arrived`.
+            the models as the base station has them; those that did not get through too, see `arrivals`.
         """
         if self.config.compress == "quantise" or (self.config.compress == "top-k" and since is not None and not name):
             self._add_error_free("up", pop.ids, *self.compression.count_models(pop, part), name=name)
@@ -161,7 +148,7 @@ class Air:
         """Send a part of the clients' models up, and return its weighted mean as the base station has it.
 
         With `air.access superposed` all clients send at once and the channel adds: see `channels.superposition`. The
-        mean is over the clients that `arrived`; if there are none, it is what `since` began with ({} without `since`).
+        mean is over the clients that got through; without any it is what `since` began with ({} without `since`).
 
         Args:
             pop, part, since, name: as for `up`.
@@ -178,7 +165,7 @@ class Air:
             self._add("up", pop.ids, floats, 0 * floats, together, once=True)
         else:
             pop = self.up(pop, part, name, since)
-        here = self.arrived(pop.ids, name)
+        here = self.arrivals.find(pop.ids, name)
         if not here.any():
             return read_shared_start(since, part)
         if not here.all():
@@ -256,78 +243,11 @@ class Air:
         if back:
             self._add("down", ids, floats, 0 * bits, Cost(uses, energy))
 
-    def arrived(self, ids: np.ndarray, name: str = "") -> np.ndarray:
-        """Return which clients got through with what they have just sent up as `name`, bool `[n]` on the host.
-
-        In a round the answer to a name stays.
-        """
-        if self.timeline is None and self.config.repeat:
-            return np.ones(len(ids), dtype=bool)
-        known = self.through.setdefault(name, {})
-        if not (new := np.array([k for k in ids.tolist() if k not in known], dtype=np.int64)).size:
-            return np.array([known[k] for k in ids.tolist()], dtype=bool)
-        late = np.zeros(len(new), dtype=bool) if self.timeline is None else self.timeline.find_late(new)
-        lost = np.zeros(len(new), dtype=bool)
-        if not self.config.repeat:
-            sent = self.sent.get(name, {})
-            bits = np.array([sent.get(k, self.down_bits) for k in new.tolist()])
-            lost = self.rates.draw_losses("up", new, bits, name)
-        self.late |= set(new[late].tolist())
-        self.lost += int(lost.sum())
-        known |= dict(zip(new.tolist(), (~late & ~lost).tolist(), strict=True))
-        return np.array([known[k] for k in ids.tolist()], dtype=bool)
-
-    def reach(self, ids: np.ndarray, numbers: int) -> np.ndarray:
-        """Return those of the clients called to this round who decode what comes down, the call among it.
-
-        The others take no part. Where what is lost is repeated, these are all but those without coverage.
-
-        Args:
-            ids: the clients that are called.
-            numbers: those of a whole model, of which the block is that comes down.
-        """
-        if self.everybody:
-            return ids
-        if self.called is None:
-            self.down_bits = float(numbers * self.config.bits_per_float)
-            bits = np.full(len(ids), self.down_bits)
-            covered = ids[self.rates.cover(ids, bits)] if self.config.coverage == "none" else ids
-            lost = np.zeros(len(covered), dtype=bool)
-            if not self.config.repeat:
-                lost = self.rates.draw_losses("down", covered, bits[: len(covered)])
-            self.called, self.reached = covered, covered[~lost]
-            self.unreached = len(ids) - len(self.reached)
-        return self.reached
-
-    @property
-    def everybody(self) -> bool:
-        """True if all clients that are called take part in a round."""
-        return self.config.repeat and self.config.coverage == "repetition"
-
-    def summarize_round(self) -> dict[str, float]:
-        """Return how long the round took, how many clients were late or not reached, and transmissions lost, if any."""
-        found: dict[str, float] = {}
-        if self.timeline is not None:
-            found["round_s"] = self.timeline.length_s()
-            if self.timeline.deadline_s is not None:
-                found["late"] = len(self.late)
-        if not self.config.repeat:
-            found["lost"] = self.lost
-        if not self.everybody:
-            found["unreached"] = self.unreached
-        return found
-
-    def list_times(self) -> dict[str, list[float]]:
-        """Return what each client of this round did for how long, and who was late; {} where time is not counted."""
-        found = {} if self.timeline is None else self.timeline.list_clients()
-        return {**found, "late": sorted(self.late)} if found else {}
-
     def begin(self, clients: int) -> None:
         """Begin a round with so many clients."""
         self.client_rounds += clients
         self.participants = clients
-        self.through, self.late, self.lost = {}, set(), 0
-        self.called, self.reached, self.unreached, self.sent = None, np.arange(0), 0, {}
+        self.arrivals.begin()
         if self.timeline is not None:
             self.timeline.begin()
 
@@ -386,15 +306,7 @@ class Air:
         broadcast: bool = False,
         name: str = "",
     ) -> None:
-        if self.config.repeat:
-            rate = self.rates.measure(direction, ids, bits)
-        elif broadcast and self.called is not None:  # at the rate of the worst, who may not have heard it
-            rate = self.rates.choose(direction, self.called, np.full(len(self.called), self.down_bits)).min()
-        else:
-            rate = self.rates.choose(direction, ids, bits)
-            if direction == "up":
-                self.sent.setdefault(name, {}).update(zip(ids.tolist(), bits.tolist(), strict=True))
-        uses = bits / rate
+        uses = bits / self.arrivals.choose_rates(direction, ids, bits, broadcast, name)
         self._add(direction, ids, floats, bits, Cost(uses, uses), broadcast)
 
     def _add(

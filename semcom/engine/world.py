@@ -127,7 +127,7 @@ class World:
         Without `air.repeat` those that do not decode what comes down take no part, nor do those without
         `air.coverage`; a round without any is left out.
         """
-        return self.air.reach(self.session.draws.sample(), self._initial.numbers)
+        return self.air.arrivals.reach(self.session.draws.sample(), self._initial.numbers)
 
     def tested(self) -> np.ndarray:
         """Return the ids of the clients that are evaluated, ascending; the same in every round."""
@@ -153,7 +153,7 @@ class World:
         The others were late (`train.deadline_s`), or what they sent was lost (`air.repeat`). A base station that does
         not average by `air.average` works with those that arrived. In a round the answer to a name stays.
         """
-        return self.air.arrived(ids, name)
+        return self.air.arrivals.find(ids, name)
 
     def owned(self, ids: np.ndarray) -> np.ndarray:
         """Return the classes that each client has training samples of, bool `[n, C]` on the host."""

@@ -161,11 +161,11 @@ class Loop:
         with self.clock("train"), name_written_file("training"):  # rows may lie in a file
             self.tally.begin(round_)
             self._check_schedule(round_)
-            reached = self.world.air.everybody or len(self.world.sample())
+            reached = self.world.air.arrivals.everybody or len(self.world.sample())
             state = self.method.round(self.state, self.world) if reached else self.state
             line: dict[str, Any] = {"round": round_, **self.tally.losses(), **self._warnings(round_)}
-            line |= self.world.air.summarize_round()
-            if round_ == self.rounds and (times := self.world.air.list_times()):
+            line |= self.world.air.arrivals.summarize()
+            if round_ == self.rounds and (times := self.world.air.arrivals.list_times()):
                 line["timeline"] = times
         if self.observe:
             with self.clock("observe"), self.tally.uncounted():

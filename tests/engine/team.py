@@ -59,7 +59,7 @@ def arm(team: Team, method: str, rounds: int = 2, **overrides: Any) -> Found:
         world.session.tally.begin(r)
         state = arm_.round(state, world) if len(world.sample()) else state
         logs.append(dict(world.session.tally.log))
-        times.append(world.air.summarize_round())
+        times.append(world.air.arrivals.summarize())
     world.session.tally.begin(rounds + 1)
     views = arm_.finish(state, world) or arm_.views(state, world)
     if world.config.finish.kind is not None:

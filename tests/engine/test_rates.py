@@ -82,7 +82,7 @@ def test_clients_without_coverage_take_no_part(repeat: bool) -> None:
     """Those at -20 dB, up or down; a broadcast is at the rate of the others."""
     air = {"rate": "mcs", "coverage": "none", **({} if repeat else {"repeat": False, "outage": 1e-9})}
     w = world(4, air, snr_db="10,-20,10,0", downlink_snr_db="10,10,-20,0")
-    assert w.sample().tolist() == [0, 3] and w.air.summarize_round()["unreached"] == 2
+    assert w.sample().tolist() == [0, 3] and w.air.arrivals.summarize()["unreached"] == 2
     w.air.down(w.population(shared=BOTH).select(w.sample()), BOTH)
     at_zero_db = 2 * 449 / 1024  # the fastest scheme below 1 bit
     assert w.air.totals["down"].uses == pytest.approx(w.air.totals["down"].bits / 2 / at_zero_db)

@@ -64,9 +64,9 @@ def test_a_round_lasts_as_long_as_its_slowest_client() -> None:
     airtime = (w.air.totals["up"].airtime_s + w.air.totals["down"].airtime_s) / 3
     assert w.air.timeline is not None
     np.testing.assert_allclose(w.air.timeline.spent, computing + airtime)
-    assert w.air.summarize_round() == {"round_s": pytest.approx(computing[0] + airtime)}
+    assert w.air.arrivals.summarize() == {"round_s": pytest.approx(computing[0] + airtime)}
     w.session.tally.begin(2)
-    assert w.air.summarize_round()["round_s"] == 0
+    assert w.air.arrivals.summarize()["round_s"] == 0
 
 
 def test_a_split_client_leaves_the_head_to_the_base_station() -> None:
@@ -127,7 +127,7 @@ def test_the_part_that_is_lost_is_the_outage(kind: str, options: dict[str, Any])
         w.session.tally.begin(round_)
         arrived.append(w.arrived(ids))
         assert (w.arrived(ids[5:9]) == arrived[-1][5:9]).all()  # the answer stays, whoever asks with whom
-        assert w.air.summarize_round() == {"lost": CLIENTS - arrived[-1].sum(), "unreached": 0}
+        assert w.air.arrivals.summarize() == {"lost": CLIENTS - arrived[-1].sum(), "unreached": 0}
     found = np.concatenate(arrived)
     assert abs(found.mean() - 0.8) < 5 * (0.2 * 0.8 / len(found)) ** 0.5 + 0.02 * (kind != "awgn")
     assert (w.arrived(ids, "other") != arrived[-1]).any() and (arrived[0] != arrived[1]).any()
@@ -159,7 +159,7 @@ def test_a_broadcast_is_lost_at_the_rate_of_the_worst(kind: str) -> None:
     for round_ in range(1, 16):
         w.session.tally.begin(round_)
         ids = w.sample()
-        assert (w.sample() == ids).all() and w.air.summarize_round() == {"lost": 0, "unreached": CLIENTS - len(ids)}
+        assert (w.sample() == ids).all() and w.air.arrivals.summarize() == {"lost": 0, "unreached": CLIENTS - len(ids)}
         reached.append(np.isin(np.arange(CLIENTS), ids))
         assert (w.arrived(ids) | ~reached[-1][ids]).sum() < len(ids)  # the uplink fades by itself
     worst, better = np.mean(reached, 0).reshape(-1, 2).mean(0)
@@ -182,7 +182,7 @@ def test_who_is_not_reached_takes_no_part(method: str) -> None:
     before = arm.setup(w)
     ids = w.sample()
     assert 0 < len(ids) < 5
-    w.air.through = {name: dict.fromkeys(range(5), True) for name in ("", "prototypes", "centroids")}
+    w.air.arrivals.through = {name: dict.fromkeys(range(5), True) for name in ("", "prototypes", "centroids")}
     other.sample = lambda: ids  # type: ignore[method-assign]
     after, expected = arm.round(before, w), arm.round(before, other)
     assert worlds.gap(after.model, expected.model) < 1e-14 and w.session.tally.visited == other.session.tally.visited
@@ -231,7 +231,7 @@ def test_late_clients_are_left_out_of_every_kind_of_mean(air: dict[str, Any]) ->
     by_hand = average(trained.select(np.array([0, 2])), BOTH, torch.tensor([0.7, 0.3], dtype=torch.float64))
     for name, t in mean.items():
         torch.testing.assert_close(t, by_hand[name])
-    assert w.air.summarize_round() == {"round_s": 100.0, "late": 1}
+    assert w.air.arrivals.summarize() == {"round_s": 100.0, "late": 1}
 
 
 @pytest.mark.parametrize("air", [{}, {"parameters": "analog", "access": "superposed"}])
@@ -241,7 +241,7 @@ def test_without_any_arrival_the_old_model_stays(method: str, air: dict[str, Any
     arm = METHODS.get(method)(w.config.hyper)
     before = arm.setup(w)
     after = arm.round(before, w)
-    assert w.air.summarize_round()["late"] == 3
+    assert w.air.arrivals.summarize()["late"] == 3
     for name, t in before.model.cohorts[0].dense().common.items():
         torch.testing.assert_close(after.model.cohorts[0].dense().common[name], t)
 
@@ -274,8 +274,8 @@ def test_where_nothing_is_lost_nothing_changes() -> None:
     usual = worlds.world("fedavg", SIZES, air=air)
     other = timed(air={**air, "repeat": False, "outage": 1e-12}, train={"deadline_s": 1e9})
     assert worlds.gap(one_round(usual).model, one_round(other).model) == 0
-    assert usual.air.summarize_round() == {}
-    assert other.air.summarize_round() == {**other.air.summarize_round(), "late": 0, "lost": 0, "unreached": 0}
+    assert usual.air.arrivals.summarize() == {}
+    assert other.air.arrivals.summarize() == {**other.air.arrivals.summarize(), "late": 0, "lost": 0, "unreached": 0}
 
 
 # -- runs ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,135 @@
+"""Arrivals of a round: which clients know of it, and which of them get through with what they send.
+
+What goes up error-free may be lost, or late; who loses what comes down, or is out of coverage, takes no part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from semcom.config import AirConfig
+from semcom.engine.rates import Direction, Rates
+from semcom.engine.timeline import Timeline
+
+
+@dataclass
+class Arrivals:
+    """Arrivals of the current round.
+
+    Attributes:
+        config, timeline: as of an `Air`.
+        rates: of the run.
+        through: whether a client got through, by the name of what it sent.
+        late: clients that were beyond the deadline when they had sent.
+        lost: transmissions that were lost on the uplink.
+        sent: bits of the block that a client sent last, by the name of what it sent.
+        down_bits: bits of the block that comes down, taken to be those of a whole model.
+        called: clients with coverage that were to take part; None: nobody asked.
+        reached, unreached: those of the clients that know of the round, and the number of the others.
+    """
+
+    config: AirConfig
+    rates: Rates
+    timeline: Timeline | None
+    through: dict[str, dict[int, bool]] = field(default_factory=dict)
+    late: set[int] = field(default_factory=set)
+    lost: int = 0
+    sent: dict[str, dict[int, float]] = field(default_factory=dict)
+    down_bits: float = 1.0
+    called: np.ndarray | None = None
+    reached: np.ndarray = field(default_factory=lambda: np.arange(0))
+    unreached: int = 0
+
+    def begin(self) -> None:
+        """Begin a round."""
+        self.through, self.late, self.lost, self.sent = {}, set(), 0, {}
+        self.called, self.reached, self.unreached = None, np.arange(0), 0
+
+    @property
+    def everybody(self) -> bool:
+        """True if all clients that are called take part."""
+        return self.config.repeat and self.config.coverage == "repetition"
+
+    def reach(self, ids: np.ndarray, numbers: int) -> np.ndarray:
+        """Return those of the clients called to this round who decode what comes down, the call among it.
+
+        Where what is lost is repeated, these are all but those without coverage.
+
+        Args:
+            ids: the clients that are called.
+            numbers: those of a whole model, of which the block is that comes down.
+        """
+        if self.everybody:
+            return ids
+        if self.called is None:
+            self.down_bits = float(numbers * self.config.bits_per_float)
+            bits = np.full(len(ids), self.down_bits)
+            covered = ids[self.rates.cover(ids, bits)] if self.config.coverage == "none" else ids
+            lost = np.zeros(len(covered), dtype=bool)
+            if not self.config.repeat:
+                lost = self.rates.draw_losses("down", covered, bits[: len(covered)])
+            self.called, self.reached = covered, covered[~lost]
+            self.unreached = len(ids) - len(self.reached)
+        return self.reached
+
+    def choose_rates(
+        self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool, name: str
+    ) -> np.ndarray:
+        """Return the bits that arrive per use where what is lost is repeated, or that are sent, `[n]`; note the blocks.
+
+        Args:
+            direction: up or down.
+            ids: the clients, `[n]`.
+            bits: of each client's block, `[n]`.
+            broadcast: whether all get the same.
+            name: of what is sent.
+        """
+        if self.config.repeat:
+            return self.rates.measure(direction, ids, bits)
+        if broadcast and self.called is not None:  # at the rate of the worst, who may not have heard it
+            rates = self.rates.choose(direction, self.called, np.full(len(self.called), self.down_bits))
+            return np.full(len(ids), rates.min())
+        if direction == "up":
+            self.sent.setdefault(name, {}).update(zip(ids.tolist(), bits.tolist(), strict=True))
+        return self.rates.choose(direction, ids, bits)
+
+    def find(self, ids: np.ndarray, name: str = "") -> np.ndarray:
+        """Return which clients got through with what they have just sent up as `name`, bool `[n]` on the host.
+
+        In a round the answer to a name stays.
+        """
+        if self.timeline is None and self.config.repeat:
+            return np.ones(len(ids), dtype=bool)
+        known = self.through.setdefault(name, {})
+        if (new := np.array([k for k in ids.tolist() if k not in known], dtype=np.int64)).size:
+            late, lost = np.zeros(len(new), dtype=bool), np.zeros(len(new), dtype=bool)
+            if self.timeline is not None:
+                late = self.timeline.find_late(new)
+            if not self.config.repeat:
+                sent = self.sent.get(name, {})
+                bits = np.array([sent.get(k, self.down_bits) for k in new.tolist()])
+                lost = self.rates.draw_losses("up", new, bits, name)
+            self.late |= set(new[late].tolist())
+            self.lost += int(lost.sum())
+            known |= dict(zip(new.tolist(), (~late & ~lost).tolist(), strict=True))
+        return np.array([known[k] for k in ids.tolist()], dtype=bool)
+
+    def summarize(self) -> dict[str, float]:
+        """Return how long the round took, how many clients were late or not reached, and transmissions lost, if any."""
+        found: dict[str, float] = {}
+        if self.timeline is not None:
+            found["round_s"] = self.timeline.length_s()
+            if self.timeline.deadline_s is not None:
+                found["late"] = len(self.late)
+        if not self.config.repeat:
+            found["lost"] = self.lost
+        if not self.everybody:
+            found["unreached"] = self.unreached
+        return found
+
+    def list_times(self) -> dict[str, list[float]]:
+        """Return what each client of this round did for how long, and who was late; {} where time is not counted."""
+        found = {} if self.timeline is None else self.timeline.list_clients()
+        return {**found, "late": sorted(self.late)} if found else {}
