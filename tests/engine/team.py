@@ -140,9 +140,9 @@ def divided(team: Team) -> Found:
     world, mine = made(team, "fedavg"), {"train": [], "test": []}  # type: tuple[World, dict[str, list[int]]]
     draw = world.session.draws.realisation
 
-    def noted(link: Link, ids: np.ndarray, sizes: Any, stream: str, kind: str) -> dict[str, Tensor]:
-        mine[stream] += ids.tolist()
-        return draw(link, ids, sizes, stream, kind)
+    def noted(link: Link, ids: np.ndarray, *more: Any, **alike: Any) -> dict[str, Tensor]:
+        mine[more[1]] += ids.tolist()
+        return draw(link, ids, *more, **alike)
 
     world.session.draws.realisation = noted  # type: ignore[method-assign]
     trained = world.fit(world.population(), loss).models
