@@ -29,6 +29,7 @@ from semcom.data.registry import AUGMENTATIONS, PARTITIONS
 from semcom.engine.host.ranks import launched_size
 from semcom.engine.links import build_link
 from semcom.engine.schedulers import SCHEDULERS
+from semcom.engine.train.precision import reset_torch
 from semcom.methods.base import Method
 from semcom.methods.parts.classifiers import holds_classifier
 from semcom.methods.registry import METHODS
@@ -65,6 +66,7 @@ def resolve(config: RunConfig) -> Resolved:
     return resolve_setup(config).config
 
 
+@reset_torch()
 def resolve_setup(request: RunConfig) -> Setup:
     """Resolve a configuration as `resolve` does, and give it with the method and the links that were built for that."""
     try:
