@@ -38,7 +38,7 @@ def summarize_run(
         stopped: of a run that stopped early the best round on validation images, from which on evaluations count.
 
     Raises:
-        RunError: nothing was evaluated.
+        RunError: nothing was evaluated, or what tests gave is not finite.
     """
     config, session, task = world.config, world.session, world.session.draws.task
     views = compute_headlines([finish] if finish else [], task.metrics)
@@ -48,6 +48,8 @@ def summarize_run(
     if not views:
         raise RunError(f"{config.method}: nothing was evaluated; it has views neither in rounds nor at the end")
     first, metric = next(iter(views.values())), task.metrics[0]
+    if not math.isfinite(first[metric.name]):
+        raise RunError(f"{config.method}: it has diverged: its {metric.label} is not finite")
     tally, seconds, meters = session.tally, session.clock.seconds, session.tally.snr_received_db()
     errors = tally.error_rates()
     lines = [*metrics, *([finish] if finish else [])]

@@ -15,6 +15,7 @@ from semcom.data.federation import Ragged
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.session import Session
 from semcom.engine.store.population import Population
+from semcom.engine.train.descent import Diverged
 from semcom.engine.train.visit import Outputs, infer_on_visit
 
 Scores = Callable[[Tensor, Tensor, Mapping[str, Tensor]], Tensor]
@@ -106,21 +107,29 @@ def count_confusions_of_views(
         stream: names the realisation of the channel.
         metered: whether the received SNR counts as that of the test.
         note: is shown each batch of this rank's clients.
+
+    Raises:
+        Diverged: a score is NaN.
     """
     draws = session.draws
     c, tests = len(draws.federation.classes), len(snrs_db)
     sizes = {name: (tests, len(view.population.ids), c * c) for name, view in views.items()}
     counts = {name: torch.zeros(size, dtype=torch.int64, device=draws.device) for name, size in sizes.items()}
+    wrong = {name: torch.zeros(size[1], dtype=torch.int64, device=draws.device) for name, size in sizes.items()}
 
     def count(names: Sequence[str], heard: Outputs) -> None:
         for name in names:
+            real = heard.batch.weight.to(torch.int64)
             cell = heard.batch.y * c + views[name].decide(heard)
             rows = counts[name][heard.test]
-            rows[heard.where] = rows[heard.where].scatter_add(1, cell, heard.batch.weight.to(torch.int64))
+            rows[heard.where] = rows[heard.where].scatter_add(1, cell, real)
+            wrong[name][heard.where] += (views[name].answer(heard).isnan().any(-1) * real).sum(1)
         if note is not None:
             note(names, heard)
 
     show_tests(session, views, snrs_db, table, count, stream, metered)
+    for name, t in wrong.items():
+        _check_answers(stream, views[name], session.team.sum(t).cpu().numpy() > 0)
     found = {name: session.team.sum(t).unflatten(-1, (c, c)) for name, t in counts.items()}
     return [{name: t[test] for name, t in found.items()} for test in range(tests)]
 
@@ -136,6 +145,9 @@ def measure_views(
     """Measure answers by the task's metrics: at each SNR of each view, by name, `[K]` means over a client's samples.
 
     NaN for a client without any. Arguments as for `count_confusions_of_views`.
+
+    Raises:
+        Diverged: a metric of some client's samples is not finite.
     """
     task, tests = session.draws.task, len(snrs_db)
     names = [metric.name for metric in task.metrics]
@@ -155,9 +167,16 @@ def measure_views(
     for name, t in sums.items():
         sizes = table.sizes[views[name].population.ids]
         means = session.team.sum(t).cpu().numpy() / np.where(sizes, sizes, np.nan)[:, None]
+        _check_answers(stream, views[name], ~np.isfinite(means).all((0, 2)) & (sizes > 0))
         for test in range(tests):
             found[test][name] = {metric: means[test, :, i] for i, metric in enumerate(names)}
     return found
+
+
+def _check_answers(stream: str, view: View, wrong: np.ndarray) -> None:
+    """Raise Diverged where answers of some clients of a view, bool `[K]`, are not finite."""
+    if wrong.any():
+        raise Diverged(stream, view.population.ids[wrong].tolist(), "answers in tests")
 
 
 def show_tests(
