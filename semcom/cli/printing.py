@@ -79,7 +79,7 @@ def _best_of(summary: Mapping[str, Any]) -> str:
 
 
 def _format_means(title: str, views: Mapping[str, Mapping[str, Any]], metrics: Sequence[Metric]) -> list[str]:
-    first, *others = metrics
+    first, *others = (metric for metric in metrics if all(metric.name in view for view in views.values()))
     columns = {first.name: first.heading, first.key("std"): "std", first.key("worst10"): "worst 10 %"}
     pooled = first.key("pooled")  # the mean over clients, where these have equally many test images
     if all(pooled in view for view in views.values()) and any(

@@ -71,7 +71,7 @@ def summarize_run(
         **({} if stopped is None else {"stopped": {"rounds": config.train.rounds, "best_on_validation": stopped}}),
         "clients": config.clients,
         "evaluated": None if config.train.eval_clients is None else world.tested().tolist(),
-        "bandwidth_ratio": config.model.features / 2 / session.draws.federation.images[0].numel(),
+        "bandwidth_ratio": config.model.features / 2 / session.draws.federation.numbers,
         "samples": tally.visited,
         "samples_per_second": tally.visited / max(seconds.get("train", 0.0), 1e-9),
         "seconds": {name: round(value, 3) for name, value in seconds.items()},

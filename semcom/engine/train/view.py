@@ -17,6 +17,7 @@ from semcom.engine.session import Session
 from semcom.engine.store.population import Population
 from semcom.engine.train.descent import Diverged
 from semcom.engine.train.visit import Outputs, infer_on_visit
+from semcom.tasks.task import Task
 
 Scores = Callable[[Tensor, Tensor, Mapping[str, Tensor]], Tensor]
 """`(received features [k, b, d], logits [k, b, C], per_client) -> scores [k, b, C]`; the largest one is the answer."""
@@ -156,8 +157,7 @@ def measure_views(
 
     def add(of: Sequence[str], heard: Outputs) -> None:
         for name in of:
-            answers = views[name].answer(heard)
-            each = task.measure(answers, heard.batch.target)
+            each = _measure_pictures(task, heard, views[name].answer(heard))
             for i, metric in enumerate(names):
                 real = torch.where(heard.batch.weight > 0, each[metric], 0).double()
                 sums[name][heard.test, heard.where, i] += real.sum(1)
@@ -170,6 +170,22 @@ def measure_views(
         _check_answers(stream, views[name], ~np.isfinite(means).all((0, 2)) & (sizes > 0))
         for test in range(tests):
             found[test][name] = {metric: means[test, :, i] for i, metric in enumerate(names)}
+    return found
+
+
+def _measure_pictures(task: Task, heard: Outputs, answers: Tensor) -> dict[str, Tensor]:
+    """Measure a batch by a task's metrics, `[k, b]` by name: images without the border around each picture."""
+    target, sides = heard.batch.target, heard.federation.sides
+    if not task.pictures or sides is None:
+        return task.measure(answers, target)
+    answers, size, found = answers.reshape(target.shape), target.shape[-1], dict[str, Tensor]()
+    own = sides[heard.index.cpu()]
+    for height, width in own.flatten(0, 1).unique(dim=0).tolist():
+        alike = (own == torch.tensor([height, width])).all(-1).to(answers.device)
+        top, left = (size - height) // 2, (size - width) // 2  # where `federate` puts it
+        inside = (..., slice(top, top + height), slice(left, left + width))
+        for name, values in task.measure(answers[alike][None][inside], target[alike][None][inside]).items():
+            found.setdefault(name, values.new_zeros(alike.shape))[alike] = values[0]
     return found
 
 
