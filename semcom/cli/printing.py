@@ -49,12 +49,12 @@ def format_result_table(summary: Mapping[str, Any], radio: bool = True, joule: b
 
 def format_air_lines(summary: Mapping[str, Any], radio: bool = True, joule: bool = False) -> list[str]:
     """Return lines on the measured SNR, the traffic and the time of a run; arguments as of `format_result_table`."""
-    several = len(list_accuracy_snrs(summary["views"])) > 1  # of several tests together there is no one SNR
-    met = {name: _db(value) for name, value in summary["snr_received_db"].items() if name != "test" or not several}
-    snr = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in met.items())
+    several = len(list_accuracy_snrs(summary["views"])) > 1
+    met = _name_meters(summary["snr_received_db"], several)
+    snr = ", ".join(f"{name} {_db(value)}" for name, value in met.items())
     sent = [f"{_DIRECTIONS[way]}: {_traffic(counts, radio, joule)}" for way, counts in summary["traffic"].items()]
-    rates = summary.get("error_rates", {})
-    wrong = [f"{n.replace('_', ' ')} {e['bits']:.3g} of bits, {e['blocks']:.3g} of blocks" for n, e in rates.items()]
+    rates = _name_meters(summary.get("error_rates", {}), several)
+    wrong = [f"{name} {e['bits']:.3g} of bits, {e['blocks']:.3g} of blocks" for name, e in rates.items()]
     errors = [f"errors: {'; '.join(wrong)}"] if wrong else []
     if "time_s" in summary:
         sent.append(f"all rounds: {summary['time_s']:.4g} s")
@@ -63,6 +63,17 @@ def format_air_lines(summary: Mapping[str, Any], radio: bool = True, joule: bool
     ratio = [f"bandwidth ratio k/n: {summary['bandwidth_ratio']:.3g}"] if radio and "bandwidth_ratio" in summary else []
     heard = [f"received SNR: {snr}"] if radio and met else [] if radio else ["no radio"]
     return [*heard, *ratio, *errors, *arrivals, "per participating client and round", *sent]
+
+
+def _name_meters(found: Mapping[str, Any], several: bool) -> dict[str, Any]:
+    """Return what was measured by the names that are printed, each of several tests by its SNR.
+
+    Earlier versions have one number of several tests together, which is of none of them and is left out.
+    """
+    named = {name.replace("_", " "): value for name, value in found.items() if not (several and name == "test")}
+    return {name: value for name, value in named.items() if name != "test at"} | {
+        f"test at {snr} dB" if several else "test": value for snr, value in found.get("test_at", {}).items()
+    }
 
 
 def _format_with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,11 +97,23 @@ def _format_means(title: str, views: Mapping[str, Mapping[str, Any]], metrics: S
         abs(view[pooled] - view[first.name]) > EQUAL for view in views.values()
     ):
         columns[pooled] = "over images"
+    last = first.key("last")
+    if all(last in view for view in views.values()) and any(_is_last_apart(view, first) for view in views.values()):
+        columns[last] = "last round"
     rows = [
         [*(first.format(view[key]) for key in columns), *(m.format(view[m.name]) for m in others)]
         for view in views.values()
     ]
     return _format_table(title, list(views), rows, [*columns.values(), *(m.heading for m in others)])
+
+
+def _is_last_apart(view: Mapping[str, Any], metric: Metric) -> bool:
+    """Check whether the last round lies outside the 95 % interval over clients of the mean over the last rounds."""
+    from semcom.studies.analysis.statistics import compute_t_interval  # takes a second to import
+
+    last, over = view[metric.key("last")], compute_t_interval(view["clients"])
+    alike = metric.format(last) == metric.format(view[metric.name])
+    return not alike and not over.low <= last <= over.high  # NaN where clients do not differ
 
 
 def _format_curves(views: Mapping[str, Mapping[str, Any]], snrs: Sequence[str], metric: Metric) -> list[str]:

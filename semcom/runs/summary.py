@@ -50,7 +50,7 @@ def summarize_run(
     first, metric = next(iter(views.values())), task.metrics[0]
     if not math.isfinite(first[metric.name]):
         raise RunError(f"{config.method}: it has diverged: its {metric.label} is not finite")
-    tally, seconds, meters = session.tally, session.clock.seconds, session.tally.snr_received_db()
+    tally, seconds = session.tally, session.clock.seconds
     errors = tally.error_rates()
     lines = [*metrics, *([finish] if finish else [])]
     warnings = [f"round {line['round']}: {t}" for line in lines for t in line.get("warnings", {}).values()]
@@ -77,7 +77,7 @@ def summarize_run(
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "traffic": world.air.per_client_round(),
         **{total: sum(line[name] for line in metrics) for name, total in TOTALS.items() if name in metrics[-1]},
-        "snr_received_db": {name: value if math.isfinite(value) else None for name, value in meters.items()},
+        "snr_received_db": tally.snr_received_db(),
         **({"error_rates": errors} if errors else {}),
         **({} if session.draws.cell is None else {"cell": _places(session.draws)}),
         "seed": config.seed,

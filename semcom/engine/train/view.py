@@ -106,7 +106,7 @@ def count_confusions_of_views(
         snrs_db: SNR of all clients in each test, or None: their training SNR.
         table: which samples, usually those of `federation.test`.
         stream: names the realisation of the channel.
-        metered: whether the received SNR counts as that of the test.
+        metered: whether the received SNRs count as those of the run's tests, which these then are.
         note: is shown each batch of this rank's clients.
 
     Raises:
@@ -209,12 +209,12 @@ def show_tests(
     for name, view in views.items():
         names.setdefault(str(id(view.population)), []).append(name)
     pops = {key: views[same[0]].population for key, same in names.items()}
-    meter = session.tally.meters["test"] if metered else None
+    meters = [session.tally.meters[name] for name in session.tally.tests] if metered else None
 
     def shown(heard: Outputs) -> None:
         note(names[heard.name], heard)
 
-    infer_on_visit(session, pops, table, shown, stream=stream, snrs_db=snrs_db, meter=meter)
+    infer_on_visit(session, pops, table, shown, stream=stream, snrs_db=snrs_db, meters=meters)
 
 
 def predict(session: Session, view: View, client: int, images: Tensor, snr_db: float | None) -> Tensor:
