@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -249,16 +250,20 @@ def test_several_tests_have_their_own_snr_and_errors() -> None:
 
 @pytest.mark.parametrize(
     ("clients", "last", "shown"),
-    [([0.5, 0.7], 0.75, False), ([0.59, 0.61], 0.75, True), ([0.6, 0.6], 0.6004, False), ([0.6], 0.61, True)],
+    [
+        ([0.5, 0.7], 0.79, False),
+        ([0.5, 0.7], 0.81, True),
+        ([0.5, 0.5, 0.6, 0.7, 0.7], 0.68, False),
+        ([0.5, 0.5, 0.6, 0.7, 0.7], 0.7, True),
+        ([0.6, 0.6], 0.6004, False),
+        ([0.6], 0.61, True),
+    ],
 )
 def test_the_last_round_stands_beside_a_mean_that_it_is_apart_from(
     clients: list[float], last: float, shown: bool
 ) -> None:
-    """By Student's t of two clients, 12.7 times the standard error: 0.6 +- 1.27 holds 0.75, and 0.6 +- 0.127 does not.
-
-    One client, or equal ones, have no interval: then the digits that are shown decide.
-    """
-    view = {"accuracy": 0.6, "accuracy_std": 0.0, "worst10": 0.5, "clients": clients, "last": last}
+    """Two standard errors: 2 * 0.1 / sqrt(1) = 0.2 and 2 * sqrt(0.008) / sqrt(4) = 0.0894; one client has none."""
+    view = {"accuracy": 0.6, "accuracy_std": np.std(clients), "worst10": 0.5, "clients": clients, "last": last}
     lines = report.format_result_table({**SUMMARY, "views": {"personal": view}}).splitlines()
     assert ("last round" in lines[1]) == shown
     assert not shown or lines[2].split()[-1] == f"{100 * last:.1f}"
