@@ -106,7 +106,7 @@ def count_confusions_of_views(
         snrs_db: SNR of all clients in each test, or None: their training SNR.
         table: which samples, usually those of `federation.test`.
         stream: names the realisation of the channel.
-        metered: whether the received SNRs count as those of the run's tests, which these then are.
+        metered: whether the received SNR counts as that of the run's test at the same SNR.
         note: is shown each batch of this rank's clients.
 
     Raises:
@@ -209,7 +209,8 @@ def show_tests(
     for name, view in views.items():
         names.setdefault(str(id(view.population)), []).append(name)
     pops = {key: views[same[0]].population for key, same in names.items()}
-    meters = [session.tally.meters[name] for name in session.tally.tests] if metered else None
+    named = dict(zip(session.draws.test_snrs, session.tally.tests, strict=True))
+    meters = [session.tally.meters[named[snr]] if metered and snr in named else None for snr in snrs_db]
 
     def shown(heard: Outputs) -> None:
         note(names[heard.name], heard)

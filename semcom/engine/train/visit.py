@@ -98,7 +98,7 @@ def infer_on_visit(
     stream: str,
     snrs_db: Sequence[float | None] = (None,),
     link: Link | None = None,
-    meters: Sequence[Meter] | None = None,
+    meters: Sequence[Meter | None] | None = None,
     federation: Federation | None = None,
 ) -> None:
     """Run inference on every sample of every client, and pass each batch to `fn`.
@@ -179,7 +179,7 @@ class Source:
     table: Ragged
     stream: str
     link: Link
-    meters: Sequence[Meter] | None
+    meters: Sequence[Meter | None] | None
     federation: Federation
 
     def heard(
