@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -49,12 +50,12 @@ def format_result_table(summary: Mapping[str, Any], radio: bool = True, joule: b
 
 def format_air_lines(summary: Mapping[str, Any], radio: bool = True, joule: bool = False) -> list[str]:
     """Return lines on the measured SNR, the traffic and the time of a run; arguments as of `format_result_table`."""
-    several = len(list_accuracy_snrs(summary["views"])) > 1  # of several tests together there is no one SNR
-    met = {name: _db(value) for name, value in summary["snr_received_db"].items() if name != "test" or not several}
-    snr = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in met.items())
+    several = len(list_accuracy_snrs(summary["views"])) > 1
+    met = _name_meters(summary["snr_received_db"], several)
+    snr = ", ".join(f"{name} {_db(value)}" for name, value in met.items())
     sent = [f"{_DIRECTIONS[way]}: {_traffic(counts, radio, joule)}" for way, counts in summary["traffic"].items()]
-    rates = summary.get("error_rates", {})
-    wrong = [f"{n.replace('_', ' ')} {e['bits']:.3g} of bits, {e['blocks']:.3g} of blocks" for n, e in rates.items()]
+    rates = _name_meters(summary.get("error_rates", {}), several)
+    wrong = [f"{name} {e['bits']:.3g} of bits, {e['blocks']:.3g} of blocks" for name, e in rates.items()]
     errors = [f"errors: {'; '.join(wrong)}"] if wrong else []
     if "time_s" in summary:
         sent.append(f"all rounds: {summary['time_s']:.4g} s")
@@ -63,6 +64,17 @@ def format_air_lines(summary: Mapping[str, Any], radio: bool = True, joule: bool
     ratio = [f"bandwidth ratio k/n: {summary['bandwidth_ratio']:.3g}"] if radio and "bandwidth_ratio" in summary else []
     heard = [f"received SNR: {snr}"] if radio and met else [] if radio else ["no radio"]
     return [*heard, *ratio, *errors, *arrivals, "per participating client and round", *sent]
+
+
+def _name_meters(found: Mapping[str, Any], several: bool) -> dict[str, Any]:
+    """Return what was measured by the names that are printed, each of several tests by its SNR.
+
+    Earlier versions have one number of several tests together, which is of none of them and is left out.
+    """
+    named = {name.replace("_", " "): value for name, value in found.items() if not (several and name == "test")}
+    return {name: value for name, value in named.items() if name != "test at"} | {
+        f"test at {snr} dB" if several else "test": value for snr, value in found.get("test_at", {}).items()
+    }
 
 
 def _format_with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,18 +91,31 @@ def _best_of(summary: Mapping[str, Any]) -> str:
 
 
 def _format_means(title: str, views: Mapping[str, Mapping[str, Any]], metrics: Sequence[Metric]) -> list[str]:
-    first, *others = metrics
+    first, *others = (metric for metric in metrics if all(metric.name in view for view in views.values()))
     columns = {first.name: first.heading, first.key("std"): "std", first.key("worst10"): "worst 10 %"}
     pooled = first.key("pooled")  # the mean over clients, where these have equally many test images
     if all(pooled in view for view in views.values()) and any(
         abs(view[pooled] - view[first.name]) > EQUAL for view in views.values()
     ):
         columns[pooled] = "over images"
+    last = first.key("last")
+    if all(last in view for view in views.values()) and any(_is_last_apart(view, first) for view in views.values()):
+        columns[last] = "last round"
     rows = [
         [*(first.format(view[key]) for key in columns), *(m.format(view[m.name]) for m in others)]
         for view in views.values()
     ]
     return _format_table(title, list(views), rows, [*columns.values(), *(m.heading for m in others)])
+
+
+def _is_last_apart(view: Mapping[str, Any], metric: Metric) -> bool:
+    """Check whether the last round is out of the interval of the mean over the last rounds: two standard errors.
+
+    That is, over clients, some 95 %. One client has no interval: then the digits that are shown decide.
+    """
+    last, mean, clients = view[metric.key("last")], view[metric.name], len(view["clients"])
+    error = view[metric.key("std")] / math.sqrt(max(1, clients - 1))
+    return metric.format(last) != metric.format(mean) and abs(last - mean) > 2 * error
 
 
 def _format_curves(views: Mapping[str, Mapping[str, Any]], snrs: Sequence[str], metric: Metric) -> list[str]:

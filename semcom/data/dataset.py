@@ -43,6 +43,8 @@ class Dataset:
     """Names of the classes."""
     owners: Indices | None = None
     """int64 `[N]`, whose each sample is, such as a writer's or a domain's; None: nothing says it."""
+    sides: Indices | None = None
+    """int64 `[N, 2]`, height and width of each picture in the middle of its image, whose rest is border; None: all."""
 
     def __post_init__(self) -> None:
         count, shape, kind = len(self.images), self.images.shape, self.images.dtype
@@ -63,6 +65,8 @@ class Dataset:
         )
         owned = self.owners is None or (self.owners.shape == (count,) and self.owners.dtype == np.int64)
         require_of_dataset(owned, self.name, f"owners are not int64 [{count}]")
+        framed = self.sides is None or (self.sides.shape == (count, 2) and self.sides.dtype == np.int64)
+        require_of_dataset(framed, self.name, f"sides are not int64 [{count}, 2]")
         low, high = int(self.labels.min()), int(self.labels.max())
         require_of_dataset(low >= 0, self.name, f"label {low} is negative; labels are 0 to {len(self.classes) - 1}")
         require_of_dataset(

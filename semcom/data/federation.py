@@ -6,10 +6,11 @@ Legend: N images, C channels, K clients, M indices of all clients together.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,6 +67,9 @@ class Federation:
     """Names of the classes."""
     owned: npt.NDArray[np.bool_]
     """Classes of which a client has training images, bool `[K, classes]` on the host."""
+    sides: Tensor | None = field(default=None, kw_only=True)
+    """int64 `[N, 2]` on the host: height and width of each picture in the middle of its image, whose rest is border.
+    None: there is no border."""
 
     def to(self, device: torch.device | str) -> Federation:
         """Return the same federation on a device."""
@@ -79,6 +83,11 @@ class Federation:
     def pictured(self) -> bool:
         """Return whether its images are such, and not arrays of numbers."""
         return not self.images.is_floating_point()
+
+    @property
+    def numbers(self) -> int:
+        """Return how many numbers a picture has, without its border; of pictures of several shapes the mean."""
+        return count_numbers(self.images.shape[1:], self.sides)
 
     @property
     def sources(self) -> Federation:
@@ -112,15 +121,22 @@ def to_bytes(images: Tensor) -> Tensor:
     return ((images.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
 
 
+def count_numbers(image: Sequence[int], sides: Any) -> int:
+    """Return how many numbers an image of some shape has; with `sides` `[N, 2]` of its pictures the mean of theirs."""
+    return math.prod(image) if sides is None else round(image[0] * float((sides[:, 0] * sides[:, 1] * 1.0).mean()))
+
+
 def federate(dataset: Dataset, split: Split, size: int = SIDE) -> Federation:
     """Join a dataset and its split, on the host.
 
     Images smaller than size x size get a border of zeros (-1 when gathered). Raises ConfigError for larger images.
     """
-    images = torch.from_numpy(dataset.images)
+    images, framed = torch.from_numpy(dataset.images), None
     if dataset.pictured:
         sides = dataset.images.shape[2:]
         require_of_dataset(max(sides) <= size, dataset.name, f"images are {sides}, more than {size} pixels a side")
+        framed = torch.tensor([sides]) if dataset.sides is None else torch.from_numpy(dataset.sides)
+        framed = None if bool((framed == size).all()) else framed.expand(len(images), 2)
         images = _pad_images(images, size).contiguous(memory_format=torch.channels_last)
     owned = np.zeros((len(split.train), len(dataset.classes)), dtype=bool)
     for client, indices in enumerate(split.train):
@@ -133,6 +149,7 @@ def federate(dataset: Dataset, split: Split, size: int = SIDE) -> Federation:
         validation=_ragged(split.validation),
         classes=dataset.classes,
         owned=owned,
+        sides=framed,
     )
 
 

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from channels.registry import describe_unknown_name
 from semcom.config import ConfigError, DataConfig
 from semcom.config.options import build_options
-from semcom.data.dataset import Dataset, require_of_dataset
+from semcom.data.dataset import Dataset, Indices, require_of_dataset
+from semcom.data.federation import count_numbers
 from semcom.data.readers import fit_images, read_folder, read_npz
 from semcom.data.registry import DATASETS
 from semcom.files import resolve_file
@@ -23,7 +26,26 @@ def load_dataset(config: DataConfig) -> Dataset:
 
 def resize_dataset(dataset: Dataset, size: int) -> Dataset:
     """Return a dataset with images for a square of `size` pixels a side; what is no image stays as it is."""
-    return replace(dataset, images=fit_images(dataset.images, size)) if dataset.pictured else dataset
+    if not dataset.pictured:
+        return dataset
+    images = fit_images(dataset.images, size)
+    return replace(dataset, images=images, sides=_fit_sides(dataset, images.shape[-1]))
+
+
+def _fit_sides(dataset: Dataset, width: int) -> Indices | None:
+    """Return the sides of a dataset's pictures once its images are as wide as said."""
+    before = dataset.images.shape[-1]
+    if dataset.sides is None or before == width:
+        return dataset.sides
+    return np.maximum(1, (dataset.sides * (width / before)).round()).astype(np.int64)
+
+
+def count_picture_numbers(dataset: Dataset, size: int) -> int:
+    """Count the numbers of a picture in a square of `size` pixels a side, without its border: n of k/n."""
+    if not dataset.pictured:
+        return count_numbers(dataset.images.shape[1:], None)
+    image = fit_images(dataset.images[:1], size).shape[1:]
+    return count_numbers(image, _fit_sides(dataset, image[-1]))
 
 
 def read_dataset(config: DataConfig) -> Dataset:

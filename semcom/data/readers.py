@@ -124,10 +124,11 @@ def read_folder(path: str | Path, size: int = SIDE, training: Sequence[str] = PA
         note_on_dataset(str(path), f"{some}{f' and {len(strays) - 3} more' if strays[3:] else ''}: no images, left out")
     with warnings.catch_warnings():
         warnings.simplefilter("error", DecompressionBombWarning)
-        images = np.stack([_read_pixels(str(path), file, size) for part in files for own in part for file in own])
+        read = [_read_pixels(str(path), file, size) for part in files for own in part for file in own]
+    images, sides = (np.stack(each) for each in zip(*read, strict=True))
     labels = [np.repeat(np.arange(len(classes)), [len(own) for own in part]) for part in files]
     names = tuple(_written(name) for name in classes)
-    dataset = Dataset(str(path), images, np.concatenate(labels), len(images) - len(labels[-1]), names)
+    dataset = Dataset(str(path), images, np.concatenate(labels), len(images) - len(labels[-1]), names, sides=sides)
     _check_read_parts(dataset)
     return dataset
 
@@ -272,8 +273,11 @@ def _check_read_part(
     return x, y.astype(np.int64)
 
 
-def _read_pixels(folder: str, file: str, size: int) -> Bytes:
-    """Read one image file as RGB `[3, size, size]`. Raises ConfigError that names it."""
+def _read_pixels(folder: str, file: str, size: int) -> tuple[Bytes, Indices]:
+    """Read one image file as RGB `[3, size, size]`, and height and width of the picture in it, `[2]`.
+
+    Raises ConfigError that names it.
+    """
     from PIL import Image
 
     try:
@@ -285,4 +289,4 @@ def _read_pixels(folder: str, file: str, size: int) -> Bytes:
     square = Image.new("RGB", (size, size))
     corner = (size - width) // 2, (size - height) // 2  # where `federate` puts small images
     square.paste(image.resize((width, height), Image.Resampling.BILINEAR), corner)
-    return np.moveaxis(np.asarray(square, dtype=np.uint8), -1, 0)
+    return np.moveaxis(np.asarray(square, dtype=np.uint8), -1, 0), np.array([height, width], dtype=np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -31,14 +32,17 @@ class Tally:
         visited: training samples visited so far.
         log: per-client means that training reported in this round, name -> `[n]`.
         warnings: what the method warned of in this round, name -> text.
-        meters: received SNR and errors by "train_up", "train_down" and "test", since they were settled.
+        tests: names of the meters of tests, at each test SNR: "test" where there is one.
+        meters: received SNR and errors by "train_up", "train_down" and those of `tests`, since they were settled.
         measured: the sums that they took until then, over all ranks.
     """
 
     def __init__(self, draws: Draws, air: Air, team: Team) -> None:
         self.draws, self.air, self.team = draws, air, team
         self.visited, self.log, self.warnings = 0, Log(), dict[str, str]()
-        self.meters = {name: Meter() for name in ("train_up", "train_down", "test")}
+        snrs = draws.test_snrs
+        self.tests = ["test"] if len(snrs) == 1 else [f"test at {snr:g} dB" for snr in snrs]
+        self.meters = {name: Meter() for name in ("train_up", "train_down", *self.tests)}
         self.measured = dict.fromkeys(self.meters, 6 * (0.0,))
 
     def alone(self) -> Tally:
@@ -64,10 +68,11 @@ class Tally:
         residual = self.air.compression.residual
         yield  # after an exception the world is not used any more
         self.settle()
-        tests = self.measured["test"]
+        tests = {name: self.measured[name] for name in self.tests}
         self.resume(before)
         self.air.compression.residual = residual
-        self.draws.round, self.log, self.warnings, self.measured["test"] = round_, log, warnings, tests
+        self.draws.round, self.log, self.warnings = round_, log, warnings
+        self.measured |= tests
 
     def features(self, ids: np.ndarray, sizes: Sequence[Sequence[int]]) -> None:
         """Count the clients' mini-batches in training, `sizes` of each, and their traffic if the method is split."""
@@ -91,18 +96,27 @@ class Tally:
         for name, more in zip(self.meters, self.team.sum(torch.stack(sums)).tolist(), strict=True):
             self.measured[name] = tuple(a + b for a, b in zip(self.measured[name], more, strict=True))
 
-    def snr_received_db(self) -> dict[str, float]:
-        """Return the received SNR in dB so far, by meter; nan where nothing was sent."""
-        return {name: ratio_db(*sums[:2]) for name, sums in self.measured.items()}
+    def snr_received_db(self) -> dict[str, Any]:
+        """Return the received SNR in dB so far, by meter (see `_group_tests`); None where nothing was sent."""
+        found = {name: ratio_db(*sums[:2]) for name, sums in self.measured.items()}
+        return self._group_tests({name: value if math.isfinite(value) else None for name, value in found.items()})
+
+    def _group_tests(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values by meter; of several tests `test`, that of the first one, and `test_at`, all by their SNRs."""
+        if self.tests == ["test"] or self.tests[0] not in found:
+            return dict(found)
+        rest = {name: value for name, value in found.items() if name not in self.tests}
+        each = {f"{snr:g}": found[name] for snr, name in zip(self.draws.test_snrs, self.tests, strict=True)}
+        return {**rest, "test": found[self.tests[0]], "test_at": each}
 
     def list_silent_meters(self) -> list[str]:
         """Return the meters that have heard noise alone."""
         return [name for name, (signal, noise, *_) in self.measured.items() if signal == 0.0 < noise]
 
-    def error_rates(self) -> dict[str, dict[str, float]]:
-        """Return the part of wrong bits and of lost blocks so far, by meter, where the link sends bits."""
+    def error_rates(self) -> dict[str, Any]:
+        """Return the part of wrong bits and of lost blocks so far, by meter as above, where the link sends bits."""
         counted = {name: sums[2:] for name, sums in self.measured.items() if sums[3]}
-        return {name: {"bits": a / b, "blocks": c / d} for name, (a, b, c, d) in counted.items()}
+        return self._group_tests({name: {"bits": a / b, "blocks": c / d} for name, (a, b, c, d) in counted.items()})
 
     def losses(self) -> dict[str, float]:
         """Return the means of what training logged in this round, over the clients; read off the device once."""

@@ -44,9 +44,10 @@ def compute_images(study: Study, plot: Plot) -> pd.DataFrame:
         for i, at in enumerate(shown):
             place = {"image": i, "client": int(kept["originals/client"][at]), "class": int(kept["originals/label"][at])}
             pictures[value, i, ORIGINAL] = originals[at]
+            inside = _frame_picture(kept, at)
             for test, snr in sorted(enumerate(snrs), key=lambda pair: pair[1]):
                 pictures[value, i, f"{snr:g}"] = kept[name][test, at]
-                error = (kept[name][test, at].astype(float) - originals[at]) / 255
+                error = (kept[name][test, at].astype(float) - originals[at])[inside] / 255
                 psnr = -10 * np.log10(max(float((error**2).mean()), 1e-10))
                 rows.append({str(plot.facet): value, **place, TEST: float(snr), "psnr": psnr})
     cells = pd.DataFrame(rows)
@@ -59,6 +60,14 @@ def _read_images(run: Stored, view: Views) -> tuple[dict[str, np.ndarray], str]:
     if name not in kept:
         raise ConfigError(f"view: {run.variant} kept no images of {name[7:]}; repeat it with --keep {IMAGES}")
     return kept, name
+
+
+def _frame_picture(kept: dict[str, np.ndarray], at: int) -> tuple[slice, ...]:
+    """Return where the picture lies in a kept image: in its middle, with a border where it is smaller."""
+    whole = kept["originals/images"].shape[-2:]
+    sides = kept["originals/sides"][at] if "originals/sides" in kept else whole
+    starts = [(size - side) // 2 for size, side in zip(whole, sides, strict=True)]
+    return slice(None), *(slice(start, start + side) for start, side in zip(starts, sides, strict=True))
 
 
 def _choose_images(clients: np.ndarray) -> list[int]:

@@ -205,6 +205,9 @@ class Pictures:
         draws, found = self.world.session.draws, _describe_tests(self.world, self.at, "originals")
         index = torch.as_tensor(found["originals/image"], device=draws.federation.images.device)
         found["originals/images"] = draws.federation.images[index].cpu().numpy()
+        whole = torch.tensor([self.size[-2:]]).expand(len(self.at), 2)
+        sides = draws.federation.sides
+        found["originals/sides"] = (whole if sides is None else sides[index.cpu()]).numpy()
         snrs = [np.nan if snr is None else snr for snr in draws.test_snrs]
         found["originals/snr_db"] = np.array(snrs)
         for name in names:

@@ -422,12 +422,19 @@ def _text(lines: Iterable[dict[str, Any]]) -> str:
 
 
 def _parse_metrics_line(text: bytes) -> dict[str, Any] | None:
-    """Return the numbers in a line of metrics.jsonl; None where it is not whole."""
+    """Return the numbers in a line of metrics.jsonl, NaN where it has null; None where it is not whole."""
     try:
-        line = json.loads(text) if text.endswith(b"\n") else None
+        line = _read_null(json.loads(text)) if text.endswith(b"\n") else None
     except (ValueError, RecursionError):
         return None
     return line if isinstance(line, dict) and isinstance(line.get("round"), int) else None
+
+
+def _read_null(value: Any) -> Any:
+    """Return values with NaN in the place of null, as which `to_json` writes it; a class that nobody tests has None."""
+    if isinstance(value, dict):
+        return {name: held if name == "classes" else _read_null(held) for name, held in value.items()}
+    return [_read_null(held) for held in value] if isinstance(value, list) else math.nan if value is None else value
 
 
 def read_versions() -> dict[str, str]:

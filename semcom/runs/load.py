@@ -8,6 +8,7 @@ from pathlib import Path
 from semcom.config import RunError, run_hash
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE
+from semcom.engine.train.precision import reset_torch
 from semcom.files import CHECKPOINT, resolve_file
 from semcom.runs.folder import Folder, read_config, read_summary
 from semcom.runs.images import read_run_images
@@ -18,6 +19,7 @@ from semcom.runs.resolve import resolve_setup
 from semcom.runs.result import Result
 
 
+@reset_torch()
 def load(folder: Path | str, *, device: str | None = None) -> Result:
     """Load the result of a finished run: its numbers, its models as of the last round, and what they make of images.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +23,12 @@ from semcom.config import (
 from semcom.config.checks import check_config, check_config_types
 from semcom.config.errors import show_value
 from semcom.config.options import check_options
-from semcom.data.load import read_dataset
+from semcom.data.load import count_picture_numbers, read_dataset
 from semcom.data.registry import AUGMENTATIONS, PARTITIONS
 from semcom.engine.host.ranks import launched_size
 from semcom.engine.links import build_link
 from semcom.engine.schedulers import SCHEDULERS
+from semcom.engine.train.precision import reset_torch
 from semcom.methods.base import Method
 from semcom.methods.parts.classifiers import holds_classifier
 from semcom.methods.registry import METHODS
@@ -65,6 +65,7 @@ def resolve(config: RunConfig) -> Resolved:
     return resolve_setup(config).config
 
 
+@reset_torch()
 def resolve_setup(request: RunConfig) -> Setup:
     """Resolve a configuration as `resolve` does, and give it with the method and the links that were built for that."""
     try:
@@ -116,7 +117,7 @@ def _resolve_setup(request: RunConfig) -> Setup:
 
 
 def _fill_features(request: RunConfig) -> RunConfig:
-    """Fill in the number of features that a bandwidth ratio asks for: d = 2 (k/n) n for images of n numbers.
+    """Fill in the number of features that a bandwidth ratio asks for: d = 2 (k/n) n for pictures of n numbers.
 
     Raises ConfigError for a ratio that is none, or of which d would be no whole and even number.
     """
@@ -127,9 +128,7 @@ def _fill_features(request: RunConfig) -> RunConfig:
         ratio = Fraction(asked)
     except (ValueError, ZeroDivisionError):
         raise ConfigError(f"model.bandwidth-ratio: {show_value(asked)} is no ratio; give one such as 1/12") from None
-    dataset = read_dataset(request.data)
-    image = dataset.images.shape[1:]
-    numbers = image[0] * request.data.size**2 if dataset.pictured else math.prod(image)
+    numbers = count_picture_numbers(read_dataset(request.data), request.data.size)
     features = 2 * ratio * numbers
     if features <= 0 or features % 2:
         d = f"d = 2 (k/n) n has to be even and more than 0, and n is {numbers:,}"

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from semcom.config import ConfigError, Resolved
 from semcom.data.federation import Federation, to_bytes
+from semcom.engine.train.precision import reset_torch
 from semcom.engine.train.view import View, infer_images, predict
 from semcom.engine.world import World
 from semcom.files import ARRAYS
@@ -89,6 +90,7 @@ class Result:
         return ByView({name: view for views in self._stages.values() for name, view in views.items()})
 
     @cached_property
+    @reset_torch()
     def _stages(self) -> Mapping[int, Mapping[str, View]]:
         return self.find_stages()
 
@@ -120,6 +122,7 @@ class Result:
 
     # -- predictions -------------------------------------------------------------------------------------------------
 
+    @reset_torch()
     def predict(self, client: int, images: np.ndarray | Tensor, view: str | None = None) -> Tensor:
         """Return the classes that a client's model gives to images, through the channel at its test SNR.
 
@@ -140,6 +143,7 @@ class Result:
         chosen = self.views[self._named(view)]
         return predict(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
 
+    @reset_torch()
     def decode(self, client: int, images: np.ndarray | Tensor, view: str | None = None) -> Tensor:
         """Return what the base station makes of images that a client sends, through the channel at its test SNR.
 
@@ -164,6 +168,7 @@ class Result:
         found = torch.cat([none, *answers]).cpu()
         return to_bytes(found) if task.pictures else found
 
+    @reset_torch()
     def encode(
         self, images: np.ndarray | Tensor, client: int, view: str | None = None, *, received: bool = False
     ) -> Tensor:
@@ -188,6 +193,7 @@ class Result:
         none = self.world.zeros(0, self.world.features)
         return torch.cat([none, *((each.features if received else each.raw)[0] for each in heard)]).cpu()
 
+    @reset_torch()
     def module(self, client: int, view: str | None = None, *, link: bool = False) -> Module:
         """Build a client's model as a plain `torch.nn.Module` with copies of its weights, on the CPU, for inference.
 
@@ -250,6 +256,7 @@ class Result:
     def _features(self) -> Arrays:
         return self._arrays(FEATURES)
 
+    @reset_torch()
     def _arrays(self, kind: str) -> Arrays:
         """Return the arrays of a kind, from the folder if it has them."""
         found = read_arrays(self.out / ARRAYS, self.summary["hash"]) if self.out is not None else {}

@@ -14,6 +14,7 @@ from semcom.config.errors import show_value
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.memory import keep_freed_memory
 from semcom.engine.host.ranks import Team, launched_rank, launched_size, start_ranks
+from semcom.engine.train.precision import reset_torch
 from semcom.runs import artifacts
 from semcom.runs.evaluation import check_patience
 from semcom.runs.failure import NEEDS_CONTEXT, describe_error
@@ -32,6 +33,7 @@ from semcom.tasks.registry import list_metrics
 LOG = logging.getLogger(__name__)
 
 
+@reset_torch()
 def run(
     config: RunConfig,
     *,
@@ -83,6 +85,7 @@ def run(
     return result
 
 
+@reset_torch()
 def carry_out_run(
     setup: Setup, *, on_round: OnRound | None = None, observe: Observer | None = None, profile: bool = False
 ) -> Result:
@@ -137,6 +140,7 @@ def _check_run_callables(config: Resolved, on_round: object, observe: object) ->
         raise ConfigError("processes: a run of several cannot be observed; give 1")
 
 
+@reset_torch()
 def run_as_rank(ranks: Team, payload: bytes) -> None:
     """Do another process's share of a run: all but the folder. `payload` is the configuration as JSON."""
     logging.getLogger("semcom.data").setLevel(logging.ERROR)  # the process that started this one has said it

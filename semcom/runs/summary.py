@@ -38,7 +38,7 @@ def summarize_run(
         stopped: of a run that stopped early the best round on validation images, from which on evaluations count.
 
     Raises:
-        RunError: nothing was evaluated.
+        RunError: nothing was evaluated, or what tests gave is not finite.
     """
     config, session, task = world.config, world.session, world.session.draws.task
     views = compute_headlines([finish] if finish else [], task.metrics)
@@ -48,7 +48,9 @@ def summarize_run(
     if not views:
         raise RunError(f"{config.method}: nothing was evaluated; it has views neither in rounds nor at the end")
     first, metric = next(iter(views.values())), task.metrics[0]
-    tally, seconds, meters = session.tally, session.clock.seconds, session.tally.snr_received_db()
+    if not math.isfinite(first[metric.name]):
+        raise RunError(f"{config.method}: it has diverged: its {metric.label} is not finite")
+    tally, seconds = session.tally, session.clock.seconds
     errors = tally.error_rates()
     lines = [*metrics, *([finish] if finish else [])]
     warnings = [f"round {line['round']}: {t}" for line in lines for t in line.get("warnings", {}).values()]
@@ -69,13 +71,13 @@ def summarize_run(
         **({} if stopped is None else {"stopped": {"rounds": config.train.rounds, "best_on_validation": stopped}}),
         "clients": config.clients,
         "evaluated": None if config.train.eval_clients is None else world.tested().tolist(),
-        "bandwidth_ratio": config.model.features / 2 / session.draws.federation.images[0].numel(),
+        "bandwidth_ratio": config.model.features / 2 / session.draws.federation.numbers,
         "samples": tally.visited,
         "samples_per_second": tally.visited / max(seconds.get("train", 0.0), 1e-9),
         "seconds": {name: round(value, 3) for name, value in seconds.items()},
         "traffic": world.air.per_client_round(),
         **{total: sum(line[name] for line in metrics) for name, total in TOTALS.items() if name in metrics[-1]},
-        "snr_received_db": {name: value if math.isfinite(value) else None for name, value in meters.items()},
+        "snr_received_db": tally.snr_received_db(),
         **({"error_rates": errors} if errors else {}),
         **({} if session.draws.cell is None else {"cell": _places(session.draws)}),
         "seed": config.seed,

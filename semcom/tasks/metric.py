@@ -52,9 +52,11 @@ class Metric:
 
 ACCURACY = Metric("accuracy", "accuracy", share=True, digits=1)
 PSNR = Metric("psnr", "PSNR", "dB", digits=2)
-SSIM = Metric("ssim", "SSIM")
-MS_SSIM = Metric("ms_ssim", "MS-SSIM")
+SSIM = Metric("ssim_valid", "SSIM")
+MS_SSIM = Metric("ms_ssim_valid", "MS-SSIM")
 MSE = Metric("mse", "mean squared error", higher=False, digits=4)
+PADDED = {"ssim": "SSIM (padded)", "ms_ssim": "MS-SSIM (padded)"}
+"""Labels of what earlier versions measured of reconstructions, whose windows reached over mirrored borders."""
 
 
 def describe_metrics(metrics: tuple[Metric, ...]) -> list[dict[str, Any]]:
@@ -65,7 +67,10 @@ def describe_metrics(metrics: tuple[Metric, ...]) -> list[dict[str, Any]]:
 def read_task_metrics(summary: Mapping[str, Any]) -> tuple[Metric, ...]:
     """Return the metrics of a run from its summary, the headline first."""
     task = summary.get("task")
-    return (ACCURACY,) if task is None else tuple(Metric(**each) for each in task["metrics"])
+    if task is None:
+        return (ACCURACY,)
+    named = PADDED if task["name"] == "reconstruction" else {}
+    return tuple(Metric(**{**each, "label": named.get(each["name"], each["label"])}) for each in task["metrics"])
 
 
 def read_headline(summary: Mapping[str, Any]) -> Metric:

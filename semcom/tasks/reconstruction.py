@@ -6,8 +6,7 @@ Trans. Cogn. Commun. Netw. 5(3), 2019: trained by the mean squared error, judged
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -22,37 +21,48 @@ if TYPE_CHECKING:
 
 PSNR_CAP_DB = 100.0
 """PSNR of an image that comes back without any error."""
-WINDOW = 11
-"""Pixels a side of SSIM's Gaussian window, sigma 1.5."""
+WINDOW, SIGMA = 11, 1.5
+"""Pixels a side of SSIM's Gaussian window, and its standard deviation."""
+C1, C2 = 0.01**2, 0.03**2
+"""Constants of SSIM for pixels in [0, 1]."""
+EXPONENTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
+"""Exponents of MS-SSIM's scales, the finest first."""
 SCALED = 16 * WINDOW
-"""Pixels a side from which on images have room for the window at the five scales of MS-SSIM, each half of the last."""
+"""Pixels a side from which on pictures have room for the window at MS-SSIM's five scales, each half of the last."""
+ROOM = {SSIM: WINDOW, MS_SSIM: SCALED}
+"""Pixels of the shorter side of a picture that a metric needs."""
 
 
 class Reconstruction(Task):
     """The images themselves, by the mean squared error; judged by PSNR and SSIM, the mean over images.
 
-    Images of 176 pixels a side and more by MS-SSIM too: with fewer scales than its five it would be another number.
+    Pictures of 176 pixels a side and more by MS-SSIM too: with fewer scales than its five it would be another number.
+    Where one has a side of fewer than 11 there is no SSIM.
     PSNR is 20 log10(255 / RMSE) of an image's pixels, all channels together, before they are rounded to bytes; 100 dB
-    at most.
+    at most. What lies around a picture that is smaller than the network's images is not measured.
     """
 
     metrics: tuple[Metric, ...] = (PSNR, SSIM, MSE)
     pictures = True
 
     def prepare(self, config: Resolved) -> None:
-        """Add MS-SSIM where images have room for it. Raises ConfigError where they have none for SSIM's window."""
-        if config.data.size < WINDOW:
-            raise ConfigError(f"data.size: {config.data.size} pixels a side are fewer than SSIM's {WINDOW}; give more")
+        """Add MS-SSIM where images have room for it."""
         if config.data.size >= SCALED:
             self.metrics = (PSNR, SSIM, MS_SSIM, MSE)
 
     def shape(self, federation: Federation) -> tuple[int, ...]:
-        """Return that of the images. Raises ConfigError for data that are none."""
+        """Return that of the images, and leave out the metrics that have no room in every picture.
+
+        Raises ConfigError for data that are no images.
+        """
         if not federation.sources.pictured:
             raise ConfigError(
                 "task: 'reconstruction' rebuilds images, and the data are arrays of numbers; see own tasks"
             )
-        return tuple(federation.sources.images.shape[1:])
+        image, sides = federation.sources.images.shape[1:], federation.sources.sides
+        shortest = min(image[1:]) if sides is None else int(sides.min())
+        self.metrics = tuple(metric for metric in self.metrics if ROOM.get(metric, 0) <= shortest)
+        return tuple(image)
 
     def target(self, federation: Federation, index: Tensor, dtype: torch.dtype) -> Tensor:
         """Return the images, in [-1, 1]."""
@@ -68,28 +78,49 @@ class Reconstruction(Task):
         images = (target + 1) / 2
         mse = (found - images).square().flatten(2).mean(-1)
         psnr = (-10 * mse.log10()).clamp(max=PSNR_CAP_DB)
-        more = {"ms_ssim": ms_ssim(found, images)} if MS_SSIM in self.metrics else {}
-        return {"psnr": psnr, "ssim": ssim(found, images), **more, "mse": mse}
+        structure = {m.name: of(found, images) for m, of in ((SSIM, ssim), (MS_SSIM, ms_ssim)) if m in self.metrics}
+        return {"psnr": psnr, **structure, "mse": mse}
 
     def target_bits(self, federation: Federation) -> float:
-        """Return the bits of an image, 8 for each of its numbers: the base station's loss needs the original."""
-        return 8.0 * federation.sources.images[0].numel()
+        """Return the bits of a picture, 8 for each of its numbers: the base station's loss needs the original."""
+        return 8.0 * federation.sources.numbers
 
 
 def ssim(found: Tensor, images: Tensor) -> Tensor:
-    """Return the SSIM of images in [0, 1], `[k, b, c, h, w] -> [k, b]` (Wang et al., 2004: window of sigma 1.5)."""
-    from torchmetrics.functional.image import structural_similarity_index_measure as measure  # takes a second to import
+    """Compute the SSIM of images in [0, 1], `[k, b, c, h, w] -> [k, b]` (Wang, Bovik, Sheikh and Simoncelli, 2004).
 
-    return _compare(measure, found, images)
+    The mean over channels and over the windows that lie inside the image.
+    """
+    return _compare_windows(found, images)[0].mean(-1)
 
 
 def ms_ssim(found: Tensor, images: Tensor) -> Tensor:
-    """Return the MS-SSIM of images in [0, 1], as `ssim` (Wang, Simoncelli and Bovik, 2003: five scales)."""
-    from torchmetrics.functional.image import multiscale_structural_similarity_index_measure as measure
+    """Compute the MS-SSIM of images in [0, 1], as `ssim` (Wang, Simoncelli and Bovik, 2003), the mean over channels.
 
-    return _compare(measure, found, images)
+    The contrasts of the finer scales and the SSIM of the coarsest; a scale is the last one, halved. Less than zero
+    counts as zero.
+    """
+    scales = []
+    for scale in range(len(EXPONENTS)):
+        if scale:
+            odd = [side % 2 for side in images.shape[-2:]]
+            found, images = (
+                torch.nn.functional.avg_pool2d(t.flatten(0, 1), 2, padding=odd).unflatten(0, t.shape[:2])
+                for t in (found, images)
+            )
+        whole, contrast = _compare_windows(found, images)
+        scales.append(whole if scale == len(EXPONENTS) - 1 else contrast)
+    powers = [t.clamp_min(0) ** exponent for t, exponent in zip(scales, EXPONENTS, strict=True)]
+    return torch.stack(powers).prod(0).mean(-1)
 
 
-def _compare(measure: Callable[..., Any], found: Tensor, images: Tensor) -> Tensor:
-    each = measure(found.flatten(0, 1), images.flatten(0, 1), data_range=1.0, reduction="none")
-    return each.view(images.shape[:2])  # type: ignore[no-any-return]
+def _compare_windows(found: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute SSIM and its factor without the luminance, of each channel `[k, b, c]`: means over the windows inside."""
+    place = torch.arange(WINDOW, dtype=images.dtype, device=images.device) - WINDOW // 2
+    row = torch.softmax(-place.square() / (2 * SIGMA**2), 0).view(1, 1, 1, -1)  # weights that add up to 1
+    moments = torch.stack([found, images, found.square(), images.square(), found * images])
+    rows = torch.nn.functional.conv2d(moments.flatten(0, 3)[:, None], row)
+    x, y, xx, yy, xy = torch.nn.functional.conv2d(rows, row.mT).view(*moments.shape[:4], -1)
+    contrast = (2 * (xy - x * y) + C2) / (xx - x.square() + yy - y.square() + C2)
+    luminance = (2 * x * y + C1) / (x.square() + y.square() + C1)
+    return (luminance * contrast).mean(-1), contrast.mean(-1)

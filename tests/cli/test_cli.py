@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -231,6 +232,41 @@ def test_result_table_states_what_was_measured() -> None:
     wrong = {"train_up": {"bits": 0.01234, "blocks": 0.5}, "test": {"bits": 0.0, "blocks": 0.0}}
     lines = report.format_result_table({**SUMMARY, "error_rates": wrong}).splitlines()
     assert lines[4] == "errors: train up 0.0123 of bits, 0.5 of blocks; test 0 of bits, 0 of blocks"
+
+
+def test_several_tests_have_their_own_snr_and_errors() -> None:
+    view = {**SUMMARY["views"]["personal"], "at": {"9": 0.5, "-3": 0.3}}  # type: ignore[index]
+    snr = {"train_up": 5.0, "train_down": None, "test": 9.02, "test_at": {"9": 9.02, "-3": -2.97}}
+    wrong = {
+        "test": {"bits": 0.0, "blocks": 0.0},
+        "test_at": {"9": {"bits": 0, "blocks": 0}, "-3": {"bits": 0.1, "blocks": 1}},
+    }
+    summary = {**SUMMARY, "views": {"personal": view}, "snr_received_db": snr, "error_rates": wrong}
+    lines = report.format_result_table(summary).splitlines()
+    assert "received SNR: train up 5.00 dB, train down -, test at 9 dB 9.02 dB, test at -3 dB -2.97 dB" in lines
+    errors = "test at 9 dB 0 of bits, 0 of blocks; test at -3 dB 0.1 of bits, 1 of blocks"
+    assert f"errors: {errors}" in lines
+
+
+@pytest.mark.parametrize(
+    ("clients", "last", "shown"),
+    [
+        ([0.5, 0.7], 0.79, False),
+        ([0.5, 0.7], 0.81, True),
+        ([0.5, 0.5, 0.6, 0.7, 0.7], 0.68, False),
+        ([0.5, 0.5, 0.6, 0.7, 0.7], 0.7, True),
+        ([0.6, 0.6], 0.6004, False),
+        ([0.6], 0.61, True),
+    ],
+)
+def test_the_last_round_stands_beside_a_mean_that_it_is_apart_from(
+    clients: list[float], last: float, shown: bool
+) -> None:
+    """Two standard errors: 2 * 0.1 / sqrt(1) = 0.2 and 2 * sqrt(0.008) / sqrt(4) = 0.0894; one client has none."""
+    view = {"accuracy": 0.6, "accuracy_std": np.std(clients), "worst10": 0.5, "clients": clients, "last": last}
+    lines = report.format_result_table({**SUMMARY, "views": {"personal": view}}).splitlines()
+    assert ("last round" in lines[1]) == shown
+    assert not shown or lines[2].split()[-1] == f"{100 * last:.1f}"
 
 
 def test_of_several_test_snrs_each_has_its_accuracy_and_the_headline_says_its_own(

@@ -204,3 +204,28 @@ def test_an_evaluation_sees_test_samples_only(method: str, monkeypatch: pytest.M
     test = set(torch.cat([federation.test[k] for k in range(4)]).tolist())
     train = set(torch.cat([federation.train[k] for k in range(4)]).tolist())
     assert looked == [test, test] and not test & train
+
+
+@pytest.mark.parametrize("kind", ["awgn", "digital"])
+def test_each_test_snr_is_measured_by_itself(kind: str) -> None:
+    """Over AWGN what is received has the SNR of the test, and digital errors are those of a run that tests there alone.
+
+    Until now one number was over all tests: 10 and -10 dB together were near -7 dB.
+    """
+    found = {}
+    for tests in ("10,-10", "10", "-10"):
+        asked = worlds.request(
+            "local", model={"features": 64}, channel={"kind": kind, "test_snr_db": tests}, train={"rounds": 2}
+        )
+        found[tests] = run(asked).summary
+    both = found["10,-10"]
+    for name in ("snr_received_db", "error_rates"):
+        if name in both:
+            each = both[name]["test_at"]
+            assert each["10"] == both[name]["test"]
+            alone = {snr: found[snr][name]["test"] for snr in each}
+            assert each == (pytest.approx(alone, abs=1e-9) if name == "snr_received_db" else alone)
+    if kind == "awgn":
+        assert both["snr_received_db"]["test_at"] == pytest.approx({"10": 10, "-10": -10}, abs=0.5)
+    else:
+        assert both["error_rates"]["test_at"]["-10"]["bits"] > both["error_rates"]["test"]["bits"]

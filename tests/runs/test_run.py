@@ -17,6 +17,7 @@ import torch
 
 from semcom.config import DataConfig, ModelConfig, RunConfig, RunError, TrainConfig, run_hash
 from semcom.engine.train import fit as fit_module
+from semcom.engine.train import view as view_module
 from semcom.methods.registry import METHODS
 from semcom.runs import checkpoint
 from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
@@ -411,7 +412,10 @@ def test_a_visit_more_shifts_nothing() -> None:
     assert strip == [{k: v for k, v in timeless(row).items() if k != "views"} for row in seldom.metrics]
 
 
-def test_divergence_names_round_and_client_and_keeps_the_last_good_state(tmp_path: Path) -> None:
+def test_divergence_names_round_and_client_and_keeps_the_last_good_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(view_module, "_check_answers", lambda *_: None)  # tests would show it a round before
     options: dict[str, Any] = {"channel": {"kind": "ideal"}, "partition": {"shots_spread": 0}}
     lr = (0.01, 0.01, 1e300, 0.01)
     train = {"lr": lr, "optimizer": "sgd", "batch_size": 50}

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from scipy.ndimage import gaussian_filter
+from scipy.signal import convolve2d
 from torch import Tensor, nn
 
 import semcom
 from semcom.config import ConfigError, DataConfig, ModelConfig, RunConfig
-from semcom.engine.train.view import View, measure_views
+from semcom.data.dataset import Dataset
+from semcom.data.federation import Federation, federate
+from semcom.data.load import count_picture_numbers, load_dataset
+from semcom.data.split import Split
+from semcom.engine.train.view import View, _measure_pictures, measure_views
 from semcom.methods.registry import METHODS
 from semcom.models import deepjscc
 from semcom.models.heads import dcgan
@@ -27,8 +36,8 @@ from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
 from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.tune import plan_search
-from semcom.tasks.metric import MSE
-from semcom.tasks.reconstruction import PSNR_CAP_DB, Reconstruction
+from semcom.tasks.metric import MSE, PSNR, SSIM, Metric, read_task_metrics
+from semcom.tasks.reconstruction import PSNR_CAP_DB, Reconstruction, ms_ssim
 from semcom.tasks.registry import TASKS, make_task
 from tests.methods.arms import X, as_toy, play, rounds, toy_world
 from tests.models.test_stacks import same
@@ -60,10 +69,12 @@ def test_psnr_of_a_constant_error(error: float) -> None:
 
 def test_an_image_without_error_has_the_cap() -> None:
     images = torch.rand(3, 16, 16) * 2 - 1
-    assert measured(images, images) == {"psnr": PSNR_CAP_DB, "ssim": pytest.approx(1.0), "mse": 0.0}
+    assert measured(images, images) == {"psnr": PSNR_CAP_DB, "ssim_valid": pytest.approx(1.0), "mse": 0.0}
 
 
-@pytest.mark.parametrize(("size", "names"), [(175, ["psnr", "ssim", "mse"]), (176, ["psnr", "ssim", "ms_ssim", "mse"])])
+@pytest.mark.parametrize(
+    ("size", "names"), [(175, ["psnr", "ssim_valid", "mse"]), (176, ["psnr", "ssim_valid", "ms_ssim_valid", "mse"])]
+)
 def test_ms_ssim_is_measured_where_its_scales_fit(size: int, names: list[str]) -> None:
     """Of constant images 0.3 and 0.5 only the luminance of the last scale differs, whose exponent is 0.1333."""
     task = make_task(resolve(RunConfig("fedavg", data=DataConfig(size=size), **TASK)))
@@ -71,9 +82,9 @@ def test_ms_ssim_is_measured_where_its_scales_fit(size: int, names: list[str]) -
     found, images = (torch.full((1, 1, 1, size, size), 2 * value - 1) for value in (0.3, 0.5))
     each = task.measure(found, images)
     assert list(each) == names
-    if "ms_ssim" in each:
+    if "ms_ssim_valid" in each:
         luminance = (2 * 0.3 * 0.5 + 1e-4) / (0.3**2 + 0.5**2 + 1e-4)
-        assert float(each["ms_ssim"]) == pytest.approx(luminance**0.1333, abs=1e-4)
+        assert float(each["ms_ssim_valid"]) == pytest.approx(luminance**0.1333, abs=1e-4)
 
 
 def test_pixels_are_clipped_before_they_are_judged() -> None:
@@ -85,14 +96,156 @@ def test_pixels_are_clipped_before_they_are_judged() -> None:
 def test_ssim_of_constant_images(a: float, b: float) -> None:
     """Without variances the structural part is 1, and the luminance (2 a b + c) / (a^2 + b^2 + c), c = 0.01^2."""
     x, y = (torch.full((1, 16, 16), 2 * value - 1, dtype=torch.float64) for value in (a, b))
-    assert measured(x, y)["ssim"] == pytest.approx((2 * a * b + 1e-4) / (a * a + b * b + 1e-4), abs=1e-5)
+    assert measured(x, y)["ssim_valid"] == pytest.approx((2 * a * b + 1e-4) / (a * a + b * b + 1e-4), abs=1e-5)
+
+
+def compare_windows(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
+    """SSIM and its contrast as Wang et al. define them, of one channel in [0, 1], by SciPy: windows that lie inside."""
+    line = np.exp(-(np.arange(-5, 6) ** 2) / 4.5)
+    window = np.outer(line, line) / line.sum() ** 2
+
+    def mean(of: np.ndarray) -> np.ndarray:
+        return convolve2d(of, window, mode="valid")
+
+    a, b = mean(x), mean(y)
+    contrast = (2 * (mean(x * y) - a * b) + 0.03**2) / (mean(x * x) - a * a + mean(y * y) - b * b + 0.03**2)
+    return float((contrast * (2 * a * b + 0.01**2) / (a * a + b * b + 0.01**2)).mean()), float(contrast.mean())
+
+
+def draw_pair(*shape: int) -> tuple[Tensor, Tensor]:
+    """Smooth images in [0, 1], and the same with noise at 20 dB."""
+    rng = np.random.default_rng(0)
+    smooth = gaussian_filter(rng.random(shape), (0, 2, 2)) * 3 - 1
+    return tuple(torch.as_tensor(x.clip(0, 1)) for x in (smooth, smooth + 0.1 * rng.standard_normal(shape)))  # type: ignore[return-value]
+
+
+def test_ssim_is_over_the_windows_inside_the_picture() -> None:
+    """As the definition by SciPy has it, for pictures that are no squares too."""
+    for shape in ((3, 32, 32), (1, 16, 27)):
+        x, y = draw_pair(*shape)
+        expected = np.mean([compare_windows(*pair)[0] for pair in zip(x.numpy(), y.numpy(), strict=True)])
+        assert measured(2 * y - 1, 2 * x - 1)["ssim_valid"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_ms_ssim_is_a_product_over_five_scales_of_each_channel() -> None:
+    """The same windows at each; of an odd side half a pixel is added on both sides, as pytorch-msssim 1.0 does.
+
+    Its result for this pair is 0.921606 (float32).
+    """
+    x, y = draw_pair(2, 176, 183)
+    products = []
+    for a, b in zip(x.numpy(), y.numpy(), strict=True):
+        product = 1.0
+        for scale, exponent in enumerate((0.0448, 0.2856, 0.3001, 0.2363, 0.1333)):
+            whole, contrast = compare_windows(a, b)
+            product *= (whole if scale == 4 else contrast) ** exponent
+            a, b = (np.pad(t, [(n % 2, n % 2) for n in t.shape]) for t in (a, b))
+            a, b = (
+                t[: t.shape[0] // 2 * 2, : t.shape[1] // 2 * 2].reshape(len(t) // 2, 2, -1, 2).mean((1, 3))
+                for t in (a, b)
+            )
+        products.append(product)
+    found = ms_ssim(y[None, None], x[None, None])
+    assert float(found) == pytest.approx(np.mean(products), abs=1e-12)
+    assert float(found) == pytest.approx(0.921606, abs=2e-6)
 
 
 def test_clients_and_runs_are_means_over_images() -> None:
     """Of three images at -20, -10 and 0 dB of MSE the PSNR is 10 dB, not that of the mean MSE."""
-    images, errors = torch.zeros(1, 3, 1, 8, 8), torch.tensor([0.1, 0.1**0.5, 1.0]).view(1, 3, 1, 1, 1)
+    images, errors = torch.zeros(1, 3, 1, 16, 16), torch.tensor([0.1, 0.1**0.5, 1.0]).view(1, 3, 1, 1, 1)
     found = Reconstruction().measure(images + 2 * errors - 1, images - 1)
     assert float(found["psnr"].mean()) == pytest.approx(10.0, abs=1e-4)
+
+
+# -- pictures with a border ------------------------------------------------------------------------------------------
+
+
+def answer(outputs: Tensor, seen: Federation) -> Any:
+    """What measuring one client's images of a federation is shown: only its images and their indices count."""
+    index = torch.arange(len(seen.images))[None]
+    batch = SimpleNamespace(target=seen.gather(index, torch.float64))
+    return SimpleNamespace(batch=batch, federation=seen, index=index), outputs[None]
+
+
+def frame(images: np.ndarray, sides: np.ndarray | None = None, size: int = 32) -> Federation:
+    """A federation of these test images and one for training."""
+    both = np.concatenate([images, images])
+    sides = None if sides is None else np.concatenate([sides, sides])
+    dataset = Dataset("own", both, np.arange(len(both)) % 2, len(images), ("a", "b"), sides=sides)
+    parts = [np.arange(len(images))], [np.arange(len(images), len(both))], [np.arange(0)]
+    return federate(dataset, Split(*parts), size)
+
+
+def test_the_border_is_not_measured() -> None:
+    """Pictures of 16x27 in a square of 32: an error of 0.2 inside and another one outside give that of 0.2 alone.
+
+    20 log10(255 / 25.5) = 20 dB; SSIM is that of the pictures by themselves; over the whole square both are others.
+    """
+    pictures = np.random.default_rng(0).integers(64, 192, (3, 2, 16, 27)).astype(np.uint8)
+    seen = frame(pictures)
+    heard, _ = answer(seen.images, seen)
+    inside = (..., slice(8, 24), slice(2, 29))
+    outputs = heard.batch.target + 0.5
+    outputs[inside] = heard.batch.target[inside] + 0.2
+    task = Reconstruction()
+    found = _measure_pictures(task, heard, outputs.flatten(2))
+    np.testing.assert_allclose(found["psnr"], 20.0, atol=1e-9)
+    assert torch.allclose(found["ssim_valid"], task.measure(outputs[inside], heard.batch.target[inside])["ssim_valid"])
+    assert torch.all((task.measure(outputs, heard.batch.target)["psnr"] - 20).abs() > 3)
+    assert seen.numbers == 2 * 16 * 27
+
+
+def test_each_picture_has_a_border_of_its_own() -> None:
+    """As those of an image folder, 32x20 and 12x32: errors of 0.2 and 0.02 inside, 20 and 40 dB."""
+    sides = np.array([[32, 20], [12, 32]])
+    seen = frame(np.full((2, 3, 32, 32), 128, dtype=np.uint8), sides)
+    heard, _ = answer(seen.images, seen)
+    outputs = torch.ones_like(heard.batch.target)
+    outputs[0, 0, :, :, 6:26] = heard.batch.target[0, 0, :, :, 6:26] + 0.2
+    outputs[0, 1, :, 10:22] = heard.batch.target[0, 1, :, 10:22] + 0.02
+    double = SimpleNamespace(**{**vars(heard), "index": heard.index[:, :2]})
+    double.batch = SimpleNamespace(target=heard.batch.target[:, :2])
+    found = _measure_pictures(Reconstruction(), double, outputs[:, :2])
+    np.testing.assert_allclose(found["psnr"], [[20.0, 40.0]], atol=1e-9)
+    assert seen.numbers == 3 * (32 * 20 + 12 * 32) / 2
+
+
+def test_a_folder_tells_the_sides_of_its_pictures(tmp_path: Path) -> None:
+    """A photograph of 40x20 becomes 32x16; a square has no border."""
+    for part in ("train", "test"):
+        for label, sides in (("a", (20, 40)), ("b", (10, 10))):
+            (tmp_path / part / label).mkdir(parents=True)
+            Image.new("RGB", sides, (200, 100, 50)).save(tmp_path / part / label / "one.png")
+    dataset = load_dataset(DataConfig(name=str(tmp_path)))
+    assert dataset.sides is not None and dataset.sides.tolist() == 2 * [[32, 16], [32, 32]]
+    assert dataset.images[0, 0, 0].tolist() == 8 * [0] + 16 * [200] + 8 * [0]
+
+
+def test_a_run_looks_at_the_pictures_alone() -> None:
+    """Bars of 8x8 in a square of 32, white images of which have a PSNR by hand; k/n and bits are those of 64 numbers.
+
+    SSIM has no room in them.
+    """
+    result = run(request("local", **TASK, train={"rounds": 1}, plugins=()))
+    data = result.federation
+    assert result.summary["bandwidth_ratio"] == 4 / 2 / 64 and Reconstruction().target_bits(data) == 8 * 64
+    assert [m["name"] for m in result.summary["task"]["metrics"]] == ["psnr", "mse"]
+    whole = replace(result.world.session.draws.federation, sides=None)
+    assert Reconstruction().target_bits(whole) == 8 * 32 * 32
+
+
+@pytest.mark.parametrize(("size", "numbers"), [(32, 28 * 28), (64, 56 * 56)])
+def test_a_ratio_is_that_of_the_picture(size: int, numbers: int) -> None:
+    """MNIST's 28x28 numbers in a square of 32; in one of 64 they are 56x56."""
+    images = np.zeros((2, 1, 28, 28), dtype=np.uint8)
+    assert count_picture_numbers(Dataset("own", images, np.arange(2), 1, ("a", "b")), size) == numbers
+
+
+def test_an_old_ssim_is_not_read_as_a_new_one() -> None:
+    """A stored run tells of `ssim`, over mirrored borders: it has another name and another label than today's."""
+    stored = {"task": {"name": "reconstruction", "metrics": [asdict(PSNR), asdict(Metric("ssim", "SSIM"))]}}
+    assert [(m.name, m.label) for m in read_task_metrics(stored)] == [("psnr", "PSNR"), ("ssim", "SSIM (padded)")]
+    assert SSIM.name == "ssim_valid" and SSIM.label == "SSIM"
 
 
 # -- training --------------------------------------------------------------------------------------------------------
@@ -255,7 +408,6 @@ def test_decoders_on_stacks_are_those_of_each_client(training: bool) -> None:
         ({"keep": ("images",), "out": "x"}, "keep"),
         ({"keep": ("confusion",), "out": "x", **TASK}, "keep"),
         ({"task": "reconstrucion"}, "task"),
-        ({"data": DataConfig(size=8), **TASK}, "data.size"),
     ],
 )
 def test_what_does_not_fit_is_refused(asked: dict[str, Any], field: str, tmp_path: Path) -> None:
@@ -305,7 +457,7 @@ def test_images_come_back(tmp_path: Path) -> None:
         assert np.abs(result.decode(client, images).numpy().astype(int) - back[mine]).max() <= 1  # bytes, rounded
         assert torch.equal(load(tmp_path / "run").decode(client, images), result.decode(client, images))
     tests = result.federation.images[result.federation.test[0]]
-    errors = (result.decode(0, tests).double() - tests) / 255
+    errors = ((result.decode(0, tests).double() - tests) / 255)[..., 12:20, 12:20]  # pictures of 8x8, without border
     psnr = float((-10 * errors.square().flatten(1).mean(1).log10()).mean())
     assert psnr == pytest.approx(result.metrics[-1]["views"]["personal"]["clients"][0], abs=0.01)
     with pytest.raises(ConfigError, match="call decode"):

@@ -136,11 +136,17 @@ class Optimizer:
 
 
 class Diverged(Exception):
-    """A loss or a weight that is not finite; `clients` are the ids (none for a network of the base station)."""
+    """A loss, a weight or an answer that is not finite.
 
-    def __init__(self, stream: str, clients: Sequence[int]) -> None:
+    Args:
+        stream: names what was trained or tested.
+        clients: whose it is, by their ids (none for a network of the base station).
+        what: is not finite.
+    """
+
+    def __init__(self, stream: str, clients: Sequence[int], what: str = "loss or weights") -> None:
         where = f"client {', '.join(map(str, clients))}" if clients else f"the base station's {stream}"
-        super().__init__(f"non-finite loss or weights at {where}")
+        super().__init__(f"non-finite {what} at {where}")
         self.clients = list(clients)
 
 

@@ -1,9 +1,12 @@
-"""Arithmetic of encoders and heads: `RunConfig.precision`. The link, the losses and the optimiser stay in float32."""
+"""Arithmetic of encoders and heads: `RunConfig.precision`. The link, the losses and the optimiser stay in float32.
+
+And what a process may have set in torch that a run's numbers would depend on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -65,6 +68,54 @@ def set_precision(precision: str) -> Iterator[None]:
         (cudnn, "deterministic", exact),
         (cudnn, "benchmark", not exact),
     ]
+    with _set_attributes(wanted):
+        yield
+
+
+@contextmanager
+def reset_torch() -> Iterator[None]:
+    """Reset torch to what a fresh process has, while the context lasts; what the caller has set comes back.
+
+    Whatever enters a run does so in here: an outer `torch.set_default_dtype`, `torch.set_default_device`, `autocast`,
+    `no_grad`, `inference_mode`, `set_float32_matmul_precision` or `set_flush_denormal` would else change its numbers,
+    and not its hash.
+    """
+    backends: Any = torch.backends
+    dtype, strict = torch.get_default_dtype(), torch.get_deterministic_debug_mode()
+    flushes = not torch.full((), 1e-40, dtype=torch.float32, device="cpu").mul(1).item()
+    casts = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+    cached, inner = torch.is_autocast_cache_enabled(), torch.autocast_increment_nesting() > 1
+    torch.autocast_decrement_nesting()
+    device = torch.device("cpu") if torch.get_default_device().type != "cpu" else nullcontext()
+    wanted = [
+        (backends.cuda.matmul, "fp32_precision", "ieee"),
+        (backends.cuda.matmul, "allow_bf16_reduced_precision_reduction", True),
+        (backends.mkldnn.matmul, "fp32_precision", "ieee"),
+        (backends.mkldnn.conv, "fp32_precision", "ieee"),
+        (backends.mkldnn, "enabled", True),
+        (backends.cudnn, "enabled", True),
+    ]
+    try:
+        torch.set_default_dtype(torch.float32)
+        torch.set_deterministic_debug_mode(0)
+        torch.set_flush_denormal(False)
+        for kind in casts:
+            torch.set_autocast_enabled(kind, False)
+        torch.set_autocast_cache_enabled(cached and not inner)  # it is emptied by the outermost autocast alone
+        with device, torch.inference_mode(False), torch.enable_grad(), _set_attributes(wanted):
+            yield
+    finally:
+        torch.set_autocast_cache_enabled(cached)
+        for kind in casts:
+            torch.set_autocast_enabled(kind, True)
+        torch.set_flush_denormal(flushes)
+        torch.set_deterministic_debug_mode(strict)
+        torch.set_default_dtype(dtype)
+
+
+@contextmanager
+def _set_attributes(wanted: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Set attributes, `(object, name, value)` each, while the context lasts."""
     before = [(kind, name, getattr(kind, name)) for kind, name, _ in wanted]
     try:
         for kind, name, value in wanted:

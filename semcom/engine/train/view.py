@@ -15,7 +15,9 @@ from semcom.data.federation import Ragged
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.session import Session
 from semcom.engine.store.population import Population
+from semcom.engine.train.descent import Diverged
 from semcom.engine.train.visit import Outputs, infer_on_visit
+from semcom.tasks.task import Task
 
 Scores = Callable[[Tensor, Tensor, Mapping[str, Tensor]], Tensor]
 """`(received features [k, b, d], logits [k, b, C], per_client) -> scores [k, b, C]`; the largest one is the answer."""
@@ -104,23 +106,31 @@ def count_confusions_of_views(
         snrs_db: SNR of all clients in each test, or None: their training SNR.
         table: which samples, usually those of `federation.test`.
         stream: names the realisation of the channel.
-        metered: whether the received SNR counts as that of the test.
+        metered: whether the received SNR counts as that of the run's test at the same SNR.
         note: is shown each batch of this rank's clients.
+
+    Raises:
+        Diverged: a score is NaN.
     """
     draws = session.draws
     c, tests = len(draws.federation.classes), len(snrs_db)
     sizes = {name: (tests, len(view.population.ids), c * c) for name, view in views.items()}
     counts = {name: torch.zeros(size, dtype=torch.int64, device=draws.device) for name, size in sizes.items()}
+    wrong = {name: torch.zeros(size[1], dtype=torch.int64, device=draws.device) for name, size in sizes.items()}
 
     def count(names: Sequence[str], heard: Outputs) -> None:
         for name in names:
+            real = heard.batch.weight.to(torch.int64)
             cell = heard.batch.y * c + views[name].decide(heard)
             rows = counts[name][heard.test]
-            rows[heard.where] = rows[heard.where].scatter_add(1, cell, heard.batch.weight.to(torch.int64))
+            rows[heard.where] = rows[heard.where].scatter_add(1, cell, real)
+            wrong[name][heard.where] += (views[name].answer(heard).isnan().any(-1) * real).sum(1)
         if note is not None:
             note(names, heard)
 
     show_tests(session, views, snrs_db, table, count, stream, metered)
+    for name, t in wrong.items():
+        _check_answers(stream, views[name], session.team.sum(t).cpu().numpy() > 0)
     found = {name: session.team.sum(t).unflatten(-1, (c, c)) for name, t in counts.items()}
     return [{name: t[test] for name, t in found.items()} for test in range(tests)]
 
@@ -136,6 +146,9 @@ def measure_views(
     """Measure answers by the task's metrics: at each SNR of each view, by name, `[K]` means over a client's samples.
 
     NaN for a client without any. Arguments as for `count_confusions_of_views`.
+
+    Raises:
+        Diverged: a metric of some client's samples is not finite.
     """
     task, tests = session.draws.task, len(snrs_db)
     names = [metric.name for metric in task.metrics]
@@ -144,8 +157,7 @@ def measure_views(
 
     def add(of: Sequence[str], heard: Outputs) -> None:
         for name in of:
-            answers = views[name].answer(heard)
-            each = task.measure(answers, heard.batch.target)
+            each = _measure_pictures(task, heard, views[name].answer(heard))
             for i, metric in enumerate(names):
                 real = torch.where(heard.batch.weight > 0, each[metric], 0).double()
                 sums[name][heard.test, heard.where, i] += real.sum(1)
@@ -155,9 +167,32 @@ def measure_views(
     for name, t in sums.items():
         sizes = table.sizes[views[name].population.ids]
         means = session.team.sum(t).cpu().numpy() / np.where(sizes, sizes, np.nan)[:, None]
+        _check_answers(stream, views[name], ~np.isfinite(means).all((0, 2)) & (sizes > 0))
         for test in range(tests):
             found[test][name] = {metric: means[test, :, i] for i, metric in enumerate(names)}
     return found
+
+
+def _measure_pictures(task: Task, heard: Outputs, answers: Tensor) -> dict[str, Tensor]:
+    """Measure a batch by a task's metrics, `[k, b]` by name: images without the border around each picture."""
+    target, sides = heard.batch.target, heard.federation.sides
+    if not task.pictures or sides is None:
+        return task.measure(answers, target)
+    answers, size, found = answers.reshape(target.shape), target.shape[-1], dict[str, Tensor]()
+    own = sides[heard.index.cpu()]
+    for height, width in own.flatten(0, 1).unique(dim=0).tolist():
+        alike = (own == torch.tensor([height, width])).all(-1).to(answers.device)
+        top, left = (size - height) // 2, (size - width) // 2  # where `federate` puts it
+        inside = (..., slice(top, top + height), slice(left, left + width))
+        for name, values in task.measure(answers[alike][None][inside], target[alike][None][inside]).items():
+            found.setdefault(name, values.new_zeros(alike.shape))[alike] = values[0]
+    return found
+
+
+def _check_answers(stream: str, view: View, wrong: np.ndarray) -> None:
+    """Raise Diverged where answers of some clients of a view, bool `[K]`, are not finite."""
+    if wrong.any():
+        raise Diverged(stream, view.population.ids[wrong].tolist(), "answers in tests")
 
 
 def show_tests(
@@ -174,12 +209,13 @@ def show_tests(
     for name, view in views.items():
         names.setdefault(str(id(view.population)), []).append(name)
     pops = {key: views[same[0]].population for key, same in names.items()}
-    meter = session.tally.meters["test"] if metered else None
+    named = dict(zip(session.draws.test_snrs, session.tally.tests, strict=True))
+    meters = [session.tally.meters[named[snr]] if metered and snr in named else None for snr in snrs_db]
 
     def shown(heard: Outputs) -> None:
         note(names[heard.name], heard)
 
-    infer_on_visit(session, pops, table, shown, stream=stream, snrs_db=snrs_db, meter=meter)
+    infer_on_visit(session, pops, table, shown, stream=stream, snrs_db=snrs_db, meters=meters)
 
 
 def predict(session: Session, view: View, client: int, images: Tensor, snr_db: float | None) -> Tensor:

@@ -84,7 +84,8 @@ def visit_clients(
     def shown(heard: Outputs) -> None:
         fn(heard.batch, heard.features, heard.logits, heard.where)
 
-    infer_on_visit(session, {"": pop}, table, shown, stream=stream, snrs_db=(snr_db,), link=link, meter=meter)
+    meters = None if meter is None else (meter,)
+    infer_on_visit(session, {"": pop}, table, shown, stream=stream, snrs_db=(snr_db,), link=link, meters=meters)
 
 
 @torch.no_grad()
@@ -97,7 +98,7 @@ def infer_on_visit(
     stream: str,
     snrs_db: Sequence[float | None] = (None,),
     link: Link | None = None,
-    meter: Meter | None = None,
+    meters: Sequence[Meter | None] | None = None,
     federation: Federation | None = None,
 ) -> None:
     """Run inference on every sample of every client, and pass each batch to `fn`.
@@ -115,11 +116,11 @@ def infer_on_visit(
         stream: names the realisation of the channel.
         snrs_db: SNR of all clients, in each test; None: each client's training SNR of this round.
         link: the link that the features pass (None: the run's).
-        meter: meter of the received SNR (None: it is not measured); what several populations share counts once.
+        meters: of the received SNR in each test (None: it is not measured); what several populations share counts once.
         federation: images that `table` indexes (None: the run's).
     """
     draws = session.draws
-    source = Source(draws, table, stream, link or draws.link, meter, federation or draws.federation)
+    source = Source(draws, table, stream, link or draws.link, meters, federation or draws.federation)
     mine = {name: _share_clients(session.team, pop, table) for name, pop in pops.items()}
     with set_precision(draws.config.precision):
         for cohorts in _pair_cohorts(mine):
@@ -178,7 +179,7 @@ class Source:
     table: Ragged
     stream: str
     link: Link
-    meter: Meter | None
+    meters: Sequence[Meter | None] | None
     federation: Federation
 
     def heard(
@@ -201,7 +202,8 @@ class Source:
             active = {name: self._model(models.cohorts[name], tensors, cut.n) for name, tensors in stacks.items()}
             realised = {name: cut(t) for name, t in drawn.items()}
             for test, snr in enumerate(snrs):
-                met = replace(batch, signals={"": Signal(realised, snr[: cut.n], meter=self.meter)})
+                meter = None if self.meters is None else self.meters[test]
+                met = replace(batch, signals={"": Signal(realised, snr[: cut.n], meter=meter)})
                 if test == 0 or draws.config.model.snr_input:  # otherwise encoders see nothing of the test's SNR
                     raw = {name: active[name].encode(met) for name in models.encoding}
                     raw |= {name: features(self.table.flat[at]) for name, features in models.shared.items()}

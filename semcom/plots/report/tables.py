@@ -138,7 +138,7 @@ def _runs(subject: Subject) -> Table:
         run = runs[row["hash"]]
         numbers = [(run.view(subject.view) or {}).get(name) for name in (metric.name, metric.key("worst10"))]
         measured = [Cell(format_metric(metric, number), _sortable(number)) for number in numbers]
-        measured += [_measured(row.get("snr_received_db.test"), 2), _measured(_uses(run))]
+        measured += [_measured(run.snr_received_db.get("test"), 2), _measured(_uses(run))]
         command = subject.names.text(_command(subject, run))
         ends = [_text(run.hash), Cell(command, command, "code")]
         rows.append([*_place({**row, TEST: run.test_snr_db}, columns), _text(row["status"]), *measured, *ends])

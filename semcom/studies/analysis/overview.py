@@ -168,11 +168,8 @@ def _read_course(run: Stored, name: str, swept: bool) -> Course:
 
 
 def _read_air(run: Stored) -> dict[str, float | None]:
-    """Return the measured SNRs of a run in dB, and its traffic. Several tests have no one SNR."""
-    summary = run.summary or {}
-    snr = dict(summary.get("snr_received_db", {}))
-    if len(run.test_snrs) > 1:
-        snr["test"] = None
+    """Return the measured SNRs of a run in dB, that of tests at the first test SNR, and its traffic."""
+    summary, snr = run.summary or {}, run.snr_received_db
     found = {f"SNR {name.removeprefix('train_')}": snr.get(name) for name in ("train_up", "train_down", "test")}
     traffic = summary.get("traffic", {})
     return found | {f"{name} {way}": traffic.get(way, {}).get(name) for name in TRAFFIC for way in ("up", "down")}

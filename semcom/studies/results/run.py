@@ -118,6 +118,15 @@ class Stored:
         views = (self.summary or {}).get("views", {}).values()
         return self.is_first_test or any(curve_of(metric) in numbers for numbers in views)
 
+    @property
+    def snr_received_db(self) -> dict[str, Any]:
+        """The received SNRs in dB by direction, that of tests at the first test SNR; None where it is not known.
+
+        Earlier versions had one number over all tests, which is none of them.
+        """
+        found = dict((self.summary or {}).get("snr_received_db", {}))
+        return found if len(self.test_snrs) < 2 or "test_at" in found else {**found, "test": None}
+
     def field(self, name: str) -> Any:
         """Look up a field of its configuration, or its hash, variant, status or test SNR; None where it has none."""
         own = {"hash": self.hash, "variant": self.variant, "status": self.status, TEST: self.test_snr_db}

@@ -34,12 +34,14 @@ def attempt_run(content: Mapping[str, Any], train: Train, limit_minutes: float |
         OSError: the disk takes no more files; nothing was begun.
         KeyboardInterrupt, Stopped: a signal ended it; its state is kept.
     """
+    from semcom.engine.train.precision import reset_torch  # imports torch
+
     config = from_dict(content)
     folder = locate_run_folder(config)
     probe_disk(folder.parent)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with raise_on_stop_signals(), stop_after_minutes(limit_minutes):
+        with raise_on_stop_signals(), stop_after_minutes(limit_minutes), reset_torch():
             train(config)
         if read_summary(folder, run_hash(config)) is None:
             raise RunError("the run ended without a summary")
