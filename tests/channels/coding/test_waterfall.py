@@ -110,7 +110,7 @@ def bound_rate(snr_db: float, uses: int, lost: float) -> float:
 
 
 def test_no_code_beats_the_finite_length_bound() -> None:
-    """From 64 symbols on, where the normal approximation holds: 0.3 to 3.5 dB from it, the more the larger the QAM."""
+    """From 64 symbols on, where the normal approximation holds: 0.6 to 2.8 dB from it, the more the larger the QAM."""
     gaps: dict[int, list[float]] = {}
     for (modulation, rate, uses), snrs in table().items():
         if uses >= 64:
@@ -118,7 +118,9 @@ def test_no_code_beats_the_finite_length_bound() -> None:
             for share, snr_db in zip(LOST, snrs, strict=True):
                 at = optimize.brentq(lambda db, n=uses, p=share, r=bits / uses: bound_rate(db, n, p) - r, -20, 60)
                 gaps.setdefault(modulation, []).append(snr_db - at)
-    assert all(0.3 < gap < 3.5 for each in gaps.values() for gap in each)
+    assert all(0.5 < gap < 3 for each in gaps.values() for gap in each)
+    mean = [sum(each) / len(each) for each in gaps.values()]
+    assert mean == sorted(mean)
 
 
 def test_the_table_has_every_scheme_and_length_of_a_single_codeword() -> None:
