@@ -2,8 +2,8 @@
 
 DeepJSCC (Bourtsoulatze et al., 2019) trained in five ways on the same images: by one client that has all of them, by
 each client alone, and with FedAvg, FedPer and FedRep; 3 classes a client, AWGN of 10 dB in training, k/n = 1/12. Beside
-them the digital chain (`semcom.methods.digital_chain`): JPEG by the fastest scheme for each SNR, and by that for 10 dB
-at all of them.
+them the digital chain (`semcom.methods.digital_chain`): the codec and scheme that are best for each SNR, and those for
+10 dB at all of them; and its bound, the codec at capacity.
 
 Scale `small`: CIFAR-10, 10 clients, 100 images of a class, 60 rounds, three seeds. `paper`: 20 clients, 200 rounds.
 """
@@ -47,8 +47,9 @@ def _make_deepjscc(scale: str) -> Grid:
 CHAINS = (
     Variant("digital-chain", "digital-chain"),
     Variant("digital-chain for 10 dB", "digital-chain", {"hyper.scheme_db": TRAINED}),
+    Variant("digital-chain at capacity", "digital-chain", {"hyper.code": "capacity"}),
 )
-"""The digital chain: JPEG with its header known, by the fastest scheme for each SNR, and by one for all."""
+"""The digital chain, headers known: by what is best for each SNR, by one choice for all, and what bounds it."""
 
 DEEPJSCC_FEDERATED = Experiment(
     name="deepjscc-federated",

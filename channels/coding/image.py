@@ -5,7 +5,9 @@
     received.images, received.lost, received.payload, received.headers
 
 An image is lost where it does not fit at the lowest quality, where its checksum fails, or where its file cannot be
-decoded. The checksum is a CRC of 16 bits.
+decoded. The checksum is a CRC of 16 bits. Of a lost image the receiver shows the mean of each colour, which it is taken
+to know: so do Bourtsoulatze, Kurka and Gunduz ("Deep joint source-channel coding for wireless image transmission",
+IEEE Trans. Cogn. Commun. Netw. 5(3), 2019) with images that have no room.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import binascii
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +24,7 @@ from torch import Tensor
 
 from channels.coding import codec as files
 from channels.coding.digital import CODE_RATES, make_digital_carrier
-from channels.coding.mcs import choose_mcs
+from channels.coding.mcs import Scheme
 from channels.coding.modem import make_modem
 from channels.coding.qam import check_qam_size
 from channels.options import COUNT, one_of, require
@@ -33,12 +36,19 @@ BLOCK = 2**18
 """Symbols that are sent at once: it bounds memory."""
 
 
+class Choice(NamedTuple):
+    """Codec, constellation size and code rate of an image."""
+
+    codec: str
+    scheme: Scheme
+
+
 @dataclass(frozen=True)
 class Received:
     """Images as they arrive.
 
     Attributes:
-        images: n images, uint8, of the shape that was sent; black if lost.
+        images: n images, uint8, of the shape that was sent; of their mean colour if lost.
         lost: bool `[n]`.
         payload: bytes of each image proper that were sent, int64 `[n]`; 0 if none fitted.
         headers: bytes of its file's header, sent or not, int64 `[n]`.
@@ -56,7 +66,7 @@ class ImageChain:
     Args:
         uses: complex channel uses of an image.
         modulation: constellation size, 4, 16, 64 or 256.
-        code_rate: information bits per coded bit; `channels.coding.mcs.choose` gives both for an SNR.
+        code_rate: information bits per coded bit; `channels.coding.choice.SampleImages` chooses both for an SNR.
         codec: "webp", "jpeg" or "avif".
         headers: "sent", within the uses, or "free": known to the receiver.
         fading: "awgn", "rayleigh" or "rician".
@@ -85,7 +95,7 @@ class ImageChain:
         one_of("headers", headers, files.HEADERS)
         self.uses, self.modulation = uses, modulation
         self.bits = math.floor(code_rate * check_qam_size(modulation) * uses)
-        self.room = self.bits // 8 - CHECKSUM
+        self.room = find_room(uses, code_rate * check_qam_size(modulation))
         """Bytes that an image may have."""
         if self.room < 1:
             raise ValueError(f"uses: {uses} carry {self.bits} bits, which do not hold a checksum of 16 and a byte")
@@ -105,26 +115,10 @@ class ImageChain:
         Raises:
             ValueError: for other images.
         """
-        if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
-            raise ValueError(f"images: {images.dtype} {list(images.shape)} is not uint8 [n, 1 or 3, height, width]")
-        pixels = np.ascontiguousarray(images.permute(0, 2, 3, 1).cpu().numpy())
-        sent = [self._fit(image) for image in _flat(pixels)]
+        codecs = [self.codec] * len(images)
+        sent = _compress(images, codecs, [self.room] * len(images), self.headers)
         arrived = self._carry([data for data, _ in sent], snr_db, generator, gain)
-        read, lost = np.zeros_like(pixels), torch.ones(len(pixels), dtype=torch.bool)
-        for i, data in enumerate(arrived):
-            image = files.decode_image(data, _flat(pixels).shape[1:], self.codec, self.headers) if data else None
-            if image is not None:
-                _flat(read)[i], lost[i] = image, False
-        headers = torch.tensor([count for _, count in sent], dtype=torch.int64)
-        length = torch.tensor([len(data) for data, _ in sent], dtype=torch.int64)
-        payload = length - headers if self.headers == "sent" else length
-        back = torch.from_numpy(read).permute(0, 3, 1, 2).contiguous()
-        return Received(back.to(images.device), lost, payload, headers)
-
-    def _fit(self, image: np.ndarray) -> tuple[bytes, int]:
-        """Return the bytes of the best quality that has room (none: no bytes), and the size of the file's header."""
-        each = files.encode_payloads(image.tobytes(), image.shape, self.codec, self.headers)
-        return next((sent for sent in reversed(each) if len(sent[0]) <= self.room), (b"", 0))
+        return _receive(images, codecs, sent, arrived, self.headers)
 
     def _carry(self, data: list[bytes], snr_db: float, generator: torch.Generator, gain: Tensor | None) -> list[bytes]:
         """Return each file as it arrives, padded with zeros; empty if it was empty, or its checksum fails."""
@@ -160,39 +154,88 @@ def send_images(
     uses: int,
     snr_db: float,
     generator: torch.Generator,
-    *,
-    codec: str,
+    choices: Sequence[Choice],
     headers: str,
-    scheme_db: Sequence[float] | None = None,
     gain: Tensor | None = None,
 ) -> Received:
-    """Send images over AWGN, each by the fastest scheme for an SNR; it is lost where there is none that holds a byte.
+    """Send images, each with the codec and scheme that was chosen for it; all are lost where there is no choice.
 
     Args:
         images: as of `ImageChain.send`.
-        uses, codec, headers: as of `ImageChain`.
+        uses: complex channel uses of an image.
         snr_db: at which they are sent, in dB.
         generator: as of `ImageChain.send`.
-        scheme_db: SNR in dB for which `choose_mcs` takes each image's scheme (None: that at which it is sent).
+        choices: of each image, or one for all; none: nothing has room.
+        headers: as of `ImageChain`.
         gain: h of each image, complex `[n, 1]`, known to the receiver (None: 1).
     """
-    nothing = torch.zeros(len(images), dtype=torch.int64)
-    whole = Received(torch.zeros_like(images), torch.ones(len(images), dtype=torch.bool), nothing, nothing.clone())
-    schemes = [choose_mcs(db, uses) for db in ([snr_db] * len(images) if scheme_db is None else scheme_db)]
-    for scheme in dict.fromkeys(schemes):
-        if scheme is None or scheme.efficiency * uses < 8 * (CHECKSUM + 1):
-            continue
-        at = torch.tensor([i for i, chosen in enumerate(schemes) if chosen == scheme])
-        chain = ImageChain(uses, scheme.modulation, scheme.code_rate, codec, headers=headers)
+    whole = _receive(images, [], [(b"", 0)] * len(images), [b""] * len(images), headers)
+    each = list(choices) * len(images) if len(choices) == 1 else list(choices)
+    for choice in dict.fromkeys(each):
+        at = torch.tensor([i for i, chosen in enumerate(each) if chosen == choice])
+        chain = ImageChain(uses, *choice.scheme, choice.codec, headers=headers)
         part = chain.send(images[at], snr_db, generator, None if gain is None else gain[at])
         for field in fields(Received):
             getattr(whole, field.name)[at] = getattr(part, field.name)
     return whole
 
 
-def _flat(pixels: np.ndarray) -> np.ndarray:
-    """Return a view of grey images as Pillow has them, `[n, height, width]`; others as they are."""
+def compress_images(images: Tensor, codecs: Sequence[str], rooms: Sequence[float], headers: str) -> Received:
+    """Compress images to files of so many bytes, which all arrive; without room for one an image is lost.
+
+    Args:
+        images: as of `ImageChain.send`.
+        codecs: of each image.
+        rooms: bytes of each image.
+        headers: as of `ImageChain`.
+    """
+    sent = _compress(images, codecs, rooms, headers)
+    return _receive(images, codecs, sent, [data for data, _ in sent], headers)
+
+
+def find_room(uses: int, efficiency: float) -> int:
+    """Return the bytes that a file may have beside its checksum, at `efficiency` bits per channel use."""
+    return math.floor(efficiency * uses) // 8 - CHECKSUM
+
+
+def list_pixels(images: Tensor) -> np.ndarray:
+    """Return images as Pillow has them, `[n, height, width, 3]`, or `[n, height, width]` of grey ones.
+
+    Raises ValueError unless they are uint8 `[n, 1 or 3, height, width]`.
+    """
+    if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise ValueError(f"images: {images.dtype} {list(images.shape)} is not uint8 [n, 1 or 3, height, width]")
+    pixels = np.ascontiguousarray(images.permute(0, 2, 3, 1).cpu().numpy())
     return pixels[..., 0] if pixels.shape[-1] == 1 else pixels
+
+
+def show_mean_colours(images: Tensor) -> Tensor:
+    """Return images of the same shape `[n, channels, height, width]` of which each has one colour: its mean."""
+    return images.double().mean((2, 3), keepdim=True).round().to(images.dtype).expand_as(images)
+
+
+def _compress(images: Tensor, codecs: Sequence[str], rooms: Sequence[float], headers: str) -> list[tuple[bytes, int]]:
+    """Return each image at the best quality that has room (none: no bytes), and the size of its file's header."""
+    found = []
+    for image, codec, room in zip(list_pixels(images), codecs, rooms, strict=True):
+        each = files.encode_payloads(image.tobytes(), image.shape, codec, headers)
+        found.append(next((sent for sent in reversed(each) if len(sent[0]) <= room), (b"", 0)))
+    return found
+
+
+def _receive(
+    images: Tensor, codecs: Sequence[str], sent: Sequence[tuple[bytes, int]], arrived: Sequence[bytes], headers: str
+) -> Received:
+    """Read the files that arrived, of which those that did not are empty."""
+    back, lost = show_mean_colours(images).clone(), torch.ones(len(images), dtype=torch.bool)
+    shape = list_pixels(images).shape[1:]
+    for i, data in enumerate(arrived):
+        read = files.decode_image(data, shape, codecs[i], headers) if data else None
+        if read is not None:
+            back[i], lost[i] = torch.from_numpy(read).view(*shape[:2], -1).permute(2, 0, 1), False
+    header = torch.tensor([count for _, count in sent], dtype=torch.int64)
+    length = torch.tensor([len(data) for data, _ in sent], dtype=torch.int64)
+    return Received(back, lost, length - header if headers == "sent" else length, header)
 
 
 def _checksum(file: bytes) -> bytes:

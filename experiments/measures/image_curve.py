@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from channels.coding.choice import SampleImages
 from channels.coding.codec import HEADERS
 from channels.coding.image import Received, send_images
 from semcom.engine.random import keyed
-from semcom.methods.parts.received import score_received
+from semcom.methods.parts.received import sample_training_images, score_received
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result
@@ -31,15 +32,16 @@ def measure_image_curves(result: Result, snrs: Sequence[float], uses: Sequence[i
 
     Args:
         result: of a run over the link `ideal`.
-        snrs: in dB, over AWGN; constellation and code rate are those of `channels.coding.mcs.choose`.
+        snrs: in dB, over AWGN; constellation and code rate are the best ones for training images.
         uses: complex channel uses per image.
     """
+    images = sample_training_images(result.federation)
+    samples = {(codec, headers): SampleImages(images, codec, headers) for codec in CODECS for headers in HEADERS}
     return {
         f"{codec}-{headers}": {
-            f"{snr:g}": {str(n): Point(codec, headers, snr, n).measure(result) for n in uses} for snr in snrs
+            f"{snr:g}": {str(n): Point(codec, headers, snr, n).measure(result, sample) for n in uses} for snr in snrs
         }
-        for codec in CODECS
-        for headers in HEADERS
+        for (codec, headers), sample in samples.items()
     }
 
 
@@ -52,17 +54,23 @@ class Point:
     snr_db: float
     uses: int
 
-    def measure(self, result: Result) -> dict[str, float]:
-        """Send all clients' test images; return accuracy (mean over clients), part lost, bytes of those that fitted."""
+    def measure(self, result: Result, sample: SampleImages) -> dict[str, float]:
+        """Send all clients' test images; return accuracy (mean over clients), part lost, bytes of those that fitted.
+
+        Args:
+            result: as of `measure_image_curves`.
+            sample: training images through the codec.
+        """
         federation, session = result.federation, result.world.session
         view, link = next(iter(result.views.values())), session.draws.link
+        choices = sample.choose_schemes(self.uses, torch.tensor([[self.snr_db]]))
         accuracies, parts = [], []
         for client in range(result.config.clients):
             index = federation.test[client]
             key = ("images", self.codec, self.headers, self.snr_db, self.uses, client)
             generator = keyed(federation.images.device, result.config.seed, *key)
-            images, codec = federation.images[index], self.codec
-            parts.append(send_images(images, self.uses, self.snr_db, generator, codec=codec, headers=self.headers))
+            images = federation.images[index]
+            parts.append(send_images(images, self.uses, self.snr_db, generator, choices, self.headers))
             answer = score_received(session, view, client, parts[-1], link).argmax(-1)
             accuracies.append(float((answer == federation.labels[index]).double().mean()))
         return {"accuracy": float(np.mean(accuracies)), **_count_image_bytes(parts)}

@@ -429,9 +429,8 @@ def _types() -> ConstructorRegistry:
 
 
 def _simplify_flag_type(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """Return how to read Literal, int, float and float | str, each or a tuple of it with `| None`, and tuples of int.
-
-    Anything else is tyro's.
+    """Return how to read Literal, int, float and float | str, each or a tuple of it with `| None`, tuples of int,
+    and a number or one of some words, with `| None`. Anything else is tyro's.
     """
     union = typing.get_origin(info.type) in (typing.Union, types.UnionType)
     members = [m for m in (typing.get_args(info.type) if union else [info.type]) if m is not type(None)]
@@ -449,6 +448,12 @@ def _simplify_flag_type(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any
             return _specify_flag(
                 ",".join(known), optional, True, lambda word: _parse_flag_choice(word, known), single=False, comma=True
             )
+    words = [word for kind in members if typing.get_origin(kind) is Literal for word in typing.get_args(kind)]
+    if words and len(members) == 2 and members[0] in _SCALARS:
+        number, called = members[0], _SCALARS[members[0]]
+        return _specify_flag(
+            "|".join([called[0], *words]), optional, False, lambda word: _parse_flag_number_or(word, number, words)
+        )
     if members == [tuple[int, ...]]:
         return _specify_flag("INT", optional, True, lambda word: _parse_flag_scalar(word, [int]), single=False)
     scalars = [kind for kind in _SCALARS if kind in members]
@@ -496,6 +501,14 @@ def _parse_flag_choice(word: str, choices: Sequence[Any]) -> Any:
     if word not in by_word:
         raise ValueError(f"{word!r} is not one of {', '.join(by_word)}")
     return by_word[word]
+
+
+def _parse_flag_number_or(word: str, number: Any, words: Sequence[str]) -> Any:
+    """Return a word that is one of `words`, or a number of that type."""
+    try:
+        return word if word in words else number(word)
+    except ValueError:
+        raise ValueError(f"{word!r} is neither a {_SCALARS[number][1]} nor {' or '.join(words)}") from None
 
 
 def _parse_flag_scalar(word: str, scalars: Sequence[Any]) -> Any:

@@ -54,6 +54,7 @@ commands:
   report FOLDER...    write a study as one HTML page with interactive curves
   bench WHAT          measure speed; WHAT: engine or scale
   channel-check       measure the channels against theory
+  image-curve         write PSNR against SNR of images sent digitally, as CSV
   list WHAT [NAME]    WHAT: methods, channels, partitions, datasets,
                       augmentations, encoders, heads, tasks, schedulers,
                       experiments, figures, kinds (of figures) or benches;
@@ -402,6 +403,7 @@ COMMANDS: Registry[Callable[[list[str]], None]] = Registry(
         "report": "semcom.cli.report:carry_out_report",
         "bench": "semcom.cli.main:bench",
         "channel-check": "semcom.cli.main:channel_check",
+        "image-curve": "semcom.cli.image_curve:carry_out_image_curve",
         "list": "semcom.cli.main:list_",
     },
     catalogue=partial(read_package_catalogue, "semcom.commands"),

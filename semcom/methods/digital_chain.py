@@ -2,16 +2,16 @@
 
 Each test image goes through `channels.coding.image.send_images` in as many channel uses as its features would take,
 d/2, at the SNR of the test, over AWGN or a channel whose gain lasts for an image or longer: the gains that the features
-of a learned scheme meet.
+of a learned scheme meet. Codec, constellation and code rate are those that are best for training images of the clients
+(`channels.coding.choice`). With `code = capacity` a file takes what Shannon's limit allows, and none is lost: a bound.
 
-Of reconstruction nothing is trained, and what is lost counts as a grey image. Settings of networks and training have no
-effect then, and are not refused, since those of a sweep hold for the learned methods. Of classification FedAvg trains a
-classifier on clean images, of which the base station has encoder and head.
+Of reconstruction nothing is trained, and a lost image is shown as its mean colour. Settings of networks and training
+have no effect then, and are not refused, since those of a sweep hold for the learned methods. Of classification FedAvg
+trains a classifier on clean images, of which the base station has encoder and head.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -19,6 +19,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from channels.coding.choice import SampleImages
+from channels.coding.curve import add_gain_db, list_gains
 from channels.coding.image import Received, send_images
 from channels.options import SHARE, require
 from channels.statistics import ClientStatistics
@@ -32,10 +34,8 @@ from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.fedavg import FedAvg
-from semcom.methods.parts.received import score_received
+from semcom.methods.parts.received import sample_training_images, score_received
 
-GREY = 128
-"""Value of the pixels of an image that is lost."""
 BLOCKS = ("sample", "batch", "round")
 """Coherences of which an image has one gain."""
 
@@ -61,40 +61,38 @@ class SentImages(View):
             if draws.task.classifies:
                 answer = score_received(self.session, View(self.population), client, received, draws.quiet_link)
             else:
-                lost = received.lost.to(draws.device).view(-1, 1, 1, 1)
-                answer = scale_bytes(torch.where(lost, GREY, received.images), draws.dtype)
+                answer = scale_bytes(received.images, draws.dtype)
             rows.append(answer.new_zeros(heard.index.shape[1], *answer.shape[1:]))
             rows[-1][:count] = answer
         return torch.stack(rows)
 
     def _send(self, heard: Outputs, i: int, count: int, client: int) -> Received:
         """Send the images of the client in row i of a batch, of which the first ones are no padding."""
-        link, met = self.session.draws.link, heard.batch.signals[""]
-        snr_db, gain = float(met.up_snr_db[i]), link.gain({name: t[i, :count] for name, t in met.up.items()})
-        return send_images(
-            heard.federation.images[heard.index[i, :count]],
-            heard.features.shape[-1] // 2,
-            snr_db,
-            keyed(self.session.draws.config.seed, "image chain", client, int(heard.at[i, 0])),
-            codec=self.hyper.codec,
-            headers=self.hyper.headers,
-            scheme_db=self._design(client, snr_db, gain, count),
-            gain=gain,
-        )
+        draws, met, uses = self.session.draws, heard.batch.signals[""], heard.features.shape[-1] // 2
+        images = heard.federation.images[heard.index[i, :count]]
+        snr_db, gain = float(met.up_snr_db[i]), draws.link.gain({name: t[i, :count] for name, t in met.up.items()})
+        if self.hyper.code == "capacity":
+            each = add_gain_db(snr_db, gain).expand(count, 1).flatten().tolist()
+            return self.sample.compress_to_capacity(images, uses, each)
+        choices = self.sample.choose_schemes(uses, self._design(client, snr_db, gain))
+        generator = keyed(draws.config.seed, "image chain", client, int(heard.at[i, 0]))
+        return send_images(images, uses, snr_db, generator, choices, self.hyper.headers, gain)
 
-    def _design(self, client: int, snr_db: float, gain: Tensor | None, count: int) -> Sequence[float]:
-        """Return the SNR in dB for which the scheme of each image is chosen, by what its sender knows."""
+    def _design(self, client: int, snr_db: float, gain: Tensor | None) -> Tensor:
+        """Return the SNRs in dB that the sender reckons with: `[images or 1, as many as are alike]`."""
         if self.hyper.scheme_db is not None:
-            return [self.hyper.scheme_db] * count
-        if gain is None:
-            return [snr_db] * count
-        gains = gain if self.hyper.outage is None else self.weakest(client).expand(count)
-        return (snr_db + 20 * gains.abs().double().clamp_min(1e-15).log10()).flatten().tolist()
+            return torch.tensor([[self.hyper.scheme_db]])
+        if gain is None or self.hyper.outage is None:
+            return add_gain_db(snr_db, gain)
+        law = self._statistics.of("up", client).law
+        gains = list_gains(law) if self.hyper.outage == "best" else torch.tensor(law.quantile(self.hyper.outage)).sqrt()
+        return add_gain_db(snr_db, gains).view(1, -1)
 
-    def weakest(self, client: int) -> Tensor:
-        """Return the |h| that all but a share `outage` of a client's blocks exceed."""
-        assert self.hyper.outage is not None
-        return torch.tensor(self._statistics.of("up", client).law.quantile(self.hyper.outage)).sqrt()
+    @cached_property
+    def sample(self) -> SampleImages:
+        """Training images through the codecs."""
+        images = sample_training_images(self.session.draws.federation)
+        return SampleImages(images, self.hyper.codec, self.hyper.headers)
 
     @cached_property
     def _statistics(self) -> ClientStatistics:
@@ -111,21 +109,29 @@ class DigitalChain(FedAvg):
     class Hyper(Method.Hyper):
         """The chain."""
 
-        codec: Literal["jpeg", "webp", "avif"] = "jpeg"
-        """The compression; an image has the best quality that its uses have room for."""
+        codec: Literal["best", "jpeg", "webp", "avif"] = "best"
+        """The compression (best: that of the three which suits the uses and the SNR); an image has the best quality
+        that its uses have room for."""
         headers: Literal["free", "sent"] = "free"
         """Whether the file's header is known to the receiver, or takes its part of the uses."""
+        code: Literal["ldpc", "capacity"] = "ldpc"
+        """The code: 5G's, with a checksum, or an ideal one at Shannon's limit for each block, which loses nothing."""
         scheme_db: float | None = None
         """SNR for which constellation and code rate are chosen, in dB (None: the SNR of each test)."""
-        outage: float | None = 0.1
+        outage: float | Literal["best"] | None = "best"
         """Share of the blocks of a fading channel that are too weak for the scheme, which is chosen for the mean SNR,
-        all that the sender knows (None: it knows each block's gain, and takes a scheme for each image)."""
+        all that the sender knows (best: that which gives the best images; None: it knows each block's gain, and takes
+        a scheme for each image)."""
 
-        needs: ClassVar[Needs] = {"outage": {"scheme_db": (None,)}}
+        needs: ClassVar[Needs] = {
+            "scheme_db": {"code": ("ldpc",)},
+            "outage": {"code": ("ldpc",), "scheme_db": (None,)},
+        }
 
         def check(self) -> None:
             """Check that the outage is a share of the blocks."""
-            require("outage", self.outage, SHARE)
+            if self.outage != "best":
+                require("outage", self.outage, SHARE)
 
     def check(self, config: Resolved) -> None:
         """Check that images are asked for, or their classes, over blocks, without a last stage. Raises ConfigError."""

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 import semcom
+from channels.coding.choice import SampleImages
 from experiments import wireless_baselines
 from experiments.measures.image_curve import Point, measure_image_curves
 from figures import baselines
 from semcom import run
 from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig
+from semcom.methods.parts.received import sample_training_images
 from semcom.plots import render
 from semcom.plots.panels import draw_panels
 from semcom.plots.style import ieee
@@ -37,9 +39,13 @@ def result() -> Result:
     return run(CLEAN)
 
 
+def sampled(result: Result, headers: str) -> SampleImages:
+    return SampleImages(sample_training_images(result.federation), "webp", headers)
+
+
 def test_with_uses_in_plenty_the_accuracy_is_that_of_clean_images(result: Result) -> None:
     """WebP at its best quality changes an answer here or there."""
-    point = Point("webp", "sent", 30.0, 4096).measure(result)
+    point = Point("webp", "sent", 30.0, 4096).measure(result, sampled(result, "sent"))
     assert point["lost"] == 0 and point["payload"] > 100 and point["headers"] == 27
     assert point["accuracy"] == pytest.approx(result.metrics[-1]["views"]["personal"]["accuracy"], abs=0.09)
 
@@ -51,7 +57,7 @@ def test_a_lost_image_is_taken_for_the_most_frequent_class(result: Result) -> No
         counts = federation.labels[federation.train[client]].bincount()
         shares.append((federation.labels[federation.test[client]] == counts.argmax()).double().mean().item())
     for snr_db in (12.0, -10.0):
-        point = Point("webp", "free", snr_db, 32).measure(result)
+        point = Point("webp", "free", snr_db, 32).measure(result, sampled(result, "free"))
         assert point == {"accuracy": pytest.approx(sum(shares) / 3), "lost": 1.0, "payload": 0.0, "headers": 0.0}
 
 

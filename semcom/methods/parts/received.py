@@ -1,4 +1,4 @@
-"""What a classifier at the base station makes of images that were sent as such, some of which are lost."""
+"""Images that are sent as such: those by which a sender chooses, and what a classifier makes of those that arrive."""
 
 from __future__ import annotations
 
@@ -7,12 +7,23 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from semcom.data.federation import Federation
 from semcom.engine.session import Session
 from semcom.engine.train.view import View, infer_images
 
 if TYPE_CHECKING:
     from channels import Link
     from channels.coding.image import Received
+
+SAMPLE = 128
+"""Training images by which codec and scheme are chosen."""
+
+
+def sample_training_images(federation: Federation) -> Tensor:
+    """Return some training images, spread over the clients, uint8 `[n, channels, size, size]`."""
+    mine = federation.train.flat
+    spread = torch.linspace(0, len(mine) - 1, min(SAMPLE, len(mine))).long()
+    return federation.images[mine[spread.to(mine.device)]]
 
 
 def score_received(session: Session, view: View, client: int, received: Received, link: Link) -> Tensor:

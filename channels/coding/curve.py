@@ -1,0 +1,79 @@
+"""The curve of the digital chain: PSNR of images against SNR, with what was chosen, what was lost, and the bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from channels.coding.choice import SampleImages, measure_psnr
+from channels.coding.image import Received, list_pixels, send_images
+from channels.law import Law
+from channels.link import Link
+from channels.statistics import Statistics
+
+GAINS = 1000
+"""Gains that stand for all of a fading channel."""
+
+
+class CurvePoint(NamedTuple):
+    """What becomes of images at one SNR in one number of channel uses."""
+
+    snr_db: float
+    uses: int
+    codec: str
+    """Codec, constellation and code rate that were chosen; empty, 0 and 0 where no scheme has room."""
+    modulation: int
+    code_rate: float
+    psnr_db: float
+    """Mean over the images, of which lost ones are shown as their mean colour."""
+    lost: float
+    """Fraction of the images."""
+    bound_db: float
+    """Mean PSNR of the best codec at the capacity of each image's block."""
+
+
+def measure_image_curve(
+    images: Tensor, sample: SampleImages, uses: Sequence[int], snrs: Sequence[float], link: Link, seed: int = 0
+) -> Iterator[CurvePoint]:
+    """Send images at each SNR, in dB, in each number of channel uses, and yield what becomes of them.
+
+    Args:
+        images: uint8 `[n, channels, height, width]`.
+        sample: other images of the kind, by which codec and scheme are chosen: for the SNR alone, not for the gain.
+        uses: complex channel uses of an image.
+        snrs: mean SNRs in dB.
+        link: "awgn", or fading of which each image has one gain.
+        seed: of gains and noise, which are the same at every point.
+    """
+    reckoned = list_gains(Statistics(link).law)
+    gain = link.gain(link.draw([len(images)], 2, torch.Generator().manual_seed(seed)))
+    for n in uses:
+        for snr_db in snrs:
+            choices = sample.choose_schemes(n, add_gain_db(snr_db, reckoned).view(1, -1))
+            noise = torch.Generator().manual_seed(seed + 1)
+            received = send_images(images, n, snr_db, noise, choices, sample.headers, gain)
+            each = add_gain_db(snr_db, gain).expand(len(images), 1).flatten().tolist()
+            bound = _mean_psnr(images, sample.compress_to_capacity(images, n, each))
+            codec, scheme = choices[0] if choices else ("", (0, 0.0))
+            lost = float(received.lost.double().mean())
+            yield CurvePoint(snr_db, n, codec, *scheme, _mean_psnr(images, received), lost, bound)
+
+
+def list_gains(law: Law) -> Tensor:
+    """List |h| that a block may have with the same chance, by the law of |h|^2: the middles of `GAINS` equal parts."""
+    return torch.tensor([law.quantile((i + 0.5) / GAINS) for i in range(GAINS)]).sqrt()
+
+
+def add_gain_db(snr_db: float, gain: Tensor | None) -> Tensor:
+    """Return the SNRs in dB of blocks with gains h, float64 `[n, 1]` on the host; without fading, `[1, 1]`."""
+    gains = torch.ones(1, 1) if gain is None else gain.reshape(-1, 1).cpu()
+    return snr_db + 20 * gains.abs().double().clamp_min(1e-15).log10()
+
+
+def _mean_psnr(images: Tensor, received: Received) -> float:
+    """Return the mean PSNR of images as they arrived, in dB."""
+    return float(np.mean([*map(measure_psnr, list_pixels(images), list_pixels(received.images))]))
