@@ -121,6 +121,12 @@ def to_bytes(images: Tensor) -> Tensor:
     return ((images.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
 
 
+def find_picture(size: int, height: int, width: int) -> tuple[Any, ...]:
+    """Return the place of a picture in the middle of a square with a border, as an index of `[..., size, size]`."""
+    top, left = (size - height) // 2, (size - width) // 2
+    return (..., slice(top, top + height), slice(left, left + width))
+
+
 def count_numbers(image: Sequence[int], sides: Any) -> int:
     """Return how many numbers an image of some shape has; with `sides` `[N, 2]` of its pictures the mean of theirs."""
     return math.prod(image) if sides is None else round(image[0] * float((sides[:, 0] * sides[:, 1] * 1.0).mean()))

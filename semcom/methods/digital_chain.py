@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ from channels.options import SHARE, require
 from channels.statistics import ClientStatistics
 from semcom.config import ConfigError, NoEffect, Resolved
 from semcom.config.options import Needs
-from semcom.data.federation import scale_bytes
+from semcom.data.federation import find_picture, scale_bytes
 from semcom.engine.random import keyed
 from semcom.engine.session import Session
 from semcom.engine.train.view import View
@@ -38,6 +38,21 @@ from semcom.methods.parts.received import sample_training_images, score_received
 
 BLOCKS = ("sample", "batch", "round")
 """Coherences of which an image has one gain."""
+
+
+class Crossing(NamedTuple):
+    """The way of some images of a client."""
+
+    client: int
+    uses: int
+    """Channel uses of an image."""
+    snr_db: float
+    gain: Tensor | None
+    """h of each image, `[n, 1]`; None: 1."""
+
+    def select(self, at: Tensor) -> Crossing:
+        """Return the way of images at some positions."""
+        return self if self.gain is None else self._replace(gain=self.gain[at.to(self.gain.device)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,31 +83,55 @@ class SentImages(View):
 
     def _send(self, heard: Outputs, i: int, count: int, client: int) -> Received:
         """Send the images of the client in row i of a batch, of which the first ones are no padding."""
-        draws, met, uses = self.session.draws, heard.batch.signals[""], heard.features.shape[-1] // 2
-        images = heard.federation.images[heard.index[i, :count]]
+        draws, met, index = self.session.draws, heard.batch.signals[""], heard.index[i, :count]
+        images, sides = heard.federation.images[index], heard.federation.sides
         snr_db, gain = float(met.up_snr_db[i]), draws.link.gain({name: t[i, :count] for name, t in met.up.items()})
-        if self.hyper.code == "capacity":
-            each = add_gain_db(snr_db, gain).expand(count, 1).flatten().tolist()
-            return self.sample.compress_to_capacity(images, uses, each)
-        choices = self.sample.choose_schemes(uses, self._design(client, snr_db, gain))
+        crossing = Crossing(client, heard.features.shape[-1] // 2, snr_db, gain)
         generator = keyed(draws.config.seed, "image chain", client, int(heard.at[i, 0]))
-        return send_images(images, uses, snr_db, generator, choices, self.hyper.headers, gain)
+        if sides is None:
+            return self._send_pictures(images, crossing, generator)
+        nothing = torch.zeros(count, dtype=torch.int64)
+        whole = Received(torch.zeros_like(images), nothing.bool(), nothing, nothing.clone())
+        own = sides[index.cpu()]
+        for height, width in own.unique(dim=0).tolist():  # pictures without their borders
+            at = (own == torch.tensor([height, width])).all(1).nonzero().flatten()
+            inside, framed = find_picture(images.shape[-1], height, width), torch.zeros_like(images[at])
+            part = self._send_pictures(images[at][inside], crossing.select(at), generator)
+            framed[inside] = part.images
+            whole.images[at], whole.lost[at] = framed, part.lost
+            whole.payload[at], whole.headers[at] = part.payload, part.headers
+        return whole
 
-    def _design(self, client: int, snr_db: float, gain: Tensor | None) -> Tensor:
+    def _send_pictures(self, images: Tensor, crossing: Crossing, generator: torch.Generator) -> Received:
+        """Send pictures of one shape."""
+        uses, gain, sample = crossing.uses, crossing.gain, self._sample(*images.shape[2:])
+        if self.hyper.code == "capacity":
+            each = add_gain_db(crossing.snr_db, gain).expand(len(images), 1).flatten().tolist()
+            return sample.compress_to_capacity(images, uses, each)
+        choices = sample.choose_schemes(uses, self._design(crossing))
+        return send_images(images, uses, crossing.snr_db, generator, choices, self.hyper.headers, gain)
+
+    def _design(self, crossing: Crossing) -> Tensor:
         """Return the SNRs in dB that the sender reckons with: `[images or 1, as many as are alike]`."""
         if self.hyper.scheme_db is not None:
             return torch.tensor([[self.hyper.scheme_db]])
-        if gain is None or self.hyper.outage is None:
-            return add_gain_db(snr_db, gain)
-        law = self._statistics.of("up", client).law
+        if crossing.gain is None or self.hyper.outage is None:
+            return add_gain_db(crossing.snr_db, crossing.gain)
+        law = self._statistics.of("up", crossing.client).law
         gains = list_gains(law) if self.hyper.outage == "best" else torch.tensor(law.quantile(self.hyper.outage)).sqrt()
-        return add_gain_db(snr_db, gains).view(1, -1)
+        return add_gain_db(crossing.snr_db, gains).view(1, -1)
+
+    def _sample(self, height: int, width: int) -> SampleImages:
+        """Return training images through the codecs, the middle of each as large as pictures are."""
+        if (height, width) not in self._samples:
+            images = sample_training_images(self.session.draws.federation)
+            inside = find_picture(images.shape[-1], height, width)
+            self._samples[height, width] = SampleImages(images[inside], self.hyper.codec, self.hyper.headers)
+        return self._samples[height, width]
 
     @cached_property
-    def sample(self) -> SampleImages:
-        """Training images through the codecs."""
-        images = sample_training_images(self.session.draws.federation)
-        return SampleImages(images, self.hyper.codec, self.hyper.headers)
+    def _samples(self) -> dict[tuple[int, int], SampleImages]:
+        return {}
 
     @cached_property
     def _statistics(self) -> ClientStatistics:

@@ -216,3 +216,21 @@ def test_it_stands_beside_the_federated_methods() -> None:
     assert "digital-chain" in METHODS and METHODS.ships("digital-chain") and "digital-chain" not in METHODS.names()
     with pytest.raises(ValueError, match="ships with semcom"):
         METHODS.register("digital-chain")
+
+
+def test_pictures_are_sent_without_their_border(tmp_path: Any) -> None:
+    """16 x 32 pixels in a square of 32: by hand, the codec at capacity on the pictures alone."""
+    rng = np.random.default_rng(0)
+    smooth = np.kron(rng.integers(0, 256, (40, 4, 8, 3)), np.ones((1, 4, 4, 1))).astype(np.uint8)
+    labels = np.arange(40) % 4
+    np.savez(tmp_path / "wide.npz", x_train=smooth[:24], y_train=labels[:24], x_test=smooth[24:], y_test=labels[24:])
+    data = DataConfig(name=str(tmp_path / "wide.npz"), size=32)
+    result = run(asked("15", data=data, hyper={"code": "capacity"}, model=ModelConfig("deepjscc", features=8 * 64)))
+    federation, view = result.federation, result.summary["views"]["digital"]
+    inside = (..., slice(8, 24), slice(None))
+    assert not federation.images[..., :8, :].any() and federation.images[inside].any()
+    sample = SampleImages(digital_chain.sample_training_images(federation)[inside])
+    for client in range(2):
+        images = federation.images[federation.test[client]][inside]
+        received = sample.compress_to_capacity(images, 4 * 64, [15.0] * len(images))
+        assert view["clients"][client] == pytest.approx(float(psnr(images, received.images).mean()), abs=1e-4)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from channels import Link
 from semcom.config import ConfigError
-from semcom.data.federation import Ragged
+from semcom.data.federation import Ragged, find_picture
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.session import Session
 from semcom.engine.store.population import Population
@@ -182,8 +182,7 @@ def _measure_pictures(task: Task, heard: Outputs, answers: Tensor) -> dict[str, 
     own = sides[heard.index.cpu()]
     for height, width in own.flatten(0, 1).unique(dim=0).tolist():
         alike = (own == torch.tensor([height, width])).all(-1).to(answers.device)
-        top, left = (size - height) // 2, (size - width) // 2  # where `federate` puts it
-        inside = (..., slice(top, top + height), slice(left, left + width))
+        inside = find_picture(size, height, width)
         for name, values in task.measure(answers[alike][None][inside], target[alike][None][inside]).items():
             found.setdefault(name, values.new_zeros(alike.shape))[alike] = values[0]
     return found
