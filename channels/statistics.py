@@ -115,7 +115,7 @@ class Statistics:
     def find_limit(self, sender: Sender, outage: float) -> float:
         """Return the rate, bits per use, that all but a part `outage` of the blocks carry."""
         if (law := self._find_sinr_law(sender)) is not None:
-            return math.log2(1 + law.quantile(outage) / sender.backoff)
+            return math.log1p(law.quantile(outage) / sender.backoff) / math.log(2)
         return self._information(sender).quantile(outage)
 
     @lru_cache(maxsize=4096)  # noqa: B019
@@ -141,8 +141,8 @@ class Statistics:
         no = torch.full((1, 1), 1 / sender.snr, dtype=torch.float64)
         gain, others = self.link.gain_at(drawn, no), self.link.interference(drawn, no)
         assert gain is not None
-        power = gain.abs().square() * (sender.snr / sender.backoff)
-        return torch.log2(1 + (power if others is None else power / (1 + others * sender.snr))).mean(1)
+        sinr = gain.abs().square() / (no if others is None else no + others)
+        return torch.log1p(sinr / sender.backoff).mean(1) / math.log(2)
 
     @cached_property
     def _symbols(self) -> Realisation:
@@ -177,7 +177,7 @@ class Statistics:
     def _centre(self, sender: Sender) -> float:
         """Return the ergodic capacity."""
         if self.link.law() is not None:
-            return self.law.mean(lambda g: np.log2(1 + g * (sender.snr / sender.backoff)))
+            return self.law.mean(lambda g: np.log1p(g * (sender.snr / sender.backoff))) / math.log(2)
         return float(self.measure(self._draw_blocks(sender.uses)[0], sender).mean())
 
 

@@ -42,6 +42,7 @@ from experiments.verdicts import (
     read_verdict_of_variant,
     tabulate_by_seed,
 )
+from semcom.config import ConfigError
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.grid import set_fields
@@ -217,7 +218,13 @@ def _read_low_at_weights(found: pd.DataFrame, one: str, other: str) -> dict[str,
 
 
 def list_low_leads(frame: pd.DataFrame) -> Iterator[tuple[str, str, str, pd.Series]]:
-    """Yield setting, weights, reading and FedCL's lead over FedProto in points, by SNR and seed, under each reading."""
+    """Yield setting, weights, reading and FedCL's lead over FedProto in points, by SNR and seed, under each reading.
+
+    Raises:
+        ConfigError: runs of other studies, which have no weights.
+    """
+    if LAMBDA not in frame:
+        raise ConfigError(f"study: its runs have no {LAMBDA}; letter-low has")
     for air, (fedcl, fedproto) in SAME_AIR.items():
         for reading, (number, view) in READINGS.items():
             sides = [

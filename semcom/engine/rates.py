@@ -119,7 +119,8 @@ class Rates:
         backoff = 10 ** (self.config.backoff_db / 10)
         if self.link.block_fading:
             return [Sender(snr, backoff) for snr in ratios]
-        uses = [max(1.0, n / math.log2(1 + snr / backoff)) for n, snr in zip(bits.tolist(), ratios, strict=True)]
+        nats = [math.log1p(snr / backoff) for snr in ratios]
+        uses = [max(1.0, n * math.log(2) / each) for n, each in zip(bits.tolist(), nats, strict=True)]
         return [Sender(snr, backoff, 2.0 ** round(math.log2(n))) for snr, n in zip(ratios, uses, strict=True)]
 
     def _tell_of_repetition(self, direction: Direction, ids: np.ndarray, limit: np.ndarray) -> None:

@@ -90,6 +90,11 @@ def _find_spec(module: str, path: Sequence[str] | None) -> ModuleSpec | None:
     """Return where Python would find a module, without importing anything."""
     for finder in sys.meta_path:
         find = getattr(finder, "find_spec", None)
-        if find is not None and (spec := find(module, path)) is not None:
+        try:
+            if find is not None and (spec := find(module, path)) is not None:
+                return spec
+        except KeyError:  # a folder without __init__.py inside another, which Python only finds once that is imported
+            spec = ModuleSpec(module, None, is_package=True)
+            spec.submodule_search_locations = [str(Path(folder, module.rpartition(".")[2])) for folder in path or ()]
             return spec
     return None

@@ -212,7 +212,7 @@ def test_each_client_has_statistics_of_its_own(city: str) -> None:
     link = make_link("cir", path=city, subcarriers=3)
     with pytest.warns(UserWarning, match="path: over its subcarriers"):
         clients = ClientStatistics(link.in_band(3, 3, 50, 2))
-    sight, fading, notch = (clients.of(k) for k in range(3))
+    sight, fading, notch = (clients.of("up", k) for k in range(3))
     assert sight.shrink(0.1) == pytest.approx(1 / 1.1, rel=1e-6)
     assert fading.shrink(0.1) == pytest.approx(of("rayleigh").shrink(0.1), abs=5 * 0.3 / 4000**0.5)
     assert notch.shrink(0.1) == pytest.approx(1 / (1 + 0.1 * 1.81 / 0.01), rel=1e-3)

@@ -92,6 +92,19 @@ def test_clients_without_coverage_take_no_part(repeat: bool) -> None:
     assert world(4, {"rate": "mcs", "coverage": "none"}, snr_db=-20.0).sample().size == 0
 
 
+@pytest.mark.parametrize("snr_db", ["inf", -300.0])
+@pytest.mark.parametrize(
+    "channel",
+    [{}, {"kind": "rayleigh"}, {"kind": "rayleigh", "coherence": "symbol"}, {"kind": "ofdm", "subcarriers": 8}],
+)
+def test_rates_without_noise_and_with_nothing_else(channel: dict[str, Any], snr_db: Any) -> None:
+    """Without noise no use is taken; in noise alone very many are, in proportion to the noise."""
+    w = world(2, {"rate": "mcs"}, **channel, snr_db=snr_db)
+    w.air.up(w.population(), BOTH)
+    uses = w.air.totals["up"].uses
+    assert uses == 0 if snr_db == "inf" else 1e29 < uses < 1e36
+
+
 # -- clients that differ ---------------------------------------------------------------------------------------------
 
 

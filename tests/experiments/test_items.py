@@ -42,8 +42,9 @@ METHOD = {"fedcrc-per": "fedcrc"}
 @functools.cache
 def resolved(item: str, scale: str) -> list[tuple[str, dict[str, Any]]]:
     """Variant and fields of an item's runs with the first seed."""
-    found = [run for run in find_experiment(item).runs(scale) if run.config.seed == 0]
-    return [(run.variant, list_fields(semcom.resolve(run.config))) for run in found]
+    found = list(find_experiment(item).runs(scale))
+    first = min(run.config.seed for run in found)
+    return [(run.variant, list_fields(semcom.resolve(run.config))) for run in found if run.config.seed == first]
 
 
 def runs(item: str, scale: str = "paper") -> list[tuple[str, dict[str, str]]]:

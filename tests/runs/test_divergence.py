@@ -59,7 +59,7 @@ def test_null_is_read_as_it_is_written(stored: Path) -> None:
     assert plain["views"]["global"]["psnr"] is None
     (line,) = read_metrics(stored / "old")
     found = line["views"]["global"]
-    assert all(math.isnan(value) for value in (found["psnr"], found["ssim"], *found["clients"]))
+    assert all(math.isnan(value) for value in (found["psnr"], found["mse"], *found["clients"]))
     for _ in range(2):
         with pytest.raises(RunError, match="diverged: its PSNR is not finite"):
             run(request(stored / "old", **RECONSTRUCTION))

@@ -190,5 +190,5 @@ def test_a_diverging_run_on_a_full_disk_says_that_it_diverged(tmp_path: Path, mo
     with monkeypatch.context() as patch, pytest.raises(RunError) as error:
         trace(full, patch.setattr)
         run(worlds.request("local", out=str(tmp_path), train=train, **options))
-    expected = "round 2: non-finite loss or weights at client 2; last good state: none"
+    expected = "round 1: non-finite answers in tests at client 2; last good state: none"
     assert one_line(error.value) == expected and not (tmp_path / CHECKPOINT).exists()

@@ -39,6 +39,7 @@ from semcom.runs import plugins
 from semcom.runs.folder import CONFIG
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
+from semcom.runs.sources import add_imports
 from tests import worlds
 from tests.refusals import refuses
 
@@ -415,3 +416,14 @@ def test_a_file_that_an_option_names_counts_by_its_content(
         assert run_hash(resolve(request({"weights": "deep"}))) != run_hash(folder), "of a folder, all files count"
     finally:
         registry._added.pop("test-own")
+
+
+def test_a_folder_without_init_inside_another_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`outer/inner/deep.py`, neither folder with __init__.py, of which nothing is imported."""
+    deep = tmp_path / "outer" / "inner" / "deep.py"
+    deep.parent.mkdir(parents=True)
+    deep.write_text("X = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    main = tmp_path / "main.py"
+    main.write_text("from outer.inner.deep import X\n")
+    assert add_imports({"main": main}) == {"main": main, "outer.inner.deep": deep}

@@ -87,6 +87,8 @@ def reset_torch() -> Iterator[None]:
     cached, inner = torch.is_autocast_cache_enabled(), torch.autocast_increment_nesting() > 1
     torch.autocast_decrement_nesting()
     device = torch.device("cpu") if torch.get_default_device().type != "cpu" else nullcontext()
+    # Leaving a mode that is not on would change how autograd uses threads.
+    inference = torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext()
     wanted = [
         (backends.cuda.matmul, "fp32_precision", "ieee"),
         (backends.cuda.matmul, "allow_bf16_reduced_precision_reduction", True),
@@ -102,7 +104,7 @@ def reset_torch() -> Iterator[None]:
         for kind in casts:
             torch.set_autocast_enabled(kind, False)
         torch.set_autocast_cache_enabled(cached and not inner)  # it is emptied by the outermost autocast alone
-        with device, torch.inference_mode(False), torch.enable_grad(), _set_attributes(wanted):
+        with device, inference, torch.enable_grad(), _set_attributes(wanted):
             yield
     finally:
         torch.set_autocast_cache_enabled(cached)
