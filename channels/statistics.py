@@ -24,8 +24,14 @@ from torch import Tensor
 from channels.law import Law, Listed, Scaled
 from channels.link import Link, Realisation, complex_normal
 
-ROUNDING = 1e-9
-"""Relative difference below which a rate is not above what a channel carries, but the same."""
+ROUNDING = 1e-6
+"""Relative difference below which a rate is not above what a channel carries, but the same: h is drawn in the precision
+of the run."""
+
+
+CACHED = {"shrink": 256, "invert": 4, "find_limit": 1024, "find_outage": 1024}
+CACHED |= {"_draw_blocks": 2, "_information": 2, "_centre": 256}
+"""Methods of `Statistics`, and how many answers of each are kept."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,8 @@ class Statistics:
 
     def __init__(self, link: Link, others: tuple[float, ...] = ()) -> None:
         self.link, self.others = link, others or (1.0,) * (link.users - 1)
+        for name, size in CACHED.items():  # of each by itself: clients that differ would push each other out
+            setattr(self, name, lru_cache(size)(getattr(self, name)))
 
     @cached_property
     def fades(self) -> bool:
@@ -76,19 +84,19 @@ class Statistics:
         assert gain is not None
         return Listed.of(gain.abs().square().numpy())
 
-    @lru_cache(maxsize=256)  # noqa: B019 (links are few)
     def shrink(self, no: float) -> float:
         """Return E[a] of an MMSE equaliser at a noise variance, a = w h: the part of what is sent in its estimate."""
         if not self.fades:
             return 1.0
         if self.link.law() is not None and not self.link.estimates:
             return self.law.mean(lambda g: g / (g + no))
+        if no and (law := self._find_sinr_law(Sender(1 / no))) is not None and self.link.users > 1:
+            return law.mean(lambda sinr: sinr / (1 + sinr))
         at = torch.full((1, 1), no, dtype=torch.float64)
         _, _, effective = self.link.gains_at(self._symbols, at, at.sqrt())
         assert effective is not None
         return float(effective.real.mean())
 
-    @lru_cache(maxsize=8)  # noqa: B019
     def invert(self, threshold: float, csi_error: float) -> tuple[float, float]:
         """Return E[1 / |g|^2] and Re E[h / g], both where |g|^2 is at least a threshold: c and q of channel inversion.
 
@@ -111,14 +119,12 @@ class Statistics:
         )
         return power, mean
 
-    @lru_cache(maxsize=4096)  # noqa: B019
     def find_limit(self, sender: Sender, outage: float) -> float:
         """Return the rate, bits per use, that all but a part `outage` of the blocks carry."""
         if (law := self._find_sinr_law(sender)) is not None:
             return math.log1p(law.quantile(outage) / sender.backoff) / math.log(2)
         return self._information(sender).quantile(outage)
 
-    @lru_cache(maxsize=4096)  # noqa: B019
     def find_outage(self, sender: Sender, rate: float) -> float:
         """Return the part of the blocks that are lost at a rate in bits per use."""
         if math.isinf(rate):
@@ -141,7 +147,7 @@ class Statistics:
         no = torch.full((1, 1), 1 / sender.snr, dtype=torch.float64)
         gain, others = self.link.gain_at(drawn, no), self.link.interference(drawn, no)
         assert gain is not None
-        sinr = gain.abs().square() / (no if others is None else no + others)
+        sinr = gain.abs().square().double() / (no if others is None else no + others)
         return torch.log1p(sinr / sender.backoff).mean(1) / math.log(2)
 
     @cached_property
@@ -159,11 +165,9 @@ class Statistics:
     def _powers(self) -> Tensor | None:
         return torch.tensor([1.0, *self.others], dtype=torch.float64) if self.link.users > 1 else None
 
-    @lru_cache(maxsize=8)  # noqa: B019
     def _draw_blocks(self, uses: float) -> tuple[Realisation, float]:
         return self.link.draw_blocks(uses, None, _begin(), self._powers)
 
-    @lru_cache(maxsize=8)  # noqa: B019
     def _information(self, sender: Sender) -> Listed:
         """Return the law of the bits per use that a block carries."""
         drawn, share = self._draw_blocks(sender.uses)
@@ -173,7 +177,6 @@ class Statistics:
         """Return means over whole blocks, from those over some symbols; their deviations are in proportion."""
         return means if share == 1 else (centre := self._centre(sender)) + (means - centre) * share**0.5
 
-    @lru_cache(maxsize=256)  # noqa: B019
     def _centre(self, sender: Sender) -> float:
         """Return the ergodic capacity."""
         if self.link.law() is not None:
@@ -200,7 +203,7 @@ class ClientStatistics:
         powers = self.powers_beside(direction, client)
         return self._make(self.link.like(client), () if powers is None else tuple(powers.tolist()[1:]))
 
-    @lru_cache(maxsize=4096)  # noqa: B019
+    @lru_cache(maxsize=256)  # noqa: B019 (a run has one)
     def _make(self, client: int, others: tuple[float, ...]) -> Statistics:
         return Statistics(self.link.of(client), others)
 

@@ -170,25 +170,22 @@ def combined_cdf(combining: str, x: Real, no: Real, antennas: int, others: Seque
     """Return P(SINR < x) of a user of mean power 1 on N antennas, over independent Rayleigh fading.
 
     `others` are the mean powers p_j of the other users. "zf": Gamma(N - U + 1) / no, whatever they are. The other two
-    are 1 - e^(-x no) sum_m a_m x^m, m = 0 to N - 1, over D = prod_j (1 + p_j x). "mrc", Gamma(N) / (no + sum_j p_j
-    Exp): a_m is the coefficient of t^m in e^(t no) / prod_j (1 - t p_j / (1 + p_j x)), by the derivatives of the
-    transform of no + I. "mmse" [Gao]: a_m = no^m / m! times the terms of D up to x^(N - 1 - m).
+    reach x with the probability that a Poisson number of mean x no and a number z_j for each other user sum to less
+    than N: with q_j = p_j x / (1 + p_j x), "mrc", Gamma(N) / (no + sum_j p_j Exp), has geometric z_j, P(z_j >= m) =
+    q_j^m, and "mmse" has z_j = 1 with probability q_j, else 0. The former are the derivatives of the transform of
+    no + I, the latter is [Gao]'s ratio of polynomials, written as probabilities, which neither overflow nor cancel.
     """
     if combining == "zf":
         return special.gammainc(antennas - len(others), x * no)
-    whole = math.prod(1 + p * x for p in others)
-    noise = [no**m / math.factorial(m) for m in range(antennas)]
-    if combining == "mmse":
-        terms = [1.0 + 0.0 * x]  # of D, by powers of x
-        for p in others:
-            terms = [a + p * x * b for a, b in zip([*terms, 0.0], [0.0, *terms], strict=True)]
-        kept = [a * sum(terms[: antennas - m]) for m, a in enumerate(noise)]
-    else:
-        kept = noise
-        for p in others:
-            for m in range(1, antennas):
-                kept[m] = kept[m] + kept[m - 1] * p / (1 + p * x)
-    return 1 - np.exp(-x * no) * sum(a * x**m for m, a in enumerate(kept)) / whole
+    law = [stats.poisson.pmf(m, x * no) for m in range(antennas)]
+    for p in others:
+        q = p * x / (1 + p * x)
+        if combining == "mmse":
+            law = [(1 - q) * a + q * b for a, b in zip(law, [0.0, *law[:-1]], strict=True)]
+        else:
+            for m in range(antennas):
+                law[m] = (1 - q) * law[m] + (q * law[m - 1] if m else 0.0)
+    return 1 - sum(law)
 
 
 @dataclass(frozen=True)
@@ -210,11 +207,11 @@ class CombinedLaw:
         return float(combined_cdf(self.combining, t, self.no, self.antennas, self.others))
 
     def mean(self, f: Function, least: float = 0.0) -> float:
-        """Return E[f(SINR); SINR >= least], over the quantiles of Gauss-Legendre nodes."""
-        nodes, weights = np.polynomial.legendre.leggauss(64)
-        begin = self.below(least) if least else 0.0
-        x = np.array([self.quantile(begin + (1 - begin) * (1 + node) / 2) for node in nodes])
-        return float((weights * f(x)).sum() * (1 - begin) / 2)
+        """Return E[f(SINR); SINR >= least], by the probabilities of narrow intervals of log SINR."""
+        low, high = math.log(max(least, self.quantile(1e-9))), math.log(self.quantile(1 - 1e-9))
+        edges = np.exp(np.linspace(low, high, 4001))
+        below = combined_cdf(self.combining, edges, self.no, self.antennas, self.others)
+        return float((np.diff(below) * f(np.sqrt(edges[1:] * edges[:-1]))).sum())
 
 
 def power_variance(k_factor: float = 0.0) -> float:

@@ -17,7 +17,7 @@ from torch import Tensor
 from channels.coding import codec as files
 from channels.coding.image import Choice, Received, compress_images, find_room, list_pixels, show_mean_colours
 from channels.coding.mcs import SCHEMES, capacity
-from channels.coding.waterfall import find_block_error
+from channels.coding.waterfall import find_block_error, has_codewords
 from channels.options import one_of
 
 MOST_DB = 100.0
@@ -59,14 +59,14 @@ class SampleImages:
             uses: complex channel uses of an image.
             snr_db: SNRs in dB `[blocks, m]`: a block may have each of m with the same chance.
         """
-        rooms = {scheme: find_room(uses, scheme.efficiency) for scheme in SCHEMES}
+        rooms = {scheme: find_room(uses, scheme.efficiency) for scheme in SCHEMES if has_codewords(scheme, uses)}
         choices = [Choice(self.choose_codec(room), scheme) for scheme, room in rooms.items() if room > 0]
         if not choices:
             return []
         arrived = torch.tensor([self.measure(c.codec, rooms[c.scheme]) for c in choices], dtype=torch.float64)
         risk = torch.stack([find_block_error(c.scheme, uses, snr_db).mean(1) for c in choices], 1)
         expected = (1 - risk) * arrived + risk * float(self.lost.mean())
-        return [choices[i] for i in expected.argmax(1).tolist()]
+        return [choices[i] for i in expected.argmax(1).tolist()]  # of equals the slowest, which comes first
 
     def compress_to_capacity(self, images: Tensor, uses: int, snr_db: Sequence[float]) -> Received:
         """Compress images to the bytes that their channel uses carry at Shannon's limit, a bound of all chains.

@@ -3,6 +3,8 @@
 A file of a 32 x 32 image is mostly header. Where sender and receiver agree on its shape beforehand, headers need not
 travel: a WebP is then its 3 bytes of frame tag and its partitions; a JPEG one byte for the quality, and its scan, coded
 with the standard's own tables; an AVIF the size of its frame and the frame.
+
+Of few bytes a JPEG makes more at half the size (`jpeg-half`): shrunk by Lanczos, enlarged by bicubic interpolation.
 """
 
 from __future__ import annotations
@@ -13,10 +15,13 @@ from functools import lru_cache
 import numpy as np
 from PIL import Image
 
-CODECS = ("webp", "jpeg", "avif")
+CODECS = ("webp", "jpeg", "avif", "jpeg-half")
 HEADERS = ("sent", "free")
-QUALITIES = {"webp": tuple(range(0, 101, 5)), "jpeg": (1, *range(5, 96, 5)), "avif": tuple(range(0, 96, 5))}
+JPEG = tuple(range(1, 96))
+QUALITIES = {"webp": tuple(range(0, 101, 5)), "jpeg": JPEG, "avif": tuple(range(0, 96, 5)), "jpeg-half": JPEG}
 """Qualities that are tried; Pillow advises against a JPEG's above 95, and an AVIF's 100 is another format, lossless."""
+HALF = "-half"
+"""End of the name of a codec that codes an image at half its height and width, and enlarges what arrives."""
 END_OF_JPEG = b"\xff\xd9"
 START_OF_SCAN = b"\xff\xda"
 RIFF_HEADER, TAG, START_AND_SIZE = 20, 3, 7
@@ -36,8 +41,11 @@ def encode_payloads(pixels: bytes, shape: tuple[int, ...], codec: str, headers: 
         headers: "sent", as part of the bytes, or "free".
     """
     image = Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(shape))
-    files = [_save_with_codec(image, codec, quality, optimise=headers == "sent") for quality in QUALITIES[codec]]
-    parts = [_strip_codec_header(file, codec, quality) for file, quality in zip(files, QUALITIES[codec], strict=True)]
+    codec, qualities, (height, width) = codec.removesuffix(HALF), QUALITIES[codec], _shrink(shape, codec)[:2]
+    if image.size != (width, height):
+        image = image.resize((width, height), Image.Resampling.LANCZOS)
+    files = [_save_with_codec(image, codec, quality, optimise=headers == "sent") for quality in qualities]
+    parts = [_strip_codec_header(file, codec, quality) for file, quality in zip(files, qualities, strict=True)]
     sent = files if headers == "sent" else parts
     return tuple((data, len(file) - len(part)) for data, file, part in zip(sent, files, parts, strict=True))
 
@@ -47,13 +55,23 @@ def decode_image(data: bytes, shape: tuple[int, ...], codec: str, headers: str) 
 
     Zeros may lie behind them; the other arguments are those of `encode_payloads`.
     """
+    codec, coded = codec.removesuffix(HALF), _shrink(shape, codec)
     try:
-        file = data if headers == "sent" else _restore_codec_header(data, shape, codec)
+        file = data if headers == "sent" else _restore_codec_header(data, coded, codec)
         with Image.open(io.BytesIO(file)) as image:
-            pixels = np.array(image.convert("L" if len(shape) == 2 else "RGB"))
+            right, picture = (image.height, image.width) == coded[:2], image.convert("L" if len(shape) == 2 else "RGB")
+        if coded != shape:
+            picture = picture.resize((shape[1], shape[0]), Image.Resampling.BICUBIC)
     except (OSError, ValueError, SyntaxError, IndexError, RuntimeError):  # what Pillow raises for a broken file
         return None
-    return pixels if pixels.shape == shape else None
+    return np.array(picture) if right else None
+
+
+def _shrink(shape: tuple[int, ...], codec: str) -> tuple[int, ...]:
+    """Return the shape that an image is coded in: of half its sides where the codec says so."""
+    if not codec.endswith(HALF):
+        return shape
+    return (max(1, shape[0] // 2), max(1, shape[1] // 2), *shape[2:])
 
 
 def _save_with_codec(image: Image.Image, codec: str, quality: int, optimise: bool) -> bytes:

@@ -67,7 +67,7 @@ class ImageChain:
         uses: complex channel uses of an image.
         modulation: constellation size, 4, 16, 64 or 256.
         code_rate: information bits per coded bit; `channels.coding.choice.SampleImages` chooses both for an SNR.
-        codec: "webp", "jpeg" or "avif".
+        codec: "webp", "jpeg", "avif", or "jpeg-half": a JPEG of half the height and width.
         headers: "sent", within the uses, or "free": known to the receiver.
         fading: "awgn", "rayleigh" or "rician".
         coherence: that of `Rayleigh.Options` (None: "sample", here an image); not for "awgn".

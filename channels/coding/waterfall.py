@@ -38,6 +38,14 @@ SYMBOLS, FEWEST, MOST = 2**18, 250, 2000
 """Symbols of a measurement, and the number of codewords in any case."""
 
 
+def has_codewords(scheme: Scheme, uses: int) -> bool:
+    """Return whether blocks of `uses` symbols make codewords of a scheme; those of the fastest one not always do."""
+    try:
+        return bool(split_into_modem_codewords(math.floor(scheme.efficiency * uses), uses, scheme.modulation))
+    except ValueError:
+        return False
+
+
 def find_block_error(scheme: Scheme, uses: int, snr_db: Tensor) -> Tensor:
     """Return the share of blocks of `uses` symbols that are lost over AWGN, float64 like `snr_db`.
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from channels.law import Listed
-from channels.link import Realisation
+from channels.link import SAMPLES, Realisation
 from channels.ofdm.link import OFDM
 from channels.ofdm.options import GridOptions, warn_of_ofdm_prefix
 from channels.ofdm.profiles import Profile, move_draws
@@ -71,6 +71,11 @@ class CIR(OFDM):
         """Draw a time for each block, which has all subcarriers of the client; for statistics, list all times."""
         h = self._list_responses()
         return {"fading": h if blocks is None else h[torch.randint(len(h), (blocks,), generator=generator)]}, 1.0
+
+    def draw_symbols(self, generator: torch.Generator) -> Realisation:
+        """Draw slots of all subcarriers, since what some have says nothing of others."""
+        symbols = self._frame(self._client or 0, 1)[0] * len(self._grid.data)
+        return self.draw([1] * max(64, 2 * SAMPLES // symbols), 2 * symbols, generator, torch.float64)
 
     def _list_responses(self) -> Tensor:
         client = self._client or 0

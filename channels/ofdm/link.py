@@ -125,12 +125,12 @@ class OFDM(Combined):
 
     def like(self, client: int) -> int:
         """Return a client with such fading on as many subcarriers; with `shares` each is by itself."""
-        return self.profile.like(client) if self.shares is None else client
+        return self.profile.like(client) if self.shares is None and type(self).of is OFDM.of else client
 
     def law(self) -> Law | None:
-        """Return the law of |h|^2 of one user, if the fading is flat."""
-        flat = type(self) is OFDM and self.block_fading and self.users == 1
-        return make_link("rayleigh", antennas=self.antennas).law() if flat else None
+        """Return the law of |h|^2 of one user on a resource element, if all paths are Rayleigh fading."""
+        scattered = type(self) is OFDM and self.users == 1 and getattr(self.profile, "scattered", False)
+        return make_link("rayleigh", antennas=self.antennas).law() if scattered else None
 
     def draw_blocks(
         self, uses: float, blocks: int | None, generator: torch.Generator, powers: Tensor | None = None
@@ -143,17 +143,19 @@ class OFDM(Combined):
         grid, antennas, users = self._grid, self.antennas, self.users
         width = min(self._frame(self._client or 0, 1)[0], math.ceil(uses))
         times = max(1.0, uses / width * SLOT / len(grid.data))
-        across, along = (1, 1) if self.block_fading else (min(width, ACROSS), min(math.ceil(times), ALONG))
+        doppler, few = self.profile.doppler_hz, ALONG if users > 1 else ACROSS
+        across = 1 if self.block_fading else min(width, few)
+        along = 1 if self.block_fading or doppler == 0 else min(math.ceil(times), ALONG)
         step = times / along
-        if (doppler := self.profile.doppler_hz) > 0:
+        if doppler:
             step = min(step, max(1.0, grid.symbol_rate / (2 * doppler)))
         count = blocks or max(1024, SAMPLES // (4 * along * users * antennas))  # a profile's draws take long
         size = along, grid.symbol_rate / step, across, self._apart_hz * width / across
         most = max(1, PIECE // along)  # so many frames at once bound memory
         frames = [most] * (count * users * antennas // most) + [count * users * antennas % most]
         h = [self.profile.response([self._client or 0], [n], *size, [generator]) for n in frames if n]
-        gains = torch.cat(h).to(torch.complex128).view(count, users, antennas, along * across)
-        share = min(1.0, step * along / times)
+        gains = torch.cat(h).view(count, users, antennas, along * across)
+        share = min(1.0, step * along / times) if doppler else 1.0
         if users > 1:
             return separate_users(gains.permute(0, 3, 2, 1), self.combining, powers), share
         return {"fading": combine_antennas(gains[:, 0], 1)}, share
@@ -307,7 +309,7 @@ MOBILITY: dict[str, Any] = {"delay_spread_ns": 100.0, "carrier_ghz": 3.5, "speed
 """Options that only moving, dispersive profiles take, with their defaults."""
 
 
-ACROSS, ALONG = 64, 16
+ACROSS, ALONG = 32, 8
 """Subcarriers and OFDM symbols of a block that are drawn, at most."""
 PIECE = 2**13
 """OFDM symbols that are drawn at once, which bounds memory."""

@@ -30,8 +30,8 @@ class Profile:
     """True if it is made from a delay spread (s), a carrier (Hz) and a speed (m/s); otherwise from nothing."""
     last_path_s: float = 0.0
     """Delay of the last path after the first, which belongs into the cyclic prefix."""
-    doppler_hz: float = 0.0
-    """Largest Doppler frequency, with which the time that fading lasts is known; 0: it is not."""
+    doppler_hz: float | None = None
+    """Largest Doppler frequency, by which the time that fading lasts is known (None: it is not)."""
 
     def like(self, client: int) -> int:
         """Return a client whose fading has the same statistics, the same for all that are alike."""
@@ -81,6 +81,11 @@ class ThreeGPP(Profile):
     def last_path_s(self) -> float:  # type: ignore[override]
         """Delay of the last path, in seconds."""
         return self.last_path * self.delay_spread_s
+
+    @property
+    def scattered(self) -> bool:
+        """True if all paths are Rayleigh fading: of TDL and CDL profiles D and E the first has a line of sight."""
+        return self.name[-1] not in "de"
 
     @property
     def doppler_hz(self) -> float:  # type: ignore[override]

@@ -36,8 +36,8 @@ class CurveFlags:
     """SNRs in dB, one or several; over fading the mean, which is all that the sender knows."""
     fading: Literal["awgn", "rayleigh", "rician"] = "awgn"
     """Channel that the symbols cross, with one gain for each image."""
-    codec: Literal["best", "jpeg", "webp", "avif"] = "best"
-    """The compression (best: that of the three which suits the uses and the SNR)."""
+    codec: Literal["best", "jpeg", "webp", "avif", "jpeg-half"] = "best"
+    """The compression (best: that of these which suits the uses and the SNR)."""
     headers: Literal["free", "sent"] = "free"
     """Whether the file's header is known to the receiver, or takes its part of the uses."""
     images: int = 200
@@ -58,6 +58,10 @@ def carry_out_image_curve(words: list[str]) -> None:
         raise ConfigError(f"snr-db: {wanted.snr_db!r} is a range; give a comma list (0,5,10)")
     dataset = load_dataset(wanted.data)
     require_of_dataset(dataset.pictured, wanted.data.name, "image-curve sends images, and these are arrays of numbers")
+    if dataset.sides is not None:
+        raise ConfigError(
+            f"data.name: {wanted.data.name!r} has pictures with borders; image-curve takes an .npz of one size"
+        )
     every = max(1, dataset.train_size // SAMPLE)
     train, test = dataset.images[: dataset.train_size : every][:SAMPLE], dataset.images[dataset.train_size :]
     sample = SampleImages(torch.from_numpy(train), wanted.codec, wanted.headers)

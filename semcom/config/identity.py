@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from semcom.config.declared import declared_types
@@ -66,18 +66,6 @@ LATER: Mapping[str, Any] = {
 }
 """Fields that were added when there were runs already, and what holds for those: with it they are not in the hash."""
 
-REVISED: tuple[tuple[str, Callable[[Any], bool], int], ...] = (
-    ("air.parameters", lambda v: v == "analog", 2),
-    ("channel.options.csi", lambda v: v == "ls", 2),
-    ("channel.options.users", lambda v: v is not None and v > 1, 1),
-    ("air.rate", lambda v: v in ("capacity", "mcs"), 1),
-    ("air.repeat", lambda v: v is False, 2),
-)
-"""Fields, values that mean something else than they did when there were runs already, and how often that has changed,
-which is in the hash. Analog models go up as their update, and estimates over fading are unbiased; with `ls`, MMSE knows
-its error; several users are received at the powers that they have; rates follow each client's own fades, and no scheme
-slower than 5G's slowest is sent at its price; what is lost and not repeated comes down, too."""
-
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
     """Return the configuration as plain containers, as `config.json` holds it."""
@@ -130,7 +118,7 @@ def run_hash(config: RunConfig) -> str:
 
 
 def list_earlier_hashes(config: RunConfig) -> list[str]:
-    """List the hashes that a run of this configuration had before the meaning of a value changed (`REVISED`)."""
+    """List the hashes that a run of this configuration had before the meaning of a value changed."""
     values = _collect_identity(config)
     revised = values.pop("revised", {})
     times = itertools.product(*(range(n + 1) for n in revised.values()))
@@ -188,11 +176,29 @@ def _collect_identity(config: RunConfig) -> dict[str, Any]:
         part, last = _find_identity_field(values, name)
         if isinstance(part, dict) and last in part and part[last] == before:  # an option is not everywhere
             del part[last]
-    revised = {name: n for name, changed, n in REVISED if changed(_read(values, name))}
-    if revised:
+    if revised := _count_revisions(values):
         values["revised"] = revised
     code = {name: found for name, found in contents.items() if name.startswith(CODE)}
     return _replace_paths_by_digests(values, contents) | code
+
+
+def _count_revisions(values: dict[str, Any]) -> dict[str, int]:
+    """Return fields whose value means something else than when there were runs already, and how often that changed.
+
+    Analog models go up as their update, estimates over fading are unbiased, and their means are each client's own; with
+    `ls`, MMSE knows its error; several users are received at the powers that they have; rates follow each client's own
+    fades, and 5G's slowest scheme has its price; what is lost and not repeated comes down, too.
+    """
+    kind, rate = _read(values, "channel.kind"), _read(values, "air.rate")
+    fades = kind not in ("none", "ideal", "awgn") and _read(values, "channel.options.fading") != "awgn"
+    counts = {
+        "air.parameters": (2 + fades) * (_read(values, "air.parameters") == "analog"),
+        "channel.options.csi": 2 * (_read(values, "channel.options.csi") == "ls"),
+        "channel.options.users": int((_read(values, "channel.options.users") or 1) > 1),
+        "air.rate": int(rate == "mcs" or (rate == "capacity" and fades)),
+        "air.repeat": 2 * (_read(values, "air.repeat") is False),
+    }
+    return {name: n for name, n in counts.items() if n}
 
 
 def _replace_paths_by_digests(value: Any, contents: Mapping[str, str]) -> Any:

@@ -1,8 +1,8 @@
 """The rate of error-free exchange: the bits that each client sends per channel use, and what is lost at that rate.
 
 With `air.rate fixed` it is `bits_per_use`. Otherwise it follows the client's SNR: over fading so that a part `outage`
-of the blocks meets a channel that is too bad for it. Whom even 5G's slowest scheme is too fast for repeats it, as often
-as it takes for all repetitions together to carry a block: so its rate is the limit itself.
+of the blocks meets a channel that is too bad for it. Whom even 5G's slowest scheme is too fast for repeats it, until
+all repetitions together carry a block; with incremental redundancy, as is assumed, the rate is then the limit itself.
 """
 
 from __future__ import annotations
@@ -88,20 +88,17 @@ class Rates:
 
         Lost is a block that meets a channel too bad for the rate; without fading a part `outage`, by chance.
         """
-        if not len(ids):
-            return np.zeros(0, dtype=bool)
-        if not self.statistics.of(direction, int(ids[0])).fades:
-            kind = "lost" if direction == "up" else "lost down"
-            chances = [torch.rand((), generator=self.key(kind, name, int(k))) for k in ids]
-            return np.array([float(chance) < self.config.outage for chance in chances], dtype=bool)
-        senders = zip(ids.tolist(), self._list_senders(direction, ids, bits), strict=True)
-        carried = np.array([self._draw_block(direction, name, k, sender) for k, sender in senders])
         rates = self.choose(direction, ids, bits)
-        return carried < (rates if direction == "up" else rates.min()) * (1 - ROUNDING)
+        sent = rates if direction == "up" or not len(ids) else np.full(len(ids), rates.min())
+        each = zip(ids.tolist(), self._list_senders(direction, ids, bits), sent.tolist(), strict=True)
+        return np.array([self._draw_block(direction, name, *one) < one[2] * (1 - ROUNDING) for one in each], dtype=bool)
 
-    def _draw_block(self, direction: Direction, name: str, client: int, sender: Sender) -> float:
-        """Draw the bits per use that a client's block carries."""
+    def _draw_block(self, direction: Direction, name: str, client: int, sender: Sender, rate: float) -> float:
+        """Draw the bits per use that a client's block carries; without fading the rate itself, or nothing by chance."""
         statistics, named = self.statistics.of(direction, client), f"lost {name}"
+        if not statistics.fades:
+            generator = self.key("lost" if direction == "up" else "lost down", name, client)
+            return 0.0 if float(torch.rand((), generator=generator)) < self.config.outage else rate
         if self.link.block_fading:
             return float(statistics.measure(self.draw(direction, named, client, 2), sender)[0])
         return statistics.draw_information(sender, self.key(direction, named, client))
@@ -114,14 +111,19 @@ class Rates:
         )
 
     def _list_senders(self, direction: Direction, ids: np.ndarray, bits: np.ndarray) -> list[Sender]:
-        """Return the senders of blocks; lengths of blocks are rounded to powers of two, which bounds what is drawn."""
+        """Return the senders of blocks, each as long as its rate makes it, by steps of half an octave."""
         ratios = torch.pow(10.0, self.snr_db(direction, ids).double() / 10).tolist()
         backoff = 10 ** (self.config.backoff_db / 10)
+        senders = [Sender(snr, backoff) for snr in ratios]
         if self.link.block_fading:
-            return [Sender(snr, backoff) for snr in ratios]
-        nats = [math.log1p(snr / backoff) for snr in ratios]
-        uses = [max(1.0, n * math.log(2) / each) for n, each in zip(bits.tolist(), nats, strict=True)]
-        return [Sender(snr, backoff, 2.0 ** round(math.log2(n))) for snr, n in zip(ratios, uses, strict=True)]
+            return senders
+        for rates in ([math.log1p(snr / backoff) / math.log(2) for snr in ratios], None):
+            each = zip(ids.tolist(), senders, bits.tolist(), strict=True)
+            known = rates or [self.statistics.of(direction, k).find_limit(s, self.config.outage) for k, s, _ in each]
+            uses = [max(1.0, n / rate) for n, rate in zip(bits.tolist(), known, strict=True)]
+            steps = [round(2 * math.log2(n)) / 2 for n in uses]
+            senders = [Sender(snr, backoff, 2**step) for snr, step in zip(ratios, steps, strict=True)]
+        return senders
 
     def _tell_of_repetition(self, direction: Direction, ids: np.ndarray, limit: np.ndarray) -> None:
         """Say, once in a run, that 5G's slowest scheme is too fast for a client."""

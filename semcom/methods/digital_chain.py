@@ -148,8 +148,8 @@ class DigitalChain(FedAvg):
     class Hyper(Method.Hyper):
         """The chain."""
 
-        codec: Literal["best", "jpeg", "webp", "avif"] = "best"
-        """The compression (best: that of the three which suits the uses and the SNR); an image has the best quality
+        codec: Literal["best", "jpeg", "webp", "avif", "jpeg-half"] = "best"
+        """The compression (best: that of these which suits the uses and the SNR); an image has the best quality
         that its uses have room for."""
         headers: Literal["free", "sent"] = "free"
         """Whether the file's header is known to the receiver, or takes its part of the uses."""

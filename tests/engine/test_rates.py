@@ -99,7 +99,7 @@ def test_clients_without_coverage_take_no_part(repeat: bool) -> None:
 )
 def test_rates_without_noise_and_with_nothing_else(channel: dict[str, Any], snr_db: Any) -> None:
     """Without noise no use is taken; in noise alone very many are, in proportion to the noise."""
-    w = world(2, {"rate": "mcs"}, **channel, snr_db=snr_db)
+    w = world(2, {"rate": "capacity"}, **channel, snr_db=snr_db)
     w.air.up(w.population(), BOTH)
     uses = w.air.totals["up"].uses
     assert uses == 0 if snr_db == "inf" else 1e29 < uses < 1e36
