@@ -145,7 +145,8 @@ class OFDM(Combined):
         times = max(1.0, uses / width * SLOT / len(grid.data))
         doppler, few = self.profile.doppler_hz, ALONG if users > 1 else ACROSS
         across = 1 if self.block_fading else min(width, few)
-        along = 1 if self.block_fading or doppler == 0 else min(math.ceil(times), ALONG)
+        most = ALONG if doppler else 8 * ALONG  # of an unknown fading nothing follows for what is not drawn
+        along = 1 if self.block_fading or doppler == 0 else min(math.ceil(times), most)
         step = times / along
         if doppler:
             step = min(step, max(1.0, grid.symbol_rate / (2 * doppler)))

@@ -130,8 +130,8 @@ def test_a_block_that_meets_one_h_is_lost_by_its_quantile() -> None:
     for fading in (of("rayleigh"), of("rayleigh", coherence="round"), of("ofdm", profile="rayleigh")):
         limit = fading.find_limit(replace(TEN, uses=2.0**20), 0.1)
         assert limit == pytest.approx(math.log2(1 - 10 * math.log(0.9)), rel=1e-9)
-        assert fading.find_outage(TEN, limit) == pytest.approx(0.1, abs=1e-8)
-        assert fading.find_outage(TEN, 1.0) == pytest.approx(1 - math.exp(-0.1), rel=1e-6)
+        assert fading.find_outage(TEN, limit) == pytest.approx(0.1, abs=1e-6)
+        assert fading.find_outage(TEN, 1.0) == pytest.approx(1 - math.exp(-0.1), rel=1e-5)
 
 
 def test_a_long_block_has_the_ergodic_capacity() -> None:

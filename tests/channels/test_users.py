@@ -99,6 +99,18 @@ def test_symbols_that_are_sent_arrive_with_that_sinr(combining):
     assert np.abs(ratio - 1).max() < 5 / symbols**0.5 and abs(ratio.mean() - 1) < 5 / (units * symbols) ** 0.5
 
 
+@pytest.mark.parametrize("combining", ["mmse", "mrc"])
+@pytest.mark.parametrize("antennas", [64, 200])
+def test_many_antennas_neither_overflow_nor_cancel(antennas: int, combining: str):
+    """Of 200 Rayleigh gains g^2 is nearly N: the SINR beside one other is near N s, or near what the other leaves."""
+    for snr in (1e-30, 1e-3, 1.0, 1e3):
+        law = theory.CombinedLaw(combining, 1 / snr, antennas, (1.0,))
+        middle = law.quantile(0.5)
+        assert law.below(middle) == pytest.approx(0.5, abs=1e-6) and law.quantile(0.1) < middle < law.quantile(0.9)
+        alone = antennas * snr if combining == "mmse" else antennas / (1 / snr + 0.7)
+        assert middle == pytest.approx(alone, rel=0.15)
+
+
 def test_powers_are_as_they_are_or_the_weakest():
     """Over that of the first user; lowered, all have the SNR of the weakest; without noise all are alike."""
     snr_db = torch.tensor([[10.0, 40.0, 7.0], [0.0, 0.0, 0.0]])

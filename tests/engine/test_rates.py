@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from channels import LINKS, Link
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from tests import worlds
@@ -180,6 +181,24 @@ def test_clients_with_shares_of_the_band_train(air: dict[str, Any]) -> None:
     arm = METHODS.get("fedavg")(w.config.hyper)
     before = arm.setup(w)
     assert worlds.gap(arm.round(before, w).model, before.model) > 0
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_one_fixed_gain_loses_nothing_in_any_precision(precision: str, monkeypatch: Any) -> None:
+    """A link of one's own whose |h| is always 0.7, which rounding alone could lose."""
+
+    class Fixed(Link):
+        def draw(self, sizes, d, generator, dtype=torch.float32):  # type: ignore[no-untyped-def]
+            noise = super().draw(sizes, d, generator, dtype)
+            return noise | {"fading": torch.full((sum(sizes), 1), 0.7, dtype=dtype).to(dtype.to_complex())}
+
+        def gain(self, drawn):  # type: ignore[no-untyped-def]
+            return drawn["fading"]
+
+    monkeypatch.setitem(LINKS._added, "fixed", Fixed)
+    air = {"rate": "capacity", "repeat": False}
+    w = worlds.world("fedavg", (4, 4), air=air, channel={"kind": "fixed", "snr_db": 10.0}, precision=precision)
+    assert w.arrived(np.arange(2)).all()
 
 
 # -- blocks that span many fades -------------------------------------------------------------------------------------
