@@ -69,7 +69,7 @@ class SampleImages:
         return [choices[i] for i in expected.argmax(1).tolist()]  # of equals the slowest, which comes first
 
     def compress_to_capacity(self, images: Tensor, uses: int, snr_db: Sequence[float]) -> Received:
-        """Compress images to the bytes that their channel uses carry at Shannon's limit, a bound of these codecs' chains.
+        """Compress images to the bytes that their channel uses carry at Shannon's limit: a bound with these codecs.
 
         Args:
             images: of the kind of the samples.
