@@ -149,6 +149,10 @@ class Link:
         """Return this link as one of the clients has it, from which its realisations are drawn."""
         return self
 
+    def broadcast(self) -> Link:
+        """Return this link as what all clients get crosses it: over the whole band, beside nobody else."""
+        return self
+
     def like(self, client: int) -> int:
         """Return a client whose link has the same statistics, the same for all that are alike."""
         return 0 if type(self).of is Link.of else client

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -96,6 +97,12 @@ class Combined(Link):
         self.users = getattr(options, "users", 1)
         self.combining = getattr(options, "combining", "mmse")
         self.power_control = getattr(options, "power_control", "none")
+
+    def broadcast(self) -> Combined:
+        """Return this link as what all clients get crosses it."""
+        alone = copy(self)
+        alone.users = 1
+        return alone
 
     def gain(self, drawn: Realisation) -> Tensor:
         """Return h per symbol; where several users are told apart by MMSE, that at no = 1."""

@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -122,6 +122,14 @@ class OFDM(Combined):
         link = copy.copy(self)
         link._client = client
         return link
+
+    def broadcast(self) -> Combined:
+        """Return this link as what all clients get crosses it."""
+        whole = cast(OFDM, super().broadcast())
+        whole.shares = None
+        if self._band is not None:
+            whole._band = Band(self._band.subcarriers, 1, None)
+        return whole
 
     def like(self, client: int) -> int:
         """Return a client with such fading on as many subcarriers; with `shares` each is by itself."""

@@ -87,13 +87,13 @@ class Arrivals:
             name: of what is sent.
         """
         if self.config.repeat:
-            return self.rates.measure(direction, ids, bits)
+            return self.rates.measure(direction, ids, bits, broadcast)
         if broadcast and self.called is not None:  # at the rate of the worst, who may not have heard it
-            rates = self.rates.choose(direction, self.called, np.full(len(self.called), self.down_bits))
+            rates = self.rates.choose(direction, self.called, np.full(len(self.called), self.down_bits), True)
             return np.full(len(ids), rates.min())
         if direction == "up":
             self.sent.setdefault(name, {}).update(zip(ids.tolist(), bits.tolist(), strict=True))
-        return self.rates.choose(direction, ids, bits)
+        return self.rates.choose(direction, ids, bits, broadcast)
 
     def find(self, ids: np.ndarray, name: str = "") -> np.ndarray:
         """Return which clients got through with what they have just sent up as `name`, bool `[n]` on the host.

@@ -46,30 +46,33 @@ class Rates:
     statistics: ClientStatistics
     logs: bool
 
-    def measure(self, direction: Direction, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:
+    def __post_init__(self) -> None:
+        self._broadcast = ClientStatistics(self.link.broadcast())
+
+    def measure(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
         """Return the bits that arrive per channel use of each client, `[n]`, what has to be sent again included.
 
         Args:
             direction: up or down.
             ids: the clients, `[n]`.
             bits: of each client's block, `[n]`.
+            broadcast: all get the same, over the whole band.
         """
-        rates = self.choose(direction, ids, bits)
+        rates = self.choose(direction, ids, bits, broadcast)
         if self.config.rate == "fixed":
             return rates
-        senders = zip(ids.tolist(), self._list_senders(direction, ids, bits), rates.tolist(), strict=True)
-        return rates * np.array(
-            [1 - self.statistics.of(direction, k).find_outage(sender, rate) for k, sender, rate in senders]
-        )
+        senders = zip(ids.tolist(), self._list_senders(direction, ids, bits, broadcast), rates.tolist(), strict=True)
+        of = (self._broadcast if broadcast else self.statistics).of
+        return rates * np.array([1 - of(direction, k).find_outage(sender, rate) for k, sender, rate in senders])
 
-    def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:
+    def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
         """Return the bits per channel use that each client sends, or is sent, `[n]`; arguments as of `measure`."""
         own = self.config
         if own.rate == "fixed":
             if self.logs and self.link.noisy and len(ids):
                 self._check_rate(float(self.snr_db(direction, ids).amin()))
             return np.full(len(ids), own.bits_per_use)
-        limit = self._find_limits(direction, ids, bits)
+        limit = self._find_limits(direction, ids, bits, broadcast)
         if own.rate == "mcs":
             scheme = np.searchsorted(RATES * (1 - ROUNDING), limit, "right") - 1
             if self.logs and (scheme < 0).any():
@@ -81,45 +84,46 @@ class Rates:
         """Return for which clients 5G's slowest scheme is not too fast, both ways, bool `[n]`."""
         slowest = RATES[0] * (1 - ROUNDING)
         ways: tuple[Direction, ...] = ("up", "down")
-        return np.logical_and.reduce([self._find_limits(way, ids, bits) >= slowest for way in ways])
+        return np.logical_and.reduce([self._find_limits(way, ids, bits, way == "down") >= slowest for way in ways])
 
     def draw_losses(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, name: str = "") -> np.ndarray:
         """Draw which clients lose what they send, each at its rate, or what all are sent at the slowest; bool `[n]`.
 
         Lost is a block that meets a channel too bad for the rate; without fading a part `outage`, by chance.
         """
-        rates = self.choose(direction, ids, bits)
+        down = direction == "down"  # one block for all
+        rates = self.choose(direction, ids, bits, down)
         sent = rates if direction == "up" or not len(ids) else np.full(len(ids), rates.min())
-        each = zip(ids.tolist(), self._list_senders(direction, ids, bits), sent.tolist(), strict=True)
+        each = zip(ids.tolist(), self._list_senders(direction, ids, bits, down), sent.tolist(), strict=True)
         return np.array([self._draw_block(direction, name, *one) < one[2] * (1 - ROUNDING) for one in each], dtype=bool)
 
     def _draw_block(self, direction: Direction, name: str, client: int, sender: Sender, rate: float) -> float:
         """Draw the bits per use that a client's block carries; without fading the rate itself, or nothing by chance."""
-        statistics, named = self.statistics.of(direction, client), f"lost {name}"
+        alone, named = direction == "down" and self.link.users > 1 and not self.link.lasting, f"lost {name}"
+        statistics = (self._broadcast if direction == "down" else self.statistics).of(direction, client)
         if not statistics.fades:
             generator = self.key("lost" if direction == "up" else "lost down", name, client)
             return 0.0 if float(torch.rand((), generator=generator)) < self.config.outage else rate
-        if self.link.block_fading:
+        if self.link.block_fading and not alone:
             return float(statistics.measure(self.draw(direction, named, client, 2), sender)[0])
         return statistics.draw_information(sender, self.key(direction, named, client))
 
-    def _find_limits(self, direction: Direction, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:
+    def _find_limits(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool) -> np.ndarray:
         """Return the bits per use that all but a part `outage` of the clients' blocks carry, `[n]`."""
-        senders = zip(ids.tolist(), self._list_senders(direction, ids, bits), strict=True)
-        return np.array(
-            [self.statistics.of(direction, k).find_limit(s, self.config.outage) for k, s in senders], dtype=float
-        )
+        senders = zip(ids.tolist(), self._list_senders(direction, ids, bits, broadcast), strict=True)
+        of = (self._broadcast if broadcast else self.statistics).of
+        return np.array([of(direction, k).find_limit(s, self.config.outage) for k, s in senders], dtype=float)
 
-    def _list_senders(self, direction: Direction, ids: np.ndarray, bits: np.ndarray) -> list[Sender]:
+    def _list_senders(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool) -> list[Sender]:
         """Return the senders of blocks, each as long as its rate makes it, by steps of half an octave."""
         ratios = torch.pow(10.0, self.snr_db(direction, ids).double() / 10).tolist()
-        backoff = 10 ** (self.config.backoff_db / 10)
+        backoff, of = 10 ** (self.config.backoff_db / 10), (self._broadcast if broadcast else self.statistics).of
         senders = [Sender(snr, backoff) for snr in ratios]
         if self.link.block_fading:
             return senders
         for rates in ([math.log1p(snr / backoff) / math.log(2) for snr in ratios], None):
             each = zip(ids.tolist(), senders, bits.tolist(), strict=True)
-            known = rates or [self.statistics.of(direction, k).find_limit(s, self.config.outage) for k, s, _ in each]
+            known = rates or [of(direction, k).find_limit(s, self.config.outage) for k, s, _ in each]
             uses = [max(1.0, n / rate) for n, rate in zip(bits.tolist(), known, strict=True)]
             steps = [round(2 * math.log2(n)) / 2 for n in uses]
             senders = [Sender(snr, backoff, 2**step) for snr, step in zip(ratios, steps, strict=True)]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import special
 
 from channels import LINKS, Link
 from semcom.engine.world import World
@@ -199,6 +200,20 @@ def test_one_fixed_gain_loses_nothing_in_any_precision(precision: str, monkeypat
     air = {"rate": "capacity", "repeat": False}
     w = worlds.world("fedavg", (4, 4), air=air, channel={"kind": "fixed", "snr_db": 10.0}, precision=precision)
     assert w.arrived(np.arange(2)).all()
+
+
+def test_a_broadcast_has_the_whole_band_to_itself() -> None:
+    """Beside no other user: Gamma(4) of four antennas; on all 40 subcarriers of OFDM, as of a link with one client."""
+    w = world(4, kind="rayleigh", antennas=4, users=2)
+    expected = math.log2(1 + 10 * special.gammaincinv(4, 0.1))
+    rates = w.air.rates.choose("down", np.arange(4), np.ones(4), broadcast=True)
+    assert rates == pytest.approx(expected, rel=1e-6)
+    assert (w.air.rates.choose("up", np.arange(4), np.ones(4)) < expected - 0.3).all()
+    found = []
+    for clients in (1, 4):
+        w = world(clients, kind="ofdm", subcarriers=40, profile="tdl-c", delay_spread_ns=1000.0)
+        found.append(w.air.rates.choose("down", np.arange(1), np.full(1, 1e5), broadcast=True)[0])
+    assert found[0] == found[1]
 
 
 # -- blocks that span many fades -------------------------------------------------------------------------------------
