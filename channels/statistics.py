@@ -27,10 +27,10 @@ from channels.link import Link, Realisation, complex_normal
 ROUNDING = 1e-6
 """Relative difference below which a rate is not above what a channel carries, but the same: h is drawn in the precision
 of the run."""
-
-
-CACHED = {"shrink": 256, "invert": 4, "find_limit": 1024, "find_outage": 1024}
-CACHED |= {"_draw_blocks": 2, "_information": 2, "_centre": 256}
+CACHED = {
+    **{"shrink": 256, "invert": 4, "find_limit": 1024, "find_outage": 1024},
+    **{"_draw_blocks": 2, "_information": 2, "_centre": 256},
+}
 """Methods of `Statistics`, and how many answers of each are kept."""
 
 

@@ -160,8 +160,8 @@ class OFDM(Combined):
             step = min(step, max(1.0, grid.symbol_rate / (2 * doppler)))
         count = blocks or max(1024, SAMPLES // (4 * along * users * antennas))  # a profile's draws take long
         size = along, grid.symbol_rate / step, across, self._apart_hz * width / across
-        most = max(1, PIECE // along)  # so many frames at once bound memory
-        frames = [most] * (count * users * antennas // most) + [count * users * antennas % most]
+        piece, whole = max(1, PIECE // along), count * users * antennas  # frames at once, which bound memory, and all
+        frames = [piece] * (whole // piece) + [whole % piece]
         h = [self.profile.response([self._client or 0], [n], *size, [generator]) for n in frames if n]
         gains = torch.cat(h).view(count, users, antennas, along * across)
         share = min(1.0, step * along / times) if doppler else 1.0

@@ -62,7 +62,7 @@ class Rates:
         if self.config.rate == "fixed":
             return rates
         senders = zip(ids.tolist(), self._list_senders(direction, ids, bits, broadcast), rates.tolist(), strict=True)
-        of = (self._broadcast if broadcast else self.statistics).of
+        of = self._choose_statistics(broadcast).of
         return rates * np.array([1 - of(direction, k).find_outage(sender, rate) for k, sender, rate in senders])
 
     def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
@@ -100,7 +100,7 @@ class Rates:
     def _draw_block(self, direction: Direction, name: str, client: int, sender: Sender, rate: float) -> float:
         """Draw the bits per use that a client's block carries; without fading the rate itself, or nothing by chance."""
         alone, named = direction == "down" and self.link.users > 1 and not self.link.lasting, f"lost {name}"
-        statistics = (self._broadcast if direction == "down" else self.statistics).of(direction, client)
+        statistics = self._choose_statistics(direction == "down").of(direction, client)
         if not statistics.fades:
             generator = self.key("lost" if direction == "up" else "lost down", name, client)
             return 0.0 if float(torch.rand((), generator=generator)) < self.config.outage else rate
@@ -108,16 +108,19 @@ class Rates:
             return float(statistics.measure(self.draw(direction, named, client, 2), sender)[0])
         return statistics.draw_information(sender, self.key(direction, named, client))
 
+    def _choose_statistics(self, broadcast: bool) -> ClientStatistics:
+        return self._broadcast if broadcast else self.statistics
+
     def _find_limits(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool) -> np.ndarray:
         """Return the bits per use that all but a part `outage` of the clients' blocks carry, `[n]`."""
         senders = zip(ids.tolist(), self._list_senders(direction, ids, bits, broadcast), strict=True)
-        of = (self._broadcast if broadcast else self.statistics).of
+        of = self._choose_statistics(broadcast).of
         return np.array([of(direction, k).find_limit(s, self.config.outage) for k, s in senders], dtype=float)
 
     def _list_senders(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool) -> list[Sender]:
         """Return the senders of blocks, each as long as its rate makes it, by steps of half an octave."""
         ratios = torch.pow(10.0, self.snr_db(direction, ids).double() / 10).tolist()
-        backoff, of = 10 ** (self.config.backoff_db / 10), (self._broadcast if broadcast else self.statistics).of
+        backoff, of = 10 ** (self.config.backoff_db / 10), self._choose_statistics(broadcast).of
         senders = [Sender(snr, backoff) for snr in ratios]
         if self.link.block_fading:
             return senders

@@ -213,7 +213,7 @@ class World:
 
     @property
     def extended(self) -> bool:
-        """Whether the head of `model.weights` is one that the method has extended, which no plain model begins with."""
+        """True if the head of `model.weights` is one that the method has extended, which no plain model begins with."""
         return self._initial.extended
 
     def outside(self, kind: type[nn.Module]) -> tuple[str, ...]:
