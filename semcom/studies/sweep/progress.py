@@ -60,6 +60,7 @@ class SweepProgress:
         elif is_notebook():
             show = self._update_line
         if show is not None:
+            self._show(show)
             ended = threading.Event()
             thread = threading.Thread(target=self._follow, args=(show, ended), daemon=True)
             thread.start()
@@ -123,15 +124,18 @@ class SweepProgress:
         print(f"\r{text:<{WIDTH}}" if is_notebook() else text, file=sys.stderr, flush=True)
 
     def _follow(self, show: Callable[[str, Mapping[str, int], int], None], ended: threading.Event) -> None:
-        """Show how the runs stand, the rounds of the running ones and all that are done, until the end."""
-        while not ended.is_set():
-            running, waiting, failed = self.running(), dict(self._waiting), len(self.errors)
-            left = sum(self._rounds[key] - running.get(key, 0) for key in waiting)
-            finished, pending = self._total - len(waiting) - failed, len(waiting) - len(running)
-            counts = {"finished": finished, "failed": failed, "running": len(running), "pending": pending}
-            text = ", ".join(f"{n} {state}" for state, n in counts.items() if n or state == "finished")
-            show(f"{self._total} runs: {text}", running, sum(self._rounds.values()) - left)
-            ended.wait(SECONDS)
+        """Show how the runs stand, again and again until the end."""
+        while not ended.wait(SECONDS):
+            self._show(show)
+
+    def _show(self, show: Callable[[str, Mapping[str, int], int], None]) -> None:
+        """Show how many runs are in each state, the rounds of the running ones and all rounds that are done."""
+        running, waiting, failed = self.running(), dict(self._waiting), len(self.errors)
+        left = sum(self._rounds[key] - running.get(key, 0) for key in waiting)
+        finished, pending = self._total - len(waiting) - failed, len(waiting) - len(running)
+        counts = {"finished": finished, "failed": failed, "running": len(running), "pending": pending}
+        text = ", ".join(f"{n} {state}" for state, n in counts.items() if n or state == "finished")
+        show(f"{self._total} runs: {text}", running, sum(self._rounds.values()) - left)
 
     def _update_bars(
         self, progress: Progress, tasks: dict[str, TaskID], text: str, running: Mapping[str, int], done: int

@@ -74,12 +74,10 @@ class Looks:
         self.progress, self.left = progress, list(events)
         self.seen: list[list[tuple[str, float, float | None]]] = []
 
-    def is_set(self) -> bool:
-        return not self.left
-
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         self.seen.append([(task.description, task.completed, task.total) for task in self.progress.tasks])
         self.left.pop(0)()
+        return not self.left
 
 
 def test_the_display_counts_runs_and_rounds(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,7 +89,9 @@ def test_the_display_counts_runs_and_rounds(runs: Runs, capsys: pytest.CaptureFi
     looks = Looks(
         shown, lambda: (add(runs[b], 1, 1), add(runs[c], 1, 4)), lambda: progress.fail(runs[b], "E: x"), lambda: None
     )
-    progress._follow(partial(progress._update_bars, shown, {}), looks)  # type: ignore[arg-type]
+    show = partial(progress._update_bars, shown, {})
+    progress._show(show)
+    progress._follow(show, looks)  # type: ignore[arg-type]
     assert looks.seen == [
         [("4 runs: 1 finished, 3 pending", 10, 40)],
         [("4 runs: 1 finished, 2 running, 1 pending", 15, 40), (f"label {b}", 1, 10), (f"label {c}", 4, 10)],
