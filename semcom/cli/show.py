@@ -157,7 +157,7 @@ def _show_origin(summary: Mapping[str, Any]) -> str:
     machine, versions = summary.get("machine", {}), summary.get("versions", {})
     commit = str(summary.get("commit") or "no checkout").replace("-dirty", " (changed)")
     units = f"{machine['vector']}, {machine['threads']} threads" if machine else "processor not recorded"
-    where = [machine.get("processor"), machine.get("accelerator"), units]
+    where = [machine.get("processor"), machine.get("accelerator"), units, summary.get("begun")]
     return ", ".join(filter(None, [f"commit {commit}", f"torch {machine.get('torch', versions.get('torch'))}", *where]))
 
 

@@ -439,7 +439,7 @@ def _read_null(value: Any) -> Any:
 
 def read_versions() -> dict[str, str]:
     """Return the versions of what a result depends on."""
-    names = ("semcom", "torch", "torchvision", "numpy", "sionna-no-rt")
+    names = ("semcom", "torch", "torchvision", "numpy", "scipy", "pillow", "sionna-no-rt")
     found = {"python": platform.python_version()}
     for name in names:
         try:

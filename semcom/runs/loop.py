@@ -26,7 +26,7 @@ from semcom.runs.arrays import Arrays, list_lacking_arrays
 from semcom.runs.evaluation import check_evaluated_views, evaluate_views, find_stall, is_evaluation_due
 from semcom.runs.failure import describe_error
 from semcom.runs.finish import FINISHED, finish_run, has_last_stage
-from semcom.runs.folder import Folder, digest_metrics, name_written_file
+from semcom.runs.folder import Folder, digest_metrics, name_written_file, read_commit
 from semcom.runs.images import Images
 from semcom.runs.limits import limit_memory
 from semcom.runs.new_clients import evaluate_new_clients
@@ -134,6 +134,7 @@ class Loop:
                 more = f"; {', '.join(added)} added to {ARRAYS}" if added else ""
                 LOG.warning("already finished: result of %s (%s), nothing was trained%s", place, day, more)
             return summary
+        commit = read_commit()  # of the code that trains: a checkout may have moved on when the run ends
         for round_ in range(self.progress["round"] + 1, self.rounds + 1):
             if (best := self._best_round()) is not None:
                 self.rounds = round_ - 1
@@ -146,6 +147,7 @@ class Loop:
         self._keep_arrays(finish, {})
         stopped = self._best_round() if self.rounds < self.config.train.rounds else None
         summary = summarize_run(self.world, self.metrics, finish, joined, stopped)
+        summary |= {"begun": self.checkpoints.begun, "commit": commit}
         if self.folder:
             with defer_stop_signals():
                 self.folder.finish(summary)
@@ -319,5 +321,6 @@ class Loop:
         self.world.session.resume(progress)
         self.world.session.draws.round = progress["round"]
         self.clock.add(progress["seconds"])
+        self.checkpoints.begun = content.get("begun", self.checkpoints.begun)  # older versions stored none
         self.progress = progress
         self.checkpoints.take_up(self.stored, progress["round"])

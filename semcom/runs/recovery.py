@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ class Checkpoints:
     """The newest checkpoint of a run's folder, and the one before it; without a folder there are none.
 
     Attributes:
+        begun: when the run began, in UTC; in the process that a checkpoint is of, where others go on.
         stored: round of the newest one, if it is there.
         rows: of each, the newest first, the rows that lie in a file: they are only kept while something refers to
             them, and the checkpoint says where they lie.
@@ -31,6 +33,7 @@ class Checkpoints:
 
     def __init__(self, folder: Folder | None, config: Resolved, clock: Clock) -> None:
         self.folder, self.config, self.clock = folder, config, clock
+        self.begun = datetime.now(UTC).isoformat(timespec="seconds")
         self.stored: int | None = None
         self.rows: list[list[Slot]] = []
         self.written_at = time.monotonic()
@@ -83,6 +86,7 @@ class Checkpoints:
             with self.folder.store() as path:
                 content = {
                     "hash": run_hash(self.config),
+                    "begun": self.begun,
                     "progress": progress,
                     "state": checkpoint.state_to_checkpoint(state),
                 }

@@ -12,7 +12,7 @@ from semcom.engine.draws import Draws, draw_cell_snrs
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from semcom.runs.accuracy import compute_headlines
-from semcom.runs.folder import read_commit, read_versions
+from semcom.runs.folder import read_versions
 from semcom.runs.machine import describe_machine
 from semcom.tasks.metric import describe_metrics
 
@@ -28,7 +28,7 @@ def summarize_run(
     joined: Mapping[str, Any] | None,
     stopped: int | None = None,
 ) -> dict[str, Any]:
-    """Summarize a run, by the names that docs/metrics.md explains.
+    """Summarize a run, by the names that docs/metrics.md explains, but for when it began and by which commit.
 
     Args:
         world: of the run, after its last round.
@@ -85,7 +85,6 @@ def summarize_run(
         "device": session.draws.device.type,
         "machine": describe_machine(session.draws.device),
         "versions": read_versions(),
-        "commit": read_commit(),
     }
 
 

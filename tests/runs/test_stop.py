@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -319,6 +320,19 @@ def test_the_one_before_holds_after_a_resume_too(store: str, tmp_path: Path) -> 
     damage(tmp_path / "out" / CHECKPOINT)
     assert kept(tmp_path / "out", PREVIOUS) == 2
     assert timeless(run(config).summary) == timeless(whole.summary)
+
+
+def test_a_run_that_goes_on_began_when_its_first_process_did(tmp_path: Path) -> None:
+    class Clock:
+        @staticmethod
+        def now(zone: Any) -> datetime:
+            return datetime(2001, 2, 3, 4, 5, 6, 700, tzinfo=zone)
+
+    with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recovery, "datetime", Clock)
+        run(request(tmp_path), on_round=stop_at(3))
+    assert run(request(tmp_path)).summary["begun"] == "2001-02-03T04:05:06+00:00"
+    assert run(request(tmp_path / "other")).summary["begun"] > "2026"
 
 
 def test_two_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
