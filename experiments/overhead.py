@@ -1,7 +1,8 @@
 """What each method sends, measured, beside the formulas of FedCoSR, Section V-C2.
 
 The paper counts parameters per client and round: phi(theta) of a whole model, phi(phi) of its encoder, phi(pi) of its
-head, and phi(Omega) of the centroids of all C classes, C k numbers; up and down together. All 23 methods run in its
+head, and phi(Omega) of the centroids of C classes, C k numbers; up and down together. A client sends the centroids of
+its own classes and receives those of all, so C is here what each way carries. All 23 methods run in its
 default division of CIFAR-10, over AWGN at 10 dB, so that FedCL's features cross a link. In the first round there is
 nothing to be sent down yet; so what counts is the third round, what a run of three rounds sends beyond one of two.
 Measured are floats, bits, channel uses, airtime and energy (docs/metrics.md); the paper speaks of floats alone. Scale
@@ -11,7 +12,7 @@ Measured are floats, bits, channel uses, airtime and energy (docs/metrics.md); t
     python -m experiments.overhead results/overhead-small
 
 prints the table: measured up and down, what the formula says, and the ratio. The formulas count too much where a method
-sends a part of the model, or a client the centroids of its own classes alone.
+sends a part of the model.
 """
 
 from __future__ import annotations
@@ -49,31 +50,33 @@ class Sizes:
     Attributes:
         encoder: parameters of the encoder, phi(phi).
         head: parameters of the head, phi(pi).
-        centroids: numbers in the centroids of all classes, phi(Omega): C times d.
+        owned: numbers in the centroids of a client's own classes, the mean over clients: phi(Omega), up.
+        centroids: those of all classes: phi(Omega), down.
     """
 
     encoder: int
     head: int
+    owned: float
     centroids: int
 
 
-Formula = Callable[[Sizes], int]
+Formula = Callable[[Sizes], float]
 Traffic = Mapping[str, Mapping[str, float]]
 
 
-def _whole(of: Sizes) -> int:
+def _whole(of: Sizes) -> float:
     return 2 * (of.encoder + of.head)
 
 
-def _encoder_and_centroids(of: Sizes) -> int:
-    return 2 * (of.encoder + of.centroids)
+def _encoder_and_centroids(of: Sizes) -> float:
+    return 2 * of.encoder + of.owned + of.centroids
 
 
 FORMULAS: Mapping[str, Formula] = {
     **dict.fromkeys((*WHOLE, "fedala", "fedpac"), _whole),
     "local": lambda of: 0,
-    "fedproto": lambda of: 2 * of.centroids,
-    "fedgh": lambda of: of.centroids + of.head,
+    "fedproto": lambda of: of.owned + of.centroids,
+    "fedgh": lambda of: of.owned + of.head,
     "fedcosr": _encoder_and_centroids,
     "fedcrl": _encoder_and_centroids,
 }
@@ -84,7 +87,8 @@ def measure_overhead_sizes(result: Result) -> Sizes:
     """Return the sizes of a finished run's models. Its first client stands for all: they have one architecture."""
     population = next(iter(result.views.values())).population
     encoder, head = (int(population.numbers(part)[0]) for part in ("encoder.", "head."))
-    return Sizes(encoder, head, len(result.federation.classes) * result.config.model.features)
+    owned, features = result.federation.owned, result.config.model.features
+    return Sizes(encoder, head, float(owned.sum(1).mean()) * features, owned.shape[1] * features)
 
 
 def train_and_count_overhead(config: RunConfig) -> None:
