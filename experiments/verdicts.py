@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.claims.scorecard import NEAR
+from experiments.claims.rule import NEAR
 from semcom.config import ConfigError
 from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.results.table import read_number_in_row

@@ -34,9 +34,8 @@ class Source(Protocol):
     def places(self) -> Mapping[Any, Mapping[str, tuple[str, ...]]]:
         """Point -> its fields, each with the values that it stands for."""
 
-    @property
-    def dashes(self) -> bool:
-        """True if a method without a number at a point is not there, as in a table; False if it has not been run."""
+    def is_dash(self, method: str, key: Any, metric: str) -> bool:
+        """Return whether a method counts for nothing at a point, as where a table has a dash; else it was not run."""
 
     def value(self, method: str, key: Any, metric: str) -> pd.Series:
         """Return a number of a method at a point, by seed, accuracies in percent; empty where it is not known."""
@@ -51,6 +50,7 @@ class Comparison:
             positive values speak for the rival.
         target: the number that the values should have (None: they should be positive).
         top: number of places that the method should be among (None: it is no such claim).
+        rivals: of `top`, whose leads the values are.
         method: whose numbers they are.
         against: the rival; the method itself where there is none.
         key: the point, the later one of a step along an axis.
@@ -70,6 +70,7 @@ class Comparison:
     exact: bool = False
     point: float = 1.0
     absent: tuple[str, ...] = ()
+    rivals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,11 @@ class Claim:
         return self.metric in ("fall", "spread") or self.relation in ("falls_with", "rises_with")
 
     @property
+    def across(self) -> bool:
+        """True if it holds points against each other."""
+        return self.along or self.metric in ("gain", "silhouette-gain") and self.axis is not None
+
+    @property
     def part(self) -> str | None:
         """The field that tells the parts of runs apart that it is about, one of `papers.PARTS`; None: whole runs."""
         named = (name for name in papers.PARTS if name == self.axis or name in self.asked)
@@ -141,14 +147,18 @@ class Claim:
 
 def list_claimed_comparisons(claim: Claim, source: Source) -> list[Comparison]:
     """Return the comparisons of a claim at the points of a source; those without numbers have empty values."""
-    where = [k for k, place in source.places.items() if fits_claim(place, claim.asked) and _part(place) == claim.part]
-    found = _Comparisons(claim, source)
+    where, found = list_claimed_points(claim, source), _Comparisons(claim, source)
     if claim.relation in ("falls_with", "rises_with"):
         made = found.steps(group_claims(claim, where, source))
     else:
         points = group_claims(claim, where, source) if claim.along else [[key] for key in where]
         made = found.of(points)
     return [replace(one, exact=claim.metric == "floats") for one in made]
+
+
+def list_claimed_points(claim: Claim, source: Source) -> list[Key]:
+    """Return the points of a source that a claim is about."""
+    return [k for k, place in source.places.items() if fits_claim(place, claim.asked) and _part(place) == claim.part]
 
 
 def _part(place: Mapping[str, tuple[str, ...]]) -> str | None:
@@ -192,6 +202,11 @@ def group_claims(claim: Claim, where: Sequence[Key], source: Source) -> list[lis
     return [sorted(group, key=position, reverse=down) for group in made.values() if len(group) > 1]
 
 
+def _drop_devices(values: pd.Series) -> pd.Series:
+    """Return values by seed alone: runs of two points have a seed in common and little else, so any two are a pair."""
+    return values.set_axis([str(name).split()[0] for name in values.index])
+
+
 class _Comparisons:
     """Makes the comparisons of one claim."""
 
@@ -202,11 +217,10 @@ class _Comparisons:
         """Return what is compared, by seed; empty where a number is missing."""
         metric = DERIVED.get(self.claim.metric, self.claim.metric)
         line = [self.source.value(method, key, metric) for key in group]
+        line = [_drop_devices(values) for values in line] if len(line) > 1 else line
         if self.claim.metric in ("gain", "silhouette-gain"):
-            best = self._best(
-                [self.source.value(other, group[0], metric) for other in self.claim.right if other != method]
-            )
-            return (line[0] - best).dropna()
+            rivals = [other for other in self.claim.right if other != method and self._counts(other, group[:1])]
+            return (line[0] - self._best([self.source.value(other, group[0], metric) for other in rivals])).dropna()
         if self.claim.metric == "fall":
             return (line[0] - line[-1]).dropna()
         if self.claim.metric == "spread":
@@ -219,40 +233,50 @@ class _Comparisons:
 
         Nothing where one of them has not been run: it might be the best.
         """
-        known = [values for values in rivals if len(values)]
-        if len(known) < len(rivals) and not self.source.dashes:
+        if not all(map(len, rivals)):
             return pd.Series(dtype=float)
-        return max(known, key=lambda values: values.mean()) if known else pd.Series(dtype=float)
+        return max(rivals, key=lambda values: values.mean()) if rivals else pd.Series(dtype=float)
+
+    def _counts(self, method: str, group: Group) -> bool:
+        """Return whether a method counts at all points of a group."""
+        metric = DERIVED.get(self.claim.metric, self.claim.metric)
+        return not any(self.source.is_dash(method, key, metric) for key in group)
 
     def steps(self, lines: Sequence[Group]) -> Iterator[Comparison]:
         """Yield each method's steps along the axis."""
         sign = 1 if self.claim.relation == "rises_with" else -1
         for line, method in itertools.product(lines, self.claim.left):
             for one, other in itertools.pairwise(line):
-                step = sign * (self.measure(method, [other]) - self.measure(method, [one])).dropna()
+                if not self._counts(method, [one, other]):
+                    continue
+                before, after = (_drop_devices(self.measure(method, [key])) for key in (one, other))
+                step = sign * (after - before).dropna()
                 yield Comparison((step,), None, None, method, method, other)
 
     def of(self, points: Sequence[Group]) -> Iterator[Comparison]:
         """Yield the comparisons at each point."""
         for group in points:
+            left = [name for name in self.claim.left if self._counts(name, group)]
             if self.claim.quantifier == "any":  # at each point one of `left` is enough
-                known = [name for name in self.claim.left if len(self.measure(name, group))] or self.claim.left[:1]
-                best = max(known, key=lambda name: self.measure(name, group).mean())
-                yield from self._of(best, group)
-            else:
-                for method in self.claim.left:
-                    yield from self._of(method, group)
+                known = [name for name in left if len(self.measure(name, group))] or left[:1]
+                left = sorted(known, key=lambda name: -self.measure(name, group).mean())[:1]
+            for method in left:
+                yield from self._of(method, group)
 
     def _of(self, method: str, group: Group) -> Iterator[Comparison]:
         claim, mine, key = self.claim, self.measure(method, group), group[-1]
-        rivals = {other: self.measure(other, group) for other in claim.right if other != method}
-        absent = () if self.source.dashes else tuple(name for name, values in rivals.items() if not len(values))
+        others = [other for other in claim.right if other != method and self._counts(other, group)]
+        rivals = {other: self.measure(other, group) for other in others}
+        absent = tuple(name for name, values in rivals.items() if not len(values))
         if claim.relation == "top":
             sign = -1 if claim.metric in LOW_IS_GOOD else 1
-            each = [(sign * (other - mine)).dropna() for other in rivals.values()]
-            ahead = tuple(values for values in each if len(values) or not self.source.dashes)
-            none = (pd.Series(dtype=float),)
-            yield Comparison(ahead or none, None, int(claim.value), method, method, key, absent=absent)
+            ahead = {name: (sign * (other - mine)).dropna() for name, other in rivals.items()} or {
+                "": pd.Series(dtype=float)
+            }
+            places = int(claim.value)
+            yield Comparison(
+                tuple(ahead.values()), None, places, method, method, key, absent=absent, rivals=tuple(ahead)
+            )
         elif claim.relation in ("by", "equals"):
             rest = self._best(list(rivals.values())) if claim.right else None
             whole = self._whole(method, group) if rest is None else rest

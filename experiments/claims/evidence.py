@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
@@ -16,6 +18,7 @@ from semcom.config import ConfigError
 from semcom.studies.analysis.compare import read_compared_value
 from semcom.studies.analysis.curves import SPANS, average_curve_within, measure_curve_roughness, measure_curve_speed
 from semcom.studies.analysis.selection import make_comparable
+from semcom.studies.analysis.statistics import EQUAL
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.experiment import Experiment
 from semcom.studies.names import is_share
@@ -31,6 +34,23 @@ SCALES = ("paper", "small")
 """Scales whose results are evidence, the better first; a smoke test is none."""
 PERCENT = ("accuracy", "accuracy_std", "worst10", END)
 """Metrics of a view that are parts of 1."""
+RATES: Mapping[str, str] = {
+    "fedcosr-table2": "fedcosr-table2-rates",
+    "fedcosr-table3": "fedcosr-table3-rates",
+}
+"""Item -> the study whose runs stand for its own at the points that they have: rates sought on validation images."""
+TWINS: Mapping[str, str] = {
+    "fedcrl-table2": "fedcosr-table2",
+    "fedcrl-table3": "fedcosr-table3",
+    "fedcrl-curves": "fedcosr-fig5",
+}
+"""Item -> the one that is the same with another name for one method."""
+CLASSES: Mapping[str, int] = {"cifar10": 10, "cifar100": 100, "cinic10": 10, "emnist": 47, "mnist": 10}
+"""Classes of the papers' datasets."""
+EVIDENCE = frozenset({"own rates", "devices", "guessing"})
+"""Changes of the rule that are about what its numbers are."""
+GUESS = 1.25
+"""A run guesses up to this share of what guessing among all classes gives."""
 OWN_NUMBERS = ("predictor_distance", "floats_formula")
 """Numbers that experiments leave in summaries under the names of their metrics."""
 Part = tuple[str, str]
@@ -42,54 +62,101 @@ Key = tuple[str, tuple[Any, ...], Part | None]
 class Evidence:
     """The studies of one or several items as a `claims.Source`.
 
+    Args:
+        studies: item -> scale and study.
+        better: item -> the study whose runs stand for its own at the points that it has.
+
     Attributes:
         places: point -> its fields.
         scales: the scales of the studies.
-        dashes: False: a method without numbers has not been run.
+        changes: those of the rule's second edition that are about evidence, of `rule.CHANGES`.
         stands: field -> what of it stands for the paper's values at these scales, in words.
         ended: items of which some method is tested only once, after a last stage: the accuracies of all their methods
             are those of the end, as a mean over earlier rounds would be held against that one.
     """
 
-    dashes = False
+    changes: frozenset[str] = frozenset()
 
-    def __init__(self, studies: Mapping[str, tuple[str, Study]]) -> None:
-        self._studies = studies  # which hold what archives have been unpacked into
+    def __init__(
+        self, studies: Mapping[str, tuple[str, Study]], better: Mapping[str, tuple[str, Study]] = MappingProxyType({})
+    ) -> None:
+        self._studies = studies, better  # which hold what archives have been unpacked into
+        self._seen: dict[Hashable, Any] = {}
         self.scales = tuple(dict.fromkeys(scale for scale, _ in studies.values()))
         self.places: dict[Key, dict[str, tuple[str, ...]]] = {}
         self.stands: dict[str, str] = {}
         self.ended = {item for item, (_, each) in studies.items() if any(map(_has_last_stage, each.stored))}
         self._runs: dict[Key, list[Stored]] = {}
+        self._own: dict[Key, list[Stored]] = {}
         for item, (scale, each) in studies.items():
             reduced = _reduced(item, scale)
             self.stands |= {field: _in_words(field, values, scale) for field, values in reduced.items()}
+            own = _find_evidence_points(RATES[item], *better[item]) if item in better else {}
             for point, of in _find_evidence_points(item, scale, each).items():
-                self._add(item, point, of, reduced)
+                self._add(item, point, of, own.get(point, of), reduced)
+
+    def under(self, changes: frozenset[str]) -> Evidence:
+        """Return the same evidence under some changes of the rule."""
+        made = copy(self)
+        made.changes = changes
+        return made
+
+    def is_dash(self, method: str, key: Key, metric: str) -> bool:
+        """Return whether a run of a method guesses at a point, so that it counts for nothing there."""
+        return metric != "floats" and "guessing" in self.changes and self._once(self._guesses, method, key)
 
     def _add(
-        self, item: str, point: tuple[Any, ...], runs: list[Stored], reduced: Mapping[str, Mapping[str, str]]
+        self,
+        item: str,
+        point: tuple[Any, ...],
+        runs: list[Stored],
+        own: list[Stored],
+        reduced: Mapping[str, Mapping[str, str]],
     ) -> None:
-        """Add the runs of a point, as a whole and part by part."""
+        """Add the runs of a point, and those with rates of their own, as a whole and part by part."""
         shared = {name: reduced.get(name, {}).get(value, value) for name, value in _common(runs).items()}
         for part in (None, *dict.fromkeys(part for run in runs for part in _split_evidence(run))):
             key = (item, point, part)
-            self._runs[key] = runs
+            self._runs[key], self._own[key] = runs, own
             self.places[key] = {name: (value,) for name, value in [*shared.items(), *([part] if part else [])]}
 
     def value(self, method: str, key: Key, metric: str) -> pd.Series:
-        """Return a number of a method at a point, by seed: accuracies in percent; empty where it is not known."""
+        """Return a number of a method at a point, by seed: accuracies in percent; empty where it is not known.
+
+        The seeds are those of one kind of device where only such runs are pairs.
+        """
+        return self._once(self._find_value, method, key, metric)
+
+    def _once(self, find: Callable[..., Any], *asked: Hashable) -> Any:
+        """Return what a method of this evidence finds, which is looked for once under the same changes."""
+        name = (find.__name__, self.changes & EVIDENCE, *asked)
+        if name not in self._seen:
+            self._seen[name] = find(*asked)
+        return self._seen[name]
+
+    def _guesses(self, method: str, key: Key) -> bool:
+        return any(map(_is_guess, self._of(method, key)))
+
+    def _find_value(self, method: str, key: Key, metric: str) -> pd.Series:
         if method == "averaged":
-            there = {run.variant for run in self._runs[key]}
+            there = {run.variant for run in self._find_runs(key)}
             if set(_declared(key[0])) - there:  # of all methods, or it is another average
                 return pd.Series(dtype=float)
-            each = [self.value(name, key, metric) for name in sorted(there)]
+            each = [self.value(name, key, metric) for name in sorted(there) if not self.is_dash(name, key, metric)]
             return pd.concat(each, axis=1).dropna().mean(axis=1) if each else pd.Series(dtype=float)
         view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
         metric = END if metric == "accuracy" and key[2] is None and key[0] in self.ended else metric
-        found = {
-            run.fields.get("seed", 0): read_evidence_number(run, view, metric, key[2]) for run in self._of(method, key)
-        }
+        found = {self._name_seed(run): read_evidence_number(run, view, metric, key[2]) for run in self._of(method, key)}
         return pd.Series({seed: value for seed, value in found.items() if value is not None}, dtype=float)
+
+    def _name_seed(self, run: Stored) -> str:
+        """Return what two runs have in common that are a pair."""
+        device = (run.summary or {}).get("device", "") if "devices" in self.changes else ""
+        return f"{run.fields.get('seed', 0)} {device}"
+
+    def list_guessing(self, methods: Sequence[str], keys: Sequence[Any]) -> list[str]:
+        """Return those of some methods of which a run guesses at one of some points."""
+        return [name for name in methods if any(self.is_dash(name, key, "accuracy") for key in keys)]
 
     def warned(self, methods: Sequence[str], keys: Sequence[Any]) -> tuple[int, int, str]:
         """Return how many of the runs of methods at points warned, of how many, and the first warning."""
@@ -97,9 +164,17 @@ class Evidence:
         said = [texts[0] for texts in found.values() if texts]
         return len(said), len(found), said[0] if said else ""
 
+    def _find_runs(self, key: Key) -> list[Stored]:
+        """Return the runs of a point: those with rates of their own where these count and are there."""
+        return (self._own if "own rates" in self.changes else self._runs)[key]
+
     def _of(self, name: str, key: Key) -> list[Stored]:
         """Return the runs of a variant, or of what a name of the papers stands for."""
-        named = [run for run in self._runs[key] if run.variant == name]
+        return self._once(self._find_of, name, key)
+
+    def _find_of(self, name: str, key: Key) -> list[Stored]:
+        runs = self._find_runs(key)
+        named = [run for run in runs if run.variant == name]
         if named or name not in papers.OWN:
             return named
         method, settings = papers.OWN[name]
@@ -107,7 +182,7 @@ class Evidence:
         plain = {field: make_comparable(value) for field, value in wanted.items()}
         return [
             run
-            for run in self._runs[key]
+            for run in runs
             if run.fields.get("method") == method
             and (plain or run.variant == method)
             and all(make_comparable(run.fields.get(field)) == value for field, value in plain.items())
@@ -164,6 +239,15 @@ def _in_words(field: str, values: Mapping[str, str], scale: str) -> str:
     """Return what stands for what at a scale, such as "at small train.local_epochs 5 stands for 10, 10 for 20"."""
     first, *others = values.items()
     return f"at {scale} {field} {first[0]} stands for {first[1]}" + "".join(f", {k} for {v}" for k, v in others)
+
+
+def _is_guess(run: Stored) -> bool:
+    """Return whether a run's accuracy is that of guessing: among all classes, or of one answer to a client's own."""
+    summary = run.summary or {}
+    clients = summary.get("views", {}).get(run.headline, {}).get("clients", [])
+    accuracy, classes = read_compared_value(run, None, "accuracy"), CLASSES.get(str(run.fields.get("data.name")))
+    same = len(clients) > 1 and max(clients) - min(clients) < EQUAL and accuracy <= 0.5
+    return same or (classes is not None and accuracy <= GUESS / classes)
 
 
 def _has_last_stage(run: Stored) -> bool:
@@ -233,23 +317,44 @@ def _read_evidence_of_part(run: Stored, view: str | None, metric: str, field: st
     return None if found is None else (100 if share else 1) * float(found)
 
 
-def read_evidence(items: Sequence[str], folder: Path) -> Evidence | None:
+Read = Callable[[str, str, Path], Study | None]
+"""Reads the stored study of an item at a scale."""
+
+
+def list_studied(items: Sequence[str], changes: frozenset[str]) -> list[str]:
+    """Return the items whose runs stand for those of some items: a twin's, with the change "own rates"."""
+    return [TWINS.get(item, item) if "own rates" in changes else item for item in items]
+
+
+def read_evidence(
+    items: Sequence[str], folder: Path, changes: frozenset[str] = frozenset(), read: Read | None = None
+) -> Evidence | None:
     """Return the results of items, all of one scale, the one at which most have any; None where none has.
 
-    Results that cannot be read are passed over, with a warning.
+    Results that cannot be read are passed over, with a warning. With the change "own rates" a twin's results stand for
+    an item's, and runs with rates of their own for those with the common one, where there are any.
 
     Args:
         items: names of experiments.
         folder: that holds folders and archives of sweeps, <item>-<scale>; after it those of the package are looked at.
+        changes: of `rule.CHANGES`, those that are made.
+        read: reads a study (None: `read_stored_evidence`); one that remembers them reads each once.
     """
-    at_scale = {
-        scale: {item: s for item in items if (s := _read_stored_evidence(item, scale, folder))} for scale in SCALES
-    }
+    studied = list_studied(items, changes)
+
+    def read_all(scale: str, names: Mapping[str, str]) -> dict[str, tuple[str, Study]]:
+        found = {item: (read or read_stored_evidence)(name, scale, folder) for item, name in names.items()}
+        return {item: (scale, each) for item, each in found.items() if each}
+
+    at_scale = {scale: read_all(scale, {item: item for item in studied}) for scale in SCALES}
     scale = max(SCALES, key=lambda name: len(at_scale[name]))  # the better one of those with as many
-    return Evidence({item: (scale, found) for item, found in at_scale[scale].items()}) if at_scale[scale] else None
+    if not at_scale[scale]:
+        return None
+    own = {item: RATES[item] for item in studied if item in RATES and "own rates" in changes}
+    return Evidence(at_scale[scale], read_all(scale, own)).under(changes)
 
 
-def _read_stored_evidence(item: str, scale: str, folder: Path) -> Study | None:
+def read_stored_evidence(item: str, scale: str, folder: Path) -> Study | None:
     """Return the first study of an item at a scale with a run that is done; None where there is none."""
     for path in (folder / f"{item}-{scale}", *(root / f"{item}-{scale}.zip" for root in (folder, COMMITTED))):
         try:

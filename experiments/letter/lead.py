@@ -23,7 +23,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.claims.scorecard import NEAR, WIDEST
+from experiments.claims.rule import NEAR, WIDEST
 from experiments.letter.figures import LAMBDA, MIXED, SCHEDULES, base, set_lambda_of_letter
 from experiments.shell import run_on_studies_of_shell
 from experiments.verdicts import Row, answer

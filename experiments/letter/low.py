@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from experiments.claims.claim import Comparison
-from experiments.claims.scorecard import judge_claim
+from experiments.claims.rule import FIRST, Rule
 from experiments.letter.figures import base
 from experiments.letter.lead import STATED
 from experiments.letter.search import TIED, read_search_validation
@@ -295,9 +295,8 @@ def judge_low_scg(frame: pd.DataFrame) -> Iterator[Row]:
 def answer_low_as_stated(title: str, place: str, values: pd.Series, target: float, lead: bool = True) -> Row:
     """Return the row of a number that the letter states, answered by the rule for claims."""
     known = values.dropna()
-    judged = judge_claim(
-        Comparison((known.reset_index(drop=True),), target, None, "fedcl", PLAIN.name, place, lead=lead)
-    )
+    one = Comparison((known.reset_index(drop=True),), target, None, "fedcl", PLAIN.name, place, lead=lead)
+    (judged,) = Rule(changes=FIRST).judge([one])  # that of the protocol when the hypothesis was written
     said = {"yes": SUPPORTED, "no": REFUTED, "open": OPEN}[judged.answer]
     return {**decide(title, place, known), "answer": said}
 

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from experiments.claims.scorecard import NEAR
+from experiments.claims.rule import NEAR
 from experiments.letter.figures import base
 from experiments.letter.lead import GIVES, GIVES_NOT, STATED, describe_lead_reach
 from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, decide_verdict_at_each, describe, tabulate_by_seed

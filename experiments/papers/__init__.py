@@ -26,6 +26,7 @@ PAPERS = ("fedcl-letter", "fedcosr", "fedcrl", "fedcrc", "repper")
 
 OWN: Mapping[str, tuple[str | None, Mapping[str, Any]]] = {
     "averaged": (None, {}),
+    "fedcrl": ("fedcosr", {}),
     "fedcrc-per": ("fedcrc", {"view": "personal"}),
     "fedcl-ideal-downlink": ("fedcl", {"channel.downlink": "ideal"}),
     "fedproto-prototype": ("fedproto", {"view": "prototype"}),
@@ -37,7 +38,7 @@ OWN: Mapping[str, tuple[str | None, Mapping[str, Any]]] = {
 }
 """Names of rows that are no method of semcom -> the method and the settings that they stand for.
 
-`averaged` stands for none: it is the mean over the methods of a table.
+`averaged` stands for none: it is the mean over the methods of a table. FedCRL is FedCoSR where runs have no other.
 """
 
 MARKS = ("1", "2", "3", "+", "-", "up", "down", "?", "bold", "underlined")

@@ -16,8 +16,9 @@ import pytest
 from channels import LINKS
 from channels.registry import Registry
 from experiments import papers
+from experiments.claims.printed import Cell, Tables, list_printed_comparisons
 from semcom import DATASETS, METHODS, PARTITIONS, ConfigError, RunConfig
-from tests.experiments.claims.recompute import Cell, Tables, contradictions, holds, printed
+from tests.experiments.claims.recompute import contradictions, holds
 
 TABLES = {paper: Tables.of(paper) for paper in papers.PAPERS}
 FRAMES = {paper: papers.read_paper_table(paper) for paper in papers.PAPERS}
@@ -127,7 +128,7 @@ def test_notes_say_how_many_printed_numbers_miss_a_claim_by_little() -> None:
     for name, claim in BY_NAME.items():
         tables = TABLES[claim["paper"]]
         if not against(name) and contradictions(claim, tables, 0):
-            found = printed(claim, tables) or []
+            found = list_printed_comparisons(claim, tables)
             exact, near = (sum(holds(one, points) for one in found) for points in (0, 2))
             said = f"of {len(found)} comparisons in its own table {exact} hold and {near} are within 2 points"
             if len(found) == 1:

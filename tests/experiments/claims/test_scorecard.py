@@ -5,14 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from experiments.claims import scorecard as card
 from experiments.claims.claim import Comparison
 from experiments.claims.evidence import format_evidence_command, read_evidence
-from experiments.claims.scorecard import decide_score, judge_claim, make_scorecard, seeds_needed
+from experiments.claims.printed import Tables
+from experiments.claims.rule import FIRST, SECOND, Answer, Judged, Rule, State, compute_power
+from experiments.claims.scorecard import make_scorecard
 from semcom.cli import main as cli
 from semcom.config import ConfigError, DataConfig, FinishConfig, PartitionConfig, RunConfig
 from semcom.data.partitions import Dirichlet
@@ -23,6 +28,12 @@ from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import config, line, scored, simple, write
 
 pytestmark = pytest.mark.usefixtures("without_stored_results")
+
+
+def judge_alone(one: Comparison, changes: frozenset[str] = FIRST) -> Judged:
+    """Return the answer of a claim's only comparison."""
+    (judged,) = Rule(changes=changes).judge([one])
+    return judged
 
 
 def compared(*values: float, **fields: object) -> Comparison:
@@ -55,7 +66,7 @@ def compared(*values: float, **fields: object) -> Comparison:
     ],
 )
 def test_a_comparison_is_answered_by_its_interval(one: Comparison, answer: str) -> None:
-    assert judge_claim(one).answer == answer
+    assert judge_alone(one).answer == answer
 
 
 def rivals(*means: float) -> Comparison:
@@ -68,7 +79,7 @@ def rivals(*means: float) -> Comparison:
     [((5, -5, -5), "yes"), ((5, 0, -5), "open"), ((5, 5, -5), "no"), ((0, -5, -5), "yes"), ((0, 0, -5), "open")],
 )
 def test_places_count_the_rivals_that_are_ahead(means: tuple[float, ...], answer: str) -> None:
-    assert judge_claim(rivals(*means)).answer == answer
+    assert judge_alone(rivals(*means)).answer == answer
 
 
 @pytest.mark.parametrize(
@@ -86,19 +97,128 @@ def test_places_count_the_rivals_that_are_ahead(means: tuple[float, ...], answer
         ("ynnn", "some", "reproduced"),
         ("nnnn", "some", "not reproduced"),
         ("onnn", "some", "inconclusive"),
+        ("yll", "all", "level"),
+        ("ylo", "all", "inconclusive"),
+        ("yln", "all", "not reproduced"),
+        ("yyyll", "almost-all", "level"),
+        ("yyyln", "almost-all", "level"),
+        ("yyll", "most", "level"),
+        ("yyln", "most", "level"),
+        ("ylnn", "most", "not reproduced"),
+        ("lnnn", "some", "level"),
     ],
 )
 def test_answers_add_up_as_the_quantifier_says(answers: str, quantifier: str, state: str) -> None:
-    words = {"y": "yes", "n": "no", "o": "open"}
-    assert decide_score([words[letter] for letter in answers], quantifier) == state  # type: ignore[misc]
+    words: dict[str, Answer] = {"y": "yes", "n": "no", "o": "open", "l": "level"}
+    assert Rule(quantifier).decide([words[letter] for letter in answers]) == state
 
 
-def test_the_seeds_that_would_tell() -> None:
-    # s = 1, mean 2: t(0.975, n - 1) / sqrt(n) is 2.48 for three seeds, 1.59 for four.
-    assert seeds_needed(judge_claim(compared(1, 2, 3))) == 4
-    assert seeds_needed(judge_claim(compared(-1, -2, -3))) is None
-    assert seeds_needed(judge_claim(compared(1))) is None
-    assert seeds_needed(judge_claim(rivals(5, -5))) is None
+# The second edition --------------------------------------------------------------------------------------------------
+
+
+def differ(*mean_and_spread: tuple[float, float], seeds: int = 3) -> list[Comparison]:
+    """Return comparisons with these means and standard deviations."""
+    unit = np.linspace(-1, 1, seeds) / np.linspace(-1, 1, seeds).std(ddof=1)
+    return [compared(*(mean + sd * unit)) for mean, sd in mean_and_spread]
+
+
+def answer(comparisons: list[Comparison], quantifier: str = "all", **fields: Any) -> list[str]:
+    return [one.answer for one in Rule(quantifier, **fields).judge(comparisons)]
+
+
+def test_one_no_among_many_is_corrected_and_a_yes_that_all_must_give_is_not() -> None:
+    """With three seeds t = 5 has p = 0.038, which is 0.08 of two and 0.11 of three; t = 10 has 0.0099."""
+    five, ten = (5.0, 5 / (5 / math.sqrt(3))), (10.0, math.sqrt(3))
+    assert answer(differ(five, five, five)) == ["yes"] * 3
+    assert answer(differ(five, five, five), "some") == ["open"] * 3
+    assert answer(differ(ten, five, five), "some") == ["yes", "open", "open"]  # 0.0296, then 0.077
+    bad, holm = (-5.0, five[1]), frozenset({"Holm"})
+    assert answer(differ(bad), changes=holm) == ["no"]
+    assert answer(differ(bad, five, five), changes=holm) == ["open", "yes", "yes"]
+    assert answer(differ(bad, five, five), changes=FIRST) == ["no", "yes", "yes"]
+    assert answer(differ(bad, bad, bad), "some", changes=holm) == ["no"] * 3
+
+
+def test_level_is_an_interval_within_two_points() -> None:
+    """Three seeds: half an interval is 2.484 standard deviations."""
+    near = (0.5, 0.55)  # -0.87 to 1.87
+    assert answer(differ(near, (-0.5, 0.1), (0.5, 0.1), (0.5, 0.65))) == ["level", "level", "yes", "open"]
+    assert answer(differ(near), of_accuracy=False) == ["open"] == answer(differ(near), changes=FIRST)
+
+
+def test_a_no_needs_the_power_for_the_papers_effect() -> None:
+    """A difference of -3 with a standard deviation of 1.1 is below 0 (-5.7 to -0.3), but may be above -2."""
+    low = differ((-3.0, 1.1))
+    assert answer(low) == ["open"] and answer(low, changes=SECOND - {"power"}) == ["no"]
+    assert compute_power(2, 1.1, 3) < 0.8 < compute_power(5, 1.1, 3)
+    (found,) = Rule().judge(low, [[5.0]])
+    assert found.answer == "no"  # the paper prints 5 points, which these seeds would have found
+    (found,) = Rule().judge(low, [[-5.0]])
+    assert found.answer == "open"  # it prints a loss: 2 points are what counts
+    assert answer(differ((-30.0, 5.0))) == ["no"]  # -42 to -18: neither yes nor level is left
+    assert answer(low, of_accuracy=False) == ["no"]
+
+
+@pytest.mark.parametrize(("effect", "sd", "seeds"), [(2.0, 1.0, 3), (1.5, 0.9, 10), (4.0, 3.0, 5)])
+def test_power_is_what_simulation_gives(effect: float, sd: float, seeds: int) -> None:
+    draws = np.random.default_rng(0).normal(effect, sd, (100_000, seeds))
+    t = draws.mean(1) / draws.std(1, ddof=1) * math.sqrt(seeds)
+    share = (t > stats.t.ppf(0.975, seeds - 1)).mean()
+    assert compute_power(effect, sd, seeds) == pytest.approx(share, abs=5 * math.sqrt(0.25 / 100_000))
+
+
+def test_power_without_a_spread() -> None:
+    assert (compute_power(2, 0, 2), compute_power(2, math.nan, 3), compute_power(2, 1, 1)) == (1, 0, 0)
+    assert compute_power(1e6, 1.0, 5) == 1.0
+
+
+def test_the_power_of_a_claim_and_the_seeds_that_it_needs() -> None:
+    """Three rivals with equal spreads: one minus three times what one misses; of `most`, twice at a third of 5 %."""
+    comparisons, effects = differ((1, 1), (0, 1), (-1, 1), seeds=8), [[3.0], [1.0], [math.nan]]
+    missed = [1 - compute_power(effect, 1, 8) for effect in (3, 2, 2)]
+    power, needed = Rule().tell_power(comparisons, effects)
+    assert power == pytest.approx(1 - sum(missed)) and needed is not None
+    for seeds, enough in ((needed, True), (needed - 1, False)):
+        assert (sum(1 - compute_power(effect, 1, seeds) for effect in (3, 2, 2)) <= 0.2) == enough
+    power, _ = Rule("most").tell_power(comparisons, effects)
+    assert power == pytest.approx(1 - sum(1 - compute_power(effect, 1, 8, 0.05 / 3) for effect in (3, 2)))
+    assert Rule(of_accuracy=False).tell_power(comparisons, effects)[1] is None
+    assert Rule().tell_power(differ((1, 300)), [])[1] is None  # more than a thousand
+
+
+def test_the_rule_says_not_reproduced_of_equal_methods_in_few_studies_and_finds_true_leads() -> None:
+    """Eleven rivals, spreads of 1 over seeds of which half is the method's own.
+
+    The first edition calls equal methods "not reproduced" in a fifth of the studies or more, the second one in 5 % at
+    most; of a true lead of 1.5 points, three seeds reproduce nothing.
+    """
+    rng = np.random.default_rng(1)
+
+    def study(lead: float, seeds: int) -> list[Comparison]:
+        own, theirs = rng.normal(0, 0.7, seeds), rng.normal(0, 0.7, (11, seeds))
+        return [compared(*(lead + own - rival)) for rival in theirs]
+
+    def share(state: State, lead: float, seeds: int, changes: frozenset[str]) -> float:
+        rule = Rule(changes=changes)
+        said = [rule.decide([one.answer for one in rule.judge(study(lead, seeds))]) for _ in range(200)]
+        return said.count(state) / 200
+
+    assert share("not reproduced", 0, 3, FIRST) > 0.12
+    assert share("not reproduced", 0, 3, SECOND) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
+    assert share("reproduced", 1.5, 3, SECOND) < 0.05 and share("reproduced", 1.5, 10, SECOND) > 0.9
+
+
+def test_places_within_two_points_are_level() -> None:
+    """Intervals are +- 0.25: two rivals are ahead of one among the two best, one of them by less than 2 points."""
+    assert judge_alone(rivals(5, 1, -5), SECOND).answer == "level"
+    assert judge_alone(rivals(5, 5, -5), SECOND).answer == "no"
+    assert judge_alone(rivals(5, -5, -5), SECOND).answer == "yes"
+    assert judge_alone(rivals(5, 1.9, -5), SECOND).answer == "no"  # it may be 2.15 ahead
+
+
+def around(accuracy: float, clients: int) -> list[float]:
+    """Return accuracies of clients with this mean: as a rule clients differ, unless they guess."""
+    return [accuracy + 0.01 * (2 * i / (clients - 1) - 1) for i in range(clients)]
 
 
 def fig2a(folder: Path, lead: float, seeds: int = 3, warning: str = "") -> None:
@@ -113,7 +233,7 @@ def fig2a(folder: Path, lead: float, seeds: int = 3, warning: str = "") -> None:
                 of = config(name, seed, clients=clients, data=DataConfig(name="cifar10"))
                 own = 0.01 * seed * (name == "fedcl")
                 warnings = [warning] if warning and (name, clients) == ("fedcl", 5) else []
-                simple(folder, of, [accuracy + own] * clients, warnings=warnings)
+                simple(folder, of, around(accuracy + own, clients), warnings=warnings)
 
 
 def states(frame: pd.DataFrame) -> dict[str, str]:
@@ -163,7 +283,7 @@ def test_what_was_not_run_is_said(tmp_path: Path) -> None:
     for name, accuracy in (("fedcl", 0.7), ("fedproto", 0.6)):
         for seed in range(3):
             of = config(name, seed, clients=20, data=DataConfig(name="cifar10"))
-            simple(tmp_path / "letter-fig2a-small", of, [accuracy + 0.001 * seed * (name == "fedcl")] * 20)
+            simple(tmp_path / "letter-fig2a-small", of, around(accuracy + 0.001 * seed * (name == "fedcl"), 20))
     frame = make_scorecard(tmp_path, "fedcl-letter").set_index("id")
     best = frame.loc["letter-fig2a-best"]
     assert best["state"] == "inconclusive"
@@ -190,14 +310,15 @@ def test_what_was_not_run_decides_nothing(lead: float, quantifier: str, state: s
     for name, accuracy in (("fedcl", 0.6 + lead), ("fedproto", 0.6)):
         for seed in range(3):
             of = config(name, seed, clients=20, data=DataConfig(name="cifar10"))
-            simple(tmp_path / "letter-fig2a-small", of, [accuracy + 0.001 * seed * (name == "fedcl")] * 20)
+            simple(tmp_path / "letter-fig2a-small", of, around(accuracy + 0.001 * seed * (name == "fedcl"), 20))
     value = lacks == "a value"
     asked = f"clients={'5|20' if value else '20'};quantifier={quantifier}"
     fields = {"left": "fedcl", "right": "fedproto", "at": asked, "relation": "above", "value": math.nan, "unit": ""}
     items = "letter-fig2a letter-fig3b" if not value else "letter-fig2a"
     blank = dict.fromkeys(("reading", "contradicted_by", "note"), "")
     whole = {"id": "x", "paper": "fedcl-letter", "item": items, "page": "1", "says": "", "protocol": "known", **blank}
-    found = card.make_scorecard_row({**whole, **fields}, read_evidence(items.split(), tmp_path))
+    evidence = read_evidence(items.split(), tmp_path)
+    found = card.make_scorecard_row({**whole, **fields}, evidence, evidence, Tables({}, {}))
     assert found["state"] == state
     assert found["note"].startswith("not run: " + ("clients=5" if value else "letter-fig3b"))
 
@@ -226,17 +347,18 @@ def test_signs_are_those_of_the_label(tmp_path: Path) -> None:
         for seed in range(3):
             of = config(name, seed, clients=clients, data=DataConfig(name="cifar10"))
             own = 0.001 * seed * (clients == 5 and name == "fedcl")
-            simple(tmp_path / "letter-fig2a-small", of, [accuracy + own] * clients)
+            simple(tmp_path / "letter-fig2a-small", of, around(accuracy + own, clients))
     stable = make_scorecard(tmp_path, "fedcl-letter").set_index("id").loc["letter-fig2a-stable"]
     assert stable["state"] == "reproduced" and stable["of"] == "fedcl - fedproto"
     assert stable["ours"] == pytest.approx(-9.1) and stable["low"] < -9.1 < stable["high"] < 0
 
 
-def test_a_contradicted_claim_stays_so_with_ours_beside_it(tmp_path: Path) -> None:
+def test_a_contradicted_claim_is_judged_and_the_papers_table_is_told(tmp_path: Path) -> None:
     frame = make_scorecard(tmp_path)
     assert len(frame) == 194 + 24 and frame["id"].is_unique
-    assert (frame["state"] == "contradicted by the paper itself").sum() == 5
-    assert set(frame["state"]) <= set(card.State.__args__)  # type: ignore[attr-defined]
+    against = frame["first"] == "contradicted by the paper itself"
+    assert against.sum() == 5 and set(frame["state"][against]) == {"not run", "protocol unknown"}
+    assert frame["note"][against].str.contains("the paper's own table speaks against it").all()
     assert format_evidence_command("arms-small") == "semcom sweep arms-small --scale small"
     assert format_evidence_command("no-such") is None
     for item, field, at_small, at_paper in (
@@ -278,7 +400,7 @@ def test_shares_are_in_points_and_other_numbers_as_they_are(
             of = config(name, seed, snr=5.0, clients=20, data=DataConfig(name="cifar10"))
             noise = 0.001 * seed * gain
             clusters = {"knn_purity": 0.54 + 0.04 * gain + noise, "silhouette": 0.04 + 0.02 * gain + noise}
-            simple(tmp_path / "letter-fig4-small", of, [0.5] * 20, clusters=clusters)
+            simple(tmp_path / "letter-fig4-small", of, around(0.5, 20), clusters=clusters)
     found = make_scorecard(tmp_path, "fedcl-letter").set_index("id")["ours"]
     assert found["letter-fig4-knn-purity"] == pytest.approx(4.1)
     assert found["letter-fig4-silhouette"] == pytest.approx(0.021)
@@ -294,7 +416,7 @@ def test_an_archive_has_its_learning_curves(tmp_path: Path) -> None:
     """The files that it was unpacked into live as long as the numbers are asked for."""
     for seed in range(2):
         of = config("fedcosr", seed, clients=20, data=DataConfig(name="cifar10"))
-        lines = [line(i, {"personal": scored([0.1 * i + 0.01 * seed] * 20)}) for i in range(1, 5)]
+        lines = [line(i, {"personal": scored(around(0.1 * i + 0.01 * seed, 20))}) for i in range(1, 5)]
         write(tmp_path / "sweep" / f"{seed}", of, lines)
     pack_archive(tmp_path / "sweep", tmp_path / "fedcosr-fig5-small.zip")
     found = read_evidence(["fedcosr-fig5"], tmp_path)
@@ -311,7 +433,7 @@ def test_a_rival_that_has_not_been_run_leaves_the_best_and_the_place_open(tmp_pa
         for seed in range(3):
             of = config(name, seed, clients=20, data=DataConfig(name="cifar10"))
             of = set_fields(of, {"partition.kind": "dirichlet", "partition.options": {}})
-            simple(tmp_path / "fedcosr-table2-small", of, [accuracy + 0.001 * seed * len(name)] * 20)
+            simple(tmp_path / "fedcosr-table2-small", of, around(accuracy + 0.001 * seed * len(name), 20))
     card_ = make_scorecard(tmp_path, "fedcosr").set_index("id")
     for name in ("fair-top-three", "gain-cifar10-dirichlet", "abstract-fairness"):
         assert card_.loc[f"fedcosr-table2-{name}", "state"] in ("inconclusive", "not run"), name
@@ -322,7 +444,7 @@ def test_settings_of_variants_are_no_places(tmp_path: Path) -> None:
     """RepPer keeps the settings of its last stage where others have none: they still meet at each head."""
     for name, kind in (("repper", "svm"), ("fedavg", "svm"), ("repper", "linear"), ("fedavg", "linear")):
         finish = FinishConfig(kind=kind, epochs=10 if name == "repper" or kind == "linear" else None)
-        simple(tmp_path / "repper-table3-small", config(name, clients=20, finish=finish), [0.5] * 20)
+        simple(tmp_path / "repper-table3-small", config(name, clients=20, finish=finish), around(0.5, 20))
     found = read_evidence(["repper-table3"], tmp_path)
     assert found is not None
     whole = [key for key, place in found.places.items() if "round" not in place]
@@ -341,14 +463,17 @@ def test_where_one_method_is_tested_at_the_end_all_are(tmp_path: Path) -> None:
         return dataclasses.replace(of, partition=division, train=share)
 
     for seed in range(3):
-        lines = [line(3, {"personal": scored([0.4] * 20)}), line(4, {"personal": scored([0.6 + 0.001 * seed] * 20)})]
+        lines = [
+            line(3, {"personal": scored(around(0.4, 20))}),
+            line(4, {"personal": scored(around(0.6 + 0.001 * seed, 20))}),
+        ]
         write(tmp_path / "repper-table1-small" / f"a{seed}", of_method("fedavg", seed), lines)
     alone = read_evidence(["repper-table1"], tmp_path)
     assert alone is not None and not alone.ended  # without RepPer the mean of the last evaluations, as everywhere
     (key,) = (key for key in alone.places if key[2] is None)
     assert alone.value("fedavg", key, "accuracy").tolist() == pytest.approx([50, 50.05, 50.1])
     for seed in range(3):
-        after = line(5, {"personal": scored([0.55] * 20)})
+        after = line(5, {"personal": scored(around(0.55, 20))})
         write(tmp_path / "repper-table1-small" / f"r{seed}", of_method("repper", seed), [line(4)], finish=after)
     found = read_evidence(["repper-table1"], tmp_path)
     assert found is not None and found.ended == {"repper-table1"}
@@ -360,5 +485,5 @@ def test_where_one_method_is_tested_at_the_end_all_are(tmp_path: Path) -> None:
 
 
 def test_a_formula_is_met_within_two_hundredths_of_it() -> None:
-    assert judge_claim(compared(1001, 1001, target=1000.0, exact=True, point=10.0)).answer == "yes"
-    assert judge_claim(compared(1030, 1030, target=1000.0, exact=True, point=10.0)).answer == "no"
+    assert judge_alone(compared(1001, 1001, target=1000.0, exact=True, point=10.0)).answer == "yes"
+    assert judge_alone(compared(1030, 1030, target=1000.0, exact=True, point=10.0)).answer == "no"

@@ -1,0 +1,89 @@
+"""The papers' own tables, as a source that claims can be held against: what they print for each comparison."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+from experiments import papers
+from experiments.claims.claim import Claim, Comparison, Source, fits_claim, list_claimed_comparisons
+
+Cell = tuple[str, str, str]
+"""Item, row, column."""
+Where = tuple[str, str]
+"""Item and column: a point of a table."""
+METRICS = ("accuracy", "accuracy_std", "gain", "fall", "spread")
+"""What the tables print."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Cells and points of one paper, as a source of one seed."""
+
+    values: Mapping[Cell, tuple[float, float]]
+    places: Mapping[Where, dict[str, tuple[str, ...]]]
+
+    @classmethod
+    def of(cls, paper: str) -> Tables:
+        """Return what a paper prints."""
+        table, points = papers.read_paper_table(paper), papers.read_paper_points()
+        values = {(c["item"], c["row"], c["column"]): (c["value"], c["std"]) for _, c in table.iterrows()}
+        places = {
+            (p["item"], p["column"]): papers.parse_paper_point(p["at"])
+            for _, p in points.iterrows()
+            if p["paper"] == paper
+        }
+        return cls(values, places)
+
+    def value(self, method: str, key: Where, metric: str) -> pd.Series:
+        """Return a cell, or nothing where it is missing."""
+        cell = self.values.get((key[0], method, key[1]), (math.nan,) * 2)
+        return pd.Series([cell[metric == "accuracy_std"]]).dropna()
+
+    def is_dash(self, method: str, key: Where, metric: str) -> bool:
+        """Return whether a cell is missing."""
+        return not len(self.value(method, key, metric))
+
+
+def list_printed_comparisons(claim: Mapping[str, Any], tables: Tables) -> list[Comparison]:
+    """Return the comparisons of a claim that the tables have numbers for."""
+    read, items = Claim.read(claim), claim["item"].split()
+    if read.metric not in METRICS:
+        return []
+    # What stands in a column of another metric is no accuracy.
+    places = {k: place for k, place in tables.places.items() if k[0] in items and "metric" not in place}
+    return [one for one in list_claimed_comparisons(read, replace(tables, places=places)) if all(map(len, one.values))]
+
+
+def list_printed_effects(
+    claim: Mapping[str, Any], comparisons: Sequence[Comparison], source: Source, tables: Tables
+) -> list[list[float]]:
+    """Return what a paper prints for the values of comparisons of runs, NaN where it prints nothing.
+
+    Args:
+        claim: a row of `papers.read_paper_claims`.
+        comparisons: of runs.
+        source: of which they are.
+        tables: of the claim's paper.
+    """
+    printed: dict[tuple[str, str], list[Comparison]] = {}
+    for one in list_printed_comparisons(claim, tables):
+        printed.setdefault((one.method, one.against), []).append(one)
+
+    def find(one: Comparison) -> list[float]:
+        place = source.places[one.key]
+        there = printed.get((one.method, one.against), [])
+        same = next((each for each in there if fits_claim(place, tables.places[each.key])), None)  # type: ignore[index]
+        if same is None:
+            return [math.nan] * len(one.values)
+        found = [float(values.iloc[0]) for values in same.values]
+        if one.top is None:
+            return found
+        behind = dict(zip(same.rivals, found, strict=True))  # of `top`, what speaks for the claim is below 0
+        return [-behind.get(name, math.nan) for name in one.rivals]
+
+    return [find(one) for one in comparisons]

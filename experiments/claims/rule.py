@@ -1,0 +1,318 @@
+"""When a comparison says yes, and when a claim is reproduced: the rule of docs/protocol.md, in both of its editions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pandas as pd
+from scipy import stats
+
+from experiments.claims.claim import Comparison
+from semcom.studies.analysis.statistics import LEVEL, compute_t_interval, correct_by_holm
+
+Answer = Literal["yes", "level", "no", "open"]
+State = Literal[
+    "reproduced",
+    "level",
+    "not reproduced",
+    "inconclusive",
+    "contradicted by the paper itself",
+    "protocol unknown",
+    "not run",
+]
+CHANGES = ("own rates", "devices", "guessing", "tables", "Holm", "level", "power")
+"""What the second edition of the rule changed, in its order; the first has none of them."""
+FIRST, SECOND = frozenset[str](), frozenset(CHANGES)
+SHARES: Mapping[str, float] = {"all": 1.0, "any": 1.0, "almost-all": 0.8, "most": 0.5, "some": 0.0}
+"""Quantifier -> the part of the comparisons that has to say yes; of `most` and `some` it has to be more."""
+NEAR = 2.0
+"""Points around a stated number that count as it, and around 0 that count as level."""
+WIDEST = 8.0
+"""Width in points of the widest interval that can reproduce a number by itself."""
+POWER = 0.8
+"""Probability of finding the paper's effect that a "no" needs."""
+DIGITS = 9
+"""Decimals of a point that count: what rounding leaves of equal numbers is no difference."""
+MOST_SEEDS = 1000
+"""Largest number of seeds that is named as enough to tell."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The values of one difference over seeds.
+
+    Attributes:
+        mean: their mean; NaN where there are none.
+        low: lower end of the 95 % interval; NaN where there is none.
+        high: upper end.
+        sd: their standard deviation over seeds; 0 where they are known exactly.
+        seeds: how many they are.
+    """
+
+    mean: float
+    low: float
+    high: float
+    sd: float
+    seeds: int
+
+    @classmethod
+    def of(cls, values: pd.Series, exact: bool) -> Measured:
+        """Return what values by seed come to; counts that are equal in all seeds are known exactly."""
+        if not len(values):
+            return cls(math.nan, math.nan, math.nan, math.nan, 0)
+        numbers = values.to_numpy().round(DIGITS)
+        found = compute_t_interval(numbers)
+        if exact and math.isnan(found.low) and len(numbers) > 1:
+            return cls(found.mean, found.mean, found.mean, 0.0, len(numbers))
+        sd = math.nan if math.isnan(found.low) else float(numbers.std(ddof=1))
+        return cls(found.mean, found.low, found.high, sd, len(numbers))
+
+    @property
+    def known(self) -> bool:
+        """True if it has an interval."""
+        return not math.isnan(self.low)
+
+    def test_against(self, bound: float) -> float:
+        """Return the two-sided p-value of Student's t test against a number; NaN where there is no interval."""
+        if not self.known:
+            return math.nan
+        if self.sd == 0:
+            return float(self.mean == bound)
+        return float(2 * stats.t.sf(abs(self.mean - bound) / self.sd * math.sqrt(self.seeds), self.seeds - 1))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One comparison with its interval and answer.
+
+    Attributes:
+        comparison: what is compared.
+        answer: what it says to the claim.
+        mean: of its values, in points; of `top` of the rival that is closest ahead or behind.
+        low: lower end of the 95 % interval; NaN where there is none.
+        high: upper end.
+        seeds: number of seeds.
+    """
+
+    comparison: Comparison
+    answer: Answer
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+
+def compute_power(effect: float, sd: float, seeds: int, level: float = 1 - LEVEL) -> float:
+    """Return the probability that a two-sided t test finds a true effect, on its side of 0.
+
+    With the noncentral t distribution (Lehmann and Romano, Testing Statistical Hypotheses, 2005, 5.2).
+
+    Args:
+        effect: the true mean of the differences, above 0.
+        sd: their standard deviation over seeds.
+        seeds: their number.
+        level: of the test.
+    """
+    if seeds < 2 or math.isnan(sd):
+        return 0.0
+    if sd == 0:
+        return 1.0
+    limit = stats.t.ppf(1 - level / 2, seeds - 1)
+    found = float(stats.nct.sf(limit, seeds - 1, effect * math.sqrt(seeds) / sd))
+    return found if math.isfinite(found) else 1.0  # far beyond the limit
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The rule for the comparisons of one claim.
+
+    Attributes:
+        quantifier: how many of them have to say yes.
+        of_accuracy: whether they are of accuracies, or of what is made of them: only these are level, or need power.
+        changes: those of `CHANGES` that are made.
+    """
+
+    quantifier: str = "all"
+    of_accuracy: bool = True
+    changes: frozenset[str] = SECOND
+
+    def judge(self, comparisons: Sequence[Comparison], effects: Sequence[Sequence[float]] = ()) -> list[Judged]:
+        """Return the answers of a claim's comparisons.
+
+        Args:
+            comparisons: all of them.
+            effects: of each comparison what the paper prints for its values; NaN, or nothing at all, where it does not.
+        """
+        measured = [[Measured.of(values, one.exact) for values in one.values] for one in comparisons]
+        pairs = [(one, each) for one, of in zip(comparisons, measured, strict=True) for each in of]
+        yes = self._correct([each.test_against(0) for _, each in pairs], free=self.quantifier in ("all", "any"))
+        no = self._correct([_test_no(*pair) for pair in pairs], free=self.quantifier == "some")
+        found, at = [], 0
+        for i, (one, each) in enumerate(zip(comparisons, measured, strict=True)):
+            n = len(each)
+            able = [self._is_able(one, *pair) for pair in zip(each, _pad(effects, i, n), strict=True)]
+            sides = (yes[at : at + n], no[at : at + n], able)
+            found.append(self._judge_place(one, each, *sides) if one.top else self._judge_one(one, each[0], *sides))
+            at += n
+        return found
+
+    def _correct(self, tests: Sequence[float], free: bool) -> list[bool]:
+        """Return which tests count, by Holm over those that could be made unless they are `free` of it."""
+        p_values = correct_by_holm(tests) if "Holm" in self.changes and not free else tests
+        return [p < 1 - LEVEL for p in p_values]  # NaN is no test, and never does
+
+    def _is_able(self, one: Comparison, each: Measured, printed: float) -> bool:
+        """Return whether a no counts: the comparison could have said yes, or neither that nor level is left to it."""
+        if "power" not in self.changes or not self.of_accuracy or not each.known:
+            return True
+        if _is_number(one):
+            return each.high - each.low <= WIDEST * one.point
+        if one.target is None and (each.low > NEAR * one.point if one.top else each.high < -NEAR * one.point):
+            return True
+        return compute_power(_find_effect(one, printed), each.sd, each.seeds) >= POWER
+
+    def _is_level(self, one: Comparison, low: float, high: float) -> bool:
+        near = NEAR * one.point
+        return "level" in self.changes and self.of_accuracy and -near < low and high < near
+
+    def _judge_one(
+        self, one: Comparison, each: Measured, yes: Sequence[bool], no: Sequence[bool], able: Sequence[bool]
+    ) -> Judged:
+        """Return the answer of a difference, by the table of docs/protocol.md; without an interval it is open."""
+        answer: Answer = "open"
+        if each.known and not (one.target is not None and math.isnan(one.target)):
+            if one.target is None:
+                said = "yes" if yes[0] and each.mean > 0 else "no" if no[0] and each.mean < 0 and able[0] else "open"
+                answer = "level" if said != "yes" and self._is_level(one, each.low, each.high) else said  # type: ignore[assignment]
+            elif _misses_number(one, each):
+                answer = "no" if no[0] and able[0] else "open"
+            else:
+                right = yes[0] and (each.mean > 0) == (one.target > 0)
+                settled = each.high - each.low <= WIDEST * one.point if _is_number(one) else right
+                answer = "yes" if settled else "open"
+        return Judged(one, answer, each.mean, each.low, each.high, each.seeds)
+
+    def _judge_place(
+        self, one: Comparison, each: Sequence[Measured], yes: Sequence[bool], no: Sequence[bool], able: Sequence[bool]
+    ) -> Judged:
+        """Return the answer about being among the best: rivals are ahead, behind, or it is open."""
+        places = one.top or 0
+        unknown = any(not rival.known for rival in each)
+        ahead = sum(sure and good and rival.mean > 0 for rival, sure, good in zip(each, no, able, strict=True))
+        behind = sum(sure and rival.mean < 0 for rival, sure in zip(each, yes, strict=True))
+        far = sum(rival.high >= NEAR * one.point for rival in each)
+        answer: Answer = "open"
+        if len(each) - behind < places and not unknown:
+            answer = "yes"
+        elif "level" in self.changes and self.of_accuracy and far < places and not unknown:
+            answer = "level"
+        elif ahead >= places:
+            answer = "no"
+        known = [rival for rival in each if rival.known] or [Measured.of(pd.Series(dtype=float), False)]
+        last = sorted(known, key=lambda rival: -rival.mean)[min(places, len(known)) - 1]
+        seeds = min((rival.seeds for rival in each if rival.seeds), default=0)
+        return Judged(one, answer, -last.mean, -last.high, -last.low, seeds)
+
+    def decide(self, answers: Sequence[Answer], unsettled: bool = False) -> State:
+        """Return what the answers of a claim's comparisons come to.
+
+        Args:
+            answers: one for each comparison.
+            unsettled: whether points that the claim speaks of are missing, so that others could overturn it.
+        """
+        yes, level, no = (answers.count(word) for word in ("yes", "level", "no"))  # type: ignore[arg-type]
+        may_fail, may_hold = self.quantifier != "some", self.quantifier not in ("all", "any")
+        if self._is_enough(yes, len(answers)):
+            return "inconclusive" if unsettled and may_fail else "reproduced"
+        if self._is_enough(yes + level, len(answers)):
+            return "inconclusive" if unsettled else "level"
+        if self._is_enough(len(answers) - no, len(answers)):
+            return "inconclusive"
+        return "inconclusive" if unsettled and may_hold else "not reproduced"
+
+    def _is_enough(self, count: int, total: int) -> bool:
+        share = SHARES[self.quantifier]
+        return count > share * total if self.quantifier in ("most", "some") else count >= share * total - 1e-9
+
+    def tell_power(
+        self, comparisons: Sequence[Comparison], effects: Sequence[Sequence[float]]
+    ) -> tuple[float, int | None]:
+        """Return with what probability at least the effects are found, and how many seeds find them with `POWER`.
+
+        One minus the sum of what the likeliest of the comparisons miss, as many as the quantifier needs. NaN where
+        nothing has a spread; None where it takes more than `MOST_SEEDS`.
+        """
+        measured = [[Measured.of(values, one.exact) for values in one.values] for one in comparisons]
+        rivals = [
+            (one, list(zip(each, _pad(effects, i, len(each)), strict=True)))
+            for i, (one, each) in enumerate(zip(comparisons, measured, strict=True))
+        ]
+        if not self.of_accuracy or not any(each.known for _, pairs in rivals for each, _ in pairs):
+            return math.nan, None
+        tests = sum(len(pairs) for _, pairs in rivals)
+        level = (1 - LEVEL) / (1 if self.quantifier in ("all", "any") or "Holm" not in self.changes else tests)
+
+        def find(seeds: int | None) -> float:
+            missed = sorted(min(1.0, sum(_miss(one, pairs, seeds, level))) for one, pairs in rivals)
+            needed = next(k for k in range(1, len(missed) + 1) if self._is_enough(k, len(missed)))
+            return max(0.0, 1 - sum(missed[:needed]))
+
+        return find(None), _find_least(find)
+
+
+def _find_least(find: Callable[[int | None], float]) -> int | None:
+    """Return the least number of seeds that finds the effects with `POWER`, by halving: more seeds find more."""
+    if find(MOST_SEEDS) < POWER:
+        return None
+    low, high = 1, MOST_SEEDS
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if find(middle) >= POWER else (middle, high)
+    return high
+
+
+def _miss(one: Comparison, pairs: Sequence[tuple[Measured, float]], seeds: int | None, level: float) -> Iterator[float]:
+    """Yield the probabilities of missing the effects that a comparison needs: of `top` all but the nearest rivals'."""
+    missed = []
+    for each, printed in pairs:
+        n = each.seeds if seeds is None else seeds
+        if _is_number(one):
+            width = 2 * stats.t.ppf(0.5 + LEVEL / 2, n - 1) * each.sd / math.sqrt(n) if n > 1 else math.inf
+            missed.append(float(not width <= WIDEST * one.point))
+        else:
+            missed.append(1 - compute_power(_find_effect(one, printed), each.sd, n, level))
+    yield from sorted(missed)[: len(missed) - (one.top or 1) + 1]
+
+
+def _is_number(one: Comparison) -> bool:
+    """Return whether a comparison is of a number by itself, of which an interval has to be narrow."""
+    return one.target is not None and not (one.lead and one.target)
+
+
+def _find_effect(one: Comparison, printed: float) -> float:
+    """Return the effect that a comparison has to be able to find: the paper's, or `NEAR` where that is more."""
+    said = abs(one.target) if one.target is not None else printed
+    return max(said, NEAR * one.point) if math.isfinite(said) else NEAR * one.point
+
+
+def _misses_number(one: Comparison, each: Measured) -> bool:
+    """Return whether an interval does not reach into the points around a stated number."""
+    near = NEAR * one.point
+    return each.low > (one.target or 0) + near or each.high < (one.target or 0) - near
+
+
+def _test_no(one: Comparison, each: Measured) -> float:
+    """Return the p-value of what would be a no: against 0, or against the nearer end around a stated number."""
+    if one.target is None or math.isnan(one.target):
+        return each.test_against(0)
+    away = each.mean - one.target
+    near = math.copysign(NEAR * one.point, away)
+    return each.test_against(one.target + near) if not abs(away) <= abs(near) else 1.0
+
+
+def _pad(effects: Sequence[Sequence[float]], i: int, n: int) -> Sequence[float]:
+    """Return what the paper prints for the values of a comparison, NaN where that is not known."""
+    return effects[i] if i < len(effects) and len(effects[i]) == n else [math.nan] * n
