@@ -30,8 +30,17 @@ def stored(archive: Path) -> pd.DataFrame:
 
 
 def seconds(frame: pd.DataFrame) -> pd.Series:
-    """Return how long each run of a table took, by its hash."""
-    return frame.filter(regex=r"^seconds\.").sum(axis=1).set_axis(frame["hash"])
+    """Return how long each run of a table took, by its hash; what has a slash is a part of another number."""
+    return frame.filter(regex=r"^seconds\.[^/]+$").sum(axis=1).set_axis(frame["hash"])
+
+
+@functools.cache
+def every_run() -> pd.DataFrame:
+    """Return where, on what and of which commit each stored run was carried out."""
+    columns = ["hash", "variant", "seed", "accuracy", "device", "commit"]
+    found = {p.name.removesuffix("-small.zip"): stored(p) for p in sorted(COMMITTED.glob("*-small.zip"))}
+    frames = [frame[frame["status"] == "done"].reindex(columns=columns).assign(study=n) for n, frame in found.items()]
+    return pd.concat(frames, ignore_index=True)
 
 
 @pytest.mark.parametrize("row", table(STORED, "item").to_dict("records"), ids=lambda r: r["item"])
@@ -53,3 +62,45 @@ def test_the_page_has_the_number_of_different_runs_and_their_hours() -> None:
     each = [seconds(stored(path)) for path in COMMITTED.glob("*-small.zip")]
     different = pd.concat(each).groupby(level=0).first()
     assert (int(runs.replace(",", "")), int(hours)) == (len(different), round(different.sum() / 3600))
+
+
+def test_the_pages_say_how_many_runs_are_of_code_that_is_not_committed() -> None:
+    runs = every_run()
+    dirty = runs[runs["commit"].str.endswith("-dirty")].drop_duplicates("hash")
+    (count,) = re.findall(r"(\d+)\s+runs have a commit that ends in `-dirty`", STORED)
+    assert int(count) == len(dirty) and f"{count} stored runs (17 of\n`letter-encoder`" in PAGE
+    for row in table(STORED[STORED.index("**Commits.**") :], "study").to_dict("records"):
+        commits = dict(re.findall(r"`([0-9a-f]{10}(?:-dirty)?)` \((\d+)\)", row["what"]))
+        of = runs[(runs["study"] == row["study"].strip("`")) & runs["commit"].isin(commits)]
+        named = of[of["variant"].str.startswith("digital-chain")] if "digital-chain" in row["what"] else of
+        assert named["commit"].value_counts().to_dict() == {name: int(n) for name, n in commits.items()}
+        assert int(row["runs"]) == len(named)
+        took = seconds(stored(COMMITTED / f"{row['study'].strip('`')}-small.zip"))
+        assert int(row["seconds"].replace(",", "")) == round(took[named["hash"]].sum())
+
+
+def test_the_page_says_what_the_kind_of_device_makes_of_a_run() -> None:
+    runs = every_run()
+    both = 100 * runs.groupby(["hash", "device"])["accuracy"].first().unstack().dropna()
+    apart = (both["cuda"] - both["cpu"]).abs()
+    told = re.search(
+        r"(\d+) runs of `fedcosr-fig9`.*?by\s+([\d.]+) points on average, and by ([\d.]+) at most", STORED, re.S
+    )
+    assert told is not None
+    assert [float(each) for each in told.groups()] == [len(both), round(apart.mean(), 1), round(apart.max(), 1)]
+    gpu = runs[runs["device"] == "cuda"]
+    assert set(gpu[gpu["hash"].isin(both.index)]["study"]) == {"fedcosr-fig9"}
+
+
+def test_every_study_that_mixes_devices_is_named() -> None:
+    """And of those with a row the variants that were carried out on a processor."""
+    runs = every_run()
+    mixed = {name for name, part in runs.groupby("study") if part["device"].nunique() > 1}
+    rows = table(STORED[STORED.index("**Studies that mix") :], "study")
+    named = {name: set() for cell in rows["study"] for name in re.findall(r"`([^`]+)`", cell)}
+    assert mixed == {*named, "fedcosr-table2", "fedcrl-table2"}
+    for row in rows.to_dict("records"):
+        for name in re.findall(r"`([^`]+)`", row["study"]):
+            named[name] |= set(re.findall(r"`([^`]+)`", row["on a processor (seeds, if not all)"]))
+    cpu = runs[runs["device"] == "cpu"]
+    assert named == {name: set(cpu[cpu["study"] == name]["variant"]) for name in named}

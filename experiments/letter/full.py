@@ -9,21 +9,41 @@ seeds; `paper` has every test image, all twelve SNRs and five seeds.
     python -m experiments.letter.low results/letter-full-search-small      # the choice, which goes into CHOSEN
     semcom sweep letter-full --scale small
     semcom sweep letter-full-adam --scale small
+    semcom sweep letter-full-infonce --scale small --reuse results/letter-full-small
+    semcom sweep letter-full-adam-weights --scale small --reuse results/letter-full-adam-small
     python -m experiments.hypotheses results/letter-full-small
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import pandas as pd
 
 from experiments.letter.figures import TEST_SNRS, base
 from experiments.letter.lead import STATED
-from experiments.letter.low import CANDIDATES, FROM, LAMBDA, NUMBERS, SNR, answer_low_as_stated
+from experiments.letter.low import (
+    ABOUT_TEN,
+    CANDIDATES,
+    FROM,
+    LAMBDA,
+    NUMBERS,
+    READINGS,
+    SNR,
+    TO,
+    answer_low_as_stated,
+)
 from experiments.letter.weight import AS_PRINTED
-from experiments.verdicts import Row, decide, decide_verdict_at_each, describe, tabulate_by_seed
+from experiments.verdicts import (
+    Row,
+    decide,
+    decide_verdict_at_each,
+    describe,
+    read_verdict_of_variant,
+    tabulate_by_seed,
+)
 from semcom.config import RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
 from semcom.studies.grid import set_fields
@@ -95,9 +115,28 @@ LETTER_FULL = Experiment(
 """200 rounds of 20 clients with the wider encoder; FedCL with its default lambda, 1/64 of the sum."""
 
 
-def _adam(scale: str) -> Grid:
+INFONCE = Variant("fedcl with InfoNCE", "fedcl", {"hyper.scg_loss": "infonce"})
+
+
+def _make_full_infonce(scale: str) -> Grid:
+    seeds = SEEDS["smoke" if scale == "smoke" else "paper"]
+    return Grid(start_letter_full(scale), {SNR: SNRS[scale], "seed": seeds})
+
+
+LETTER_FULL_INFONCE = Experiment(
+    name="letter-full-infonce",
+    title="FedCL with InfoNCE in the place of Eq. 9 at the letter's own size",
+    paper="FedCL letter, Fig. 2(b), with another loss of the generator",
+    variants=(INFONCE, "fedproto"),
+    scales=each_scale(_make_full_infonce),
+    axis=SNR,
+)
+"""Whether what FedCL loses at its own size is Eq. 9's work; five seeds, three of them those of `letter-full`."""
+
+
+def _adam(scale: str, snrs: Sequence[float] = (9.0,)) -> Grid:
     adam = {"train.optimizer": "adam", "train.batch_size": 50}
-    return Grid(set_fields(start_letter_full(scale), adam), {SNR: (9.0,), "seed": SEEDS[scale]})
+    return Grid(set_fields(start_letter_full(scale), adam), {SNR: snrs, "seed": SEEDS[scale]})
 
 
 LETTER_FULL_ADAM = Experiment(
@@ -109,6 +148,19 @@ LETTER_FULL_ADAM = Experiment(
     axis=SNR,
 )
 """The only schedule at which FedCL led FedProto after 30 rounds, for 200."""
+
+WEIGHTED = tuple(
+    Variant(f"fedcl with lambda {Fraction(lam)}", "fedcl", {LAMBDA: lam}) for lam in (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0)
+)
+LETTER_FULL_ADAM_WEIGHTS = Experiment(
+    name="letter-full-adam-weights",
+    title="FedCL's lambda at the letter's own size, trained by Adam",
+    paper="FedCL letter, Figs. 2(a) and 2(b)",
+    variants=(*WEIGHTED, "fedproto", "local"),
+    scales=each_scale(lambda scale: _adam(scale, SNRS[scale])),
+    axis=SNR,
+)
+"""Whether another weight, or another SNR, gives FedCL a lead with Adam."""
 
 PLAIN_ARMS = {
     **dict.fromkeys(("fedcl bounded features", "fedproto bounded features"), "bounded features"),
@@ -147,6 +199,40 @@ def judge_letter_full(frame: pd.DataFrame) -> Iterator[Row]:
             yield from decide_verdict_at_each(
                 "FedCL gains over training alone", mine - found[other], [SNR], f"{{:g}} dB{place}"
             )
+
+
+def judge_full_infonce(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield FedCL's leads with InfoNCE under each reading, whether they can be the letter's, and what SNR costs."""
+    for reading, (number, view) in READINGS.items():
+        mine = read_verdict_of_variant(frame, INFONCE.name, number, [SNR])
+        theirs = read_verdict_of_variant(frame, "fedproto", number, [SNR], view)
+        lead, place = mine - theirs, f"{{:g}} dB, {reading}"
+        yield from decide_verdict_at_each("FedCL with InfoNCE is above FedProto", lead, [SNR], place)
+        for snr, of in lead.groupby(SNR, sort=False):
+            for stated in STATED["fedproto"] if snr == FROM else STATED["fedproto"][:1]:
+                where, share = place.format(snr), stated * float(theirs[snr].mean()) / 100
+                yield answer_low_as_stated(f"its lead is {stated:g} points", where, of, stated)
+                yield answer_low_as_stated(f"its lead is {stated:g} % of FedProto's accuracy", where, of, share)
+        losses = [each[FROM] - each[TO] for each in (mine, theirs)]
+        yield answer_low_as_stated(
+            "FedCL loses about 10 points from 9 to -9 dB", reading, losses[0], ABOUT_TEN, lead=False
+        )
+        yield decide("FedProto loses more from 9 to -9 dB", reading, losses[1] - losses[0])
+
+
+def judge_full_adam_weights(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield FedCL's lead over FedProto under each reading and its gain over Local, with Adam and each lambda."""
+    for weighted in WEIGHTED:
+        place = f"{{:g}} dB, lambda {Fraction(weighted.set[LAMBDA])}"
+        for reading, (number, view) in READINGS.items():
+            mine = read_verdict_of_variant(frame, weighted.name, number, [SNR])
+            lead, where = mine - read_verdict_of_variant(frame, "fedproto", number, [SNR], view), f"{place}, {reading}"
+            yield from decide_verdict_at_each("FedCL is above FedProto", lead, [SNR], where)
+            title = "its lead over FedProto is below 10 points"
+            yield from decide_verdict_at_each(title, lead, [SNR], where, limit=10.0, above=False)
+        for number, among in NUMBERS.items():
+            mine, alone = (read_verdict_of_variant(frame, name, number, [SNR]) for name in (weighted.name, "local"))
+            yield from decide_verdict_at_each("FedCL gains over training alone", mine - alone, [SNR], f"{place}{among}")
 
 
 def _add_tuned_full(found: pd.DataFrame, method: str) -> pd.Series:

@@ -9,6 +9,8 @@ there: another view of an arm, answers among a client's own classes, the best ro
 
     semcom sweep letter-lead --scale small
     python -m experiments.letter.lead results/letter-lead-small
+    semcom sweep letter-lead-low --scale small
+    python -m experiments.letter.lead results/letter-lead-low-small
 
 prints a row for each level and rival, what is said of the letter's numbers, and what is to be confirmed.
 """
@@ -17,7 +19,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -111,8 +114,8 @@ def titled(factor: str, level: str) -> str:
     return f"{factor}: {level}" if level else BASE
 
 
-def make_lead_levels(scale: str) -> tuple[Level, ...]:
-    """Return the levels of all factors, those of docs/protocol.md."""
+def make_lead_levels(scale: str, snr_db: float = 9.0) -> tuple[Level, ...]:
+    """Return the levels of all factors, those of docs/protocol.md, where the base has an SNR in dB."""
     own, others = ("fedcl",), RIVALS
     other = "sgd" if base(scale).train.optimizer == "adam" else "adam"
     passes = {"train.local_epochs": 5, "train.rounds": max(1, ROUNDS[scale] // 5)}
@@ -120,13 +123,13 @@ def make_lead_levels(scale: str) -> tuple[Level, ...]:
     many = titled("rounds", "many")
     steps = {"train.local_steps": 300 // SCHEDULES[scale]["batch_size"]}  # those of the base, for 300 images
     noisy = {  # the images are, and the channel is not, whose SNR is left as it is
-        **{"data.name": "noisy", "data.options": {"of": base(scale).data.name, "snr_db": 9.0}},
+        **{"data.name": "noisy", "data.options": {"of": base(scale).data.name, "snr_db": snr_db}},
         **{"channel.kind": "ideal", "channel.snr_db": ChannelConfig().snr_db},
     }
     return (
         Level("exchange", "over the air", {"air.parameters": "analog"}, others),
         Level("training of the others", "no channel", {"train.through_link": False}, others),
-        Level("training of FedCL", "no noise", {"channel.snr_db": math.inf, "channel.test_snr_db": 9.0}, own),
+        Level("training of FedCL", "no noise", {"channel.snr_db": math.inf, "channel.test_snr_db": snr_db}, own),
         Level("power", "free", {"channel.power": "free"}),
         Level("optimiser", "SGD 0.001 with batch 10", {"train.optimizer": "sgd", "train.batch_size": 10}),
         Level("optimiser", "Adam 0.001 with batch 50", {"train.optimizer": "adam", "train.batch_size": 50}),
@@ -160,9 +163,9 @@ def make_lead_levels(scale: str) -> tuple[Level, ...]:
         Level("encoders", "four in turn", {"model.encoder": MIXED}, ARMS[:2], ("fedavg",)),
         Level("channel", "Rayleigh with MMSE", {"channel.kind": "rayleigh"}),
         Level("channel", "Rayleigh without equaliser", {"channel.kind": "rayleigh", "channel.equaliser": "none"}),
-        Level("SNR", "6 dB", {"channel.snr_db": 6.0}),
-        Level("SNR", "12 dB", {"channel.snr_db": 12.0}),
-        Level("SNR", "9 dB on the images", noisy),
+        Level("SNR", f"{snr_db - 3:g} dB", {"channel.snr_db": snr_db - 3}),
+        Level("SNR", f"{snr_db + 3:g} dB", {"channel.snr_db": snr_db + 3}),
+        Level("SNR", f"{snr_db:g} dB on the images", noisy),
     )
 
 
@@ -220,6 +223,69 @@ LETTER_LEAD = Experiment(
 """The screening of docs/protocol.md."""
 
 
+LOW = (0.0, -3.0)
+"""SNRs of `letter-lead-low` in dB."""
+LOW_ARMS = ARMS[:2]
+
+
+def list_low_lead_levels(scale: str, snr_db: float) -> tuple[Level, ...]:
+    """Return the levels at a low SNR: those at 9 dB but the SNRs 3 dB off, as the other of `LOW` is one of them."""
+    return tuple(
+        replace(level, arms=tuple(arm for arm in level.arms if arm in LOW_ARMS))
+        for level in make_lead_levels(scale, snr_db)
+        if level.factor != "SNR" or "data.name" in level.set
+    )
+
+
+def _at(name: str, snr_db: float) -> str:
+    """Return what a variant is called at one of the low SNRs."""
+    return f"{name} at {snr_db:g} dB"
+
+
+def _list_low_lead_variants(scale: str) -> list[Variant]:
+    """Return FedCL and FedProto in the base and under each level, at each low SNR."""
+    found = []
+    for snr in LOW:
+        there = {"channel.snr_db": snr}
+        found += [Variant(_at(f"{arm} | {BASE}", snr), arm, there) for arm in LOW_ARMS]
+        for level in list_low_lead_levels(scale, snr):
+            found += [Variant(_at(f"{arm} | {level.title}", snr), arm, {**there, **level.set}) for arm in level.arms]
+    return found
+
+
+def _make_lead_low(scale: str) -> Grid:
+    start = set_fields(base(scale), {"train.rounds": ROUNDS[scale]})
+    return Grid(start, {"seed": SEEDS[scale]}, own=_list_own_lead_levels(scale, _list_low_lead_variants(scale)))
+
+
+LETTER_LEAD_LOW = Experiment(
+    name="letter-lead-low",
+    title="FedCL and FedProto at 0 and -3 dB with one factor changed at a time",
+    paper="none (what the FedCL letter's lead could follow from)",
+    variants=tuple(Variant(variant.name, variant.method) for variant in _list_low_lead_variants("small")),
+    scales=each_scale(_make_lead_low),
+    axis="seed",
+)
+"""The screening at the SNRs where FedCL has led FedProto's own rule."""
+
+
+def measure_low_lead_effects(
+    frame: pd.DataFrame, snr_db: float, view: str | None, scale: str = "small"
+) -> pd.DataFrame:
+    """Measure lead and effect of each level at a low SNR over a view of FedProto, as `measure_lead_effects` does.
+
+    Args:
+        frame: the table of the sweep.
+        snr_db: one of `LOW`.
+        view: `prototype` for the nearest prototype, FedProto's own rule (None: its head).
+        scale: of the sweep.
+    """
+    end = _at("", snr_db)
+    part = frame[frame["variant"].str.endswith(end)]
+    part = part.assign(variant=part["variant"].str.removesuffix(end))
+    return measure_lead_effects(part, scale, list_low_lead_levels(scale, snr_db), RIVALS[:1], (), view)
+
+
 CONFIRMED = ("lambda of FedProto: 64 times", "classes at 300 images: 2")
 """Titles of the levels that `find_strongest_lead` has chosen from the screening's stored results."""
 TOGETHER = "together"
@@ -269,13 +335,23 @@ LETTER_LEAD_CONFIRM = Experiment(
 """The confirmation of docs/protocol.md."""
 
 
-def measure_lead_effects(frame: pd.DataFrame, scale: str = "small", of: Sequence[Level] | None = None) -> pd.DataFrame:
+def measure_lead_effects(
+    frame: pd.DataFrame,
+    scale: str = "small",
+    of: Sequence[Level] | None = None,
+    rivals: Sequence[str] = RIVALS,
+    readings: Sequence[Reading] = READ,
+    view: str | None = None,
+) -> pd.DataFrame:
     """Return lead and effect of each level and reading on the lead over each rival, in points.
 
     Args:
         frame: the table of the sweep.
         scale: of it.
         of: its levels (None: those of the screening).
+        rivals: those that FedCL is held against.
+        readings: other numbers of its runs.
+        view: the view of the rivals (None: their headline).
 
     Returns:
         Columns: factor, level, rival, lead, lead_low, lead_high, rival_accuracy (its mean over the same seeds), effect,
@@ -286,19 +362,18 @@ def measure_lead_effects(frame: pd.DataFrame, scale: str = "small", of: Sequence
     runs: Runs = {}
     for row in frame[frame["status"] == "done"].to_dict("records"):
         runs.setdefault(row["variant"], {})[row["seed"]] = row
-    rows = [
-        _make_lead_row(BASE, "", rival, *_pair(runs, rival, {}), None, _pair(runs, rival, {}, OWN)) for rival in RIVALS
-    ]
+    pair = partial(_pair, runs, view=view)
+    rows = [_make_lead_row(BASE, "", rival, *pair(rival, {}), None, pair(rival, {}, OWN)) for rival in rivals]
     for level in make_lead_levels(scale) if of is None else of:
         begun = dict.fromkeys(ARMS, level.start)
         where = {**begun, **level.others, **dict.fromkeys(level.arms, level.title)}
-        for rival in (name for name in RIVALS if name not in level.never):
-            start = _lead(*_pair(runs, rival, begun, level.metric))
-            among = _pair(runs, rival, where, OWN) if level.metric == "accuracy" else None
+        for rival in (name for name in rivals if name not in level.never):
+            start = _lead(*pair(rival, begun, level.metric))
+            among = pair(rival, where, OWN) if level.metric == "accuracy" else None
             rows.append(
-                _make_lead_row(level.factor, level.name, rival, *_pair(runs, rival, where, level.metric), start, among)
+                _make_lead_row(level.factor, level.name, rival, *pair(rival, where, level.metric), start, among)
             )
-    for reading in READ:
+    for reading in readings:
         for rival in reading.rivals:
             first = _numbers(runs, f"fedcl | {BASE}", reading.numbers.get("fedcl", "accuracy"))
             second = _numbers(runs, f"{rival} | {reading.level}", reading.numbers.get(rival, "accuracy"))
@@ -308,9 +383,12 @@ def measure_lead_effects(frame: pd.DataFrame, scale: str = "small", of: Sequence
     return pd.DataFrame(rows)
 
 
-def _pair(runs: Runs, rival: str, where: Mapping[str, str], metric: str = "accuracy") -> tuple[pd.Series, pd.Series]:
-    """Return a number of FedCL and of a rival by seed, in percent; of those in `where` under their levels."""
-    first, second = (_numbers(runs, f"{arm} | {where.get(arm, BASE)}", metric) for arm in ("fedcl", rival))
+def _pair(
+    runs: Runs, rival: str, where: Mapping[str, str], metric: str = "accuracy", view: str | None = None
+) -> tuple[pd.Series, pd.Series]:
+    """Return a number of FedCL and of a view of a rival by seed, in percent; of those in `where` under their levels."""
+    numbers = {"fedcl": metric, rival: metric if view is None else f"views.{view}.{metric}"}
+    first, second = (_numbers(runs, f"{arm} | {where.get(arm, BASE)}", number) for arm, number in numbers.items())
     return first, second
 
 
@@ -368,8 +446,8 @@ def decide_lead_verdicts(found: pd.DataFrame) -> pd.DataFrame:
         it"), settings (titles of those that can; of inconclusive ones, where none can).
     """
     rows = []
-    for rival, numbers in STATED.items():
-        mine = found[(found["rival"] == rival) & found["lead"].notna()]
+    for rival in found["rival"].unique():
+        mine, numbers = found[(found["rival"] == rival) & found["lead"].notna()], STATED[rival]
         for stated, reading in product(numbers, READINGS):
             said = {}
             for row in mine.to_dict("records"):
@@ -431,12 +509,24 @@ def format_lead(found: pd.DataFrame) -> pd.Series:
 def _print_lead(path: str) -> None:
     """Print what the screening or the confirmation has found."""
     frame = read_stored_table(path)
+    if frame["experiment"].iloc[0] == LETTER_LEAD_LOW.name:
+        for (snr, name), found in _measure_all_low(frame):
+            print(f"{snr:g} dB, over FedProto's {name}\n")
+            for table in (found, decide_lead_verdicts(found)):
+                print(format_markdown(table.map(_cell)), end="\n\n")
+        return
     screening = frame["experiment"].iloc[0] == LETTER_LEAD.name
     found = measure_lead_effects(frame, of=None if screening else confirm_lead("small"))
     for table in (found[found["seeds"] > 0], decide_lead_verdicts(found)):
         print(format_markdown(table.map(_cell)), end="\n\n")
     if screening:
         print(f"to be confirmed: {' and '.join(find_strongest_lead(found)) or 'the base alone'}")
+
+
+def _measure_all_low(frame: pd.DataFrame) -> Iterator[tuple[tuple[float, str], pd.DataFrame]]:
+    """Yield SNR, what FedProto answers by, and what `measure_low_lead_effects` returns."""
+    for snr, (view, name) in product(LOW, ((None, "head"), ("prototype", "nearest prototype"))):
+        yield (snr, name), measure_low_lead_effects(frame, snr, view)
 
 
 def _cell(value: Any) -> str:
@@ -455,10 +545,7 @@ def judge_lead(frame: pd.DataFrame) -> Iterator[Row]:
     found = measure_lead_effects(frame)
     over = {rival: rows.set_index(["factor", "level"]) for rival, rows in found.groupby("rival")}
     proto, avg = over["fedproto"].dropna(subset=["lead_high"]), over["fedavg"]
-    most = proto.loc[proto["lead_high"].idxmax()]
-    all_below = answer(proto["lead_low"].max(), proto["lead_high"].max(), 10, above=False)
-    place = f"highest: {': '.join(filter(None, most.name))}"
-    yield _of_interval("no level gives a lead of 10 points over FedProto", place, most, "lead", all_below)
+    yield _judge_highest_lead(proto)
     base = avg.loc[BASE, ""]
     title = "the lead over FedAvg exceeds 15 points where it answers among ten classes"
     yield _of_interval(title, "base", base, "lead", answer(base["lead_low"], base["lead_high"], 15))
@@ -473,6 +560,30 @@ def judge_lead(frame: pd.DataFrame) -> Iterator[Row]:
         row = over["fedproto"].loc["rounds", changed]
         title = "with many rounds FedCL is more accurate without Eq. 9, or with less of it"
         yield _of_interval(title, changed, row, "effect", answer(row["low"], row["high"]))
+
+
+def judge_lead_low(frame: pd.DataFrame) -> Iterator[Row]:
+    """Yield whether a level gives FedCL a large lead at low SNR, and what three of them do to it."""
+    changes = (
+        (("loss of the SCG", "InfoNCE"), "InfoNCE raises FedCL", True),
+        (("centroids", "plain mean"), "plain means lower FedCL", False),
+        (("exchange", "over the air"), "prototypes over the air lower FedProto", True),
+    )
+    for (snr, name), found in _measure_all_low(frame):
+        rows = found.set_index(["factor", "level"]).dropna(subset=["lead_high"])
+        where = f"{snr:g} dB, over FedProto's {name}"
+        yield _judge_highest_lead(rows, f"{where}, ")
+        for place, title, above in changes:
+            row = rows.loc[place]
+            yield _of_interval(title, where, row, "effect", answer(row["low"], row["high"], above=above))
+
+
+def _judge_highest_lead(rows: pd.DataFrame, where: str = "") -> Row:
+    """Return the row of the hypothesis that no level gives a lead of 10 points over FedProto."""
+    most = rows.loc[rows["lead_high"].idxmax()]
+    said = answer(rows["lead_low"].max(), rows["lead_high"].max(), 10, above=False)
+    place = f"{where}highest: {': '.join(filter(None, most.name))}"
+    return _of_interval("no level gives a lead of 10 points over FedProto", place, most, "lead", said)
 
 
 def _of_interval(hypothesis: str, place: str, row: pd.Series, number: str, said: str) -> Row:

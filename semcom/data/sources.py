@@ -125,7 +125,7 @@ class Published:
             except Exception:  # it is not there, or damaged, where torchvision's readers raise anything
                 damaged = [
                     path
-                    for path, md5 in self._files(folder).items()
+                    for path, md5 in self.list_files(folder).items()
                     if path.is_file() and not _is_source_whole(path, md5)
                 ]
             if damaged:
@@ -157,7 +157,7 @@ class Published:
                 return self._read(folder)
             shutil.rmtree(place, ignore_errors=True)  # of a process that was killed
             try:
-                for path in self._files(folder):
+                for path in self.list_files(folder):
                     if path.is_file() and path.suffix in ARCHIVES:  # it is whole, and is unpacked
                         link = place / path.relative_to(folder)
                         link.parent.mkdir(parents=True, exist_ok=True)
@@ -179,8 +179,8 @@ class Published:
 
         return getattr(torchvision.datasets, self.source)
 
-    def _files(self, folder: Path) -> dict[Path, str | None]:
-        """Return where its files lie in a folder, and their MD5 digests; None for those of which none is known."""
+    def list_files(self, folder: Path) -> dict[Path, str | None]:
+        """List where its files lie in a folder, and their MD5 digests; None for those of which none is known."""
         source = self._class
         if hasattr(source, "split_list"):
             return {folder / name: md5 for _, name, md5 in (source.split_list[part["split"]] for part in self.parts)}
@@ -245,6 +245,10 @@ svhn = Published(
 )
 
 
+PUBLISHED = {each.name: each for each in (cifar10, cifar100, mnist, fashion_mnist, emnist, svhn)}
+"""Those that torchvision can download, by name."""
+
+
 def cinic10(root: str | None = None) -> Dataset:
     """CINIC-10 (Darlow et al., 2018): 180,000 training and 90,000 test photographs, 10 classes, 3x32x32.
 
@@ -256,14 +260,30 @@ def cinic10(root: str | None = None) -> Dataset:
     folder = _folder(root)
     if (dataset := _read_archived_source("cinic10", folder)) is not None:
         return dataset
-    found = next((folder / name for name in ("cinic10", "CINIC-10") if (folder / name).is_dir()), None)
-    if found is None:
+    if (found := _find_cinic10(folder)) is None:
         raise ConfigError(
             f"data.name: 'cinic10' is not in {folder}, and is not downloaded; put the published folder there as "
             "cinic10 (train/, valid/, test/) or cinic10.npz (x_train, y_train, x_test, y_test), or name a folder that "
             "holds one of them with data.root"
         )
     return replace(read_folder(found, training=("train", "valid")), name="cinic10")
+
+
+def _find_cinic10(folder: Path) -> Path | None:
+    return next((folder / name for name in ("cinic10", "CINIC-10") if (folder / name).is_dir()), None)
+
+
+def is_cached(name: str) -> bool:
+    """Check whether files of a dataset lie where it is looked for without a root; True for one that needs none."""
+    if name != "cinic10" and name not in PUBLISHED:
+        return True
+    folder = cache_folder()
+    if (folder / f"{name}.npz").is_file():
+        return True
+    if name == "cinic10":
+        return _find_cinic10(folder) is not None
+    # torchvision, which knows the files, takes a second to import: not where there is no folder
+    return folder.is_dir() and any(path.is_file() for path in PUBLISHED[name].list_files(folder))
 
 
 def cache_folder() -> Path:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import re
 import threading
+import zipfile
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
+import semcom
 from experiments.claims.evidence import COMMITTED
+from semcom import METHODS
 from semcom.cli import main as cli
 from semcom.config import run_hash
 from semcom.files import SWEEP
@@ -164,19 +169,51 @@ def test_a_run_is_shown_with_its_setting_and_all_views(
 @pytest.mark.parametrize(
     ("archive", "key", "command"),
     [
-        ("letter-fig2b-small.zip", "075f814be7b9", "semcom train --config {run} --out repeated/075f814be7b9"),
+        ("letter-fig2b-small.zip", "075f814be7b9", "semcom train --config {run} --out repeated/075f814be7b9{root}"),
+        # noise on images of cifar10
+        ("letter-lead-small.zip", "04187a946d7f", "semcom train --config {run} --out repeated/04187a946d7f{root}"),
         # what the experiment adds is not in a run of semcom train
         ("letter-fig4-small.zip", "056f5f7eed7d", "semcom sweep letter-fig4 --scale small"),
     ],
 )
 def test_a_run_of_an_archive_is_shown_with_the_command_that_repeats_it(
-    archive: str, key: str, command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    archive: str,
+    key: str,
+    command: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """An archive names no folder of images: the user has to, unless they are in the cache folder."""
     monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     run = COMMITTED / archive / key
-    text = words(told(capsys, f"show {run}"))
-    assert f"repeat {command.format(run=run)} " in text
-    assert "made by commit" in text and "torch 2.15.0, processor not recorded" in text
+    root = " --data.root FOLDER"
+    lines = told(capsys, f"show {run}").splitlines()
+    assert f"repeat    {command.format(run=run, root=root)}" in lines
+    assert any(line.startswith("FOLDER ") for line in lines) == ("{root}" in command)
+    (made,) = (line for line in lines if line.startswith("made by"))
+    assert "commit" in made and "torch 2.15.0, processor not recorded" in made
+    (tmp_path / "semcom").mkdir()
+    (tmp_path / "semcom" / "cifar10.npz").touch()
+    lines = told(capsys, f"show {run}").splitlines()
+    assert f"repeat    {command.format(run=run, root='')}" in lines
+    assert not any(line.startswith("FOLDER ") for line in lines)
+
+
+def test_warnings_of_older_versions_advise_options_that_there_are() -> None:
+    """What is stored says method.lam, which is hyper.lam now; nothing else of a warning changes."""
+    options = {f"hyper.{field.name.replace('_', '-')}" for field in dataclasses.fields(METHODS.get("fedcl").Hyper)}
+    renamed = 0
+    for archive in ("letter-encoder-small.zip", "wireless-baselines-small.zip"):
+        with zipfile.ZipFile(COMMITTED / archive) as file:
+            for run in semcom.study(COMMITTED / archive).stored:
+                stored = json.loads(file.read(f"{run.hash}/summary.json"))["warnings"]
+                shown = run.warnings()
+                assert shown == [text.replace("method.", "hyper.") for text in stored]
+                assert {word for text in shown for word in re.findall(r"hyper\.[a-z-]+", text)} <= options
+                renamed += shown != stored
+    assert renamed == 2
 
 
 def test_failed_runs_of_an_archive_are_repeated_from_it(

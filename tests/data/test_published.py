@@ -19,6 +19,7 @@ from semcom.config import DataConfig
 from semcom.data.dataset import Dataset
 from semcom.data.load import load_dataset
 from semcom.data.registry import DATASETS
+from semcom.data.sources import PUBLISHED, is_cached
 from tests.refusals import refuses
 
 RNG = np.random.default_rng(0)
@@ -233,3 +234,20 @@ def test_archives_that_lie_there_are_unpacked(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(MNIST, "resources", digests)
     found("mnist", tmp_path)
     assert len(list(raw.iterdir())) == 8 and not any(path.is_symlink() for path in raw.iterdir())
+
+
+def test_a_dataset_is_cached_where_one_of_its_files_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    cache = tmp_path / "semcom"
+    names = (*PUBLISHED, "cinic10")
+
+    def found() -> list[str]:
+        return [name for name in names if is_cached(name)]
+
+    assert found() == [] and is_cached("digits") and is_cached("of/a/user.npz")
+    (cache / "CINIC-10").mkdir(parents=True)
+    assert found() == ["cinic10"]
+    write_mnist(cache)
+    assert found() == ["mnist", "cinic10"]
+    (cache / "svhn.npz").touch()
+    assert found() == ["mnist", "svhn", "cinic10"]

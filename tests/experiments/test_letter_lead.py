@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -14,11 +15,13 @@ from experiments.letter import lead
 from experiments.letter.lead import (
     BASE,
     LETTER_LEAD,
+    LETTER_LEAD_LOW,
     READ,
     decide_lead_verdicts,
     make_lead_levels,
     measure_lead_effects,
 )
+from semcom.config import run_hash
 from semcom.studies.results.archive import read_stored_table
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
@@ -247,3 +250,47 @@ def test_both_levels_together_have_the_runs_of_one_where_the_other_changes_nothi
     found = measure_lead_effects(frame(values, view="a"), of=of).set_index(["factor", "rival"])
     row = found.loc[lead.TOGETHER, "fedproto"]
     assert (row["lead"], row["effect"]) == (pytest.approx(30), pytest.approx(20))
+
+
+def test_at_low_snr_the_changes_are_those_at_9_db() -> None:
+    """But for the SNRs 3 dB off: of the others each run differs from that of `letter-lead` in its SNR alone."""
+    runs = {run.variant: semcom.resolve(run.config) for run in LETTER_LEAD_LOW.runs("small") if run.config.seed == 10}
+    assert len(runs) == len(set(map(run_hash, runs.values()))), "none is run twice"
+    at_9 = {run.variant: semcom.resolve(run.config) for run in LETTER_LEAD.runs("small") if run.config.seed == 10}
+    left_out = {"SNR: 6 dB", "SNR: 12 dB"}
+    kept = {name: of for name, of in at_9.items() if of.method != "fedavg" and name.partition(" | ")[2] not in left_out}
+    assert len(runs) == 2 * len(kept)
+    for snr in lead.LOW:
+        for name, of in kept.items():
+            found = runs[f"{name.replace('SNR: 9 dB', f'SNR: {snr:g} dB')} at {snr:g} dB"]
+            if name.endswith("on the images"):
+                assert (found.channel, found.data.options.snr_db) == (of.channel, snr)
+                continue
+            quiet = name.endswith("no noise")
+            assert found.channel.snr_db == (math.inf if quiet else snr)
+            assert found.channel.test_snr_db == (snr if quiet else None)
+            assert replace(found, channel=of.channel) == of
+
+
+def test_effects_at_low_snr_are_measured_as_at_9_db() -> None:
+    """Stored runs of 9 dB under the names of those at 0 dB; by its own rule FedProto has its reading's lead."""
+    stored = read_stored_table(COMMITTED / "letter-lead-small.zip")
+    whole = measure_lead_effects(stored).query("rival == 'fedproto'").set_index(["factor", "level"])
+    names = stored["variant"].str.replace("SNR: 9 dB", "SNR: 0 dB") + " at 0 dB"
+    frame = stored.assign(variant=names)
+    head = lead.measure_low_lead_effects(frame, 0.0, None).set_index(["factor", "level"])
+    assert len(head) == 37
+    same = head.drop(index=("SNR", "0 dB on the images"))
+    pd.testing.assert_frame_equal(same, whole.loc[same.index])
+    own = lead.measure_low_lead_effects(frame, 0.0, "prototype").set_index(["factor", "level"])
+    numbers = ["lead", "lead_low", "lead_high", "rival_accuracy"]
+    base, reading = own.loc[(BASE, ""), numbers], whole.loc[("view of FedProto", "nearest prototype"), numbers]
+    assert base.tolist() == pytest.approx(reading.tolist())
+    assert own.loc[("exchange", "over the air"), "lead"] == pytest.approx(
+        whole.loc[("view of FedProto", "nearest prototype, over the air"), "lead"]
+    )
+    said = list(lead.judge_lead_low(pd.concat([frame, frame.assign(variant=names.str.replace("0 dB", "-3 dB"))])))
+    rows = {(row["hypothesis"], row["place"]): row["difference"] for row in said}
+    assert len(rows) == 4 * 4
+    title = "plain means lower FedCL"
+    assert rows[title, "-3 dB, over FedProto's head"] == whole.loc[("centroids", "plain mean"), "effect"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -254,6 +255,65 @@ def test_the_letters_size() -> None:
     assert found["the lead over FedAvg is 66.24 % of its accuracy", "9 dB"] == (27.01, SUPPORTED)
     assert found["generated centroids are above plain means", "9 dB"][0] == 1.01
     assert found["FedCL gains over training alone", "9 dB"][0] == 0.51
+
+
+def own_size(accuracies: dict[str, float], lost: dict[str, float]) -> pd.DataFrame:
+    """Runs at the three SNRs: what each loses from 9 to 0 and again to -9 dB; by prototypes FedProto has 5 more."""
+    return pd.DataFrame(
+        {
+            **{"variant": name, "seed": seed, "view": "a", "channel.snr_db": snr, "accuracy": value},
+            **{"views.a.among_own": value, "views.prototype.accuracy": value + 0.05},
+            "views.prototype.among_own": value + 0.05,
+        }
+        for name, accuracy in accuracies.items()
+        for snr in (-9.0, 0.0, 9.0)
+        for seed in range(3)
+        for value in [accuracy - lost[name] * (9 - snr) / 9 + seed / 1e4 * (1 + (snr == 9)) * name.startswith("fedcl")]
+    )
+
+
+def test_infonce_at_the_letters_own_size() -> None:
+    """FedCL leads FedProto's head by 2, 5 and 8 points at 9, 0 and -9 dB, and its prototypes by 5 less."""
+    name = letter_full.INFONCE.name
+    frame = own_size({name: 0.66, "fedproto": 0.64}, {name: 0.05, "fedproto": 0.08})
+    found = said(JUDGES.get("letter-full-infonce")(frame))
+    title, head, own = "FedCL with InfoNCE is above FedProto", "over FedProto's head", "over its nearest prototype"
+    assert found[title, f"9 dB, {head}"] == (2.02, SUPPORTED)
+    assert found[title, f"-9 dB, {head}"] == (8.01, SUPPORTED)
+    assert found[title, f"9 dB, {own}"] == (-2.98, REFUTED) and found[title, f"-9 dB, {own}"] == (3.01, SUPPORTED)
+    # 12.75 % of 48, FedProto's accuracy at -9 dB, are 6.1 points.
+    assert found["its lead is 12.75 % of FedProto's accuracy", f"-9 dB, {head}"] == (8.01, SUPPORTED)
+    assert found["its lead is 12.75 points", f"-9 dB, {head}"] == (8.01, REFUTED)
+    assert found["its lead is 25.09 points", f"9 dB, {head}"] == (2.02, REFUTED)
+    assert ("its lead is 25.09 points", f"-9 dB, {head}") not in found
+    assert found["FedCL loses about 10 points from 9 to -9 dB", head] == (10.01, SUPPORTED)
+    assert found["FedProto loses more from 9 to -9 dB", own] == (5.99, SUPPORTED)
+
+
+def test_weights_with_adam_at_the_letters_own_size() -> None:
+    """FedCL gains 1 point over FedProto's head for each of the smallest weights, and 12 with the largest."""
+    gains = dict(zip((variant.name for variant in letter_full.WEIGHTED), (0.01, 0.02, 0.03, 0.04, 0.12), strict=True))
+    arms = {**{name: 0.6 + gain for name, gain in gains.items()}, "fedproto": 0.6, "local": 0.61}
+    found = said(JUDGES.get("letter-full-adam-weights")(own_size(arms, dict.fromkeys(arms, 0.1))))
+    head, own = "over FedProto's head", "over its nearest prototype"
+    assert found["FedCL is above FedProto", f"0 dB, lambda 1/64, {head}"] == (1.01, SUPPORTED)
+    assert found["FedCL is above FedProto", f"0 dB, lambda 1, {own}"] == (-0.99, REFUTED)
+    title = "its lead over FedProto is below 10 points"
+    assert found[title, f"-9 dB, lambda 4, {head}"] == (12.01, REFUTED)
+    assert found[title, f"-9 dB, lambda 4, {own}"] == (7.01, SUPPORTED)
+    assert found["FedCL gains over training alone", "9 dB, lambda 1/64"] == (0.02, OPEN)
+    assert found["FedCL gains over training alone", "9 dB, lambda 1/4, among own classes"] == (2.02, SUPPORTED)
+
+
+def test_what_is_added_at_the_letters_own_size_pairs_with_what_is_stored() -> None:
+    """FedProto with the seeds of `letter-full` and what `letter-full-adam` has at 9 dB are the runs that are stored."""
+    for added, before, common in (
+        (letter_full.LETTER_FULL_INFONCE, letter_full.LETTER_FULL, {"fedproto": 9}),
+        (letter_full.LETTER_FULL_ADAM_WEIGHTS, letter_full.LETTER_FULL_ADAM, {"fedcl": 3, "fedproto": 3}),
+    ):
+        known = {run_hash(semcom.resolve(config)) for config in before.grid("small")}
+        runs = [semcom.resolve(config) for config in added.grid("small")]
+        assert Counter(run.method for run in runs if run_hash(run) in known) == common
 
 
 def test_other_readings() -> None:

@@ -17,7 +17,7 @@ from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.efficiency import read_cost
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
-from semcom.studies.results.failures import format_repeat_command
+from semcom.studies.results.failures import IMAGES, ROOT, format_repeat_command
 from semcom.studies.results.run import Stored, locate_run_config
 from semcom.tasks.metric import Metric
 
@@ -152,6 +152,8 @@ def _runs(subject: Subject) -> Table:
     ]
     heads += ["received SNR in dB", "channel uses", "hash", "command"]
     note = "Channel uses are those of all clients, rounds and directions. Commands write to a new folder."
+    if any(_command(subject, run).endswith(ROOT) for run in runs.values()):
+        note += f" FOLDER is where the images lie; {IMAGES}."
     return Table("runs", "All runs", note, heads, rows)
 
 
@@ -159,7 +161,7 @@ def _command(subject: Subject, run: Stored) -> str:
     """Build the command that repeats a run; nothing where that of the study does."""
     if subject.study.record.get("own_training") or not (run.folder / CONFIG).is_file():
         return ""
-    return format_repeat_command(locate_run_config(subject.folder, run), f"repeated/{run.hash}")
+    return format_repeat_command(locate_run_config(subject.folder, run), run.folder, f"repeated/{run.hash}")
 
 
 def _uses(run: Stored) -> float | None:

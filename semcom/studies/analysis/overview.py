@@ -103,7 +103,8 @@ class Overview:
         if self.own or not (run.folder / CONFIG).is_file():
             return self.command
         goes_on = self.folder.is_dir() and run.status != "done"
-        return format_repeat_command(locate_run_config(self.folder, run), None if goes_on else f"repeated/{run.hash}")
+        out = None if goes_on else f"repeated/{run.hash}"
+        return format_repeat_command(locate_run_config(self.folder, run), run.folder, out)
 
     def warnings(self) -> dict[str, int]:
         """Return warning -> number of runs that warned of it."""

@@ -11,9 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import semcom
+from semcom.config import ConfigError, RunConfig
+from semcom.data.sources import is_cached
 from semcom.files import CONFIG, ERROR
+from semcom.runs.folder import read_config
+from semcom.studies.grid import read_grid_field
 from semcom.studies.overrides import format_set_override
 
+ROOT = "--data.root FOLDER"
+"""End of a command whose user has to say where the images lie."""
+IMAGES = "without --data.root they are looked for in the cache folder, and then downloaded"
+"""What comes of leaving it out."""
 FULL = 5
 """Failed runs that are told in full; of more, the others have a line each."""
 _FRAME = re.compile(r'  File "(?P<file>.+)", line \d+, in .+\n(?:    .*\n)*')
@@ -42,7 +50,7 @@ class Failure:
     def again(self) -> str | None:
         """Build the command that repeats this run alone; None where there is none."""
         there = not self.own and (self.folder / CONFIG).is_file()
-        return format_repeat_command(self.config or self.folder / CONFIG) if there else None
+        return format_repeat_command(self.config or self.folder / CONFIG, self.folder) if there else None
 
     def format(self) -> list[str]:
         """Describe it in lines: label, cause, place, command."""
@@ -52,14 +60,28 @@ class Failure:
         return [f"FAILED {self.label}", f"  {self.error}", *where, command]
 
 
-def format_repeat_command(config: Path, out: str | None = None) -> str:
+def format_repeat_command(config: Path, folder: Path, out: str | None = None) -> str:
     """Build the command that repeats a run.
+
+    It ends in `ROOT` where the images are neither in a folder that the configuration names, and an archive names none,
+    nor in the cache folder.
 
     Args:
         config: its config.json, or ARCHIVE.zip/RUN.
+        folder: where its config.json lies, be it unpacked from an archive.
         out: folder of the repetition (None: that of the configuration).
     """
-    return shlex.join(["semcom", "train", "--config", str(config), *(("--out", out) if out else ())])
+    command = shlex.join(["semcom", "train", "--config", str(config), *(("--out", out) if out else ())])
+    return command if _finds_images(folder) else f"{command} {ROOT}"
+
+
+def _finds_images(folder: Path) -> bool:
+    try:
+        data = read_config(folder, "show").data
+    except ConfigError:  # the command will say what is wrong with it
+        return True
+    known = read_grid_field(RunConfig(data=data), "data.of") if data.name == "noisy" else None
+    return data.root is not None or is_cached(str(known or data.name))
 
 
 def report_failures(failures: Sequence[Failure]) -> str:

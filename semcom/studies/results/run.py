@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +27,8 @@ from semcom.tasks.registry import list_metrics
 LOG = logging.getLogger(__name__)
 RATIO = "model.bandwidth_ratio"
 """Field that asks for a number of features; a resolved run has these in its place."""
+_FORMER_OPTION = re.compile(r"\bmethod\.(?=[a-z])")
+"""How warnings of older versions begin the name of a hyperparameter."""
 Status = Literal["done", "unfinished", "failed", "pending"]
 """done: it has left its summary; unfinished: it is running or was interrupted; pending: it has no folder yet."""
 
@@ -304,12 +307,17 @@ def _read_run_status(
         learn_metrics(read_task_metrics(summary))
         if label := summary.get("label"):
             learn_label(summary["method"], label)
-        return "done", None, summary
+        return "done", None, {**summary, "warnings": _rename_options(summary.get("warnings", []))}
     if error := read_first_line(folder / ERROR) or row.get(
         "error"
     ):  # a sweep removes those of runs that it tries again
         return "failed", error, None
     return ("unfinished" if folder.is_dir() else "pending"), None, None
+
+
+def _rename_options(warnings: Sequence[str]) -> list[str]:
+    """Give the options that warnings of older versions advise their present names, so that the advice can be taken."""
+    return [_FORMER_OPTION.sub("hyper.", text) for text in warnings]
 
 
 def _count_participants(config: RunConfig) -> int:
