@@ -130,7 +130,7 @@ def draw_heatmap_colour_bar(figure: Figure, ends: tuple[float, float], label: st
 
 def _find_clipped_ends(images: Sequence[AxesImage], ends: tuple[float, float]) -> str:
     """Return at which ends of a colour scale values lie beyond it, as matplotlib has it: there the bar has an arrow."""
-    values = np.concatenate([np.ma.masked_invalid(image.get_array()).compressed() for image in images])
+    values = np.concatenate([np.ma.masked_invalid(np.ma.asarray(image.get_array())).compressed() for image in images])
     below, above = bool((values < ends[0]).any()), bool((values > ends[1]).any())
     return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[below, above]
 
