@@ -30,7 +30,7 @@ def resolving() -> Iterator[None]:
 def test_a_seed_that_names_one_of_its_three_classes_is_crossed(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """FedProto's seeds have 33.8, 34.0 and 34.2 % at 0 dB, the first within half a point of 1/3; at 9 dB all have more."""
+    """FedProto's seeds have 33.8, 34.0 and 34.2 % at 0 dB, the first within half a point of 1/3; more at 9 dB."""
     monkeypatch.setitem(TOPS, "fedproto", 0.34)
     part, request = settle_kind(made(tmp_path), Plot(kind=kind, x=SNR, hue="variant"))
     numbers = KINDS.get(kind).numbers(part, request)
