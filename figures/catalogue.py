@@ -32,6 +32,7 @@ FIGURES = {
     "letter-fig2b-once": "figures.named:LETTER_FIG2B_ONCE",
     "letter-fig3a": "figures.named:LETTER_FIG3A",
     "letter-fig3b": "figures.named:LETTER_FIG3B",
+    "letter-fig3b-own": "figures.named:LETTER_FIG3B_OWN",
     "letter-fig4": "figures.named:LETTER_FIG4",
     "letter-full": "figures.letter:LETTER_FULL",
     "letter-lead": "figures.letter:LETTER_LEAD",

@@ -182,7 +182,7 @@ LETTER_LOW = Drawing(
         "do, among its client's own. Error-free: features alone are noisy; over the air: FedCL's gradients and "
         "FedProto's prototypes too. Lambda, the weight of the mean squared distance for both: chosen for each arm and "
         "SNR on validation images, 1 (the default of both), and 4. Dotted: the letter's 12.75 with 20 clients, as "
-        "points. Points of one SNR are moved sideways a little."
+        "points."
     ),
     shows=(LAMBDA,),
     finish=mark_letters_lead,
@@ -209,8 +209,8 @@ LETTER_FULL = Drawing(
     Plot(kind="lines", x=SNR, hue="variant", facet=SETTING),
     numbers=best_full,
     caption=lambda cells, plot: (
-        f"{describe_points(cells, plot)} Points of one SNR are moved sideways a little. Trained and tested at each "
-        "SNR, 200 rounds with DCGAN's widths; lambda of FedCL and FedProto chosen on validation images."
+        f"{describe_points(cells, plot)} Trained and tested at each SNR, 200 rounds with DCGAN's widths; lambda of "
+        "FedCL and FedProto chosen on validation images."
     ),
 )
 """The letter's methods at its own size."""

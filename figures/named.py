@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import pandas as pd
 
-from semcom.plots.base import Drawing, Plot
+from semcom.plots.base import Drawing, Plot, Styles
+from semcom.plots.lines import LINES
 from semcom.plots.points import SETTING, tabulate_points_by_setting
+from semcom.plots.style import COLORS, DASHES, choose_line_styles
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST, TEST_SNR
@@ -21,10 +25,46 @@ ARMS_SMALL = Drawing("arms-small", "arms-small", Plot(kind="dots", x="variant", 
 
 RADIUS = ("network.radius_m",)
 """The field of the experiment below that could vary, and has one value."""
-WIRELESS_TIME = Drawing("wireless-time", "wireless-time", Plot(kind="curves", x="time_s", window=5), shows=RADIUS)
-"""Six ways to learn together, against the seconds that their rounds take."""
+EXCHANGES = {"8bit": 1, "top": 3, "at-once": 2}
+"""Ending of a variant's name, which says how it exchanges -> its place in `DASHES`; without one lines are solid."""
+
+
+def choose_exchange_styles(variants: Sequence[str]) -> Styles:
+    """Return a colour and a mark for each method; dashes and hollow marks tell how a variant of it exchanges."""
+    return style_by_method({name: name.partition("-")[::2] for name in variants}, EXCHANGES)
+
+
+def style_by_method(parts: Mapping[str, tuple[str, str]], dashes: Mapping[str, int]) -> Styles:
+    """Return a colour and a mark for each method; dashes and hollow marks tell its variants apart.
+
+    Args:
+        parts: variant -> its method, and what else it is; nothing for the method itself, whose line is solid.
+        dashes: what else a variant is -> the place of its dashes in `DASHES`.
+    """
+    methods = list(dict.fromkeys(method for method, _ in parts.values()))
+    own = dict(zip(methods, choose_line_styles(max(len(methods), len(COLORS) + 1)), strict=False))
+    return {
+        variant: own[method]
+        | {"linestyle": DASHES[dashes.get(other, 0)]}
+        | {"markerfacecolor": "white" if other else own[method]["color"]}
+        for variant, (method, other) in parts.items()
+    }
+
+
+WIRELESS_TIME = Drawing(
+    "wireless-time",
+    "wireless-time",
+    Plot(kind="curves", x="time_s", window=5),
+    shows=RADIUS,
+    look=choose_exchange_styles,
+)
+"""Training alone and together, against the seconds that the rounds take."""
 WIRELESS_TIME_ENERGY = Drawing(
-    "wireless-time-energy", "wireless-time", Plot(kind="curves", x="energy_j", window=5), shows=RADIUS
+    "wireless-time-energy",
+    "wireless-time",
+    Plot(kind="curves", x="energy_j", window=5),
+    shows=RADIUS,
+    look=choose_exchange_styles,
 )
 """The same against the energy of what is sent."""
 
@@ -65,8 +105,48 @@ LETTER_FIG2B_ONCE = Drawing(
 """Fig. 2(b) of the FedCL letter, trained at one SNR."""
 LETTER_FIG3A = Drawing("letter-fig3a", "letter-fig3a", Plot(kind="curves", hue=WAYS), shows=(WAYS, "partition.shots"))
 """Fig. 3(a) of the FedCL letter."""
-LETTER_FIG3B = Drawing("letter-fig3b", "letter-fig3b", Plot(kind="lines", x=WAYS), shows=(WAYS, "partition.shots"))
+LETTER_FIG3B = Drawing(
+    "letter-fig3b",
+    "letter-fig3b",
+    Plot(kind="lines", x=WAYS),
+    caption=lambda cells, plot: (
+        f"{LINES.caption(cells, plot)} Clients answer among all ten classes; letter-fig3b-own has their accuracy among "
+        "their own classes too."
+    ),
+    shows=(WAYS, "partition.shots"),
+)
 """Fig. 3(b) of the FedCL letter."""
+OWN = " (own classes)"
+"""Behind the name of a method: its answers are taken among the classes of each client."""
+
+
+def answers(study: Study, plot: Plot) -> pd.DataFrame:
+    """Return the means of each method among all ten classes, and below them those among its clients' own classes.
+
+    Runs whose clients have all classes tell no second number, which would be the first.
+    """
+    study, by = study.along(plot.fields), list(plot.fields)
+    among_ten = study.mean(by, metric=plot.y)
+    told = list({run.field(WAYS) for run in study.stored if "among_own" in (run.view() or {})})
+    parts = [study.where({WAYS: told}).mean(by, metric="among_own")] if told else []
+    own = pd.concat([*parts, among_ten[~among_ten[WAYS].isin(told)]])
+    own = own.sort_values("variant", key=lambda names: names.map(study.variants.index), kind="stable")
+    return pd.concat([among_ten, own.assign(variant=own["variant"] + OWN)], ignore_index=True)
+
+
+LETTER_FIG3B_OWN = Drawing(
+    "letter-fig3b-own",
+    "letter-fig3b",
+    Plot(kind="lines", x=WAYS, hue="variant"),
+    numbers=answers,
+    caption=lambda cells, plot: (
+        f"{LINES.caption(cells, plot)} Clients answer among all ten classes, or, dotted and with hollow marks, among "
+        "their own: the same outputs, of which those of other classes are left out."
+    ),
+    shows=(WAYS, "partition.shots"),
+    look=lambda variants: style_by_method({name: name.partition(OWN)[:2] for name in variants}, {OWN: 3}),
+)
+"""The same with the accuracy among the clients' own classes."""
 LETTER_FIG4 = Drawing("letter-fig4", "letter-fig4", Plot(kind="embedding", at={"seed": 0}), shows=(SNR,))
 """Fig. 4 of the FedCL letter."""
 LETTER_ABLATION = Drawing(

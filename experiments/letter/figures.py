@@ -166,7 +166,7 @@ FIG3B = Experiment(
     variants=ARMS,
     scales=each_scale(lambda scale: _fig3(scale, 20)),
     axis="partition.ways",
-    figures=("letter-fig3b",),
+    figures=("letter-fig3b", "letter-fig3b-own"),
 )
 """Fig. 3(b)."""
 

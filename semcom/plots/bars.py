@@ -7,6 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from semcom.plots.base import Kind, Plot, Styles
+from semcom.plots.guessing import cross_guessing, describe_guessing
 from semcom.plots.points import average_points_over_seeds, describe_points
 from semcom.plots.style import bar_styles, percent
 from semcom.studies.analysis.study import Study
@@ -52,6 +53,7 @@ def draw_dots(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> No
         shift = 0.5 * ((count - 1) / 2 - i) / max(1, count - 1)
         look = {**style, "linestyle": "none"}
         axes.errorbar(line["mean"], at + shift, xerr=_bars(line), label=label, elinewidth=0.6, **look)
+        cross_guessing(axes, line, line["mean"], at + shift)
     axes.margins(x=0.06)
 
 
@@ -113,4 +115,6 @@ DOTS = Kind(
     _TAKES,
     height=height,
     rows="x",
+    crossed=True,
+    note=describe_guessing,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -76,6 +76,12 @@ class Kind:
     """Function from the number of hues to their looks (None: lines)."""
     columns: int = 2
     """Panels beside each other, at most."""
+    weight: Callable[[pd.DataFrame, Plot], float] = lambda cells, plot: 1.0
+    """Function from the numbers of a panel to its share of the width, where all panels stand beside each other."""
+    crossed: bool = False
+    """Whether it has crosses where a seed is no better than guessing, see `semcom.plots.guessing`."""
+    note: Callable[[pd.DataFrame, Plot], str] = lambda cells, plot: ""
+    """Function from the numbers to what is said of all such drawings behind their captions, their own ones too."""
     of_y: bool = True
     """Whether what it shows is the number `y` of a request."""
     tabled: bool = True
@@ -108,6 +114,8 @@ class Drawing:
     """Varied fields that it has a place for (none: those of the request)."""
     finish: Callable[[Figure, pd.DataFrame], None] | None = None
     """Function that adds what this figure alone has, such as lines at printed values (None: nothing)."""
+    look: Callable[[Sequence[Any]], Styles] | None = None
+    """Function from the hues to how each is drawn (None: as the request's kind does)."""
 
     @property
     def places(self) -> tuple[str, ...]:

@@ -13,8 +13,12 @@ from semcom.plots.style import bar_styles, percent
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import metric_label, name_metric, name_place, name_value
 
+SHADE = "0.85"
+"""Grey behind the clients that have few images."""
 NAMED = 12
 """Clients or classes up to which each has its tick."""
+SCARCE = "scarce"
+"""Column that says which clients have few images; no CSV file has it."""
 FEW = 4
 """Panels up to which each is high."""
 
@@ -30,7 +34,22 @@ def compute_clients(study: Study, plot: Plot) -> pd.DataFrame:
     frame = select_points_of_view(study, study.clients, plot.view)
     if frame["seed"].nunique() > 1:
         frame = frame.assign(client=frame.groupby("hash")[study.metric.name].rank(method="first").astype(int) - 1)
-    return tidy_points(study, frame, plot)
+        return tidy_points(study, frame, plot)
+    cells, scarce = tidy_points(study, frame, plot), _find_scarce(study)
+    return cells.assign(**{SCARCE: cells["client"].map(scarce.get)}) if scarce else cells
+
+
+def _find_scarce(study: Study) -> dict[int, float]:
+    """Map the clients that the partition leaves a part of their images to that part; those of all runs, or none."""
+    told = {
+        (str(run.field("partition.scarce") or ""), run.field("partition.scarce_fraction"))
+        for run in study.stored
+        if run.status == "done"
+    }
+    (scarce, part), *others = told
+    clients = [int(client) for client in scarce.split(",") if client]
+    everyone = any(len(clients) == run.field("clients") for run in study.stored)
+    return {} if others or everyone else dict.fromkeys(clients, float(part))
 
 
 def of_classes(study: Study, plot: Plot) -> pd.DataFrame:
@@ -50,6 +69,9 @@ def draw_classes(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) ->
         if line["low"].notna().any():
             bars = [line["mean"] - line["low"], line["high"] - line["mean"]]
             axes.errorbar(at, line["mean"], bars, fmt="none", ecolor="black", elinewidth=0.5, capsize=1, zorder=3)
+    for client in cells.loc[cells[SCARCE].notna(), x].unique() if SCARCE in cells else ():
+        at = places.index(client)
+        axes.axvspan(at - 0.5, at + 0.5, color=SHADE, linewidth=0, zorder=0)
     if count == 1:
         axes.axhline(cells["mean"].mean(), color="black", linestyle="--", linewidth=0.7, zorder=4)
     step = 1 if len(places) <= NAMED else 5 * (1 + len(places) // 50)
@@ -71,7 +93,16 @@ def caption_of_clients(cells: pd.DataFrame, plot: Plot) -> str:
     order = (
         f" Clients are sorted by their {name_metric(plot.y)} in each seed, since seeds divide the data in other ways."
     )
-    return _caption(cells, plot, "each client") + (order if cells["n"].max() > 1 else "")
+    return _caption(cells, plot, "each client") + (order if cells["n"].max() > 1 else "") + _describe_scarce(cells)
+
+
+def _describe_scarce(cells: pd.DataFrame) -> str:
+    """Return the sentence on the clients that have few images; nothing where there are none."""
+    if SCARCE not in cells:
+        return ""
+    few = cells.dropna(subset=[SCARCE])
+    clients = ", ".join(map(str, sorted(few["client"].unique())))
+    return f" Shaded: clients that keep {100 * few[SCARCE].iloc[0]:g} % of their training images ({clients})."
 
 
 def caption_of_classes(cells: pd.DataFrame, plot: Plot) -> str:

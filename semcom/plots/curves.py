@@ -8,6 +8,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
+from semcom.plots.guessing import cross_guessing, describe_guessing
 from semcom.plots.points import (
     add_cost_unit,
     describe_intervals_beyond,
@@ -16,7 +17,7 @@ from semcom.plots.points import (
     name_abscissa,
     select_points_of_view,
 )
-from semcom.plots.style import MANY, percent
+from semcom.plots.style import MANY, choose_depth, percent
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import metric_label, name_place, titled
@@ -60,10 +61,16 @@ def draw_curves(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
     lines = list(cells.groupby(plot.hue, sort=False))
     for i, (hue, line) in enumerate(lines):
         style = styles[hue]
+        if _is_free(line, plot):
+            level = line["mean"].iloc[-1]
+            axes.axhline(level, label=name_place(str(plot.hue), hue), **{**style, "marker": "", "linewidth": 0.7})
+            continue
         step = max(1, len(line) // MARKS)
         first = min(i * step // len(lines), len(line) - 1)
         name = name_place(str(plot.hue), hue)
-        axes.plot(line[plot.x], line["mean"], label=name, markevery=(first, step), **{**style, "linewidth": 1.0})
+        look = {**style, "linewidth": 1.0, "zorder": choose_depth(style)}
+        axes.plot(line[plot.x], line["mean"], label=name, markevery=(first, step), **look)
+        cross_guessing(axes, line[-1:], line[plot.x][-1:], line["mean"][-1:])
         if len(lines) <= MANY:
             axes.fill_between(line[plot.x], line["low"], line["high"], color=style["color"], alpha=0.18, linewidth=0)
     axes.set_xlabel(titled(name_abscissa(cells, str(plot.x))))
@@ -71,13 +78,19 @@ def draw_curves(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     else:
         axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
-        ends = cells.groupby(plot.hue, sort=False)[plot.x].max()
-        if cells[plot.x].min() > 0 and ends.max() / ends.min() >= DECADE:
+        costs = [line[plot.x] for _, line in lines if not _is_free(line, plot)]
+        ends = [cost.max() for cost in costs]
+        if costs and min(cost.min() for cost in costs) > 0 and max(ends) / min(ends) >= DECADE:
             axes.set_xscale("log")
         else:
             axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_ylabel(metric_label(plot.y))
     percent(axes.yaxis, plot.y)
+
+
+def _is_free(line: pd.DataFrame, plot: Plot) -> bool:
+    """Return whether a curve costs nothing in all rounds, so that it has no place along a cost."""
+    return plot.x != "round" and not line[plot.x].any()
 
 
 def caption_curves(cells: pd.DataFrame, plot: Plot) -> str:
@@ -86,7 +99,9 @@ def caption_curves(cells: pd.DataFrame, plot: Plot) -> str:
     many = cells[plot.hue].nunique() > MANY
     left_out = " Bands of so many curves would hide each other." if many and cells["low"].notna().any() else ""
     cut = left_out or describe_intervals_beyond(cells, plot)
-    return describe_points(cells, plot, "in the CSV file" if many else "bands") + smooth + cut
+    free = any(_is_free(line, plot) for _, line in cells.groupby(plot.hue, sort=False))
+    level = " What costs nothing is a thin line at the level of its last round." if free else ""
+    return describe_points(cells, plot, "in the CSV file" if many else "bands") + smooth + cut + level
 
 
 CURVES = Kind(
@@ -96,6 +111,8 @@ CURVES = Kind(
     draw=draw_curves,
     caption=caption_curves,
     takes=("x", "y", "hue", "window"),
+    crossed=True,
+    note=describe_guessing,
     x="round",
     hue="variant",
     finish=limit_ordinate,

@@ -85,20 +85,28 @@ def _format_gain(cell: Cell, share: bool) -> str:
 
 def scale_gain(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Give all panels one colour scale, which ends at the largest gain and at a loss of that size; show it."""
-    share = is_share(plot.y)
-    most = max(float(cells["mean"].max()), LEAST if share else 0) or float(cells["mean"].abs().max()) or 1.0
+    share, most = is_share(plot.y), _find_end(cells, plot)
     label = f"Gain over {name_value('variant', plot.over)}{' (points)' if share else ''}"
     draw_heatmap_colour_bar(figure, (-most, most), label, share)
+
+
+def _find_end(cells: pd.DataFrame, plot: Plot) -> float:
+    """Return the gain, and the loss, at which the colour scale ends."""
+    least = LEAST if is_share(plot.y) else 0
+    return max(float(cells["mean"].max()), least) or float(cells["mean"].abs().max()) or 1.0
 
 
 def caption_gain(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the cells are."""
     unit = " in percentage points" if is_share(plot.y) else ""
     made = "; ".join(dict.fromkeys(cells["interval"]))
+    beyond = " Losses beyond the arrow of the scale are as dark as its end." * bool(
+        cells["mean"].min() < -_find_end(cells, plot)
+    )
     return (
         f"Test {name_metric(plot.y)} of each method minus that of {name_value('variant', plot.over)}{unit}, runs "
         f"paired by seed; behind ± the larger half of the 95 % interval ({made}). Bold: a difference can be told (zero "
-        "is outside its interval, and p < 0.05 after Holm's correction over all cells)."
+        f"is outside its interval, and p < 0.05 after Holm's correction over all cells).{beyond}"
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import average_points_over_seeds, check_panels, describe_points, select_points_of_view
@@ -105,6 +106,8 @@ def scale(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
 def draw_heatmap_colour_bar(figure: Figure, ends: tuple[float, float], label: str, percent: bool) -> None:
     """Give all panels one colour scale, show it beside them, and choose inks that stand out.
 
+    The scale has an arrow at an end that values lie beyond.
+
     Args:
         figure: with a `draw_heatmap_matrix` in each panel.
         ends: the values at both ends of the scale.
@@ -115,11 +118,21 @@ def draw_heatmap_colour_bar(figure: Figure, ends: tuple[float, float], label: st
     images = [each.images[0] for each in axes]
     for image in images:
         image.set_clim(*ends)
-    bar = figure.colorbar(images[0], ax=axes, label=label, pad=0.02, aspect=0.8 * figure.get_figheight() / BAR)
+    aspect = 0.8 * figure.get_figheight() / BAR
+    bar = figure.colorbar(
+        images[0], ax=axes, label=label, pad=0.02, aspect=aspect, extend=_find_clipped_ends(images, ends)
+    )
     if percent:
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
     for each in axes:
         _choose_heatmap_ink(each)
+
+
+def _find_clipped_ends(images: Sequence[AxesImage], ends: tuple[float, float]) -> str:
+    """Return at which ends of a colour scale values lie beyond it, as matplotlib has it: there the bar has an arrow."""
+    values = np.concatenate([np.ma.masked_invalid(np.ma.asarray(image.get_array())).compressed() for image in images])
+    below, above = bool((values < ends[0]).any()), bool((values > ends[1]).any())
+    return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[below, above]
 
 
 def _choose_heatmap_ink(axes: Axes) -> None:

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
+from semcom.plots.guessing import GUESSING, cross_guessing, describe_guessing
 from semcom.plots.points import (
     average_points_over_seeds,
     describe_intervals_beyond,
     describe_points,
     limit_ordinate,
 )
-from semcom.plots.style import MANY, percent
+from semcom.plots.style import MANY, choose_depth, choose_width, percent
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import field_label, metric_label, name_place
 
 DECADES = 50
 """Ratio of the largest to the smallest value from which on the abscissa is logarithmic."""
+LONGEST = 6
+"""Characters up to which a tick has all digits of its value."""
 TICKS = 10
 """Values up to which each has its tick."""
-APART = 0.16
-"""Share of the smallest step along the abscissa over which points with intervals are spread sideways."""
+CLOSE = 0.012
+"""Share of the panel's range of means within which points hide each other."""
+TURNS = 4
+"""Values of the abscissa from which on marks that would hide each other take turns."""
+CAP, WIDER = 1.2, 0.35
+"""Half the width of the first line's caps in points, and how much wider those of each further line are."""
+FAINT = 0.8
+"""Opacity of intervals, so that one can be seen through another."""
 
 
 def compute_lines(study: Study, plot: Plot) -> pd.DataFrame:
@@ -49,15 +60,19 @@ def draw_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
     """Draw a line with error bars for each hue; one that has a single point goes on at its level, thin."""
     x = str(plot.x)
     several = cells.groupby(plot.hue)[x].nunique().max() > 1
-    aside = _set_lines_aside(cells, plot, len(styles))
+    turns = _take_turns(cells, plot, list(styles))
     for i, (hue, style) in enumerate(styles.items()):
         line = cells[cells[plot.hue] == hue]
         if several and len(line) == 1:
             axes.axhline(line["mean"].iloc[0], color=style["color"], linewidth=0.5)
         shown = len(styles) <= MANY and line["low"].notna().any()
         bars = [line["mean"] - line["low"], line["high"] - line["mean"]] if shown else None
-        at, label = line[x] + (i - (len(styles) - 1) / 2) * aside, name_place(str(plot.hue), hue)
-        axes.errorbar(at, line["mean"], yerr=bars, label=label, elinewidth=0.7, capsize=1.5, **style)
+        axes.errorbar(
+            line[x], line["mean"], yerr=bars, label=name_place(str(plot.hue), hue), markevery=turns[hue],
+            ecolor=to_rgba(style["color"], FAINT), elinewidth=0.7, capsize=CAP + WIDER * i,
+            zorder=choose_depth(style), linewidth=choose_width(style), **style,
+        )  # fmt: skip
+    cross_guessing(axes, cells, cells[x], cells["mean"])
     place_lines(axes, cells[x])
     axes.set_xlabel(field_label(x))
     axes.set_ylabel(metric_label(plot.y))
@@ -65,12 +80,28 @@ def draw_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
     axes.margins(y=0.08)
 
 
-def _set_lines_aside(cells: pd.DataFrame, plot: Plot, lines: int) -> float:
-    """Return how far points of neighbouring lines are moved apart, so that their intervals can be told apart."""
-    there = sorted(cells[plot.x].unique())
-    if lines > MANY or not cells["low"].notna().any() or len(there) < 2 or _is_wide(there):
-        return 0.0
-    return APART * min(b - a for a, b in pairwise(there)) / max(lines, 4)
+def _take_turns(cells: pd.DataFrame, plot: Plot, hues: Sequence[Any]) -> dict[Any, list[int]]:
+    """Return the places along each line that show its mark; of marks that would hide each other one is shown.
+
+    It is that of a cross, or else of the line that has shown the fewest so far. All are shown where the abscissa has
+    few values, or where a line would be left without any.
+    """
+    numbers = cells[[str(plot.x), "mean"]].assign(crossed=cells.get(GUESSING, False))
+    lines = {hue: numbers[cells[plot.hue] == hue].to_numpy(float) for hue in hues}
+    whole = {hue: list(range(len(line))) for hue, line in lines.items()}
+    if cells[plot.x].nunique() < TURNS:
+        return whole
+    close = CLOSE * float(np.ptp(cells["mean"]))
+    kept: dict[Any, list[int]] = {hue: [] for hue in hues}
+    for x in sorted(cells[plot.x].unique()):
+        there = [(*line[i, 1:], hue, i) for hue, line in lines.items() for i in np.flatnonzero(line[:, 0] == x)]
+        there.sort(key=lambda point: point[0])
+        while there:
+            group = [point for point in there if point[0] <= there[0][0] + close]
+            *_, hue, i = min(group, key=lambda point: (-point[1], len(kept[point[2]]), hues.index(point[2])))
+            kept[hue].append(int(i))
+            there = there[len(group) :]
+    return kept if all(kept[hue] for hue in hues if len(lines[hue])) else whole
 
 
 def _is_wide(values: Sequence[float]) -> bool:
@@ -86,7 +117,12 @@ def place_lines(axes: Axes, values: pd.Series) -> None:
     if len(there) <= TICKS:
         axes.set_xticks(there, minor=False)
         axes.set_xticks([], minor=True)
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.xaxis.set_major_formatter(lambda value, _: _format_tick(value))
+
+
+def _format_tick(value: float) -> str:
+    """Return a value of the abscissa with at most three digits behind the point."""
+    return f"{value:g}" if len(f"{value:g}") <= LONGEST else f"{value:.3g}"
 
 
 def caption_lines(cells: pd.DataFrame, plot: Plot) -> str:
@@ -95,12 +131,15 @@ def caption_lines(cells: pd.DataFrame, plot: Plot) -> str:
         return describe_points(cells, plot)
     if cells[plot.hue].nunique() > MANY:
         return f"{describe_points(cells, plot, 'in the table')} Bars of so many lines would hide each other."
-    moved = (
-        " Points of one abscissa are moved sideways a little."
-        if _set_lines_aside(cells, plot, cells[plot.hue].nunique())
-        else ""
-    )
-    return describe_points(cells, plot) + moved + describe_intervals_beyond(cells, plot)
+    return describe_points(cells, plot) + describe_intervals_beyond(cells, plot)
+
+
+def describe_marks(cells: pd.DataFrame, plot: Plot) -> str:
+    """Return the sentences on marks that take turns and on crosses; nothing where there are none."""
+    parts = [part for _, part in cells.groupby(plot.facet)] if plot.facet else [cells]
+    shown = [_take_turns(part, plot, list(dict.fromkeys(part[plot.hue]))) for part in parts]
+    hidden = any(sum(map(len, turns.values())) < len(part) for turns, part in zip(shown, parts, strict=True))
+    return " Marks that would hide each other take turns." * hidden + describe_guessing(cells, plot)
 
 
 def height(cells: pd.DataFrame, plot: Plot) -> float:
@@ -116,5 +155,8 @@ LINES = Kind(
     takes=("x", "y", "hue"),
     hue="variant",
     height=height,
+    weight=lambda cells, plot: 1.0 + cells[plot.x].nunique(),
+    crossed=True,
+    note=describe_marks,
     finish=limit_ordinate,
 )

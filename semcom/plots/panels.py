@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 
 from semcom.plots.base import Kind, Plot, Styles
+from semcom.plots.guessing import GUESSING
 from semcom.plots.kinds import KINDS
 from semcom.plots.style import CHARACTER, WIDE, WIDTH, choose_line_styles
 from semcom.studies.names import name_place
@@ -21,26 +22,30 @@ ENTRY, KEY = 0.145, 0.45
 """Height of a line of the legend, and about the width of a key in it, in inches."""
 
 
-def draw_panels(cells: pd.DataFrame, plot: Plot) -> Figure:
+def draw_panels(cells: pd.DataFrame, plot: Plot, look: Callable[[Sequence[Any]], Styles] | None = None) -> Figure:
     """Return the figure of a settled request; it is drawn under `style.ieee`.
 
     Args:
         cells: the numbers of its kind.
         plot: the request.
+        look: function from the hues to how each is drawn (None: as its kind does).
     """
     kind, figure = KINDS.get(str(plot.kind)), Figure()
     parts = list(cells.groupby(plot.facet, sort=False)) if plot.facet else [(None, cells)]
     kind = replace(kind, shared=_shared([part for _, part in parts], plot, kind))
     styles = _choose_panel_styles(cells, plot, kind)
+    styles = look(list(styles)) if look else styles
     one, beside = kind.width(cells, plot)
     columns = _columns(kind, len(parts), int((WIDE - beside) / one) if one else len(parts))
     lines = math.ceil(len(parts) / columns)
     width = WIDTH if columns == 1 and beside + one <= WIDTH else WIDE
     legend = _count_panel_legend_columns(styles, plot, width)
-    above = ENTRY * math.ceil(len(styles) / legend) + 0.05 if plot.hue is not None and legend else 0
+    entries = len(styles) + bool(GUESSING in cells and cells[GUESSING].any())
+    above = ENTRY * math.ceil(entries / legend) + 0.05 if plot.hue is not None and legend else 0
     title = 0.16 * (plot.facet is not None)
     figure.set_size_inches(width, above + lines * (kind.height(cells, plot) + title))
-    grid = figure.add_gridspec(lines, columns)
+    shares = [kind.weight(part, plot) for _, part in parts] if lines == 1 else None
+    grid = figure.add_gridspec(lines, columns, width_ratios=shares)
     panels: list[Axes] = []
     for i, (value, part) in enumerate(parts):
         axes = figure.add_subplot(grid[i // columns, i % columns], sharey=panels[0] if kind.shared and panels else None)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from semcom.config import ConfigError
 from semcom.files import SWEEP, TABLE, refuse_file, resolve_file, write_atomically
 from semcom.plots.base import Drawing, Measured, Plot
+from semcom.plots.classes import SCARCE
+from semcom.plots.guessing import GUESSING, mark_guessing
 from semcom.plots.points import format_view
 from semcom.plots.registry import find_drawing
 from semcom.studies.analysis.setting import describe_rounds
@@ -116,8 +118,9 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
         wanted = f"; repeat it with: {record['command']}" if "command" in record else ""
         raise ConfigError(f"results: no run of {chosen.experiment or 'the study'} finished{wanted}")
     kind = KINDS.get(str(request.kind))
-    numbers = named_empty((chosen.numbers or kind.numbers)(part, request), request)
-    text = (chosen.caption or kind.caption)(numbers, request)
+    numbers = (chosen.numbers or kind.numbers)(part, request)
+    numbers = named_empty(mark_guessing(part, request, numbers) if kind.crossed else numbers, request)
+    text = (chosen.caption or kind.caption)(numbers, request) + kind.note(numbers, request)
     if (
         TEST in part.axes and TEST not in request.fields and not kind.all_tests
     ):  # means are of one test SNR, and all else is of the first one
@@ -127,7 +130,7 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
     if kind.of_y and request.kind not in PER_ROUND:
         text = f"{text} {describe_rounds(part, request.y, request.view)}".rstrip()
     with style.ieee():
-        figure = draw_panels(numbers, request)
+        figure = draw_panels(numbers, request, chosen.look)
         _take_literally(figure)
         if chosen.finish is not None:
             chosen.finish(figure, numbers)
@@ -206,6 +209,7 @@ def _write(name: str, figure: Figure, numbers: pd.DataFrame, text: str, folder: 
 
     with style.ieee():
         contents = {kind: style.style_to_bytes(figure, kind) for kind in ("pdf", "png")}
-    contents["csv"] = numbers.to_csv(index=False, lineterminator="\n").encode()
+    plotted = numbers.drop(columns=[GUESSING, SCARCE], errors="ignore")  # these say how numbers are drawn
+    contents["csv"] = plotted.to_csv(index=False, lineterminator="\n").encode()
     contents["md"] = text.encode()
     return [write_atomically(folder / f"{name}.{kind}", data) for kind, data in contents.items()]

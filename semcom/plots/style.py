@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
 from typing import Any
@@ -32,11 +32,16 @@ CHARACTER = 0.052
 """About the width of a character of a label in inches."""
 COLORS = ("#1B2A6B", "#B5351C", "#3C9A8A", "#E0A030")
 """Lightness rises over them (20, 41, 57, 70 of 100), so that they differ in greyscale."""
-MORE_COLORS = ("#1B2A6B", "#7A1E7E", "#B5351C", "#1F77B4", "#5E8C31", "#3C9A8A", "#D678B0", "#E0A030")
-"""Eight of them, in which five methods or more are drawn: a hue each, of rising lightness, too."""
+MORE_COLORS = (
+    *("#1B2A6B", "#7A1E7E", "#B5351C", "#1F77B4", "#5E8C31", "#3C9A8A", "#D678B0", "#E0A030"),
+    *("#8A8A8A", "#7B4B2A", "#19B5CC", "#000000", "#C2185B", "#A5B81F"),
+)
+"""Fourteen of them, in which five methods or more are drawn: of rising lightness in the first eight, too."""
 FILLS = ("#6F86C4", "#E08E74", "#A8D8CC", "#F5E6C4")
 """Colours of bars (lightness 56, 66, 82, 92), light enough for error bars on them to be seen."""
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (7, 1.5)), (0, (4, 1, 1, 1, 1, 1)))
+COVERING = (0, 2, 4, 5, 1, 3)
+"""Places in the drawing order of `DASHES`: what has more gaps is drawn later, and leaves visible what it lies on."""
 MARKERS = ("o", "s", "^", "D", "v", "X", "P", "<", ">", "*", "p", "d")
 HATCHES = ("", "/////", ".....", "xxxxx", "-----", "|||||")
 DIFFERENT = 24
@@ -47,12 +52,26 @@ def choose_line_styles(count: int) -> list[dict[str, Any]]:
     """Return the first `count` line styles (color, linestyle, marker, its filling), repeated after `DIFFERENT`.
 
     Neighbours differ in all of these: every second marker is hollow, and dashes move on by one more every four lines.
-    Up to eight lines have a colour each.
+    Five to fourteen lines have a colour each.
     """
     lines = [_line(i % DIFFERENT) for i in range(count)]
     if count <= len(COLORS):
         return lines
-    return [line | {"color": MORE_COLORS[i % len(MORE_COLORS)]} for i, line in enumerate(lines)]
+    return [line | {"color": MORE_COLORS[i % DIFFERENT % len(MORE_COLORS)]} for i, line in enumerate(lines)]
+
+
+def choose_depth(style: Mapping[str, Any]) -> float:
+    """Return the place of a line in the drawing order: solid ones lie below broken ones, which leave them visible."""
+    return 2 + _count_gaps(style) / 100
+
+
+def choose_width(style: Mapping[str, Any]) -> float:
+    """Return the width of a line in points: what lies below others is wider, and shows beside them."""
+    return 1.9 - 0.14 * _count_gaps(style)
+
+
+def _count_gaps(style: Mapping[str, Any]) -> int:
+    return COVERING[DASHES.index(style["linestyle"])]
 
 
 def _line(i: int) -> dict[str, Any]:

@@ -50,8 +50,13 @@ ARMS = {
     "fedcosr-without-sep": "FedCoSR without Sep",
     "fedcosr-without-crl": "FedCoSR without CRL",
     "fedcrc-per": "FedCRC-Per",
+    "fedavg-8bit": "FedAvg, 8 bits",
+    "fedavg-top": "FedAvg, largest 5 %",
+    "fedavg-at-once": "FedAvg, all at once",
+    "fedper-8bit": "FedPer, 8 bits",
+    "fedper-top": "FedPer, largest 5 %",
 }
-"""Arm of a paper that is a method without one of its parts, or one of its views -> its name there."""
+"""Arm that is a method without one of its parts, one of its views, or with another exchange -> its name."""
 NAMED = ("method", "variant", "scheme")
 """Fields whose values are shown without the field's name."""
 FIELDS = {

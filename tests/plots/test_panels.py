@@ -187,3 +187,73 @@ def test_numbers_are_in_ascending_order_in_the_legend() -> None:
         )
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [f"Dirichlet beta {beta}" for beta in (0.5, 1, 100)]
+
+
+def test_marks_that_would_hide_each_other_take_turns() -> None:
+    """Two equal lines at four SNRs show two marks each; a third one, apart, shows all of its own."""
+    numbers = pd.concat([cells(fedcl=(0.6,) * 3, fedproto=(0.6,) * 3, fedavg=(0.2, 0.3, 0.4))] * 2, ignore_index=True)
+    numbers.loc[9:, SNR] += 30
+    with style.ieee():
+        axes = draw_panels(numbers, LINES).axes[0]
+    shown = [container[0].get_markevery() for container in axes.containers]
+    assert shown == [[0, 2, 4], [1, 3, 5], [0, 1, 2, 3, 4, 5]]
+    assert "take turns" in KINDS.get("lines").note(numbers, LINES)
+    assert "take turns" not in KINDS.get("lines").note(cells(**LETTER), LINES), "three SNRs are few"
+
+
+def test_broken_lines_lie_on_solid_ones_which_are_wider() -> None:
+    with style.ieee():
+        axes = draw_panels(cells(**LETTER), LINES).axes[0]
+    lines = sorted((container[0] for container in axes.containers), key=lambda line: line.get_zorder())
+    assert [line.get_linestyle() for line in lines] == ["-", "--", "-.", ":"]
+    assert all(below.get_linewidth() > above.get_linewidth() for below, above in pairwise(lines))
+    assert len({each["color"] for each in style.choose_line_styles(14)}) == 14
+
+
+def test_a_scale_has_an_arrow_where_values_lie_beyond_it() -> None:
+    """Gains end at 20 points, and so does the scale: a loss of 30 lies beyond it, one of 10 does not."""
+    plot = Plot(kind="gain", x=SNR, hue="variant", over="local")
+    for loss, extend in ((-0.3, "min"), (-0.1, "neither")):
+        rows = [
+            {
+                "variant": "fedavg",
+                SNR: snr,
+                "mean": mean,
+                "low": mean,
+                "high": mean,
+                "supported": False,
+                "interval": "t",
+            }
+            for snr, mean in ((0.0, 0.2), (9.0, loss))
+        ]
+        with style.ieee():
+            figure = draw_panels(pd.DataFrame(rows), plot)
+        bar = figure.axes[0].images[0].colorbar
+        assert bar is not None and bar.extend == extend and (bar.vmin, bar.vmax) == (-0.2, 0.2)
+        assert ("arrow" in KINDS.get("gain").caption(pd.DataFrame(rows), plot)) == (extend == "min")
+
+
+def test_a_panel_with_fewer_values_is_narrower() -> None:
+    """Four values and one: five shares of the width to two."""
+    rows = [
+        {"variant": "fedcl", SNR: snr, "part": part, "mean": 0.5, "low": 0.4, "high": 0.6}
+        for part, snrs in (("a", (0.0, 3.0, 6.0, 9.0)), ("b", (9.0,)))
+        for snr in snrs
+    ]
+    with style.ieee():
+        figure = draw_panels(pd.DataFrame(rows), replace(LINES, facet="part"))
+    spec = figure.axes[0].get_subplotspec()
+    assert spec is not None and spec.get_gridspec().get_width_ratios() == [5.0, 2.0]
+
+
+def test_what_costs_nothing_is_a_level() -> None:
+    """On a logarithmic axis it has no place."""
+    plot = Plot(kind="curves", x="energy_j", hue="variant")
+    numbers = cells(fedcl=(0.5, 0.55, 0.6), fedavg=(0.3, 0.4, 0.45), local=(0.5, 0.52, 0.53)).assign(
+        round=[1, 2, 3] * 3
+    )
+    numbers["energy_j"] = [1.0, 2.0, 3.0, 10.0, 20.0, 30.0, 0.0, 0.0, 0.0]
+    with style.ieee():
+        axes = draw_panels(numbers, plot).axes[0]
+    assert axes.get_xscale() == "log" and list(axes.lines[2].get_ydata()) == [0.53, 0.53]
+    assert "costs nothing" in KINDS.get("curves").caption(numbers, plot)

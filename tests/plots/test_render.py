@@ -117,7 +117,7 @@ def test_lines_show_the_numbers_in_percent(stored: Stored) -> None:
         line = cells[cells["variant"] == method]
         points = container[0].get_xydata()
         np.testing.assert_array_equal(points[:, 1], line["mean"])
-        assert np.abs(points[:, 0] - line[SNR]).max() < 0.5, "moved aside by less than 1/9 of a step"
+        np.testing.assert_array_equal(points[:, 0], line[SNR], err_msg="at their abscissa")
         ends = np.array([segment[:, 1] for segment in container[2][0].get_segments()])
         np.testing.assert_allclose(np.diff(ends, axis=1)[:, 0], 2 * 0.127062, rtol=1e-5)
         bottom, top = axes.get_ylim()

@@ -1,0 +1,75 @@
+"""Crosses and shades: what they mark are a run's numbers and its division, and no CSV file has their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from semcom.plots import Plot, plot, style
+from semcom.plots.classes import _find_scarce
+from semcom.plots.guessing import CROSS, GUESSING, count_own_classes, mark_guessing
+from semcom.plots.kinds import KINDS, settle_kind
+from semcom.plots.panels import draw_panels
+from tests.plots.studies import SNR, TOPS, made
+from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
+
+
+@pytest.fixture(autouse=True, scope="module")
+def resolving() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        quick_resolve.__wrapped__(patch)  # type: ignore[attr-defined]
+        yield
+
+
+@pytest.mark.parametrize("kind", ["lines", "dots"])
+def test_a_seed_that_names_one_of_its_three_classes_is_crossed(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FedProto's seeds have 33.8, 34.0 and 34.2 % at 0 dB, the first within half a point of 1/3; more at 9 dB."""
+    monkeypatch.setitem(TOPS, "fedproto", 0.34)
+    part, request = settle_kind(made(tmp_path), Plot(kind=kind, x=SNR, hue="variant"))
+    numbers = KINDS.get(kind).numbers(part, request)
+    marked = mark_guessing(part, request, numbers)
+    pd.testing.assert_frame_equal(marked.drop(columns=GUESSING), numbers)
+    assert marked.loc[marked[GUESSING], ["variant", SNR]].to_numpy().tolist() == [["fedproto", 0.0]]
+    with style.ieee():
+        axes = draw_panels(marked, request).axes[0]
+    (cross,) = [line for line in axes.lines if line.get_label() == CROSS]
+    at = cross.get_ydata() if kind == "lines" else cross.get_xdata()
+    assert at == pytest.approx([0.34])
+    assert "guessing" in KINDS.get(kind).note(marked, request) and KINDS.get(kind).note(numbers, request) == ""
+    *_, table, page = plot(tmp_path, Plot(kind=kind, x=SNR, hue="variant"), out=tmp_path / "out")
+    assert GUESSING not in table.read_text().splitlines()[0] and "Crossed" in page.read_text()
+
+
+def test_noise_alone_is_not_crossed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TOPS, "fedproto", 0.3)
+    part, request = settle_kind(made(tmp_path), Plot(x="channel.test_snr_db", facet=SNR))
+    numbers = KINDS.get("lines").numbers(part, request)
+    assert GUESSING not in mark_guessing(part, request, numbers)
+
+
+def run(**fields: Any) -> Any:
+    return SimpleNamespace(status="done", field={name.replace("__", "."): v for name, v in fields.items()}.get)
+
+
+def test_the_classes_of_a_client_are_known_where_the_partition_sets_them() -> None:
+    assert count_own_classes(run(partition__kind="pathological", partition__classes=2)) == 2
+    assert count_own_classes(run(partition__kind="shots", partition__ways=3, partition__test_classes="own")) == 3
+    assert count_own_classes(run(partition__kind="shots", partition__ways=3, partition__test_classes="all")) is None
+    assert count_own_classes(run(partition__kind="shots", partition__ways=3, partition__ways_spread=1)) is None
+    assert count_own_classes(run(partition__kind="dirichlet", partition__beta=0.1)) is None
+
+
+def test_scarce_clients_are_those_of_all_runs_unless_they_are_everyone() -> None:
+    def scarce(*clients: str) -> dict[int, float]:
+        runs = [run(partition__scarce=each, partition__scarce_fraction=0.1, clients=3) for each in clients]
+        return _find_scarce(SimpleNamespace(stored=runs))  # type: ignore[arg-type]
+
+    assert scarce("1,2", "1,2") == {1: 0.1, 2: 0.1}
+    assert scarce("1,2", "0") == scarce("0,1,2") == scarce("") == {}
