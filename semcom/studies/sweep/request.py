@@ -102,7 +102,7 @@ def apply_request(declared: Experiment, scale: str, request: Request) -> Experim
     vary = {a.name if len(a.fields) == 1 else a.fields: a.entries() for a in axes.values()}
     base = set_fields(_drop_replaced_options(grid.base, common), common)
     variants = _choose_requested_variants(declared, request.methods)
-    changed = Grid(base, vary, grid.apart, grid.own)
+    changed = dataclasses.replace(grid, base=base, vary=vary)
     found = dataclasses.replace(declared, variants=variants, scales={scale: changed})
     _check_request_has_effect(changed, variants, declared.name, request.set)
     return found
