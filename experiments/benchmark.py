@@ -84,7 +84,7 @@ FIRST = 0
 COMMON = ({"train.lr": 0.001}, {"train.lr": 0.003}, {"train.lr": 0.0003})
 """Rates of Adam that are tried."""
 OWN: Mapping[str, tuple[dict[str, float], ...]] = {
-    "scaffold": ({"hyper.eta_l": 0.05}, {"hyper.eta_l": 0.1}, {"hyper.eta_l": 0.02}),
+    "scaffold": ({"hyper.eta_l": 0.05}, {"hyper.eta_l": 0.02}, {"hyper.eta_l": 0.01}),
     **PAIRS,
 }
 """Method -> what is tried of rates that it has in the place of Adam's, those of semcom's defaults first."""
@@ -147,6 +147,7 @@ BENCHMARK = Experiment(
     variants=METHODS,
     scales=each_scale(_make_benchmark),
     axis="partition.kind",
+    figures=("benchmark",),
 )
 """The comparison."""
 
@@ -160,8 +161,7 @@ def _make_trials() -> Iterator[Variant]:
 
 def _make_rate_search(scale: str) -> Grid:
     """Return the divisions with all clients in each round, and a fifth of the training images set aside."""
-    aside = {"partition.validation": 0.2, "train.eval_every": SIZES[scale]["rounds"]}
-    base = set_fields(make_benchmark_base(scale), aside)
+    base = set_fields(make_benchmark_base(scale), {"partition.validation": 0.2})
     return Grid(base, {DIVISION: list_divisions(scale)[: 1 if scale == "smoke" else None], "seed": (SEED,)})
 
 
