@@ -1,6 +1,6 @@
 """The benchmark's ranks, by the rules of docs/protocol.md, and its table of every method in every setting.
 
-semcom plot benchmark experiments/results/benchmark-small.zip
+semcom figure benchmark --results experiments/results/benchmark-small.zip
 python -m figures.benchmark experiments/results/benchmark-small.zip
 """
 

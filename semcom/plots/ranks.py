@@ -18,7 +18,7 @@ from semcom.studies.analysis.ranks import (
     rank_in_settings,
 )
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import metric_label, name_value
+from semcom.studies.names import name_value
 
 ROW, GAP = 0.15, 0.35
 """Height of a row in inches, and room for a bar beside the dots in ranks."""
@@ -85,7 +85,7 @@ def draw_ranks(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
             axes.plot([at, at], [first - 0.3, last + 0.3], color="black", linewidth=1.6, solid_capstyle="butt")
     axes.set_yticks(places, [name_value("variant", name) for name in cells["variant"]])
     axes.set_ylim(len(cells) - 0.3, -0.7)
-    axes.set_xlabel(f"mean rank by {metric_label(plot.y)}")
+    axes.set_xlabel("Mean rank")
     axes.grid(axis="y", visible=True)
     axes.tick_params(axis="y", length=0)
 
@@ -107,4 +107,5 @@ RANKS = Kind(
     caption_ranks,
     ("y",),
     height=lambda cells, plot: 0.4 + ROW * len(cells),
+    tabled=False,
 )
