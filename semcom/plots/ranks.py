@@ -76,7 +76,10 @@ def draw_ranks(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
         cells["mean"],
         places,
         xerr=[cells["mean"] - cells["low"], cells["high"] - cells["mean"]],
-        **{"fmt": "o", "color": "black", "elinewidth": 0.6, "markersize": 3},
+        fmt="o",
+        color="black",
+        elinewidth=0.6,
+        markersize=3,
     )
     right = max(cells["high"].max(), len(cells)) + GAP
     for column, (first, last) in enumerate(find_cliques(cells["mean"].tolist(), cells["critical"].iloc[0])):
