@@ -13,6 +13,7 @@ import pandas as pd
 
 from experiments.benchmark import DIVISION, VIEWS
 from experiments.shell import run_on_studies_of_shell
+from semcom.config import ConfigError
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.ranks import RANKS, tabulate_ranks
 from semcom.studies.analysis.means import format_markdown
@@ -38,24 +39,31 @@ def read_end(run: Stored) -> dict[str, Any]:
 
 def guesses(end: dict[str, Any]) -> bool:
     """Return whether the answers of a view are no better than a guess."""
-    clients = end["clients"]
-    return end["accuracy"] <= GUESS / len(end["classes"]) or (min(clients) == max(clients) <= EQUAL)
+    clients, classes = end["clients"], end.get("classes", ())
+    chance = GUESS / len(classes) if classes else 0.0
+    return end["accuracy"] <= chance or min(clients) == max(clients) <= EQUAL
 
 
 def tabulate_ends(of: Study) -> pd.DataFrame:
     """Return a row per finished run: variant, the fields of `SETTING`, seed, guess, `NUMBERS`, floats and seconds.
 
     Floats are those of a client in a round, both ways; seconds are of all sections of the run.
+
+    Raises:
+        ConfigError: no run has finished.
     """
     rows = []
     for run in of.stored:
         if run.status == "done" and run.summary is not None:
             end, traffic = read_end(run), run.summary["traffic"]
             row: dict[str, Any] = {"variant": run.variant, **{name: run.fields.get(name) for name in SETTING}}
-            row |= {"seed": run.fields["seed"], "guess": guesses(end), **{name: end[name] for name in NUMBERS}}
+            row |= {"seed": run.fields["seed"], "guess": guesses(end)}
+            row |= {name: end.get(name, np.nan) for name in NUMBERS}
             row["floats"] = sum(way["floats"] for way in traffic.values())
-            row["seconds"] = sum(s for name, s in run.summary["seconds"].items() if "/" not in name)
+            row["seconds"] = sum(s for name, s in run.summary.get("seconds", {}).items() if "/" not in name)
             rows.append(row)
+    if not rows:
+        raise ConfigError("results: no run finished")
     return pd.DataFrame(rows)
 
 
