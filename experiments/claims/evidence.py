@@ -154,9 +154,9 @@ class Evidence:
         device = (run.summary or {}).get("device", "") if "devices" in self.changes else ""
         return f"{run.fields.get('seed', 0)} {device}"
 
-    def list_guessing(self, methods: Sequence[str], keys: Sequence[Any]) -> list[str]:
-        """Return those of some methods of which a run guesses at one of some points."""
-        return [name for name in methods if any(self.is_dash(name, key, "accuracy") for key in keys)]
+    def list_guessing(self, methods: Sequence[str], keys: Sequence[Any], metric: str) -> list[str]:
+        """Return those of some methods that count for nothing at one of some points, as a run guesses there."""
+        return [name for name in methods if any(self.is_dash(name, key, metric) for key in keys)]
 
     def warned(self, methods: Sequence[str], keys: Sequence[Any]) -> tuple[int, int, str]:
         """Return how many of the runs of methods at points warned, of how many, and the first warning."""
