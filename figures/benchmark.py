@@ -16,6 +16,7 @@ from experiments.shell import run_on_studies_of_shell
 from semcom.config import ConfigError
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.ranks import RANKS, tabulate_ranks
+from semcom.studies.analysis.guessing import is_guess
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.ranks import compare_to_control
 from semcom.studies.analysis.study import Study, study
@@ -24,8 +25,6 @@ from semcom.studies.results.run import Stored
 
 SETTING = (*DIVISION, "clients", "model.encoder")
 """The fields that tell settings apart; some have one value at a scale."""
-GUESS, EQUAL = 1.25, 0.5
-"""A run guesses at GUESS / C and below, or where all clients have one accuracy of at most EQUAL."""
 CONTROL = "fedavg_ft"
 """The method that others are tested against one by one."""
 NUMBERS = ("accuracy", "pooled", "worst10")
@@ -35,13 +34,6 @@ def read_end(run: Stored) -> dict[str, Any]:
     """Read what the last evaluation of a finished run says of the view that counts: a view of metrics.jsonl."""
     view = VIEWS.get(run.variant, run.headline)
     return next(line["views"][view] for line in reversed(run.lines()) if view in line.get("views", {}))
-
-
-def guesses(end: dict[str, Any]) -> bool:
-    """Return whether the answers of a view are no better than a guess."""
-    clients, classes = end["clients"], end.get("classes", ())
-    chance = GUESS / len(classes) if classes else 0.0
-    return end["accuracy"] <= chance or min(clients) == max(clients) <= EQUAL
 
 
 def tabulate_ends(of: Study) -> pd.DataFrame:
@@ -57,7 +49,10 @@ def tabulate_ends(of: Study) -> pd.DataFrame:
         if run.status == "done" and run.summary is not None:
             end, traffic = read_end(run), run.summary["traffic"]
             row: dict[str, Any] = {"variant": run.variant, **{name: run.fields.get(name) for name in SETTING}}
-            row |= {"seed": run.fields["seed"], "guess": guesses(end)}
+            row |= {
+                "seed": run.fields["seed"],
+                "guess": is_guess(end["accuracy"], end["clients"], len(end.get("classes", ())) or None),
+            }
             row |= {name: end.get(name, np.nan) for name in NUMBERS}
             row["floats"] = sum(way["floats"] for way in traffic.values())
             row["seconds"] = sum(s for name, s in run.summary.get("seconds", {}).items() if "/" not in name)

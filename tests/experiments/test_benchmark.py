@@ -11,6 +11,7 @@ from experiments import benchmark as of
 from figures import benchmark as figure
 from semcom.methods.registry import METHODS
 from semcom.plots.ranks import tabulate_ranks
+from semcom.studies.analysis.guessing import is_guess
 from semcom.studies.experiment import Grid
 
 
@@ -77,11 +78,8 @@ def test_rate_is_the_best_on_validation_images_the_first_among_ties_and_none_tha
 
 
 def test_run_guesses_at_chance_or_where_all_clients_have_one_accuracy() -> None:
-    ten = [None] * 10
-    assert figure.guesses({"accuracy": 0.125, "clients": [0.1, 0.15], "classes": ten})
-    assert figure.guesses({"accuracy": 0.5, "clients": [0.5, 0.5], "classes": ten})
-    assert not figure.guesses({"accuracy": 0.126, "clients": [0.1, 0.152], "classes": ten})
-    assert not figure.guesses({"accuracy": 0.7, "clients": [0.7, 0.7], "classes": ten})
+    assert is_guess(0.125, [0.1, 0.15], 10) and is_guess(0.5, [0.5, 0.5], 10)
+    assert not is_guess(0.126, [0.1, 0.152], 10) and not is_guess(0.7, [0.7, 0.7], 10)
 
 
 def _ends(values: dict[tuple[str, int], list[float]], guess: tuple[str, int, int] | None = None) -> pd.DataFrame:
