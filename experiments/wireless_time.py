@@ -4,7 +4,7 @@
 some two or three times as fast as others. Local sends nothing, FedProto class means; FedCL sends features up and gets
 gradients. FedPer sends its encoder, FedAvg its model: as it is, with 8 bits for each number, or the largest 5 % of its
 update; FedAvg also uncoded and all at once. A round waits for its slowest client. Network, schedule and division are
-those of `experiments/wireless.py`; the choices are ours. The stored study lacks `ADDED`, which have not been run yet.
+those of `experiments/wireless.py`; the choices are ours.
 
 Scale `small`: 60 rounds, 20 test images of a class per client, three seeds. Scale `paper`: 200 rounds, 100 test images,
 five seeds.
