@@ -51,6 +51,7 @@ class Comparison:
         target: the number that the values should have (None: they should be positive).
         top: number of places that the method should be among (None: it is no such claim).
         rivals: of `top`, whose leads the values are.
+        keys: all the points that it is made of.
         method: whose numbers they are.
         against: the rival; the method itself where there is none.
         key: the point, the later one of a step along an axis.
@@ -71,6 +72,7 @@ class Comparison:
     point: float = 1.0
     absent: tuple[str, ...] = ()
     rivals: tuple[str, ...] = ()
+    keys: Group = ()
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ class Claim:
     @property
     def of_accuracy(self) -> bool:
         """True if it is about accuracies, or about differences of them."""
-        return DERIVED.get(self.metric, self.metric) == "accuracy"
+        return DERIVED.get(self.metric, self.metric) in ("accuracy", "class_accuracy", "accuracy_of_each")
 
     @property
     def along(self) -> bool:
@@ -202,9 +204,18 @@ def group_claims(claim: Claim, where: Sequence[Key], source: Source) -> list[lis
     return [sorted(group, key=position, reverse=down) for group in made.values() if len(group) > 1]
 
 
-def _drop_devices(values: pd.Series) -> pd.Series:
-    """Return values by seed alone: runs of two points have a seed in common and little else, so any two are a pair."""
-    return values.set_axis([str(name).split()[0] for name in values.index])
+def _align_points(line: Sequence[pd.Series]) -> list[pd.Series]:
+    """Return the values of one method at several points by seed, whatever the devices: runs of two points share no more.
+
+    What is made of them is named by seed and devices, so that it is a pair of what other methods have on the same ones.
+    """
+    named = [{str(name).split()[0]: name for name in values.index} for values in line]
+    seeds = [seed for seed in named[0] if all(seed in each for each in named)]
+    labels = [" ".join(str(each[seed]) for each in named) for seed in seeds]
+    return [
+        pd.Series([values[each[seed]] for seed in seeds], index=labels, dtype=float)
+        for values, each in zip(line, named, strict=True)
+    ]
 
 
 class _Comparisons:
@@ -217,7 +228,7 @@ class _Comparisons:
         """Return what is compared, by seed; empty where a number is missing."""
         metric = DERIVED.get(self.claim.metric, self.claim.metric)
         line = [self.source.value(method, key, metric) for key in group]
-        line = [_drop_devices(values) for values in line] if len(line) > 1 else line
+        line = _align_points(line) if len(line) > 1 else line
         if self.claim.metric in ("gain", "silhouette-gain"):
             rivals = [other for other in self.claim.right if other != method and self._counts(other, group[:1])]
             return (line[0] - self._best([self.source.value(other, group[0], metric) for other in rivals])).dropna()
@@ -249,9 +260,9 @@ class _Comparisons:
             for one, other in itertools.pairwise(line):
                 if not self._counts(method, [one, other]):
                     continue
-                before, after = (_drop_devices(self.measure(method, [key])) for key in (one, other))
-                step = sign * (after - before).dropna()
-                yield Comparison((step,), None, None, method, method, other)
+                before, after = _align_points([self.measure(method, [key]) for key in (one, other)])
+                step = sign * (after - before)
+                yield Comparison((step,), None, None, method, method, other, keys=(one, other))
 
     def of(self, points: Sequence[Group]) -> Iterator[Comparison]:
         """Yield the comparisons at each point."""
@@ -275,7 +286,7 @@ class _Comparisons:
             }
             places = int(claim.value)
             yield Comparison(
-                tuple(ahead.values()), None, places, method, method, key, absent=absent, rivals=tuple(ahead)
+                tuple(ahead.values()), None, places, method, method, key, absent=absent, rivals=tuple(ahead), keys=group
             )
         elif claim.relation in ("by", "equals"):
             rest = self._best(list(rivals.values())) if claim.right else None
@@ -286,7 +297,9 @@ class _Comparisons:
             values = mine if rest is None else (mine - rest).dropna()
             unit = (target if claim.formula else float(whole.mean())) / 100 if claim.metric == "floats" else 1.0
             lead = rest is not None
-            yield Comparison((values,), target, None, method, method, key, lead=lead, point=unit, absent=absent)
+            yield Comparison(
+                (values,), target, None, method, method, key, lead=lead, point=unit, absent=absent, keys=group
+            )
         else:
             yield from self._beside(method, mine, rivals, group)
 
@@ -297,10 +310,10 @@ class _Comparisons:
         sign = -1 if self.claim.low else 1
         if not self.claim.right:
             bound = self.claim.value * (float(self._whole(method, group).mean()) / 100 if self.claim.relative else 1)
-            yield Comparison(((sign * (mine - bound)).dropna(),), None, None, method, method, group[-1])
+            yield Comparison(((sign * (mine - bound)).dropna(),), None, None, method, method, group[-1], keys=group)
         for other, theirs in rivals.items():
             against = method if other == "averaged" else other
-            yield Comparison(((sign * (mine - theirs)).dropna(),), None, None, method, against, group[-1])
+            yield Comparison(((sign * (mine - theirs)).dropna(),), None, None, method, against, group[-1], keys=group)
 
     def _whole(self, method: str, group: Group) -> pd.Series:
         """Return the accuracy of which a fall is a percentage: the one that it begins with."""

@@ -89,9 +89,13 @@ class Evidence:
         for item, (scale, each) in studies.items():
             reduced = _reduced(item, scale)
             self.stands |= {field: _in_words(field, values, scale) for field, values in reduced.items()}
-            own = _find_evidence_points(RATES[item], *better[item]) if item in better else {}
-            for point, of in _find_evidence_points(item, scale, each).items():
-                self._add(item, point, of, own.get(point, of), reduced)
+            axes = _find_axes(item, scale, each)
+            own = _group_runs(better[item][1], axes) if item in better else {}
+            for point, of in _group_runs(each, axes).items():
+                with_own = own.get(point, [])
+                names = {run.variant for run in with_own}
+                rest = [run for run in of if run.variant not in names]
+                self._add(item, point, of, [*with_own, *rest], reduced)
 
     def under(self, changes: frozenset[str]) -> Evidence:
         """Return the same evidence under some changes of the rule."""
@@ -187,21 +191,26 @@ class Evidence:
         ]
 
 
-def _find_evidence_points(item: str, scale: str, found: Study) -> dict[tuple[Any, ...], list[Stored]]:
-    """Return the finished runs of a study by the values of its axes.
+def _find_axes(item: str, scale: str, found: Study) -> list[str]:
+    """Return the fields by whose values the points of a study are told apart.
 
-    The axes are those that the experiment declares. Fields that differ because some variants have settings of their own
+    They are the axes that the experiment declares. Fields that differ because some variants have settings of their own
     are none: the methods would not meet at any point. They are, where a study has been extended by fields of its own.
     """
-    done = [run for run in found.stored if run.status == "done"]
     known = _experiment(item)
     declared = [f for axis in known.axes(scale) for f in axis.fields] if known and scale in known.scales else []
     axes = [name for name in found.axes if name in declared] if declared else list(found.axes)
+    done = [run for run in found.stored if run.status == "done"]
     seen = [(run.variant, run.fields.get("seed"), *(repr(run.fields.get(name)) for name in axes)) for run in done]
-    axes = axes if len(set(seen)) == len(seen) else list(found.axes)
+    return axes if len(set(seen)) == len(seen) else list(found.axes)
+
+
+def _group_runs(found: Study, axes: Sequence[str]) -> dict[tuple[Any, ...], list[Stored]]:
+    """Return the finished runs of a study by the values of some fields."""
     points: dict[tuple[Any, ...], list[Stored]] = {}
-    for run in done:
-        points.setdefault(tuple(run.fields.get(name) for name in axes), []).append(run)
+    for run in found.stored:
+        if run.status == "done":
+            points.setdefault(tuple(run.fields.get(name) for name in axes), []).append(run)
     return points
 
 

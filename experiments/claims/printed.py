@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from experiments import papers
-from experiments.claims.claim import Claim, Comparison, Source, fits_claim, list_claimed_comparisons
+from experiments.claims.claim import Claim, Comparison, Group, Source, fits_claim, list_claimed_comparisons
 
 Cell = tuple[str, str, str]
 """Item, row, column."""
@@ -75,9 +75,8 @@ def list_printed_effects(
         printed.setdefault((one.method, one.against), []).append(one)
 
     def find(one: Comparison) -> list[float]:
-        place = source.places[one.key]
         there = printed.get((one.method, one.against), [])
-        same = next((each for each in there if fits_claim(place, tables.places[each.key])), None)  # type: ignore[index]
+        same = next((each for each in there if _is_there(one.keys, each.keys, source, tables)), None)
         if same is None:
             return [math.nan] * len(one.values)
         found = [float(values.iloc[0]) for values in same.values]
@@ -87,3 +86,11 @@ def list_printed_effects(
         return [-behind.get(name, math.nan) for name in one.rivals]
 
     return [find(one) for one in comparisons]
+
+
+def _is_there(keys: Group, printed: Group, source: Source, tables: Tables) -> bool:
+    """Return whether points of runs are those of a table."""
+    return len(keys) == len(printed) and all(
+        fits_claim(source.places[key], tables.places[cell])  # type: ignore[index]
+        for key, cell in zip(keys, printed, strict=True)
+    )

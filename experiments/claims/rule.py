@@ -171,7 +171,8 @@ class Rule:
             return True
         if _is_number(one):
             return each.high - each.low <= WIDEST * one.point
-        if one.target is None and (each.low > NEAR * one.point if one.top else each.high < -NEAR * one.point):
+        against = one.top is not None or (one.target or 0) < 0  # the side of 0 that speaks against it
+        if each.low > NEAR * one.point if against else each.high < -NEAR * one.point:
             return True
         return compute_power(_find_effect(one, printed), each.sd, each.seeds) >= POWER
 
