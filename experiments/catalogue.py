@@ -12,6 +12,8 @@ RESULTS = Path(__file__).parent / "results"
 COMMANDS = {"claims": "experiments.claims.command:carry_out_claims_command"}
 EXPERIMENTS = {
     "arms-small": "experiments.arms_small:ARMS_SMALL",
+    "benchmark": "experiments.benchmark:BENCHMARK",
+    "benchmark-rates": "experiments.benchmark:BENCHMARK_RATES",
     "collaboration": "experiments.collaboration:COLLABORATION",
     "convergence-bound": "experiments.bounds:CONVERGENCE_BOUND",
     "deepjscc-federated": "experiments.deepjscc:DEEPJSCC_FEDERATED",

@@ -5,6 +5,7 @@ from __future__ import annotations
 KINDS = {"bounds": "figures.bounds:BOUNDS"}
 FIGURES = {
     "arms-small": "figures.named:ARMS_SMALL",
+    "benchmark": "figures.benchmark:BENCHMARK",
     "collaboration": "figures.every_method:COLLABORATION",
     "collaboration-ways": "figures.every_method:COLLABORATION_WAYS",
     "convergence-bound": "figures.bounds:CONVERGENCE_BOUND",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class ClaimsFlags:
     """Hold each claim of the five papers against stored results; docs/protocol.md has the rule that decides.
 
+    The verdict is that of the rule's second edition; where the first one had another, that and the reason stand below.
     Results are read from folders and archives of sweeps, and from those that come with semcom.
     """
 
@@ -72,21 +73,26 @@ def _make_claims_table(wanted: ClaimsFlags) -> None:
 
 
 def _print_claims(frame: pd.DataFrame) -> None:
-    """Print a table per paper: state, our numbers, the claim; then the commands of what was not run."""
+    """Print a table per paper: state in both editions, ours, the claim; then the commands of what was not run."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     console = Console(highlight=False)
     for paper, of in frame.groupby("paper", sort=False):
-        counts = ", ".join(f"{n} {state}" for state, n in of["state"].value_counts().items())
-        console.print(Text(f"{paper}: {len(of)} claims: {counts}", style="bold"))
+        now, before = (
+            ", ".join(f"{n} {state}" for state, n in of[edition].value_counts().items())
+            for edition in ("state", "first")
+        )
+        console.print(Text(f"{paper}: {len(of)} claims: {now}", style="bold"))
+        console.print(Text(f"by the rule's first edition: {before}", style="dim"))
         table = Table(box=None, padding=(0, 2, 0, 0), show_edge=False)
-        table.add_column("state", max_width=16)
+        table.add_column("state", max_width=20)
         table.add_column("ours (shares in points)", max_width=44)
         table.add_column("claim", overflow="fold")
         for row in of.to_dict("records"):
-            table.add_row(row["state"], Text(_print_our_evidence(row)), Text(_print_claim(row)))
+            was = f"\n(was {row['first']}: {row['why']})" if row["why"] else ""
+            table.add_row(row["state"] + was, Text(_print_our_evidence(row)), Text(_print_claim(row)))
         console.print(table, "")
     missing = frame[frame["state"] == "not run"]["command"]
     commands = dict.fromkeys(part for line in missing for part in line.split("; ") if part)
@@ -97,23 +103,36 @@ def _print_claims(frame: pd.DataFrame) -> None:
 
 
 def _print_claim(row: dict[str, Any]) -> str:
-    """Return a claim, how its percentage is read, where it belongs, and why it is inconclusive."""
+    """Return a claim, how its percentage is read, where it belongs, and why it is inconclusive or leaves arms out."""
     read = {"points": " Read as points.", "percent-relative": " Read as a percentage of the rival's accuracy."}
     reading = read.get(row["unit"], "") if row["relation"] == "by" else ""
-    note = f" [{row['note']}]" if row["note"] and row["state"] == "inconclusive" else ""
+    notes = [row["note"]] if row["note"] and row["state"] == "inconclusive" else []
+    notes += [f"guessing, and not counted: {row['guessing']}"] if row["guessing"] else []
+    note = "".join(f" [{each}]" for each in notes)
     warned = f" [{row['warnings'].partition(', the first')[0]}]" if row["warnings"] else ""
     return f"{row['claim']}{reading} ({row['item']}){note}{warned}"
 
 
 def _print_our_evidence(row: dict[str, Any]) -> str:
-    """Return the comparison that is the least favourable to a claim, and how many there are."""
+    """Return the comparison that decides a claim, how many there are, and what its seeds can find."""
     from semcom.studies.names import choose_decimals
 
     if not row["seeds"]:
         return ""
     digits = choose_decimals(True, (row["high"] - row["low"]) / 200)
     interval = "" if math.isnan(row["low"]) else f" [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
-    asked = row["yes"] + row["no"] + row["open"]
-    several = f"; yes {row['yes']}, no {row['no']}, open {row['open']}" if asked > 1 else ""
+    counts = {word: row[word] for word in ("yes", "level", "no", "open")}
+    several = f"; {', '.join(f'{word} {n}' for word, n in counts.items())}" if sum(counts.values()) > 1 else ""
     seeds = f"{row['seeds']} seed" + ("s" if row["seeds"] > 1 else "")
-    return f"{row['of']}: {row['ours']:.{digits}f}{interval}, {seeds}{several}"
+    return f"{row['of']}: {row['ours']:.{digits}f}{interval}, {seeds}{several}{_print_power(row)}"
+
+
+def _print_power(row: dict[str, Any]) -> str:
+    """Return with what probability the seeds find the effect, and how many would tell of an inconclusive claim."""
+    if math.isnan(row["power"]):
+        return ""
+    from experiments.claims.rule import POWER
+
+    short = row["state"] == "inconclusive" and row["power"] < POWER and row["needs"] > row["seeds"]
+    more = f", needs {row['needs']:.0f} seeds" if short else ""
+    return f"; power {row['power']:.2f}{more}"

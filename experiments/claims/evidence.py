@@ -17,8 +17,8 @@ from experiments.measures.class_groups import GROUPS
 from semcom.config import ConfigError
 from semcom.studies.analysis.compare import read_compared_value
 from semcom.studies.analysis.curves import SPANS, average_curve_within, measure_curve_roughness, measure_curve_speed
+from semcom.studies.analysis.guessing import is_guess
 from semcom.studies.analysis.selection import make_comparable
-from semcom.studies.analysis.statistics import EQUAL
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.experiment import Experiment
 from semcom.studies.names import is_share
@@ -49,8 +49,6 @@ CLASSES: Mapping[str, int] = {"cifar10": 10, "cifar100": 100, "cinic10": 10, "em
 """Classes of the papers' datasets."""
 EVIDENCE = frozenset({"own rates", "devices", "guessing"})
 """Changes of the rule that are about what its numbers are."""
-GUESS = 1.25
-"""A run guesses up to this share of what guessing among all classes gives."""
 OWN_NUMBERS = ("predictor_distance", "floats_formula")
 """Numbers that experiments leave in summaries under the names of their metrics."""
 Part = tuple[str, str]
@@ -154,9 +152,9 @@ class Evidence:
         device = (run.summary or {}).get("device", "") if "devices" in self.changes else ""
         return f"{run.fields.get('seed', 0)} {device}"
 
-    def list_guessing(self, methods: Sequence[str], keys: Sequence[Any]) -> list[str]:
-        """Return those of some methods of which a run guesses at one of some points."""
-        return [name for name in methods if any(self.is_dash(name, key, "accuracy") for key in keys)]
+    def list_guessing(self, methods: Sequence[str], keys: Sequence[Any], metric: str) -> list[str]:
+        """Return those of some methods that count for nothing at one of some points, as a run guesses there."""
+        return [name for name in methods if any(self.is_dash(name, key, metric) for key in keys)]
 
     def warned(self, methods: Sequence[str], keys: Sequence[Any]) -> tuple[int, int, str]:
         """Return how many of the runs of methods at points warned, of how many, and the first warning."""
@@ -242,12 +240,10 @@ def _in_words(field: str, values: Mapping[str, str], scale: str) -> str:
 
 
 def _is_guess(run: Stored) -> bool:
-    """Return whether a run's accuracy is that of guessing: among all classes, or of one answer to a client's own."""
-    summary = run.summary or {}
-    clients = summary.get("views", {}).get(run.headline, {}).get("clients", [])
-    accuracy, classes = read_compared_value(run, None, "accuracy"), CLASSES.get(str(run.fields.get("data.name")))
-    same = len(clients) > 1 and max(clients) - min(clients) < EQUAL and accuracy <= 0.5
-    return same or (classes is not None and accuracy <= GUESS / classes)
+    """Return whether a run's headline is that of guessing."""
+    clients = (run.summary or {}).get("views", {}).get(run.headline, {}).get("clients", [])
+    classes = CLASSES.get(str(run.fields.get("data.name")))
+    return is_guess(read_compared_value(run, None, "accuracy"), clients, classes)
 
 
 def _has_last_stage(run: Stored) -> bool:

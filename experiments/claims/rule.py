@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import pandas as pd
 from scipy import stats
 
@@ -240,10 +241,10 @@ class Rule:
     def tell_power(
         self, comparisons: Sequence[Comparison], effects: Sequence[Sequence[float]]
     ) -> tuple[float, int | None]:
-        """Return with what probability at least the effects are found, and how many seeds find them with `POWER`.
+        """Return with what probability the effects are found, and how many seeds find them with `POWER`.
 
-        One minus the sum of what the likeliest of the comparisons miss, as many as the quantifier needs. NaN where
-        nothing has a spread; None where it takes more than `MOST_SEEDS`.
+        That enough of the comparisons find theirs, as if they were independent. NaN where nothing has a spread; None
+        where it takes more than `MOST_SEEDS`.
         """
         measured = [[Measured.of(values, one.exact) for values in one.values] for one in comparisons]
         rivals = [
@@ -256,9 +257,8 @@ class Rule:
         level = (1 - LEVEL) / (1 if self.quantifier in ("all", "any") or "Holm" not in self.changes else tests)
 
         def find(seeds: int | None) -> float:
-            missed = sorted(min(1.0, sum(_miss(one, pairs, seeds, level))) for one, pairs in rivals)
-            needed = next(k for k in range(1, len(missed) + 1) if self._is_enough(k, len(missed)))
-            return max(0.0, 1 - sum(missed[:needed]))
+            found = count_found([_find_place(one, pairs, seeds, level) for one, pairs in rivals])
+            return sum(p for count, p in enumerate(found) if self._is_enough(count, len(rivals)))
 
         return find(None), _find_least(find)
 
@@ -274,17 +274,27 @@ def _find_least(find: Callable[[int | None], float]) -> int | None:
     return high
 
 
-def _miss(one: Comparison, pairs: Sequence[tuple[Measured, float]], seeds: int | None, level: float) -> Iterator[float]:
-    """Yield the probabilities of missing the effects that a comparison needs: of `top` all but the nearest rivals'."""
-    missed = []
-    for each, printed in pairs:
-        n = each.seeds if seeds is None else seeds
-        if _is_number(one):
-            width = 2 * stats.t.ppf(0.5 + LEVEL / 2, n - 1) * each.sd / math.sqrt(n) if n > 1 else math.inf
-            missed.append(float(not width <= WIDEST * one.point))
-        else:
-            missed.append(1 - compute_power(_find_effect(one, printed), each.sd, n, level))
-    yield from sorted(missed)[: len(missed) - (one.top or 1) + 1]
+def count_found(probabilities: Sequence[float]) -> list[float]:
+    """Return the probabilities that 0, 1, 2 ... of independent events happen, each with a probability of its own."""
+    found = np.ones(1)
+    for p in probabilities:
+        found = np.convolve(found, [1 - p, p])
+    return [float(each) for each in found]
+
+
+def _find_place(one: Comparison, pairs: Sequence[tuple[Measured, float]], seeds: int | None, level: float) -> float:
+    """Return the probability that a comparison says yes: of `top` that so few rivals are left that may be ahead."""
+    each = [_find_one(one, measured, printed, seeds, level) for measured, printed in pairs]
+    return sum(count_found(each)[len(each) - (one.top or 1) + 1 :])
+
+
+def _find_one(one: Comparison, measured: Measured, printed: float, seeds: int | None, level: float) -> float:
+    """Return the probability that a difference is found, or that the interval of a number is narrow enough."""
+    n = measured.seeds if seeds is None else seeds
+    if not _is_number(one):
+        return compute_power(_find_effect(one, printed), measured.sd, n, level)
+    width = 2 * stats.t.ppf(0.5 + LEVEL / 2, n - 1) * measured.sd / math.sqrt(n) if n > 1 else math.inf
+    return float(width <= WIDEST * one.point)
 
 
 def _is_number(one: Comparison) -> bool:

@@ -81,7 +81,7 @@ def judge_claim(
     if claim["protocol"] == "unknown":
         return Verdict("protocol unknown", judged, [*notes, *([claim["note"]] if claim["note"] else [])])
     asked = [*read.left, *read.right]
-    guessing = found.list_guessing(asked, list_claimed_points(read, found)) if found is not None else []
+    guessing = found.list_guessing(asked, list_claimed_points(read, found), read.metric) if found is not None else []
     alone = [f"{name} guesses at some points" for name in guessing if [name] == read.left]
     if found is None or not any(one.seeds for one in judged):
         none = [] if found is None else [f"the runs have no {read.metric} at its points"]

@@ -226,6 +226,7 @@ def sweep(words: list[str]) -> None:
     from semcom.studies.sweep.plan import make_plan
     from semcom.studies.sweep.pool import check_pool_workers
     from semcom.studies.sweep.request import parse_request
+    from semcom.studies.sweep.reuse import add_reused_variants
     from semcom.studies.sweep.tune import plan_search
 
     with _report_request_errors():
@@ -238,6 +239,7 @@ def sweep(words: list[str]) -> None:
         request = parse_request(**grids.read_grid_request(wanted, *grids.in_use(declared, wanted.scale)))
     with _set_up_logging(early.log_level):
         with _report_request_errors():
+            request = add_reused_variants(early.name, request, wanted.reuse, early.plugins)
             asked = (early.name, wanted.scale, request, early.plugins, wanted.out)
             plan = plan_search(*asked) if request.tune else make_plan(*asked)
             drawings = find_drawings_for(declared, plan.experiment, plan.scale)

@@ -31,6 +31,7 @@ LATER: Mapping[str, Any] = {
     "model.snr_input": False,
     "model.weights": None,
     "partition.options.test_classes": "own",
+    "partition.options.fraction_tests": None,
     "channel.options.power": "normalised",
     "channel.options.feedback": "gain",
     "channel.options.antennas": 1,

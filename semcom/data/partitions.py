@@ -103,6 +103,8 @@ class Divided(Partition):
         fraction: float = 1.0
         """Part of its images that each client keeps, in its own proportions of classes; for a seed, a smaller part is
         part of a larger one."""
+        fraction_tests: float | None = None
+        """Part of its test images that each client keeps (None: `fraction`)."""
         test: Literal["merged", "own"] = "merged"
         """Tests: `merged` with the training images and split per client, or the dataset's `own`, in proportion."""
         test_fraction: float = 0.25
@@ -111,6 +113,8 @@ class Divided(Partition):
         def check(self) -> None:
             """Raise ValueError for parts that are not between 0 and 1."""
             require("fraction", self.fraction, SHARE)
+            if self.fraction_tests is not None:
+                require("fraction_tests", self.fraction_tests, SHARE)
             require("test_fraction", self.test_fraction, INSIDE)
 
     @abstractmethod
@@ -131,11 +135,13 @@ class Divided(Partition):
         return Split(train, deal_split(rest, labels, shares, rng))
 
     def reduce(self, split: Split, labels: Indices, rng: np.random.Generator) -> Split:
-        """Keep `fraction` of each client's training, test and validation samples."""
-        if self.options.fraction == 1:
+        """Keep `fraction` of each client's training and validation samples, and `fraction_tests` of its tests."""
+        part = self.options.fraction
+        tests = part if self.options.fraction_tests is None else self.options.fraction_tests
+        if part == tests == 1:
             return split
-        parts = (split.train, split.test, split.validation)
-        return Split(*(keep_of_split(lists, labels, self.options.fraction, rng) for lists in parts))
+        wanted = ((split.train, part), (split.test, tests), (split.validation, part))
+        return Split(*(keep_of_split(lists, labels, each, rng) for lists, each in wanted))
 
 
 class IID(Divided):

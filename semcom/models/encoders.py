@@ -9,6 +9,9 @@ Data", AISTATS 2017, on which much of federated learning is compared. The papers
 layers, with k features and no activation behind them (`cnn_linear`), and print neither kernels nor widths. FedCRL's
 Table I has k = 128 and a dropout of 0.3, for which its text names no place (`cnn_dropout` has it on the features).
 
+LeNet-5 with ReLU and max-pools, the smallest convolutional network that papers of the field train on CIFAR-10, such as
+Li, He, Song, "Model-Contrastive Federated Learning", CVPR 2021.
+
 The network of four convolutions of Oh, Kim, Yun, "FedBABU: Toward Enhanced Representation for Federated Image
 Classification", ICLR 2022, which fits FedCRC's "four convolutional layers and one fully connected layer".
 """
@@ -142,6 +145,20 @@ def cnn(channels: int, features: int, size: int = 32) -> nn.Module:
 def cnn_dropout(channels: int, features: int, size: int = 32) -> nn.Module:
     """`cnn` with a dropout of 0.3 on the features, the rate of FedCRL's Table I, which names no place."""
     return nn.Sequential(*cnn(channels, features, size).children(), nn.Dropout(0.3))
+
+
+def lenet(channels: int, features: int, size: int = 32) -> nn.Module:
+    """Two 5x5 convolutions, 6-16, and two fully-connected layers, of 120 and d: LeNet-5 as MOON and others have it.
+
+    (Li, He, Song, CVPR 2021, with d = 84.) ReLU everywhere and 2x2 max-pools, in the order of `cnn`.
+    """
+    _at_least(16, size, "lenet")
+    side = ((size - 4) // 2 - 4) // 2
+    layers: list[nn.Module] = []
+    for before, width in ((channels, 6), (6, 16)):
+        layers += [nn.Conv2d(before, width, 5), nn.MaxPool2d(2), nn.ReLU(inplace=True)]
+    layers += [Flatten(), nn.Linear(16 * side * side, 120), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers, nn.Linear(120, features), nn.ReLU(inplace=True))
 
 
 def mlp(shape: tuple[int, ...], features: int) -> nn.Module:

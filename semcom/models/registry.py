@@ -28,6 +28,7 @@ ENCODERS: Registry[Callable[..., nn.Module]] = Registry(
         "cnn-dropout": "semcom.models.encoders:cnn_dropout",
         "cnn-linear": "semcom.models.encoders:cnn_linear",
         "cnn-linear-dropout": "semcom.models.encoders:cnn_linear_dropout",
+        "lenet": "semcom.models.encoders:lenet",
         "conv4": "semcom.models.encoders:conv4",
         "resnet18": "semcom.models.resnet:resnet18",
         "resnet34": "semcom.models.resnet:resnet34",

@@ -35,6 +35,7 @@ KINDS: Registry[Kind] = Registry(
         "divisions": "semcom.plots.divisions:DIVISIONS",
         "embedding": "semcom.plots.embedding:EMBEDDING",
         "pareto": "semcom.plots.pareto:PARETO",
+        "ranks": "semcom.plots.ranks:RANKS",
         "images": "semcom.plots.images:IMAGES_KIND",
         "constellation": "semcom.plots.radio:CONSTELLATION",
         "response": "semcom.plots.radio:RESPONSE",

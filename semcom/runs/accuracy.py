@@ -37,6 +37,27 @@ def compute_class_accuracies(confusion: np.ndarray) -> list[float | None]:
     return [float(h / t) if t else None for h, t in zip(hit, total, strict=True)]
 
 
+def compute_constant_accuracies(train: np.ndarray, test: np.ndarray) -> dict[str, float]:
+    """Return the mean accuracy over clients of answers that never change, from training and test images by class.
+
+    Args:
+        train: int `[K, C]`.
+        test: int `[K, C]`; each client has some.
+
+    Returns:
+        `own`: where each client answers its most frequent training class; `common`: where all answer the most frequent
+        one of all. Of equally frequent classes the first is meant.
+
+    Example:
+        >>> import numpy as np
+        >>> compute_constant_accuracies(np.array([[3, 1], [0, 2]]), np.array([[1, 1], [0, 4]]))
+        {'own': 0.75, 'common': 0.25}
+    """
+    shares = test / test.sum(1, keepdims=True)
+    own = np.take_along_axis(shares, train.argmax(1)[:, None], axis=1)
+    return {"own": float(own.mean()), "common": float(shares[:, train.sum(0).argmax()].mean())}
+
+
 def worst(values: np.ndarray, share: float = 0.1, higher: bool = True) -> float:
     """Return the mean of the worst tenth of the clients (at least one); `higher` values are better."""
     ordered = np.sort(values)[:: 1 if higher else -1]

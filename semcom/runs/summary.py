@@ -11,7 +11,8 @@ from semcom.config import RunError, run_hash
 from semcom.engine.draws import Draws, draw_cell_snrs
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
-from semcom.runs.accuracy import compute_headlines
+from semcom.runs.accuracy import compute_constant_accuracies, compute_headlines
+from semcom.runs.artifacts import count_classes
 from semcom.runs.folder import read_versions
 from semcom.runs.machine import describe_machine
 from semcom.tasks.metric import describe_metrics
@@ -64,6 +65,7 @@ def summarize_run(
         **({} if task.classifies else {"task": {"name": config.task, "metrics": describe_metrics(task.metrics)}}),
         **{name: first[name] for name in (metric.name, metric.key("std"))},
         "views": views,
+        **({"constant": _measure_constant_answers(world)} if task.classifies else {}),
         **({"finish": finish} if finish else {}),
         **({"new_clients": joined} if joined else {}),
         "warnings": warnings,
@@ -86,6 +88,13 @@ def summarize_run(
         "machine": describe_machine(session.draws.device),
         "versions": read_versions(),
     }
+
+
+def _measure_constant_answers(world: World) -> dict[str, float]:
+    """Return the accuracies of answers that never change, among the clients that are tested."""
+    federation, tested = world.session.draws.federation, world.tested()
+    tables = (count_classes(federation, table, tested) for table in (federation.train, federation.test))
+    return compute_constant_accuracies(*tables)
 
 
 def _places(draws: Draws) -> dict[str, list[Any]]:

@@ -113,6 +113,8 @@ class Grid:
     """Varied field -> one of its values -> what is set otherwise in runs with it, dotted field -> value."""
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Name of a variant -> what is set in its runs at this scale, dotted field -> value; what it sets itself wins."""
+    apart_of: Mapping[str, Mapping[str, Mapping[Any, Mapping[str, Any]]]] = field(default_factory=dict)
+    """Name of a variant -> the same as `apart` for its runs alone, such as its rate with each dataset."""
 
     def axes(self, owner: str) -> tuple[Axis, ...]:
         """Parse what varies, in the order of the declaration; `owner` is named in an error.
@@ -127,7 +129,8 @@ class Grid:
         twice = [name for name in fields if fields.count(name) > 1]
         if twice:
             raise ConfigError(f"{twice[0]}: two axes of {owner} vary it; give one")
-        idle = [name for name in self.apart if name not in fields or name == TEST_SNR]
+        apart = [name for of in (self.apart, *self.apart_of.values()) for name in of]
+        idle = [name for name in apart if name not in fields or name == TEST_SNR]
         if idle:
             what = f"its axes are {', '.join(fields) or 'none'}, and settings of a method belong to its Variant"
             raise ConfigError(f"apart: {idle[0]} has runs of its own in no grid of {owner}; {what}")
@@ -159,7 +162,8 @@ class Grid:
 
     def otherwise(self, variant: Variant, point: Mapping[str, Any]) -> dict[str, Any]:
         """Collect what is set otherwise for a variant at a combination of the varied values; its own settings win."""
-        found = [values.get(point[name], {}) for name, values in self.apart.items()]
+        apart = (*self.apart.items(), *self.apart_of.get(variant.name, {}).items())
+        found = [values.get(point[name], {}) for name, values in apart]
         found += [self.own.get(variant.name, {}), variant.set]
         return {name: value for fields in found for name, value in fields.items()}
 

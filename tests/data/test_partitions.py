@@ -165,6 +165,19 @@ def test_a_smaller_fraction_is_part_of_a_larger_one(seed: int, kind: Any, test: 
         larger = smaller
 
 
+@pytest.mark.parametrize("test", ["merged", "own"])
+def test_another_fraction_of_the_tests_leaves_the_training_images_alone(test: Any) -> None:
+    def divide(**options: float) -> Split:
+        return partition_dataset(EVEN, divided(kind="dirichlet", beta=5.0, test=test, **options), 4, 0)
+
+    part, few, whole = divide(fraction=0.5), divide(fraction=0.5, fraction_tests=0.2), divide()
+    for own in range(4):
+        assert np.array_equal(part.train[own], few.train[own])
+        assert len(few.test[own]) == max(1, round(0.2 * len(whole.test[own])))
+        assert set(few.test[own]) < set(part.test[own]) < set(whole.test[own])
+    assert same(divide(fraction=0.5, fraction_tests=0.5), part)
+
+
 @PROPERTY
 @given(SEEDS, st.sampled_from(["shots", *DIVIDED]))
 def test_the_seed_alone_decides(seed: int, kind: Any) -> None:

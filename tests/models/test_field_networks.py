@@ -107,9 +107,17 @@ def plain_mobilenet_v1(w: Weights, x: Tensor) -> Tensor:
     return x.mean((2, 3))
 
 
+def plain_lenet(w: Weights, x: Tensor) -> Tensor:
+    for layer in ("0", "3"):
+        x = functional.max_pool2d(functional.conv2d(x, w[f"{layer}.weight"], w[f"{layer}.bias"]).relu(), 2)
+    x = functional.linear(x.permute(0, 2, 3, 1).flatten(1), w["7.weight"], w["7.bias"]).relu()
+    return functional.linear(x, w["9.weight"], w["9.bias"]).relu()
+
+
 PLAIN: Mapping[str, Callable[[Weights, Tensor], Tensor]] = {
     "cnn": lambda w, x: plain_cnn_linear(w, x).relu(),
     "cnn-linear": plain_cnn_linear,
+    "lenet": plain_lenet,
     "conv4": plain_conv4,
     "resnet18": lambda w, x: plain_resnet(w, x, (2, 2, 2, 2)),
     "resnet34": lambda w, x: plain_resnet(w, x, (3, 4, 6, 3)),
@@ -147,6 +155,7 @@ def test_sizes_by_hand() -> None:
     size = {name: numbers(name, 512) for name in PLAIN if name != "mobilenet-v1"}
     assert size["cnn"] == 873_408 and size["cnn"] + 10 * 513 == 878_538
     assert size["conv4"] == 9 * 64 * (3 + 3 * 64) + 4 * 2 * 64 + 512 * 257
+    assert numbers("lenet", 84) + 10 * 85 == 62_006  # as many as PyTorch's tutorial on CIFAR-10 has
     ends = -1000 * 513 + 512 * 513 - 64 * 3 * 49 + 64 * 3 * 9
     assert size["resnet18"] == 11_689_512 + ends and size["resnet34"] == 21_797_672 + ends
     assert size["mobilenet"] == 3_504_872 - 1000 * 1281 + 512 * 1281

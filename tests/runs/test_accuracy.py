@@ -11,6 +11,7 @@ from semcom.runs.accuracy import (
     LAST,
     compute_class_accuracies,
     compute_client_accuracies,
+    compute_constant_accuracies,
     compute_headline,
     jain,
     summarize_clients,
@@ -24,6 +25,11 @@ TABLE = np.array([[[3, 1, 0], [0, 4, 0], [0, 0, 0]], [[0, 0, 0], [2, 2, 0], [0, 
 def test_per_client_and_per_class() -> None:
     assert compute_client_accuracies(TABLE).tolist() == [7 / 8, 0.5]
     assert compute_class_accuracies(TABLE) == [0.75, 0.75, None]  # 3 of 4; 4 + 2 of 8
+
+
+def test_answers_that_never_change() -> None:
+    train, test = np.array([[3, 1, 0], [0, 2, 2]]), np.array([[1, 1, 2], [1, 4, 0]])
+    assert compute_constant_accuracies(train, test) == {"own": (1 / 4 + 4 / 5) / 2, "common": (1 / 4 + 1 / 5) / 2}
 
 
 def test_rows_are_true_classes() -> None:

@@ -34,7 +34,7 @@ def fake_run() -> Callable[[RunConfig], None]:
     """Its accuracy is a known function of method, SNR and seed; nested, so that worker processes get its code."""
 
     def run(config: RunConfig) -> None:
-        base = {"fedcl": 0.7, "fedproto": 0.6, "fedavg": 0.4}[config.method]
+        base = {"fedcl": 0.7, "fedproto": 0.6, "fedavg": 0.4}.get(config.method, 0.5)
         accuracy = base + float(config.channel.snr_db) / 100 + config.seed / 1000
         folder = Path(str(config.out))
         summary = {

@@ -29,7 +29,14 @@ from semcom.studies.results import table
 from semcom.studies.results.failures import format_label, format_labels
 from semcom.studies.results.lock import another_sweep, read_record
 from semcom.studies.results.run import RATIO
-from semcom.studies.sweep.request import OWN, Request, apply_request, format_request_command, make_experiment_of_request
+from semcom.studies.sweep.request import (
+    OWN,
+    Request,
+    apply_request,
+    format_request_command,
+    list_joining_methods,
+    make_experiment_of_request,
+)
 
 LOG = logging.getLogger(__name__)
 VARIANT = "variant"
@@ -128,7 +135,8 @@ def make_plan(
         request = _merge_plans(held, record, request, folder)
         chosen = apply_request(declared, scale, request)
         record = describe(request)
-    return _lay_out_plan(chosen, scale, folder, record, held, loaded)
+    joining = list_joining_methods(declared, request.methods)
+    return _lay_out_plan(chosen, scale, folder, record, held, loaded, joining)
 
 
 def locate_results(declared: Experiment, scale: str, out: Path | str | None) -> Path:
@@ -241,8 +249,11 @@ def _lay_out_plan(
     record: dict[str, Any],
     held: Mapping[str, Any] | None,
     plugins: Sequence[str],
+    joining: Sequence[str],
 ) -> Plan:
     """Resolve the runs, and lay them out in the folder.
+
+    Where methods of plug-ins join an experiment, the runs of its own variants do without these, as anywhere else.
 
     Raises:
         ConfigError: a configuration is wrong, two are the same, or two would be averaged as seeds of one run though
@@ -251,7 +262,8 @@ def _lay_out_plan(
     runs: dict[str, Resolved] = {}
     variants: dict[str, str] = {}
     for run in chosen.runs(scale):
-        wanted = dataclasses.replace(run.config, plugins=tuple(dict.fromkeys((*run.config.plugins, *plugins))))
+        loaded = plugins if not joining or run.variant in joining else ()
+        wanted = dataclasses.replace(run.config, plugins=tuple(dict.fromkeys((*run.config.plugins, *loaded))))
         config = semcom.resolve(wanted)
         key = run_hash(config)
         if key in runs:

@@ -10,6 +10,7 @@ from typing import Any
 
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig
 from semcom.config.options import parse_option_value
+from semcom.methods.registry import METHODS
 from semcom.runs.section_options import KINDS, find_owner_of_options
 from semcom.studies.experiment import Experiment
 from semcom.studies.grid import Axis, Grid, Variant, check_grid_field, parse_axis, set_fields
@@ -27,7 +28,8 @@ class Request:
     """The changes to a declared experiment; `parse_request` makes one of what a user gives."""
 
     methods: tuple[str, ...] | None = None
-    """Names of the variants that run (None: all); of a study without a declaration, methods."""
+    """Names of the variants that run (None: all), and methods of plug-ins, which join them; of a study without a
+    declaration, methods."""
     set: Mapping[str, Any] = field(default_factory=dict)
     """Dotted field -> its value in all runs; of a field that varies, the only one."""
     axes: tuple[Axis, ...] = ()
@@ -87,6 +89,8 @@ def make_experiment_of_request(request: Request) -> Experiment:
 def apply_request(declared: Experiment, scale: str, request: Request) -> Experiment:
     """Apply a request to an experiment, of which one scale is left.
 
+    Where methods of plug-ins join it, what is set of their training is theirs alone.
+
     Raises:
         ConfigError: a variant or a field that is not there, an axis that cuts through a joint one, or a setting that
             no run would have.
@@ -100,17 +104,22 @@ def apply_request(declared: Experiment, scale: str, request: Request) -> Experim
     for name in common:
         _check_whole_axis(Axis((name,), ()), axes, declared.name)
     vary = {a.name if len(a.fields) == 1 else a.fields: a.entries() for a in axes.values()}
-    base = set_fields(_drop_replaced_options(grid.base, common), common)
     variants = _choose_requested_variants(declared, request.methods)
-    changed = Grid(base, vary, grid.apart, grid.own)
+    if joining := list_joining_methods(declared, request.methods):
+        own = {name: value for name, value in common.items() if name not in NOT_IDENTITY}
+        common = {name: value for name, value in common.items() if name in NOT_IDENTITY}
+        variants = tuple(dataclasses.replace(v, set=own) if v.name in joining else v for v in variants)
+    base = set_fields(_drop_replaced_options(grid.base, common), common)
+    changed = dataclasses.replace(grid, base=base, vary=vary)
     found = dataclasses.replace(declared, variants=variants, scales={scale: changed})
     _check_request_has_effect(changed, variants, declared.name, request.set)
     return found
 
 
 def _choose_requested_variants(declared: Experiment, names: Sequence[str] | None) -> tuple[Variant, ...]:
-    """Choose the variants of these names, in the order of the declaration."""
+    """Choose the variants of these names, in the order of the declaration; methods that join it come last."""
     compared = {variant.name: variant for variant in declared.compared()}
+    compared |= {name: Variant(name, name) for name in list_joining_methods(declared, names)}
     unknown = [name for name in names or () if name not in compared]
     if unknown:
         known = ", ".join(compared)
@@ -118,6 +127,12 @@ def _choose_requested_variants(declared: Experiment, names: Sequence[str] | None
     if names is not None and not names:
         raise ConfigError(f"methods: none is given; the variants of {declared.name} are {', '.join(compared)}")
     return tuple(variant for name, variant in compared.items() if names is None or name in names)
+
+
+def list_joining_methods(declared: Experiment, names: Sequence[str] | None) -> list[str]:
+    """List those of some names that are no variants of an experiment but methods of plug-ins, which join it."""
+    there = {variant.name for variant in declared.compared()}
+    return [name for name in names or () if name not in there and name in METHODS and METHODS.source(name)]
 
 
 def _check_whole_axis(axis: Axis, axes: Mapping[tuple[str, ...], Axis], name: str) -> None:

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from semcom.config import ConfigError, Resolved, RunError
-from semcom.files import ARRAYS, CHECKPOINT, ERROR, METRICS, PREVIOUS, SUMMARY, TRAINING, resolve_file, write_atomically
+from semcom.files import (
+    ARRAYS,
+    CHECKPOINT,
+    ERROR,
+    METRICS,
+    PREVIOUS,
+    SUMMARY,
+    SWEEP,
+    TRAINING,
+    resolve_file,
+    write_atomically,
+)
 from semcom.runs.arrays import list_lacking_arrays
 from semcom.runs.folder import BusyError, Folder, write_config, write_summary
+from semcom.runs.plugins import load_plugins
 from semcom.studies.experiment import Train
 from semcom.studies.grid import set_fields
 from semcom.studies.registry import EXPERIMENTS, find_experiment
@@ -18,6 +32,7 @@ from semcom.studies.results.lock import read_record
 from semcom.studies.results.outcome import has_outcome, locate_run_folder
 from semcom.studies.results.run import Stored, read_stored_runs
 from semcom.studies.sweep.plan import Plan
+from semcom.studies.sweep.request import Request, list_joining_methods
 
 
 @contextmanager
@@ -38,7 +53,7 @@ def find_reusable_runs(
     """
     with ExitStack() as stack:
         found: dict[str, Stored] = {}
-        for study in [studies] if isinstance(studies, Path | str) else studies:
+        for study in _list_studies(studies):
             try:
                 place = resolve_file(study)
                 folder = Path(stack.enter_context(unpack_archive(place))) if place.is_file() else place
@@ -51,6 +66,48 @@ def find_reusable_runs(
                 raise ConfigError(f"reuse: {study} has no finished run of this sweep, or not what it keeps")
             found = {**theirs, **found}
         yield {key: run for key, run in found.items() if not has_outcome(plan.runs[key])}
+
+
+def add_reused_variants(
+    name: str | None, request: Request, studies: Sequence[Path | str] | Path | str, plugins: Sequence[str] = ()
+) -> Request:
+    """Add the variants of the studies to a request by which methods of plug-ins join an experiment.
+
+    So these stand beside what is there already. Any other request is returned as it is.
+
+    Args:
+        name: of the experiment (None: a study that nobody has declared).
+        request: as parsed.
+        studies: folders or archives of sweeps.
+        plugins: Python files or modules that all runs load.
+
+    Raises:
+        ConfigError: one of the studies is no sweep's.
+    """
+    load_plugins(plugins)
+    declared = None if name is None else find_experiment(name)
+    if declared is None or not list_joining_methods(declared, request.methods):
+        return request
+    there = {variant for study in _list_studies(studies) for variant in _read_reused_record(study)["variants"].values()}
+    own = [variant.name for variant in declared.compared() if variant.name in there]
+    return replace(request, methods=tuple(dict.fromkeys((*own, *(request.methods or ())))))
+
+
+def _list_studies(studies: Sequence[Path | str] | Path | str) -> Sequence[Path | str]:
+    return [studies] if isinstance(studies, Path | str) else studies
+
+
+def _read_reused_record(study: Path | str) -> dict[str, Any]:
+    """Read sweep.json of a folder or an archive. Raises ConfigError where there is none."""
+    place = resolve_file(study)
+    try:
+        with unpack_archive(place, SWEEP) if place.is_file() else nullcontext(place) as folder:
+            held = read_record(Path(folder))
+    except ConfigError as error:
+        raise ConfigError(f"reuse: {study}: {error}") from None
+    if held is None:
+        raise ConfigError(f"reuse: {study}: it is not of a sweep")
+    return held
 
 
 def _check_reused_folder(folder: Path, train: Train | None) -> None:

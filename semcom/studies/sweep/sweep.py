@@ -33,7 +33,7 @@ from semcom.studies.sweep.divisions import check_sweep_data
 from semcom.studies.sweep.plan import Plan, make_plan
 from semcom.studies.sweep.pool import carry_out_in_pool, check_pool_workers
 from semcom.studies.sweep.request import parse_request
-from semcom.studies.sweep.reuse import find_reusable_runs, take_reused_run
+from semcom.studies.sweep.reuse import add_reused_variants, find_reusable_runs, take_reused_run
 from semcom.studies.sweep.tune import check_search_is_apart, plan_search, plan_tuned
 
 
@@ -67,7 +67,8 @@ def sweep(
         name: an experiment of `semcom.studies.registry`, or the Python file that registers one (None: a study of
             `methods` and the default run).
         scale: one of the experiment's scales (None: the first one, see `Experiment.offered`).
-        methods: names of the variants that run (None: all); of a study without a name, methods.
+        methods: names of the variants that run (None: all); a method of a plug-in joins them, beside the variants of
+            the studies in `reuse`, and has the plug-in and what is set to itself. Of a study without a name, methods.
         seeds: values of the field `seed` (None: those of the experiment).
         set: dotted field -> its value in all runs.
         vary: dotted field, or a tuple of joint ones, -> values, in the place of those of the experiment or beside them.
@@ -106,7 +107,8 @@ def sweep(
     check_pool_workers(jobs, backend, gpus_per_run)
     how: dict[str, Any] = {"jobs": jobs, "backend": backend, "gpus_per_run": gpus_per_run, "train": train}
     how |= {"limit_minutes": limit_minutes, "reuse": reuse, "track": track}
-    asked = (name, scale, parse_request(methods, seeds, set, vary, tune), plugins, out)
+    request = add_reused_variants(name, parse_request(methods, seeds, set, vary, tune), reuse, plugins)
+    asked = (name, scale, request, plugins, out)
     plan = carry_out_search(plan_search(*asked), asked, part, how) if tune else make_plan(*asked)
     return execute_sweep(plan, part, **how)
 

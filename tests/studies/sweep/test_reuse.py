@@ -212,3 +212,37 @@ def test_a_run_that_is_running_is_left_alone(tmp_path: Path) -> None:
         assert not (folder / SUMMARY).exists()
     take_reused_run(config, stored)
     assert (folder / SUMMARY).exists()
+
+
+MINE = """
+from dataclasses import dataclass
+from semcom import METHODS
+from semcom.methods.fedavg import FedAvg
+
+
+@METHODS.register("joins-demo")
+class Mine(FedAvg):
+    @dataclass(frozen=True)
+    class Hyper(FedAvg.Hyper):
+        pull: float = 0.5
+"""
+
+
+def test_method_of_a_plugin_joins_an_experiment_beside_the_runs_that_another_study_has(
+    three: Path, tmp_path: Path, own_names: None
+) -> None:
+    with refuses("methods", "demo", "joins-demo"):
+        make_plan("demo", "smoke", parse_request("joins-demo"), out=tmp_path / "none")
+    plugin, out = tmp_path / "mine.py", tmp_path / "joined"
+    plugin.write_text(MINE)
+    own = {"train.lr": 0.25, "hyper.pull": 0.75}
+    for _ in range(2):  # the second time nothing is left to do
+        args = {"methods": "joins-demo", "plugins": [str(plugin)], "seeds": range(3), "set": own, "out": out}
+        frame = read_table(sweep("demo", reuse=[three], **args))
+    assert list(dict.fromkeys(frame["variant"])) == [*DEMO.variants, "joins-demo"]
+    assert len(marks(out)) == 3 * 3 and len(frame) == 4 * 3 * 3
+    mine = frame["variant"] == "joins-demo"
+    assert set(frame["hash"][~mine]) == set(read_table(tmp_path / "three" / "results.parquet")["hash"])
+    assert set(frame["train.lr"][mine]) == {0.25} and 0.25 not in set(frame["train.lr"][~mine])
+    alone = make_plan("demo", "smoke", parse_request("joins-demo"), [str(plugin)], tmp_path / "alone")
+    assert set(alone.variants.values()) == {"joins-demo"}

@@ -1,0 +1,215 @@
+"""The benchmark: methods in twelve settings, each with a rate of its own, and their ranks.
+
+No paper has this. 27 methods train one network without a radio on two datasets, divided in three ways, with all of 20
+clients in each round and with 20 of 100. What is chosen and reported, and how, stands in docs/protocol.md ("The
+benchmark"), which was written before the first run; docs/benchmark.md says how a method of one's own joins.
+
+Two methods are left out, as each is another one here: `fedcrl` is `fedcosr` where both have one schedule, and `fedbn`
+is `fedavg` on a network without BatchNorm. `--methods fedbn --set model.encoder=resnet18` runs it on one that has some.
+
+Scale `small`: LeNet-5; clients have 150 training images on average and 20 rounds, 100 and 40 where they are 100; five
+seeds. Scale `paper`: all images, 500 rounds, the network 32-64-512 of the federated toolkits, and ResNet-18.
+
+    semcom sweep benchmark-rates --scale small
+    python -m experiments.benchmark results/benchmark-rates-small      # the choice, which goes into CHOSEN
+    semcom sweep benchmark --scale small --vary clients=20 --seeds 0..2
+    semcom sweep benchmark --scale small --seeds 0..2
+    semcom sweep benchmark --scale small
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from experiments.arms import PERFEDAVG, PFEDME
+from experiments.fedcosr.items import DIVISION, Division
+from experiments.fedcosr.rates import OWN as PAIRS
+from experiments.letter.search import SEED, TIED
+from experiments.shell import run_on_studies_of_shell
+from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.analysis.means import format_markdown
+from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.grid import set_fields
+from semcom.studies.results.archive import read_stored_table
+from semcom.studies.results.table import read_number_in_row
+
+SCAFFOLD = Variant("scaffold", "scaffold", PFEDME.set)
+METHODS: tuple[str | Variant, ...] = (
+    *("local", "fedavg", "fedprox", "moon", SCAFFOLD, "feddyn", "fedavg_ft", "fedprox_ft", PERFEDAVG, "ditto", PFEDME),
+    *("apfl", "fedamp", "fedala", "feddbe", "fedrod", "fedper", "fedrep", "fedbabu", "repper", "lg_fedavg", "fedgh"),
+    *("fedcl", "fedproto", "fedpac", "fedcrc", "fedcosr"),
+)
+"""What is compared, in the order of `semcom list methods`."""
+VIEWS: Mapping[str, str] = {"fedbabu": "personal", "fedproto": "prototype", "fedcrc": "personal"}
+"""Method -> the view that counts, of methods whose first one is not what their paper's clients use in the end."""
+
+SMALLEST = 40
+"""Training images of the smallest client in Dirichlet proportions before `partition.fraction`."""
+DIGITS: tuple[Division, ...] = (
+    ("digits", "pathological", None, 2, None),
+    ("digits", "dirichlet", 0.5, None, None),
+)
+"""What clients own in a smoke test, by the fields of `DIVISION`."""
+CIFAR: tuple[Division, ...] = (
+    ("cifar10", "pathological", None, 2, None),
+    ("cifar10", "dirichlet", 0.1, None, SMALLEST),
+    ("cifar10", "dirichlet", 0.5, None, SMALLEST),
+    ("cifar100", "pathological", None, 10, None),
+    ("cifar100", "dirichlet", 0.1, None, SMALLEST),
+    ("cifar100", "dirichlet", 0.5, None, SMALLEST),
+)
+"""What they own at the other scales."""
+SIZES: dict[str, dict[str, Any]] = {
+    "smoke": {"rounds": 1, "batch": 10, "features": 16, "clients": 4, "fraction": 1.0, "tests": 1.0, "pixels": 16},
+    "small": {"rounds": 20, "batch": 20, "features": 84, "clients": 20, "fraction": 0.06, "tests": 0.3, "pixels": 32},
+    "paper": {"rounds": 500, "batch": 10, "features": 512, "clients": 20, "fraction": 1.0, "tests": 1.0, "pixels": 32},
+}
+"""Scale -> its size with all clients in each round; `fraction` is of training images, `tests` of test images."""
+DRAWN: Mapping[str, Mapping[int, dict[str, Any]]] = {
+    "smoke": {8: {"train.participation": 0.5}},
+    "small": {100: {"train.participation": 0.2, "partition.fraction": 0.2, "train.rounds": 40}},
+    "paper": {100: {"train.participation": 0.2}},
+}
+"""Scale -> number of clients of which as many as above take part in a round -> what is set otherwise with them."""
+NETWORKS = {"smoke": ("cnn",), "small": ("lenet",), "paper": ("cnn", "resnet18")}
+SEEDS = {"smoke": (0,), "small": (0, 1, 2, 3, 4), "paper": (0, 1, 2, 3, 4)}
+
+FIRST = 0
+"""Place of the candidate that a method has before a choice is made, and a method of one's own without one."""
+COMMON = ({"train.lr": 0.001}, {"train.lr": 0.003}, {"train.lr": 0.0003})
+"""Rates of Adam that are tried."""
+OWN: Mapping[str, tuple[dict[str, float], ...]] = {
+    "scaffold": ({"hyper.eta_l": 0.05}, {"hyper.eta_l": 0.02}, {"hyper.eta_l": 0.01}),
+    **PAIRS,
+}
+"""Method -> what is tried of rates that it has in the place of Adam's, those of semcom's defaults first."""
+CHOSEN: Mapping[str, Mapping[str, Mapping[str, int]]] = {}
+"""Scale -> dataset -> method -> place of the candidate that `benchmark-rates` has chosen; others have the first."""
+
+
+def make_benchmark_base(scale: str) -> RunConfig:
+    """Return the configuration that the runs of a scale share: all clients in each round, the first rate."""
+    size, first = SIZES[scale], COMMON[FIRST]
+    return RunConfig(
+        data=DataConfig(size=size["pixels"]),
+        partition=PartitionConfig(
+            options={"test": "own", "fraction": size["fraction"], "fraction_tests": size["tests"]}
+        ),
+        model=ModelConfig(encoder=NETWORKS[scale][0], features=size["features"]),
+        channel=ChannelConfig(kind="none"),
+        clients=size["clients"],
+        train=TrainConfig(rounds=size["rounds"], optimizer="adam", batch_size=size["batch"], lr=first["train.lr"]),
+    )
+
+
+def list_candidates(method: str) -> tuple[dict[str, float], ...]:
+    """List the settings that are tried for a method, the first one first."""
+    return OWN.get(method, COMMON)
+
+
+def list_variants() -> tuple[Variant, ...]:
+    """List the methods as variants."""
+    return tuple(each if isinstance(each, Variant) else Variant(each, each) for each in METHODS)
+
+
+def list_divisions(scale: str) -> tuple[Division, ...]:
+    """List what clients own at a scale."""
+    return DIGITS if scale == "smoke" else CIFAR
+
+
+def collect_chosen_rates(scale: str) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    """Collect what was chosen at a scale, as `Grid.apart_of` has it: variant -> data.name -> dataset -> settings."""
+    found: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+    for data, places in CHOSEN.get(scale, {}).items():
+        for method, place in places.items():
+            found.setdefault(method, {"data.name": {}})["data.name"][data] = list_candidates(method)[place]
+    return found
+
+
+def _make_benchmark(scale: str) -> Grid:
+    """Return the settings of a scale; `paper` has each of them with two networks."""
+    networks: dict[Any, Any] = {"model.encoder": NETWORKS[scale]} if len(NETWORKS[scale]) > 1 else {}
+    clients = (SIZES[scale]["clients"], *DRAWN[scale])
+    vary = {DIVISION: list_divisions(scale), "clients": clients, **networks, "seed": SEEDS[scale]}
+    rates = collect_chosen_rates(scale)
+    return Grid(make_benchmark_base(scale), vary, apart={"clients": DRAWN[scale]}, apart_of=rates)
+
+
+BENCHMARK = Experiment(
+    name="benchmark",
+    title="27 methods in twelve settings, each with a rate of its own",
+    paper="none",
+    variants=METHODS,
+    scales=each_scale(_make_benchmark),
+    axis="partition.kind",
+    figures=("benchmark",),
+)
+"""The comparison."""
+
+
+def _make_trials() -> Iterator[Variant]:
+    """Yield a variant for each candidate of each method; the first is the method's own run."""
+    for variant in list_variants():
+        for place, candidate in enumerate(list_candidates(variant.method)):
+            yield replace(variant, name=f"{variant.name} {place}", set={**variant.set, **candidate})
+
+
+def _make_rate_search(scale: str) -> Grid:
+    """Return the divisions with all clients in each round, and a fifth of the training images set aside."""
+    base = set_fields(make_benchmark_base(scale), {"partition.validation": 0.2})
+    return Grid(base, {DIVISION: list_divisions(scale)[: 1 if scale == "smoke" else None], "seed": (SEED,)})
+
+
+BENCHMARK_RATES = Experiment(
+    name="benchmark-rates",
+    title="Rates of the benchmark's methods, on validation images",
+    paper="none",
+    variants=tuple(_make_trials()),
+    scales=each_scale(_make_rate_search),
+    axis="partition.kind",
+)
+"""The search for each method's own rate."""
+
+
+def read_rate_scores(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return dataset, method, place and score of each candidate: its mean validation accuracy over divisions, in %.
+
+    A candidate of which a run has failed, as one that diverges has, has the score NaN.
+    """
+    scores = [
+        100 * float(read_number_in_row(row, "validation", VIEWS.get(row["method"]))) for _, row in frame.iterrows()
+    ]
+    rows = frame.assign(place=frame["variant"].str.rsplit(" ", n=1).str[-1].astype(int), score=scores)
+    rows["score"] = rows["score"].where(rows["status"] == "done")
+    groups = rows.groupby(["data.name", "method", "place"])["score"]
+    return groups.apply(lambda of: of.mean(skipna=False)).reset_index()
+
+
+def choose_rates(rows: pd.DataFrame) -> dict[str, dict[str, int]]:
+    """Return dataset -> method -> place: the first candidate if it is within half a point of the best, else the best.
+
+    Methods that keep the first are left out, and candidates without a score.
+    """
+    found: dict[str, dict[str, int]] = {}
+    for (data, method), of in rows.dropna().groupby(["data.name", "method"]):
+        score = of.set_index("place")["score"]
+        if not score.get(FIRST, -math.inf) >= score.max() - 100 * TIED:
+            found.setdefault(str(data), {})[str(method)] = int(score.idxmax())
+    return found
+
+
+def _print_rates(path: str) -> None:
+    """Print the scores and the choice."""
+    rows = read_rate_scores(read_stored_table(path))
+    wide = rows.pivot(index=["data.name", "method"], columns="place", values="score").round(1).rename(columns=str)
+    print(format_markdown(wide.reset_index().map(str)) + "\n")
+    print(choose_rates(rows))
+
+
+if __name__ == "__main__":
+    run_on_studies_of_shell(_print_rates)
