@@ -1,4 +1,5 @@
-"""The verdict rule of docs/protocol.md a second time, by code that shares none with `experiments.claims`.
+"""The verdict rule of docs/protocol.md a second time, in both editions, by code that shares none with
+`experiments.claims`: `verdict` is the first one, `judge` the second.
 
 It was written from that page and from experiments/papers/README.md. It reads the files of the papers, and the archives
 of studies as the JSON that they hold, by itself. What it takes from the package are names: which method and settings a
@@ -33,8 +34,8 @@ THIRDS = ("head", "middle", "tail")
 SPANS = {"first tenth": (0.0, 0.1), "third quarter": (0.5, 0.75), "last quarter": (0.75, 1.0)}
 PRINTED = {"accuracy", "accuracy_std", "gain", "fall", "spread"}
 """What the papers' tables have numbers of."""
-OF_ACCURACIES = PRINTED | {"accuracy_of_each", "class_accuracy", "roughness"}
-"""What is in points of accuracy: it may be level, and a "no" about it needs power."""
+OF_ACCURACIES = {"accuracy", "accuracy_of_each", "class_accuracy", "gain", "fall", "spread"}
+"""Accuracies and differences of them: these may be level, and a "no" about them needs power."""
 TWINS = {"fedcrl-table2": "fedcosr-table2", "fedcrl-table3": "fedcosr-table3", "fedcrl-curves": "fedcosr-fig5"}
 """Item -> the item whose runs its claims are held against in the second edition."""
 OWN_RATES = {"fedcosr-table2": "fedcosr-table2-rates", "fedcosr-table3": "fedcosr-table3-rates"}
@@ -156,19 +157,19 @@ def of_runs(item: str, edition: int = 1, own_rates: bool = False) -> tuple[Point
         shared = {n: text(v) for n, v in here[0].fields.items() if all(r.fields.get(n) == v for r in here)}
         shared = {name: stands.get((name, value), value) for name, value in shared.items()}
         known = {*papers.OWN, *(run.variant for run in here)} - {"averaged"} if edition == 2 else set()
-        dashes = frozenset(arm for arm in known if any(guesses(run, view, ended) for run, view in runs_of(here, arm)))
+        dashes = frozenset(arm for arm in known if any(guesses(run) for run, _ in runs_of(here, arm)))
         for part, value in parts(here):
-            number = functools.partial(number_of, source, here, part, value, ended, edition, dashes)
+            number = functools.cache(functools.partial(number_of, source, here, part, value, ended, edition, dashes))
             points.append(Point(item, {**shared, part: value} if part else shared, number, part or None, dashes))
     return tuple(points)
 
 
-def guesses(run: Run, view: str | None, ended: bool) -> bool:
-    scores = run.summary["views"][view or next(iter(run.summary["views"]))]
-    accuracy = scores["last" if ended else "accuracy"]
+def guesses(run: Run) -> bool:
+    """By the headline: the mean over the last evaluations, of the first view."""
+    scores = run.summary["views"][next(iter(run.summary["views"]))]
     each = scores.get("clients", [])
-    alike = len(each) > 1 and max(each) - min(each) < 1e-9 and accuracy <= 0.5 + 1e-9
-    return alike or accuracy <= 1.25 / CLASSES[run.fields["data.name"]]
+    alike = len(each) > 1 and max(each) - min(each) < 1e-9 and scores["accuracy"] <= 0.5
+    return alike or scores["accuracy"] <= 1.25 / CLASSES[run.fields["data.name"]]
 
 
 def parts(runs: list[Run]) -> list[tuple[str, str]]:
@@ -210,7 +211,7 @@ def number_of(
         each = [number_of(item, runs, part, value, ended, edition, dashes, name, metric) for name in variants]
         seeds = set.intersection(*map(set, each))
         return {seed: float(np.mean([of[seed] for of in each])) for seed in seeds}
-    if method in dashes:
+    if method in dashes and not metric.startswith("floats"):
         return {}
     found: Seeds = {}
     for run, view in runs_of(runs, method):
@@ -365,7 +366,11 @@ class Claim:
         return line[0].number(method, self.metric)
 
     def rivals(self, line: list[Point]) -> list[str]:
-        return [name for name in self.right if not any(name in point.dashes for point in line)]
+        return [name for name in self.right if not any(name in self.dashes(point) for point in line)]
+
+    def dashes(self, point: Point) -> frozenset[str]:
+        """The arms that count for nothing at a point. What they send is counted all the same."""
+        return frozenset() if self.metric == "floats" else point.dashes
 
     def best(self, each: list[Seeds]) -> Seeds:
         known = [values for values in each if values]
@@ -375,7 +380,7 @@ class Claim:
 
     def dashed(self, points: list[Point]) -> list[Point]:
         """The points of the claim at which the arms that it is about guess: as if they had not been run."""
-        return [point for point in self.here(points) if point.dashes.issuperset(self.left)]
+        return [point for point in self.here(points) if self.dashes(point).issuperset(self.left)]
 
     def compared(self, points: list[Point]) -> Iterator[Compared]:
         dashed = self.dashed(points)
@@ -392,7 +397,7 @@ class Claim:
 
     def told(self, method: str, line: list[Point], how: Callable[..., Iterator[Compared]]) -> Iterator[Compared]:
         """Comparisons of a method at some points, with the effects that the paper prints there."""
-        if any(method in point.dashes for point in line):
+        if any(method in self.dashes(point) for point in line):
             return
         shadow = [shade for point in line for shade in of_tables(self.row["paper"]) if stands_for(shade, point)]
         printed: dict[str, Seeds] = {}
@@ -465,8 +470,13 @@ def interval(values: Seeds, counted: bool) -> tuple[float, float] | None:
         return None
     if np.ptp(numbers) == 0:
         return (numbers[0], numbers[0]) if counted else None
-    half = stats.t.ppf(0.975, len(numbers) - 1) * stats.sem(numbers)
+    half = t_limit(len(numbers)) * numbers.std(ddof=1) / math.sqrt(len(numbers))
     return numbers.mean() - half, numbers.mean() + half
+
+
+@functools.cache
+def t_limit(count: int, level: float = 0.05) -> float:
+    return float(stats.t.ppf(1 - level / 2, count - 1))
 
 
 def answer(one: Compared) -> str:
@@ -538,17 +548,19 @@ def missing(claim: Claim, points: list[Point]) -> bool:
 
 
 def decide(answers: list[str], quantifier: str, lacks: bool) -> str:
+    """What answers come to; `lacks`: whether points are missing that could overturn it. Only the second has `level`."""
     yes, level, total = answers.count("yes"), answers.count("level"), len(answers)
     overturned = {"some": {"no"}, "most": {"yes", "no"}, "almost-all": {"yes", "no"}}.get(quantifier, {"yes"})
+    if enough(yes, total, quantifier):
+        return "inconclusive" if lacks and "yes" in overturned else "reproduced"
     if enough(yes + level, total, quantifier):
-        state = "reproduced" if enough(yes, total, quantifier) else "level"
-        return "inconclusive" if lacks and "yes" in overturned else state
+        return "inconclusive" if lacks else "level"
     if not enough(total - answers.count("no"), total, quantifier):
         return "inconclusive" if lacks and "no" in overturned else "not reproduced"
     return "inconclusive"
 
 
-# The second edition of the rule ----------------------------------------------------------------------------------------
+# The second edition of the rule --------------------------------------------------------------------------------------
 
 
 def spread_of(values: Seeds) -> tuple[float, float, int]:
@@ -558,9 +570,9 @@ def spread_of(values: Seeds) -> tuple[float, float, int]:
 
 
 def p_value(values: Seeds, counted: bool, low: float = 0.0, high: float = 0.0) -> float:
-    """Student's t, two-sided, of a mean against the nearer end of a range; 1 where it is inside, or is not known."""
+    """Student's t, two-sided, of a mean against the nearer end of a range; 1 inside it, NaN without an interval."""
     if interval(values, counted) is None:
-        return 1.0
+        return math.nan
     mean, sd, count = spread_of(values)
     beyond = max(low - mean, mean - high, 0.0)
     if sd == 0:
@@ -569,9 +581,11 @@ def p_value(values: Seeds, counted: bool, low: float = 0.0, high: float = 0.0) -
 
 
 def holm(p_values: list[float]) -> list[float]:
-    adjusted, worst = [0.0] * len(p_values), 0.0
-    for rank, i in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        worst = max(worst, min(1.0, (len(p_values) - rank) * p_values[i]))
+    """Holm's correction over the tests that could be made."""
+    made = sorted((i for i, p in enumerate(p_values) if not math.isnan(p)), key=p_values.__getitem__)
+    adjusted, worst = [math.nan] * len(p_values), 0.0
+    for rank, i in enumerate(made):
+        worst = max(worst, min(1.0, (len(made) - rank) * p_values[i]))
         adjusted[i] = worst
     return adjusted
 
@@ -582,93 +596,122 @@ def is_number(one: Compared) -> bool:
 
 
 def answers_of(claim: Claim, found: list[Compared]) -> list[str]:
-    singles = [one for one in found if not one.places]
-    against_0 = holm([p_value(one.values[0], one.counted) for one in singles])
-    ends = [
-        (0.0, 0.0) if one.target is None else (one.target - 2 * one.point, one.target + 2 * one.point)
-        for one in singles
-    ]
-    beyond = holm([p_value(one.values[0], one.counted, *end) for one, end in zip(singles, ends, strict=True)])
-    yes_p = {id(one): p for one, p in zip(singles, against_0, strict=True)}
-    no_p = {id(one): p for one, p in zip(singles, beyond, strict=True)}
-    in_points = claim.metric in OF_ACCURACIES
+    """What comparisons say: by Holm over those of the claim, of `top` over the rivals of each."""
+    free_yes, free_no = claim.quantifier in ("all", "any"), claim.quantifier == "some"
+    if claim.relation == "top":
+        return [answer_top(one, free_yes, free_no, claim.metric in OF_ACCURACIES) for one in found]
+    yes = [p_value(one.values[0], one.counted) for one in found]
+    ends = [(t - 2 * one.point, t + 2 * one.point) for one in found for t in [one.target or 0.0]]
+    ends = [(0.0, 0.0) if one.target is None else end for one, end in zip(found, ends, strict=True)]
+    no = [p_value(one.values[0], one.counted, *end) for one, end in zip(found, ends, strict=True)]
+    yes, no = (yes if free_yes else holm(yes)), (no if free_no else holm(no))
     answers = []
-    for one in found:
-        said = answer_top(one) if one.places else answer(one)
-        if not one.places:
-            if said == "yes" and claim.quantifier not in ("all", "any") and not is_number(one):
-                said = "yes" if yes_p[id(one)] <= 0.05 else "open"
-            elif said == "no" and claim.quantifier != "some":
-                said = "no" if no_p[id(one)] <= 0.05 else "open"
-        if said != "yes" and in_points and is_level(one):
-            said = "level"
-        if said == "no" and in_points and not could_say_yes(one):
+    for one, p_yes, p_no in zip(found, yes, no, strict=True):
+        said = answer(one)
+        if (said == "yes" and p_yes > 0.05 and not is_number(one)) or (said == "no" and p_no > 0.05):
             said = "open"
+        if claim.metric in OF_ACCURACIES and said != "yes":
+            low, high = interval(one.values[0], one.counted) or (-math.inf, math.inf)
+            if one.target is None and low > -2 and high < 2:
+                said = "level"
+            elif said == "no" and not could_say_yes(one, low, high):
+                said = "open"
         answers.append(said)
     return answers
 
 
-def answer_top(one: Compared) -> str:
-    p_values = holm([p_value(values, one.counted) for values in one.values])
-    ahead = [average(v) > 0 and p <= 0.05 for v, p in zip(one.values, p_values, strict=True)]
-    behind = [average(v) < 0 and p <= 0.05 for v, p in zip(one.values, p_values, strict=True)]
-    if sum(ahead) >= one.places:
-        return "no"
-    known = all(interval(values, one.counted) is not None for values in one.values)
-    return "yes" if known and len(behind) - sum(behind) <= one.places - 1 else "open"
-
-
-def is_level(one: Compared) -> bool:
-    ends = [interval(values, one.counted) for values in one.values]
-    if one.places:
-        return sum(end is None or end[1] > 2 for end in ends) <= one.places - 1
-    return ends[0] is not None and -2 <= ends[0][0] and ends[0][1] <= 2
-
-
-def could_say_yes(one: Compared) -> bool:
+def could_say_yes(one: Compared, low: float, high: float) -> bool:
     """Whether a no counts: a yes would have been found, or nothing but a no is left."""
-    ends = [end for values in one.values if (end := interval(values, one.counted))]
-    if one.places:
-        return sum(end[0] > 2 for end in ends) >= one.places or missed(one) <= 0.2
-    low, high = ends[0]
-    if one.target is None or one.target > 0:
-        beyond = high < -2
-    else:
-        beyond = one.target < 0 and low > 2
-    return beyond or (high - low <= 8 if is_number(one) else missed(one) <= 0.2)
+    if is_number(one):
+        return high - low <= 8
+    beyond = low > 2 if one.target is not None and one.target < 0 else high < -2
+    return beyond or finds(one.values[0], one.effects[0]) >= 0.8
 
 
-def missed(one: Compared, seeds: int | None = None) -> float:
-    """With what probability, at most, so many seeds miss the effects that a comparison needs to say yes."""
-    each = sorted(miss(values, effect, seeds) for values, effect in zip(one.values, one.effects, strict=True))
-    return sum(each[: max(len(each) - one.places + 1, 0)] if one.places else each)
+def answer_top(one: Compared, free_yes: bool, free_no: bool, in_points: bool) -> str:
+    p_values = [p_value(values, one.counted) for values in one.values]
+    behind_p, ahead_p = (p_values if free else holm(p_values) for free in (free_yes, free_no))
+    behind = sum(average(v) < 0 and p <= 0.05 for v, p in zip(one.values, behind_p, strict=True))
+    ahead = 0
+    for values, effect, p in zip(one.values, one.effects, ahead_p, strict=True):
+        if average(values) > 0 and p <= 0.05:
+            low, _ = interval(values, one.counted) or (0.0, 0.0)
+            ahead += not in_points or low > 2 or finds(values, effect) >= 0.8
+    ends = [interval(values, one.counted) for values in one.values]
+    if None not in ends and len(ends) - behind < one.places:
+        return "yes"
+    if in_points and None not in ends and sum(end[1] >= 2 for end in ends if end) < one.places:
+        return "level"
+    return "no" if ahead >= one.places else "open"
 
 
-def miss(values: Seeds, effect: float, seeds: int | None) -> float:
+def finds(values: Seeds, effect: float, seeds: int | None = None, level: float = 0.05) -> float:
+    """The probability that a t test finds an effect, on its side of 0, with so many seeds and the spread there is."""
     if interval(values, counted=False) is None:
-        return 1.0
+        return 0.0
     _, sd, count = spread_of(values)
-    count = seeds or count
-    return float(stats.nct.cdf(stats.t.ppf(0.975, count - 1), count - 1, effect * math.sqrt(count) / sd))
+    return power_of_t(effect / sd, seeds or count, level)
+
+
+@functools.cache
+def power_of_t(effect: float, count: int, level: float) -> float:
+    if count < 2:
+        return 0.0
+    found = float(stats.nct.sf(t_limit(count, level), count - 1, effect * math.sqrt(count)))
+    return found if math.isfinite(found) else 1.0  # scipy gives none so far out
+
+
+def chance_of_yes(one: Compared, seeds: int | None, level: float) -> float:
+    """The probability that a comparison says yes."""
+    if is_number(one):
+        if interval(one.values[0], counted=False) is None:
+            return 0.0
+        _, sd, count = spread_of(one.values[0])
+        count = seeds or count
+        return float(count > 1 and 2 * t_limit(count) * sd / math.sqrt(count) <= 8)
+    each = [finds(values, effect, seeds, level) for values, effect in zip(one.values, one.effects, strict=True)]
+    return chance_of(each, lambda count: len(each) - count < one.places if one.places else count == 1)
+
+
+def chance_of(each: list[float], good: Callable[[int], bool]) -> float:
+    """The probability that a good number of independent events happen."""
+    counts = {0: 1.0}
+    for p in each:
+        counts = {n: counts.get(n, 0.0) * (1 - p) + counts.get(n - 1, 0.0) * p for n in range(len(counts) + 1)}
+    return sum(p for n, p in counts.items() if good(n))
 
 
 def power_of(claim: Claim, found: list[Compared], seeds: int | None = None) -> float:
-    """With what probability at least the effects are found that the claim needs."""
-    if claim.metric not in OF_ACCURACIES or not found or any(map(is_number, found)):
+    """With what probability the effects are found that the claim needs."""
+    if claim.metric not in OF_ACCURACIES or not any(interval(v, one.counted) for one in found for v in one.values):
         return math.nan
-    needed = next(k for k in range(1, len(found) + 1) if enough(k, len(found), claim.quantifier))
-    return max(0.0, 1 - sum(sorted(missed(one, seeds) for one in found)[:needed]))
+    level = 0.05 if claim.quantifier in ("all", "any") else 0.05 / sum(len(one.values) for one in found)
+    each = [chance_of_yes(one, seeds, level) for one in found]
+    return chance_of(each, lambda count: enough(count, len(found), claim.quantifier))
+
+
+def seeds_of(claim: Claim, found: list[Compared]) -> float:
+    """The least number of seeds that find them with 0.8, by halving; NaN if that is more than `MOST_SEEDS`."""
+    low, high = 1, MOST_SEEDS
+    if not power_of(claim, found, high) >= 0.8:
+        return math.nan
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power_of(claim, found, middle) >= 0.8 else (middle, high)
+    return high
 
 
 @dataclass
-class Second:
+class Judgement:
+    """`power`: NaN where there is none; `needs`: how many seeds find the effects, NaN where that is not known."""
+
     state: str
     counts: dict[str, int]
     power: float
     needs: float
 
 
-def judge(row: dict[str, str]) -> Second:
+def judge(row: dict[str, str]) -> Judgement:
     """By the second edition."""
     claim = Claim(row, lacking=True)
     points = claim.points(2)
@@ -683,7 +726,6 @@ def judge(row: dict[str, str]) -> Second:
         state = "not run"
     else:
         state = decide(answers, claim.quantifier, lacks)
-    power, needs = power_of(claim, found), math.nan
-    if state == "inconclusive" and not math.isnan(power):
-        needs = next((n for n in range(2, MOST_SEEDS) if power_of(claim, found, n) >= 0.8), math.inf)
-    return Second(state, counts, power, needs)
+    judged = state not in ("protocol unknown", "not run")
+    power, needs = (power_of(claim, found), seeds_of(claim, found)) if judged else (math.nan, math.nan)
+    return Judgement(state, counts, power, needs)
