@@ -26,16 +26,35 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
     return make_scorecard(tmp_path_factory.mktemp("none")).set_index("id")
 
 
-def test_both_implementations_agree_on_every_verdict_and_comparison(found: pd.DataFrame) -> None:
+@pytest.fixture(scope="module")
+def judged() -> dict[str, second.Judgement]:
+    """What the second implementation says of each claim, by the second edition."""
+    return {claim["id"]: second.judge(claim) for claim in second.rows("claims")}
+
+
+def test_both_implementations_agree_on_every_verdict_of_both_editions(
+    found: pd.DataFrame, judged: dict[str, second.Judgement]
+) -> None:
     claims = second.rows("claims")
     assert [claim["id"] for claim in claims] == list(found.index) and len(claims) == 194 + 24
-    assert {claim["id"]: second.verdict(claim) for claim in claims} == found["state"].to_dict()
-    # A verdict could be right by accident: the comparisons of each claim, by what they say to it.
-    for row in claims:
-        points = [point for item in row["item"].split() for point in second.of_runs(item)]
-        answers = [second.answer(one) for one in second.Claim(row, lacking=True).compared(points)]
-        counts = {name: answers.count(name) for name in ("yes", "no", "open")}
-        assert found.loc[row["id"], list(counts)].to_dict() == counts, row["id"]
+    assert {claim["id"]: second.verdict(claim) for claim in claims} == found["first"].to_dict()
+    assert {name: one.state for name, one in judged.items()} == found["state"].to_dict()
+
+
+def test_both_implementations_agree_on_every_comparison(
+    found: pd.DataFrame, judged: dict[str, second.Judgement]
+) -> None:
+    """A verdict could be right by accident: the comparisons of each claim, by what they say to it."""
+    words = ["yes", "level", "no", "open"]
+    assert {name: one.counts for name, one in judged.items()} == found[words].astype(int).to_dict("index")
+
+
+def test_both_implementations_agree_on_power_and_seeds(
+    found: pd.DataFrame, judged: dict[str, second.Judgement]
+) -> None:
+    power, needs = ({name: getattr(one, what) for name, one in judged.items()} for what in ("power", "needs"))
+    assert power == pytest.approx(found["power"].astype(float).to_dict(), abs=1e-6, nan_ok=True)
+    assert needs == pytest.approx(found["needs"].astype(float).to_dict(), abs=0, nan_ok=True)
 
 
 def test_the_page_counts_the_claims_by_their_states(found: pd.DataFrame) -> None:
