@@ -205,7 +205,7 @@ def group_claims(claim: Claim, where: Sequence[Key], source: Source) -> list[lis
 
 
 def _align_points(line: Sequence[pd.Series]) -> list[pd.Series]:
-    """Return the values of one method at several points by seed, whatever the devices: runs of two points share no more.
+    """Return the values of one method at several points by seed, whatever the devices: such runs share no more.
 
     What is made of them is named by seed and devices, so that it is a pair of what other methods have on the same ones.
     """

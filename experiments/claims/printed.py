@@ -70,8 +70,10 @@ def list_printed_effects(
         source: of which they are.
         tables: of the claim's paper.
     """
+    run = [source.places[key] for key in dict.fromkeys(key for one in comparisons for key in one.keys)]
+    places = {cell: place for cell, place in tables.places.items() if any(fits_claim(of, place) for of in run)}
     printed: dict[tuple[str, str], list[Comparison]] = {}
-    for one in list_printed_comparisons(claim, tables):
+    for one in list_printed_comparisons(claim, replace(tables, places=places)):
         printed.setdefault((one.method, one.against), []).append(one)
 
     def find(one: Comparison) -> list[float]:
