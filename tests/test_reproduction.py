@@ -12,7 +12,8 @@ import pytest
 from experiments.claims.evidence import COMMITTED
 from semcom.studies.results.archive import read_stored_table
 
-PAGE = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text("utf-8")
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = (DOCS / "evidence.md").read_text("utf-8")
 STORED = (COMMITTED / "README.md").read_text("utf-8")
 
 
@@ -55,6 +56,23 @@ def test_runs_and_hours_are_those_of_the_archives(row: dict[str, str]) -> None:
 def test_every_stored_study_has_a_row() -> None:
     told = {name for item in table(STORED, "item")["item"] for name in re.findall(r"`([^`]+)`", item)}
     assert told == {path.name.removesuffix("-small.zip") for path in COMMITTED.glob("*-small.zip")}
+
+
+def test_what_reproduces_is_one_page_of_at_most_700_words() -> None:
+    """Words as a reader of the site sees them: of a link its text, of a picture what stands for it."""
+    shown = re.sub(r"\]\([^)]*\)", "]", (DOCS / "reproduction.md").read_text("utf-8"))
+    assert sum(any(map(str.isalnum, word)) for word in shown.split()) <= 700
+
+
+def test_every_number_of_that_page_stands_on_the_page_that_its_row_links_to() -> None:
+    """An interval may stand there with the other sign, as that of the difference the other way round."""
+    rows = re.findall(r"^\|.* to .*\]\(.*$", (DOCS / "reproduction.md").read_text("utf-8"), re.M)
+    assert len(rows) > 20
+    for row in rows:
+        page = " ".join((DOCS / re.findall(r"\]\(([\w.-]+)", row)[0]).read_text("utf-8").split())
+        for low, high in re.findall(r"\((-?[\d.]+) to (-?[\d.]+)\)", row):
+            turned = [other.removeprefix("-") if other[0] == "-" else f"-{other}" for other in (high, low)]
+            assert any(f"{a} to {b}" in page for a, b in [(low, high), turned]), row
 
 
 def test_the_page_has_the_number_of_different_runs_and_their_hours() -> None:

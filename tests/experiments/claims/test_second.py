@@ -67,6 +67,10 @@ def test_the_page_counts_the_claims_by_their_states(found: pd.DataFrame) -> None
     said = re.search(r"(\d+) other\s+readings of its 12.75 %, of which (\d+) are met", PAGE)
     assert said and [int(n) for n in said.groups()] == [sum(readings), sum(found["state"][readings] == "reproduced")]
     found = found[~readings]
+    was = " ".join(PAGE.split()).partition("By the first edition of the rule: ")[2].partition(".")[0]
+    assert {state: int(n) for n, state in re.findall(r"(\d+) ([^,]+)", was)} == found["first"].value_counts().to_dict()
+    changed = table(PAGE, "change").set_index("change")["verdicts"].astype(int).to_dict()
+    assert changed == found["why"][found["why"] != ""].str.split(", ").explode().value_counts().to_dict()
     assert counts["claims"].sum() == len(found) == int(re.search(r"make (\d+) claims", PAGE)[1])  # type: ignore[index]
     for name, row in counts.iterrows():
         of = found.loc[found["paper"] == NAMES[str(name)], "state"].value_counts()
