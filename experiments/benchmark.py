@@ -15,6 +15,7 @@ seeds. Scale `paper`: all images, 500 rounds, the network 32-64-512 of the feder
     semcom sweep benchmark --scale small --vary clients=20 --seeds 0..2
     semcom sweep benchmark --scale small --seeds 0..2
     semcom sweep benchmark --scale small
+    python -m experiments.hypotheses results/benchmark-small
 """
 
 from __future__ import annotations

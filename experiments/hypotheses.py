@@ -38,6 +38,7 @@ JUDGES: Registry[Callable[[pd.DataFrame], Iterator[Row]]] = Registry(
         "letter-regime": "experiments.letter.regime:judge_regime",
         "letter-encoder": "experiments.letter.regime:judge_regime_encoder",
         "letter-unseen": "experiments.letter.regime:judge_regime_unseen",
+        "benchmark": "experiments.benchmark_ends:judge_benchmark",
         "collaboration": "experiments.collaboration:judge_collaboration",
         "wireless-snr": "experiments.wireless:judge_wireless_snr",
         "wireless-exchange": "experiments.wireless:judge_wireless_exchange",
@@ -50,6 +51,10 @@ JUDGES: Registry[Callable[[pd.DataFrame], Iterator[Row]]] = Registry(
     },
 )
 """Experiment -> the function that answers its hypotheses from the finished runs of its table."""
+READERS: Registry[Callable[[Path | str], pd.DataFrame]] = Registry(
+    "experiment", {"benchmark": "experiments.benchmark_ends:read_ends"}
+)
+"""Experiment -> the function that reads what its judge is given in the place of these."""
 
 
 def judge_study(path: Path | str) -> pd.DataFrame:
@@ -70,7 +75,8 @@ def judge_study(path: Path | str) -> pd.DataFrame:
         known = ", ".join(JUDGES.names())
         raise ConfigError(f"hypotheses: docs/protocol.md has none about {name}; it has some about {known}")
     try:
-        return pd.DataFrame(JUDGES.get(name)(frame[frame["status"] == "done"]))
+        runs = READERS.get(name)(path) if name in READERS else frame[frame["status"] == "done"]
+        return pd.DataFrame(JUDGES.get(name)(runs))
     except KeyError as error:
         raise ConfigError(f"hypotheses: the runs of {error} are missing") from None
 

@@ -6,90 +6,37 @@ python -m figures.benchmark experiments/results/benchmark-small.zip
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
-from experiments.benchmark import DIVISION, VIEWS
+from experiments.benchmark_ends import (
+    CONSTANT,
+    CONTROL,
+    NUMBERS,
+    SETTING,
+    average_settings,
+    select_ends,
+    tabulate_views,
+)
 from experiments.shell import run_on_studies_of_shell
-from semcom.config import ConfigError
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.ranks import RANKS, tabulate_ranks
-from semcom.studies.analysis.guessing import is_guess
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.ranks import compare_to_control
-from semcom.studies.analysis.study import Study, study
+from semcom.studies.analysis.study import study
 from semcom.studies.names import name_value
-from semcom.studies.results.run import Stored
-
-SETTING = (*DIVISION, "clients", "model.encoder")
-"""The fields that tell settings apart; some have one value at a scale."""
-CONTROL = "fedavg_ft"
-"""The method that others are tested against one by one."""
-NUMBERS = ("accuracy", "pooled", "worst10")
 
 
-def read_end(run: Stored) -> dict[str, Any]:
-    """Read what the last evaluation of a finished run says of the view that counts: a view of metrics.jsonl."""
-    view = VIEWS.get(run.variant, run.headline)
-    return next(line["views"][view] for line in reversed(run.lines()) if view in line.get("views", {}))
-
-
-def tabulate_ends(of: Study) -> pd.DataFrame:
-    """Return a row per finished run: variant, the fields of `SETTING`, seed, guess, `NUMBERS`, floats and seconds.
-
-    Floats are those of a client in a round, both ways; seconds are of all sections of the run.
-
-    Raises:
-        ConfigError: no run has finished.
-    """
-    rows = []
-    for run in of.stored:
-        if run.status == "done" and run.summary is not None:
-            end, traffic = read_end(run), run.summary["traffic"]
-            row: dict[str, Any] = {"variant": run.variant, **{name: run.fields.get(name) for name in SETTING}}
-            row |= {
-                "seed": run.fields["seed"],
-                "guess": is_guess(end["accuracy"], end["clients"], len(end.get("classes", ())) or None),
-            }
-            row |= {name: end.get(name, np.nan) for name in NUMBERS}
-            row["floats"] = sum(way["floats"] for way in traffic.values())
-            row["seconds"] = sum(s for name, s in run.summary.get("seconds", {}).items() if "/" not in name)
-            rows.append(row)
-    if not rows:
-        raise ConfigError("results: no run finished")
-    return pd.DataFrame(rows)
-
-
-def average_settings(ends: pd.DataFrame, all_runs: bool = False) -> pd.DataFrame:
-    """Return a row per variant and setting: means over the seeds that do not guess, `guesses` and n, all its seeds.
-
-    Args:
-        ends: of `tabulate_ends`.
-        all_runs: whether runs that guess count too.
-
-    Returns:
-        Columns: variant, those of `SETTING`, mean (accuracy; -1 where all runs guess, which is the last place), those
-        of `NUMBERS`, floats and seconds, guesses, n.
-    """
-    shown = [*NUMBERS, "floats", "seconds"]
-    kept = ends if all_runs else ends.assign(**{name: ends[name].mask(ends["guess"]) for name in NUMBERS})
-    groups = kept.groupby(["variant", *SETTING], sort=False, dropna=False)
-    found = groups[shown].mean().assign(guesses=groups["guess"].sum(), n=groups.size()).reset_index()
-    return found.assign(mean=found["accuracy"].fillna(-1.0))
-
-
-def rank_benchmark(of: Study, plot: Plot, all_runs: bool = False) -> pd.DataFrame:
-    """Return the ranks of `tabulate_ranks`, without runs that guess."""
-    return tabulate_ranks(average_settings(tabulate_ends(of), all_runs), list(SETTING))
+def rank_ends(ends: pd.DataFrame, all_runs: bool = False) -> pd.DataFrame:
+    """Return the ranks of `tabulate_ranks`, without runs that guess unless all are asked for."""
+    return tabulate_ranks(average_settings(ends, all_runs), list(SETTING))
 
 
 BENCHMARK = Drawing(
     "benchmark",
     "benchmark",
     Plot(kind="ranks", y="last"),
-    numbers=rank_benchmark,
+    numbers=lambda of, plot: rank_ends(select_ends(tabulate_views(of))),
     caption=lambda cells, plot: (
         f"{RANKS.caption(cells, plot)} Each method by the view that its paper's clients use, without runs that guess."
     ),
@@ -106,25 +53,67 @@ def compare_with_control(cells: pd.DataFrame) -> dict[str, float]:
     return compare_to_control({str(name): row.to_numpy(float) for name, row in wide.iterrows()}, CONTROL)
 
 
-def _name_setting(row: pd.Series) -> str:
-    skew = f"m = {row['partition.classes']:g}" if row["partition.kind"] == "pathological" else row["partition.beta"]
-    return f"{row['data.name']}, {skew}, {row['clients']} clients"
+def _name_settings(cells: pd.DataFrame) -> pd.Series:
+    """Return what the setting of each row is called; the network only where there are several."""
+    several = cells["model.encoder"].nunique() > 1
+
+    def name(row: pd.Series) -> str:
+        m, beta = row["partition.classes"], row["partition.beta"]
+        skew = f"m = {m:g}" if row["partition.kind"] == "pathological" else f"beta = {beta:g}"
+        words = [row["data.name"], skew, f"{row['clients']} clients", *([row["model.encoder"]] if several else ())]
+        return ", ".join(words)
+
+    return cells.apply(name, axis=1)
 
 
-def tabulate_benchmark(of: Study) -> pd.DataFrame:
+def tabulate_benchmark(ends: pd.DataFrame) -> pd.DataFrame:
     """Return the table of the benchmark as texts: methods by rank; accuracy and worst tenth in each setting, in %."""
-    cells, ranks = average_settings(tabulate_ends(of)), rank_benchmark(of, BENCHMARK.plot)
+    cells, ranks = average_settings(ends), rank_ends(ends)
+    with_guesses = rank_ends(ends, all_runs=True).set_index("variant")["mean"]
     against = compare_with_control(cells)
-    cells["setting"] = cells.apply(_name_setting, axis=1)
+    cells["setting"] = _name_settings(cells)
     rows = []
     for _, rank in ranks.iterrows():
         own = cells[cells["variant"] == rank["variant"]].set_index("setting")
         row = {"method": name_value("variant", rank["variant"]), "mean rank": _interval(rank), "group": rank["cliques"]}
+        row["mean rank, all runs"] = f"{with_guesses[rank['variant']]:.1f}"
         row |= {f"p against {CONTROL}": f"{against[rank['variant']]:.2g}" if rank["variant"] in against else ""}
         row |= {name: _cell(own.loc[name]) for name in dict.fromkeys(cells["setting"]) if name in own.index}
         row |= {"floats": f"{own['floats'].mean():,.0f}", "seconds": f"{own['seconds'].mean():.0f}"}
         rows.append(row)
     return pd.DataFrame(rows).fillna("")
+
+
+def tabulate_beside(views: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of what has no rank as texts: other views, and answers that never change, in each setting."""
+    others = views[~views["counts"]]
+    named = zip(others["variant"], others["view"], strict=True)
+    others = others.assign(answers=[f"{name_value('variant', name)}, {view}" for name, view in named])
+    once = views.dropna(subset=list(CONSTANT)).drop_duplicates([*SETTING, "seed"])
+    constant = [
+        once.assign(answers=text, guess=False, accuracy=once[name], pooled=np.nan, worst10=np.nan)
+        for name, text in CONSTANT.items()
+    ]
+    cells = average_settings(pd.concat([others, *constant]), by="answers")
+    cells = cells.assign(setting=_name_settings(cells), cell=cells.apply(_cell, axis=1))
+    order = {name: list(dict.fromkeys(cells[name])) for name in ("answers", "setting")}
+    wide = cells.pivot(index="answers", columns="setting", values="cell")
+    return wide.loc[order["answers"], order["setting"]].fillna("").reset_index().rename_axis(columns=None)
+
+
+def describe_top_cliques(ends: pd.DataFrame) -> str:
+    """Return who is in the top clique without runs that guess and with all runs, where the two differ; else nothing."""
+    without, with_guesses = (
+        [
+            name_value("variant", row["variant"])
+            for _, row in rank_ends(ends, all_runs).iterrows()
+            if "1" in row["cliques"].split()
+        ]
+        for all_runs in (False, True)
+    )
+    if {*without} == {*with_guesses}:
+        return ""
+    return f"The top clique is {', '.join(without)}; with runs that guess it is {', '.join(with_guesses)}."
 
 
 def _interval(rank: pd.Series) -> str:
@@ -133,14 +122,17 @@ def _interval(rank: pd.Series) -> str:
 
 
 def _cell(row: pd.Series) -> str:
-    """Return accuracy, that over all test images and the worst tenth; in parentheses how many runs guess."""
+    """Return accuracy, that over all test images and the worst tenth; in parentheses how many runs guess or failed."""
     text = " / ".join("-" if np.isnan(row[name]) else f"{100 * row[name]:.1f}" for name in NUMBERS)
     return f"{text} ({row['guesses']:.0f})" if row["guesses"] else text
 
 
-def _print_table(path: str) -> None:
-    print(format_markdown(tabulate_benchmark(study(path))))
+def _print_tables(path: str) -> None:
+    views = tabulate_views(study(path))
+    ends = select_ends(views)
+    tables = map(format_markdown, (tabulate_benchmark(ends), tabulate_beside(views)))
+    print("\n\n".join(filter(None, (*tables, describe_top_cliques(ends)))))
 
 
 if __name__ == "__main__":
-    run_on_studies_of_shell(_print_table)
+    run_on_studies_of_shell(_print_tables)

@@ -1,0 +1,163 @@
+"""What the benchmark's runs end with, and what that says of its hypotheses (docs/protocol.md, "The benchmark").
+
+python -m experiments.hypotheses experiments/results/benchmark-small.zip
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from experiments.benchmark import DIVISION, VIEWS
+from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, decide, describe, pend
+from semcom.config import ConfigError
+from semcom.plots.ranks import tabulate_ranks
+from semcom.studies.analysis.guessing import is_guess
+from semcom.studies.analysis.study import Study, study
+from semcom.studies.results.run import Stored
+
+SETTING = (*DIVISION, "clients", "model.encoder")
+"""The fields that tell settings apart; some have one value at a scale."""
+CONTROL = "fedavg_ft"
+"""The method that others are tested against one by one."""
+NUMBERS = ("accuracy", "pooled", "worst10")
+CONSTANT = {"own": "each client's most frequent class", "common": "the most frequent class of all"}
+"""Answers that never change, as summary.json has them -> what they are called."""
+LEAD = 2.0
+"""Points that no method is said to be above the control."""
+SAME = 0.7
+"""Rank correlation above which two orders are said to be the same."""
+
+
+def read_end(run: Stored, view: str) -> dict[str, Any]:
+    """Read what the last evaluation of a finished run, or its last stage, says of a view: a view of metrics.jsonl."""
+    return next(line["views"][view] for line in reversed(run.lines()) if view in line.get("views", {}))
+
+
+def tabulate_views(of: Study) -> pd.DataFrame:
+    """Return a row per run and view: variant, the fields of `SETTING`, seed, view, counts, guess and numbers.
+
+    Numbers are `NUMBERS`, floats (of a client in a round, both ways), seconds (of all sections of the run), and the
+    accuracies of `CONSTANT`. `counts` is True for the view that a method is ranked by. A run that has failed has one
+    row without a view or numbers, and guesses.
+
+    Raises:
+        ConfigError: no run has finished.
+    """
+    rows = []
+    numbers = (*NUMBERS, "floats", "seconds", *CONSTANT)
+    for run in of.stored:
+        fields = {name: run.fields.get(name) for name in (*SETTING, "seed")}
+        row: dict[str, Any] = {"variant": run.variant, **fields, "view": None, "counts": True, "guess": True}
+        if run.status == "done" and run.summary is not None:
+            counting = VIEWS.get(run.variant, run.headline)
+            whole = {name: run.summary["constant"][name] for name in CONSTANT}
+            whole["floats"] = sum(way["floats"] for way in run.summary["traffic"].values())
+            whole["seconds"] = sum(s for name, s in run.summary["seconds"].items() if "/" not in name)
+            for view in run.summary["views"]:
+                end = read_end(run, view)
+                guess = is_guess(end["accuracy"], end["clients"], len(end.get("classes", ())) or None)
+                of_view = {"view": view, "counts": view == counting, "guess": guess}
+                rows.append({**row, **of_view, **{name: end.get(name) for name in NUMBERS}, **whole})
+        elif run.status == "failed":
+            rows.append({**row, **dict.fromkeys(numbers)})
+    found = pd.DataFrame(rows)
+    if found.empty or found["view"].isna().all():
+        raise ConfigError("results: no run finished")
+    return found.astype(dict.fromkeys(numbers, float))
+
+
+def select_ends(views: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of `tabulate_views` that count, one per run."""
+    return views[views["counts"]]
+
+
+def read_ends(path: Path | str) -> pd.DataFrame:
+    """Read the views that count of the runs in a study's folder or archive."""
+    return select_ends(tabulate_views(study(path)))
+
+
+def average_settings(ends: pd.DataFrame, all_runs: bool = False, by: str = "variant") -> pd.DataFrame:
+    """Return a row per variant and setting: means over the seeds that do not guess, `guesses` and n, all its seeds.
+
+    Args:
+        ends: of `select_ends`.
+        all_runs: whether runs that guess count too.
+        by: column that takes the place of variant.
+
+    Returns:
+        Columns: `by`, those of `SETTING`, mean (accuracy; -1 where all runs guess, which is the last place), those of
+        `NUMBERS`, floats and seconds, guesses, n.
+    """
+    shown = [*NUMBERS, "floats", "seconds"]
+    kept = ends if all_runs else ends.assign(**{name: ends[name].mask(ends["guess"]) for name in NUMBERS})
+    groups = kept.groupby([by, *SETTING], sort=False, dropna=False)
+    found = groups[shown].mean().assign(guesses=groups["guess"].sum(), n=groups.size()).reset_index()
+    return found.assign(mean=found["accuracy"].fillna(-1.0))
+
+
+def tabulate_accuracies(ends: pd.DataFrame) -> pd.DataFrame:
+    """Lay out accuracies in percent: a row per setting and seed, a column per variant, NaN for a run that guesses.
+
+    Settings are those that are whole, seeds those that all of these have; fields that a setting lacks are "".
+    """
+    rows = ends.assign(accuracy=100 * ends["accuracy"].mask(ends["guess"]))
+    rows[list(SETTING)] = rows[list(SETTING)].astype(object).where(rows[list(SETTING)].notna(), "")
+    wide = rows.pivot(index=[*SETTING, "seed"], columns="variant", values=["accuracy", "counts"])
+    there = wide["counts"].notna().all(axis=1)
+    whole = wide["accuracy"][there.groupby(list(SETTING)).transform("all")].astype(float)
+    settings = whole.groupby("seed").size()
+    return whole[whole.index.get_level_values("seed").isin(settings.index[settings == settings.max()])]
+
+
+def judge_benchmark(ends: pd.DataFrame) -> Iterator[Row]:
+    """Yield what the ends of runs, of `select_ends`, say of the three hypotheses."""
+    found = tabulate_accuracies(ends)
+    ranks = tabulate_ranks(average_settings(ends), list(SETTING)).set_index("variant")
+    yield from _judge_control(found, ranks)
+    views = ends.groupby("variant")["view"].first()
+    personalised = [name for name in found if name != "local" and views[name] != "global"]
+    yield from _judge_classes(found[personalised].sub(found["local"], axis=0).median(axis=1))
+    yield _judge_order(found)
+
+
+def _judge_control(found: pd.DataFrame, ranks: pd.DataFrame) -> Iterator[Row]:
+    """Yield by how much each method leads the control, and whether the control is among the best."""
+    behind, critical = ranks.loc[CONTROL, "mean"] - ranks["mean"].min(), ranks.loc[CONTROL, "critical"]
+    leads = found.drop(columns=CONTROL).sub(found[CONTROL], axis=0).groupby("seed").mean().dropna(axis=1, how="all")
+    title = f"fewer than {LEAD:g} points above fine-tuned FedAvg"
+    rows = [decide(title, str(name), leads[name], LEAD, above=False) for name in leads]
+    answers = {row["answer"] for row in rows}
+    said = REFUTED if behind >= critical or REFUTED in answers else SUPPORTED if answers == {SUPPORTED} else OPEN
+    most = max(rows, key=lambda row: row["difference"], default=pend("", "none"))
+    place = f"{behind:.1f} ranks behind the best, critical {critical:.1f}; largest lead: {most['place']}"
+    yield {**most, "hypothesis": "fine-tuned FedAvg is in the top clique", "place": place, "answer": said}
+    yield from rows
+
+
+def _judge_classes(gains: pd.Series) -> Iterator[Row]:
+    """Yield whether the median personalised method gains more over Local with many classes a client than with few."""
+    where = gains.index.to_frame()
+    few, many = where["partition.kind"] == "pathological", where["partition.beta"] == 0.5
+    places = ["data.name", "clients", "model.encoder", "seed"]
+    parts = {name: gains[of].groupby(places).mean() for name, of in (("m classes a client", few), ("beta 0.5", many))}
+    more = parts["beta 0.5"] - parts["m classes a client"]
+    yield decide("sharing pays more with more classes a client", "", more.groupby("seed").mean())
+    for name, part in parts.items():
+        yield describe("gain of the median personalised method over Local", name, part.groupby("seed").mean())
+
+
+def _judge_order(found: pd.DataFrame) -> Row:
+    """Return whether the order of the methods is the same with all clients in a round and with some of many."""
+    title, divisions = "the order is the same with 20 of 100 clients (rho)", [*DIVISION, "model.encoder", "seed"]
+    ranks = found.fillna(-1.0).rank(axis=1, ascending=False)
+    sizes = sorted({*ranks.index.get_level_values("clients")})
+    if len(sizes) < 2:
+        return pend(title, "")
+    one, other = (ranks.xs(size, level="clients").reorder_levels(divisions) for size in sizes)
+    both = one.index.intersection(other.index)
+    means = [part.loc[both].groupby("seed").mean() for part in (one, other)]
+    return decide(title, "", means[0].corrwith(means[1], axis=1, method="spearman"), SAME)
