@@ -86,7 +86,18 @@ COMMON = ({"train.lr": 0.001}, {"train.lr": 0.003}, {"train.lr": 0.0003})
 """Rates of Adam that are tried."""
 OWN: Mapping[str, tuple[dict[str, float], ...]] = {
     "scaffold": ({"hyper.eta_l": 0.05}, {"hyper.eta_l": 0.02}, {"hyper.eta_l": 0.01}),
-    **PAIRS,
+    "pfedme": (
+        PAIRS["pfedme"][FIRST],
+        PAIRS["pfedme"][2],
+        {"hyper.eta": 0.1, "hyper.lr_p": 0.05},
+        {"hyper.eta": 0.2, "hyper.lr_p": 0.05},
+    ),
+    "perfedavg": (
+        PAIRS["perfedavg"][FIRST],
+        PAIRS["perfedavg"][2],
+        {"hyper.alpha": 0.03, "hyper.beta": 0.1},
+        {"hyper.alpha": 0.1, "hyper.beta": 0.1},
+    ),
 }
 """Method -> what is tried of rates that it has in the place of Adam's, those of semcom's defaults first."""
 CHOSEN: Mapping[str, Mapping[str, Mapping[str, int]]] = {}

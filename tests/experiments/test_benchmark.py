@@ -41,9 +41,9 @@ def test_twelve_settings_have_five_seeds_and_the_rest_follows_from_the_clients()
     assert {c.clients * (c.train.participation or 1) for c in runs} == {20}
 
 
-def test_search_tries_three_candidates_of_each_method_and_its_first_is_the_run_without_a_choice() -> None:
+def test_search_tries_three_candidates_of_a_method_or_four_and_its_first_is_the_run_without_a_choice() -> None:
     runs = of.BENCHMARK_RATES.runs("small")
-    assert len(runs) == 27 * 3 * 6 and {run.config.seed for run in runs} == {1000}
+    assert len(runs) == (25 * 3 + 2 * 4) * 6 and {run.config.seed for run in runs} == {1000}
     first = next(run.config for run in runs if run.variant == "pfedme 0")
     assert (first.hyper, first.train.lr) == ({"eta": 0.005, "lr_p": 0.01}, None)
     rates = {run.config.train.lr for run in runs if run.config.method == "fedavg"}
