@@ -15,6 +15,7 @@ import pandas as pd
 from experiments import papers
 from experiments.claims.claim import Claim, Comparison, list_claimed_comparisons, list_claimed_points
 from experiments.claims.evidence import (
+    EVIDENCE,
     Evidence,
     format_evidence_command,
     list_studied,
@@ -51,45 +52,90 @@ class Verdict:
         return [one for one in self.judged if one.seeds]
 
 
-def judge_claim(
-    claim: Mapping[str, Any], found: Evidence | None, tables: Tables, changes: frozenset[str] = SECOND
-) -> Verdict:
-    """Return what a claim comes to.
+@dataclass(frozen=True)
+class Compared:
+    """What a claim compares in some evidence.
+
+    Attributes:
+        found: the evidence; None: there is none.
+        comparisons: of it.
+        effects: of each what the paper prints for its values.
+        notes: why there are none.
+    """
+
+    found: Evidence | None
+    comparisons: Sequence[Comparison] = ()
+    effects: Sequence[Sequence[float]] = ()
+    notes: Sequence[str] = ()
+
+
+class Case:
+    """A claim with what is known of it, to be judged under any changes of the rule.
 
     Args:
         claim: a row of `papers.read_paper_claims`.
-        found: the results of its items (None: there are none).
+        first: the results of its items themselves (None: there are none).
+        second: those that stand for them where rates were sought.
         tables: of its paper.
-        changes: those of `rule.CHANGES` that are made.
     """
-    read, notes = Claim.read(claim), list[str]()
-    if found is not None:  # points at one rate are not held against points at another
-        found = found.under(changes - {"own rates"} if read.across else changes)
-    rule = Rule(read.quantifier, read.of_accuracy, changes)
-    comparisons, effects = list[Comparison](), list[list[float]]()
-    if found is not None:
+
+    def __init__(
+        self, claim: Mapping[str, Any], first: Evidence | None, second: Evidence | None, tables: Tables
+    ) -> None:
+        self.claim, self.read, self.first, self.second, self.tables = claim, Claim.read(claim), first, second, tables
+        self._compared: dict[frozenset[str], Compared] = {}
+
+    def compare(self, changes: frozenset[str]) -> Compared:
+        """Return what it compares; changes that are not about evidence make no difference."""
+        asked = changes & EVIDENCE
+        if asked not in self._compared:
+            self._compared[asked] = self._compare(asked)
+        return self._compared[asked]
+
+    def _compare(self, changes: frozenset[str]) -> Compared:
+        found = self.second if "own rates" in changes else self.first
+        if found is None:
+            return Compared(None)
+        # points at one rate are not held against points at another
+        found = found.under(changes - {"own rates"} if self.read.across else changes)
         try:
-            comparisons = list_claimed_comparisons(read, found)
-            effects = list_printed_effects(claim, comparisons, found, tables)
+            comparisons = list_claimed_comparisons(self.read, found)
+            return Compared(found, comparisons, list_printed_effects(self.claim, comparisons, found, self.tables))
         except ValueError as error:
-            notes = [str(error)]
-    judged = rule.judge(comparisons, effects)
-    if claim["contradicted_by"] and "tables" in changes:
-        notes.append(f"the paper's own table speaks against it: {claim['contradicted_by']}")
-    elif claim["contradicted_by"]:
-        return Verdict("contradicted by the paper itself", judged, [*notes, claim["contradicted_by"]])
-    if claim["protocol"] == "unknown":
-        return Verdict("protocol unknown", judged, [*notes, *([claim["note"]] if claim["note"] else [])])
-    asked = [*read.left, *read.right]
-    guessing = found.list_guessing(asked, list_claimed_points(read, found), read.metric) if found is not None else []
-    alone = [f"{name} guesses at some points" for name in guessing if [name] == read.left]
-    if found is None or not any(one.seeds for one in judged):
-        none = [] if found is None else [f"the runs have no {read.metric} at its points"]
-        return Verdict("inconclusive" if alone else "not run", judged, [*notes, *(alone or none)], guessing=guessing)
-    missing = [*_describe_missing(read, found, list_studied(claim["item"].split(), changes)), *alone]
-    state = rule.decide([one.answer for one in judged], bool(missing))
-    power, needed = rule.tell_power(comparisons, effects) if changes == SECOND else (math.nan, None)
-    return Verdict(state, judged, [*notes, *missing, *_describe_absent(judged)], power, needed, guessing)
+            return Compared(found, notes=[str(error)])
+
+    def judge(self, changes: frozenset[str] = SECOND) -> Verdict:
+        """Return what it comes to."""
+        claim, read, compared = self.claim, self.read, self.compare(changes)
+        rule, found, notes = Rule(read.quantifier, read.of_accuracy, changes), compared.found, list(compared.notes)
+        judged = rule.judge(compared.comparisons, compared.effects)
+        if claim["contradicted_by"] and "tables" in changes:
+            notes.append(f"the paper's own table speaks against it: {claim['contradicted_by']}")
+        elif claim["contradicted_by"]:
+            return Verdict("contradicted by the paper itself", judged, [*notes, claim["contradicted_by"]])
+        if claim["protocol"] == "unknown":
+            return Verdict("protocol unknown", judged, [*notes, *([claim["note"]] if claim["note"] else [])])
+        if found is None:
+            return Verdict("not run", judged, notes)
+        asked = [*read.left, *read.right]
+        guessing = found.list_guessing(asked, list_claimed_points(read, found), read.metric)
+        alone = [f"{name} guesses at some points" for name in guessing if [name] == read.left]
+        if not any(one.seeds for one in judged):
+            none = alone or [f"the runs have no {read.metric} at its points"]
+            return Verdict("inconclusive" if alone else "not run", judged, [*notes, *none], guessing=guessing)
+        missing = [*_describe_missing(read, found, list_studied(claim["item"].split(), changes)), *alone]
+        state = rule.decide([one.answer for one in judged], bool(missing))
+        told = rule.tell_power(compared.comparisons, compared.effects) if changes == SECOND else (math.nan, None)
+        return Verdict(state, judged, [*notes, *missing, *_describe_absent(judged)], *told, guessing)
+
+    def explain(self, state: State) -> tuple[State, str]:
+        """Return its state in the rule's first edition, and by which of the changes it is another one now."""
+        before = self.judge(FIRST).state
+        if before == state:
+            return before, ""
+        between = (self.judge(frozenset(CHANGES[:count])).state for count in range(1, len(CHANGES)))
+        steps = itertools.pairwise([before, *between, state])
+        return before, ", ".join(name for name, (one, other) in zip(CHANGES, steps, strict=True) if one != other)
 
 
 def _describe_absent(judged: Sequence[Judged]) -> list[str]:
@@ -97,29 +143,6 @@ def _describe_absent(judged: Sequence[Judged]) -> list[str]:
     rivals = [name for one in judged for name in one.comparison.absent]
     absent = dict.fromkeys([*(_label(one) for one in judged if not one.seeds and not one.comparison.absent), *rivals])
     return [f"no results for {', '.join(absent)} at some points"] if absent else []
-
-
-def explain_change(
-    claim: Mapping[str, Any], first: Evidence | None, second: Evidence | None, tables: Tables
-) -> tuple[State, str]:
-    """Return a claim's state in the rule's first edition, and by which of the changes it is another one now.
-
-    Args:
-        claim: a row of `papers.read_paper_claims`.
-        first: the results of its items themselves.
-        second: those that stand for them where rates were sought.
-        tables: of its paper.
-    """
-
-    def judge(count: int) -> State:
-        made = frozenset(CHANGES[:count])
-        return judge_claim(claim, second if "own rates" in made else first, tables, made).state
-
-    states = [judge(0), judge(len(CHANGES))]
-    if states[0] == states[1]:
-        return states[0], ""
-    path = [states[0], *(judge(i) for i in range(1, len(CHANGES))), states[1]]
-    return states[0], ", ".join(name for name, (a, b) in zip(CHANGES, itertools.pairwise(path), strict=True) if a != b)
 
 
 def make_scorecard_row(
@@ -133,8 +156,9 @@ def make_scorecard_row(
         found: those that the second one has.
         tables: of its paper.
     """
-    read, verdict = Claim.read(claim), judge_claim(claim, found, tables)
-    before, why = explain_change(claim, first, found, tables)
+    case = Case(claim, first, found, tables)
+    read, verdict = case.read, case.judge()
+    before, why = case.explain(verdict.state)
     known, more = verdict.known, list(verdict.notes)
     told = max if read.quantifier == "some" else min
     least = told(known, key=_favour) if known else None
