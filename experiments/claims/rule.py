@@ -185,16 +185,21 @@ class Rule:
     ) -> Judged:
         """Return the answer of a difference, by the table of docs/protocol.md; without an interval it is open."""
         answer: Answer = "open"
-        if each.known and not (one.target is not None and math.isnan(one.target)):
-            if one.target is None:
-                said = "yes" if yes[0] and each.mean > 0 else "no" if no[0] and each.mean < 0 and able[0] else "open"
-                answer = "level" if said != "yes" and self._is_level(one, each.low, each.high) else said  # type: ignore[assignment]
-            elif _misses_number(one, each):
-                answer = "no" if no[0] and able[0] else "open"
-            else:
-                right = yes[0] and (each.mean > 0) == (one.target > 0)
-                settled = each.high - each.low <= WIDEST * one.point if _is_number(one) else right
-                answer = "yes" if settled else "open"
+        if not each.known or (one.target is not None and math.isnan(one.target)):
+            pass
+        elif one.target is None:
+            if yes[0] and each.mean > 0:
+                answer = "yes"
+            elif self._is_level(one, each.low, each.high):
+                answer = "level"
+            elif no[0] and able[0] and each.mean < 0:
+                answer = "no"
+        elif _misses_number(one, each):
+            answer = "no" if no[0] and able[0] else "open"
+        elif _is_number(one):
+            answer = "yes" if each.high - each.low <= WIDEST * one.point else "open"
+        elif yes[0] and (each.mean > 0) == (one.target > 0):
+            answer = "yes"
         return Judged(one, answer, each.mean, each.low, each.high, each.seeds)
 
     def _judge_place(
