@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 ARCHIVES = ROOT / "experiments" / "results"
 RENDERED = ROOT / "figures" / "rendered"
 SNAPSHOT = Path(__file__).with_suffix(".json")
-COLUMNS = ("state", "scale", "ours", "low", "high", "seeds", "yes", "no", "open")
+COLUMNS = ("state", "first", "why", "scale", "ours", "low", "high", "seeds", "yes", "level", "no", "open")
 
 
 def digest(lines: list[str]) -> str:
@@ -62,7 +62,7 @@ def archive_hashes() -> dict[str, str]:
 
 
 def verdicts() -> dict[str, str]:
-    """Map claims to their state and the numbers that decided it."""
+    """Map claims to their states in both editions of the rule and the numbers that decided it."""
     frame = make_scorecard(ROOT / "results-of-nobody")
     return {row["id"]: " ".join(f"{row[c]}" for c in COLUMNS) for row in frame.to_dict("records")}
 
