@@ -54,9 +54,9 @@ def tabulate_views(of: Study) -> pd.DataFrame:
         row: dict[str, Any] = {"variant": run.variant, **fields, "view": None, "counts": True, "guess": True}
         if run.status == "done" and run.summary is not None:
             counting = VIEWS.get(run.variant, run.headline)
-            whole = {name: run.summary["constant"][name] for name in CONSTANT}
-            whole["floats"] = sum(way["floats"] for way in run.summary["traffic"].values())
-            whole["seconds"] = sum(s for name, s in run.summary["seconds"].items() if "/" not in name)
+            whole = {name: run.summary.get("constant", {}).get(name) for name in CONSTANT}  # older runs have none
+            whole["floats"] = sum(way["floats"] for way in run.summary.get("traffic", {}).values())
+            whole["seconds"] = sum(s for name, s in run.summary.get("seconds", {}).items() if "/" not in name)
             for view in run.summary["views"]:
                 end = read_end(run, view)
                 guess = is_guess(end["accuracy"], end["clients"], len(end.get("classes", ())) or None)
