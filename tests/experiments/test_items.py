@@ -30,7 +30,7 @@ from semcom.studies.overrides import format_plain_value
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.run import Stored
 from semcom.studies.results.table import list_fields
-from tests.studies.folders import config, line, scored, simple, write
+from tests.studies.folders import around, config, line, scored, simple, write
 
 POINTS, NAMES = papers.read_paper_points(), EXPERIMENTS.names()
 PRINTED = sorted({item for item in POINTS["item"] if item in NAMES and not item.startswith(("letter", "repper"))})
@@ -143,7 +143,7 @@ def test_early_and_late_claims_are_about_parts_of_curves(tmp_path: Path) -> None
             of = config(name, seed, clients=20, data=DataConfig(name="cifar10"))
             of = set_fields(of, {"partition.kind": "dirichlet", "train.rounds": 20, "partition.options": {}})
             marks = ((2, first), (12, third), (20, last))
-            found = [line(i, {"personal": scored([a + 1e-5 * seed * i * first] * 20)}) for i, a in marks]
+            found = [line(i, {"personal": scored(around(a + 1e-5 * seed * i * first, 20))}) for i, a in marks]
             write(tmp_path / "fedcosr-fig5-small" / f"{name}{seed}", semcom.resolve(of), found)
     card = make_scorecard(tmp_path, "fedcosr").set_index("id")
     names = ["fedcosr-fig5-early", "fedcosr-fig5-own-rises", "fedcosr-fig5-others-decline"]

@@ -29,7 +29,7 @@ from semcom.studies.grid import set_fields
 from semcom.studies.overrides import format_number, format_plain_value
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.table import list_fields
-from tests.studies.folders import config, line, scored, simple
+from tests.studies.folders import around, config, line, scored, simple
 
 pytestmark = pytest.mark.usefixtures("without_stored_results")
 ITEMS = [name for name in EXPERIMENTS.names() if name.startswith("repper-")]
@@ -268,7 +268,7 @@ def grouped(folder: Path, name: str, values: dict[str, dict[str, float]]) -> Non
     for seed in range(3):
         of = config(name, seed, clients=20, data=DataConfig(name="cifar10"))
         groups = {g: {k: v * (1 + 0.001 * seed) for k, v in numbers.items()} for g, numbers in values.items()}
-        simple(folder, of, [0.5] * 20, groups=groups, clusters={"silhouette": groups["head"].get("silhouette", 0)})
+        simple(folder, of, around(0.5, 20), groups=groups, clusters={"silhouette": groups["head"].get("silhouette", 0)})
 
 
 def test_gradients_of_thirds_decide_the_claim(tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_a_fall_goes_from_the_head_to_the_tail(tmp_path: Path) -> None:
         for seed in range(3):
             of = config(name, seed, clients=20, data=DataConfig(name="cifar10"))
             own = {"head": 0.8, "middle": 0.8 - fall / 2 + 0.01 * seed, "tail": 0.8 - fall + 0.02 * seed}
-            simple(folder, of, [0.5] * 20, groups={g: {"accuracy": a} for g, a in own.items()})
+            simple(folder, of, around(0.5, 20), groups={g: {"accuracy": a} for g, a in own.items()})
     tail = stated(tmp_path, "repper-fig5-tail-baselines")
     assert (tail["state"], tail["yes"]) == ("reproduced", 12)  # two steps of six methods
     stable = stated(tmp_path, "repper-fig5-tail-stable")
@@ -320,7 +320,7 @@ def test_each_new_client_is_a_point(tmp_path: Path) -> None:
             )
             of = set_fields(of, {"partition.kind": "dirichlet", "partition.options": {"beta": 1.0}})
             each = [0.5 + lead + 0.01 * seed * (lead > 0) - 0.2 * (lead > 0) * (i == 3) for i in range(20)]
-            simple(folder, semcom.resolve(of), [0.5] * 20, new_clients={"head": {"clients": each}})
+            simple(folder, semcom.resolve(of), around(0.5, 20), new_clients={"head": {"clients": each}})
     found = stated(tmp_path, "repper-fig6-best")
     assert (found["yes"], found["no"], found["state"]) == (19 * 4, 4, "not reproduced")
     assert found["ours"] == pytest.approx(-9)

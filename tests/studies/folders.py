@@ -32,6 +32,11 @@ def line(round_: int, views: Mapping[str, Mapping[str, Any]] | None = None) -> d
     return {"round": round_, "loss": 1 / round_, "seconds": 0.5, **({"views": dict(views)} if views else {})}
 
 
+def around(accuracy: float, clients: int) -> list[float]:
+    """Return accuracies of clients with this mean: as a rule clients differ, unless they guess."""
+    return [accuracy + 0.01 * (2 * i / (clients - 1) - 1) for i in range(clients)]
+
+
 def scored(
     accuracies: Sequence[float], classes: Sequence[float | None] = (0.5, None, 1.0), **more: Any
 ) -> dict[str, Any]:

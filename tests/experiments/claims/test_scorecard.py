@@ -25,7 +25,7 @@ from semcom.studies.analysis.study import study
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import pack_archive
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
-from tests.studies.folders import config, line, scored, simple, write
+from tests.studies.folders import around, config, line, scored, simple, write
 
 pytestmark = pytest.mark.usefixtures("without_stored_results")
 
@@ -219,11 +219,6 @@ def test_places_within_two_points_are_level() -> None:
     assert judge_alone(rivals(5, 5, -5), SECOND).answer == "no"
     assert judge_alone(rivals(5, -5, -5), SECOND).answer == "yes"
     assert judge_alone(rivals(5, 1.9, -5), SECOND).answer == "no"  # it may be 2.15 ahead
-
-
-def around(accuracy: float, clients: int) -> list[float]:
-    """Return accuracies of clients with this mean: as a rule clients differ, unless they guess."""
-    return [accuracy + 0.01 * (2 * i / (clients - 1) - 1) for i in range(clients)]
 
 
 def fig2a(folder: Path, lead: float, seeds: int = 3, warning: str = "") -> None:
