@@ -20,17 +20,16 @@ seeds. Scale `paper`: all images, 500 rounds, the network 32-64-512 of the feder
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from experiments.arms import PERFEDAVG, PFEDME
 from experiments.fedcosr.items import DIVISION, Division
+from experiments.fedcosr.rates import FIRST, choose_place, make_trials
 from experiments.fedcosr.rates import OWN as PAIRS
-from experiments.letter.search import SEED, TIED
+from experiments.letter.search import SEED
 from experiments.shell import run_on_studies_of_shell
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.analysis.means import format_markdown
@@ -80,8 +79,6 @@ DRAWN: Mapping[str, Mapping[int, dict[str, Any]]] = {
 NETWORKS = {"smoke": ("cnn",), "small": ("lenet",), "paper": ("cnn", "resnet18")}
 SEEDS = {"smoke": (0,), "small": (0, 1, 2, 3, 4), "paper": (0, 1, 2, 3, 4)}
 
-FIRST = 0
-"""Place of the candidate that a method has before a choice is made, and a method of one's own without one."""
 COMMON = ({"train.lr": 0.001}, {"train.lr": 0.003}, {"train.lr": 0.0003})
 """Rates of Adam that are tried."""
 OWN: Mapping[str, tuple[dict[str, float], ...]] = {
@@ -124,11 +121,6 @@ def list_candidates(method: str) -> tuple[dict[str, float], ...]:
     return OWN.get(method, COMMON)
 
 
-def list_variants() -> tuple[Variant, ...]:
-    """List the methods as variants."""
-    return tuple(each if isinstance(each, Variant) else Variant(each, each) for each in METHODS)
-
-
 def list_divisions(scale: str) -> tuple[Division, ...]:
     """List what clients own at a scale."""
     return DIGITS if scale == "smoke" else CIFAR
@@ -164,13 +156,6 @@ BENCHMARK = Experiment(
 """The comparison."""
 
 
-def _make_trials() -> Iterator[Variant]:
-    """Yield a variant for each candidate of each method; the first is the method's own run."""
-    for variant in list_variants():
-        for place, candidate in enumerate(list_candidates(variant.method)):
-            yield replace(variant, name=f"{variant.name} {place}", set={**variant.set, **candidate})
-
-
 def _make_rate_search(scale: str) -> Grid:
     """Return the divisions with all clients in each round, and a fifth of the training images set aside."""
     base = set_fields(make_benchmark_base(scale), {"partition.validation": 0.2})
@@ -181,7 +166,7 @@ BENCHMARK_RATES = Experiment(
     name="benchmark-rates",
     title="Rates of the benchmark's methods, on validation images",
     paper="none",
-    variants=tuple(_make_trials()),
+    variants=tuple(make_trials(BENCHMARK.compared(), list_candidates)),
     scales=each_scale(_make_rate_search),
     axis="partition.kind",
 )
@@ -203,15 +188,14 @@ def read_rate_scores(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def choose_rates(rows: pd.DataFrame) -> dict[str, dict[str, int]]:
-    """Return dataset -> method -> place: the first candidate if it is within half a point of the best, else the best.
+    """Return dataset -> method -> place of its candidate, see `choose_place`.
 
     Methods that keep the first are left out, and candidates without a score.
     """
     found: dict[str, dict[str, int]] = {}
     for (data, method), of in rows.dropna().groupby(["data.name", "method"]):
-        score = of.set_index("place")["score"]
-        if not score.get(FIRST, -math.inf) >= score.max() - 100 * TIED:
-            found.setdefault(str(data), {})[str(method)] = int(score.idxmax())
+        if (place := choose_place(of)) != FIRST:
+            found.setdefault(str(data), {})[str(method)] = place
     return found
 
 

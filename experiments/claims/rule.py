@@ -147,7 +147,7 @@ class Rule:
             comparisons: all of them.
             effects: of each comparison what the paper prints for its values; NaN, or nothing at all, where it does not.
         """
-        measured = [[Measured.of(values, one.exact) for values in one.values] for one in comparisons]
+        measured = _measure_all(comparisons)
         pairs = [(one, each) for one, of in zip(comparisons, measured, strict=True) for each in of]
         yes = self._correct([each.test_against(0) for _, each in pairs], free=self.quantifier in ("all", "any"))
         no = self._correct([_test_no(*pair) for pair in pairs], free=self.quantifier == "some")
@@ -252,7 +252,7 @@ class Rule:
         That enough of the comparisons find theirs, as if they were independent. NaN where nothing has a spread; None
         where it takes more than `MOST_SEEDS`.
         """
-        measured = [[Measured.of(values, one.exact) for values in one.values] for one in comparisons]
+        measured = _measure_all(comparisons)
         rivals = [
             (one, list(zip(each, _pad(effects, i, len(each)), strict=True)))
             for i, (one, each) in enumerate(zip(comparisons, measured, strict=True))
@@ -267,6 +267,11 @@ class Rule:
             return sum(p for count, p in enumerate(found) if self._is_enough(count, len(rivals)))
 
         return find(None), _find_least(find)
+
+
+def _measure_all(comparisons: Sequence[Comparison]) -> list[list[Measured]]:
+    """Return what the values of each comparison come to."""
+    return [[Measured.of(values, one.exact) for values in one.values] for one in comparisons]
 
 
 def _find_least(find: Callable[[int | None], float]) -> int | None:

@@ -16,14 +16,15 @@ the best are tied, and of them the one that `fedcosr-table2` has is chosen, else
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from experiments.fedcosr.items import ARMS, DEFAULT, DIVISION, HARDER, SEEDS, SIZES, make_fedcosr_base, table3
+from experiments.fedcosr.items import DEFAULT, DIVISION, HARDER, SEEDS, SIZES, TABLE2, make_fedcosr_base, table3
 from experiments.letter.search import TIED, read_search_validation
 from experiments.shell import run_on_studies_of_shell
 from semcom.studies.analysis.means import format_markdown
@@ -73,13 +74,13 @@ def list_candidate_rates(method: str) -> tuple[dict[str, float], ...]:
     return OWN.get(method, COMMON)
 
 
-def arms() -> tuple[Variant, ...]:
-    """Return the methods of the paper's tables as variants."""
-    return tuple(arm if isinstance(arm, Variant) else Variant(arm, arm) for arm in ARMS)
-
-
-def _trial(arm: Variant, place: int) -> Variant:
-    return replace(arm, name=f"{arm.name} {place}", set={**arm.set, **list_candidate_rates(arm.method)[place]})
+def make_trials(
+    arms: Iterable[Variant], list_candidates: Callable[[str], Sequence[Mapping[str, float]]]
+) -> Iterator[Variant]:
+    """Yield a variant for each candidate of each arm, its place behind the arm's name."""
+    for arm in arms:
+        for place, candidate in enumerate(list_candidates(arm.method)):
+            yield replace(arm, name=f"{arm.name} {place}", set={**arm.set, **candidate})
 
 
 def _make_rate_search(scale: str) -> Grid:
@@ -93,7 +94,7 @@ FEDCOSR_RATES = Experiment(
     name="fedcosr-rates",
     title="Rates of sixteen methods, on validation images",
     paper="FedCoSR (not in it)",
-    variants=tuple(_trial(arm, place) for arm in arms() for place in range(len(list_candidate_rates(arm.method)))),
+    variants=tuple(make_trials(TABLE2.compared(), list_candidate_rates)),
     scales=each_scale(_make_rate_search, ("smoke", "small")),
     axis="partition.kind",
 )
@@ -111,13 +112,15 @@ def read_rate_scores(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.groupby(["arm", "place"], as_index=False)["score"].mean()
 
 
+def choose_place(of: pd.DataFrame) -> int:
+    """Return the place of the first candidate if its score is within half a point of the best, else of the best."""
+    score = of.set_index("place")["score"]
+    return FIRST if score.get(FIRST, -math.inf) >= score.max() - 100 * TIED else int(score.idxmax())
+
+
 def choose_rate(rows: pd.DataFrame) -> dict[str, int]:
-    """Return method -> place of its candidate: the first if it is within half a point of the best, else the best."""
-    found = {}
-    for name, of in rows.groupby("arm"):
-        score = of.set_index("place")["score"]
-        found[str(name)] = FIRST if score[FIRST] >= score.max() - 100 * TIED else int(score.idxmax())
-    return found
+    """Return method -> place of its candidate, see `choose_place`."""
+    return {str(name): choose_place(of) for name, of in rows.groupby("arm")}
 
 
 def _make_tuned_rates(arm: Variant) -> Variant:
@@ -136,7 +139,7 @@ TABLE2_RATES = Experiment(
     name="fedcosr-table2-rates",
     title="Sixteen methods in the default divisions, each with a rate of its own",
     paper="FedCoSR, Table II",
-    variants=tuple(map(_make_tuned_rates, arms())),
+    variants=tuple(map(_make_tuned_rates, TABLE2.compared())),
     scales=each_scale(_table),
     axis="partition.kind",
 )
@@ -148,7 +151,7 @@ TABLE3_RATES = Experiment(
     name="fedcosr-table3-rates",
     title="Sixteen methods with Dirichlet beta 1 and with fifty classes, each with a rate of its own",
     paper="FedCoSR, Table III",
-    variants=tuple(map(_make_tuned_rates, arms())),
+    variants=tuple(map(_make_tuned_rates, TABLE2.compared())),
     scales=each_scale(partial(table3, columns=UNSTABLE), ("smoke", "small")),
     axis="partition.kind",
 )

@@ -26,7 +26,7 @@ from semcom.studies.results.archive import pack_archive
 
 
 def test_every_method_that_classifies_is_compared_or_is_another_one() -> None:
-    there = {variant.method for variant in of.list_variants()}
+    there = {variant.method for variant in of.BENCHMARK.compared()}
     shipped = {name for name in METHODS.names() if METHODS.ships(name)}
     assert shipped - there == {"fedcrl", "fedbn"} and len(there) == len(of.METHODS) == 27
     assert set(of.VIEWS) <= there
@@ -53,7 +53,7 @@ def test_search_tries_three_candidates_of_a_method_or_four_and_its_first_is_the_
 def test_choice_is_each_methods_with_each_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of, "CHOSEN", {"small": {"cifar100": {"fedper": 1, "scaffold": 2}}})
     grid = of._make_benchmark("small")
-    found = {(r.variant, r.config.data.name): r.config for r in grid.runs(of.list_variants(), "benchmark")}
+    found = {(r.variant, r.config.data.name): r.config for r in grid.runs(of.BENCHMARK.compared(), "benchmark")}
     assert [found["fedper", data].train.lr for data in ("cifar10", "cifar100")] == [0.001, 0.003]
     assert found["fedrep", "cifar100"].train.lr == 0.001
     assert found["scaffold", "cifar100"].hyper == {"eta_l": 0.01} and found["scaffold", "cifar10"].hyper is None
@@ -62,7 +62,7 @@ def test_choice_is_each_methods_with_each_dataset(monkeypatch: pytest.MonkeyPatc
 def test_settings_of_one_variant_at_a_value_are_refused_without_that_axis() -> None:
     grid = Grid(semcom.RunConfig(), {"seed": (0,)}, apart_of={"fedper": {"data.name": {"cifar10": {"train.lr": 0.1}}}})
     with pytest.raises(semcom.ConfigError, match=r"apart: data.name has runs of its own in no grid"):
-        grid.runs(of.list_variants(), "benchmark")
+        grid.runs(of.BENCHMARK.compared(), "benchmark")
 
 
 def _score(

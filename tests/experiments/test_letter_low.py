@@ -60,8 +60,12 @@ def test_no_search_has_a_seed_of_a_study() -> None:
 
 def test_a_method_without_another_rate_keeps_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fedcosr_rates, "CHOSEN", {"moon": 2, "pfedme": 1})
-    arms = {arm.name: fedcosr_rates._make_tuned_rates(arm) for arm in fedcosr_rates.arms()}
-    changed = {name for name, arm in arms.items() if arm.set != dict(fedcosr_rates.arms()[list(arms).index(name)].set)}
+    arms = {arm.name: fedcosr_rates._make_tuned_rates(arm) for arm in fedcosr_rates.TABLE2.compared()}
+    changed = {
+        name
+        for name, arm in arms.items()
+        if arm.set != dict(fedcosr_rates.TABLE2.compared()[list(arms).index(name)].set)
+    }
     assert changed == {"moon", "pfedme"} and arms["moon"].set == {"train.lr": 0.0003}
     table = {run_hash(semcom.resolve(run.config)) for run in TABLE2.runs("small")}
     again = {run_hash(semcom.resolve(run.config)) for run in fedcosr_rates.TABLE2_RATES.runs("small")}
