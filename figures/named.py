@@ -127,7 +127,8 @@ def answers(study: Study, plot: Plot) -> pd.DataFrame:
     """
     study, by = study.along(plot.fields), list(plot.fields)
     among_ten = study.mean(by, metric=plot.y)
-    told = list({run.field(WAYS) for run in study.stored if "among_own" in (run.view() or {})})
+    untold = {run.field(WAYS) for run in study.stored if "among_own" not in (run.view() or {})}
+    told = list({run.field(WAYS) for run in study.stored} - untold)
     parts = [study.where({WAYS: told}).mean(by, metric="among_own")] if told else []
     own = pd.concat([*parts, among_ten[~among_ten[WAYS].isin(told)]])
     own = own.sort_values("variant", key=lambda names: names.map(study.variants.index), kind="stable")

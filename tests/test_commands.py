@@ -89,7 +89,9 @@ def test_the_page_has_the_sizes_that_are_smaller_here() -> None:
 
 
 def long(page: str) -> bool:
-    return page.startswith(("docs/reproduction", "experiments/results")) and not os.environ.get("SEMCOM_BLOCKS")
+    return page.startswith(("docs/evidence", "docs/reproduction", "experiments/results")) and not os.environ.get(
+        "SEMCOM_BLOCKS"
+    )
 
 
 @pytest.mark.usefixtures("few_draws")

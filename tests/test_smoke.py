@@ -31,7 +31,7 @@ from semcom.studies.sweep.sweep import sweep
 
 ELSEWHERE = ("convergence-bound", "demo", "wireless-baselines")
 """Experiments whose runs and figures other tests look at."""
-OUTCOME = ("method", "task", "keep", "new_", "channel.test_snr_db", "air.", "network.", "finish.")
+OUTCOME = ("method", "task", "keep", "new_", "channel.kind", "channel.test_snr_db", "air.", "network.", "finish.")
 """Beginnings of the fields on which it depends which numbers a run leaves."""
 SEEN: set[tuple[str, str]] = set()
 """Settings that have been trained with, by all tests of this process."""

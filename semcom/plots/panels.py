@@ -36,7 +36,7 @@ def draw_panels(cells: pd.DataFrame, plot: Plot, look: Callable[[Sequence[Any]],
     styles = _choose_panel_styles(cells, plot, kind)
     styles = look(list(styles)) if look else styles
     one, beside = kind.width(cells, plot)
-    columns = _columns(kind, len(parts), max(1, int((WIDE - beside) / one)) if one else len(parts))
+    columns = _columns(kind, len(parts), int((WIDE - beside) / one) if one else len(parts))
     lines = math.ceil(len(parts) / columns)
     width = WIDTH if columns == 1 and beside + one <= WIDTH else WIDE
     legend = _count_panel_legend_columns(styles, plot, width)

@@ -50,13 +50,16 @@ ARMS = {
     "fedcosr-without-sep": "FedCoSR without Sep",
     "fedcosr-without-crl": "FedCoSR without CRL",
     "fedcrc-per": "FedCRC-Per",
+}
+"""Arm of a paper that is a method without one of its parts, or one of its views -> its name there."""
+EXCHANGES = {
     "fedavg-8bit": "FedAvg, 8 bits",
     "fedavg-top": "FedAvg, largest 5 %",
     "fedavg-at-once": "FedAvg, all at once",
     "fedper-8bit": "FedPer, 8 bits",
     "fedper-top": "FedPer, largest 5 %",
 }
-"""Arm that is a method without one of its parts, one of its views, or with another exchange -> its name."""
+"""Arm that is a method with another exchange -> its name."""
 NAMED = ("method", "variant", "scheme")
 """Fields whose values are shown without the field's name."""
 FIELDS = {
@@ -198,9 +201,9 @@ def _choose_digits(digits: int, factor: float, halves: ArrayLike) -> int:
 
 def name_value(field: str, value: Any) -> str:
     """Return a value of a field with its unit, such as "9 dB", "FedCL" or "FedCL with mean centroids"."""
-    if field in NAMED and value in ARMS:
-        return ARMS[value]
     if field in NAMED:
+        if found := ARMS.get(value) or EXCHANGES.get(value):
+            return found
         method, *rest = str(value).split(" ", maxsplit=1)
         return " ".join((METHODS.get(method, method), *rest))
     shown = format_plain_value(value)
