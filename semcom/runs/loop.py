@@ -125,6 +125,7 @@ class Loop:
 
     def _run(self) -> dict[str, Any]:
         """Do the work of `run`, where files may fail to be written; return the summary."""
+        commit = read_commit()  # of the code that trains: a checkout may have moved on when the run ends
         with self.clock("setup"):
             summary = self._resume()
         if summary is not None:
@@ -134,7 +135,6 @@ class Loop:
                 more = f"; {', '.join(added)} added to {ARRAYS}" if added else ""
                 LOG.warning("already finished: result of %s (%s), nothing was trained%s", place, day, more)
             return summary
-        commit = read_commit()  # of the code that trains: a checkout may have moved on when the run ends
         for round_ in range(self.progress["round"] + 1, self.rounds + 1):
             if (best := self._best_round()) is not None:
                 self.rounds = round_ - 1
