@@ -292,9 +292,11 @@ class _Comparisons:
             rest = self._best(list(rivals.values())) if claim.right else None
             whole = self._whole(method, group) if rest is None else rest
             target = claim.value * (float(whole.mean()) / 100 if claim.relative else 1)
-            if claim.formula:
-                target = float(self.source.value(method, key, claim.metric + FORMULA).mean())
             values = mine if rest is None else (mine - rest).dropna()
+            if claim.formula:  # it counts the classes that a run's own clients have
+                formula = self.source.value(method, key, claim.metric + FORMULA)
+                target = float(formula.mean())
+                values = (mine - formula + target).dropna()
             unit = (target if claim.formula else float(whole.mean())) / 100 if claim.metric == "floats" else 1.0
             lead = rest is not None
             yield Comparison(

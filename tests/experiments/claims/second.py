@@ -441,10 +441,12 @@ class Claim:
             rest = self.best(list(rivals.values())) if self.right else {}
             whole = average(rest) if self.right else own
             target = self.stated * (whole / 100 if relative else 1)
-            if self.formula:
-                target = average(line[0].number(method, f"{self.metric}_formula"))
-            point = (target if self.formula else whole) / 100 if counted else 1.0
             values = minus(mine, rest) if self.right else mine
+            if self.formula:
+                formula = line[0].number(method, f"{self.metric}_formula")
+                target = average(formula)
+                values = {seed: v + target for seed, v in minus(mine, formula).items()}
+            point = (target if self.formula else whole) / 100 if counted else 1.0
             yield Compared([values], [""], target, lead=bool(self.right), point=point, counted=counted)
         else:
             low = self.relation == "below" or (self.relation == "best" and self.metric in SPREADS)
