@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import math
 import os
-import pickle
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -66,7 +66,7 @@ def _prepare_rounds(workload: Workload, variant: Variant) -> None:
     if variant.plain:
         _next_round = make_plain_loop(workload, make_synthetic_workload(workload), variant).round
         return
-    stack, payload = ExitStack(), pickle.dumps((workload, variant))
+    stack, payload = ExitStack(), json.dumps([vars(workload), vars(variant)]).encode()
     atexit.register(stack.close)
     team = stack.enter_context(ranks.start_local_ranks(variant.processes, "semcom.bench.rounds:follow_rounds", payload))
     _next_round = Rounds(workload.config(variant), make_synthetic_workload(workload), team)
@@ -74,7 +74,8 @@ def _prepare_rounds(workload: Workload, variant: Variant) -> None:
 
 def follow_rounds(team: Team, payload: bytes) -> None:
     """Carry out a round whenever rank 0 begins one, until that ends this process."""
-    workload, variant = pickle.loads(payload)
+    about = json.loads(payload)
+    workload, variant = Workload(**about[0]), Variant(**about[1])
     next_round = Rounds(workload.config(variant), make_synthetic_workload(workload), team)
     while True:
         next_round()

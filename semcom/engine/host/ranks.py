@@ -3,12 +3,18 @@
 Every rank carries out the same method on the same State; in a `fit` each trains its part of the clients, and what they
 trained is exchanged. So a method needs to know nothing of ranks, and what the base station computes is computed by all.
 The processes are those of `torchrun`, or are started here, on this machine, with one thread each.
+
+What passes between them is data: a run's configuration as JSON, tensors, and containers that are read without running
+anything. Those started here meet in a file that only this user can open, talk over the loopback interface alone, and
+prove to each other by words of that file that they are of this run. Whoever else connects is refused.
 """
 
 from __future__ import annotations
 
 import importlib
+import io
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -22,6 +28,7 @@ from traceback import format_exception_only
 from typing import IO, Any
 
 import numpy as np
+import psutil
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -33,6 +40,9 @@ PATIENCE = timedelta(days=1)
 
 BACKEND = "gloo"
 """The way of exchange, by the hosts' memories, also between accelerators: once a phase, and it notices a dead rank."""
+
+PROOF_BYTES, PROOF_PATIENCE = 32, timedelta(minutes=5)
+"""The length of the word by which a process shows another that it is of this run, and the time in which it does."""
 
 START = (
     "import sys; from semcom.engine.host.orphan import exit_with_parent, leave_signals_to_parent; "
@@ -83,9 +93,10 @@ class Team:
         """Return small values (containers, tensors on the host) of every rank, in the order of ranks."""
         if self.size == 1:
             return [mine]
-        everyone: list[Any] = [None] * self.size
-        dist.all_gather_object(everyone, mine)
-        return everyone
+        content = _pack(mine)
+        sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+        dist.all_gather(sizes, torch.tensor([len(content)]))
+        return [_unpack(t) for t in self.gather(content, [int(size) for size in sizes])]
 
     def gather(self, mine: Tensor, counts: Sequence[int]) -> list[Tensor]:
         """Return the records `[counts[rank], R]` of every rank, in the order of ranks, on the device of `mine`."""
@@ -113,10 +124,26 @@ class Team:
 
     def broadcast_object(self, value: Any) -> Any:
         """Broadcast a value from rank 0 (containers, tensors on the host)."""
-        told = [value]
-        if self.size > 1:
-            dist.broadcast_object_list(told, 0)
-        return told[0]
+        if self.size == 1:
+            return value
+        content = _pack(value if self.rank == 0 else None)
+        size = torch.tensor([len(content)])
+        dist.broadcast(size, 0)
+        content = content if self.rank == 0 else content.new_empty(int(size))
+        dist.broadcast(content, 0)
+        return _unpack(content)
+
+
+def _pack(value: Any) -> Tensor:
+    """Return the bytes of a value, `[n]`."""
+    file = io.BytesIO()
+    torch.save(value, file)
+    return torch.frombuffer(file.getbuffer(), dtype=torch.uint8)
+
+
+def _unpack(content: Tensor) -> Any:
+    """Return the value of these bytes; they may hold tensors and containers, and nothing that is run."""
+    return torch.load(io.BytesIO(content.numpy().data), weights_only=True)
 
 
 ALONE = Team()
@@ -192,32 +219,52 @@ def start_local_ranks(processes: int, target: str, payload: bytes) -> Iterator[T
         return
     if not dist.is_available():
         raise ConfigError("processes: this torch is built without torch.distributed; leave it at 1")
-    store = dist.TCPStore("127.0.0.1", 0, None, True, PATIENCE, wait_for_workers=False)
-    store.set("payload", payload)  # type: ignore[arg-type]
-    threads = _take_one_thread()
-    workers: list[_Worker] = []
-    try:
-        workers.extend(_Worker(store.port, rank, processes, target) for rank in range(1, processes))
-        with _blame_rank(store, workers):
-            _wait_for_ranks(store, workers)
-            with _connect_ranks_by_loopback():
-                dist.init_process_group(BACKEND, store=store, rank=0, world_size=processes, timeout=PATIENCE)
-            yield Team(0, processes, 0)
-    finally:
-        for worker in workers:
-            worker.end()
-        if dist.is_initialized():
-            dist.destroy_process_group()
-        torch.set_num_threads(threads)
+    with _make_private_file() as path:
+        store = _open_store(path)
+        store.set("payload", payload)  # type: ignore[arg-type]
+        store.set("proofs", secrets.token_bytes(processes**2 * PROOF_BYTES))  # type: ignore[arg-type]
+        threads = _take_one_thread()
+        workers: list[_Worker] = []
+        try:
+            workers.extend(_Worker(path, rank, processes, target) for rank in range(1, processes))
+            with _blame_rank(store, workers):
+                _wait_for_ranks(store, workers)
+                yield _connect_ranks(store, 0, processes)
+        finally:
+            for worker in workers:
+                worker.end()
+            if dist.is_initialized():
+                dist.destroy_process_group()
+            torch.set_num_threads(threads)
+
+
+@contextmanager
+def _make_private_file() -> Iterator[str]:
+    """Yield the path of a new file that only this user's processes can open.
+
+    On Linux it is in memory, and ends with this process. Elsewhere a killed process leaves it behind.
+    """
+    if sys.platform.startswith("linux"):
+        with os.fdopen(os.memfd_create("ranks")) as nameless:
+            yield f"/proc/{os.getpid()}/fd/{nameless.fileno()}"
+    else:
+        with tempfile.NamedTemporaryFile(prefix="semcom-") as named:
+            yield named.name
+
+
+def _open_store(path: str) -> dist.Store:
+    store = dist.FileStore(path, -1)
+    store.set_timeout(PATIENCE)
+    return store
 
 
 class _Worker:
     """A process with one rank, as rank 0 sees it."""
 
-    def __init__(self, port: int, rank: int, size: int, target: str) -> None:
+    def __init__(self, path: str, rank: int, size: int, target: str) -> None:
         self.rank = rank
         self.complaint: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `end`
-        words = [sys.executable, "-c", START, *map(str, (os.getpid(), port, rank, size)), target]
+        words = [sys.executable, "-c", START, *map(str, (os.getpid(), path, rank, size)), target]
         # In a session of its own: an interrupt from the keyboard is rank 0's to answer, which keeps the last state.
         self.process = subprocess.Popen(
             words,
@@ -282,18 +329,50 @@ def _ended(rank: int, words: str) -> str:
     return f"process {rank} of this run ended: {words}"
 
 
+def _connect_ranks(store: dist.Store, rank: int, size: int) -> Team:
+    """Connect this process with the other ranks of this machine.
+
+    Meanwhile gloo listens on the loopback interface, and believes whoever comes first and says the number of a rank. So
+    each rank sends each other one the word that is meant for it alone, which no other user can read.
+
+    Raises:
+        WorkerLost: some rank has not given its word.
+    """
+    with _bind_gloo_to_loopback():
+        dist.init_process_group(BACKEND, store=store, rank=rank, world_size=size, timeout=PATIENCE)
+    proofs = torch.frombuffer(bytearray(store.get("proofs")), dtype=torch.uint8).view(size, size, PROOF_BYTES)
+    heard, others = torch.zeros_like(proofs[rank]), [other for other in range(size) if other != rank]
+    heard[rank] = proofs[rank, rank]
+    words = [dist.P2POp(dist.isend, proofs[rank, other], other) for other in others]
+    words += [dist.P2POp(dist.irecv, heard[other], other) for other in others]
+    with suppress(RuntimeError):  # one is gone, or silent for too long: what was heard tells
+        for each in dist.batch_isend_irecv(words):
+            each.wait(PROOF_PATIENCE)
+    if not torch.equal(heard, proofs[:, rank]):
+        raise WorkerLost("a process of this run ended, or another program has taken its place")
+    return Team(rank, size, rank)
+
+
 @contextmanager
-def _connect_ranks_by_loopback() -> Iterator[None]:
-    """Keep the connections of one machine's processes inside it: gloo would take the interface of the host's name."""
+def _bind_gloo_to_loopback() -> Iterator[None]:
+    """Let gloo listen where no other machine reaches it, whatever interface is set: it would take the host's name."""
     name = "GLOO_SOCKET_IFNAME"
-    if name in os.environ or not sys.platform.startswith("linux"):
-        yield
-        return
-    os.environ[name] = "lo"
+    before = os.environ.get(name)
+    os.environ[name] = _find_loopback()
     try:
         yield
     finally:
         del os.environ[name]
+        if before is not None:
+            os.environ[name] = before
+
+
+def _find_loopback() -> str:
+    """Return the name of the loopback interface."""
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(address.address == "127.0.0.1" for address in addresses):
+            return name
+    raise ConfigError("processes: this machine has no loopback interface, by which they would talk; leave it at 1")
 
 
 def _take_one_thread() -> int:
@@ -304,18 +383,16 @@ def _take_one_thread() -> int:
 
 
 def work_as_rank() -> None:
-    """Do the work of a process of `start_local_ranks`; its words: parent, port, rank, number of processes, target."""
-    port, rank, size = (int(word) for word in sys.argv[2:5])
+    """Do the work of a process of `start_local_ranks`; its words: parent, path, rank, number of processes, target."""
+    path, rank, size = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     module, _, function = sys.argv[5].partition(":")
     carry_out: Work = getattr(importlib.import_module(module), function)
     _take_one_thread()
-    store = dist.TCPStore("127.0.0.1", port, None, False, PATIENCE, wait_for_workers=False)
+    store = _open_store(path)
     payload = store.get("payload")
     store.set(f"ready {rank}", "")
     try:
-        with _connect_ranks_by_loopback():
-            dist.init_process_group(BACKEND, store=store, rank=rank, world_size=size, timeout=PATIENCE)
-        carry_out(Team(rank, size, rank), payload)
+        carry_out(_connect_ranks(store, rank, size), payload)
     except BaseException as error:
         with suppress(RuntimeError):  # rank 0 has gone
             if store.add("failures", 1) == 1:
