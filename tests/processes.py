@@ -8,13 +8,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
 from unittest import mock
+
+import psutil
 
 SERVER = multiprocessing.get_context("forkserver")
 NAMES = ["tests.forked", "tests.worlds", "semcom.cli.main", "semcom.studies.sweep.sweep"]
@@ -113,3 +117,37 @@ def gone(pid: int, patience: float = 0.0) -> bool:
         if ended or time.monotonic() > until:
             return ended
         time.sleep(0.02)
+
+
+Door = tuple[str, str, int]
+"""A socket that accepts connections: the name of a process that has it, its address and port, as the kernel tells."""
+
+
+def list_doors(*processes: psutil.Process) -> set[Door]:
+    """The doors of processes, of which some may be ending."""
+    found = set()
+    for process in processes:
+        with suppress(psutil.Error):
+            for at in process.net_connections("inet"):
+                if at.status == psutil.CONN_LISTEN:
+                    found.add((process.name(), at.laddr.ip.removeprefix("::ffff:"), at.laddr.port))
+    return found
+
+
+@contextmanager
+def watch_doors(pid: int | None = None) -> Iterator[set[Door]]:
+    """Collect all doors that a process (None: this one) and its descendants open meanwhile, however shortly."""
+    root, opened, over = psutil.Process(pid), set[Door](), threading.Event()
+    before = list_doors(root, *root.children(recursive=True))
+
+    def watch() -> None:
+        while not over.wait(0.005):
+            opened.update(list_doors(root, *root.children(recursive=True)) - before)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield opened
+    finally:
+        over.set()
+        watcher.join()

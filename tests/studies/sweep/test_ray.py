@@ -29,7 +29,7 @@ from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.progress import SweepProgress
 from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.sweep import check_sweep_data, sweep
-from tests.processes import gone
+from tests.processes import gone, watch_doors
 from tests.refusals import refuses
 from tests.studies.sweep.clusters import OPEN, Cluster, Node, cluster
 from tests.studies.sweep.test_kills import results
@@ -210,28 +210,12 @@ def test_a_cluster_with_another_version_is_refused(
 def test_a_ray_of_our_own_listens_to_this_machine_alone(
     tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sockets of all processes that the sweep has started, looked at while a run is at work."""
+    """All processes that the sweep starts, from the first to the last."""
     monkeypatch.setenv("RAY_ADDRESS", "local")
-    monkeypatch.setattr(on_ray, "_check_ray_nodes", lambda *args: listening.extend(sockets()))
-    listening: list[tuple[str, str]] = []
-    before = {process.pid for process in psutil.Process().children(True)}  # of the other tests' cluster
-
-    def sockets() -> list[tuple[str, str]]:
-        import ray
-
-        worker = psutil.Process(ray.get(ray.remote(lambda: os.getpid()).remote()))
-        family = {process.pid: process for process in (psutil.Process(), *psutil.Process().children(True), worker)}
-        return [
-            (process.name(), connection.laddr.ip)
-            for process in family.values()
-            if process.pid not in before
-            for connection in process.net_connections("inet")
-            if connection.status == psutil.CONN_LISTEN
-        ]
-
-    sweep("demo", out=tmp_path, backend="ray", train=fake_run, methods="fedcl")
-    assert {"gcs_server", "raylet"} <= {name for name, _ in listening} and len(listening) >= 5
-    assert {ip.removeprefix("::ffff:") for _, ip in listening} == {"127.0.0.1"}
+    with watch_doors() as opened:
+        sweep("demo", out=tmp_path, backend="ray", train=fake_run, methods="fedcl")
+    assert {"gcs_server", "raylet"} <= {name for name, _, _ in opened} and len(opened) >= 5
+    assert {address for _, address, _ in opened} == {"127.0.0.1"}
     assert "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER" not in os.environ
 
 
