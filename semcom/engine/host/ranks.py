@@ -131,7 +131,7 @@ class Team:
         dist.broadcast(size, 0)
         content = content if self.rank == 0 else content.new_empty(int(size))
         dist.broadcast(content, 0)
-        return _unpack(content)
+        return value if self.rank == 0 else _unpack(content)
 
 
 def _pack(value: Any) -> Tensor:

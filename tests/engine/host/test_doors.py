@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -24,6 +25,7 @@ from semcom.runs.runner import run
 from semcom.studies.sweep.sweep import sweep
 from tests import worlds
 from tests.processes import Forked, finish, list_doors, watch_doors
+from tests.refusals import refuses
 
 LOOPBACK = "127.0.0.1"
 SET = {
@@ -33,7 +35,6 @@ SET = {
     "partition.shots": 5,
     "train.rounds": 2,
     "clients": 2,
-    "processes": 2,
 }
 
 
@@ -67,12 +68,15 @@ def test_a_run_of_several_processes_listens_on_loopback_alone() -> None:
     assert os.environ["GLOO_SOCKET_IFNAME"] == before
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("outside")
-def test_a_sweep_on_several_workers_listens_on_loopback_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("processes", "addresses"), [(1, set()), (2, {LOOPBACK})])
+def test_workers_of_a_sweep_listen_on_what_their_runs_do(tmp_path: Path, processes: int, addresses: set[str]) -> None:
+    request = {**SET, "processes": processes}
     with watch_doors() as opened:
-        sweep(methods="local", seeds=(0, 1), jobs=2, plugins=("tests.worlds",), set=SET, out=tmp_path)
+        sweep(methods="local", seeds=(0, 1), jobs=2, plugins=("tests.worlds",), set=request, out=tmp_path)
     assert len(list(tmp_path.glob("*/summary.json"))) == 2
-    assert {address for _, address, _ in opened} == {LOOPBACK}
+    assert {address for _, address, _ in opened} == addresses
 
 
 def test_a_run_of_one_process_listens_on_nothing() -> None:
@@ -88,10 +92,10 @@ def test_a_notebook_listens_on_loopback_alone(monkeypatch: pytest.MonkeyPatch) -
     manager = pytest.importorskip("jupyter_client.manager", reason="Jupyter is not installed: pip install '.[docs]'")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     kernel, client = manager.start_new_kernel()
-    cell = f"""
+    cell = """
 from tests import worlds
 from semcom.runs.runner import run
-len(run(worlds.request(processes=2, plugins=("tests.worlds",), train={{"rounds": 2}})).metrics)
+len(run(worlds.request(processes=2, plugins=("tests.worlds",), train={"rounds": 2})).metrics)
 """
     told: list[Any] = []
     try:
@@ -103,6 +107,12 @@ len(run(worlds.request(processes=2, plugins=("tests.worlds",), train={{"rounds":
         client.stop_channels()
         kernel.shutdown_kernel(now=True)
     assert before and opened and {address for _, address, _ in before | opened} == {LOOPBACK}
+
+
+def test_a_machine_without_loopback_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psutil, "net_if_addrs", dict)
+    with refuses("processes", "loopback"):
+        ranks._find_loopback()
 
 
 def knock(ports: list[int]) -> None:
@@ -134,7 +144,7 @@ def open_as_nobody(path: str) -> None:
     os.setgid(65534)
     os.setuid(65534)
     with pytest.raises(PermissionError):
-        open(path, "rb")
+        Path(path).read_bytes()
     print("refused")
 
 
@@ -192,9 +202,12 @@ def test_one_who_takes_the_place_of_a_rank_is_found_out(answer: Callable[[bytes]
     for _ in range(30):
         with ranks._make_private_file() as path:
             ranks._open_store(path).set("proofs", os.urandom(4 * ranks.PROOF_BYTES))
-            with Forked(join, path, 0, 1.0) as first:
-                with take_a_place(first.pid, answer) as heard, Forked(join, path, 1, 1.0) as second:
-                    outcome = first.stdout.readline().strip(), second.stdout.readline().strip()
+            with (
+                Forked(join, path, 0, 1.0) as first,
+                take_a_place(first.pid, answer) as heard,
+                Forked(join, path, 1, 1.0) as second,
+            ):
+                outcome = first.stdout.readline().strip(), second.stdout.readline().strip()
         if heard:
             break
         assert outcome == ("0", "1")
@@ -219,7 +232,7 @@ def test_what_passes_between_ranks_runs_nothing(tmp_path: Path) -> None:
     with pytest.raises(pickle.UnpicklingError):
         ranks._unpack(hostile)
     assert not (tmp_path / "ran").exists()
-    torch.load(__import__("io").BytesIO(hostile.numpy()), weights_only=False)
+    torch.load(io.BytesIO(hostile.numpy()), weights_only=False)
     assert (tmp_path / "ran").exists()
 
 

@@ -13,7 +13,6 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 import semcom
