@@ -203,9 +203,9 @@ def test_one_who_takes_the_place_of_a_rank_is_found_out(answer: Callable[[bytes]
         with ranks._make_private_file() as path:
             ranks._open_store(path).set("proofs", os.urandom(4 * ranks.PROOF_BYTES))
             with (
-                Forked(join, path, 0, 1.0) as first,
+                Forked(join, path, 0, 5.0) as first,
                 take_a_place(first.pid, answer) as heard,
-                Forked(join, path, 1, 1.0) as second,
+                Forked(join, path, 1, 5.0) as second,
             ):
                 outcome = first.stdout.readline().strip(), second.stdout.readline().strip()
         if heard:
