@@ -10,9 +10,10 @@ import logging
 import math
 import os
 import platform
+import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import date
 from pathlib import Path
@@ -35,6 +36,7 @@ from semcom.files import (
     TABLE,
     TRAINING,
     append_to_file,
+    digest_of_file,
     open_file,
     read_json,
     refuse_file,
@@ -45,7 +47,7 @@ from semcom.files import (
     write_atomically,
 )
 from semcom.runs.arrays import Arrays, read_arrays, write_arrays
-from semcom.tasks.metric import read_headline
+from semcom.runs.schema import LINE, find_lines_fault, find_misfit, find_summary_fault
 
 LOG = logging.getLogger(__name__)
 LOCK = ".lock"
@@ -72,6 +74,13 @@ def name_written_file(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise WriteError(f"{name}: {error.strerror or error}") from error
+
+
+class DamagedMetrics(RunError):
+    """A metrics.jsonl that is not what the run wrote."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} is damaged ({reason}); move {path.parent} away, and its command trains the run again")
 
 
 class Folder:
@@ -164,9 +173,14 @@ class Folder:
         (self.path / ERROR).unlink(missing_ok=True)
 
     def summary(self) -> dict[str, Any] | None:
-        """Return the summary of a finished run, if there is one; one that is damaged is put aside, with a warning."""
+        """Return the summary of a finished run, if there is one; one that is damaged is put aside, with a warning.
+
+        Raises RunError when it is whole and metrics.jsonl is not what the run wrote.
+        """
         try:
             return read_summary(self.path, run_hash(self.config))
+        except DamagedMetrics:
+            raise
         except RunError as error:
             LOG.warning(
                 "%s; it is now %s, and the run is finished again", error, set_file_aside(self.path / SUMMARY).name
@@ -224,7 +238,13 @@ class Folder:
             yield self.path / CHECKPOINT
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """Write summary.json: the run is done. Its checkpoints go where they are not wanted any more."""
+        """Write summary.json: the run is done. Its checkpoints go where they are not wanted any more.
+
+        Raises RunError when somebody else has changed metrics.jsonl meanwhile.
+        """
+        with name_written_file(METRICS):
+            if summary.get("metrics_digest") not in (None, digest_of_file(self.path / METRICS)):
+                raise DamagedMetrics(self.path / METRICS, "the run did not write all of its lines")
         with name_written_file(SUMMARY):
             write_summary(self.path, summary)
         if self.config.train.drop_checkpoints:
@@ -342,18 +362,70 @@ def read_metrics(folder: Path, rounds: int | None = None) -> list[dict[str, Any]
     return whole
 
 
+def locate_training(folder: Path) -> Path:
+    """Return where the training of a run lies: in its own folder, or in one inside that."""
+    apart = folder / TRAINING
+    return apart if (apart / CONFIG).is_file() else folder
+
+
+def check_metrics(folder: Path, summary: Mapping[str, Any] | None) -> None:
+    """Check that metrics.jsonl of a run is what the run wrote, which costs what reading it does.
+
+    Runs of older versions have left no digest of it: of theirs, as of unfinished ones, each line has to be that of its
+    round, and as long as a line; `find_lines_fault` knows more of those that have been parsed.
+
+    Args:
+        folder: of the run.
+        summary: of a finished run (None: it is not finished, and its last line may be cut off).
+
+    Raises:
+        DamagedMetrics: it is not.
+    """
+    place = locate_training(folder)
+    path, told = place / METRICS, summary or {}
+    expected, rounds = told.get("metrics_digest"), told.get("rounds")
+    try:
+        with open_file(path) as file:
+            content = file.read()
+    except FileNotFoundError:
+        if expected is not None or (rounds is not None and (place / CHECKPOINT).exists()):
+            raise DamagedMetrics(path, "it is missing") from None
+        return
+    except OSError as error:
+        raise DamagedMetrics(path, f"it cannot be read: {error.strerror}") from None
+    if expected is not None:
+        if hashlib.sha256(content).hexdigest() != expected:
+            raise DamagedMetrics(path, "its digest is not that in summary.json")
+        return
+    *lines, rest = content.split(b"\n")
+    whole = all(re.match(rb'\{"round": %d[,}].*(?<=\})$' % at, line) for at, line in enumerate(lines, 1))
+    if not whole or (summary is not None and (rest or rounds not in (None, len(lines)))):
+        raise DamagedMetrics(path, "it has not one line for each round")
+
+
+def check_old_metrics(place: Path, lines: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> None:
+    """Check the lines of a finished run that has left no digest of them. Raises DamagedMetrics."""
+    misfit = next((text for line in lines if (text := find_misfit(LINE, line)) is not None), None)
+    fault = find_lines_fault(lines, summary) if misfit is None else f"its {misfit} is not what a run writes there"
+    if fault is not None:
+        raise DamagedMetrics(place / METRICS, fault)
+
+
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
     """Write summary.json, with a digest of all that it holds, and return its path.
 
     Args:
         folder: of the run.
         summary: as docs/metrics.md has it; `hash` (of the resolved configuration) and the
-            task's headline, such as `accuracy`, at least.
+            task's headline, such as `accuracy`, at least. The digest of metrics.jsonl is that of the file that is there.
 
     Raises:
         OSError: it could not be written; no half of it is there.
     """
-    return write_atomically(folder / SUMMARY, format_summary(summary))
+    values = {name: value for name, value in summary.items() if name != "metrics_digest"}
+    if (lines := locate_training(folder) / METRICS).is_file():
+        values["metrics_digest"] = digest_of_file(lines)
+    return write_atomically(folder / SUMMARY, format_summary(values))
 
 
 def format_summary(summary: Mapping[str, Any]) -> str:
@@ -372,6 +444,7 @@ def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | 
 
     Raises:
         RunError: the file is damaged, or of another run.
+        DamagedMetrics: metrics.jsonl is not what the run wrote, see `check_metrics`.
     """
     path = folder / SUMMARY
     try:
@@ -384,6 +457,7 @@ def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | 
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
     if problem := _check_summary(found, expected):
         raise RunError(f"{path} is damaged ({problem})")
+    check_metrics(folder, found)
     return {name: value for name, value in found.items() if name != "digest"}
 
 
@@ -393,13 +467,8 @@ def _check_summary(found: Any, expected: str | None) -> str | None:
         return "it holds no JSON object"
     if found.get("digest") != _digest_summary({name: value for name, value in found.items() if name != "digest"}):
         return "its digest is not that of its content"
-    try:
-        metric = read_headline(found)
-    except (LookupError, TypeError):
-        return "its task is no task"
-    value = found.get(metric.name)
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        return f"its {metric.label} is {value!r}"
+    if (fault := find_summary_fault(found)) is not None:
+        return fault
     if expected is not None and found.get("hash") != expected:
         return f"it is of run {found.get('hash')}, not of {expected}: of another configuration or version"
     return None

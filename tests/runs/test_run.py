@@ -29,7 +29,7 @@ from tests.processes import Forked
 from tests.refusals import refuses
 
 ARMS = ("fedavg", "fedcl", "fedproto", "local")
-CLOCK = ("begun", "seconds", "samples_per_second", "hash", "commit", "lines")  # a digest of lines that have seconds
+CLOCK = ("begun", "seconds", "samples_per_second", "hash", "commit", "lines", "metrics_digest")
 
 
 def timeless(value: dict[str, Any]) -> dict[str, Any]:

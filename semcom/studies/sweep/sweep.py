@@ -281,7 +281,7 @@ def _store_sweep_table(plan: Plan, errors: Mapping[str, str], own: bool) -> Path
     frame = table.make_table([_make_sweep_row(plan, key, errors.get(key)) for key in plan.variants])
     path = table.write_table(frame, plan.folder / TABLE)
     if any(has_outcome(config) for config in plan.runs.values()):
-        found = study(plan.folder).where({"hash": list(plan.runs)})  # without those of an earlier declaration
+        found = study(plan.folder)
         columns, rows = plan.experiment.columns(plan.scale), plan.experiment.rows(plan.scale)
         text = make_sheet(found, ("variant", *rows), columns).markdown()
         write_atomically(plan.folder / REPORT, text)
