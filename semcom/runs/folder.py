@@ -76,8 +76,8 @@ def name_written_file(name: str) -> Iterator[None]:
         raise WriteError(f"{name}: {error.strerror or error}") from error
 
 
-class DamagedMetrics(RunError):
-    """A metrics.jsonl that is not what the run wrote."""
+class DamagedRun(RunError):
+    """A run of which metrics.jsonl or config.json is not what it wrote: there is nothing to make it of again."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path} is damaged ({reason}); move {path.parent} away, and its command trains the run again")
@@ -179,7 +179,7 @@ class Folder:
         """
         try:
             return read_summary(self.path, run_hash(self.config))
-        except DamagedMetrics:
+        except DamagedRun:
             raise
         except RunError as error:
             LOG.warning(
@@ -244,7 +244,7 @@ class Folder:
         """
         with name_written_file(METRICS):
             if summary.get("metrics_digest") not in (None, digest_of_file(self.path / METRICS)):
-                raise DamagedMetrics(self.path / METRICS, "the run did not write all of its lines")
+                raise DamagedRun(self.path / METRICS, "the run did not write all of its lines")
         with name_written_file(SUMMARY):
             write_summary(self.path, summary)
         if self.config.train.drop_checkpoints:
@@ -379,7 +379,7 @@ def check_metrics(folder: Path, summary: Mapping[str, Any] | None) -> None:
         summary: of a finished run (None: it is not finished, and its last line may be cut off).
 
     Raises:
-        DamagedMetrics: it is not.
+        DamagedRun: it is not.
     """
     place = locate_training(folder)
     path, told = place / METRICS, summary or {}
@@ -389,26 +389,26 @@ def check_metrics(folder: Path, summary: Mapping[str, Any] | None) -> None:
             content = file.read()
     except FileNotFoundError:
         if expected is not None or (rounds is not None and (place / CHECKPOINT).exists()):
-            raise DamagedMetrics(path, "it is missing") from None
+            raise DamagedRun(path, "it is missing") from None
         return
     except OSError as error:
-        raise DamagedMetrics(path, f"it cannot be read: {error.strerror}") from None
+        raise DamagedRun(path, f"it cannot be read: {error.strerror}") from None
     if expected is not None:
         if hashlib.sha256(content).hexdigest() != expected:
-            raise DamagedMetrics(path, "its digest is not that in summary.json")
+            raise DamagedRun(path, "its digest is not that in summary.json")
         return
     *lines, rest = content.split(b"\n")
     whole = all(re.match(rb'\{"round": %d[,}].*(?<=\})$' % at, line) for at, line in enumerate(lines, 1))
     if not whole or (summary is not None and (rest or rounds not in (None, len(lines)))):
-        raise DamagedMetrics(path, "it has not one line for each round")
+        raise DamagedRun(path, "it has not one line for each round")
 
 
 def check_old_metrics(place: Path, lines: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> None:
-    """Check the lines of a finished run that has left no digest of them. Raises DamagedMetrics."""
+    """Check the lines of a finished run that has left no digest of them. Raises DamagedRun."""
     misfit = next((text for line in lines if (text := find_misfit(LINE, line)) is not None), None)
     fault = find_lines_fault(lines, summary) if misfit is None else f"its {misfit} is not what a run writes there"
     if fault is not None:
-        raise DamagedMetrics(place / METRICS, fault)
+        raise DamagedRun(place / METRICS, fault)
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
@@ -417,7 +417,7 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
     Args:
         folder: of the run.
         summary: as docs/metrics.md has it; `hash` (of the resolved configuration) and the
-            task's headline, such as `accuracy`, at least. The digest of metrics.jsonl is that of the file that is there.
+            task's headline, such as `accuracy`, at least. The digest of metrics.jsonl is that of the file there.
 
     Raises:
         OSError: it could not be written; no half of it is there.
@@ -430,9 +430,18 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
 
 def format_summary(summary: Mapping[str, Any]) -> str:
     """Return the content of summary.json."""
-    plain = json.loads(to_json(summary))  # as it will be read
-    values = {name: value for name, value in plain.items() if name != "digest"}
-    return to_json({**values, "digest": _digest_summary(values)}, indent=2) + "\n"
+    return to_json(seal_values(summary), indent=2) + "\n"
+
+
+def seal_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return plain values as JSON gives them back, with a digest of them all in the place of one that they have."""
+    plain = json.loads(to_json({name: value for name, value in values.items() if name != "digest"}))
+    return {**plain, "digest": _digest_values(plain)}
+
+
+def is_sealed(values: Mapping[str, Any]) -> bool:
+    """Check whether the digest among some values is that of all others."""
+    return values.get("digest") == _digest_values({name: value for name, value in values.items() if name != "digest"})
 
 
 def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | None:
@@ -444,7 +453,7 @@ def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | 
 
     Raises:
         RunError: the file is damaged, or of another run.
-        DamagedMetrics: metrics.jsonl is not what the run wrote, see `check_metrics`.
+        DamagedRun: metrics.jsonl is not what the run wrote, see `check_metrics`.
     """
     path = folder / SUMMARY
     try:
@@ -452,11 +461,11 @@ def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | 
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise RunError(f"{path} is damaged ({error})") from None
+        raise RunError(f"{path} is damaged ({error}); the command that trained the run writes it again") from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
     if problem := _check_summary(found, expected):
-        raise RunError(f"{path} is damaged ({problem})")
+        raise RunError(f"{path} is damaged ({problem}); the command that trained the run writes it again")
     check_metrics(folder, found)
     return {name: value for name, value in found.items() if name != "digest"}
 
@@ -465,7 +474,7 @@ def _check_summary(found: Any, expected: str | None) -> str | None:
     """Return what is wrong with the content of summary.json; None: nothing is."""
     if not isinstance(found, dict):
         return "it holds no JSON object"
-    if found.get("digest") != _digest_summary({name: value for name, value in found.items() if name != "digest"}):
+    if not is_sealed(found):
         return "its digest is not that of its content"
     if (fault := find_summary_fault(found)) is not None:
         return fault
@@ -474,8 +483,8 @@ def _check_summary(found: Any, expected: str | None) -> str | None:
     return None
 
 
-def _digest_summary(values: Mapping[str, Any]) -> str:
-    """Return the digest of a summary's values, as they come back from JSON."""
+def _digest_values(values: Mapping[str, Any]) -> str:
+    """Return the digest of values as they come back from JSON."""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -97,8 +97,8 @@ def find_summary_fault(summary: Mapping[str, Any]) -> str | None:
 
 def find_lines_fault(lines: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> str | None:
     """Return what the lines of metrics.jsonl, or their number, say otherwise than a run's summary; None: nothing."""
-    if [line["round"] for line in lines] != list(range(1, summary.get("rounds", len(lines)) + 1)):
-        return f"it has not a line for each of {summary['rounds']} rounds" if "rounds" in summary else "lines are missing"
+    if [line["round"] for line in lines] != list(range(1, summary["rounds"] + 1)):
+        return f"it has not one line for each of {summary['rounds']} rounds"
     metric = read_headline(summary)
     for line in lines:
         for name, view in line.get("views", {}).items():

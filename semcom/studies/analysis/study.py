@@ -6,6 +6,7 @@ docs/studies.md shows each of them and explains its numbers.
 from __future__ import annotations
 
 import html
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -36,16 +37,19 @@ from semcom.studies.analysis.selection import find_axes, order_runs, parse_selec
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.names import is_in_joule, is_ranked
 from semcom.studies.results.archive import open_archive
-from semcom.studies.results.run import RATIO, Stored, read_stored_runs
+from semcom.studies.results.run import RATIO, Stored, list_left_out, read_stored_runs
 from semcom.studies.results.table import list_configuration_columns, make_table
 from semcom.tasks.metric import ACCURACY, Metric
 
+LOG = logging.getLogger(__name__)
 NAMED_ALIKE = ("pooled", "worst10", "best", "last", "validation")
 """What is derived from the accuracy without being called so."""
 
 
 def study(folder: Path | str) -> Study:
     """Read the study of a folder: finished runs with all their numbers, and others with how far they have come.
+
+    Lines tell which runs no mean is over, and why.
 
     Args:
         folder: of a sweep, which may still be running, of one run, or one that holds folders of runs; or the archive
@@ -64,6 +68,14 @@ def study(folder: Path | str) -> Study:
         >>> found.variants, len(found.runs)
         (['local', 'fedavg'], 4)
     """
+    found = read_study(folder)
+    for line in list_left_out(found.stored, found.record):
+        LOG.warning("%s: %s", folder, line)
+    return found
+
+
+def read_study(folder: Path | str) -> Study:
+    """Read a study as `study` does, without a word on the runs that no mean is over."""
     path, place = open_archive(resolve_file(folder))
     found, record = read_stored_runs(path)
     return Study(found, find_axes(found, record), place, record)

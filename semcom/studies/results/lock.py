@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from semcom.config import ConfigError
 from semcom.config.errors import show_value
 from semcom.files import CONFIG, METRICS, SUMMARY, SWEEP, TABLE, read_json, refuse_file
-from semcom.runs.folder import LOCK, MOMENT_S, is_lock_held, take_lock
+from semcom.runs.folder import LOCK, MOMENT_S, is_lock_held, is_sealed, take_lock
 
 T = TypeVar("T")
 OWNER = ".owner"
@@ -175,7 +175,9 @@ def parse_record(path: Path) -> dict[str, Any]:
     for name, kind in (("axes", list), ("variants", str)):
         if wrong := [value for value in found.get(name, {}).values() if not isinstance(value, kind)]:
             raise ValueError(f"its {name} has {show_value(wrong[0])}")
-    return found
+    if "digest" in found and not is_sealed(found):  # older versions have left none
+        raise ValueError("its digest is not that of its content")
+    return {name: value for name, value in found.items() if name != "digest"}
 
 
 def another_sweep(folder: Path, held: dict[str, Any]) -> ConfigError:

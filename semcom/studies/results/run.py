@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from semcom.runs.arrays import Arrays, read_arrays
 from semcom.runs.folder import (
     LOCK,
     SHOWN,
+    DamagedRun,
     check_metrics,
     check_old_metrics,
     is_lock_held,
@@ -81,7 +83,7 @@ class Stored:
         """Read the lines of metrics.jsonl so far; that of a last stage, whose round is T + 1, comes last.
 
         Raises:
-            DamagedMetrics: they are not what the run wrote; of a version that has left no digest of them.
+            DamagedRun: they are not what the run wrote; of a version that has left no digest of them.
         """
         if self.damaged:
             return []
@@ -201,8 +203,7 @@ def locate_run_config(study: Path, run: Stored) -> Path:
 def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
     """Read the runs of a study, each once, and what its sweep.json says; nothing where it has none.
 
-    Those of a sweep are the runs that its sweep.json lists. A line tells which others lie in its folder, and which runs
-    count as failed because a file of them is damaged.
+    Those of a sweep are the runs that its sweep.json lists; which others lie in its folder is added as `unlisted`.
 
     Args:
         folder: of a run, of a sweep (finished or not), or one that holds folders of runs.
@@ -221,10 +222,7 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
     inside = sorted(path.parent for path in folder.glob(f"*/{CONFIG}"))
     if variants:
         listed = {key: row for key, row in listed.items() if key in variants}
-        if others := [path.name for path in inside if path.name not in variants]:
-            names = ", ".join(others[:SHOWN]) + (", ..." if len(others) > SHOWN else "")
-            text = "%s: %d runs are left out that %s does not list, as of an earlier plug-in or written there later: %s"
-            LOG.warning(text, folder, len(others), SWEEP, names)
+        record["unlisted"] = [path.name for path in inside if path.name not in variants]
         inside = [path for path in inside if path.name in variants]
     found = sorted((_read_stored_run(path, variants, listed) for path in inside), key=lambda run: run.variant)
     named = {run.hash: run for run in found}
@@ -233,12 +231,28 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
         raise ConfigError(f"study: {twice.folder} and {named[twice.hash].folder} hold the same run; move one away")
     order = dict.fromkeys([*listed, *variants, *named])
     runs = [named.get(key) or _build_run_without_config(folder / key, variants, listed.get(key, {})) for key in order]
-    for run in runs:
-        if run.damaged:
-            LOG.warning("%s; the run is left out of what is made of the study", run.error)
     if not runs:
         raise ConfigError(f"study: {folder} holds neither a run nor folders of runs; is it the right folder?")
     return _fill_later_options(runs), record
+
+
+def list_left_out(runs: Sequence[Stored], record: Mapping[str, Any]) -> list[str]:
+    """Say in lines which runs no mean of a study is over: damaged ones, others that are not done, and unlisted ones.
+
+    Args:
+        runs: of the study.
+        record: what sweep.json says, with the `unlisted` runs, see `read_stored_runs`.
+    """
+    damaged = [str(run.error) for run in runs if run.damaged]
+    lines = [*damaged[:SHOWN], *([f"{len(damaged) - SHOWN} more runs are damaged"] if len(damaged) > SHOWN else [])]
+    counts = Counter(run.status for run in runs if run.status != "done")
+    if counts and counts.total() < len(runs):
+        states = ", ".join(f"{count} {status}" for status, count in counts.items())
+        lines.append(f"means are without {counts.total()} of {len(runs)} runs: {states}")
+    if names := record.get("unlisted"):
+        shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+        lines.append(f"runs that {SWEEP} does not list, as of an earlier plug-in, are left out: {shown}")
+    return lines
 
 
 def _fill_later_options(runs: list[Stored]) -> list[Stored]:
@@ -274,7 +288,8 @@ def _read_sweep_record(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise ConfigError(f"study: {folder / SWEEP} cannot be read ({error})") from None
+        remedy = "move it away, and the study is read without it"
+        raise ConfigError(f"study: {folder / SWEEP} cannot be read ({error}); {remedy}") from None
 
 
 def _read_listed_runs(folder: Path) -> dict[str, dict[str, Any]]:
@@ -308,20 +323,21 @@ def _read_stored_run(folder: Path, variants: Mapping[str, str], listed: Mapping[
     except ConfigError as error:
         if folder.name not in variants:
             raise
-        return replace(_build_run_without_config(folder, variants, listed.get(folder.name, {})), **_fail(error))
+        damage = DamagedRun(folder / CONFIG, str(error))
+        return replace(_build_run_without_config(folder, variants, listed.get(folder.name, {})), **_fail(damage))
     if config.train.rounds is None or config.train.participation is None:
         raise ConfigError(f"study: {folder / CONFIG} is a request, and not of a run: it leaves train.rounds open")
     key = run_hash(config)
     if folder.name != key and folder.name in list_earlier_hashes(config):
         key = folder.name
         LOG.info("%s: of a version in which a value of its configuration meant something else", folder)
-    wrong = RunError(f"{folder / CONFIG} is damaged (it is of run {key}); the sweep's command trains {folder.name} again")
-    failed = _fail(wrong) if folder.name in variants and folder.name != key else {}
-    key = folder.name if failed else key
+    wrong = folder.name in variants and folder.name != key
+    found = _fail(DamagedRun(folder / CONFIG, f"it is of run {key}")) if wrong else None
+    key = folder.name if wrong else key
     row = listed.get(key, {})
-    name = variants.get(key) or row.get("variant") or config.method
-    found = failed or _read_run_status(folder, key, row)
-    return Stored(key, folder, variant=name, fields=list_fields(config), participants=_count_participants(config), **found)
+    name, fields = variants.get(key) or row.get("variant") or config.method, list_fields(config)
+    found = found or _read_run_status(folder, key, row)
+    return Stored(key, folder, variant=name, fields=fields, participants=_count_participants(config), **found)
 
 
 def _build_run_without_config(folder: Path, variants: Mapping[str, str], row: Mapping[str, Any]) -> Stored:

@@ -16,7 +16,7 @@ from channels.options import POSITIVE
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require_in_config
 from semcom.files import REPORT, SWEEP, TABLE, to_json, write_atomically
-from semcom.runs.folder import read_summary
+from semcom.runs.folder import read_summary, seal_values
 from semcom.runs.inputs import check_reaches_processes
 from semcom.runs.tracking import parse_trackers
 from semcom.screen import say
@@ -259,7 +259,7 @@ def _settle_sweep_record(plan: Plan, others: bool) -> None:
         return
     if others:
         raise ConfigError(f"out: shards of fewer runs are running in {plan.folder}; wait for them")
-    write_atomically(plan.folder / SWEEP, to_json(plan.record, indent=2) + "\n")
+    write_atomically(plan.folder / SWEEP, to_json(seal_values(plan.record), indent=2) + "\n")
 
 
 def _has_ended(config: RunConfig) -> bool:
