@@ -13,7 +13,7 @@ import platform
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import date
 from pathlib import Path
@@ -97,6 +97,7 @@ class Folder:
 
     def __init__(self, path: Path, config: RunConfig) -> None:
         self.path, self.config = path, config
+        self.check_lock: Callable[[], None] = lambda: None
 
     def check(self) -> None:
         """Raise ConfigError when the folder holds another run, or is no folder."""
@@ -148,7 +149,9 @@ class Folder:
         with ExitStack() as stack, name_written_file(f"out: {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
-                stack.callback(take_lock(self.path / LOCK, MOMENT_S).release)
+                lock = take_lock(self.path / LOCK, MOMENT_S)
+                stack.callback(lock.release)
+                self.check_lock = watch_lock(lock)
             except Timeout:
                 wanted = "wait for it, or give another folder"
                 raise BusyError(f"out: another process is running in {self.path}; {wanted}") from None
@@ -159,6 +162,13 @@ class Folder:
         with held:
             yield
 
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        """Surround the writing of a file, see `name_written_file`. Raises RunError when the lock is no longer ours."""
+        self.check_lock()
+        with name_written_file(name):
+            yield
+
     def begin(self, rounds: int) -> None:
         """Store the configuration, and cut the metrics back to the rounds that the checkpoint covers.
 
@@ -167,7 +177,7 @@ class Folder:
         kept = self.covered(rounds)
         for name, text in ((CONFIG, _config_text(self.config)), (METRICS, _text(kept))):
             path = self.path / name
-            with name_written_file(name):
+            with self._writing(name):
                 if not path.exists() or path.read_bytes() != text.encode():
                     write_atomically(path, text)
         (self.path / ERROR).unlink(missing_ok=True)
@@ -199,7 +209,7 @@ class Folder:
 
     def keep(self, found: Arrays) -> None:
         """Write the arrays that a run keeps on request, in the place of those that were there."""
-        with name_written_file(ARRAYS):
+        with self._writing(ARRAYS):
             write_arrays(self.path / ARRAYS, found, run_hash(self.config))
 
     def write_error(self, text: str) -> None:
@@ -226,15 +236,15 @@ class Folder:
 
     def append(self, line: dict[str, Any]) -> None:
         """Add one line to metrics.jsonl, or, where the disk is full (WriteError), nothing."""
-        with name_written_file(METRICS):
+        with self._writing(METRICS):
             append_to_file(self.path / METRICS, _text([line]).encode())
 
     @contextmanager
     def store(self) -> Iterator[Path]:
         """Surround the writing of a checkpoint, and give its path; the metrics are on the disk before it begins."""
-        with name_written_file(METRICS):
+        with self._writing(METRICS):
             sync_file(self.path / METRICS)
-        with name_written_file(CHECKPOINT):
+        with self._writing(CHECKPOINT):
             yield self.path / CHECKPOINT
 
     def finish(self, summary: dict[str, Any]) -> None:
@@ -242,10 +252,10 @@ class Folder:
 
         Raises RunError when somebody else has changed metrics.jsonl meanwhile.
         """
-        with name_written_file(METRICS):
+        with self._writing(METRICS):
             if summary.get("metrics_digest") not in (None, digest_of_file(self.path / METRICS)):
                 raise DamagedRun(self.path / METRICS, "the run did not write all of its lines")
-        with name_written_file(SUMMARY):
+        with self._writing(SUMMARY):
             write_summary(self.path, summary)
         if self.config.train.drop_checkpoints:
             for path in (self.path / CHECKPOINT, self.path / PREVIOUS, *self.path.glob(ROWS.format("*"))):
@@ -274,6 +284,27 @@ def take_lock(path: Path, patience_s: float) -> FileLock:
             raise
         LOG.warning("%s: this file system has no locks, so nothing keeps another process out", path.parent)
     return lock
+
+
+def watch_lock(lock: FileLock) -> Callable[[], None]:
+    """Return a function that raises RunError when the file of a lock that is held has gone from its place.
+
+    Whoever comes then makes another file there, and locks that.
+    """
+    path = Path(lock.lock_file)
+
+    def identify() -> tuple[int, int] | None:
+        with suppress(FileNotFoundError):
+            return (found := path.stat()).st_dev, found.st_ino
+        return None
+
+    def check() -> None:
+        if lock.is_locked and identify() != ours:
+            remedy = "the same command resumes it once nothing runs there"
+            raise RunError(f"{path} was removed meanwhile, so another process may be writing there; {remedy}")
+
+    ours = identify()
+    return check
 
 
 def is_lock_held(lock: Path) -> bool:

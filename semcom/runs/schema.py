@@ -49,6 +49,8 @@ SUMMARY: dict[Any, Any] = {
 }
 ALWAYS = ("method", "hash", "seed", "views", "rounds", "clients", "samples", "seconds", "traffic", "snr_received_db")
 """What every summary of `semcom.run` has; one that a training function of one's own makes may do without."""
+LARGEST = 1 << 63
+"""No whole number is as large: none that a run counts is, and no reader has to make a float of one that is too large."""
 
 
 def find_misfit(shape: Any, value: Any, name: str = "") -> str | None:
@@ -63,6 +65,8 @@ def find_misfit(shape: Any, value: Any, name: str = "") -> str | None:
         return None if None in found else found[0]
     if not isinstance(shape, list | dict):
         kind = type(shape) if shape is None else (int, float) if shape is float else shape
+        if type(value) is int and abs(value) >= LARGEST:
+            return name
         return None if isinstance(value, kind) and (shape in (bool, object) or type(value) is not bool) else name
     if type(value) is not type(shape):
         return name

@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from semcom.config import ConfigError
 from semcom.config.errors import show_value
 from semcom.files import CONFIG, METRICS, SUMMARY, SWEEP, TABLE, read_json, refuse_file
-from semcom.runs.folder import LOCK, MOMENT_S, is_lock_held, is_sealed, take_lock
+from semcom.runs.folder import LOCK, MOMENT_S, is_lock_held, is_sealed, take_lock, watch_lock
 
 T = TypeVar("T")
 OWNER = ".owner"
@@ -59,8 +59,10 @@ def read_shard(text: str) -> Shard:
 
 
 @contextmanager
-def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], object]) -> Iterator[None]:
+def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], object]) -> Iterator[Callable[[], None]]:
     """Keep other sweeps out of a folder; the operating system drops the locks with the process.
+
+    What it gives raises RunError when the file of the lock has gone meanwhile, see `watch_lock`.
 
     Args:
         folder: made if there is none.
@@ -83,14 +85,17 @@ def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
         for mark in others:
             if shard is None or mark == own or not mark.endswith(f"-of-{shard.count}"):
                 raise _refuse_locked_folder(folder, mark)
+        held = entrance
         if shard is not None:
-            stack.callback(_take_lock(folder, own, MOMENT_S).release)
+            held = _take_lock(folder, own, MOMENT_S)
+            stack.callback(held.release)
+        check = watch_lock(held)
         settle(bool(others))
         _sign_lock(folder / (OWNER + own))
         stack.callback((folder / (OWNER + own)).unlink, missing_ok=True)
         if shard is not None:
             entrance.release()
-        yield
+        yield check
 
 
 def _mark(shard: Shard | None) -> str:

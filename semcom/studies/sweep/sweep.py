@@ -173,7 +173,7 @@ def execute_sweep(
 
                 check_process_limits("jobs", jobs)
         check_sweep_data(left)
-        with lock_folder(plan.folder, shard, partial(_settle_sweep_record, plan)):
+        with lock_folder(plan.folder, shard, partial(_settle_sweep_record, plan)) as check_lock:
             for key in found.keys() & share.keys():
                 take_reused_run(share[key], found[key])
             stack.close()  # archives need not lie unpacked for as long as the runs take
@@ -188,6 +188,7 @@ def execute_sweep(
             )
             missing = [c for key, c in plan.runs.items() if key not in share and not _has_ended(c)]
             if shard is None or not missing:
+                check_lock()
                 return _store_sweep_table(plan, errors, own)
     if errors:
         _print_sweep_failures(plan, errors, own)
