@@ -42,7 +42,7 @@ def read_arrays(path: Path, expected: str) -> Arrays:
             found = {name: file[name] for name in file.files}
     except FileNotFoundError:
         return {}
-    except (ValueError, OSError, EOFError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise RunError(f"{path} is damaged ({type(error).__name__})") from None
     run, *digest = np.atleast_1d(found.pop("run", "none")).tolist()
     if run != expected:

@@ -31,14 +31,14 @@ SUMMARY: dict[Any, Any] = {
     **dict.fromkeys(("samples_per_second", "bandwidth_ratio", "time_s"), NUMBER),
     "task": {"name": str, "metrics": [METRIC]},
     "views": {...: VIEW},
-    "constant": NUMBERS,
+    "constant": {...: float},
     "finish": LINE,
     "new_clients": {...: VIEW},
     "warnings": [str],
     "stopped": {...: int},
     "evaluated": (None, [int]),
-    "seconds": NUMBERS,
-    "traffic": {...: NUMBERS},
+    "seconds": {...: float},
+    "traffic": {...: {...: float}},
     "snr_received_db": {"test_at": NUMBERS, ...: NUMBER},
     "error_rates": {"test_at": {...: NUMBERS}, ...: NUMBERS},
     "cell": {"los": [bool], ...: [NUMBER]},
@@ -50,7 +50,7 @@ SUMMARY: dict[Any, Any] = {
 ALWAYS = ("method", "hash", "seed", "views", "rounds", "clients", "samples", "seconds", "traffic", "snr_received_db")
 """What every summary of `semcom.run` has; one that a training function of one's own makes may do without."""
 LARGEST = 1 << 63
-"""No whole number is as large: none that a run counts is, and no reader has to make a float of one that is too large."""
+"""No whole number is as large: a run counts none that is, and a reader may make a float of it."""
 
 
 def find_misfit(shape: Any, value: Any, name: str = "") -> str | None:

@@ -9,6 +9,7 @@ import os
 import random
 import re
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any

