@@ -28,7 +28,7 @@ METRIC = {"name": str, "label": str, "unit": str, "higher": bool, "share": bool,
 SUMMARY: dict[Any, Any] = {
     **dict.fromkeys(("method", "label", "hash", "device", "begun", "metrics_digest"), str),
     **dict.fromkeys(("rounds", "clients", "seed", "samples", "late", "lost", "unreached"), int),
-    **dict.fromkeys(("samples_per_second", "bandwidth_ratio", "time_s"), NUMBER),
+    **dict.fromkeys(("samples_per_second", "bandwidth_ratio", "time_s"), float),
     "task": {"name": str, "metrics": [METRIC]},
     "views": {...: VIEW},
     "constant": {...: float},
@@ -38,7 +38,7 @@ SUMMARY: dict[Any, Any] = {
     "stopped": {...: int},
     "evaluated": (None, [int]),
     "seconds": {...: float},
-    "traffic": {...: {...: float}},
+    "traffic": {"up": {...: float}, "down": {...: float}},
     "snr_received_db": {"test_at": NUMBERS, ...: NUMBER},
     "error_rates": {"test_at": {...: NUMBERS}, ...: NUMBERS},
     "cell": {"los": [bool], ...: [NUMBER]},
@@ -47,8 +47,12 @@ SUMMARY: dict[Any, Any] = {
     "commit": (str, None),
     ...: object,  # what an experiment adds
 }
-ALWAYS = ("method", "hash", "seed", "views", "rounds", "clients", "samples", "seconds", "traffic", "snr_received_db")
-"""What every summary of `semcom.run` has; one that a training function of one's own makes may do without."""
+INSIDE = {
+    "": ("method", "hash", "seed", "views", "rounds", "clients", "samples", "seconds", "traffic", "snr_received_db"),
+    "machine": ("processor", "vector", "threads"),
+    **dict.fromkeys(("traffic.up", "traffic.down"), ("floats", "bits", "uses", "airtime_s", "energy_j")),
+}
+"""What every summary of `semcom.run`, and each table in it, has; that of a training function of one's own need not."""
 LARGEST = 1 << 63
 """No whole number is as large: a run counts none that is, and a reader may make a float of it."""
 
@@ -81,9 +85,14 @@ def find_misfit(shape: Any, value: Any, name: str = "") -> str | None:
 
 def find_summary_fault(summary: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the content of a summary; None: nothing is."""
-    lacking = [key for key in ALWAYS if key not in summary] if "device" in summary else []
-    if lacking or (lacking := [text for text in [find_misfit(SUMMARY, summary)] if text is not None]):
-        return f"its {lacking[0]} is not what a run writes there"
+    misfit = find_misfit(SUMMARY, summary)
+    if misfit is None and "device" in summary:
+        traffic = summary.get("traffic", {})
+        tables = {"": summary, "machine": summary.get("machine"), **{f"traffic.{way}": traffic[way] for way in traffic}}
+        lacking = [(at, key) for at, of in tables.items() if of is not None for key in INSIDE[at] if key not in of]
+        misfit = ".".join(lacking[0]).lstrip(".") if lacking else None
+    if misfit is not None:
+        return f"its {misfit} is not what a run writes there"
     try:
         metric = read_headline(summary)
     except (LookupError, TypeError):

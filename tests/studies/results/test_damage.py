@@ -264,7 +264,8 @@ def test_a_summary_of_another_shape_is_refused_or_read_by_all(study: Path, tmp_p
             found = stored(study, run.name)
             if found.damaged:
                 refused += 1
-                assert str(run / SUMMARY) in str(found.error) and "\n" not in str(found.error)
+                name = METRICS if at == ("metrics_digest",) and new == "x" else SUMMARY
+                assert str(run / name) in str(found.error) and "\n" not in str(found.error), (at, new)
                 continue
             assert find_misfit(SHAPE, changed) is None
             tried += 1
