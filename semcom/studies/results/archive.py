@@ -37,7 +37,7 @@ from semcom.files import (
 )
 from semcom.runs.folder import format_summary, read_summary, seal_values
 from semcom.studies.results.places import Places
-from semcom.studies.results.run import list_left_out, read_stored_runs
+from semcom.studies.results.run import list_damaged_runs, read_stored_runs
 from semcom.studies.results.table import encode_table, read_table
 
 LOG = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def pack_archive(folder: Path | str, file: Path | str | None = None, *, arrays: 
     if path.suffix != ".zip":
         raise ConfigError(f"out: {path} is no .zip file; give one")
     runs, record = read_stored_runs(folder)  # or an error that says what is wrong with it
-    for line in list_left_out(runs, record):
+    for line in list_damaged_runs(runs, record):
         LOG.warning("%s: %s", folder, line)
     configs = [file for run in runs for file in (run.folder / CONFIG, run.trained / CONFIG) if file.is_file()]
     places = Places(_read_table_of_json(file) for file in configs)

@@ -236,8 +236,8 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
     return _fill_later_options(runs), record
 
 
-def list_left_out(runs: Sequence[Stored], record: Mapping[str, Any]) -> list[str]:
-    """Say in lines which runs no mean of a study is over: damaged ones, others that are not done, and unlisted ones.
+def list_damaged_runs(runs: Sequence[Stored], record: Mapping[str, Any]) -> list[str]:
+    """Say in lines which runs of a study are damaged, and which others lie in its folder.
 
     Args:
         runs: of the study.
@@ -245,14 +245,17 @@ def list_left_out(runs: Sequence[Stored], record: Mapping[str, Any]) -> list[str
     """
     damaged = [str(run.error) for run in runs if run.damaged]
     lines = [*damaged[:SHOWN], *([f"{len(damaged) - SHOWN} more runs are damaged"] if len(damaged) > SHOWN else [])]
-    counts = Counter(run.status for run in runs if run.status != "done")
-    if counts and counts.total() < len(runs):
-        states = ", ".join(f"{count} {status}" for status, count in counts.items())
-        lines.append(f"means are without {counts.total()} of {len(runs)} runs: {states}")
     if names := record.get("unlisted"):
         shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
         lines.append(f"runs that {SWEEP} does not list, as of an earlier plug-in, are left out: {shown}")
     return lines
+
+
+def count_missing_runs(runs: Sequence[Stored]) -> str:
+    """Say how many runs no mean is over, by their states; nothing where it is over all or none."""
+    counts = Counter(run.status for run in runs if run.status != "done")
+    states = ", ".join(f"{count} {status}" for status, count in counts.items())
+    return f"means are without {counts.total()} of {len(runs)} runs: {states}" if 0 < counts.total() < len(runs) else ""
 
 
 def _fill_later_options(runs: list[Stored]) -> list[Stored]:
