@@ -19,6 +19,7 @@ from semcom.engine.links import build_link
 from semcom.engine.store.population import Population
 from semcom.engine.train.view import View, count_confusion
 from semcom.engine.world import World
+from semcom.methods.fedavg import FedAvg
 from semcom.methods.local import Local
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS
@@ -129,6 +130,37 @@ class Everything(Local):
 
     split = True
     exchanges = True
+
+
+@METHODS.register("test-warm-up")
+class WarmUp(FedAvg):
+    """FedAvg for two rounds, from which each client goes on alone: all of its State changes its shape."""
+
+    @dataclasses.dataclass(frozen=True)
+    class State(FedAvg.State):
+        """Beside the models: the rounds so far, and the models of the last round's clients."""
+
+        seen: Tensor
+        latest: Population
+
+    def setup(self, world: World) -> State:
+        """Share everything."""
+        model = world.population(shared=self.averages)
+        return self.State(model, world.zeros(0), model)
+
+    def round(self, state: State, world: World) -> State:
+        """Average in two rounds, and in none after them."""
+        if world.round <= 2:
+            model = super().round(state, world).model
+        else:
+            model = state.model.spread("") if world.round == 3 else state.model
+            model = model.put(world.fit(model.select(world.sample()), self.objective).models)
+        seen = torch.cat([state.seen, world.zeros(1) + world.round])
+        return self.State(model, seen, model.select(world.sample()))
+
+    def views(self, state: State, world: World) -> dict[str, View]:
+        """Evaluate each client's model."""
+        return {"personal": View(state.model)}
 
 
 SECTIONS: Mapping[str, Mapping[str, Any]] = {

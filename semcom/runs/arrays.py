@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import zipfile
 import zlib
 from collections.abc import Collection, Mapping
@@ -22,7 +23,7 @@ PREFIX = {CONFUSION: "confusion/", FEATURES: "received/", CURVES: "curves/", IMA
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], run: str) -> None:
     """Write the arrays of the run with a hash. Raises OSError; no half of the file is there then."""
-    content: dict[str, Any] = {"run": np.array(run), **arrays}
+    content: dict[str, Any] = {"run": np.array([run, _digest_arrays(arrays)]), **arrays}
     write_atomically(path, lambda file: np.savez(file, **content))
 
 
@@ -41,12 +42,22 @@ def read_arrays(path: Path, expected: str) -> Arrays:
             found = {name: file[name] for name in file.files}
     except FileNotFoundError:
         return {}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, OSError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise RunError(f"{path} is damaged ({type(error).__name__})") from None
-    run = found.pop("run", None)
-    if run is None or str(run) != expected:
+    run, *digest = np.atleast_1d(found.pop("run", "none")).tolist()
+    if run != expected:
         raise RunError(f"{path} is of run {run}, not of {expected}")
+    if digest and digest != [_digest_arrays(found)]:  # older versions have left none
+        raise RunError(f"{path} is damaged (its digest is not that of its content)")
     return found
+
+
+def _digest_arrays(arrays: Mapping[str, np.ndarray]) -> str:
+    """Return the digest of arrays by name: a file that has lost some of them looks whole."""
+    total = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        total.update(f"{name} {array.dtype} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()
 
 
 def list_lacking_arrays(found: Mapping[str, Any], keep: Collection[str]) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from semcom.config import RunError
 from semcom.engine.host.ranks import ALONE, Team
@@ -41,14 +41,18 @@ def state_to_checkpoint(state: Any) -> dict[str, Any]:
 
 
 def _cohort_to_checkpoint(cohort: Cohort | StoredCohort) -> dict[str, Any]:
-    """Return a cohort's tensors, or what it shares and its rows."""
+    """Return a cohort's clients, and its tensors with the names of shared ones, or its rows with what they share."""
+    ids = torch.from_numpy(cohort.ids.copy())
     if isinstance(cohort, StoredCohort):
-        return {"common": {n: t.clone() for n, t in cohort.common.items()}, "rows": cohort.own.values()}
-    return {n: t.clone() for n, t in cohort.tensors.items()}
+        return {"ids": ids, "common": {n: t.clone() for n, t in cohort.common.items()}, "rows": cohort.own.values()}
+    return {"ids": ids, "shared": sorted(cohort.shared), "tensors": {n: t.clone() for n, t in cohort.tensors.items()}}
 
 
 def state_from_checkpoint(template: Any, values: Any, folder: Path | None = None, team: Team = ALONE) -> Any:
-    """Return the State that `values` describe, with the structure of `template` (a State of the same run).
+    """Return the State that `values` describe, with the fields of `template` (a State of the same run).
+
+    What a method has made of a field in its rounds counts, be it of another shape than in `setup`, with other clients
+    or with other tensors in common. Rows alone are those of `setup`, which knows how they began.
 
     Args:
         template: what `setup` gives.
@@ -57,34 +61,55 @@ def state_from_checkpoint(template: Any, values: Any, folder: Path | None = None
         team: the ranks, which all restore at once.
 
     Raises:
-        RunError: names or shapes differ, so the file belongs to another run; or a row's file is damaged.
+        RunError: fields or networks differ, so the file belongs to another run; or a row's file is damaged.
     """
     fields: dict[str, Any] = {}
+    known = list(_list_cohorts(template))
     for field in dataclasses.fields(template):
         like, value = getattr(template, field.name), _item(values, field.name)
         if isinstance(like, Population):
-            if not isinstance(value, dict) or len(value) != len(like.cohorts):
+            if not isinstance(value, dict):
                 raise RunError(MISFIT)
             cohorts = [
-                _cohort_from_checkpoint(c, _item(value, str(i)), folder, team) for i, c in enumerate(like.cohorts)
+                _cohort_from_checkpoint([*like.cohorts[i : i + 1], *like.cohorts, *known], of, folder, team)
+                for i, of in enumerate(value.values())
             ]
             fields[field.name] = Population(tuple(cohorts))
         elif dataclasses.is_dataclass(like):
             fields[field.name] = state_from_checkpoint(like, value, folder, team)
         else:
-            fields[field.name] = _fit_tensor(like, value)
+            if not isinstance(value, Tensor):
+                raise RunError(MISFIT)
+            fields[field.name] = value.to(like.device)
     return dataclasses.replace(template, **fields)
 
 
 def _cohort_from_checkpoint(
-    like: Cohort | StoredCohort, value: Any, folder: Path | None, team: Team
+    known: Sequence[Cohort | StoredCohort], value: Any, folder: Path | None, team: Team
 ) -> Cohort | StoredCohort:
-    """Return a cohort with the structure of `like`."""
-    if isinstance(like, StoredCohort):
-        common = {n: _fit_tensor(t, _item(_item(value, "common"), n)) for n, t in like.common.items()}
-        own = like.own.restored(_item(value, "rows"), like.ids, folder, team)
-        return dataclasses.replace(like, common=common, own=own)
-    return dataclasses.replace(like, tensors={n: _fit_tensor(t, _item(value, n)) for n, t in like.tensors.items()})
+    """Return a cohort with the network, or the rows, of the first of some that it fits."""
+    if isinstance(value, dict) and known and "ids" not in value:  # of a version that relied on `setup`
+        shared = [n for n in known[0].shared if n in value and len(value[n]) == 1]
+        own = {} if "rows" in value else {"tensors": dict(value), "shared": shared}
+        value = {**value, **own, "ids": torch.from_numpy(known[0].ids)}
+    ids, rows, common, tensors, shared = (_item(value, name) for name in ("ids", "rows", "common", "tensors", "shared"))
+    if not isinstance(ids, Tensor):
+        raise RunError(MISFIT)
+    for like in known:
+        if isinstance(like, StoredCohort) and isinstance(common, dict) and like.own.fits(rows, ids.numpy()):
+            own_rows = like.own.restored(rows, ids.numpy(), folder, team)
+            here = {n: t.to(like.device) for n, t in common.items()}
+            return dataclasses.replace(like, common=here, own=own_rows, ids=ids.numpy())
+        if isinstance(tensors, dict) and _has_shapes_of(like.network, tensors):
+            here = {n: t.to(like.device) for n, t in tensors.items()}
+            return Cohort(like.network, here, ids.numpy(), frozenset(shared))
+    raise RunError(MISFIT)
+
+
+def _has_shapes_of(network: nn.Module, tensors: Mapping[str, Tensor]) -> bool:
+    """Return whether stacks of tensors have the shapes of a network's of the same names."""
+    shapes = {name: t.shape for name, t in network.state_dict().items()}
+    return all(shapes.get(name, t.shape[1:]) == t.shape[1:] for name, t in tensors.items())
 
 
 def _item(values: Any, name: str) -> Any:
@@ -92,11 +117,14 @@ def _item(values: Any, name: str) -> Any:
     return values.get(name) if isinstance(values, dict) else None
 
 
-def _fit_tensor(like: Tensor, value: Any) -> Tensor:
-    """Return `value` on the device of `like`. Raises RunError unless it has its shape and type."""
-    if not isinstance(value, Tensor) or value.shape != like.shape or value.dtype != like.dtype:
-        raise RunError(MISFIT)
-    return value.to(like.device)
+def _list_cohorts(state: Any) -> Iterator[Cohort | StoredCohort]:
+    """Yield the cohorts of all populations in a State."""
+    for field in dataclasses.fields(state):
+        value = getattr(state, field.name)
+        if isinstance(value, Population):
+            yield from value.cohorts
+        elif dataclasses.is_dataclass(value):
+            yield from _list_cohorts(value)
 
 
 def list_checkpoint_rows(state: Any) -> list[Slot]:

@@ -10,9 +10,10 @@ import logging
 import math
 import os
 import platform
+import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import date
 from pathlib import Path
@@ -35,6 +36,7 @@ from semcom.files import (
     TABLE,
     TRAINING,
     append_to_file,
+    digest_of_file,
     open_file,
     read_json,
     refuse_file,
@@ -45,7 +47,7 @@ from semcom.files import (
     write_atomically,
 )
 from semcom.runs.arrays import Arrays, read_arrays, write_arrays
-from semcom.tasks.metric import read_headline
+from semcom.runs.schema import LINE, find_lines_fault, find_misfit, find_summary_fault
 
 LOG = logging.getLogger(__name__)
 LOCK = ".lock"
@@ -74,6 +76,13 @@ def name_written_file(name: str) -> Iterator[None]:
         raise WriteError(f"{name}: {error.strerror or error}") from error
 
 
+class DamagedRun(RunError):
+    """A run of which metrics.jsonl or config.json is not what it wrote: there is nothing to make it of again."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} is damaged ({reason}); move {path.parent} away, and its command trains the run again")
+
+
 class Folder:
     """The folder of one run.
 
@@ -88,6 +97,7 @@ class Folder:
 
     def __init__(self, path: Path, config: RunConfig) -> None:
         self.path, self.config = path, config
+        self.check_lock: Callable[[], None] = lambda: None
 
     def check(self) -> None:
         """Raise ConfigError when the folder holds another run, or is no folder."""
@@ -139,7 +149,9 @@ class Folder:
         with ExitStack() as stack, name_written_file(f"out: {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
-                stack.callback(take_lock(self.path / LOCK, MOMENT_S).release)
+                lock = take_lock(self.path / LOCK, MOMENT_S)
+                stack.callback(lock.release)
+                self.check_lock = watch_lock(lock)
             except Timeout:
                 wanted = "wait for it, or give another folder"
                 raise BusyError(f"out: another process is running in {self.path}; {wanted}") from None
@@ -150,6 +162,13 @@ class Folder:
         with held:
             yield
 
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        """Surround the writing of a file, see `name_written_file`. Raises RunError when the lock is no longer ours."""
+        self.check_lock()
+        with name_written_file(name):
+            yield
+
     def begin(self, rounds: int) -> None:
         """Store the configuration, and cut the metrics back to the rounds that the checkpoint covers.
 
@@ -158,15 +177,20 @@ class Folder:
         kept = self.covered(rounds)
         for name, text in ((CONFIG, _config_text(self.config)), (METRICS, _text(kept))):
             path = self.path / name
-            with name_written_file(name):
+            with self._writing(name):
                 if not path.exists() or path.read_bytes() != text.encode():
                     write_atomically(path, text)
         (self.path / ERROR).unlink(missing_ok=True)
 
     def summary(self) -> dict[str, Any] | None:
-        """Return the summary of a finished run, if there is one; one that is damaged is put aside, with a warning."""
+        """Return the summary of a finished run, if there is one; one that is damaged is put aside, with a warning.
+
+        Raises RunError when it is whole and metrics.jsonl is not what the run wrote.
+        """
         try:
             return read_summary(self.path, run_hash(self.config))
+        except DamagedRun:
+            raise
         except RunError as error:
             LOG.warning(
                 "%s; it is now %s, and the run is finished again", error, set_file_aside(self.path / SUMMARY).name
@@ -185,7 +209,7 @@ class Folder:
 
     def keep(self, found: Arrays) -> None:
         """Write the arrays that a run keeps on request, in the place of those that were there."""
-        with name_written_file(ARRAYS):
+        with self._writing(ARRAYS):
             write_arrays(self.path / ARRAYS, found, run_hash(self.config))
 
     def write_error(self, text: str) -> None:
@@ -212,20 +236,26 @@ class Folder:
 
     def append(self, line: dict[str, Any]) -> None:
         """Add one line to metrics.jsonl, or, where the disk is full (WriteError), nothing."""
-        with name_written_file(METRICS):
+        with self._writing(METRICS):
             append_to_file(self.path / METRICS, _text([line]).encode())
 
     @contextmanager
     def store(self) -> Iterator[Path]:
         """Surround the writing of a checkpoint, and give its path; the metrics are on the disk before it begins."""
-        with name_written_file(METRICS):
+        with self._writing(METRICS):
             sync_file(self.path / METRICS)
-        with name_written_file(CHECKPOINT):
+        with self._writing(CHECKPOINT):
             yield self.path / CHECKPOINT
 
     def finish(self, summary: dict[str, Any]) -> None:
-        """Write summary.json: the run is done. Its checkpoints go where they are not wanted any more."""
-        with name_written_file(SUMMARY):
+        """Write summary.json: the run is done. Its checkpoints go where they are not wanted any more.
+
+        Raises RunError when somebody else has changed metrics.jsonl meanwhile.
+        """
+        with self._writing(METRICS):
+            if summary.get("metrics_digest") not in (None, digest_of_file(self.path / METRICS)):
+                raise DamagedRun(self.path / METRICS, "the run did not write all of its lines")
+        with self._writing(SUMMARY):
             write_summary(self.path, summary)
         if self.config.train.drop_checkpoints:
             for path in (self.path / CHECKPOINT, self.path / PREVIOUS, *self.path.glob(ROWS.format("*"))):
@@ -254,6 +284,27 @@ def take_lock(path: Path, patience_s: float) -> FileLock:
             raise
         LOG.warning("%s: this file system has no locks, so nothing keeps another process out", path.parent)
     return lock
+
+
+def watch_lock(lock: FileLock) -> Callable[[], None]:
+    """Return a function that raises RunError when the file of a lock that is held has gone from its place.
+
+    Whoever comes then makes another file there, and locks that.
+    """
+    path = Path(lock.lock_file)
+
+    def identify() -> tuple[int, int] | None:
+        with suppress(FileNotFoundError):
+            return (found := path.stat()).st_dev, found.st_ino
+        return None
+
+    def check() -> None:
+        if lock.is_locked and identify() != ours:
+            remedy = "the same command resumes it once nothing runs there"
+            raise RunError(f"{path} was removed meanwhile, so another process may be writing there; {remedy}")
+
+    ours = identify()
+    return check
 
 
 def is_lock_held(lock: Path) -> bool:
@@ -342,25 +393,86 @@ def read_metrics(folder: Path, rounds: int | None = None) -> list[dict[str, Any]
     return whole
 
 
+def locate_training(folder: Path) -> Path:
+    """Return where the training of a run lies: in its own folder, or in one inside that."""
+    apart = folder / TRAINING
+    return apart if (apart / CONFIG).is_file() else folder
+
+
+def check_metrics(folder: Path, summary: Mapping[str, Any] | None) -> None:
+    """Check that metrics.jsonl of a run is what the run wrote, which costs what reading it does.
+
+    Runs of older versions have left no digest of it: of theirs, as of unfinished ones, each line has to be that of its
+    round, and as long as a line; `find_lines_fault` knows more of those that have been parsed.
+
+    Args:
+        folder: of the run.
+        summary: of a finished run (None: it is not finished, and its last line may be cut off).
+
+    Raises:
+        DamagedRun: it is not.
+    """
+    place = locate_training(folder)
+    path, told = place / METRICS, summary or {}
+    expected, rounds = told.get("metrics_digest"), told.get("rounds")
+    try:
+        with open_file(path) as file:
+            content = file.read()
+    except FileNotFoundError:
+        if expected is not None or (rounds is not None and (place / CHECKPOINT).exists()):
+            raise DamagedRun(path, "it is missing") from None
+        return
+    except OSError as error:
+        raise DamagedRun(path, f"it cannot be read: {error.strerror}") from None
+    if expected is not None:
+        if hashlib.sha256(content).hexdigest() != expected:
+            raise DamagedRun(path, "its digest is not that in summary.json")
+        return
+    *lines, rest = content.split(b"\n")
+    whole = all(re.match(rb'\{"round": %d[,}].*(?<=\})$' % at, line) for at, line in enumerate(lines, 1))
+    if not whole or (summary is not None and (rest or rounds not in (None, len(lines)))):
+        raise DamagedRun(path, "it has not one line for each round")
+
+
+def check_old_metrics(place: Path, lines: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> None:
+    """Check the lines of a finished run that has left no digest of them. Raises DamagedRun."""
+    misfit = next((text for line in lines if (text := find_misfit(LINE, line)) is not None), None)
+    fault = find_lines_fault(lines, summary) if misfit is None else f"its {misfit} is not what a run writes there"
+    if fault is not None:
+        raise DamagedRun(place / METRICS, fault)
+
+
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
     """Write summary.json, with a digest of all that it holds, and return its path.
 
     Args:
         folder: of the run.
         summary: as docs/metrics.md has it; `hash` (of the resolved configuration) and the
-            task's headline, such as `accuracy`, at least.
+            task's headline, such as `accuracy`, at least. The digest of metrics.jsonl is that of the file there.
 
     Raises:
         OSError: it could not be written; no half of it is there.
     """
-    return write_atomically(folder / SUMMARY, format_summary(summary))
+    values = {name: value for name, value in summary.items() if name != "metrics_digest"}
+    if (lines := locate_training(folder) / METRICS).is_file():
+        values["metrics_digest"] = digest_of_file(lines)
+    return write_atomically(folder / SUMMARY, format_summary(values))
 
 
 def format_summary(summary: Mapping[str, Any]) -> str:
     """Return the content of summary.json."""
-    plain = json.loads(to_json(summary))  # as it will be read
-    values = {name: value for name, value in plain.items() if name != "digest"}
-    return to_json({**values, "digest": _digest_summary(values)}, indent=2) + "\n"
+    return to_json(seal_values(summary), indent=2) + "\n"
+
+
+def seal_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return plain values as JSON gives them back, with a digest of them all in the place of one that they have."""
+    plain = json.loads(to_json({name: value for name, value in values.items() if name != "digest"}))
+    return {**plain, "digest": _digest_values(plain)}
+
+
+def is_sealed(values: Mapping[str, Any]) -> bool:
+    """Check whether the digest among some values is that of all others."""
+    return values.get("digest") == _digest_values({name: value for name, value in values.items() if name != "digest"})
 
 
 def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | None:
@@ -372,6 +484,7 @@ def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | 
 
     Raises:
         RunError: the file is damaged, or of another run.
+        DamagedRun: metrics.jsonl is not what the run wrote, see `check_metrics`.
     """
     path = folder / SUMMARY
     try:
@@ -379,11 +492,12 @@ def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | 
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise RunError(f"{path} is damaged ({error})") from None
+        raise RunError(f"{path} is damaged ({error}); the command that trained the run writes it again") from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
     if problem := _check_summary(found, expected):
-        raise RunError(f"{path} is damaged ({problem})")
+        raise RunError(f"{path} is damaged ({problem}); the command that trained the run writes it again")
+    check_metrics(folder, found)
     return {name: value for name, value in found.items() if name != "digest"}
 
 
@@ -391,22 +505,17 @@ def _check_summary(found: Any, expected: str | None) -> str | None:
     """Return what is wrong with the content of summary.json; None: nothing is."""
     if not isinstance(found, dict):
         return "it holds no JSON object"
-    if found.get("digest") != _digest_summary({name: value for name, value in found.items() if name != "digest"}):
+    if not is_sealed(found):
         return "its digest is not that of its content"
-    try:
-        metric = read_headline(found)
-    except (LookupError, TypeError):
-        return "its task is no task"
-    value = found.get(metric.name)
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        return f"its {metric.label} is {value!r}"
+    if (fault := find_summary_fault(found)) is not None:
+        return fault
     if expected is not None and found.get("hash") != expected:
         return f"it is of run {found.get('hash')}, not of {expected}: of another configuration or version"
     return None
 
 
-def _digest_summary(values: Mapping[str, Any]) -> str:
-    """Return the digest of a summary's values, as they come back from JSON."""
+def _digest_values(values: Mapping[str, Any]) -> str:
+    """Return the digest of values as they come back from JSON."""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -149,6 +149,7 @@ class Loop:
         summary = summarize_run(self.world, self.metrics, finish, joined, stopped)
         summary |= {"begun": self.checkpoints.begun, "commit": commit}
         if self.folder:
+            summary |= {"metrics_digest": self.digest.hexdigest()}
             with defer_stop_signals():
                 self.folder.finish(summary)
         return summary

@@ -31,9 +31,14 @@ Event = Callable[[str], None]
 
 
 def request(folder: Path, store: str) -> RunConfig:
-    """Five short rounds with fading, draws of clients, tests in each, and checkpoints after rounds 2, 4 and 5."""
+    """Five short rounds with fading, draws of clients, tests in each, and checkpoints after rounds 2, 4 and 5.
+
+    Of FedCL with its clients' rows in a `store`, or, as `shapes`, of a method whose State changes its shape.
+    """
     train = {"rounds": 5, "participation": 2 / 3, "checkpoint_every": 2}
     options = {"channel": {"kind": "rayleigh", "snr_db": "0:18"}, "partition": {"shots": 3, "shots_spread": 1}}
+    if store == "shapes":
+        return worlds.request("test-warm-up", out=str(folder), clients=3, train=train, store="host", **options)
     return worlds.request("fedcl", out=str(folder), clients=3, train=train, store=store, **options)
 
 

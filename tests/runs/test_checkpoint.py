@@ -81,17 +81,48 @@ def test_stored_tensors_have_a_storage_of_their_own() -> None:
 
 def test_another_state_is_refused() -> None:
     values = state_to_checkpoint(state())
-    for other in (
-        state(encoder="test-conv"),
-        state(shared=()),
-        State(state().model, torch.zeros(3, 5, dtype=torch.float64), state().known),
-        State(state().model, state().centroids.float(), state().known),
-    ):
+    for other in (state(encoder="test-conv"), state(shared=())):
         with pytest.raises(RunError, match="does not fit this run"):
             state_from_checkpoint(other, values)
     for name in ("model", "centroids", "known"):
         with pytest.raises(RunError, match="does not fit this run"):
             state_from_checkpoint(state(), {k: v for k, v in values.items() if k != name})
+
+
+def test_a_state_comes_back_in_its_own_shape() -> None:
+    """Whatever `setup` gave: other clients, other tensors in common, other sizes and types."""
+    start = state()
+    some = start.model.select(np.array([2]))
+    models = {
+        "own": start.model.spread("head."),
+        "of one client": some,
+        "of one architecture": Population(start.model.cohorts[1:]),
+        "in common": start.model.share({"head.bias": torch.ones(1, 4).double()}),
+        "in another arithmetic": mapped(start.model.spread(""), lambda _, t: t.float()),
+        "more at the base station": start.model.one("head."),
+    }
+    for name, model in models.items():
+        now = State(model, torch.arange(5), torch.zeros(0))
+        found = state_from_checkpoint(start, state_to_checkpoint(now))
+        assert found.centroids.tolist() == [0, 1, 2, 3, 4] and found.known.shape == (0,)
+        for mine, theirs in zip(found.model.cohorts, model.cohorts, strict=True):
+            assert mine.ids.tolist() == theirs.ids.tolist() and mine.shared == theirs.shared, name
+            assert mine.network is theirs.network and list(mine.tensors) == list(theirs.tensors), name
+            pairs = [(t, theirs.tensors[key]) for key, t in mine.tensors.items()]
+            assert all(one.dtype == other.dtype and torch.equal(one, other) for one, other in pairs), name
+
+
+def test_a_checkpoint_of_a_version_that_relied_on_setup_is_read() -> None:
+    """Such a file told neither clients nor what they share; one that was refused for it can be read."""
+    start = state(encoder="test-conv")
+    for model in (start.model, start.model.spread("head.")):
+        values = state_to_checkpoint(State(model, start.centroids, start.known))
+        for name, cohort in values["model"].items():
+            old = {key: cohort[key] for key in ("common", "rows")} if "rows" in cohort else cohort["tensors"]
+            values["model"][name] = old
+        found = state_from_checkpoint(start, values)
+        assert worlds.gap(found.model, model) == 0
+        assert [c.shared for c in found.model.cohorts] == [c.shared for c in model.cohorts]
 
 
 def test_counters_have_the_structure_of_a_template() -> None:

@@ -16,8 +16,8 @@ from tests.runs import kills
 from tests.runs.test_run import flat, lines, timeless
 
 pytestmark = pytest.mark.slow
-NUMBERS = {"host": 18, "disk": 3}
-"""Where the rows of clients lie -> runs that die at chosen events; a third as many deaths are at random times."""
+NUMBERS = {"host": 18, "disk": 3, "shapes": 6}
+"""Which runs, see `kills.request` -> how many die at chosen events; a third as many deaths are at random times."""
 
 
 @pytest.fixture(scope="module", params=NUMBERS)
@@ -53,7 +53,7 @@ def test_every_killed_run_ends_as_if_it_had_not_been(killed: tuple[Path, list[An
 
 def test_they_were_killed_at_every_kind_of_moment(killed: tuple[Path, list[Any]]) -> None:
     folder, runs = killed
-    number = NUMBERS["disk" if (folder / "whole" / "rows-1.bin").exists() else "host"]
+    number = NUMBERS[folder.name.rstrip("0123456789")]
     chosen = [run for run in runs[1:] if run["events"]]
     assert len(chosen) == number and all(run["deaths"] >= 1 for run in chosen)
     for kind, expected in (("time", number // 3), ("stop", number // 3)):

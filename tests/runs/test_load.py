@@ -131,7 +131,7 @@ def spoil(folder: Path, what: str) -> None:
         (SUMMARY, RunError, "the run is not finished; run it again, and it goes on"),
         (CHECKPOINT, RunError, "checkpoint.pt is missing, and with it the models"),
         ("flipped", RunError, "not a checkpoint, or a damaged one"),
-        (METRICS, RunError, "lacks lines of rounds 1 to 2"),
+        (METRICS, RunError, "metrics.jsonl is damaged (it is missing)"),
     ],
 )
 def test_what_is_no_finished_run_is_refused_in_a_line(

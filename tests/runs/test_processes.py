@@ -49,7 +49,7 @@ def test_a_run_on_two_processes_is_that_on_one(tmp_path: Path) -> None:
         assert all(torch.equal(a, b) for a, b in zip(view.population.tensors(), ours.tensors(), strict=True))
     for row, other in zip(alone.metrics, result.metrics, strict=True):
         assert {k: v for k, v in row.items() if k != "seconds"} == {k: v for k, v in other.items() if k != "seconds"}
-    clocks = {"begun", "seconds", "samples_per_second", "digest"}
+    clocks = {"begun", "seconds", "samples_per_second", "digest", "metrics_digest"}
     unequal = {name for name in alone.summary if result.summary[name] != alone.summary[name]} - clocks
     assert unequal <= {"snr_received_db"}, "docs/running.md says that nothing else differs"
     for way, snr in alone.summary["snr_received_db"].items():

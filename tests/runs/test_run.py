@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import random
 import re
 import time
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +32,7 @@ from tests.processes import Forked
 from tests.refusals import refuses
 
 ARMS = ("fedavg", "fedcl", "fedproto", "local")
-CLOCK = ("begun", "seconds", "samples_per_second", "hash", "commit", "lines")  # a digest of lines that have seconds
+CLOCK = ("begun", "seconds", "samples_per_second", "hash", "commit", "lines", "metrics_digest")
 
 
 def timeless(value: dict[str, Any]) -> dict[str, Any]:
@@ -521,7 +524,8 @@ def test_a_folder_writes_what_it_reads(tmp_path: Path) -> None:
         assert folder.metrics() == rows[:3]
         summary = {"accuracy": 1 / 3, "hash": run_hash(config)}
         folder.finish(summary)
-        assert folder.summary() == summary
+        digest = hashlib.sha256((folder.path / METRICS).read_bytes()).hexdigest()
+        assert folder.summary() == {**summary, "metrics_digest": digest}
         folder.check()
 
 
@@ -542,6 +546,52 @@ def test_a_second_process_is_kept_out_until_the_first_is_dead(tmp_path: Path) ->
             pass
     with folder.open():
         folder.begin(0)
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_a_lock_that_is_removed_ends_the_run_at_its_next_write(taken: bool, tmp_path: Path) -> None:
+    """By a cleaner of hidden files: two processes would write, and both end well. With a second one, and without."""
+    config = worlds.request(out=str(tmp_path))
+    second = ExitStack()
+
+    def clean(line: dict[str, Any]) -> None:
+        if line["round"] == 2:
+            (tmp_path / ".lock").unlink()
+            if taken:
+                second.enter_context(Folder(tmp_path, config).open())
+
+    with second, pytest.raises(RunError, match=r"\.lock was removed meanwhile") as error:
+        run(config, on_round=clean)
+    assert "\n" not in one_line(error.value) and len(lines(tmp_path)) == 2
+    assert not (tmp_path / SUMMARY).exists() and not (tmp_path / CHECKPOINT).exists()
+    assert len(run(config).metrics) == 6
+
+
+CHANGED: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    "a line is removed": lambda rows: rows[:2] + rows[3:],
+    "a line is doubled": lambda rows: [*rows, rows[-1]],
+    "a line is added": lambda rows: [*rows, b'{"round": 7, "loss": 0.5}\n'],
+    "a half line is added": lambda rows: [*rows, b'{"round"'],
+    "a line is edited": lambda rows: [*rows[:-1], rows[-1].replace(b"0.", b"0.1", 1)],
+}
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_a_finished_run_whose_lines_have_changed_is_not_finished_already(drop: bool, tmp_path: Path) -> None:
+    config = worlds.request(out=str(tmp_path / "r"), train={"drop_checkpoints": drop})
+    whole = run(config)
+    rows = (tmp_path / "r" / METRICS).read_bytes().splitlines(keepends=True)
+    for name, change in CHANGED.items():
+        (tmp_path / "r" / METRICS).write_bytes(b"".join(change(rows)))
+        before = snapshot(tmp_path / "r")
+        with pytest.raises(RunError, match=f"metrics.jsonl is damaged .*move {tmp_path / 'r'} away"):
+            run(config)
+        assert snapshot(tmp_path / "r") == before, name
+    (tmp_path / "r" / METRICS).unlink()
+    with pytest.raises(RunError, match="metrics.jsonl is damaged .it is missing"):
+        run(config)
+    (tmp_path / "r" / METRICS).write_bytes(b"".join(rows))
+    assert run(config).metrics == whole.metrics
 
 
 def test_a_finished_run_without_its_checkpoint_is_not_trained_again(tmp_path: Path) -> None:

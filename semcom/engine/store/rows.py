@@ -254,7 +254,7 @@ class Rows:
         Raises:
             RunError: the values do not fit this run, or the file of the records is missing or damaged.
         """
-        if not self._fit(values, ids):
+        if not self.fits(values, ids):
             raise RunError(MISFIT)
         clients = values["ids"].tolist()
         if "records" in values:
@@ -274,11 +274,11 @@ class Rows:
         Raises:
             RunError: a record is missing, or is not what was written.
         """
-        if not isinstance(self.shelf, Disk) or not self._fit(values, ids) or "slots" not in values:
+        if not isinstance(self.shelf, Disk) or not self.fits(values, ids) or "slots" not in values:
             raise RunError(MISFIT)
         return self.shelf.claim(*values["slots"].T.tolist()) if len(values["slots"]) else []
 
-    def _fit(self, values: Any, ids: np.ndarray) -> bool:
+    def fits(self, values: Any, ids: np.ndarray) -> bool:
         """Return whether `values` are rows of these clients, one each, with this layout: a file may hold anything."""
         if not isinstance(values, dict) or values.get("layout") != self.layout.values():
             return False

@@ -13,7 +13,7 @@ from semcom.plots.report.subject import Subject
 from semcom.studies import names as study_names
 from semcom.studies.analysis.overview import list_changed_settings
 from semcom.studies.analysis.study import Study
-from semcom.studies.results.run import Stored
+from semcom.studies.results.run import Stored, list_damaged_runs
 
 Fact = tuple[str, str]
 """What it is about, and what it says."""
@@ -45,6 +45,7 @@ def facts(subject: Subject) -> list[Fact]:
         ("Device", _left(study, "device")),
         ("Machine", _machines(study)),
         ("Finished", _days(study, subject.folder.is_file())),
+        ("Left out", names.text("; ".join(list_damaged_runs(study.stored, study.record)))),
         ("Warnings", _warnings(study)),
     ]
     return [(name, text) for name, text in found if text]

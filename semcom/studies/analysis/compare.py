@@ -156,7 +156,8 @@ def _compare_clients(runs: Sequence[Sequence[Stored]], views: Sequence[str | Non
     if not same:
         return None
     # Accuracies are shares of a few images: what rounding leaves of equal ones must not make a winner.
-    return np.round(np.array([np.subtract(one[1], other[1]) for one, other in pairs]), 12)
+    values = [[np.array(accuracies, dtype=float) for _, accuracies in pair] for pair in pairs]  # None, of NaN, is NaN
+    return np.round(np.array([one - other for one, other in values]), 12)
 
 
 def read_compared_value(run: Stored, view: str | None, metric: str) -> float:

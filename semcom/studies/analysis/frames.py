@@ -83,7 +83,7 @@ def read_client_accuracies(run: Stored, view: str | None = None) -> tuple[list[i
     Both are empty where the run has none.
     """
     found = (run.view(view) or {}).get("clients", [])
-    ids = (run.summary or {}).get("evaluated")
+    ids = (run.summary or {}).get("evaluated") if found else None
     return (list(range(len(found))) if ids is None else list(ids)), list(found)
 
 

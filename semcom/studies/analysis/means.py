@@ -48,7 +48,7 @@ def check_seeds_alone(frame: pd.DataFrame, fields: Sequence[str], lines: str = "
                 raise ConfigError(f"{name}: {' and '.join(several)} {where} would be averaged as seeds; {one}")
         if "seed" in cell and cell["seed"].duplicated().any():
             seed = cell["seed"][cell["seed"].duplicated()].iloc[0]
-            raise ConfigError(f"seed: {seed} occurs twice {where}; give each run once")
+            raise ConfigError(f"seed: {seed} occurs twice {where}; give each run once: move an older one away")
 
 
 def _find_doubtful_seeds(

@@ -15,7 +15,7 @@ from semcom.config import NOT_IDENTITY, ChannelConfig, ConfigError, DataConfig, 
 from semcom.files import CONFIG, resolve_file
 from semcom.runs.accuracy import compute_headlines
 from semcom.runs.folder import LOCK, read_config
-from semcom.studies.analysis.study import Study
+from semcom.studies.analysis.study import Study, read_study
 from semcom.studies.results.failures import Failure, find_varied, format_label, format_labels, format_repeat_command
 from semcom.studies.results.lock import list_lock_holders, read_record
 from semcom.studies.results.run import Stored, locate_run_config
@@ -132,7 +132,7 @@ def read_overview(folder: Path | str) -> Overview:
         ConfigError: there is no run in it, or the same run twice.
     """
     folder = resolve_file(folder)
-    study = semcom.study(folder)
+    study = read_study(folder)
     place = study.stored[0].folder
     of_run = (folder / CONFIG).is_file() or folder.name == place.name  # that of an archive lies where it is unpacked
     sweep, running = _read_sweep_record(place.parent), tuple(list_lock_holders(place.parent))

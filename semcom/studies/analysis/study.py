@@ -6,12 +6,13 @@ docs/studies.md shows each of them and explains its numbers.
 from __future__ import annotations
 
 import html
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -36,16 +37,21 @@ from semcom.studies.analysis.selection import find_axes, order_runs, parse_selec
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.names import is_in_joule, is_ranked
 from semcom.studies.results.archive import open_archive
-from semcom.studies.results.run import RATIO, Stored, read_stored_runs
+from semcom.studies.results.run import RATIO, Stored, count_missing_runs, list_damaged_runs, read_stored_runs
 from semcom.studies.results.table import list_configuration_columns, make_table
 from semcom.tasks.metric import ACCURACY, Metric
 
+T = TypeVar("T")
+LOG = logging.getLogger(__name__)
 NAMED_ALIKE = ("pooled", "worst10", "best", "last", "validation")
 """What is derived from the accuracy without being called so."""
 
 
 def study(folder: Path | str) -> Study:
     """Read the study of a folder: finished runs with all their numbers, and others with how far they have come.
+
+    Lines tell which runs are damaged and which are no part of it; with the first mean or comparison another one tells
+    how many runs it is without.
 
     Args:
         folder: of a sweep, which may still be running, of one run, or one that holds folders of runs; or the archive
@@ -64,6 +70,14 @@ def study(folder: Path | str) -> Study:
         >>> found.variants, len(found.runs)
         (['local', 'fedavg'], 4)
     """
+    found = read_study(folder)
+    for line in list_damaged_runs(found.stored, found.record):
+        LOG.warning("%s: %s", folder, line)
+    return found
+
+
+def read_study(folder: Path | str) -> Study:
+    """Read a study as `study` does, without a word on runs that are damaged or no part of it."""
     path, place = open_archive(resolve_file(folder))
     found, record = read_stored_runs(path)
     return Study(found, find_axes(found, record), place, record)
@@ -94,7 +108,7 @@ class Study:
         place: object = None,
         record: Mapping[str, Any] | None = None,
     ) -> None:
-        self.axes, self.record, self._place = tuple(axes), dict(record or {}), place
+        self.axes, self.record, self._place = tuple(axes), {"told": [], **(record or {})}, place
         self.tests = order_runs([test for run in found for test in run.at_tests()], self.axes)
         self.stored = tuple({test.hash: replace(test, test_snr_db=None) for test in self.tests}.values())
 
@@ -279,7 +293,8 @@ class Study:
         metric = part.find_metric(metric)
         names = part._known(part.variants if variants is None else variants)
         check_views(view, names)
-        return compare_pairs(part._cells(metric), part.axes, list(combinations(names, 2)), view, metric)
+        found = compare_pairs(part._cells(metric), part.axes, list(combinations(names, 2)), view, metric)
+        return part._tell_missing_runs(found)
 
     def gains(
         self, over: str, *, at: Mapping[str, Any] | None = None, view: Views = None, metric: str = "accuracy"
@@ -299,7 +314,8 @@ class Study:
         metric = part.find_metric(metric)
         first, *others = part._known([over, *(name for name in part.variants if name != over)])
         check_views(view, [first, *others])
-        return compare_pairs(part._cells(metric), part.axes, [(other, first) for other in others], view, metric)
+        found = compare_pairs(part._cells(metric), part.axes, [(other, first) for other in others], view, metric)
+        return part._tell_missing_runs(found)
 
     def mean(
         self,
@@ -328,7 +344,7 @@ class Study:
         missing = [name for name in columns if name not in frame]
         if missing:
             raise ConfigError(f"by: {missing[0]!r} is no column of the study; there are {', '.join(frame)}")
-        return compute_means(frame, columns, "value")
+        return part._tell_missing_runs(compute_means(frame, columns, "value"))
 
     def rank(
         self, *, at: Mapping[str, Any] | None = None, view: Views = None, metric: str = "accuracy"
@@ -446,6 +462,14 @@ class Study:
     def smooth(self, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:
         """Return `rounds` where evaluated, with a number averaged over `window` evaluations: `curves.smooth`."""
         return curves.smooth_curves(self.rounds, window, self.find_metric(metric))
+
+    def _tell_missing_runs(self, found: T) -> T:
+        """Return what has been found, and tell in a line, once for a study and its parts, which runs it is without."""
+        told: list[str] = self.record.setdefault("told", [])
+        if not told and (line := count_missing_runs(self.stored)):
+            told.append(line)
+            LOG.warning("%s", line)
+        return found
 
     def _known(self, names: Sequence[str]) -> list[str]:
         for name in names:

@@ -7,11 +7,12 @@ is left out. The same results give the same bytes.
 from __future__ import annotations
 
 import io
-import json
+import logging
 import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,15 +30,17 @@ from semcom.files import (
     SWEEP,
     TABLE,
     TRAINING,
+    read_json,
     resolve_file,
     to_json,
     write_atomically,
 )
-from semcom.runs.folder import format_summary, read_summary
+from semcom.runs.folder import format_summary, read_summary, seal_values
 from semcom.studies.results.places import Places
-from semcom.studies.results.run import read_stored_runs
+from semcom.studies.results.run import list_damaged_runs, read_stored_runs
 from semcom.studies.results.table import encode_table, read_table
 
+LOG = logging.getLogger(__name__)
 KINDS = (CONFIG, METRICS, SUMMARY, ERROR)
 """Files of a run's folder that an archive holds."""
 LARGEST = 4 * 2**30
@@ -63,12 +66,15 @@ def pack_archive(folder: Path | str, file: Path | str | None = None, *, arrays: 
     path = _beside(folder) if file is None else resolve_file(file)
     if path.suffix != ".zip":
         raise ConfigError(f"out: {path} is no .zip file; give one")
-    runs = read_stored_runs(folder)[0]  # or an error that says what is wrong with it
+    runs, record = read_stored_runs(folder)  # or an error that says what is wrong with it
+    for line in list_damaged_runs(runs, record):
+        LOG.warning("%s: %s", folder, line)
     configs = [file for run in runs for file in (run.folder / CONFIG, run.trained / CONFIG) if file.is_file()]
-    places = Places(json.loads(file.read_text(encoding="utf-8")) for file in configs)
+    places = Places(_read_table_of_json(file) for file in configs)
+    folders, kinds = sorted(run.folder for run in runs), (*KINDS, ARRAYS) if arrays else KINDS
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for source in _list_archive_files(folder, (*KINDS, ARRAYS) if arrays else KINDS):
+        for source in _list_archive_files(folder, folders, kinds):
             entry = zipfile.ZipInfo(source.relative_to(folder).as_posix(), EPOCH)
             entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
             archive.writestr(entry, _read_archive_content(source, places))
@@ -109,12 +115,11 @@ def _beside(folder: Path) -> Path:
     return place.with_name(f"{place.name}.zip")
 
 
-def _list_archive_files(folder: Path, kinds: tuple[str, ...]) -> Iterator[Path]:
+def _list_archive_files(folder: Path, runs: list[Path], kinds: tuple[str, ...]) -> Iterator[Path]:
     """Yield the files that an archive holds: those of the sweep, and those of each run."""
     yield from (folder / name for name in (SWEEP, TABLE, REPORT) if (folder / name).is_file())
-    runs = sorted(path for path in folder.iterdir() if path.is_dir())
     places = [folder, *(place for run in runs for place in (run, run / TRAINING))]
-    yield from (place / name for place in places for name in kinds if (place / name).is_file())
+    yield from (place / name for place in dict.fromkeys(places) for name in kinds if (place / name).is_file())
 
 
 def _read_archive_content(path: Path, places: Places) -> bytes:
@@ -129,14 +134,22 @@ def _read_archive_content(path: Path, places: Places) -> bytes:
         except ConfigError:  # a damaged one says nothing
             return b""
     if path.name in (CONFIG, SWEEP):
-        found = _strip_places(json.loads(path.read_text(encoding="utf-8")))
-        return to_json(places.config(found) if path.name == CONFIG else places.words(found), indent=1).encode()
+        found = _strip_places(_read_table_of_json(path))
+        found = places.config(found) if path.name == CONFIG else seal_values(places.words(found))
+        return to_json(found, indent=1).encode()
     if path.name == SUMMARY:
         try:
             return format_summary(places.words(read_summary(path.parent) or {})).encode()
         except RunError:
             return path.read_bytes()
     return path.read_bytes()
+
+
+def _read_table_of_json(path: Path) -> dict[str, Any]:
+    """Read a table of plain values; an empty one where the file holds none, of which a reader makes nothing either."""
+    with suppress(OSError, ValueError):
+        return found if isinstance(found := read_json(path), dict) else {}
+    return {}
 
 
 def _strip_places(found: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from semcom.config import ConfigError
 from semcom.config.errors import show_value
 from semcom.files import CONFIG, METRICS, SUMMARY, SWEEP, TABLE, read_json, refuse_file
-from semcom.runs.folder import LOCK, MOMENT_S, is_lock_held, take_lock
+from semcom.runs.folder import LOCK, MOMENT_S, is_lock_held, is_sealed, take_lock, watch_lock
 
 T = TypeVar("T")
 OWNER = ".owner"
@@ -59,8 +59,10 @@ def read_shard(text: str) -> Shard:
 
 
 @contextmanager
-def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], object]) -> Iterator[None]:
+def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], object]) -> Iterator[Callable[[], None]]:
     """Keep other sweeps out of a folder; the operating system drops the locks with the process.
+
+    What it gives raises RunError when the file of the lock has gone meanwhile, see `watch_lock`.
 
     Args:
         folder: made if there is none.
@@ -83,14 +85,17 @@ def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
         for mark in others:
             if shard is None or mark == own or not mark.endswith(f"-of-{shard.count}"):
                 raise _refuse_locked_folder(folder, mark)
+        held = entrance
         if shard is not None:
-            stack.callback(_take_lock(folder, own, MOMENT_S).release)
+            held = _take_lock(folder, own, MOMENT_S)
+            stack.callback(held.release)
+        check = watch_lock(held)
         settle(bool(others))
         _sign_lock(folder / (OWNER + own))
         stack.callback((folder / (OWNER + own)).unlink, missing_ok=True)
         if shard is not None:
             entrance.release()
-        yield
+        yield check
 
 
 def _mark(shard: Shard | None) -> str:
@@ -175,7 +180,9 @@ def parse_record(path: Path) -> dict[str, Any]:
     for name, kind in (("axes", list), ("variants", str)):
         if wrong := [value for value in found.get(name, {}).values() if not isinstance(value, kind)]:
             raise ValueError(f"its {name} has {show_value(wrong[0])}")
-    return found
+    if "digest" in found and not is_sealed(found):  # older versions have left none
+        raise ValueError("its digest is not that of its content")
+    return {name: value for name, value in found.items() if name != "digest"}
 
 
 def another_sweep(folder: Path, held: dict[str, Any]) -> ConfigError:

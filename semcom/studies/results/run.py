@@ -5,16 +5,28 @@ from __future__ import annotations
 import logging
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, list_earlier_hashes, run_hash
-from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE, TRAINING
+from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE
 from semcom.runs.accuracy import curve_of, curves_in
 from semcom.runs.arrays import Arrays, read_arrays
-from semcom.runs.folder import LOCK, is_lock_held, read_config, read_metrics, read_summary
+from semcom.runs.folder import (
+    LOCK,
+    SHOWN,
+    DamagedRun,
+    check_metrics,
+    check_old_metrics,
+    is_lock_held,
+    locate_training,
+    read_config,
+    read_metrics,
+    read_summary,
+)
 from semcom.runs.section_options import name_owner_field
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.names import learn_label, learn_metrics
@@ -48,6 +60,7 @@ class Stored:
         summary: as in summary.json; None for a run that is not done.
         test_snr_db: the SNR of the test in dB that it is looked at; None for the run as a whole, and where there is no
             one SNR, as without noise or where it differs between clients.
+        damaged: whether it counts as failed because a file of it is not what was written.
     """
 
     hash: str
@@ -59,17 +72,25 @@ class Stored:
     participants: int | None
     summary: Mapping[str, Any] | None
     test_snr_db: float | None = None
+    damaged: bool = False
 
     @property
     def trained(self) -> Path:
         """The folder of its training: its own one, or one inside that."""
-        apart = self.folder / TRAINING
-        return apart if (apart / CONFIG).is_file() else self.folder
+        return locate_training(self.folder)
 
     def lines(self) -> list[dict[str, Any]]:
-        """Read the lines of metrics.jsonl so far; that of a last stage, whose round is T + 1, comes last."""
-        finish = (self.summary or {}).get("finish")
-        return [*read_metrics(self.trained), *([finish] if finish else [])]
+        """Read the lines of metrics.jsonl so far; that of a last stage, whose round is T + 1, comes last.
+
+        Raises:
+            DamagedRun: they are not what the run wrote; of a version that has left no digest of them.
+        """
+        if self.damaged:
+            return []
+        found, summary = read_metrics(self.trained), self.summary or {}
+        if "rounds" in summary and found and "metrics_digest" not in summary:
+            check_old_metrics(self.trained, found, summary)
+        return [*found, *([summary["finish"]] if "finish" in summary else [])]
 
     def is_running(self) -> bool:
         """Check whether a process trains it just now."""
@@ -182,6 +203,8 @@ def locate_run_config(study: Path, run: Stored) -> Path:
 def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
     """Read the runs of a study, each once, and what its sweep.json says; nothing where it has none.
 
+    Those of a sweep are the runs that its sweep.json lists; which others lie in its folder is added as `unlisted`.
+
     Args:
         folder: of a run, of a sweep (finished or not), or one that holds folders of runs.
 
@@ -197,6 +220,10 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
     if any(folder.glob(f"{OWNER}*")):  # a sweep is running, and tries again what the table says has failed
         listed = {key: {**row, "error": None} for key, row in listed.items()}
     inside = sorted(path.parent for path in folder.glob(f"*/{CONFIG}"))
+    if variants:
+        listed = {key: row for key, row in listed.items() if key in variants}
+        record["unlisted"] = [path.name for path in inside if path.name not in variants]
+        inside = [path for path in inside if path.name in variants]
     found = sorted((_read_stored_run(path, variants, listed) for path in inside), key=lambda run: run.variant)
     named = {run.hash: run for run in found}
     if len(named) < len(found):
@@ -207,6 +234,28 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
     if not runs:
         raise ConfigError(f"study: {folder} holds neither a run nor folders of runs; is it the right folder?")
     return _fill_later_options(runs), record
+
+
+def list_damaged_runs(runs: Sequence[Stored], record: Mapping[str, Any]) -> list[str]:
+    """Say in lines which runs of a study are damaged, and which others lie in its folder.
+
+    Args:
+        runs: of the study.
+        record: what sweep.json says, with the `unlisted` runs, see `read_stored_runs`.
+    """
+    damaged = [str(run.error) for run in runs if run.damaged]
+    lines = [*damaged[:SHOWN], *([f"{len(damaged) - SHOWN} more runs are damaged"] if len(damaged) > SHOWN else [])]
+    if names := record.get("unlisted"):
+        shown = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+        lines.append(f"runs that {SWEEP} does not list, as of an earlier plug-in, are left out: {shown}")
+    return lines
+
+
+def count_missing_runs(runs: Sequence[Stored]) -> str:
+    """Say how many runs no mean is over, by their states; nothing where it is over all or none."""
+    counts = Counter(run.status for run in runs if run.status != "done")
+    states = ", ".join(f"{count} {status}" for status, count in counts.items())
+    return f"means are without {counts.total()} of {len(runs)} runs: {states}" if 0 < counts.total() < len(runs) else ""
 
 
 def _fill_later_options(runs: list[Stored]) -> list[Stored]:
@@ -242,7 +291,8 @@ def _read_sweep_record(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise ConfigError(f"study: {folder / SWEEP} cannot be read ({error})") from None
+        remedy = "move it away, and the study is read without it"
+        raise ConfigError(f"study: {folder / SWEEP} cannot be read ({error}); {remedy}") from None
 
 
 def _read_listed_runs(folder: Path) -> dict[str, dict[str, Any]]:
@@ -271,17 +321,26 @@ def _missing(value: Any) -> bool:
 
 def _read_stored_run(folder: Path, variants: Mapping[str, str], listed: Mapping[str, Mapping[str, Any]]) -> Stored:
     """Read the run whose config.json lies in a folder."""
-    config = read_config(folder, "study")
+    try:
+        config = read_config(folder, "study")
+    except ConfigError as error:
+        if folder.name not in variants:
+            raise
+        damage = DamagedRun(folder / CONFIG, str(error))
+        return replace(_build_run_without_config(folder, variants, listed.get(folder.name, {})), **_fail(damage))
     if config.train.rounds is None or config.train.participation is None:
         raise ConfigError(f"study: {folder / CONFIG} is a request, and not of a run: it leaves train.rounds open")
     key = run_hash(config)
     if folder.name != key and folder.name in list_earlier_hashes(config):
         key = folder.name
         LOG.info("%s: of a version in which a value of its configuration meant something else", folder)
+    wrong = folder.name in variants and folder.name != key
+    found = _fail(DamagedRun(folder / CONFIG, f"it is of run {key}")) if wrong else None
+    key = folder.name if wrong else key
     row = listed.get(key, {})
-    name = variants.get(key) or row.get("variant") or config.method
-    status, error, summary = _read_run_status(folder, key, row)
-    return Stored(key, folder, status, error, name, list_fields(config), _count_participants(config), summary)
+    name, fields = variants.get(key) or row.get("variant") or config.method, list_fields(config)
+    found = found or _read_run_status(folder, key, row)
+    return Stored(key, folder, variant=name, fields=fields, participants=_count_participants(config), **found)
 
 
 def _build_run_without_config(folder: Path, variants: Mapping[str, str], row: Mapping[str, Any]) -> Stored:
@@ -290,29 +349,36 @@ def _build_run_without_config(folder: Path, variants: Mapping[str, str], row: Ma
     An experiment that trains in its own way may leave a summary alone.
     """
     known = {name: value for name, value in row.items() if name not in ("status", "error", "hash", "variant")}
-    status, error, summary = _read_run_status(folder, folder.name, row)
+    found = _read_run_status(folder, folder.name, row)
     name = variants.get(folder.name) or row.get("variant") or row["method"]
-    return Stored(folder.name, folder, status, error, name, known, None, summary)
+    return Stored(folder.name, folder, variant=name, fields=known, participants=None, **found)
 
 
-def _read_run_status(
-    folder: Path, key: str, row: Mapping[str, Any]
-) -> tuple[Status, str | None, Mapping[str, Any] | None]:
+def _fail(damage: Exception) -> dict[str, Any]:
+    """Return what is known of a run of which a file is not what was written."""
+    return {"status": "failed", "error": str(damage), "summary": None, "damaged": True}
+
+
+def _read_run_status(folder: Path, key: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """Read status, error and summary of a run; a sweep may know of a failure that left nothing in the folder."""
+    found: dict[str, Any] = {"status": "unfinished" if folder.is_dir() else "pending", "error": None, "summary": None}
     try:
         summary = read_summary(folder, key)
-    except RunError as damaged:
-        return "failed", str(damaged), None
+        if summary is None:
+            check_metrics(folder, None)
+    except RunError as damage:
+        return _fail(damage)
     if summary is not None:
         learn_metrics(read_task_metrics(summary))
-        if label := summary.get("label"):
-            learn_label(summary["method"], label)
-        return "done", None, {**summary, "warnings": _rename_options(summary.get("warnings", []))}
+        if {"label", "method"} <= summary.keys():
+            learn_label(summary["method"], summary["label"])
+        summary["warnings"] = _rename_options(summary.get("warnings", []))
+        return {**found, "status": "done", "summary": summary}
     if error := read_first_line(folder / ERROR) or row.get(
         "error"
     ):  # a sweep removes those of runs that it tries again
-        return "failed", error, None
-    return ("unfinished" if folder.is_dir() else "pending"), None, None
+        return {**found, "status": "failed", "error": error}
+    return found
 
 
 def _rename_options(warnings: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from channels.options import POSITIVE
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require_in_config
 from semcom.files import REPORT, SWEEP, TABLE, to_json, write_atomically
-from semcom.runs.folder import read_summary
+from semcom.runs.folder import read_summary, seal_values
 from semcom.runs.inputs import check_reaches_processes
 from semcom.runs.tracking import parse_trackers
 from semcom.screen import say
@@ -173,7 +173,7 @@ def execute_sweep(
 
                 check_process_limits("jobs", jobs)
         check_sweep_data(left)
-        with lock_folder(plan.folder, shard, partial(_settle_sweep_record, plan)):
+        with lock_folder(plan.folder, shard, partial(_settle_sweep_record, plan)) as check_lock:
             for key in found.keys() & share.keys():
                 take_reused_run(share[key], found[key])
             stack.close()  # archives need not lie unpacked for as long as the runs take
@@ -188,6 +188,7 @@ def execute_sweep(
             )
             missing = [c for key, c in plan.runs.items() if key not in share and not _has_ended(c)]
             if shard is None or not missing:
+                check_lock()
                 return _store_sweep_table(plan, errors, own)
     if errors:
         _print_sweep_failures(plan, errors, own)
@@ -259,7 +260,7 @@ def _settle_sweep_record(plan: Plan, others: bool) -> None:
         return
     if others:
         raise ConfigError(f"out: shards of fewer runs are running in {plan.folder}; wait for them")
-    write_atomically(plan.folder / SWEEP, to_json(plan.record, indent=2) + "\n")
+    write_atomically(plan.folder / SWEEP, to_json(seal_values(plan.record), indent=2) + "\n")
 
 
 def _has_ended(config: RunConfig) -> bool:
@@ -281,7 +282,7 @@ def _store_sweep_table(plan: Plan, errors: Mapping[str, str], own: bool) -> Path
     frame = table.make_table([_make_sweep_row(plan, key, errors.get(key)) for key in plan.variants])
     path = table.write_table(frame, plan.folder / TABLE)
     if any(has_outcome(config) for config in plan.runs.values()):
-        found = study(plan.folder).where({"hash": list(plan.runs)})  # without those of an earlier declaration
+        found = study(plan.folder)
         columns, rows = plan.experiment.columns(plan.scale), plan.experiment.rows(plan.scale)
         text = make_sheet(found, ("variant", *rows), columns).markdown()
         write_atomically(plan.folder / REPORT, text)

@@ -71,7 +71,6 @@ def test_they_come_back_from_a_checkpoint(tmp_path: Path) -> None:
 def test_a_checkpoint_of_another_state_is_refused(wrong: dict[str, Tensor] | Tensor | None) -> None:
     state = State(world("local").population(), OLD)
     values = state_to_checkpoint(state)
-    for prototypes in (wrong, {**values["prototypes"], "values": OLD.values.float()}):
-        with pytest.raises(RunError, match="does not fit this run"):
-            state_from_checkpoint(state, {**values, "prototypes": prototypes})
+    with pytest.raises(RunError, match="does not fit this run"):
+        state_from_checkpoint(state, {**values, "prototypes": wrong})
     assert torch.equal(state_from_checkpoint(state, values).prototypes.values, OLD.values)

@@ -16,7 +16,7 @@ from tests.processes import finish
 from tests.studies.sweep import kills
 
 pytestmark = pytest.mark.slow
-CLOCKS = ("lines", "begun", "seconds", "samples_per_second", "commit")
+CLOCKS = ("lines", "metrics_digest", "begun", "seconds", "samples_per_second", "commit")
 
 
 def without_clocks(values: Any) -> Any:

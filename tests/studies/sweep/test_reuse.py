@@ -15,9 +15,10 @@ from experiments.demo import DEMO
 from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import ARRAYS, CHECKPOINT, CONFIG, ERROR, METRICS, SUMMARY, TRAINING, write_atomically
 from semcom.runs.arrays import write_arrays
-from semcom.runs.folder import LOCK, Folder, write_config
+from semcom.runs.folder import LOCK, Folder, write_config, write_summary
 from semcom.studies.registry import EXPERIMENTS
 from semcom.studies.results.archive import pack_archive
+from semcom.studies.results.lock import parse_record
 from semcom.studies.results.run import read_stored_runs
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep.plan import make_plan
@@ -86,6 +87,10 @@ def test_the_first_study_that_has_a_run_gives_it(three: Path, tmp_path: Path) ->
     sweep("demo", out=tmp_path / "first", methods="fedcl", seeds=(2,))
     for path in (tmp_path / "first").glob(f"*/{METRICS}"):
         path.write_text('{"round": 7}\n')
+    with refuses("reuse", "no finished run"):
+        sweep("demo", out=tmp_path / "none", methods="fedcl", seeds=(2,), reuse=[tmp_path / "first"])
+    for path in (tmp_path / "first").glob(f"*/{SUMMARY}"):
+        write_summary(path.parent, json.loads(path.read_text()))
     sweep("demo", out=tmp_path / "more", seeds=(2,), reuse=[tmp_path / "first", three])
     rounds = Counter(path.read_text() for path in (tmp_path / "more").glob(f"*/{METRICS}"))
     assert rounds == {'{"round": 7}\n': 3, '{"round": 1}\n': 6}
@@ -119,7 +124,7 @@ def test_how_the_runs_of_a_folder_were_trained_has_to_be_known(tmp_path: Path) -
     for study in (one, tmp_path / "a"):
         with refuses("reuse"):
             sweep("demo", out=tmp_path / "b", reuse=study)
-    held = json.loads((tmp_path / "sweep.json").read_text())
+    held = parse_record(tmp_path / "sweep.json")
     (tmp_path / "a" / "sweep.json").write_text(json.dumps({**held, "own_training": True}))  # as it was once declared
     with refuses("reuse", "training function"):
         sweep("demo", out=tmp_path / "b", reuse=tmp_path / "a")
@@ -162,6 +167,7 @@ def test_what_an_experiment_adds_is_not_in_the_runs_of_others(three: Path, tmp_p
     for place in (path.parent / TRAINING for path in (tmp_path / "mine").glob(f"*/{SUMMARY}")):
         for name in (CONFIG, METRICS, ARRAYS, SUMMARY, CHECKPOINT, LOCK):
             write_atomically(place / name, name)
+        write_summary(place.parent, json.loads((place.parent / SUMMARY).read_text()))
     for name, study in (("mine", three), ("theirs", tmp_path / "mine"), ("demo", tmp_path / "mine")):
         with refuses("reuse", "training function"):
             sweep(name, out=tmp_path / "new", seeds=(0,), reuse=[study])

@@ -13,7 +13,7 @@ import pytest
 from semcom.cli import grids
 from semcom.cli import main as cli
 from semcom.config import ConfigError, RunConfig, RunError
-from semcom.studies.results.lock import Shard, lock_folder, read_shard
+from semcom.studies.results.lock import Shard, lock_folder, parse_record, read_shard
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.request import parse_request
@@ -25,7 +25,7 @@ SNR = "channel.snr_db"
 
 
 def record(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "sweep.json").read_text())
+    return parse_record(folder / "sweep.json")
 
 
 def trained(folder: Path) -> list[str]:
