@@ -95,8 +95,8 @@ def digest_bytes(files: Mapping[str, Path]) -> str:
 
 
 def digest_of_file(path: Path) -> str:
-    """Return the digest of a file's content. Raises OSError if it cannot be read."""
-    with path.open("rb") as file:
+    """Return the digest of a file's content. Raises OSError as `open_file`."""
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

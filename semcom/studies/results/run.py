@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, list_earlier_hashes, run_hash
+from semcom.escape import escape_texts
 from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE, TRAINING
 from semcom.runs.accuracy import curve_of, curves_in
 from semcom.runs.arrays import Arrays, read_arrays
@@ -69,7 +70,11 @@ class Stored:
     def lines(self) -> list[dict[str, Any]]:
         """Read the lines of metrics.jsonl so far; that of a last stage, whose round is T + 1, comes last."""
         finish = (self.summary or {}).get("finish")
-        return [*read_metrics(self.trained), *([finish] if finish else [])]
+        return [*escape_texts(read_metrics(self.trained)), *([finish] if finish else [])]
+
+    def list_plugins(self) -> list[str]:
+        """List the plug-ins that its configuration names; looking at a run executes none of them."""
+        return list(read_config(self.trained, "study").plugins) if (self.trained / CONFIG).is_file() else []
 
     def is_running(self) -> bool:
         """Check whether a process trains it just now."""
@@ -192,7 +197,7 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
         return [_read_stored_run(folder, {}, {})], {}
     if not folder.is_dir():
         raise ConfigError(f"study: {folder} is no folder; give that of a run or of a sweep, or one that holds runs")
-    record, listed = _read_sweep_record(folder), _read_listed_runs(folder)
+    record, listed = escape_texts(_read_sweep_record(folder)), escape_texts(_read_listed_runs(folder))
     variants = read_variants(record)
     if any(folder.glob(f"{OWNER}*")):  # a sweep is running, and tries again what the table says has failed
         listed = {key: {**row, "error": None} for key, row in listed.items()}
@@ -281,7 +286,8 @@ def _read_stored_run(folder: Path, variants: Mapping[str, str], listed: Mapping[
     row = listed.get(key, {})
     name = variants.get(key) or row.get("variant") or config.method
     status, error, summary = _read_run_status(folder, key, row)
-    return Stored(key, folder, status, error, name, list_fields(config), _count_participants(config), summary)
+    fields = escape_texts(list_fields(config))
+    return Stored(key, folder, status, error, escape_texts(name), fields, _count_participants(config), summary)
 
 
 def _build_run_without_config(folder: Path, variants: Mapping[str, str], row: Mapping[str, Any]) -> Stored:
@@ -304,6 +310,7 @@ def _read_run_status(
     except RunError as damaged:
         return "failed", str(damaged), None
     if summary is not None:
+        summary = escape_texts(summary)
         learn_metrics(read_task_metrics(summary))
         if label := summary.get("label"):
             learn_label(summary["method"], label)
@@ -311,7 +318,7 @@ def _read_run_status(
     if error := read_first_line(folder / ERROR) or row.get(
         "error"
     ):  # a sweep removes those of runs that it tries again
-        return "failed", error, None
+        return "failed", escape_texts(error), None
     return ("unfinished" if folder.is_dir() else "pending"), None, None
 
 
