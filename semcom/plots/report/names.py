@@ -11,7 +11,7 @@ from typing import Any
 
 from semcom.studies.names import FIELDS, NAMED, name_point, name_value
 from semcom.studies.overrides import format_number
-from semcom.studies.results.places import BEFORE
+from semcom.runs.places import BEFORE
 from semcom.tasks.metric import Metric
 
 

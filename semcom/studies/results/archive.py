@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import io
-import json
 import lzma
 import shutil
 import zipfile
@@ -35,12 +34,13 @@ from semcom.files import (
     TABLE,
     TRAINING,
     open_file,
+    read_json,
     resolve_file,
     to_json,
     write_atomically,
 )
 from semcom.runs.folder import format_summary, read_summary
-from semcom.studies.results.places import Places
+from semcom.runs.places import Places, strip_places
 from semcom.studies.results.run import read_stored_runs
 from semcom.studies.results.table import encode_table, read_table
 
@@ -75,7 +75,7 @@ def pack_archive(folder: Path | str, file: Path | str | None = None, *, arrays: 
         raise ConfigError(f"out: {path} is no .zip file; give one")
     runs = read_stored_runs(folder)[0]  # or an error that says what is wrong with it
     configs = [file for run in runs for file in (run.folder / CONFIG, run.trained / CONFIG) if file.is_file()]
-    places = Places(json.loads(file.read_text(encoding="utf-8")) for file in configs)
+    places = Places(map(read_json, configs), folder.resolve())
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for source in _list_archive_files(folder, (*KINDS, ARRAYS) if arrays else KINDS):
@@ -138,23 +138,14 @@ def _read_archive_content(path: Path, places: Places) -> bytes:
         except ConfigError:  # a damaged one says nothing
             return b""
     if path.name in (CONFIG, SWEEP):
-        found = _strip_places(json.loads(path.read_text(encoding="utf-8")))
-        return to_json(places.config(found) if path.name == CONFIG else places.words(found), indent=1).encode()
+        found = strip_places(read_json(path))
+        return to_json(places.config(found) if path.name == CONFIG else places.values(found), indent=1).encode()
     if path.name == SUMMARY:
         try:
             return format_summary(places.words(read_summary(path.parent) or {})).encode()
         except RunError:
             return path.read_bytes()
     return path.read_bytes()
-
-
-def _strip_places(found: dict[str, Any]) -> dict[str, Any]:
-    """Copy what config.json or sweep.json says, without `out` and `data.root`, which no hash depends on."""
-    kept = {name: value for name, value in found.items() if name != "out"}
-    for section, place in (("data", "root"), ("set", "data.root")):
-        if isinstance(kept.get(section), dict):
-            kept[section] = {name: value for name, value in kept[section].items() if name != place}
-    return kept
 
 
 def unpack_archive(file: Path, only: str | None = None) -> TemporaryDirectory[str]:
