@@ -71,6 +71,11 @@ def escape_markdown(text: str) -> str:
     return re.sub(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)", r"\\\g<0>", plain)
 
 
+def escape_tags(text: str) -> str:
+    """Return a sentence, which may have Markdown's marks of our own, without tags."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", escape_controls(text))
+
+
 def escape_latex(text: str) -> str:
     """Return a text without what LaTeX would take for a command."""
     return escape_controls(text).translate(_LATEX)

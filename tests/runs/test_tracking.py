@@ -163,7 +163,10 @@ def test_the_others_are_called_as_they_want_it(name: str, monkeypatch: pytest.Mo
         assert calls[0][0] == "init" and calls[0][2].items() >= given.items() and calls[0][2]["config"]["seed"] == 0
         assert calls[1:] == [*(("log", (values,), at) for values, at in logged), ("finish", (), {})]
         return
-    assert calls[:2] == [("set_experiment", ("mine",), {}), ("start_run", (), {"run_name": own, "tags": {"mlflow.source.name": "semcom"}})]
+    assert calls[:2] == [
+        ("set_experiment", ("mine",), {}),
+        ("start_run", (), {"run_name": own, "tags": {"mlflow.source.name": "semcom"}}),
+    ]
     given = [args[0] for what, args, _ in calls if what == "log_params"]
     assert (
         all(len(some) <= 100 for some in given) and {k: v for some in given for k, v in some.items()}["clients"] == "4"

@@ -12,7 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from semcom.config import ConfigError
-from semcom.escape import escape_latex, escape_markdown, format_csv
+from semcom.escape import escape_latex, escape_markdown, escape_tags, format_csv
 from semcom.studies.analysis.compare import Views
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.setting import describe_rounds, describe_setting
@@ -73,7 +73,7 @@ class Sheet:
         """Return the table as Markdown, with a line that says what its numbers are."""
         best = "Bold: best; underlined: second"
         texts = self._texts(" ± ", MARKDOWN, escape_markdown)
-        return f"{self.caption(best)}\n\n{format_markdown(texts)}\n"
+        return f"{escape_tags(self.caption(best))}\n\n{format_markdown(texts)}\n"
 
     def latex(self) -> str:
         """Return the table as LaTeX, which needs the package booktabs."""

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import Any
 
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
