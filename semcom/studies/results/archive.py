@@ -170,6 +170,8 @@ def unpack_archive(file: Path, only: str | None = None) -> TemporaryDirectory[st
             except BaseException:
                 place.cleanup()
                 raise
+    except RunError:
+        raise
     except DAMAGED as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise RunError(f"{gettempdir()} has no room for {file}; free some, or set TMPDIR") from None
