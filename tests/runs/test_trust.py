@@ -102,7 +102,7 @@ def test_no_look_at_a_result_executes_what_it_names(named: Path) -> None:
     assert semcom.study(named).runs["method"].tolist() == ["test-owned"], "by its name"
 
 
-@pytest.mark.parametrize("named", ["a module of this folder", "an archive"], indirect=True)
+@pytest.mark.parametrize("named", ["a file of this folder", "an archive"], indirect=True)
 def test_what_needs_the_code_asks_and_says_what_it_would_execute(named: Path) -> None:
     run = named / semcom.study(named).stored[0].hash
     wanted = [["train", "--config", str(run), "--out", "again"], ["plot", str(named), "--kind", "response"]]
