@@ -19,7 +19,7 @@ from semcom.packages import find_hidden_package, is_package_command
 
 if _problem := find_hidden_package("channels"):
     if is_package_command():
-        print(f"semcom: error: {_problem}", file=sys.stderr)
+        print(f"semcom: error: {_problem}", file=sys.stderr)  # noqa: T201
         sys.exit(2)
     raise ImportError(_problem)
 

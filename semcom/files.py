@@ -11,6 +11,7 @@ import math
 import os
 import stat
 from collections.abc import Callable, Mapping
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -95,12 +96,12 @@ def digest_bytes(files: Mapping[str, Path]) -> str:
 
 
 def digest_of_file(path: Path) -> str:
-    """Return the digest of a file's content. Raises OSError if it cannot be read."""
-    with path.open("rb") as file:
+    """Return the digest of a file's content. Raises OSError as `open_file`."""
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> BufferedReader:
     """Open a file for reading. Raises OSError, also for what is none, such as a pipe, for which it would wait."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

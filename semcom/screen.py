@@ -10,7 +10,9 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
+
+from semcom.escape import escape_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,10 +33,15 @@ def open_streams() -> None:
         sys.stdout.reconfigure(errors=NEAREST)
 
 
-def say(text: str) -> None:
-    """Print a text on stdout, in whatever signs it has; without one, nothing."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    print(text.encode(encoding, NEAREST).decode(encoding), end="")
+def say(text: object, end: str = "\n", stream: IO[str] | None = None, start: str = "") -> None:
+    """Print a text, in whatever signs the stream (None: stdout) has, and none that a terminal would obey.
+
+    What stands before and after it, such as a carriage return, is printed as it is.
+    """
+    stream = stream or sys.stdout
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    shown = escape_controls(str(text)).encode(encoding, NEAREST).decode(encoding)
+    print(f"{start}{shown}", end=end, file=stream, flush=True)  # noqa: T201
 
 
 def _nearest(error: UnicodeError) -> tuple[str, int]:
@@ -86,13 +93,13 @@ def show_bars_on_screen(transient: bool = False) -> Iterator[Progress]:
 
     pipe, wide = _pipe(), Column(overflow="fold")
     progress = Progress(
-        TextColumn("{task.description}", table_column=wide),
+        TextColumn("{task.description}", markup=False, table_column=wide),
         MofNCompleteColumn(),
         BarColumn(10),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", table_column=wide.copy()),
+        TextColumn("{task.fields[note]}", markup=False, table_column=wide.copy()),
         console=pipe.console,
         refresh_per_second=2,
         speed_estimate_period=86_400.0,  # a step may take minutes

@@ -23,6 +23,7 @@ PAPERS -= {"papers", "measures", "claims", "results", "catalogue", "__pycache__"
 """Files and folders of `experiments` on papers and questions, and what several of these share."""
 ROOMS = {
     "semcom": (
+        {"escape"},
         {"config"},
         {"files", "packages", "registry", "screen"},
         {"data", "models"},

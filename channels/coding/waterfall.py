@@ -109,7 +109,7 @@ def measure_table(path: Path) -> None:
                 lines.append(
                     f"{scheme.modulation},{scheme.code_rate * 1024:g},{uses}," + ",".join(f"{s:.2f}" for s in snrs)
                 )
-                print(lines[-1], file=sys.stderr, flush=True)
+                print(lines[-1], file=sys.stderr, flush=True)  # noqa: T201
     path.write_text("\n".join(lines) + "\n")
 
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from experiments.catalogue import RESULTS as COMMITTED
 from semcom.cli import flags
 from semcom.config import ConfigError
+from semcom.escape import format_csv
 from semcom.files import resolve_file, write_atomically
+from semcom.screen import say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,15 +44,15 @@ def carry_out_claims_command(words: list[str]) -> None:
 
     wanted = flags.parse_flags(ClaimsFlags(), "semcom claims", words, {})
     if not COMMITTED.is_dir():
-        print("semcom: stored results are in its repository: --results CLONE/experiments/results", file=sys.stderr)
+        say("semcom: stored results are in its repository: --results CLONE/experiments/results", stream=sys.stderr)
     if wanted.table is not None:
         _make_claims_table(wanted)
         return
     frame = make_scorecard(resolve_file(wanted.results), wanted.paper)
     if wanted.csv is not None:
-        print(f"table: {write_atomically(resolve_file(wanted.csv), frame.to_csv(index=False))}")
+        say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(frame))}")
     if wanted.html is not None:
-        print(f"page: {write_atomically(resolve_file(wanted.html), format_scorecard_page(frame))}")
+        say(f"page: {write_atomically(resolve_file(wanted.html), format_scorecard_page(frame))}")
     if wanted.csv is None and wanted.html is None:
         _print_claims(frame)
 
@@ -67,9 +69,9 @@ def _make_claims_table(wanted: ClaimsFlags) -> None:
         raise ConfigError("table: it comes without the scorecard; leave --paper and --html out")
     frame = set_results_beside_claims(wanted.table or "", resolve_file(wanted.results))
     if wanted.csv is not None:
-        print(f"table: {write_atomically(resolve_file(wanted.csv), frame.to_csv(index=False))}")
+        say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(frame))}")
     else:
-        print(format_results_beside(frame))
+        say(format_results_beside(frame))
 
 
 def _print_claims(frame: pd.DataFrame) -> None:

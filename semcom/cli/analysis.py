@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import semcom
 from semcom.cli import flags
 from semcom.config import ConfigError
+from semcom.escape import format_csv
 from semcom.files import resolve_file, write_atomically
+from semcom.screen import say
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +82,7 @@ def carry_out_pack(words: list[str]) -> None:
     from semcom.studies.results import archive
 
     (folder,), wanted = read_analysis_words(words, ("FOLDER",), PackFlags(), "semcom pack")
-    print(f"archive: {archive.pack_archive(folder, wanted.out, arrays=wanted.arrays)}")
+    say(f"archive: {archive.pack_archive(folder, wanted.out, arrays=wanted.arrays)}")
 
 
 def carry_out_results(words: list[str]) -> None:
@@ -89,12 +91,12 @@ def carry_out_results(words: list[str]) -> None:
     study = semcom.study(folder).where(read_analysis_point(wanted.at))
     if wanted.csv is None:
         shown = [study.find_metric(name) for name in SHOWN]
-        print(f"{study}\n{_text(_table(study, wanted.what or 'mean'), shown)}")
+        say(f"{study}\n{_text(_table(study, wanted.what or 'mean'), shown)}")
         return
     for name in [wanted.what] if wanted.what else _there(study):
         frame = _table(study, cast(What, name))
-        path = write_atomically(resolve_file(wanted.csv) / f"{name}.csv", frame.to_csv(index=False))
-        print(f"table: {path}")
+        path = write_atomically(resolve_file(wanted.csv) / f"{name}.csv", format_csv(frame))
+        say(f"table: {path}")
 
 
 def carry_out_compare(words: list[str]) -> None:
@@ -103,16 +105,16 @@ def carry_out_compare(words: list[str]) -> None:
     study = semcom.study(folder)
     if wanted.until is not None:
         frame = _until(study, [first, second], wanted)
-        print(_text(frame))
+        say(_text(frame))
         if wanted.csv is not None:
-            print(f"table: {write_atomically(resolve_file(wanted.csv), frame.to_csv(index=False))}")
+            say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(frame))}")
         return
     found = study.compare_all(
         [first, second], at=read_analysis_point(wanted.at), view=read_analysis_view(wanted.view), metric=wanted.metric
     )
-    print(found)
+    say(found)
     if wanted.csv is not None:
-        print(f"table: {write_atomically(resolve_file(wanted.csv), found.frame.to_csv(index=False))}")
+        say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(found.frame))}")
 
 
 def read_analysis_words(

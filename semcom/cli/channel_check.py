@@ -19,6 +19,7 @@ from semcom.engine.air import Air, Traffic
 from semcom.files import write_atomically
 from semcom.runs.folder import read_versions
 from semcom.runs.resolve import find_device
+from semcom.screen import say
 
 CLIENTS = (4, 20)
 BAND, SAMPLES, FEATURES = 240, 90, 64
@@ -43,13 +44,13 @@ def channel_check(device: str, seed: int, json: str | None) -> None:
     installed = {
         name: version for name, version in read_versions().items() if name in ("semcom", "torch", "sionna-no-rt")
     }
-    print(f"{', '.join(f'{n} {v}' for n, v in installed.items())}; device {lab.device}, seed {seed}", flush=True)
+    say(f"{', '.join(f'{n} {v}' for n, v in installed.items())}; device {lab.device}, seed {seed}")
     found = list(run_checks(lab, {**CHECKS, "accounting": check_channel_accounting}))
-    print(format_findings(found))
+    say(format_findings(found))
     if json is not None:
         facts = {"versions": read_versions(), "device": str(lab.device), "seed": seed, "limit": LIMIT}
         write_atomically(json, dumps(facts | {"findings": [_plain(f) for f in found]}, indent=2) + "\n")
-        print(f"written to {json}")
+        say(f"written to {json}")
     _judge_channel_check(found)
 
 
@@ -109,7 +110,7 @@ def _judge_channel_check(found: list[Finding]) -> None:
             f"{len(wrong)} of {len(found)} quantities are beyond {LIMIT:g} standard errors; the first: "
             f"{first.quantity}: {first.measured:.5g} is not {first.theory:.5g}"
         )
-    print(f"{len(found)} quantities, all within {LIMIT:g} standard errors")
+    say(f"{len(found)} quantities, all within {LIMIT:g} standard errors")
 
 
 def _plain(f: Finding) -> dict[str, Any]:

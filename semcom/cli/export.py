@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import semcom
 from semcom.cli.analysis import read_analysis_words
+from semcom.cli.fields import PLUGIN, TRUST
+from semcom.screen import say
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,10 @@ class ExportFlags:
     """View of the method (None: the first one, its headline)."""
     out: str | None = None
     """Folder of the files (None: RUN/export)."""
+    plugins: PLUGIN = ()
+    """Your Python file or module in the place of a plug-in that the run names (repeatable)."""
+    trust: TRUST = False
+    """Execute the plug-ins that the run names."""
 
 
 def carry_out_export(words: list[str]) -> None:
@@ -28,5 +34,6 @@ def carry_out_export(words: list[str]) -> None:
     (folder,), wanted = read_analysis_words(words, ("RUN",), ExportFlags(), "semcom export")
     from semcom.runs.export import export_model  # imports torch
 
-    for path in export_model(semcom.load(folder), wanted.client, wanted.view, wanted.out):
-        print(f"export: {path}")
+    found = semcom.load(folder, plugins=wanted.plugins, trust=wanted.trust)
+    for path in export_model(found, wanted.client, wanted.view, wanted.out):
+        say(f"export: {path}")

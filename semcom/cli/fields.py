@@ -30,6 +30,8 @@ HIDDEN = ("method", "contents")
 """Fields that are no flags: the first word of the command line is the method, and `semcom.resolve` reads contents."""
 PLUGIN = Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(name="plugin")]
 """Type of a flag that is given once for each of several plug-ins."""
+TRUST = tyro.conf.FlagCreatePairsOff[bool]
+"""Type of the flag that lets what stored results name be executed."""
 REPEATED = {"plugins": PLUGIN}
 ALIASES: Mapping[type, Mapping[str, str]] = {FinishConfig: {"kind": "--finish"}}
 """Section -> its field -> a shorter flag for it."""

@@ -27,7 +27,7 @@ from semcom.cli.text import paragraphs
 from semcom.config import ConfigError, RunConfig
 from semcom.config.options import describe_untaken_option, spelled
 from semcom.methods.registry import METHODS
-from semcom.runs.plugins import load_plugins
+from semcom.runs.plugins import load_plugins, locate_plugin
 from semcom.runs.section_options import (
     KINDS,
     REGISTRIES,
@@ -37,10 +37,11 @@ from semcom.runs.section_options import (
     read_section_options,
     replace_section_options,
 )
+from semcom.runs.stop import Stopped
+from semcom.runs.trust import take_plugins
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
-from semcom.runs.stop import Stopped
 
 T = TypeVar("T", bound="DataclassInstance")
 Level = Literal["debug", "info", "warning", "error"]
@@ -60,6 +61,8 @@ class Early:
     """Python files or modules, as in `RunConfig.plugins`."""
     log_level: Level = "info"
     """Lowest level that is logged to stderr."""
+    trust: bool = False
+    """True to execute the plug-ins that `config` names."""
     profile: bool = False
     """True to measure the parts of training too."""
     track: tuple[str, ...] = ()
@@ -159,6 +162,7 @@ def read_early_flags(argv: Sequence[str], config: bool = False) -> Early:
     parser.add_argument("--log-level", default="info")
     if config:
         parser.add_argument("--config")
+        parser.add_argument("--trust", action="store_true")
         parser.add_argument("--profile", action="store_true")
         parser.add_argument("--track", action="append", default=[])
     known, rest = parser.parse_known_args(list(argv))
@@ -166,7 +170,8 @@ def read_early_flags(argv: Sequence[str], config: bool = False) -> Early:
     levels = typing.get_args(Level)
     if known.log_level not in levels:
         raise ConfigError(f"log-level: {known.log_level!r} is not one of {', '.join(levels)}")
-    own = {"config": known.config, "profile": known.profile, "track": tuple(known.track)} if config else {}
+    names = ("config", "trust", "profile") if config else ()
+    own = {name: getattr(known, name) for name in names} | ({"track": tuple(known.track)} if config else {})
     return Early(name, rest, plugins=tuple(known.plugin), log_level=known.log_level, **own)
 
 
@@ -181,8 +186,9 @@ def read_train_flags(early: Early) -> RunConfig:
         ValueError: one line about the first thing that is wrong (ConfigError, or a registry's error).
     """
     base = read_stored(early.config) if early.config else RunConfig()
-    plugins = tuple(dict.fromkeys((*base.plugins, *early.plugins)))
-    load_plugins(plugins)
+    load_plugins(early.plugins)
+    base = take_plugins(base, early.trust)
+    plugins = tuple(dict.fromkeys((*base.plugins, *map(locate_plugin, early.plugins))))
     method = early.name or (base.method if early.config else None)
     if method is None and not HELP & set(early.rest):
         raise ConfigError(f"method: none is given; known are {', '.join(METHODS.names())}")
@@ -231,9 +237,11 @@ CONFIG_HELP = (
     "A stored config.json, the folder of a run, or ARCHIVE.zip/RUN. Flags override it: `none` takes an optional field "
     "back, such as --finish none. A stored field that they leave without effect falls away."
 )
+TRUST_HELP = "Execute the plug-ins that --config names; without it, those alone that --plugin gives."
 CONFIG = tyro.conf.arg(help=CONFIG_HELP, help_behavior_hint="(default: none)")
 TRAIN: Mapping[str, tuple[Any, Any]] = {
     "config": (Annotated[str | None, CONFIG], None),
+    "trust": (Annotated[fields.TRUST, tyro.conf.arg(help=TRUST_HELP)], False),
     "profile": (Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=PROFILE_HELP)], False),
     "track": (Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], TRACK], ()),
     "log_level": EARLY["log_level"],

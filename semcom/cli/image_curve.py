@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,8 +16,10 @@ from semcom.config import ConfigError, DataConfig
 from semcom.config.snr import parse_snr
 from semcom.data.dataset import require_of_dataset
 from semcom.data.load import load_dataset
+from semcom.escape import format_csv
 from semcom.files import resolve_file, write_atomically
 from semcom.methods.parts.received import SAMPLE
+from semcom.screen import say
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,11 @@ def carry_out_image_curve(words: list[str]) -> None:
     sample = SampleImages(torch.from_numpy(train), wanted.codec, wanted.headers)
     sent, link = torch.from_numpy(test[: wanted.images]), make_link(wanted.fading)
     rows = measure_image_curve(sent, sample, uses, snrs.values, link, wanted.seed)
-    text = pd.DataFrame(rows).to_csv(index=False, float_format="%.5g")
+    text = format_csv(pd.DataFrame(rows), float_format="%.5g")
     if wanted.csv is None:
-        sys.stdout.write(text)
+        say(text, end="")
     else:
-        print(f"table: {write_atomically(resolve_file(wanted.csv), text)}")
+        say(f"table: {write_atomically(resolve_file(wanted.csv), text)}")
 
 
 def _read_counts(text: str) -> list[int]:

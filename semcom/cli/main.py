@@ -21,10 +21,11 @@ from channels.registry import Registry, describe_unknown_name
 from semcom.config import ConfigError, RunError
 from semcom.config.errors import one_line
 from semcom.config.options import spelled
+from semcom.escape import escape_controls
 from semcom.packages import read_package_catalogue
 from semcom.registry import find
 from semcom.runs.stop import STATUS, Stopped, raise_on_stop_signals
-from semcom.screen import open_streams
+from semcom.screen import open_streams, say
 
 if TYPE_CHECKING:
     from semcom.cli.flags import Early, SweepFlags
@@ -101,7 +102,7 @@ def _ended(how: str, stop: BaseException) -> str:
 def _fail(error: object, status: int) -> int:
     """Print one line and hand the exit status on."""
     text = one_line(error)
-    print(f"semcom: {text}" if status in (130, STATUS) else f"semcom: error: {text}", file=sys.stderr)
+    say(f"semcom: {text}" if status in (130, STATUS) else f"semcom: error: {text}", stream=sys.stderr)
     return status
 
 
@@ -115,9 +116,9 @@ def _dispatch(words: list[str]) -> None:
     """Carry out the command that the first word names."""
     command, rest = (words[0], words[1:]) if words else ("", [])
     if command in ("-h", "--help"):
-        print(USAGE, end="")
+        say(USAGE, end="")
     elif command == "--version":
-        print(f"semcom {semcom.__version__}")
+        say(f"semcom {semcom.__version__}")
     elif not command:
         raise ConfigError(f"command: none is given; known are {', '.join(COMMANDS.names())} (see semcom --help)")
     else:
@@ -133,11 +134,19 @@ def _report_request_errors() -> Iterator[None]:
         raise ConfigError(str(error)) from error
 
 
+class _Formatter(logging.Formatter):
+    """Formatter of lines that may quote what anybody wrote."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format a line without what a terminal would obey."""
+        return escape_controls(super().format(record))
+
+
 @contextlib.contextmanager
 def _set_up_logging(level: str) -> Iterator[None]:
     """Show log lines of semcom's packages on stderr, and warnings of everything else, while a command runs."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     logging.getLogger().addHandler(handler)
     loggers = [logging.getLogger(package) for package in ("semcom", "channels", "experiments", "figures")]
     before = [logger.level for logger in loggers]
@@ -192,13 +201,13 @@ def train(words: list[str]) -> None:
     if not first:
         return
     joule = is_in_joule(config.network.kind, config.air.symbol_energy)
-    print(report.format_result_table(result.summary, LINKS.get(config.channel.kind).radio, joule))
+    say(report.format_result_table(result.summary, LINKS.get(config.channel.kind).radio, joule))
     if early.profile:
-        print(report.format_time_table(result.summary["seconds"]))
+        say(report.format_time_table(result.summary["seconds"]))
     if result.out is not None:
-        print(f"folder: {_from_here(result.out)}")
+        say(f"folder: {_from_here(result.out)}")
     for name, place in tracking.places.items():
-        print(f"{name}: {name_tracked_run(config)} in {place}")
+        say(f"{name}: {name_tracked_run(config)} in {place}")
 
 
 def _draw_each_figure(trackers: Sequence[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:
@@ -259,7 +268,7 @@ def _dry_run(plan: Plan, shard: Shard | None, wanted: SweepFlags, searched: tupl
     from semcom.studies.sweep.sweep import preview_sweep
     from semcom.studies.sweep.tune import check_search_is_apart
 
-    print(preview_sweep(plan, shard, wanted.jobs or 1, wanted.reuse), flush=True)
+    say(preview_sweep(plan, shard, wanted.jobs or 1, wanted.reuse))
     check_sweep_data(plan.runs.values())
     if searched is not None:
         check_search_is_apart(plan, *searched)
@@ -271,7 +280,7 @@ def _execute(plan: Plan, shard: Shard | None, wanted: SweepFlags, drawings: Sequ
 
     table = execute_sweep(plan, shard, **_how(wanted))
     if table is not None:
-        print(f"table: {table}")
+        say(f"table: {table}")
         for drawing in drawings:
             try:
                 _draw(drawing.name, results=table.parent, out=table.parent)
@@ -318,7 +327,7 @@ def _draw(name: str, results: Path | str | None, out: Path | str | None) -> None
     from semcom.plots import render
 
     for path in render(name, results=results, out=out):
-        print(f"figure: {path}")
+        say(f"figure: {path}")
 
 
 def _check_known_command(kind: str, early: Early, registry: Registry[Any]) -> str:
@@ -385,7 +394,7 @@ def list_(words: list[str]) -> None:
             raise ConfigError(f"list: {none if early.name is None else describe_unknown_name(early.name, known)}")
         load_plugins(early.plugins)
         text = listing.list_overview(early.name) if name is None else listing.list_details(early.name, name)
-    print(text)
+    say(text)
 
 
 COMMANDS: Registry[Callable[[list[str]], None]] = Registry(

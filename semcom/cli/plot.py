@@ -8,7 +8,9 @@ from typing import Literal
 import semcom
 from semcom.cli import flags
 from semcom.cli.analysis import read_analysis_point, read_analysis_view, read_analysis_words
+from semcom.cli.fields import PLUGIN, TRUST
 from semcom.files import resolve_file, write_atomically
+from semcom.screen import say
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,10 @@ class PlotFlags:
     """Name of the files (None: that of the kind)."""
     out: str | None = None
     """Folder of the files (None: FOLDER)."""
+    plugins: PLUGIN = ()
+    """Your Python file or module in the place of a plug-in that runs name; responses need them (repeatable)."""
+    trust: TRUST = False
+    """Execute the plug-ins that runs name."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +86,11 @@ def carry_out_plot(words: list[str]) -> None:
     from semcom.plots import Plot
     from semcom.plots import plot as draw
 
-    values = {name: value for name, value in vars(wanted).items() if name not in ("name", "out")}
+    own = {name: getattr(wanted, name) for name in ("name", "out", "plugins", "trust")}
+    values = {name: value for name, value in vars(wanted).items() if name not in own}
     request = Plot(**{**values, "at": read_analysis_point(wanted.at), "view": read_analysis_view(wanted.view)})
-    for path in draw(folder, request, name=wanted.name, out=wanted.out):
-        print(f"figure: {path}")
+    for path in draw(folder, request, **own):
+        say(f"figure: {path}")
 
 
 def print_plot_table(words: list[str]) -> None:
@@ -103,6 +110,6 @@ def print_plot_table(words: list[str]) -> None:
     )
     text = {"md": found.markdown, "csv": found.csv, "tex": found.latex}[wanted.format]()
     if wanted.out is None:
-        print(text, end="")
+        say(text, end="")
     else:
-        print(f"table: {write_atomically(resolve_file(wanted.out), text)}")
+        say(f"table: {write_atomically(resolve_file(wanted.out), text)}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from semcom.cli import flags
 from semcom.cli.analysis import read_analysis_point
+from semcom.screen import say
 
 
 @dataclass(frozen=True)
@@ -31,4 +32,4 @@ def carry_out_report(words: list[str]) -> None:
     count = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
     wanted = flags.parse_flags(ReportFlags(), "semcom report FOLDER...", words[count:], extra={})
     path = write(words[:count], out=wanted.out, view=wanted.view, at=read_analysis_point(wanted.at))
-    print(f"report: {path}")
+    say(f"report: {path}")

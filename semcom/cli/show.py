@@ -15,13 +15,15 @@ from semcom.cli.analysis import read_analysis_words
 from semcom.cli.printing import format_air_lines
 from semcom.cli.text import hang_text, terminal
 from semcom.config import ConfigError
-from semcom.screen import is_terminal_screen
+from semcom.escape import escape_controls
+from semcom.screen import is_terminal_screen, say
 from semcom.studies.names import is_in_joule
 from semcom.tasks.metric import Metric
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+    from rich.text import Text
 
     from semcom.studies.analysis.overview import Course, Overview
 
@@ -61,7 +63,7 @@ def carry_out_show(words: list[str]) -> None:
         found = _watch_show(found, lambda: read_overview(folder))
     _console().print(*show_whole(found), sep="\n", crop=False)
     if failures := found.failures():
-        print(report_failures(failures))
+        say(report_failures(failures))
 
 
 def _console() -> Console:
@@ -89,26 +91,23 @@ def _watch_show(found: Overview, again: Callable[[], Overview]) -> Overview:
 
 def show_whole(found: Overview) -> Iterator[RenderableType]:
     """Yield all that is shown of a run or a study, but for its failures."""
-    from rich.text import Text
-
     yield from show_brief(found, ROWS)
     yield _show_run(found) if _is_run(found) else _show_air(found)
     if warnings := found.warnings():
-        yield Text("warnings")
+        yield _text("warnings")
         runs = len(found.courses) > 1
-        yield from (Text(f"  {text}" + (f" ({n} runs)" if runs else "")) for text, n in warnings.items())
+        yield from (_text(f"  {text}" + (f" ({n} runs)" if runs else "")) for text, n in warnings.items())
 
 
 def show_brief(found: Overview, rows: int) -> Iterator[RenderableType]:
     """Yield what is shown while it is watched: setting, progress, and at most so many runs."""
     from rich.console import Group
-    from rich.text import Text
 
     for name, text in (_show_head_of_run if _is_run(found) else _show_head)(found).items():
         if name == "repeat":  # in one line, to be pasted; a Text alone would be joined with those around it
-            yield Group(Text(f"{name:<10}{text}", no_wrap=True, overflow="ignore"))
+            yield Group(_text(f"{name:<10}{text}", no_wrap=True, overflow="ignore"))
         else:
-            yield Text("\n".join(hang_text(f"{name:<10}", text)))
+            yield _text("\n".join(hang_text(f"{name:<10}", text)))
     if not _is_run(found):
         yield from _show_runs(found, rows)
 
@@ -165,16 +164,14 @@ def _show_origin(summary: Mapping[str, Any]) -> str:
 
 def _show_runs(found: Overview, rows: int) -> Iterator[RenderableType]:
     """Yield a table with a row per run that has begun; of too many, those that are not done come first."""
-    from rich.text import Text
-
     begun = [course for course in found.courses if course.state != "pending"]
     if len(begun) > rows:
         begun.sort(key=lambda course: ORDER.index(course.state))
     if begun:
         yield _show_table(("run", "state", "round", *_heads(begun)), [_row(course) for course in begun[:rows]])
-        yield Text(_meaning(begun), style="dim")
+        yield _text(_meaning(begun), style="dim")
     if len(begun) > rows:
-        yield Text(f"and {len(begun) - rows} more runs: semcom results {found.folder} --what runs")
+        yield _text(f"and {len(begun) - rows} more runs: semcom results {found.folder} --what runs")
 
 
 def _meaning(courses: Sequence[Course]) -> str:
@@ -201,7 +198,6 @@ def _row(course: Course) -> list[str]:
 def _show_run(found: Overview) -> RenderableType:
     """Return the accuracies of a run so far, and what it has sent."""
     from rich.console import Group
-    from rich.text import Text
 
     (course,) = found.courses
     parts: list[RenderableType] = []
@@ -209,11 +205,11 @@ def _show_run(found: Overview) -> RenderableType:
         last, best, mean = _heads([course])
         names, metric = ("view", last, best, "in round", mean, "std", "worst 10 %"), course.run.metrics[0]
         parts = [_show_table(names, [_view(name, view, metric) for name, view in course.views.items()])]
-        parts.append(Text(_meaning([course]), style="dim"))
+        parts.append(_text(_meaning([course]), style="dim"))
     run = course.run
     if run.summary:
         joule = is_in_joule(run.field("network.kind"), run.field("air.symbol_energy"))
-        parts.append(Text("\n".join(format_air_lines(run.summary, _has_radio(course), joule))))
+        parts.append(_text("\n".join(format_air_lines(run.summary, _has_radio(course), joule))))
     return Group(*parts)
 
 
@@ -233,17 +229,23 @@ def _has_radio(course: Course) -> bool:
 def _show_air(found: Overview) -> RenderableType:
     """Return a table of the received SNR and the traffic of the finished runs of a study."""
     from rich.console import Group
-    from rich.text import Text
 
     points = found.air()
     if not points:
-        return Text("received SNR and traffic: with the first run that is done")
+        return _text("received SNR and traffic: with the first run that is done")
     names = next(iter(points.values()))
     rows = [[point, *(_number(name, value) for name, value in of.items())] for point, of in points.items()]
     snr = "received SNR in dB, and " if any(name.startswith("SNR") for name in names) else ""
     title = f"{snr}traffic per participating client and round: means over the runs that are done"
     table = _show_table(("", *(name.replace(" ", "\n") for name in names)), rows)
-    return Group(Text("\n".join(hang_text("", title))), table)
+    return Group(_text("\n".join(hang_text("", title))), table)
+
+
+def _text(text: str, **style: Any) -> Text:
+    """Return lines of text, none of which a terminal obeys."""
+    from rich.text import Text
+
+    return Text(escape_controls(text), **style)
 
 
 def _show_table(columns: Sequence[str], rows: list[list[str]]) -> Table:
@@ -252,9 +254,11 @@ def _show_table(columns: Sequence[str], rows: list[list[str]]) -> Table:
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="")
     for number, name in enumerate(columns):
-        table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=number > 0)
+        table.add_column(
+            escape_controls(name), justify="right" if number else "left", overflow="fold", no_wrap=number > 0
+        )
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(escape_controls, row))
     return table
 
 

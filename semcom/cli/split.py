@@ -23,6 +23,7 @@ from semcom.data.split_file import write_split
 from semcom.runs.limits import check_archive_limits
 from semcom.runs.plugins import load_plugins
 from semcom.runs.section_options import build_section_options
+from semcom.screen import say
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -100,10 +101,10 @@ def carry_out_split(wanted: SplitFlags) -> None:
     else:
         dataset, made = _split_from_pfllib(wanted.from_pfllib, config)
     out = write_split(os.path.expanduser(wanted.out), made, dataset)
-    print(format_split_table(made, dataset.labels, dataset.classes))
+    say(format_split_table(made, dataset.labels, dataset.classes))
     data = f"--data.name {wanted.data.name}" + (f" --data.root {wanted.data.root}" if wanted.data.root else "")
     flags = f"{data} --clients {len(made.train)} --seed {wanted.seed} --partition.kind file --partition.path {out}"
-    print(f"written to {out}: {flags}")
+    say(f"written to {out}: {flags}")
 
 
 def _split_from_pfllib(folder: str, config: Resolved) -> tuple[Dataset, Split]:

@@ -33,7 +33,7 @@ def read_stored(path: str) -> RunConfig:
         return read_config(path, "config")
     from semcom.studies.results.archive import unpack_archive
 
-    with unpack_archive(place.parent) as folder:
+    with unpack_archive(place.parent, place.name) as folder:
         if not (Path(folder) / place.name / CONFIG).is_file():
             raise ConfigError(f"config: {place.parent} has no run {place.name}; semcom show {place.parent} lists some")
         stored = to_dict(read_config(Path(folder) / place.name, "config"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from semcom.escape import escape_controls
+
 LONGEST, LONGEST_VALUE = 1000, 200
 """Characters that are shown of a line, which may list many names, and of a value in it; of more the middle is left
 out."""
@@ -69,7 +71,7 @@ def _squeeze_error_line(message: str) -> str:
     text = " ".join(message.splitlines())
     text = re.sub(rf"\S{{{LONGEST_VALUE},}}", lambda word: _leave_out_middle(word[0], LONGEST_VALUE), text)
     text = _leave_out_middle(text, LONGEST)
-    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return escape_controls(text)
 
 
 def _leave_out_middle(text: str, longest: int) -> str:

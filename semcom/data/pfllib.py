@@ -9,7 +9,6 @@ them `config.json` with `num_clients`. Its images are those of the dataset's tra
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections import defaultdict, deque
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from semcom.config import ConfigError
 from semcom.data.archive import read_pickled
 from semcom.data.dataset import Bytes, Dataset, Indices
 from semcom.data.split import Split
-from semcom.files import resolve_file
+from semcom.files import read_json, resolve_file
 
 NAME = "data"
 """Name of the dictionary in a file."""
@@ -111,10 +110,10 @@ def _count_pfllib_clients(folder: str, path: Path) -> int:
     if not here:
         raise ConfigError(f"from-pfllib: {folder!r} has no train/0.npz; give a folder {LAYOUT}")
     try:
-        told = json.loads((path / "config.json").read_text(encoding="utf-8")).get("num_clients", here)
+        told = read_json(path / "config.json").get("num_clients", here)
     except FileNotFoundError:
         return here
-    except (OSError, ValueError, AttributeError, RecursionError):
+    except (OSError, ValueError, AttributeError):
         raise ConfigError(f"from-pfllib: {path / 'config.json'} cannot be read") from None
     if told != here:
         raise ConfigError(f"from-pfllib: {folder!r} has files of {here} clients, and {told} in its config.json")

@@ -24,7 +24,7 @@ from semcom.config import ConfigError
 from semcom.config.errors import one_line
 from semcom.data.dataset import SIDE, Dataset
 from semcom.data.readers import read_folder, read_npz
-from semcom.files import resolve_file
+from semcom.files import open_file, resolve_file
 
 LOG = logging.getLogger(__name__)
 ARCHIVES = (".gz", ".zip", ".mat")
@@ -196,9 +196,9 @@ class Published:
 def _is_source_whole(path: Path, md5: str | None) -> bool:
     """Return whether a file has a digest, or, of one in MNIST's format, the length that it says."""
     if md5 is not None:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest() == md5
-    with path.open("rb") as file:
+    with open_file(path) as file:
         head = file.read(4)
         sides = file.read(4 * head[3]) if len(head) == 4 else b""
     if not sides or len(sides) < 4 * head[3]:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from semcom.config import ConfigError
+from semcom.files import open_file
 
 TYPES = {
     **{torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"},
@@ -47,9 +48,10 @@ def read_weights(path: str, field: str = "model.weights") -> dict[str, Tensor]:
         ConfigError: it cannot be read, or holds no tensors.
     """
     try:
-        if Path(path).suffix == ".safetensors":
-            return _decode_weights(Path(path).read_bytes())
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        with open_file(Path(path)) as file:
+            if path.endswith(".safetensors"):
+                return _decode_weights(file.read())
+            found = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ConfigError(f"{field}: {path!r} cannot be read: {error.strerror or error}") from None
     except Exception as error:  # of a damaged file torch raises half a dozen kinds

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.ticker import EngFormatter
 
+from semcom.escape import escape_tags
 from semcom.plots.base import Drawing, Measured, Plot
 from semcom.plots.kinds import KINDS
 from semcom.runs.folder import read_commit, read_versions
@@ -88,10 +89,10 @@ def _format_page(
         "",
         f"![{title}]({name}.png)",
         "",
-        caption,
+        escape_tags(caption),
         "",
         *([table, ""] if table else []),
-        *(f"* {fact}: {text}" for fact, text in facts),
+        *(f"* {fact}: {escape_tags(text)}" for fact, text in facts),
         "",
         "```sh",
         *commands,

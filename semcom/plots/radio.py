@@ -24,6 +24,7 @@ from semcom.plots.style import COLORS
 from semcom.runs.arrays import FEATURES
 from semcom.runs.folder import read_config
 from semcom.runs.resolve import resolve
+from semcom.runs.trust import take_plugins
 from semcom.studies.analysis.compare import choose_view
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import name_place
@@ -114,7 +115,7 @@ def build_channels(study: Study, plot: Plot) -> Iterator[tuple[object, OFDM, int
         run = found[row["hash"]]
         if not (run.trained / "config.json").is_file():
             continue
-        config = resolve(replace(read_config(run.trained, "plot"), out=None))
+        config = resolve(replace(take_plugins(read_config(run.trained, "plot")), out=None))
         link = build_link(config)[0]
         if not isinstance(link, OFDM):
             raise ConfigError(f"channel.kind: {config.channel.kind} is flat; {plot.kind} are of ofdm and cir")

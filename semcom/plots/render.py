@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semcom.config import ConfigError
+from semcom.escape import format_csv
 from semcom.files import SWEEP, TABLE, refuse_file, resolve_file, write_atomically
 from semcom.plots.base import Drawing, Measured, Plot
 from semcom.plots.classes import SCARCE
 from semcom.plots.guessing import GUESSING, mark_guessing
 from semcom.plots.points import format_view
 from semcom.plots.registry import find_drawing
+from semcom.runs.plugins import load_plugins
 from semcom.studies.analysis.setting import describe_rounds
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.grid import TEST
@@ -62,7 +64,15 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
     return _draw(whole, chosen, whole.record, out or _beside(folder))
 
 
-def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path | str | None = None) -> list[Path]:
+def plot(
+    folder: Path | str,
+    wanted: Plot,
+    *,
+    name: str | None = None,
+    out: Path | str | None = None,
+    plugins: Sequence[str] = (),
+    trust: bool = False,
+) -> list[Path]:
     """Draw a figure of any study.
 
     Args:
@@ -70,6 +80,9 @@ def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path
         wanted: what is drawn.
         name: of the files (None: that of the kind).
         out: folder of the files (None: that of the study, or the one in which its archive lies).
+        plugins: the user's Python files or modules in the place of those that the runs name, for kinds that build the
+            channels of runs; no other kind needs them.
+        trust: whether those that the runs name are executed.
 
     Returns:
         As `render`.
@@ -89,7 +102,10 @@ def plot(folder: Path | str, wanted: Plot, *, name: str | None = None, out: Path
     from semcom.plots.kinds import settle_kind
 
     where, out = resolve_file(folder), _folder(out)
+    load_plugins(plugins)
     whole = study(where)
+    if trust:
+        load_plugins(dict.fromkeys(plugin for run in whole.stored for plugin in run.list_plugins()))
     chosen = Drawing(name or str(settle_kind(whole, wanted)[1].kind), "", wanted)
     files = {"--name": name, "--out": None if out is None else str(out)}
     words = [str(folder), *(word for flag, value in files.items() if value is not None for word in (flag, value))]
@@ -210,6 +226,6 @@ def _write(name: str, figure: Figure, numbers: pd.DataFrame, text: str, folder: 
     with style.ieee():
         contents = {kind: style.style_to_bytes(figure, kind) for kind in ("pdf", "png")}
     plotted = numbers.drop(columns=[GUESSING, SCARCE], errors="ignore")  # these say how numbers are drawn
-    contents["csv"] = plotted.to_csv(index=False, lineterminator="\n").encode()
+    contents["csv"] = format_csv(plotted).encode()
     contents["md"] = text.encode()
     return [write_atomically(folder / f"{name}.{kind}", data) for kind, data in contents.items()]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from semcom.config import ConfigError
+from semcom.config import ConfigError, to_dict
 from semcom.config.options import spelled
+from semcom.escape import escape_markdown
 from semcom.files import refuse_file, resolve_file, write_atomically
 from semcom.methods.registry import METHODS
 from semcom.models.weights import encode_weights
+from semcom.runs.places import hide_places
 from semcom.runs.result import Result
 from semcom.tasks.metric import read_task_metrics
 
@@ -56,12 +58,13 @@ def write_card(result: Result, view: str, client: int, whose: str) -> str:
     own = of_view["clients"][result.clients.tolist().index(client)] if client in result.clients else None
     radio = result.world.session.draws.link.noisy
     link = f"{channel.kind}, trained at {channel.snr_db} dB" if radio else f"{channel.kind}, no noise"
-    options = {n: v for n, v in vars(config.partition.options or object).items() if n[0] != "_" and v is not None}
+    told = hide_places(to_dict(config))  # the card goes with the weights, wherever
+    options = {n: v for n, v in (told["partition"]["options"] or {}).items() if v is not None}
     division = ", ".join([config.partition.kind, *(f"{spelled(name)} {value}" for name, value in options.items())])
     facts = {
         "method": f"{config.method} ({METHODS.get(config.method).paper})",
         "model": f"encoder {config.model.encoder}, {config.model.features} features, head {config.model.head}",
-        "data": f"{config.data.name}, {config.clients} clients; {division}; seed {config.seed}",
+        "data": f"{told['data']['name']}, {config.clients} clients; {division}; seed {config.seed}",
         "classes": ", ".join(map(str, result.federation.classes)),
         "channel": link,
         "training": f"{config.train.rounds} rounds, {summary['samples']:,} samples visited by all clients",
@@ -69,7 +72,9 @@ def write_card(result: Result, view: str, client: int, whose: str) -> str:
         f"{metric.label} of client {client}": "not tested" if own is None else metric.state(own),
         "run": f"{summary['hash']}, semcom {summary['versions']['semcom']}, commit {summary['commit'] or 'unknown'}",
     }
-    table = "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {text} |" for name, text in facts.items())])
+    table = "\n".join(
+        ["| | |", "| --- | --- |", *(f"| {name} | {escape_markdown(text)} |" for name, text in facts.items())]
+    )
     pictured = result.federation.pictured
     scaled = "Scale images to [-1, 1] (byte / 127.5 - 1)" if pictured else "Take inputs as they are"
     between = "scale features to mean square 1 per image, " if result.world.session.draws.link.normalises else ""

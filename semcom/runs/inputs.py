@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -39,9 +40,7 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
     Raises ConfigError for what cannot be read, or is not what a digest in `config.contents` says.
     """
     named = {section: list_paths_in_options(read_section_options(config, section)) for section in REGISTRIES}
-    _check_input_paths(
-        config, {f"{section}.{spelled(n)}": path for section, own in named.items() for n, path in own.items()}
-    )
+    _check_input_paths(config, named)
     data, root, out = config.data, config.data.root, config.out
     config = replace(
         config,
@@ -110,18 +109,35 @@ def check_reaches_processes(field: str, config: RunConfig) -> None:
         raise ConfigError(f"{field}: {what}; put it into a file of its own, and give that as a plug-in")
 
 
-def _check_input_paths(config: RunConfig, named: Mapping[str, str]) -> None:
-    """Refuse an empty path, which would be the folder where the process happens to be, and one that no system takes."""
-    fields = {"data.name": config.data.name, "data.root": config.data.root, "new-data": config.new_data}
-    for field, path in {**fields, **named, "out": config.out}.items():
+def _check_input_paths(config: RunConfig, named: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse, before any is read, an empty path, which would be the folder where the process happens to be, one that no
+    system takes, what is neither file nor folder, such as a pipe, and a folder where what ships reads a file.
+
+    Args:
+        config: as it was asked for.
+        named: section -> option -> path.
+    """
+    data = {"data.name": config.data.name, "new-data": config.new_data}
+    places = {field: name for field, name in data.items() if name not in DATASETS}
+    places |= {"data.root": config.data.root, "model.weights": config.model.weights}
+    files = {"model.weights"}
+    for section, own in named.items():
+        fields = {f"{section}.{spelled(name)}": path for name, path in own.items()}
+        places |= fields
+        if REGISTRIES[section].ships(find_owner_of_options(config, section)):
+            files |= fields.keys()
+    for field, path in {**places, "out": config.out}.items():
         if path == "":
             raise ConfigError(f"{field}: '' is no path; give one, or leave it out")
         try:
-            os.stat(os.path.expanduser(path or ""))
+            mode = os.stat(os.path.expanduser(path or "")).st_mode
         except (FileNotFoundError, NotADirectoryError):
             pass  # which may be made, or is the name of a dataset
         except OSError as error:
             raise ConfigError(f"{field}: {path!r} cannot be looked up: {error.strerror}") from None
+        else:
+            if not stat.S_ISREG(mode) and (field in files or not stat.S_ISDIR(mode)):
+                raise ConfigError(f"{field}: {path!r} is no file")
 
 
 def _dataset(name: str) -> str:
@@ -142,7 +158,7 @@ def _absolute(path: str) -> str:
 def _is_input_path(path: str) -> bool:
     """Return whether a field holds the path of a file or folder; a dataset's name is no absolute path.
 
-    Of a pipe or a device there is no digest, since it may have no end; its reader refuses it.
+    Of a pipe or a device there is no digest, since it may have no end.
     """
     return os.path.isabs(path) and (os.path.isfile(path) or os.path.isdir(path))
 

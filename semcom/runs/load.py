@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,13 +15,15 @@ from semcom.runs.folder import Folder, read_config, read_summary
 from semcom.runs.images import read_run_images
 from semcom.runs.limits import limit_memory
 from semcom.runs.loop import Loop
+from semcom.runs.plugins import load_plugins
 from semcom.runs.recovery import read_checkpoint
 from semcom.runs.resolve import resolve_setup
 from semcom.runs.result import Result
+from semcom.runs.trust import take_plugins
 
 
 @reset_torch()
-def load(folder: Path | str, *, device: str | None = None) -> Result:
+def load(folder: Path | str, *, device: str | None = None, plugins: Sequence[str] = (), trust: bool = False) -> Result:
     """Load the result of a finished run: its numbers, its models as of the last round, and what they make of images.
 
     Nothing is trained or written. The views of a method's last stage are worked out again when they are asked for; on
@@ -29,9 +32,12 @@ def load(folder: Path | str, *, device: str | None = None) -> Result:
     Args:
         folder: of the run; it may have been moved.
         device: where the models go (None: as the run's configuration says).
+        plugins: the user's Python files or modules in the place of those that the run names.
+        trust: whether those that it names, and this process has not loaded, are executed.
 
     Raises:
-        ConfigError: the folder holds no run, or one that cannot be had here (its data or plug-ins have changed).
+        ConfigError: the folder holds no run, or one that cannot be had here (its data or plug-ins have changed), or it
+            names a plug-in that is neither given nor trusted; the line says what would be executed.
         RunError: the run is not finished, or a file of it is damaged.
 
     Example:
@@ -42,7 +48,8 @@ def load(folder: Path | str, *, device: str | None = None) -> Result:
         True
     """
     folder = resolve_file(folder).absolute()
-    stored = read_config(folder, "load")
+    load_plugins(plugins)
+    stored = take_plugins(read_config(folder, "load"), trust)
     # Without `out`: rows that lie in a file are copied, and nothing is written to the folder.
     setup = resolve_setup(replace(stored, out=None, processes=1, device=device or stored.device))
     config = setup.config

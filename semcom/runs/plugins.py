@@ -55,6 +55,11 @@ def locate_plugin(plugin: str) -> str:
     return os.path.abspath(os.path.expanduser(plugin)) if plugin.endswith(".py") else plugin
 
 
+def list_loaded_plugins() -> list[str]:
+    """Return the plug-ins that this process has imported, as `locate_plugin` spells them."""
+    return list(_loaded)
+
+
 def digest_plugin(plugin: str) -> str:
     """Return the digest of an imported plug-in: its sources, with what of the user's they import."""
     return _loaded[locate_plugin(plugin)]

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from semcom.screen import is_notebook, is_terminal_screen, show_bars_on_screen
+from semcom.screen import is_notebook, is_terminal_screen, say, show_bars_on_screen
 from semcom.tasks.metric import ACCURACY, Metric
 
 LOG = logging.getLogger(__name__)
@@ -41,6 +41,6 @@ class RoundProgress(contextlib.ExitStack):
             self.bar.update(self.bar.task_ids[0], completed=line["round"], note=text)
         elif is_notebook():
             end = "\n" if line["round"] == self.rounds else ""
-            print(f"\r{f'round {place}  {text}':<79}", end=end, file=sys.stderr, flush=True)
+            say(f"{f'round {place}  {text}':<79}", end=end, stream=sys.stderr, start="\r")
         else:
             LOG.info("round %s  %s", place, text)

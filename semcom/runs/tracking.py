@@ -15,6 +15,7 @@ from semcom.config.identity import flatten_config
 from semcom.files import refuse_file, resolve_file
 from semcom.registry import find
 from semcom.runs.folder import Folder
+from semcom.runs.places import hide_places
 
 if TYPE_CHECKING:
     from semcom.runs.result import Result
@@ -119,7 +120,7 @@ class WeightsAndBiases(Tracker):
         import wandb
 
         name = name_tracked_run(config)
-        self.run = wandb.init(project=place, name=name, id=name, resume="allow", config=to_dict(config))
+        self.run = wandb.init(project=place, name=name, id=name, resume="allow", config=hide_places(to_dict(config)))
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Log the numbers of a round."""
@@ -140,8 +141,8 @@ class MLflow(Tracker):
 
         self.mlflow = mlflow
         mlflow.set_experiment(place)
-        mlflow.start_run(run_name=name_tracked_run(config))
-        fields = list(flatten_config(to_dict(config)).items())
+        mlflow.start_run(run_name=name_tracked_run(config), tags={"mlflow.source.name": "semcom"})  # not its path
+        fields = list(flatten_config(hide_places(to_dict(config))).items())
         for i in range(0, len(fields), 100):  # more at once are refused
             mlflow.log_params({name: str(value)[:500] for name, value in fields[i : i + 100]})
 

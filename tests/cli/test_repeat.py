@@ -52,7 +52,7 @@ def test_the_command_of_a_failed_run_repeats_it_alone(
         '      raise ValueError("no such luck")',
     ]
     command = told[at + 4].removeprefix("  this run alone: ")
-    assert command == f"semcom train --config out/{key}/config.json"
+    assert command == f"semcom train --config out/{key}/config.json --plugin {tmp_path / 'breaks.py'}"
     Path("broken").unlink()
     assert cli.main(shlex.split(command)[1:]) == 0
     done = [path.name for path in Path("out").iterdir() if path.is_dir() and read_summary(path, path.name)]

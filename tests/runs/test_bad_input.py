@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
 import tracemalloc
 import types
 from pathlib import Path
@@ -18,6 +19,8 @@ from semcom.cli.stored import read_stored
 from semcom.config import RunConfig, RunError
 from semcom.engine.train import phase
 from semcom.engine.train.phase import Phase
+from semcom.files import digest_of_file
+from semcom.models.weights import read_weights
 from semcom.runs import limits
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
@@ -75,6 +78,45 @@ def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
     }.items():
         with refuses(field, path):
             run(config)
+
+
+SPECIAL = {
+    "pipe": lambda path: os.mkfifo(path),
+    "device": lambda path: os.symlink("/dev/zero", path),
+    "socket": lambda path: _listen(path),
+    "circle": lambda path: os.symlink(path, path),
+    "folder": lambda path: os.symlink("/", path),
+}
+
+
+def _listen(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as end:
+        end.bind(str(path))
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_what_is_no_file_is_not_read(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever field names it; the whole disk is digested no more than a device that has no end."""
+    monkeypatch.chdir(tmp_path)
+    SPECIAL[kind](tmp_path / "it")
+    (tmp_path / "it.py").symlink_to("it")
+    (tmp_path / "it.safetensors").symlink_to("it")
+    split = {"kind": "file", "options": {"path": "it"}}
+    fields = {
+        "model.weights": [tiny(model={"weights": name}) for name in ("it", "it.safetensors")],
+        "partition.path": [{**tiny(), "partition": split}],
+        "channel.path": [tiny(channel={"kind": "cir", "options": {"path": "it"}})],
+        "plugin": [tiny(plugins=["it.py"])],
+        **({} if kind == "folder" else {"data.name": [tiny(data={"name": str(tmp_path / "it")})]}),
+    }
+    for field, requests in fields.items():
+        for request in requests:
+            with refuses(field):
+                run(request)
+    with refuses("model.weights", "it.safetensors"):
+        read_weights("it.safetensors")
+    with pytest.raises(OSError):
+        digest_of_file(Path("it"))
 
 
 @pytest.mark.parametrize("name", ["sweep.json", "results.parquet", "a-run/config.json"])

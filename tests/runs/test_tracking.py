@@ -163,13 +163,31 @@ def test_the_others_are_called_as_they_want_it(name: str, monkeypatch: pytest.Mo
         assert calls[0][0] == "init" and calls[0][2].items() >= given.items() and calls[0][2]["config"]["seed"] == 0
         assert calls[1:] == [*(("log", (values,), at) for values, at in logged), ("finish", (), {})]
         return
-    assert calls[:2] == [("set_experiment", ("mine",), {}), ("start_run", (), {"run_name": own})]
+    assert calls[:2] == [
+        ("set_experiment", ("mine",), {}),
+        ("start_run", (), {"run_name": own, "tags": {"mlflow.source.name": "semcom"}}),
+    ]
     given = [args[0] for what, args, _ in calls if what == "log_params"]
     assert (
         all(len(some) <= 100 for some in given) and {k: v for some in given for k, v in some.items()}["clients"] == "4"
     )
     last = [*(("log_metrics", (values,), at) for values, at in logged), ("end_run", (), {})]
     assert calls[-3:] == last and len(calls) == 2 + len(given) + 3
+
+
+@pytest.mark.parametrize("name", ["wandb", "mlflow"])
+def test_no_tracker_is_told_where_files_lay(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, package := Calls(name))
+    place = tmp_path / "my things, [1]"
+    place.mkdir()
+    plugin = place / "own.py"
+    plugin.write_text(f"import semcom\n\nsemcom.TRACKERS.register('test-{name}')(semcom.TRACKERS.get('tensorboard'))\n")
+    asked = worlds.request("fedavg", train={"rounds": 1}, plugins=(str(plugin),), out=str(place / "run"))
+    result = run(asked, track=f"{name}=mine")
+    assert str(plugin) in result.config.contents, "the run itself knows it"
+    told = repr(package.calls)
+    assert "my things" not in told and str(tmp_path) not in told
+    assert "elsewhere/own.py" in told and result.config.contents[str(plugin)] in told
 
 
 def test_a_sweep_tracks_each_of_its_runs_with_a_tracker_of_ones_own(tmp_path: Path) -> None:

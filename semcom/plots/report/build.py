@@ -9,6 +9,7 @@ from typing import Any
 
 import semcom
 from semcom.config import ConfigError
+from semcom.escape import escape_controls
 from semcom.files import resolve_file, write_atomically
 from semcom.plots.report.facts import facts, titled
 from semcom.plots.report.figures import figures
@@ -68,7 +69,12 @@ def _page(parts: Sequence[Mapping[str, Any]]) -> str:
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs
 
-    environment = Environment(loader=PackageLoader("semcom.plots.report", "."), autoescape=True, trim_blocks=True)
+    environment = Environment(
+        loader=PackageLoader("semcom.plots.report", "."),
+        autoescape=True,
+        trim_blocks=True,
+        finalize=lambda value: escape_controls(value) if type(value) is str else value,
+    )
     own = {"css": Markup(_text("page.css")), "js": Markup(_text("page.js"))}
     template = environment.get_template("page.html")
     return template.render(parts=parts, plotly=Markup(get_plotlyjs()), version=semcom.__version__, **own)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from markupsafe import Markup
 
+from semcom.escape import escape_html
 from semcom.plots.report.facts import sorted_values
 from semcom.plots.report.names import empty, format_metric, heading, placed, shown
 from semcom.plots.report.subject import Subject
@@ -131,7 +131,7 @@ class Places:
         mark = {"color": colour, "symbol": SYMBOLS[i % len(SYMBOLS)]}
         group = {"legendgroup": str(i), "legendrank": i + 1}
         return {
-            "name": escape(shown(name, "variant"), quote=False),
+            "name": escape_html(shown(name, "variant")),
             **group,
             "line": {"color": colour, "dash": dash},
             "marker": mark,
@@ -178,7 +178,7 @@ def _words(*parts: str | None) -> str:
 
 
 def _axis(title: str, **more: Any) -> dict[str, Any]:
-    return {"title": {"text": escape(title, quote=False)}, **more}
+    return {"title": {"text": escape_html(title)}, **more}
 
 
 def _hover(*lines: str) -> str:
@@ -245,7 +245,7 @@ def _accuracy(subject: Subject, places: Places, runs: pd.DataFrame) -> Figure:
 def _places_on(along: str | None, rows: pd.DataFrame, name: str, numeric: bool) -> list[Any]:
     """Return where rows of a variant stand on an axis; of none, at its name."""
     texts = [name] * len(rows) if along is None else [shown(value) for value in rows[along]]
-    return [float(v) for v in rows[along]] if numeric else [escape(text, quote=False) for text in texts]
+    return [float(v) for v in rows[along]] if numeric else [escape_html(text) for text in texts]
 
 
 def _curves(study: Study, places: Places, choices: Choices) -> Figure:
@@ -327,7 +327,7 @@ def _classes(study: Study, places: Places, choices: Choices) -> Figure:
     for words, at, views in choices:
         of = {n: row for n, own, view, row in means if views[n] == view and places.stands(n, own, at)}
         table, hover = pd.DataFrame(of).T, "%{y}<br>class %{x}: %{z:.1f} %<extra></extra>"
-        names = [escape(name, quote=False) for name in table.index]
+        names = [escape_html(name) for name in table.index]
         map_ = _map(_percents(table), hover, table.size <= 300, x=list(table), y=names)
         made.offer(words, [map_] if of else [], **_map_layout("class", "", table.shape[1], 160 + 34 * len(of)))
     return made

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from semcom.runs.places import BEFORE
 from semcom.studies.names import FIELDS, NAMED, name_point, name_value
 from semcom.studies.overrides import format_number
-from semcom.studies.results.places import BEFORE
 from semcom.tasks.metric import Metric
 
 

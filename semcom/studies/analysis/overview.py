@@ -12,9 +12,12 @@ import numpy as np
 
 import semcom
 from semcom.config import NOT_IDENTITY, ChannelConfig, ConfigError, DataConfig, PartitionConfig, RunConfig
-from semcom.files import CONFIG, resolve_file
+from semcom.data.registry import DATASETS
+from semcom.escape import escape_texts
+from semcom.files import CONFIG, ELSEWHERE, resolve_file
 from semcom.runs.accuracy import compute_headlines
 from semcom.runs.folder import LOCK, read_config
+from semcom.runs.trust import keep_loaded
 from semcom.studies.analysis.study import Study, read_study
 from semcom.studies.results.failures import Failure, find_varied, format_label, format_labels, format_repeat_command
 from semcom.studies.results.lock import list_lock_holders, read_record
@@ -149,7 +152,7 @@ def _keys(run: Stored, study: Study) -> dict[str, Any]:
 def _read_sweep_record(folder: Path) -> Mapping[str, Any]:
     """Return what sweep.json says; nothing where the folder is not a sweep's."""
     try:
-        return read_record(folder) or {}
+        return escape_texts(read_record(folder) or {})
     except ConfigError:
         return {}
 
@@ -185,7 +188,7 @@ def list_changed_settings(run: Stored) -> dict[str, Any]:
     """Return dotted field -> value, of the fields in which a run differs from the default run of its method.
 
     What the data, the partition and the link are called is among them where it is not the default; their options are
-    compared with the defaults of these. Where these cannot be had any more, as of a plug-in that has gone, all are.
+    compared with the defaults of these. Where these cannot be had, all are, as of a plug-in: to look executes none.
     """
     plain = list_fields(RunConfig())
     try:
@@ -200,10 +203,13 @@ def list_changed_settings(run: Stored) -> dict[str, Any]:
 
 
 def _make_default_run(config: RunConfig) -> RunConfig:
-    """Return the default run with the method, the data, the partition and the link of another run."""
+    """Return the default run with the method, the data, the partition and the link of another run.
+
+    A path where that found its data is left out, or all that lies there now would be digested.
+    """
     return replace(
-        RunConfig(method=config.method, plugins=config.plugins, device="cpu"),
-        data=DataConfig(name=config.data.name),
+        RunConfig(method=config.method, plugins=keep_loaded(config.plugins), device="cpu"),
+        data=DataConfig(name=config.data.name if config.data.name in DATASETS else ELSEWHERE),
         partition=PartitionConfig(kind=config.partition.kind),
         channel=ChannelConfig(kind=config.channel.kind),
         finish=replace(RunConfig().finish, kind=config.finish.kind),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from semcom.config import ConfigError
+from semcom.escape import escape_latex, escape_markdown, escape_tags, format_csv
 from semcom.studies.analysis.compare import Views
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.setting import describe_rounds, describe_setting
@@ -36,21 +36,6 @@ FEWEST = 3
 MARKDOWN = {"best": "**{}**", "second": "<ins>{}</ins>"}
 LATEX = {"best": r"\mathbf{{{}}}", "second": r"\underline{{{}}}"}
 """Mark of a cell -> how its mean is written."""
-ESCAPED = str.maketrans(
-    {
-        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "\\": r"\textbackslash{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "±": r"$\pm$",
-        "|": r"\textbar{}",
-        **{sign: f"{{{sign}}}" for sign in "[]"},  # at the beginning of a row they would be an option of the last one
-        "\n": " ",
-    }
-)
-"""Characters that LaTeX takes for something else -> how they are written."""
 
 
 @dataclass(frozen=True)
@@ -82,19 +67,19 @@ class Sheet:
 
     def csv(self) -> str:
         """Return a line per cell, with all digits; accuracies are fractions of 1."""
-        return self.cells.to_csv(index=False, lineterminator="\n")
+        return format_csv(self.cells)
 
     def markdown(self) -> str:
         """Return the table as Markdown, with a line that says what its numbers are."""
         best = "Bold: best; underlined: second"
-        texts = self._texts(" ± ", MARKDOWN, _escape_markdown)
-        return f"{self.caption(best)}\n\n{format_markdown(texts)}\n"
+        texts = self._texts(" ± ", MARKDOWN, escape_markdown)
+        return f"{escape_tags(self.caption(best))}\n\n{format_markdown(texts)}\n"
 
     def latex(self) -> str:
         """Return the table as LaTeX, which needs the package booktabs."""
-        frame = self._texts(r" \pm ", LATEX, lambda text: text.translate(ESCAPED), math_mode=True)
+        frame = self._texts(r" \pm ", LATEX, escape_latex, math_mode=True)
         left, right = "l" * len(self.rows), "r" * (frame.shape[1] - len(self.rows))
-        note = self.caption("Bold: best; underlined: second").translate(ESCAPED)
+        note = escape_latex(self.caption("Bold: best; underlined: second"))
         text = frame.to_latex(index=False, escape=False, caption=note, column_format=left + right, position="t")
         return f"% \\usepackage{{booktabs}}\n{text}"
 
@@ -130,12 +115,6 @@ class Sheet:
             for label, row in zip(labels, down, strict=True)
         ]
         return pd.DataFrame(body, columns=[*head, *names])
-
-
-def _escape_markdown(text: str) -> str:
-    """Return a text without what Markdown would take for a cell, a tag or a style."""
-    plain = " ".join(text.replace("|", "/").splitlines()).replace("<", "&lt;")
-    return re.sub(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)", r"\\\g<0>", plain)
 
 
 def _place(cell: Mapping[str, Any], fields: Sequence[str]) -> tuple[Any, ...]:

@@ -6,20 +6,24 @@ is left out. The same results give the same bytes.
 
 from __future__ import annotations
 
+import errno
 import io
 import logging
 import lzma
+import shutil
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from semcom.config import ConfigError, RunError
+from semcom.escape import escape_texts
 from semcom.files import (
     ARRAYS,
     CONFIG,
@@ -30,21 +34,26 @@ from semcom.files import (
     SWEEP,
     TABLE,
     TRAINING,
+    open_file,
     read_json,
     resolve_file,
     to_json,
     write_atomically,
 )
 from semcom.runs.folder import format_summary, read_summary, seal_values
-from semcom.studies.results.places import Places
+from semcom.runs.places import Places, strip_places
 from semcom.studies.results.run import list_damaged_runs, read_stored_runs
 from semcom.studies.results.table import encode_table, read_table
 
 LOG = logging.getLogger(__name__)
 KINDS = (CONFIG, METRICS, SUMMARY, ERROR)
 """Files of a run's folder that an archive holds."""
-LARGEST = 4 * 2**30
-"""Bytes of the largest archive that is unpacked: small ones may hold any number of zeros."""
+OF_SWEEP = (SWEEP, TABLE, REPORT)
+"""Files of a sweep's folder that it holds."""
+MOST, LARGEST = 200_000, 4 * 2**30
+"""Files, and their bytes, of the largest archive that is unpacked: small ones may hold any number of zeros."""
+PLAIN, RATIO = 2**26, 200
+"""Bytes that any archive may become, and how many times its size a larger one."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Date of every entry: that of no machine."""
 DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, UnicodeError, RuntimeError)
@@ -70,7 +79,7 @@ def pack_archive(folder: Path | str, file: Path | str | None = None, *, arrays: 
     for line in list_damaged_runs(runs, record):
         LOG.warning("%s: %s", folder, line)
     configs = [file for run in runs for file in (run.folder / CONFIG, run.trained / CONFIG) if file.is_file()]
-    places = Places(_read_table_of_json(file) for file in configs)
+    places = Places(map(_read_table_of_json, configs), folder.resolve())
     folders, kinds = sorted(run.folder for run in runs), (*KINDS, ARRAYS) if arrays else KINDS
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
@@ -84,10 +93,9 @@ def pack_archive(folder: Path | str, file: Path | str | None = None, *, arrays: 
 def read_stored_table(path: Path | str) -> pd.DataFrame:
     """Read the table that a sweep has left, from its folder or its archive. Errors: `read_table`, `unpack_archive`."""
     path = Path(path)
-    if not path.is_file():
-        return read_table(path)
-    with unpack_archive(path, TABLE) as folder:
-        return read_table(Path(folder))
+    with unpack_archive(path, TABLE) if path.is_file() else nullcontext(path) as folder:
+        frame = read_table(Path(folder))
+    return frame.apply(lambda column: column if is_numeric_dtype(column) else column.map(escape_texts))
 
 
 def open_archive(path: Path) -> tuple[Path, TemporaryDirectory[str] | None]:
@@ -102,7 +110,7 @@ def open_archive(path: Path) -> tuple[Path, TemporaryDirectory[str] | None]:
     file = path.parent if path.parent.is_file() else path
     if not file.is_file():
         return path, None
-    place = unpack_archive(file)
+    place = unpack_archive(file, None if file is path else path.name)
     folder = Path(place.name) if file is path else Path(place.name) / path.name
     if not folder.is_dir():
         place.cleanup()
@@ -117,7 +125,7 @@ def _beside(folder: Path) -> Path:
 
 def _list_archive_files(folder: Path, runs: list[Path], kinds: tuple[str, ...]) -> Iterator[Path]:
     """Yield the files that an archive holds: those of the sweep, and those of each run."""
-    yield from (folder / name for name in (SWEEP, TABLE, REPORT) if (folder / name).is_file())
+    yield from (folder / name for name in OF_SWEEP if (folder / name).is_file())
     places = [folder, *(place for run in runs for place in (run, run / TRAINING))]
     yield from (place / name for place in dict.fromkeys(places) for name in kinds if (place / name).is_file())
 
@@ -134,8 +142,8 @@ def _read_archive_content(path: Path, places: Places) -> bytes:
         except ConfigError:  # a damaged one says nothing
             return b""
     if path.name in (CONFIG, SWEEP):
-        found = _strip_places(_read_table_of_json(path))
-        found = places.config(found) if path.name == CONFIG else seal_values(places.words(found))
+        found = strip_places(_read_table_of_json(path))
+        found = places.config(found) if path.name == CONFIG else seal_values(places.values(found))
         return to_json(found, indent=1).encode()
     if path.name == SUMMARY:
         try:
@@ -152,31 +160,58 @@ def _read_table_of_json(path: Path) -> dict[str, Any]:
     return {}
 
 
-def _strip_places(found: dict[str, Any]) -> dict[str, Any]:
-    """Copy what config.json or sweep.json says, without `out` and `data.root`, which no hash depends on."""
-    kept = {name: value for name, value in found.items() if name != "out"}
-    for section, place in (("data", "root"), ("set", "data.root")):
-        if isinstance(kept.get(section), dict):
-            kept[section] = {name: value for name, value in kept[section].items() if name != place}
-    return kept
-
-
 def unpack_archive(file: Path, only: str | None = None) -> TemporaryDirectory[str]:
-    """Unpack an archive, or only one file of it, into a temporary folder, which is removed with the object.
+    """Unpack what an archive holds of a study into a temporary folder, which is removed with the object.
+
+    Files of other names, and folders, are left where they are: an archive may be anybody's.
+
+    Args:
+        file: the archive.
+        only: the one file, or the one run beside the files of the sweep, that is wanted (None: all).
 
     Raises:
-        ConfigError: it is no archive, is damaged, or that is more than `LARGEST` bytes.
+        ConfigError: it is no archive, is damaged, or larger than is unpacked; nothing of it is left.
+        RunError: there is no room for it.
     """
-    place: TemporaryDirectory[str] = TemporaryDirectory(prefix="semcom-")
     try:
-        with zipfile.ZipFile(file) as archive:
-            entries = [entry for entry in archive.infolist() if only in (None, entry.filename)]
-            if (size := sum(entry.file_size for entry in entries)) > LARGEST:
-                raise ConfigError(f"study: {file} holds {size:,} bytes; the largest archive has {LARGEST:,}")
-            archive.extractall(place.name, entries)
+        with open_file(file) as content, zipfile.ZipFile(content) as archive:
+            entries = [entry for entry in archive.infolist() if _is_of_study(entry.filename, only)]
+            _check_archive_size(file, entries)
+            place: TemporaryDirectory[str] = TemporaryDirectory(prefix="semcom-")
+            try:
+                archive.extractall(place.name, entries)
+            except BaseException:
+                place.cleanup()
+                raise
+    except RunError:
+        raise
     except DAMAGED as error:
-        place.cleanup()
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise RunError(f"{gettempdir()} has no room for {file}; free some, or set TMPDIR") from None
         raise ConfigError(
             f"study: {file} is no archive of a study ({error}); give a folder, or a file of pack"
         ) from None
     return place
+
+
+def _is_of_study(name: str, only: str | None) -> bool:
+    """Return whether a file of an archive is one of a study: of the sweep, of a run, or of a run's training."""
+    *folders, last = name.split("/")
+    if only in OF_SWEEP:
+        return name == only
+    if not name.isprintable() or {"", ".", ".."} & {*folders} or last not in (*OF_SWEEP, *KINDS, ARRAYS):
+        return False
+    return not folders or (only in (None, folders[0]) and folders[1:] in ([], [TRAINING]))
+
+
+def _check_archive_size(file: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
+    """Raise ConfigError for more than is unpacked, RunError where there is no room; the archive says how much it is."""
+    size, packed = sum(entry.file_size for entry in entries), file.stat().st_size
+    if len(entries) > MOST:
+        raise ConfigError(f"study: {file} holds {len(entries):,} files; the largest archive has {MOST:,}")
+    if size > LARGEST:
+        raise ConfigError(f"study: {file} holds {size:,} bytes; the largest archive has {LARGEST:,}")
+    if size > PLAIN and size > RATIO * packed:
+        raise ConfigError(f"study: {file} of {packed:,} bytes would become {size:,}, as no results do")
+    if size > shutil.disk_usage(gettempdir()).free:
+        raise RunError(f"{gettempdir()} has no room for the {size:,} bytes of {file}; free some, or set TMPDIR")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import sysconfig
@@ -11,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import semcom
-from semcom.config import ConfigError, RunConfig
+from semcom.config import ConfigError, DataConfig, RunConfig
 from semcom.data.sources import is_cached
-from semcom.files import CONFIG, ERROR
+from semcom.files import CONFIG, ELSEWHERE, ERROR
 from semcom.runs.folder import read_config
 from semcom.studies.grid import read_grid_field
 from semcom.studies.overrides import format_set_override
@@ -71,15 +72,17 @@ def format_repeat_command(config: Path, folder: Path, out: str | None = None) ->
         folder: where its config.json lies, be it unpacked from an archive.
         out: folder of the repetition (None: that of the configuration).
     """
-    command = shlex.join(["semcom", "train", "--config", str(config), *(("--out", out) if out else ())])
-    return command if _finds_images(folder) else f"{command} {ROOT}"
-
-
-def _finds_images(folder: Path) -> bool:
     try:
-        data = read_config(folder, "show").data
+        stored = read_config(folder, "show")
     except ConfigError:  # the command will say what is wrong with it
-        return True
+        stored = None
+    own = [os.path.basename(p) if p.startswith(ELSEWHERE) else p for p in stored.plugins] if stored else []
+    named = [word for plugin in own for word in ("--plugin", plugin)]
+    command = shlex.join(["semcom", "train", "--config", str(config), *named, *(("--out", out) if out else ())])
+    return command if stored is None or _finds_images(stored.data) else f"{command} {ROOT}"
+
+
+def _finds_images(data: DataConfig) -> bool:
     known = read_grid_field(RunConfig(data=data), "data.of") if data.name == "noisy" else None
     return data.root is not None or is_cached(str(known or data.name))
 

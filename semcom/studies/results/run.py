@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, list_earlier_hashes, run_hash
+from semcom.escape import escape_texts
 from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE
 from semcom.runs.accuracy import curve_of, curves_in
 from semcom.runs.arrays import Arrays, read_arrays
@@ -90,7 +91,11 @@ class Stored:
         found, summary = read_metrics(self.trained), self.summary or {}
         if "rounds" in summary and found and "metrics_digest" not in summary:
             check_old_metrics(self.trained, found, summary)
-        return [*found, *([summary["finish"]] if "finish" in summary else [])]
+        return [*escape_texts(found), *([summary["finish"]] if "finish" in summary else [])]
+
+    def list_plugins(self) -> list[str]:
+        """List the plug-ins that its configuration names; looking at a run executes none of them."""
+        return list(read_config(self.trained, "study").plugins) if (self.trained / CONFIG).is_file() else []
 
     def is_running(self) -> bool:
         """Check whether a process trains it just now."""
@@ -215,7 +220,7 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
         return [_read_stored_run(folder, {}, {})], {}
     if not folder.is_dir():
         raise ConfigError(f"study: {folder} is no folder; give that of a run or of a sweep, or one that holds runs")
-    record, listed = _read_sweep_record(folder), _read_listed_runs(folder)
+    record, listed = escape_texts(_read_sweep_record(folder)), escape_texts(_read_listed_runs(folder))
     variants = read_variants(record)
     if any(folder.glob(f"{OWNER}*")):  # a sweep is running, and tries again what the table says has failed
         listed = {key: {**row, "error": None} for key, row in listed.items()}
@@ -338,9 +343,11 @@ def _read_stored_run(folder: Path, variants: Mapping[str, str], listed: Mapping[
     found = _fail(DamagedRun(folder / CONFIG, f"it is of run {key}")) if wrong else None
     key = folder.name if wrong else key
     row = listed.get(key, {})
-    name, fields = variants.get(key) or row.get("variant") or config.method, list_fields(config)
-    found = found or _read_run_status(folder, key, row)
-    return Stored(key, folder, variant=name, fields=fields, participants=_count_participants(config), **found)
+    name = variants.get(key) or row.get("variant") or config.method
+    found, fields = found or _read_run_status(folder, key, row), escape_texts(list_fields(config))
+    return Stored(
+        key, folder, variant=escape_texts(name), fields=fields, participants=_count_participants(config), **found
+    )
 
 
 def _build_run_without_config(folder: Path, variants: Mapping[str, str], row: Mapping[str, Any]) -> Stored:
@@ -369,6 +376,7 @@ def _read_run_status(folder: Path, key: str, row: Mapping[str, Any]) -> dict[str
     except RunError as damage:
         return _fail(damage)
     if summary is not None:
+        summary = escape_texts(summary)
         learn_metrics(read_task_metrics(summary))
         if {"label", "method"} <= summary.keys():
             learn_label(summary["method"], summary["label"])
@@ -377,7 +385,7 @@ def _read_run_status(folder: Path, key: str, row: Mapping[str, Any]) -> dict[str
     if error := read_first_line(folder / ERROR) or row.get(
         "error"
     ):  # a sweep removes those of runs that it tries again
-        return {**found, "status": "failed", "error": error}
+        return {**found, "status": "failed", "error": escape_texts(error)}
     return found
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semcom.config import Resolved, RunConfig, run_hash
+from semcom.escape import escape_controls
 from semcom.files import CONFIG, ERROR, METRICS, open_file
 from semcom.runs.accuracy import list_accuracy_snrs
 from semcom.runs.folder import read_summary, write_config
-from semcom.screen import is_notebook, is_terminal_screen, show_bars_on_screen
+from semcom.screen import is_notebook, is_terminal_screen, say, show_bars_on_screen
 from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
 from semcom.tasks.metric import read_headline
 
@@ -121,7 +122,8 @@ class SweepProgress:
         self._say(f"[{self._total - len(self._waiting)}/{self._total}, {seconds:.0f} s] {text}")
 
     def _say(self, text: str) -> None:
-        print(f"\r{text:<{WIDTH}}" if is_notebook() else text, file=sys.stderr, flush=True)
+        over = is_notebook()
+        say(f"{text:<{WIDTH}}" if over else text, stream=sys.stderr, start="\r" if over else "")
 
     def _follow(self, show: Callable[[str, Mapping[str, int], int], None], ended: threading.Event) -> None:
         """Show how the runs stand, again and again until the end."""
@@ -147,7 +149,7 @@ class SweepProgress:
             progress.remove_task(tasks.pop(key))
         for key, rounds in running.items():
             if key not in tasks:
-                tasks[key] = progress.add_task(self._labels[key], total=self._rounds[key], note="")
+                tasks[key] = progress.add_task(escape_controls(self._labels[key]), total=self._rounds[key], note="")
             progress.update(tasks[key], completed=rounds)
         progress.update(tasks[""], completed=done, description=text)
 
@@ -155,7 +157,7 @@ class SweepProgress:
         """Write a line in the place of the last one, with the first of the running runs."""
         first = next((f"; {self._labels[key]} {n}/{self._rounds[key]}" for key, n in running.items()), "")
         shown = f"{text}; round {done}/{sum(self._rounds.values())}{first}"
-        print(f"\r{shown[:WIDTH]:<{WIDTH}}", end="", file=sys.stderr, flush=True)
+        say(f"{shown[:WIDTH]:<{WIDTH}}", end="", stream=sys.stderr, start="\r")
 
 
 def _count_rounds(folder: Path) -> int:

@@ -193,7 +193,7 @@ def execute_sweep(
     if errors:
         _print_sweep_failures(plan, errors, own)
         raise RunError(f"{len(errors)} of {len(share)} runs of shard {shard} failed; the same command tries them again")
-    print(f"shard {shard}: its {len(share)} runs are done; the table comes with the last of {len(missing)} others")
+    say(f"shard {shard}: its {len(share)} runs are done; the table comes with the last of {len(missing)} others")
     return None
 
 
@@ -286,7 +286,7 @@ def _store_sweep_table(plan: Plan, errors: Mapping[str, str], own: bool) -> Path
         columns, rows = plan.experiment.columns(plan.scale), plan.experiment.rows(plan.scale)
         text = make_sheet(found, ("variant", *rows), columns).markdown()
         write_atomically(plan.folder / REPORT, text)
-        say(text)
+        say(text, end="")
     failed = frame[frame["status"] == "failed"].set_index("hash")["error"].to_dict()
     if failed:
         _print_sweep_failures(plan, failed, own)
@@ -299,4 +299,4 @@ def _print_sweep_failures(plan: Plan, errors: Mapping[str, str], own: bool) -> N
     begun = {key: error for key, error in errors.items() if (plan.folder / key).is_dir()}
     found = [Failure(plan.labels[key], plan.folder / key, error, own) for key, error in begun.items()]
     if found:
-        print(report_failures(found), file=sys.stderr)
+        say(report_failures(found), stream=sys.stderr)

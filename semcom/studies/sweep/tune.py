@@ -151,7 +151,7 @@ def plan_tuned(
     ]
     text = format_markdown(pd.DataFrame(rows, columns=["variant", *fields, "on validation", ""])) + "\n"
     write_atomically(plan.folder / TUNED, text)
-    say(text + "\n")
+    say(text)
     return plan
 
 

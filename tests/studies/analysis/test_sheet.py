@@ -150,7 +150,7 @@ def test_a_study_shows_its_means_in_a_notebook(study: Study) -> None:
     [
         ("[a] $x_{", "\\[a\\] $x\\_{", "{[}a{]} \\$x\\_\\{"),
         ("<b>|*c*", "&lt;b>/\\*c\\*", "\\textless{}b\\textgreater{}\\textbar{}*c*"),
-        ("one\ntwo", "one two", "one two"),
+        ("one\ntwo", "one\\\\ntwo", "one\\textbackslash{}ntwo"),
     ],
 )
 def test_names_are_taken_literally(name: str, markdown: str, latex: str, tmp_path: Path) -> None:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import gc
 import json
+import shutil
+import tempfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -13,10 +19,11 @@ import pytest
 
 import semcom
 from semcom.cli import main as cli
-from semcom.config import DataConfig, run_hash, to_dict
+from semcom.config import DataConfig, RunError, run_hash, to_dict
 from semcom.files import ARRAYS, CONFIG, SWEEP, to_json
 from semcom.plots.report.names import Names
 from semcom.runs.folder import read_config
+from semcom.runs.places import Places
 from semcom.studies.results import archive, table
 from semcom.studies.results.archive import pack_archive
 from semcom.studies.results.run import read_stored_runs
@@ -165,6 +172,113 @@ def test_what_cannot_be_packed_or_read(folder: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(archive, "LARGEST", 100)
     with refuses("study", 100):
         semcom.study(pack_archive(folder))
+
+
+def temporary(place: Path) -> list[str]:
+    """What lies in the folder of temporary files."""
+    return [path.name for path in place.iterdir()]
+
+
+BOMBS: dict[str, Callable[[zipfile.ZipFile], object]] = {
+    "zeros": lambda made: made.writestr("a/metrics.jsonl", bytes(65 << 20)),
+    "many of them": lambda made: [made.writestr(f"{i}/arrays.npz", bytes(1 << 20)) for i in range(70)],
+    "too many": lambda made: [made.writestr(f"{i}/config.json", b"") for i in range(50)],
+}
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("kind", BOMBS)
+def test_what_would_fill_the_disk_is_not_unpacked(
+    kind: str, method: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "MOST", 49)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(zipfile.ZipFile, "extractall", lambda *_: pytest.fail("before anything is unpacked"))
+    with zipfile.ZipFile(tmp_path / "it.zip", "w", method) as made:
+        BOMBS[kind](made)
+    with refuses("study", "it.zip"):
+        semcom.study(tmp_path / "it.zip")
+    assert temporary(tmp_path / "temporary") == []
+
+
+def test_folders_and_other_files_of_an_archive_stay_there(folder: Path, tmp_path: Path) -> None:
+    """40,000 empty folders, names that lead elsewhere, or that no terminal shows, beside a study."""
+    path = pack_archive(folder)
+    with zipfile.ZipFile(path, "a") as made:
+        for i in range(40_000):
+            made.writestr(f"folder{i}/", "")
+        for name in ("../config.json", "/etc/config.json", "a/b/c/config.json", "a\x1b[2J/config.json", "a/code.py"):
+            made.writestr(name, "{}")
+        made.writestr("a/../../summary.json", "{}")
+    found, place = archive.open_archive(path)
+    assert place is not None and len(list(found.iterdir())) == len(semcom.study(folder).stored) + 1
+    assert len(semcom.study(path).stored) == len(semcom.study(folder).stored)
+    place.cleanup()
+
+
+def test_nothing_stays_in_the_temporary_folder(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of what is read, nor of what is stopped half way, nor where there is no room."""
+    path, place = pack_archive(folder), tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    study = semcom.study(path)
+    assert len(temporary(place)) == 1
+    del study
+    gc.collect()
+    assert temporary(place) == []
+    for error, raised in ((KeyboardInterrupt(), KeyboardInterrupt), (OSError(errno.ENOSPC, "full"), RunError)):
+        with monkeypatch.context() as patch, pytest.raises(raised):
+            patch.setattr(zipfile.ZipFile, "extractall", mock.Mock(side_effect=error))
+            semcom.study(path)
+        assert temporary(place) == []
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: mock.Mock(free=100))
+    with pytest.raises(RunError, match="TMPDIR"):
+        semcom.study(path)
+
+
+def test_one_run_is_unpacked_without_the_others(folder: Path) -> None:
+    path = pack_archive(folder)
+    key = semcom.study(folder).stored[0].hash
+    found, place = archive.open_archive(path / key)
+    assert place is not None and [each.name for each in found.parent.iterdir() if each.is_dir()] == [key]
+    assert (found.parent / SWEEP).is_file()
+    place.cleanup()
+
+
+PRIVATE = "my results, [final] (1)"
+HIDDEN = f"elsewhere/{PRIVATE}"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (f"semcom sweep --out '/home/me/{PRIVATE}' --seeds 0..4", f"semcom sweep --out '{HIDDEN}' --seeds 0..4"),
+        ("semcom sweep --plugin '../../my code/x.py' --out a/b", "semcom sweep --plugin elsewhere/x.py --out a/b"),
+        ("semcom sweep --plugin=~ann/x.py --out 'a b/c'", "semcom sweep --plugin=elsewhere/x.py --out 'a b/c'"),
+        ("semcom train --vary 'a.b=/a b/1.pt,../2.pt'", "semcom train --vary a.b=elsewhere/1.pt,elsewhere/2.pt"),
+        ("semcom sweep --set channel.snr_db=-6..18:3 --reuse x/y.zip", None),
+    ],
+)
+def test_a_command_tells_no_folder(text: str, wanted: str | None) -> None:
+    assert Places([]).values({"command": text}) == {"command": wanted or text}
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("'/srv/my data/x.npz' cannot be read", "'elsewhere/x.npz' cannot be read"),
+        ('File "C:\\Users\\Ann B\\x.py", line 1', 'File "elsewhere/x.py", line 1'),
+        (f"no file in /home/me/{PRIVATE}/abc/x.json.", "no file in elsewhere/x.json."),
+        ("see file:///home/ann/x.txt and D:/ann/y.txt", "see elsewhere/x.txt and elsewhere/y.txt"),
+        ("../../k/l.py and a/../../b/c.py", "elsewhere/l.py and elsewhere/c.py"),
+        (r"\\server\ann\x.py", "elsewhere/x.py"),
+        ("https://example.org/a/b, 1/12 and/or 3 / 4, fedavg ± 1", None),
+    ],
+)
+def test_a_sentence_tells_no_folder(text: str, wanted: str | None) -> None:
+    places = Places([{"out": f"/home/me/{PRIVATE}/abc"}])
+    assert places.words([text]) == [wanted or text]
 
 
 def test_a_damaged_entry_is_told(folder: Path) -> None:

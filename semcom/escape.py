@@ -1,0 +1,98 @@
+"""Texts that anybody may have written, as each medium takes them: terminals, Markdown, LaTeX, HTML and CSV.
+
+One function for each medium; whatever comes out of a folder or an archive passes one of them before it is shown.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_LATEX = str.maketrans(
+    {
+        **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "\\": r"\textbackslash{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "±": r"$\pm$",
+        "|": r"\textbar{}",
+        **{sign: f"{{{sign}}}" for sign in "[]"},  # at the beginning of a row they would be an option of the last one
+        "\n": " ",
+    }
+)
+"""Characters that LaTeX takes for something else -> how they are written."""
+_FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")  # noqa: RUF001 - spreadsheets take the wide signs for the others
+_NUMBERS = re.compile(r"[-+]?(\d[\d._]*|\.\d+|inf|nan)(e[-+]?\d+)?(,[-+]?(\d[\d._]*|\.\d+)(e[-+]?\d+)?)*", re.I)
+
+
+def escape_controls(text: str, kept: str = "\n") -> str:
+    r"""Return a text in which each sign that a terminal would obey, or not show, is spelled out.
+
+    Such are escape sequences, carriage returns, NUL, and marks that turn the direction of what follows. Line breaks, or
+    others that are `kept`, stay as they are.
+
+    Example:
+        >>> escape_controls("fed\x1b[2Javg")
+        'fed\\x1b[2Javg'
+    """
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() or sign in kept else ascii(sign)[1:-1] for sign in text)
+
+
+def escape_texts(value: Any) -> Any:
+    """Return plain values whose texts, names of tables among them, are lines without signs that a terminal obeys.
+
+    What is read from a run's folder or an archive passes it once: then nothing that is made of it holds any.
+    """
+    if isinstance(value, str):
+        return escape_controls(value, kept="")
+    if isinstance(value, dict):
+        return {escape_texts(name): escape_texts(held) for name, held in value.items()}
+    if isinstance(value, list):  # mostly long ones of numbers
+        return [held if type(held) in (float, int) else escape_texts(held) for held in value]
+    return value
+
+
+def escape_html(text: str) -> str:
+    """Return a text without what HTML, or Plotly in its labels, would take for a tag."""
+    return html.escape(escape_controls(text), quote=False)
+
+
+def escape_markdown(text: str) -> str:
+    """Return a text without what Markdown would take for a cell, a tag or a style."""
+    plain = " ".join(escape_controls(text).replace("|", "/").splitlines()).replace("<", "&lt;")
+    return re.sub(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)", r"\\\g<0>", plain)
+
+
+def escape_tags(text: str) -> str:
+    """Return a sentence, which may have Markdown's marks of our own, without tags."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", escape_controls(text))
+
+
+def escape_latex(text: str) -> str:
+    """Return a text without what LaTeX would take for a command."""
+    return escape_controls(text).translate(_LATEX)
+
+
+def format_csv(frame: pd.DataFrame, **more: Any) -> str:
+    """Return a table as CSV in which no cell is a formula to a spreadsheet; `more` as of `DataFrame.to_csv`.
+
+    A text that begins like one, and is no number or list of numbers, has an apostrophe before it.
+    """
+    texts = frame.map(_escape_cell).rename(columns=_escape_cell)
+    return texts.to_csv(index=False, lineterminator="\n", **more)
+
+
+def _escape_cell(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    text = escape_controls(value)
+    risky = _FORMULA.match(value) and not _NUMBERS.fullmatch(value)
+    return f"'{text}" if risky else text

@@ -1,0 +1,133 @@
+"""Texts, configurations and tables as others get them, in archives and trackers: nothing tells where a file lay."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pandas.api.types import is_numeric_dtype
+
+from semcom.files import ELSEWHERE
+
+BEFORE, AFTER = r"(?<![\w.~/\\-])", r"(?![\w~-]|\.\w)"
+"""Where a path may begin and end in a text: a part of a component is none."""
+_IN = r"[^\s'\"/\\,;:()\[\]]"
+_ROOT = r"(?:~[\w.-]*/|[A-Za-z]:[\\/]|file:/+|\\\\|/)"
+_UP = rf"(?:{_IN}+/)*\.\.(?:/|$)"
+_LEAVES = re.compile(rf"{_ROOT}|{_UP}")
+"""Pattern of the beginning of a path that leaves the folder where it is read."""
+_PATH = re.compile(rf"{BEFORE}(?:{_ROOT}(?:{_IN}+[/\\])+|{_UP}(?:{_IN}+[/\\])*)(?:{_IN}*[\w~-])?")
+_QUOTED = re.compile(rf"(?<=['\"])((?:[\w.-]+=)?)((?:{_ROOT}|{_UP})(?={_IN})[^'\"\n]*)(?=['\"])")
+_ITEM = re.compile(rf",(?={_ROOT}|{_UP})")
+
+
+class Places:
+    """The files and folders that runs read and write, and the names that stand for them.
+
+    Args:
+        configs: as config.json holds them; what their `contents` name is a file or a module.
+        folders: further ones whose names may have spaces.
+    """
+
+    def __init__(self, configs: Iterable[Mapping[str, Any]], *folders: Path) -> None:
+        configs = list(configs)
+        paths = {str(name) for config in configs for name in _as_table(config.get("contents"))}
+        self.names: dict[str, str] = {}
+        for path in sorted(path for path in paths if os.path.isabs(path)):
+            name, count = f"{ELSEWHERE}{os.path.basename(path)}", 2
+            while name in self.names.values():  # files of one name in several folders
+                name, count = f"{ELSEWHERE}{count}/{os.path.basename(path)}", count + 1
+            self.names[path] = name
+        given = [place for each in configs for place in (each.get("out"), _as_table(each.get("data")).get("root"))]
+        known = {Path(place) for place in (*given, *folders) if isinstance(place, str | Path)}
+        within = {str(each) for place in known for each in (place, *place.parents) if len(each.parts) > 2}
+        self._names, self._folders = _any_of(self.names, ""), _any_of(within, rf"(?:/{_IN}*[\w~-])*")
+
+    def config(self, value: Any) -> Any:
+        """Return a configuration with names in the place of paths; its hash has their digests, and stays."""
+        return _map_texts(value, lambda text: self.names.get(text, text))
+
+    def values(self, value: Any) -> Any:
+        """Return values, each a path, a list of some, or another text; those of `command` are lines for a shell."""
+        if isinstance(value, dict):
+            return {self.values(k): self._command(v) if k == "command" else self.values(v) for k, v in value.items()}
+        return _map_texts(value, self._value)
+
+    def words(self, value: Any) -> Any:
+        """Return texts, and what holds some, in which no path has a folder."""
+        return _map_texts(value, self._text)
+
+    def frame(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return a table whose texts name no folder."""
+        own = {"command": self._command, "error": self._text}
+        texts = {name: own.get(name, self._value) for name in frame if not is_numeric_dtype(frame[name])}
+        return frame.assign(**{name: frame[name].map(change) for name, change in texts.items()})
+
+    def _text(self, text: Any) -> Any:
+        """Return a sentence without folders; paths with spaces are found where they are quoted, or known."""
+        if not isinstance(text, str):
+            return text
+        text = self._names.sub(lambda found: self.names[found.group()], text)
+        text = self._folders.sub(lambda found: self._hide(found.group()), text)
+        text = _QUOTED.sub(lambda found: found[1] + self._value(found[2]), text)
+        return _PATH.sub(lambda found: self._hide(found.group()), text)
+
+    def _value(self, text: Any) -> Any:
+        """Return a value without folders: a path as a whole, whatever signs it has."""
+        if not isinstance(text, str):
+            return text
+        parts = _ITEM.split(text)
+        return ",".join(self._hide(part) if _LEAVES.match(part) else self._text(part) for part in parts)
+
+    def _command(self, line: Any) -> Any:
+        """Return a command whose words, or values after a name and a sign of equality, are without folders."""
+        if not isinstance(line, str):
+            return line
+        line = self._names.sub(lambda found: self.names[found.group()], line)
+        try:
+            words = [re.fullmatch(r"((?:[\w.-]+=)?)(.*)", word, re.DOTALL) for word in shlex.split(line)]
+        except ValueError:  # it is none
+            return self._text(line)
+        new = [found[1] + self._value(found[2]) for found in words if found]
+        return line if new == [found.group() for found in words if found] else shlex.join(new)
+
+    def _hide(self, path: str) -> str:
+        return self.names.get(path) or ELSEWHERE + re.split(r"[/\\]", path.rstrip("/\\"))[-1].replace("..", "")
+
+
+def hide_places(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration as a reader needs it: names of files, and not where they, or the results, lay."""
+    return Places([config]).values(strip_places(config))
+
+
+def strip_places(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Copy what config.json or sweep.json says, without `out` and `data.root`, which no hash depends on."""
+    kept = {name: value for name, value in found.items() if name != "out"}
+    for section, place in (("data", "root"), ("set", "data.root")):
+        if isinstance(kept.get(section), dict):
+            kept[section] = {name: value for name, value in kept[section].items() if name != place}
+    return kept
+
+
+def _any_of(paths: Iterable[str], end: str) -> re.Pattern[str]:
+    """Return the pattern of any of some paths, the longest first; of none it fits nothing."""
+    longest = sorted(paths, key=len, reverse=True)
+    return re.compile(f"{BEFORE}(?:{'|'.join(map(re.escape, longest))}){end}{AFTER}" if longest else r"(?!)")
+
+
+def _as_table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _map_texts(value: Any, change: Callable[[str], Any]) -> Any:
+    """Return plain values with all their texts changed, names of tables among them."""
+    if isinstance(value, dict):
+        return {change(name): _map_texts(held, change) for name, held in value.items()}
+    if isinstance(value, list | tuple):
+        return [_map_texts(held, change) for held in value]
+    return change(value) if isinstance(value, str) else value
