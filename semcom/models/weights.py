@@ -48,8 +48,9 @@ def read_weights(path: str, field: str = "model.weights") -> dict[str, Tensor]:
     """
     try:
         if Path(path).suffix == ".safetensors":
-            return _decode_weights(Path(path).read_bytes())
-        found = torch.load(path, map_location="cpu", weights_only=True)
+            found = _decode_weights(Path(path).read_bytes())
+        else:
+            found = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ConfigError(f"{field}: {path!r} cannot be read: {error.strerror or error}") from None
     except Exception as error:  # of a damaged file torch raises half a dozen kinds
