@@ -17,7 +17,7 @@ MEANT, CHOSEN = "meant", "chosen"
 
 @dataclass
 class Losses:
-    """The transmissions up that a run meant to make, and those that never came; they are counted where some can be lost.
+    """The transmissions up that a run meant to make, and those that never came, counted where some can be lost.
 
     Attributes:
         counts: what and client -> how much. `MEANT`: transmissions that the client was to send. `CHOSEN`: rounds for

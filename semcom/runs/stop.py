@@ -16,7 +16,7 @@ from types import FrameType
 from semcom.engine.host.orphan import STOPPING
 
 STATUS = 75
-"""Exit status after a signal of `STOPPING`, EX_TEMPFAIL of sysexits.h: the same command goes on where this one stopped."""
+"""Exit status after a signal of `STOPPING`, EX_TEMPFAIL of sysexits.h: the same command goes on where it stopped."""
 
 
 class Stopped(SystemExit):

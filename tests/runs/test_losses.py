@@ -40,7 +40,7 @@ def test_what_kept_nearly_everything_back_is_named(
 
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_superposed_symbols_that_are_cut_off_are_counted(rounds: int) -> None:
-    """Above 10 dB of its mean the power of Rayleigh fading is with exp(-10), and here the symbols fade by themselves."""
+    """Above 10 dB of its mean the power of Rayleigh fading is with exp(-10), and the symbols fade by themselves."""
     fading = {"channel": {"kind": "rayleigh", "coherence": "symbol"}, "train": {"rounds": rounds}}
     result = run(worlds.request(air={**SUPERPOSED, "truncation_db": 10.0}, **fading))
     (text,) = result.summary["warnings"]

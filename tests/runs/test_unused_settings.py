@@ -89,7 +89,8 @@ def test_the_gain_that_nobody_asks_for_is_no_setting(method: str, fields: dict[s
             worlds.request(method, **fields)
         return
     usual = dataclasses.replace(
-        wanted, channel=dataclasses.replace(wanted.channel, options={**vars(wanted.channel.options), "feedback": "gain"})
+        wanted,
+        channel=dataclasses.replace(wanted.channel, options={**vars(wanted.channel.options), "feedback": "gain"}),
     )
     assert run(wanted).metrics[0]["loss"] != run(usual).metrics[0]["loss"]
 
