@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,8 +124,9 @@ def _read_cir(path: str) -> tuple[Tensor, Tensor]:
     try:
         with np.load(path, allow_pickle=False) as file:
             a, tau = file["a"], file["tau"]
-    except (OSError, KeyError, ValueError, AttributeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"path: {path!r} is no .npz with arrays a and tau ({error})") from None
+    except Exception as error:  # of a damaged file NumPy and zipfile raise a dozen kinds, some without a word
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"path: {path!r} is no .npz with arrays a and tau ({why})") from None
     if a.ndim != 3 or tau.shape != (a.shape[0], a.shape[2]) or not a.size:
         shapes = f"a {list(a.shape)} and tau {list(tau.shape)}"
         raise ValueError(f"path: {shapes} in {path!r} are not [client, time, path] and [client, path]")

@@ -1,6 +1,6 @@
 """The command `semcom` and its exit status.
 
-0: done; 1: the work failed; 2: the request was wrong; 130: interrupted; 75: stopped by SIGTERM or SIGHUP.
+0: done; 1: the work failed; 2: the request was wrong; 130: interrupted; 75: stopped by SIGTERM or the like.
 """
 
 from __future__ import annotations

@@ -194,14 +194,17 @@ class Published:
 
 
 def _is_source_whole(path: Path, md5: str | None) -> bool:
-    """Return whether a file has a digest, or, of one in MNIST's format, the length that it says."""
+    """Return whether a file has a digest, or, of one in MNIST's format, bytes as it begins with and as many as it says.
+
+    Such a file begins with two zeros, the type (8: bytes), and the number of its sides: 3 of images, 1 of labels.
+    """
     if md5 is not None:
         with open_file(path) as file:
             return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest() == md5
     with open_file(path) as file:
         head = file.read(4)
         sides = file.read(4 * head[3]) if len(head) == 4 else b""
-    if not sides or len(sides) < 4 * head[3]:
+    if head != bytes((0, 0, 8, 1 if "-idx1-" in path.name else 3)) or len(sides) < 4 * head[3]:
         return False
     return path.stat().st_size == len(head) + len(sides) + math.prod(np.frombuffer(sides, ">u4").tolist())
 
@@ -277,7 +280,10 @@ def is_cached(name: str) -> bool:
     """Check whether files of a dataset lie where it is looked for without a root; True for one that needs none."""
     if name != "cinic10" and name not in PUBLISHED:
         return True
-    folder = cache_folder()
+    try:
+        folder = cache_folder()
+    except ConfigError:
+        return False
     if (folder / f"{name}.npz").is_file():
         return True
     if name == "cinic10":
@@ -287,8 +293,14 @@ def is_cached(name: str) -> bool:
 
 
 def cache_folder() -> Path:
-    """Return the folder for datasets where no root is given: `semcom` in the user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "semcom"
+    """Return the folder for datasets where no root is given: `semcom` in the user's cache folder.
+
+    Raises ConfigError for a user without a home folder, such as one in a container whom no file names.
+    """
+    place = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if place.startswith("~"):
+        raise ConfigError("data.root: none is given, and this user has no home folder; give one, or set XDG_CACHE_HOME")
+    return Path(place) / "semcom"
 
 
 def _folder(root: str | None) -> Path:

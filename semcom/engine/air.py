@@ -31,6 +31,7 @@ from channels.statistics import ClientStatistics
 from semcom.config import AirConfig
 from semcom.engine.arrivals import Arrivals
 from semcom.engine.compression import Compression, count_quantised_bits
+from semcom.engine.losses import MEANT
 from semcom.engine.rates import Direction, Rates
 from semcom.engine.store.population import Order, Population, Prefix, average, in_part
 from semcom.engine.timeline import Timeline
@@ -188,7 +189,10 @@ class Air:
                 silent.append(1 - sent)
             mean[tensor] = mean[tensor] + (torch.cat(missed).sum(0) + error)
         if silent:
-            self.report("cut-off", torch.cat(silent, 1).mean(1))
+            self.report("cut-off", cut := torch.cat(silent, 1).mean(1))
+            if self.arrivals.sure:
+                self.arrivals.losses.add(MEANT, ids.tolist())
+            self.arrivals.losses.add("air.truncation_db", ids.tolist(), cut.tolist())
         return mean
 
     def send(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from semcom.config import AirConfig
+from semcom.engine.losses import MEANT, Losses
 from semcom.engine.rates import Direction, Rates
 from semcom.engine.timeline import Timeline
 
@@ -28,6 +29,7 @@ class Arrivals:
         down_bits: bits of the block that comes down, taken to be those of a whole model.
         called: clients with coverage that were to take part; None: nobody asked.
         reached, unreached: those of the clients that know of the round, and the number of the others.
+        losses: of the run so far, by client.
     """
 
     config: AirConfig
@@ -41,11 +43,17 @@ class Arrivals:
     called: np.ndarray | None = None
     reached: np.ndarray = field(default_factory=lambda: np.arange(0))
     unreached: int = 0
+    losses: Losses = field(default_factory=Losses)
 
     def begin(self) -> None:
         """Begin a round."""
         self.through, self.late, self.lost, self.sent = {}, set(), 0, {}
         self.called, self.reached, self.unreached = None, np.arange(0), 0
+
+    @property
+    def sure(self) -> bool:
+        """True if all that is sent up error-free arrives, and from all clients."""
+        return self.timeline is None and self.everybody
 
     @property
     def everybody(self) -> bool:
@@ -72,6 +80,9 @@ class Arrivals:
                 lost = self.rates.draw_losses("down", covered, bits[: len(covered)])
             self.called, self.reached = covered, covered[~lost]
             self.unreached = len(ids) - len(self.reached)
+            self.losses.add(MEANT, np.setdiff1d(ids, self.reached).tolist())
+            self.losses.add("air.coverage", np.setdiff1d(ids, covered).tolist())
+            self.losses.add("air.outage", covered[lost].tolist())
         return self.reached
 
     def choose_rates(
@@ -100,7 +111,7 @@ class Arrivals:
 
         In a round the answer to a name stays.
         """
-        if self.timeline is None and self.config.repeat:
+        if self.sure:
             return np.ones(len(ids), dtype=bool)
         known = self.through.setdefault(name, {})
         if (new := np.array([k for k in ids.tolist() if k not in known], dtype=np.int64)).size:
@@ -113,6 +124,9 @@ class Arrivals:
                 lost = self.rates.draw_losses("up", new, bits, name)
             self.late |= set(new[late].tolist())
             self.lost += int(lost.sum())
+            self.losses.add(MEANT, new.tolist())
+            self.losses.add("train.deadline_s", new[late].tolist())
+            self.losses.add("air.outage", new[lost & ~late].tolist())
             known |= dict(zip(new.tolist(), (~late & ~lost).tolist(), strict=True))
         return np.array([known[k] for k in ids.tolist()], dtype=bool)
 

@@ -113,6 +113,13 @@ class Tally:
         """Return the meters that have heard noise alone."""
         return [name for name, (signal, noise, *_) in self.measured.items() if signal == 0.0 < noise]
 
+    def list_broken_meters(self, least: float) -> dict[str, float]:
+        """Return the part of lost blocks by meter, where it is at least so much; of tests only if it is in all."""
+        lost = {name: sums[4] / sums[5] for name, sums in self.measured.items() if sums[5]}
+        tests = min((lost[name] for name in self.tests if name in lost), default=0.0)
+        lost = {**{name: part for name, part in lost.items() if name not in self.tests}, "test": tests}
+        return {name: part for name, part in lost.items() if part >= least}
+
     def error_rates(self) -> dict[str, Any]:
         """Return the part of wrong bits and of lost blocks so far, by meter as above, where the link sends bits."""
         counted = {name: sums[2:] for name, sums in self.measured.items() if sums[3]}
@@ -127,10 +134,12 @@ class Tally:
         """Return all counts and measurements so far, as plain numbers."""
         self.settle()
         meters = {name: list(sums) for name, sums in self.measured.items()}
-        return {"visited": self.visited, "air": self.air.counters(), "meters": meters}
+        losses = self.air.arrivals.losses.counters()
+        return {"visited": self.visited, "air": self.air.counters(), "meters": meters, "losses": losses}
 
     def resume(self, counters: Mapping[str, Any]) -> None:
         """Continue from what `counters` returned."""
         self.visited = counters["visited"]
         self.air.resume(counters["air"])
+        self.air.arrivals.losses.resume(counters["losses"])
         self.measured = {name: tuple(sums) for name, sums in counters["meters"].items()}

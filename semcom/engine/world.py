@@ -23,6 +23,7 @@ from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.independence import check_independent_link
+from semcom.engine.losses import CHOSEN
 from semcom.engine.rates import Direction
 from semcom.engine.session import Session
 from semcom.engine.store.initial import Extend, Initial
@@ -127,7 +128,10 @@ class World:
         Without `air.repeat` those that do not decode what comes down take no part, nor do those without
         `air.coverage`; a round without any is left out.
         """
-        return self.air.arrivals.reach(self.session.draws.sample(), self._initial.numbers)
+        ids = self.session.draws.sample()
+        if self.config.network.scheduling != "random":
+            self.air.arrivals.losses.add(CHOSEN, ids.tolist())
+        return self.air.arrivals.reach(ids, self._initial.numbers)
 
     def tested(self) -> np.ndarray:
         """Return the ids of the clients that are evaluated, ascending; the same in every round."""

@@ -49,9 +49,10 @@ def read_weights(path: str, field: str = "model.weights") -> dict[str, Tensor]:
     """
     try:
         with open_file(Path(path)) as file:
-            if path.endswith(".safetensors"):
-                return _decode_weights(file.read())
-            found = torch.load(file, map_location="cpu", weights_only=True)
+            if Path(path).suffix == ".safetensors":
+                found = _decode_weights(file.read())
+            else:
+                found = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ConfigError(f"{field}: {path!r} cannot be read: {error.strerror or error}") from None
     except Exception as error:  # of a damaged file torch raises half a dozen kinds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
@@ -13,6 +14,7 @@ import matplotlib.style
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
+from semcom.plots.fonts import choose_fonts
 from semcom.studies.names import is_share
 
 
@@ -95,7 +97,10 @@ def style_to_bytes(figure: Figure, kind: str) -> bytes:
         kind: pdf or png (300 dpi).
     """
     buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None)
+    choose_fonts(figure)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing")  # `choose_fonts` has said so in one line
+        figure.savefig(buffer, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None)
     return buffer.getvalue()
 
 

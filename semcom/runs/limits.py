@@ -8,14 +8,16 @@ have fitted; what they miss and the system refuses ends a run with one line (`li
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from semcom.config import ConfigError, Resolved, RunError
 from semcom.config.errors import one_line
@@ -27,16 +29,22 @@ from semcom.data.split_file import is_split_file
 from semcom.engine.host.memory import measure_free_memory
 from semcom.engine.host.ranks import launched_size
 from semcom.engine.random import key_global_generator
+from semcom.engine.train.chunk import COPIES, Footprint, measure_footprint
 from semcom.engine.train.precision import dtype_of
+from semcom.engine.train.visit import EVAL_BATCH
 from semcom.models.meta import build_on_meta
 from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import build_encoder, build_head
+from semcom.models.split import SplitModel
 from semcom.tasks.registry import make_task
 
+LOG = logging.getLogger(__name__)
 CLIENT = 400
 """Bytes of a client before any model: counts by class `[C]`, and three lists of the indices of its images."""
 PROCESS = 200 << 20
 """Bytes of a process that has imported torch, beyond what processes share."""
+TRIPS = 2
+"""Times what layers make of a mini-batch is there in training: 1 to 4, measured with built-in encoders on a CPU."""
 LARGEST = 2**63 - 1
 """The largest whole number of NumPy and torch."""
 
@@ -82,33 +90,66 @@ def check_archive_limits(field: str, path: str | None, wanted: Callable[[str], b
 
 
 def check_model_limits(config: Resolved, members: Federation, device: torch.device) -> None:
-    """Refuse networks that cannot be made, or that the host cannot hold; see `check_size_limits`.
+    """Refuse networks that cannot be made, or that the host cannot hold or train; see `check_size_limits`.
 
-    Each client's is there as it begins, as a record, and in training with its gradients. A GPU says itself what it
-    lacks.
+    Each client's is there as it begins, as a record, and in training with its gradients, or before them with what its
+    layers were given of a mini-batch. Of a training that may take more than there is, though it need not, a warning
+    says what to lower. A GPU says itself what it lacks.
     """
     encoders = config.model.encoder.split(",")
     itemsize = dtype_of(config.precision).itemsize
     each = max(1, config.participants // len(encoders) // (config.processes * launched_size()))
     k = 1 if config.chunk == "auto" else -(-each // -(-each // config.chunk))  # in training at once
     for encoder in dict.fromkeys(encoders):
-        numbers = _count_model_numbers(config, encoder, members)
+        network = _make_network(config, encoder, members)
+        numbers = count_model_numbers(network)
         if device.type == "cpu":
             one = f"the network {encoder} of {numbers:,} numbers and its gradient take"
             _check_memory_limit("model.features", config.model.features, one, 4 * numbers * itemsize)
             many = f"{k:,} networks {encoder} of {numbers:,} numbers and their gradients take"
             _check_memory_limit("chunk", config.chunk, many, (2 + 2 * k) * numbers * itemsize)
+            footprint: Footprint | None = None
+            with suppress(Exception), key_global_generator("size"):  # one that does not run: who trains it says so
+                footprint = measure_footprint(network, members.images.shape[1:])
+            if footprint is not None:
+                _check_pass_limits(config, encoder, members, k, footprint)
 
 
-def _count_model_numbers(config: Resolved, encoder: str, members: Federation) -> int:
-    """Count a client's parameters and buffers. Raises ConfigError for a network that cannot be made."""
+def _check_pass_limits(config: Resolved, encoder: str, members: Federation, k: int, of: Footprint) -> None:
+    """Refuse passes of k networks over images that do not fit, and warn of those that may not."""
+    itemsize = dtype_of(config.precision).itemsize
+    number = 2 if config.precision == "bf16" else itemsize  # of what autocast keeps
+    batch = min(config.train.batch_size, int(members.train.sizes.max()))
+    tests = min(EVAL_BATCH, int(members.test.sizes.max()))
+    field, value = ("chunk", config.chunk) if k > 1 else ("train.batch-size", config.train.batch_size)
+    what = f"{k:,} network{'s' * (k > 1)} {encoder} with mini-batches of {batch:,} images (train.batch-size)"
+    own = of.weights * itemsize
+    _check_memory_limit(field, value, f"{what} take", (2 + k) * own + k * batch * of.kept * number)
+    shown = f"the network {encoder} over {tests} test images at once takes"
+    _check_memory_limit("data.size", config.data.size, shown, 3 * own + tests * of.passed * number)
+    likely = config.processes * k * (COPIES * own + TRIPS * batch * of.made * number)
+    if likely > (free := measure_free_memory(torch.device("cpu"))):
+        LOG.warning(
+            "%s: %s may be too large: training of %s takes about %.1f GiB, and %.1f GiB are free; if the system ends "
+            "it without a word, that is why",
+            *(field, value, what, likely / 2**30, free / 2**30),
+        )
+
+
+def count_model_numbers(network: nn.Module) -> int:
+    """Count a network's parameters and buffers."""
+    return sum(t.numel() for t in network.state_dict().values())
+
+
+def _make_network(config: Resolved, encoder: str, members: Federation) -> SplitModel:
+    """Make a client's network on the meta device. Raises ConfigError for one that cannot be made."""
     image, pictured = tuple(members.images.shape[1:]), members.pictured
     d, head, task = config.model.features, config.model.head, make_task(config)
     shape = task.shape(members)
     try:
         with build_on_meta(), key_global_generator("size"):
             parts = build_encoder(encoder, image, d, pictured), build_head(head, d, shape)
-            return sum(t.numel() for part in parts for t in replace_by_own_layers(part).state_dict().values())
+            return SplitModel(*map(replace_by_own_layers, parts))
     except ConfigError:
         raise
     except Exception as error:  # whatever a network of the user's raises

@@ -24,9 +24,9 @@ from semcom.files import ARRAYS
 from semcom.runs import artifacts
 from semcom.runs.arrays import Arrays, list_lacking_arrays
 from semcom.runs.evaluation import check_evaluated_views, evaluate_views, find_stall, is_evaluation_due
-from semcom.runs.failure import describe_error
+from semcom.runs.failure import NEEDS_CONTEXT, describe_error
 from semcom.runs.finish import FINISHED, finish_run, has_last_stage
-from semcom.runs.folder import Folder, digest_metrics, name_written_file, read_commit
+from semcom.runs.folder import Folder, WriteError, digest_metrics, name_written_file, read_commit
 from semcom.runs.images import Images
 from semcom.runs.limits import limit_memory
 from semcom.runs.new_clients import evaluate_new_clients
@@ -112,9 +112,11 @@ class Loop:
         except BaseException as error:
             with suppress(Exception):  # the first thing that went wrong is what has to be told
                 self.checkpoints.write(self.stored, self.progress)
-            foreseen = isinstance(error, RunError | Diverged | KeyboardInterrupt | Stopped)
-            if self.folder is not None and not foreseen:
-                self.folder.write_error(f"{describe_error(error)}\n\n{traceback.format_exc()}")
+            if self.folder is not None and not isinstance(error, KeyboardInterrupt | Stopped | WriteError):
+                told = isinstance(error, RunError) and not isinstance(error, NEEDS_CONTEXT)
+                line = str(error) if told else f"{self.where()}: {describe_error(error)}"
+                foreseen = isinstance(error, RunError | Diverged)
+                self.folder.write_error(line if foreseen else f"{line}\n\n{traceback.format_exc()}")
             raise
         self.tally.team = ALONE  # the others have ended, or go their own way
         return self.result(summary, self.folder.path if self.folder else None)

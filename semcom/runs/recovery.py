@@ -109,6 +109,8 @@ def read_checkpoint(path: Path, config: Resolved, progress: dict[str, Any]) -> d
     if content.get("hash") != run_hash(config):
         raise RunError(f"{path}: belongs to another run; move it away to start again")
     found: Any = content.get("progress")
+    if isinstance(found, dict):
+        found.setdefault("losses", {})  # older versions counted none
     if (
         not checkpoint.fits_checkpoint_template({**progress, "seconds": {}}, found)
         or not 0 <= found["round"] <= config.train.rounds

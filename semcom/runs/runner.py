@@ -60,7 +60,7 @@ def run(
         ConfigError: the request is wrong (nothing has been written then), or `on_round` or `observe` cannot be called.
         RunError: the work failed: it diverged, the disk is full, the method raised something, a process was lost. The
             last good state is kept.
-        KeyboardInterrupt, Stopped: Ctrl-C, or SIGTERM or SIGHUP, ended it. The last good state is kept.
+        KeyboardInterrupt, Stopped: Ctrl-C, or SIGTERM or the like, ended it. The last good state is kept.
 
     Example:
         >>> import semcom

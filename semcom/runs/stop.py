@@ -1,7 +1,7 @@
 """Signals that end work before its time become exceptions, which wait while something must be done as a whole.
 
-Ctrl-C raises KeyboardInterrupt, as always. SIGTERM, which schedulers send before they kill, and SIGHUP, which a closed
-terminal sends, raise `Stopped`.
+Ctrl-C raises KeyboardInterrupt, as always. SIGTERM, SIGUSR1, SIGUSR2 and SIGXCPU, which batch systems send before they
+kill, and SIGHUP, which a closed terminal sends, raise `Stopped`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from semcom.engine.host.orphan import STOPPING
+
 STATUS = 75
-"""Exit status after SIGTERM or SIGHUP, EX_TEMPFAIL of sysexits.h: the same command goes on where this one stopped."""
+"""Exit status after a signal of `STOPPING`, EX_TEMPFAIL of sysexits.h: the same command goes on where it stopped."""
 
 
 class Stopped(SystemExit):
-    """An end by SIGTERM or SIGHUP. Uncaught, it ends the process with `STATUS`.
+    """An end by SIGTERM or another signal of `STOPPING`. Uncaught, it ends the process with `STATUS`.
 
     Args:
         number: of the signal.
@@ -39,16 +41,15 @@ class _Waiting:
 
 @contextmanager
 def raise_on_stop_signals(last: bool = False) -> Iterator[None]:
-    """Let SIGTERM, SIGHUP and Ctrl-C raise exceptions inside; a signal that has a handler of the user's keeps it.
+    """Let the signals of `STOPPING` and Ctrl-C raise exceptions inside; one that has a handler of the user's keeps it.
 
     Only the main thread gets signals: elsewhere, and inside another such block, nothing changes. After the `last` block
     of a process they are ignored, as what Python and libraries do when they exit would else end in another status.
     """
     before = {}
     if threading.current_thread() is threading.main_thread():
-        numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
         usual = (signal.SIG_DFL, signal.default_int_handler)
-        before = {n: handler for n in numbers if (handler := signal.getsignal(n)) in usual}
+        before = {n: handler for n in (signal.SIGINT, *STOPPING) if (handler := signal.getsignal(n)) in usual}
     for number in before:
         signal.signal(number, _on_stop_signal)
     try:
@@ -121,6 +122,8 @@ def stop_after_minutes(minutes: float | None) -> Iterator[None]:
 def _on_stop_signal(number: int, frame: FrameType | None) -> None:
     """Raise the exception of a signal, or put it off."""
     error = KeyboardInterrupt() if number == signal.SIGINT else Stopped(number)
+    if number == getattr(signal, "SIGXCPU", None):
+        signal.signal(number, signal.SIG_IGN)  # the system sends it every second from now on
     if _Waiting.blocks and not (number == signal.SIGINT and _Waiting.error is not None):
         _Waiting.error = _Waiting.error or error
         return

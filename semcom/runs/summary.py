@@ -9,6 +9,7 @@ from typing import Any
 
 from semcom.config import RunError, run_hash
 from semcom.engine.draws import Draws, draw_cell_snrs
+from semcom.engine.losses import CHOSEN, NEARLY
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from semcom.runs.accuracy import compute_constant_accuracies, compute_headlines
@@ -55,10 +56,9 @@ def summarize_run(
     errors = tally.error_rates()
     lines = [*metrics, *([finish] if finish else [])]
     warnings = [f"round {line['round']}: {t}" for line in lines for t in line.get("warnings", {}).values()]
-    if silent := tally.list_silent_meters():
-        why = "features are zero, or so large that their squares overflow"
-        warnings.append(f"nothing but noise was received ({', '.join(silent)}): {why}")
-        LOG.warning(warnings[-1])
+    for doubt in _list_doubts(world, metrics[-1]["round"]):
+        warnings.append(doubt)
+        LOG.warning(doubt)
     return {
         "method": config.method,
         **({"label": label} if (label := METHODS.get(config.method).label) else {}),
@@ -88,6 +88,25 @@ def summarize_run(
         "machine": describe_machine(session.draws.device),
         "versions": read_versions(),
     }
+
+
+def _list_doubts(world: World, rounds: int) -> list[str]:
+    """Return what makes the result of a whole run doubtful: what was never heard, or hardly ever."""
+    config, tally, found = world.config, world.session.tally, list[str]()
+    if silent := tally.list_silent_meters():
+        why = "features are zero, or so large that their squares overflow"
+        found.append(f"nothing but noise was received ({', '.join(silent)}): {why}")
+    if broken := tally.list_broken_meters(NEARLY):
+        each = ", ".join(f"{name} {100 * part:.4g}%" for name, part in broken.items())
+        found.append(f"nearly every block had wrong bits ({each}): the SNR is too low for so many bits")
+    losses = world.air.arrivals.losses
+    if lost := losses.describe(config):
+        found.append(lost)
+    chosen = losses.of(CHOSEN)
+    if chosen and rounds * config.participants >= config.clients > len(chosen):
+        left, scheduling = config.clients - len(chosen), config.network.scheduling
+        found.append(f"network.scheduling {scheduling}: {left} of {config.clients} clients never once took part")
+    return found
 
 
 def _measure_constant_answers(world: World) -> dict[str, float]:

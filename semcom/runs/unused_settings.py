@@ -76,6 +76,14 @@ RULES = (
     NoEffectRule("channel.downlink_snr_db", lambda r: not r.link.noisy, NO_NOISE),
     NoEffectRule("channel.downlink_snr_db", lambda r: not _hears_noise(r), "nothing comes down through the channel"),
     NoEffectRule("channel.downlink", lambda r: not r.method.split, "{method} sends no gradients"),
+    NoEffectRule(  # the product with conj(a) is then one with 1
+        "channel.feedback", lambda r: r.link.equaliser == "zf" and not r.link.estimates, "zf leaves no gain to know of"
+    ),
+    NoEffectRule(
+        "channel.feedback",
+        lambda r: not (r.method.split or r.config.train.through_link),
+        "no training passes the channel without train.through-link",
+    ),
     NoEffectRule("channel.power_control", _has_one_snr, "all clients have the same SNR"),
     NoEffectRule("air.parameters", lambda r: not r.method.exchanges, "{method} exchanges no parameters"),
     NoEffectRule("air.bits_per_float", lambda r: not _error_free(r), "no number is sent error-free"),

@@ -148,6 +148,37 @@ def test_a_file_of_mnist_that_is_cut_short_is_named(name: str, left: int, tmp_pa
             load_dataset(DataConfig(dataset, str(tmp_path)))
 
 
+@pytest.mark.parametrize("name", ["train-images-idx3-ubyte", "t10k-labels-idx1-ubyte"])
+def test_a_wrong_byte_at_the_head_of_a_file_of_mnist_is_named(name: str, tmp_path: Path) -> None:
+    """Of the four that begin it any other is wrong, of the sides any that makes another number of bytes."""
+    file = write_mnist(tmp_path) / name
+    whole = file.read_bytes()
+    for at in range(8):
+        for value in {0, 1, 3, 8, 9, 13, 127, 255} - {whole[at]}:
+            file.write_bytes(whole[:at] + bytes([value]) + whole[at + 1 :])
+            with refuses("data.name", f"{file} is cut short or damaged; remove it"):
+                load_dataset(DataConfig("mnist", str(tmp_path)))
+
+
+def test_a_user_without_a_home_is_told_what_to_give(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a container whose user no file names: there is neither HOME nor an entry among the accounts."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    for name in ("mnist", "svhn", "cinic10"):
+        with refuses("data.root", "no home folder"):
+            load_dataset(DataConfig(name))
+        assert not is_cached(name)
+    assert is_cached("digits") and len(load_dataset(DataConfig("digits")).labels) == 1797
+    write_mnist(tmp_path / "semcom")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert is_cached("mnist") and len(load_dataset(DataConfig("mnist")).labels) == 5
+
+
 ARCHIVES = {
     "cifar10": "cifar-10-python.tar.gz",
     "cifar100": "cifar-100-python/train",

@@ -38,6 +38,17 @@ def test_a_run_whose_tests_are_not_finite_has_diverged(task: str, tmp_path: Path
         assert not (tmp_path / SUMMARY).exists() and not read_metrics(tmp_path)
 
 
+@pytest.mark.parametrize(("rate", "why"), [(1e25, "non-finite answers in tests at"), (1e300, "non-finite loss or wei")])
+def test_a_run_that_has_diverged_is_shown_with_the_reason(
+    rate: float, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(RunError):
+        run(request(tmp_path, rate))
+    assert cli.main(["show", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "failed, round 0 of 1" in shown and f"\n  round 1: {why}" in shown
+
+
 @pytest.fixture
 def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A study of a run that is done, and of one that an earlier version left: it said null of what was not finite."""

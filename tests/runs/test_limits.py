@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 import tracemalloc
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from semcom.config import PartitionConfig, RunConfig, RunError
+from semcom.config import PartitionConfig, Resolved, RunConfig, RunError
 from semcom.data.dataset import Dataset
-from semcom.data.federation import federate
+from semcom.data.federation import Federation, federate
 from semcom.data.partitions import partition_dataset
+from semcom.engine.train.chunk import Footprint, measure_footprint
 from semcom.methods.registry import METHODS
 from semcom.runs import limits
 from semcom.runs.images import read_run_images
@@ -34,6 +36,10 @@ def one_gib(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def request(**fields: Any) -> RunConfig:
     return RunConfig(method="fedavg", device="cpu", **fields)
+
+
+def count_numbers(config: Resolved, members: Federation) -> int:
+    return limits.count_model_numbers(limits._make_network(config, config.model.encoder, members))
 
 
 def test_many_clients_are_not_too_many() -> None:
@@ -58,14 +64,15 @@ def test_a_client_takes_at_least_what_is_said() -> None:
 def test_the_numbers_of_a_network_are_counted_exactly() -> None:
     result = run(worlds.request("local", train={"rounds": 1}))
     exact = sum(t.numel() for t in result.world.population().cohorts[0].network.state_dict().values())
-    assert limits._count_model_numbers(result.config, "test-patches", result.federation) == exact
+    assert count_numbers(result.config, result.federation) == exact
 
 
 def test_a_run_that_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the byte: 4 times the weights, in float64."""
     config = worlds.request("local")
+    patch_footprint(monkeypatch)
     members = read_run_images(config).members
-    least = 4 * 8 * limits._count_model_numbers(config, "test-patches", members)
+    least = 4 * 8 * count_numbers(config, members)
     monkeypatch.setattr(limits, "measure_free_memory", lambda device: least)
     check_model_limits(config, members, CPU)
     monkeypatch.setattr(limits, "measure_free_memory", lambda device: least - 1)
@@ -73,11 +80,68 @@ def test_a_run_that_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None
         check_model_limits(config, members, CPU)
 
 
+def patch_footprint(monkeypatch: pytest.MonkeyPatch, **numbers: int) -> None:
+    """Let a network of no weights make and keep so many numbers of an image."""
+    nothing = dict.fromkeys(("weights", "made", "largest", "columns", "kept", "passed"), 0)
+    monkeypatch.setattr(limits, "measure_footprint", lambda network, image: Footprint(**{**nothing, **numbers}))
+
+
+def test_what_training_keeps_by_hand() -> None:
+    """An image, what its first convolution makes for BatchNorm, and that for the next (in place), features, logits."""
+    config = worlds.request("local")
+    members = read_run_images(config).members
+    of = measure_footprint(limits._make_network(config, "test-patches", members), members.images.shape[1:])
+    image, first = 32 * 32, 3 * 4 * 4
+    assert (of.kept, of.passed) == (image + 2 * first + 4, image + first)
+    assert of.weights == count_numbers(config, members)
+
+
+@pytest.mark.parametrize(("batch", "chunk", "k"), [(2, "auto", 1), (10**9, "auto", 1), (4, 3, 2), (10**9, 4, 4)])
+def test_mini_batches_that_do_not_fit_are_refused(
+    batch: int, chunk: Any, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the byte: what each network in training keeps of a mini-batch, which is no larger than a client's images."""
+    config = worlds.request("local", chunk=chunk, train={"batch_size": batch})
+    members = read_run_images(config).members
+    b = min(batch, int(members.train.sizes.max()))
+    patch_footprint(monkeypatch, kept=10**6)
+    for free, refused in ((k * b * 8 * 10**6, False), (k * b * 8 * 10**6 - 1, True)):
+        monkeypatch.setattr(limits, "measure_free_memory", lambda device, free=free: free)
+        field = "train.batch_size" if k == 1 else "chunk"
+        with refuses(field, f"mini-batches of {b:,} images") if refused else nullcontext():
+            check_model_limits(config, members, CPU)
+
+
+def test_tests_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """125 images at once, or all of a client, whatever the mini-batch."""
+    config = worlds.request("local", train={"batch_size": 1})
+    members = read_run_images(config).members
+    images = min(125, int(members.test.sizes.max()))
+    patch_footprint(monkeypatch, passed=10**6)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: images * 8 * 10**6)
+    check_model_limits(config, members, CPU)
+    monkeypatch.setattr(limits, "measure_free_memory", lambda device: images * 8 * 10**6 - 1)
+    with refuses("data.size", f"{images} test images"):
+        check_model_limits(config, members, CPU)
+
+
+@pytest.mark.parametrize("made", [10**6, 10**8])
+def test_a_training_that_may_not_fit_is_warned_of(
+    made: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Twice what the layers make of two images, in float64, beside a GiB: 0.03 or 3.0."""
+    config = worlds.request("local", train={"batch_size": 2})
+    patch_footprint(monkeypatch, made=made)
+    check_model_limits(config, read_run_images(config).members, CPU)
+    assert [text.split(":")[0] for text in caplog.messages] == (made == 10**8) * ["train.batch-size"]
+
+
 def test_of_several_machines_each_holds_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 20 clients, 20 on one machine or 10 on each of two: 2 times the weights, and 2 for each of them."""
     w = worlds.world("local", sizes=(20,) * 20, chunk=20)
     config, members = w.config, w.session.draws.federation
-    numbers = limits._count_model_numbers(config, config.model.encoder, members)
+    numbers = count_numbers(config, members)
+    patch_footprint(monkeypatch)
     for machines, k in ((1, 20), (2, 10)):
         monkeypatch.setattr(limits, "launched_size", lambda n=machines: n)
         monkeypatch.setattr(limits, "measure_free_memory", lambda device, k=k: 8 * numbers * (2 + 2 * k))

@@ -133,6 +133,42 @@ def test_a_run_begins_with_the_weights_of_a_file(tmp_path: Path) -> None:
         trained("local", model={"weights": str(tmp_path / "none.pt")})
 
 
+@pytest.mark.parametrize("name", ["none.safetensors", "none.pt", "inner.pt"])
+def test_a_file_without_weights_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if path.suffix == ".pt":
+        torch.save({"none.pt": {}, "inner.pt": {"state_dict": {}}}[name], path)
+    else:
+        path.write_bytes(encode_weights({}, {"run": "x"}))
+    with refuses("model.weights", "holds no tensors"):
+        trained("local", model={"weights": str(path)})
+
+
+def test_a_file_of_which_part_fits_is_refused_or_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Refused where most of the file and most of the part have nothing to do with each other, told else."""
+    of = {n: t for n, t in start(trained("local")).items() if n.startswith("encoder.")}
+    (first, second, *_), whole = of, tmp_path / "whole.pt"
+    other = {f"encoder.other.{i}": torch.ones(2) for i in range(len(of))}
+    counted = {"encoder.1.num_batches_tracked": torch.tensor(3)}
+
+    def begin_with(tensors: dict[str, Tensor]) -> list[str]:
+        torch.save(tensors, whole)
+        caplog.clear()
+        trained("local", model={"weights": str(whole)})
+        return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+    assert begin_with(of) == []
+    for tensors in ({first: of[first], **other}, counted, {**counted, **other}):
+        with refuses("model.weights", "another network"):
+            begin_with(tensors)
+    (text,) = begin_with({first: of[first]})
+    assert second.removeprefix("encoder.") in text and "drawn are" in text
+    (text,) = begin_with({**of, "encoder.fc.bias": torch.ones(2)})
+    assert "left out of the file are fc.bias" in text
+    (text,) = begin_with({**of, "optimizer.step": torch.ones(1)})
+    assert "optimizer.step" in text
+
+
 def export(method: str, head: str, folder: Path) -> dict[str, Any]:
     """The settings of a run that begins with what another one of a method has exported of its first client."""
     sections: dict[str, Any] = {"encoder": "test-pool", "train": {"rounds": 1}}

@@ -10,7 +10,9 @@ import pytest
 from semcom.config import RunConfig, from_dict, to_dict
 from semcom.methods.registry import METHODS
 from semcom.runs.resolve import resolve
+from semcom.runs.runner import run
 from tests import worlds
+from tests.refusals import refuses
 
 ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
 
@@ -59,6 +61,38 @@ BUSY: list[tuple[str, dict[str, Any]]] = [
 def test_a_setting_that_has_an_effect_is_not(method: str, fields: dict[str, Any]) -> None:
     config = resolve(request(method, **fields))
     assert resolve(from_dict(to_dict(config))) == config
+
+
+FADES: dict[str, Any] = {"kind": "rayleigh", "feedback": "none"}
+FREE: dict[str, Any] = {"train": {"through_link": False}}
+
+
+@pytest.mark.parametrize(
+    ("method", "fields", "effect"),
+    [
+        ("fedcl", {"channel": {**FADES, "equaliser": "zf"}}, False),
+        ("fedcl", {"channel": {**FADES, "equaliser": "zf", "kind": "rician", "antennas": 2, "users": 2}}, False),
+        ("fedcl", {"channel": {**FADES, "equaliser": "zf", "kind": "ofdm"}}, False),
+        ("fedcl", {"channel": {**FADES, "equaliser": "zf", "kind": "ofdm", "csi": "ls"}}, True),
+        ("fedcl", {"channel": FADES}, True),
+        ("fedcl", {"channel": {**FADES, "equaliser": "none"}}, True),
+        ("fedavg", {"channel": FADES}, True),
+        ("fedavg", {"channel": FADES, **FREE}, False),
+        ("local", {"channel": {**FADES, "equaliser": "none"}, **FREE}, False),
+    ],
+)
+def test_the_gain_that_nobody_asks_for_is_no_setting(method: str, fields: dict[str, Any], effect: bool) -> None:
+    """Where it has an effect, the numbers of a run without it are others; where it has none, it is refused."""
+    wanted = worlds.request(method, **fields) if effect else None
+    if wanted is None:
+        with refuses("channel.feedback", "has no effect"):
+            worlds.request(method, **fields)
+        return
+    usual = dataclasses.replace(
+        wanted,
+        channel=dataclasses.replace(wanted.channel, options={**vars(wanted.channel.options), "feedback": "gain"}),
+    )
+    assert run(wanted).metrics[0]["loss"] != run(usual).metrics[0]["loss"]
 
 
 @pytest.mark.parametrize("kind", ["none", "ideal", "awgn", "rayleigh", "ofdm", "digital"])

@@ -11,6 +11,10 @@ import time
 
 HEARTBEAT_S = 0.5
 """Seconds between looks at the parent."""
+STOPPING = tuple(
+    getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU") if hasattr(signal, name)
+)
+"""Signals that end work before its time: batch systems send one of them before they kill."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -31,10 +35,14 @@ def exit_with_parent(parent: int, look: bool = False) -> None:
 
 
 def leave_signals_to_parent() -> None:
-    """Ignore signals that end work before its time: they are the parent's to answer, and this process ends with it."""
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    """Ignore signals that end work before its time: they are the parent's to answer, and this process ends with it.
+
+    That its own time on the processor is up is told to this process alone, which passes it on.
+    """
+    for number in (signal.SIGINT, *STOPPING):
+        signal.signal(number, signal.SIG_IGN)
+    if hasattr(signal, "SIGXCPU"):
+        signal.signal(signal.SIGXCPU, lambda number, frame: os.kill(os.getppid(), number))
 
 
 def _watch_parent(parent: int) -> None:

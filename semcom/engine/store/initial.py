@@ -205,6 +205,8 @@ class Initial:
         found = {} if path is None else read_weights(path)
         parts = ("encoder.", "head.")
         named = any(name.startswith(parts) for name in found)
+        if others := [name for name in found if named and not name.startswith(parts)]:
+            LOG.warning("model.weights: %s is of neither encoder nor head, and left out", _list_some(others))
         return {name if named else f"encoder.{name}": t for name, t in found.items()}
 
     def _given(self, part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -212,16 +214,21 @@ class Initial:
 
         What an encoder has besides in the file, such as the last layer of a network for other classes, is left out.
 
-        Raises ConfigError if none fits, a head has others besides, or one has another shape.
+        Raises ConfigError if none fits, a head has others besides, most of the file and most of the part have nothing
+        to do with each other, or a tensor has another shape.
         """
         path, size = self.config.model.weights, len(part)
         own = {n[size:]: t for n, t in self.weights.items() if n.startswith(part)}
         inside = dict.fromkeys(n.removesuffix(k) for n in tensors for k in own if n.endswith(f".{k}"))
         start = max(("", *inside), key=lambda start: sum(start + k in tensors for k in own))
         given = {start + k: t.to(tensors[start + k].dtype) for k, t in own.items() if start + k in tensors}
-        others = [k for k in own if start + k not in tensors and not k.endswith("num_batches_tracked")]
-        if own and (not given or (others and part == "head.")):
-            wanted = f"it has {part}{[*others, *own][0]}, the network {part}{next(iter(tensors))}"
+        others, drawn = (
+            [n for n in names if n not in taken and not n.endswith("num_batches_tracked")]
+            for names, taken in (((start + k for k in own), tensors), (tensors, given))
+        )
+        fits = [n for n in given if not n.endswith("num_batches_tracked")]
+        if own and (not fits or (others and part == "head.") or len(fits) < min(len(others), len(drawn))):
+            wanted = f"it has {part}{[*others, *own][0]}, the network {part}{[*drawn, *tensors][0]}"
             raise ConfigError(f"model.weights: {path!r} is of another network: {wanted}")
         for name, t in given.items():
             if t.shape != tensors[name].shape:
@@ -229,9 +236,10 @@ class Initial:
                 raise ConfigError(f"model.weights: {part}{name} of {path!r} is {shapes}")
         if part not in self.told:
             self.told.add(part)
-            drawn = [name for name in tensors if name not in given]
-            more = f"; drawn are {', '.join(drawn[:3])}{' ...' if len(drawn) > 3 else ''}" if drawn else ""
-            LOG.info("%s: %d of %d tensors are those of %s%s", part.rstrip("."), len(given), len(tensors), path, more)
+            rest = {"drawn are": drawn, "left out of the file are": others}
+            more = "".join(f"; {what} {_list_some(names)}" for what, names in rest.items() if names)
+            level = logging.WARNING if more and own else logging.INFO
+            LOG.log(level, "%s: %d of %d tensors are those of %s%s", part[:-1], len(given), len(tensors), path, more)
         return given
 
     def outside(self, encoder: str, kind: type[nn.Module]) -> tuple[str, ...]:
@@ -308,6 +316,10 @@ def _build_initial_template(factory: Callable[[], M]) -> M:
     """Return the architecture alone, on the meta device: a forgotten tensor is then an error and not a stale weight."""
     with build_on_meta(), key_global_generator("template"):
         return factory()
+
+
+def _list_some(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
 
 
 def _read_initial_tensors(module: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -49,21 +50,48 @@ def choose_chunk(network: nn.Module, image: torch.Size, batch: int, device: torc
     return most if device.type == "cpu" else min(most, ENOUGH)
 
 
-def estimate_chunk_memory(network: nn.Module, image: torch.Size, batch: int, itemsize: int = 4) -> int:
-    """Estimate the bytes that one client's training in a stack takes, or its tests where these take more.
+@dataclass(frozen=True)
+class Footprint:
+    """What a network takes and makes of one image, in numbers.
 
-    The network is run on two images, on the host: on the meta device not every one runs, and BatchNorm takes seconds.
+    Attributes:
+        weights: its own, buffers among them.
+        made: the image, and all that its layers make of it.
+        largest: the most of these in one piece.
+        columns: the most that a convolution of a stack unfolds its images into.
+        kept: what layers with weights are given, each piece once: a backward pass needs all of it at a time.
+        passed: the most that one layer is given and makes, which are there at once in any pass.
+    """
+
+    weights: int
+    made: int
+    largest: int
+    columns: int
+    kept: int
+    passed: int
+
+
+def measure_footprint(network: nn.Module, image: torch.Size) -> Footprint:
+    """Measure what a network, a `SplitModel` on the meta device, takes and makes of an image.
+
+    It is run on two images, on the host: on the meta device not every one runs, and BatchNorm takes seconds.
     """
     tensors = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in network.state_dict().items()}
-    weights = sum(t.numel() for t in tensors.values())
-    sizes, columns = [torch.Size(image).numel()], [0]
+    sizes, columns, passed, kept = [torch.Size(image).numel()], [0], [0], dict[int, Tensor]()
 
-    def note(module: nn.Module, inputs: object, output: Any) -> None:
+    def note(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         sizes.append(_numbers(output) // 2)
         if isinstance(module, nn.Conv2d):
             columns.append(sizes[-1] // module.out_channels * module.in_channels * math.prod(module.kernel_size))
+        given = inputs[0] if inputs else None
+        if isinstance(given, Tensor) and given.is_floating_point():
+            own = isinstance(output, Tensor) and _place(output) != _place(given)  # else it is a view, or made in place
+            passed.append(given.numel() // 2 + own * sizes[-1])
+            if module in learning:
+                kept[_place(given)] = given
 
     layers = [layer for layer in network.modules() if not list(layer.children())]
+    learning = {layer for layer in layers if any(p.requires_grad for p in layer.parameters())}
     hooks = [layer.register_forward_hook(note) for layer in layers]
     try:
         was, x = network.training, torch.zeros(2, *image)
@@ -75,9 +103,22 @@ def estimate_chunk_memory(network: nn.Module, image: torch.Size, batch: int, ite
     finally:
         for hook in hooks:
             hook.remove()
-    unfolded = UNFOLDED * max(columns)
-    passes = max(batch * (PASSES * sum(sizes) + unfolded), EVAL_BATCH * (2 * max(sizes) + unfolded))
-    return itemsize * (COPIES * weights + passes)
+    weights = sum(t.numel() for t in tensors.values())
+    needed = sum(min(t.numel(), t.untyped_storage().nbytes() // t.element_size()) for t in kept.values()) // 2
+    return Footprint(weights, sum(sizes), max(sizes), max(columns), needed, max(passed))
+
+
+def _place(tensor: Tensor) -> int:
+    """Return where the numbers of a tensor lie, and those of its views."""
+    return tensor.untyped_storage().data_ptr()
+
+
+def estimate_chunk_memory(network: nn.Module, image: torch.Size, batch: int, itemsize: int = 4) -> int:
+    """Estimate the bytes that one client's training in a stack takes, or its tests where these take more."""
+    of = measure_footprint(network, image)
+    unfolded = UNFOLDED * of.columns
+    passes = max(batch * (PASSES * of.made + unfolded), EVAL_BATCH * (2 * of.largest + unfolded))
+    return itemsize * (COPIES * of.weights + passes)
 
 
 def _numbers(output: Any) -> int:

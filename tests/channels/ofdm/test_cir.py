@@ -110,6 +110,22 @@ def test_another_file_is_refused_in_one_line(arrays, message, save):
     assert str(refused.value).startswith("path: ") and "\n" not in str(refused.value)
 
 
+def test_any_damage_to_a_file_is_one_line(save):
+    """Bytes that are others, and a file cut short: read all the same, or refused in one line."""
+    path, rng = Path(save(a=A, tau=TAU)), np.random.default_rng(0)
+    whole, refused = path.read_bytes(), 0
+    for _ in range(300):
+        damaged = bytearray(whole)
+        damaged[rng.integers(len(whole))] = rng.integers(256)
+        path.write_bytes(damaged[: None if rng.random() < 0.8 else rng.integers(len(whole))])
+        try:
+            make_link("cir", path=str(path))
+        except ValueError as error:
+            refused += 1
+            assert str(error).startswith("path: ") and "\n" not in str(error) and " ()" not in str(error)
+    assert refused > 100
+
+
 def test_a_file_has_to_be_given_and_has_to_have_the_clients(save, tmp_path):
     with pytest.raises(ValueError, match="^path: none is given; name an .npz with the arrays a and tau$"):
         make_link("cir")

@@ -529,7 +529,10 @@ EXPERIMENTS.register("short")(Experiment("short", "Short runs", "none", ("fedavg
 
 
 @pytest.mark.slow
-def test_workers_have_one_thread_and_end_with_their_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR2])
+def test_workers_have_one_thread_and_end_with_their_sweep(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their runs are kept, and nothing is left that trains on; SIGKILL is in `test_kills`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
@@ -541,7 +544,7 @@ def test_workers_have_one_thread_and_end_with_their_sweep(tmp_path: Path, monkey
         family = psutil.Process(process.pid).children(recursive=True)
         workers = [each for each in family if "resource_tracker" not in " ".join(each.cmdline())]
         assert [each.environ()["OMP_NUM_THREADS"] for each in workers] == ["1", "1"]
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         assert process.wait(30) == STATUS
         assert not psutil.wait_procs(family, timeout=10)[1]
     for metrics in (tmp_path / "out").glob("*/metrics.jsonl"):
