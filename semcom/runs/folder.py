@@ -45,6 +45,7 @@ from semcom.files import (
     write_atomically,
 )
 from semcom.runs.arrays import Arrays, read_arrays, write_arrays
+from semcom.runs.sources import find_changed_read
 from semcom.tasks.metric import read_headline
 
 LOG = logging.getLogger(__name__)
@@ -84,10 +85,11 @@ class Folder:
     Args:
         path: created when it is opened.
         config: the resolved configuration.
+        again: whether the run that lies there is replaced, be it this one or another.
     """
 
-    def __init__(self, path: Path, config: RunConfig) -> None:
-        self.path, self.config = path, config
+    def __init__(self, path: Path, config: RunConfig, again: bool = False) -> None:
+        self.path, self.config, self.again = path, config, again
 
     def check(self) -> None:
         """Raise ConfigError when the folder holds another run, or is no folder."""
@@ -100,6 +102,8 @@ class Folder:
             if found := _find_study_sign(self.path):  # it would be hidden: what holds a run is read as that run
                 raise ConfigError(f"out: {self.path} is the folder of a study: it holds {found}; give another folder")
             return
+        if self.again:
+            return
         try:
             other = read_config(stored, "config")
         except ConfigError as error:
@@ -108,7 +112,17 @@ class Folder:
             found = list_differences(other, self.config)
             more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             fields = "; ".join(found[:SHOWN]) + more
-            raise ConfigError(f"out: {self.path} holds another run ({fields}); give another folder")
+            raise ConfigError(f"out: {self.path} holds another run ({fields}); give another folder, or --again")
+        if changed := find_changed_read(other.contents):
+            words = f"{changed}, which it read, has changed"
+            raise ConfigError(f"out: {self.path} holds another run ({words}); give another folder, or --again")
+
+    def clear(self) -> None:
+        """Remove the run that is to be replaced: what says that it is finished first, what says which it is last."""
+        if self.again:
+            rows = (path.name for path in self.path.glob(ROWS.format("*")))
+            for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, *rows, METRICS, ARRAYS, CONFIG):
+                (self.path / name).unlink(missing_ok=True)
 
     @contextmanager
     def open(self) -> Iterator[None]:

@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from semcom.data.partitions import IID
 from semcom.data.registry import DATASETS, PARTITIONS
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
-from semcom.runs import plugins
+from semcom.runs import plugins, sources
 from semcom.runs.folder import CONFIG
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
@@ -53,15 +54,30 @@ class Mine(FedAvg):
 """
 
 
+def forget_modules(folder: Path) -> None:
+    """Make this process forget the modules of a folder, as another one has not imported them."""
+    for name, module in list(sys.modules.items()):
+        places = [getattr(module, "__file__", None) or "", *map(str, getattr(module, "__path__", ()))]
+        if any(place.startswith(str(folder)) for place in places):
+            del sys.modules[name]
+    for held in (sources._kept, sources._opened):
+        for path in [path for path in held if path.startswith(str(folder))]:
+            del held[path]
+    importlib.invalidate_caches()
+
+
 @pytest.fixture
-def new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+def new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """What makes this process forget the plug-ins that it has loaded, as another one has not loaded them."""
 
     def forget() -> None:
         monkeypatch.setattr(plugins, "_loaded", {})
+        forget_modules(tmp_path)
 
+    monkeypatch.setattr(sys, "path", [*sys.path])
     forget()
     yield forget
+    forget()
     for name in [name for name in METHODS._added if name.startswith("test-mine")]:
         METHODS._added.pop(name)
 
