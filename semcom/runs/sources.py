@@ -48,7 +48,7 @@ _kept: dict[str, bytes] = {}
 _opened: dict[str, dict[int, dict[str, Version]]] = {}
 """Own file, or a cell -> its line -> the files that it opened for reading as it was executed."""
 _written = set[str]()
-"""What this process writes: it may read a cache again."""
+"""What runs wrote as they were set up, such as a cache, which they may read again."""
 _watched: list[dict[str, Version]] = []
 _busy = False
 
@@ -249,7 +249,7 @@ def _note_opened(path: str, flags: int, frame: FrameType) -> None:
     if path.startswith((*_FOREIGN, *_SYSTEM)) or not is_own(path):
         return
     elif flags & _WRITING:
-        _written.add(path)
+        _written.update([path] if _watched else [])
     elif path not in _written and (reads := _find_reads(frame)) is not None and (version := stat_version(path)):
         reads.setdefault(path, version)
 
@@ -279,7 +279,7 @@ def _keep(file: str) -> None:
 def listen() -> None:
     """Begin to take note of own files that are imported, and of those that own code opens."""
     for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
+        file = getattr(module, "__dict__", {}).get("__file__")
         if isinstance(file, str) and file.endswith(".py") and is_own(os.path.abspath(file)):
             _keep(os.path.abspath(file))
     sys.addaudithook(_hear)

@@ -36,12 +36,13 @@ from semcom.data.partitions import IID
 from semcom.data.registry import DATASETS, PARTITIONS
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
-from semcom.runs import plugins, sources
+from semcom.runs import plugins
 from semcom.runs.folder import CONFIG
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
 from semcom.runs.sources import add_imports
 from tests import worlds
+from tests.fresh import forget_modules
 from tests.refusals import refuses
 
 PLUGIN = """
@@ -52,18 +53,6 @@ from semcom.methods.fedavg import FedAvg
 class Mine(FedAvg):
     averages = ("{part}.",)
 """
-
-
-def forget_modules(folder: Path) -> None:
-    """Make this process forget the modules of a folder, as another one has not imported them."""
-    for name, module in list(sys.modules.items()):
-        places = [getattr(module, "__file__", None) or "", *map(str, getattr(module, "__path__", ()))]
-        if any(place.startswith(str(folder)) for place in places):
-            del sys.modules[name]
-    for held in (sources._kept, sources._opened):
-        for path in [path for path in held if path.startswith(str(folder))]:
-            del held[path]
-    importlib.invalidate_caches()
 
 
 @pytest.fixture
@@ -189,7 +178,7 @@ def test_a_module_counts_by_its_source_and_a_package_by_all_of_its(
     ):
         before = with_plugin(name, method="local")
         assert before.plugins == (name,)
-        file.write_text("SIZE = 2\n")
+        file.write_text(file.read_text() + "SIZE = 2\n")
         with refuses("plugin"):
             with_plugin(name, method="local")
         new_process()

@@ -1,0 +1,333 @@
+"""What a run rests on: after a change of it the stored result is not given back, and after no change it is.
+
+Each case trains a run by a script or a plug-in, changes one thing, and asks for the same run in the same folder as a
+process would that starts then.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import semcom
+from channels import registry
+from channels.registry import Registry
+from semcom.cli import main as cli
+from semcom.config import ConfigError, RunConfig
+from semcom.data.registry import DATASETS
+from semcom.methods.registry import METHODS
+from semcom.models.registry import ENCODERS
+from semcom.runs import plugins
+from semcom.runs.folder import read_summary, take_lock
+from tests import worlds
+from tests.fresh import forget_modules
+from tests.refusals import refuses
+
+BASE = """
+import argparse, collections, functools, importlib, json, os, pickle, sqlite3, sys
+from pathlib import Path
+import numpy as np
+import torch
+from PIL import Image
+import semcom
+from semcom import DATASETS, ENCODERS, METHODS
+from semcom.methods.fedavg import FedAvg
+from tests.worlds import bars, patches
+import used_helper
+from used_package import inner
+from used_attributes import anything
+import code as shadow
+
+HERE = Path({folder!r})
+COUNT, calls, CACHE, seen = 3, 0, {{}}, []
+LEVELS = [1.0, 2.0]
+TABLE = np.loadtxt(HERE / "table.txt")
+SETTINGS = json.loads((HERE / "settings.json").read_text())
+NUMBER = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+args = argparse.Namespace(alpha=NUMBER, out="results")
+opened = importlib.import_module("used_" + "dynamic")
+
+class Slotted:
+    __slots__ = ("x", "file")
+    def __init__(self, x):
+        self.x, self.file = x, open(os.devnull)
+SLOTTED = Slotted(3)
+
+class Parent(FedAvg):
+    order = 1
+
+def decorate(cls):
+    cls.marked = 1
+    return cls
+
+@functools.lru_cache
+def remember(x):
+    return x
+
+def helper(x=1):
+    global calls
+    calls += 1
+    seen.append(x)
+    CACHE[x] = remember(x)
+    return COUNT * x, used_helper.size(), inner.SIZE, anything, shadow.SIZE, opened.SIZE, TABLE, SETTINGS
+
+def make(n):
+    @METHODS.register("test-own-made")
+    class Made(FedAvg):
+        def more(self):
+            return n
+
+@METHODS.register("test-own")
+@decorate
+class Own(Parent):
+    made = 0
+    alpha = args.alpha
+    first = SETTINGS["first"]
+
+    def __init__(self, hyper):
+        super().__init__(hyper)
+        (HERE / "built.txt").read_text()
+
+    def setup(self, world):
+        Own.made += 1
+        self.got = helper(), SLOTTED.x, LEVELS, functools.partial(helper, 2), lambda: COUNT
+        with open(HERE / "teacher.pkl", "rb") as file:
+            pickle.load(file)
+        torch.load(HERE / "teacher.pt")
+        np.load(HERE / "start.npy"), Image.open(HERE / "image.png").load()
+        os.close(os.open(HERE / "raw.bin", os.O_RDONLY))
+        return super().setup(world)
+
+    def round(self, state, world):
+        import used_late
+        (HERE / "round.txt").read_text()
+        sqlite3.connect(HERE / "base.db").execute("select x from t").fetchall()
+        mode = os.environ["TEST_MODE_A"], os.environ.get("TEST_MODE_B", "none"), os.getenv("TEST_MODE_C")
+        return super().round(state, world)
+
+@DATASETS.register("test-own-data")
+def own_data(root=None):
+    cache = HERE / "cache.npy"
+    if not cache.exists():
+        np.save(cache, np.loadtxt(HERE / "data.txt"))
+    np.load(cache)
+    (HERE / "labels.txt").read_text()
+    return bars(root)
+
+@ENCODERS.register("test-own-encoder")
+def own_encoder(channels, features):
+    (HERE / "layers.txt").read_text()
+    return patches(channels, features)
+"""
+RUN = """
+if __name__ == "__main__":
+    for seed in range(1):
+        outcome = semcom.run(request(), again=again)
+    print(outcome.summary["accuracy"], LEVELS)
+"""
+FILES = {
+    "used_helper.py": "import used_deep\nSIZE = 1\ndef size():\n    return SIZE, used_deep.SIZE, os_mode()\n"
+    "import os\ndef os_mode():\n    return os.environ.get('TEST_MODE_D')\n"
+    "TEXT = open(os.path.join(os.path.dirname(__file__), 'helper.txt')).read()\n",
+    "used_deep.py": "SIZE = 1\n",
+    "used_dynamic.py": "SIZE = 1\n",
+    "used_late.py": "SIZE = 1\n",
+    "used_package/__init__.py": "",
+    "used_package/inner.py": "SIZE = 1\n",
+    "used_attributes.py": "def __getattr__(name):\n    if name != 'anything':\n        raise AttributeError(name)\n    return 1\n",
+    "code.py": "SIZE = 1\n",
+    "not_used.py": "SIZE = 1\n",
+    "settings.json": '{"first": 1, "others": [1, 2]}',
+    **dict.fromkeys(("built.txt", "round.txt", "labels.txt", "layers.txt", "raw.bin", "helper.txt", "other.txt"), "1"),
+    "data.txt": "1 2\n",
+    "table.txt": "1 2\n",
+}
+VARIABLES = {f"TEST_MODE_{letter}": "1" for letter in "ABCD"}
+FIELDS: dict[str, Any] = {"method": "test-own", "data": {"name": "test-own-data"}, "encoder": "test-own-encoder"}
+
+
+class Place:
+    """A folder with a script or a plug-in, its modules and its files, and the run that it makes."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, plugin: bool) -> None:
+        self.folder, self.monkeypatch, self.plugin, self.fields = folder, monkeypatch, plugin, dict(FIELDS)
+        for name, text in FILES.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_text(text)
+        (folder / "main.py").write_text(BASE.format(folder=str(folder)) + ("" if plugin else RUN))
+        (folder / "teacher.pkl").write_bytes(b"\x80\x04K\x01.")
+        torch.save({"w": torch.ones(2)}, folder / "teacher.pt")
+        np.save(folder / "start.npy", np.ones(2))
+        Image.new("L", (2, 2), 1).save(folder / "image.png")
+        with sqlite3.connect(folder / "base.db") as base:
+            base.execute("create table t (x)")
+        for name, value in VARIABLES.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
+        monkeypatch.setattr(sys, "argv", ["main.py"])
+
+    def edit(self, name: str, old: str, new: str) -> None:
+        """Replace a text in a file, which has another time then, as a file of another day."""
+        text = (self.folder / name).read_text()
+        assert old in text, "the case is about something that is there"
+        (self.folder / name).write_text(text.replace(old, new, 1))
+
+    def carry_out(self, again: bool = False) -> None:
+        """Do what a new process does that executes the script, or loads the plug-in."""
+        forget_modules(self.folder)
+        shadow = sys.modules.pop("code", None)
+        self.monkeypatch.setattr(plugins, "_loaded", {})
+        self.monkeypatch.setattr(registry, "_depends", {})
+        main, out = self.folder / "main.py", str(self.folder / "out")
+        request = worlds.request("fedavg", clients=2, train={"rounds": 1}, out=out)
+        own = (str(main),) if self.plugin else ()
+        model = {**vars(request.model), "encoder": self.fields["encoder"]}
+        wanted = {**vars(request), "contents": {}, "hyper": None, "model": model, "plugins": own}
+        wanted |= {"method": self.fields["method"], "data": self.fields["data"]}
+        try:
+            if self.plugin:
+                semcom.run(wanted, again=again)  # type: ignore[arg-type]
+            else:
+                scope = {"__name__": "__main__", "request": lambda: wanted, "again": again}
+                exec(compile(main.read_text(), str(main), "exec"), scope)
+        finally:
+            for kind in (METHODS, DATASETS, ENCODERS):
+                for name in [name for name in kind._added if name.startswith("test-own")]:
+                    kind._added.pop(name)
+            sys.modules.pop("code", None)
+            if shadow is not None:
+                sys.modules["code"] = shadow
+
+    def notices(self) -> bool:
+        """Ask for the run again; return whether its stored result is refused."""
+        try:
+            self.carry_out()
+        except ConfigError as error:
+            assert error.field in ("out", "plugin"), error
+            return True
+        return False
+
+
+@pytest.fixture(params=["script", "plugin"])
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Place]:
+    yield Place(tmp_path, monkeypatch, request.param == "plugin")
+    forget_modules(tmp_path)
+
+
+def edit(name: str, old: str, new: str) -> Callable[[Place], object]:
+    return lambda place: place.edit(name, old, new)
+
+
+def write(name: str, content: bytes | Callable[[Path], object]) -> Callable[[Place], object]:
+    def change(place: Place) -> None:
+        path = place.folder / name
+        path.write_bytes(content) if isinstance(content, bytes) else content(path)
+
+    return change
+
+
+def setenv(name: str, value: str | None) -> Callable[[Place], object]:
+    return lambda p: p.monkeypatch.delenv(name) if value is None else p.monkeypatch.setenv(name, value)
+
+
+CHANGES: dict[str, Callable[[Place], object]] = {
+    "a global number": edit("main.py", "calls, CACHE, seen = 3", "calls, CACHE, seen = 4"),
+    "a list": edit("main.py", "[1.0, 2.0]", "[1.0, 3.0]"),
+    "a function": edit("main.py", "return COUNT * x", "return x * COUNT * 2"),
+    "a default": edit("main.py", "def helper(x=1)", "def helper(x=2)"),
+    "a base class": edit("main.py", "order = 1", "order = 2"),
+    "a decorator": edit("main.py", "cls.marked = 1", "cls.marked = 2"),
+    "a cached function": edit("main.py", "    return x\n", "    return x + 1\n"),
+    "an object without a state": edit("main.py", "SLOTTED = Slotted(3)", "SLOTTED = Slotted(4)"),
+    "the class of an object": edit("main.py", "self.x, self.file = x,", "self.x, self.file = -x,"),
+    "a partial": edit("main.py", "functools.partial(helper, 2)", "functools.partial(helper, 3)"),
+    "a lambda": edit("main.py", "lambda: COUNT", "lambda: COUNT + 1"),
+    "a function of the class": edit("main.py", "Own.made += 1", "Own.made += 2"),
+    "a new base class": edit("main.py", "class Own(Parent)", "class Own(FedAvg)"),
+    "a line that sets an attribute": edit("main.py", "\n@DATASETS", "\nOwn.order = 3\n\n@DATASETS"),
+    "a line that calls setattr": edit("main.py", "\n@DATASETS", "\nsetattr(Own, 'order', 3)\n\n@DATASETS"),
+    "a line that appends": edit("main.py", "\n@DATASETS", "\nLEVELS.append(3)\n\n@DATASETS"),
+    "an item that is set": edit("main.py", "\n@DATASETS", "\nSETTINGS['first'] = 3\n\n@DATASETS"),
+    "a loop that appends": edit("main.py", "\n@DATASETS", "\nfor i in (1,):\n    LEVELS.append(i)\n\n@DATASETS"),
+    "a patched torch": edit("main.py", "\n@DATASETS", "\ntorch.nn.functional.celu = torch.relu\n\n@DATASETS"),
+    "a patched module": edit("main.py", "\n@DATASETS", "\nused_helper.SIZE = 3\n\n@DATASETS"),
+    "a patched semcom": edit("main.py", "\n@DATASETS", "\nFedAvg.label = 'another'\n\n@DATASETS"),
+    "a second definition": edit("main.py", "\n@DATASETS", "\nCOUNT = 5\n\n@DATASETS"),
+    "a dataset's function": edit("main.py", "return bars(root)", "return bars(root) or 1"),
+    "another module's function": edit("used_helper.py", "return SIZE", "return -SIZE"),
+    "a module's number": edit("used_helper.py", "SIZE = 1", "SIZE = 2"),
+    "a module of a module": edit("used_deep.py", "1", "2"),
+    "a module of a package": edit("used_package/inner.py", "1", "2"),
+    "a package's own file": edit("used_package/__init__.py", "", "SIZE = 2\n"),
+    "a module's __getattr__": edit("used_attributes.py", "return 1", "return 2"),
+    "a module called as one of Python's": edit("code.py", "1", "2"),
+    "a module by a name that is worked out": edit("used_dynamic.py", "1", "2"),
+    "a module that a round imports": edit("used_late.py", "1", "2"),
+    "a file that a line opens": write("table.txt", b"1 3\n"),
+    "a file of settings": edit("settings.json", "[1, 2]", "[1, 3]"),
+    "a file that a module opens": write("helper.txt", b"2"),
+    "a file that a constructor opens": write("built.txt", b"2"),
+    "a file that a dataset's function opens": write("labels.txt", b"2"),
+    "a file that an encoder's function opens": write("layers.txt", b"2"),
+    "a pickle": write("teacher.pkl", b"\x80\x04K\x02."),
+    "weights": write("teacher.pt", lambda path: torch.save({"w": torch.zeros(2)}, path)),
+    "an array": write("start.npy", lambda path: np.save(path, np.zeros(2))),
+    "a picture": write("image.png", lambda path: Image.new("L", (2, 2), 2).save(path)),
+    "a file by its descriptor": write("raw.bin", b"2"),
+    "environ[...]": setenv("TEST_MODE_A", "2"),
+    "environ.get": setenv("TEST_MODE_B", "2"),
+    "getenv": setenv("TEST_MODE_C", "2"),
+    "a variable that a module reads": setenv("TEST_MODE_D", "2"),
+    "a variable that is gone": setenv("TEST_MODE_B", None),
+}
+UNCHANGED: dict[str, Callable[[Place], object]] = {
+    "nothing": lambda place: None,
+    "another variable": setenv("TEST_MODE_Z", "2"),
+    "a variable of the surroundings": setenv("SLURM_JOB_ID", "2"),
+    "a module that is not used": edit("not_used.py", "1", "2"),
+    "a file that is not opened": write("other.txt", b"2"),
+    "a new module": write("another.py", b"SIZE = 2\n"),
+    "a file's time": lambda place: os.utime(place.folder / "teacher.pkl", (1, 1)),
+    "a module's time": lambda place: os.utime(place.folder / "used_deep.py", (1, 1)),
+    "a cache that the run has written": lambda place: (place.folder / "cache.npy").unlink(),
+    "what a cache was made of": lambda place: (place.folder / "data.txt").touch(),
+    "compiled modules": lambda place: [path.unlink() for path in place.folder.rglob("*.pyc")],
+    "the folder where it is called": lambda place: place.monkeypatch.chdir(place.folder),
+    "the order of imports": lambda place: __import__("used_package.inner"),
+}
+OF_SCRIPTS: dict[str, Callable[[Place], object]] = {
+    "a comment": edit("main.py", "def helper", "# another line\ndef helper"),
+    "the layout": edit("main.py", "COUNT, calls, CACHE, seen = 3, 0, {}, []", "(COUNT, calls,\n CACHE, seen) = 3, 0, {}, []"),
+    "another seed in the loop": edit("main.py", "range(1)", "range(2)"),
+    "what is printed": edit("main.py", "print(outcome", "print('done', outcome"),
+    "a function that is not used": edit("main.py", "\n@DATASETS", "\ndef draw():\n    return COUNT\n\n@DATASETS"),
+    "a number that is not used": edit("main.py", "\n@DATASETS", "\nNOT_USED = 1\n\n@DATASETS"),
+    "another method": edit("main.py", "return n", "return n + 1"),
+    "a file that the rest opens": edit("main.py", "        outcome", "        open(HERE / 'other.txt').close()\n        outcome"),
+    "two runs in one process": edit("main.py", "        outcome", "        semcom.run(request())\n        outcome"),
+    "how figures look": edit("main.py", "\n@DATASETS", "\nos.environ['MPLBACKEND'] = 'agg'\n\n@DATASETS"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_is_noticed(change: str, place: Place) -> None:
+    place.carry_out()
+    CHANGES[change](place)
+    assert place.notices()
+
+
+@pytest.mark.parametrize("change", UNCHANGED)
+def test_what_changes_nothing_gives_the_stored_result(change: str, place: Place) -> None:
+    place.carry_out()
+    UNCHANGED[change](place)
+    assert not place.notices()
