@@ -60,6 +60,14 @@ def read_code(entry: Any, place: Place | None) -> Code:
     return Code(digest, list_variables([text.encode(), *map(read_source, files.values())]), lines)
 
 
+def find_definition(function: Any) -> Place | None:
+    """Return where a script or a cell defines a function; None for one of a module."""
+    code = getattr(function, "__code__", None)
+    if code is None or function.__module__ != "__main__":
+        return None
+    return Place(code.co_filename, code.co_firstlineno, function.__globals__, code)
+
+
 @dataclass(frozen=True)
 class _Statement:
     """A statement of a script or a cell: its text without comments, and the names that it has to do with."""
@@ -170,7 +178,7 @@ def _choose_statements(cells: list[tuple[_Statement, ...]], place: Place) -> lis
         before = len(chosen)
         needed.update(*(each.used for each in chosen))
         found = {id(each) for name in needed for each in _find_bindings(cells, name)} | {id(each) for each in chosen}
-        changes = [s for s in every if s.stored & (needed | numeric) or s.called & (needed - foreign)]
+        changes = [s for s in every if s.stored & (needed - foreign | numeric) or s.called & (needed - foreign)]
         found |= {id(each) for each in changes}
         chosen = [each for each in every if id(each) in found]
     return chosen

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +20,7 @@ from semcom.data.registry import AUGMENTATIONS, DATASETS
 from semcom.engine.schedulers import SCHEDULERS
 from semcom.files import digest_bytes, digest_of_file
 from semcom.models.registry import ENCODERS, HEADS
-from semcom.runs.code import read_code
+from semcom.runs.code import find_definition, read_code
 from semcom.runs.plugins import locate_plugin, read_plugin
 from semcom.runs.section_options import (
     REGISTRIES,
@@ -30,6 +31,9 @@ from semcom.runs.section_options import (
 )
 from semcom.runs.sources import Code, Version, find_changed_read, is_own, list_opened, ships, stat_version
 from semcom.tasks.registry import TASKS
+
+TRAINING = f"{CODE}training"
+"""The name in `contents` of a function of the user's that carries out a sweep's runs."""
 
 
 def fingerprint_inputs(config: RunConfig) -> RunConfig:
@@ -71,7 +75,7 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
     for name in sorted({name for _, each in code.values() for name in each.variables} & os.environ.keys()):
         found[VARIABLE + name] = name, hashlib.sha256(os.environ[name].encode(errors="surrogateescape")).hexdigest()
     found |= _digest_depends(config)
-    reads = {name: was for name, was in config.contents.items() if name.startswith(READ)}
+    reads = {name: was for name, was in config.contents.items() if name.startswith((READ, TRAINING))}
     if changed := find_changed_read(reads):
         raise ConfigError(f"contents: {changed!r} is not what it was when the run read it; leave contents empty")
     for path, was in config.contents.items():
@@ -156,9 +160,21 @@ def _list_used(config: RunConfig) -> list[tuple[Registry[Any], str, str]]:
     return [(registry, field, name) for registry, field, name in used if name in registry]
 
 
+def digest_training(train: Any, plugins: Collection[str]) -> dict[str, str]:
+    """Return the digest of a function of the user's that carries out runs, by its name in `contents`.
+
+    One of a plug-in counts with that.
+    """
+    module = str(getattr(train, "__module__", ""))
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if train is None or ships(module) or file in [locate_plugin(plugin) for plugin in plugins] or module in plugins:
+        return {}
+    return {TRAINING: read_code(train, find_definition(train)).digest}
+
+
 def find_code(config: RunConfig) -> str | None:
     """Return the name in `contents` of something that the run uses and only this process has registered, if any."""
-    return next((name for name in config.contents if name.startswith(CODE)), None)
+    return next((name for name in config.contents if name.startswith(CODE) and name != TRAINING), None)
 
 
 def check_reaches_processes(field: str, config: RunConfig) -> None:

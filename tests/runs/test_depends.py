@@ -6,7 +6,6 @@ process would that starts then.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import sqlite3
 import sys
@@ -21,14 +20,12 @@ from PIL import Image
 
 import semcom
 from channels import registry
-from channels.registry import Registry
-from semcom.cli import main as cli
-from semcom.config import ConfigError, RunConfig
+from semcom.config import ConfigError
 from semcom.data.registry import DATASETS
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS
 from semcom.runs import plugins
-from semcom.runs.folder import read_summary, take_lock
+from semcom.runs.folder import read_summary
 from tests import worlds
 from tests.fresh import forget_modules
 from tests.refusals import refuses
@@ -112,7 +109,7 @@ class Own(Parent):
         import used_late
         (HERE / "round.txt").read_text()
         sqlite3.connect(HERE / "base.db").execute("select x from t").fetchall()
-        mode = os.environ["TEST_MODE_A"], os.environ.get("TEST_MODE_B", "none"), os.getenv("TEST_MODE_C")
+        mode = os.environ["TEST_MODE_A"], os.environ.get("TEST_MODE_B", "none"), os.getenv("TEST_MODE_C"), os.environ.get("TEST_MODE_" + "F")
         return super().round(state, world)
 
 @DATASETS.register("test-own-data")
@@ -144,7 +141,7 @@ FILES = {
     "used_late.py": "SIZE = 1\n",
     "used_package/__init__.py": "",
     "used_package/inner.py": "SIZE = 1\n",
-    "used_attributes.py": "def __getattr__(name):\n    if name != 'anything':\n        raise AttributeError(name)\n    return 1\n",
+    "used_attributes.py": "def __getattr__(name):\n    if name == 'anything':\n        return 1\n    raise AttributeError\n",
     "code.py": "SIZE = 1\n",
     "not_used.py": "SIZE = 1\n",
     "settings.json": '{"first": 1, "others": [1, 2]}',
@@ -240,6 +237,12 @@ def setenv(name: str, value: str | None) -> Callable[[Place], object]:
     return lambda p: p.monkeypatch.delenv(name) if value is None else p.monkeypatch.setenv(name, value)
 
 
+@pytest.fixture
+def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    yield Place(tmp_path, monkeypatch, plugin=False)
+    forget_modules(tmp_path)
+
+
 CHANGES: dict[str, Callable[[Place], object]] = {
     "a global number": edit("main.py", "calls, CACHE, seen = 3", "calls, CACHE, seen = 4"),
     "a list": edit("main.py", "[1.0, 2.0]", "[1.0, 3.0]"),
@@ -307,13 +310,17 @@ UNCHANGED: dict[str, Callable[[Place], object]] = {
 }
 OF_SCRIPTS: dict[str, Callable[[Place], object]] = {
     "a comment": edit("main.py", "def helper", "# another line\ndef helper"),
-    "the layout": edit("main.py", "COUNT, calls, CACHE, seen = 3, 0, {}, []", "(COUNT, calls,\n CACHE, seen) = 3, 0, {}, []"),
+    "the layout": edit(
+        "main.py", "COUNT, calls, CACHE, seen = 3, 0, {}, []", "(COUNT, calls,\n CACHE, seen) = 3, 0, {}, []"
+    ),
     "another seed in the loop": edit("main.py", "range(1)", "range(2)"),
     "what is printed": edit("main.py", "print(outcome", "print('done', outcome"),
     "a function that is not used": edit("main.py", "\n@DATASETS", "\ndef draw():\n    return COUNT\n\n@DATASETS"),
     "a number that is not used": edit("main.py", "\n@DATASETS", "\nNOT_USED = 1\n\n@DATASETS"),
     "another method": edit("main.py", "return n", "return n + 1"),
-    "a file that the rest opens": edit("main.py", "        outcome", "        open(HERE / 'other.txt').close()\n        outcome"),
+    "a file that the rest opens": edit(
+        "main.py", "        outcome", "        open(HERE / 'other.txt').close()\n        outcome"
+    ),
     "two runs in one process": edit("main.py", "        outcome", "        semcom.run(request())\n        outcome"),
     "how figures look": edit("main.py", "\n@DATASETS", "\nos.environ['MPLBACKEND'] = 'agg'\n\n@DATASETS"),
 }
@@ -331,3 +338,86 @@ def test_what_changes_nothing_gives_the_stored_result(change: str, place: Place)
     place.carry_out()
     UNCHANGED[change](place)
     assert not place.notices()
+
+
+@pytest.mark.parametrize("change", OF_SCRIPTS)
+def test_what_else_a_script_does_is_no_part_of_a_run(change: str, script: Place) -> None:
+    place = script
+    place.carry_out()
+    OF_SCRIPTS[change](place)
+    assert not place.notices()
+
+
+def test_a_number_from_the_command_line_counts_and_what_is_not_used_of_it_does_not(script: Place) -> None:
+    script.edit("main.py", "else 1\n", "else 1\nOUT = sys.argv[2:]\n")
+    script.edit("main.py", 'out="results"', "out=OUT")
+    script.carry_out()
+    script.monkeypatch.setattr(sys, "argv", ["main.py", "1", "elsewhere"])
+    assert not script.notices()
+    script.monkeypatch.setattr(sys, "argv", ["main.py", "2"])
+    assert script.notices()
+
+
+def add_row(path: Path) -> None:
+    with sqlite3.connect(path) as base:
+        base.execute("insert into t values (1)")
+
+
+UNSEEN: dict[str, Callable[[Place], object]] = {
+    "a file that a round opens": write("round.txt", b"2"),
+    "a file that native code opens": write("base.db", add_row),
+    "a variable by a name that is worked out": setenv("TEST_MODE_F", "2"),
+}
+
+
+@pytest.mark.parametrize("change", UNSEEN)
+def test_what_cannot_be_seen_is_trained_anew_when_asked_for(change: str, place: Place) -> None:
+    """As docs/reliability.md says; `depends` is the way to have it noticed."""
+    place.carry_out()
+    UNSEEN[change](place)
+    assert not place.notices()
+    before = (place.folder / "out" / "summary.json").stat().st_mtime_ns
+    place.carry_out(again=True)
+    assert (place.folder / "out" / "summary.json").stat().st_mtime_ns > before
+
+
+# What the code says ---------------------------------------------------------------------------------------------------
+
+SAYS = {
+    "a registry": ('METHODS.register("test-own")', 'METHODS.register("test-own", depends=[{}])'),
+    "another registry": ('DATASETS.register("test-own-data")', 'DATASETS.register("test-own-data", depends=[{}])'),
+    "semcom.depends": ("\n@METHODS", "\nsemcom.depends({})\n\n@METHODS"),
+}
+THINGS: dict[str, tuple[str, Callable[[Place], object]]] = {
+    "a file": ('HERE / "round.txt"', write("round.txt", b"2")),
+    "a folder": ('HERE / "folder"', write("folder/one.txt", b"2")),
+    "a value": ('os.environ["".join(("TEST", "_MODE_E"))], HERE / "other.txt"', setenv("TEST_MODE_E", "2")),
+}
+
+
+@pytest.mark.parametrize("thing", THINGS)
+@pytest.mark.parametrize("way", SAYS)
+def test_what_code_says_that_it_depends_on_counts(way: str, thing: str, place: Place) -> None:
+    place.monkeypatch.setenv("TEST_MODE_E", "1")
+    (place.folder / "folder").mkdir()
+    (place.folder / "folder" / "one.txt").write_text("1")
+    words, change = THINGS[thing]
+    place.edit("main.py", SAYS[way][0], SAYS[way][1].format(words))
+    place.carry_out()
+    assert not place.notices()
+    change(place)
+    assert place.notices()
+
+
+def test_what_is_said_to_be_needed_has_to_be_there(place: Place) -> None:
+    place.edit("main.py", SAYS["a registry"][0], SAYS["a registry"][1].format('HERE / "gone.pt"'))
+    with refuses("depends", "gone.pt"):
+        place.carry_out()
+
+
+def test_a_summary_tells_what_was_read(place: Place) -> None:
+    place.carry_out()
+    told = (read_summary(place.folder / "out") or {})["read"]
+    names = {Path(path).name for path in told}
+    assert {"built.txt", "teacher.pt", "table.txt", "helper.txt", "labels.txt", "used_dynamic.py"} <= names
+    assert not {"cache.npy", "round.txt", "other.txt", "main.py", "used_helper.py"} & names

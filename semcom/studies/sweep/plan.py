@@ -19,10 +19,11 @@ from semcom.engine.schedulers import SCHEDULERS
 from semcom.files import resolve_file
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS, HEADS
+from semcom.runs.inputs import digest_training
 from semcom.runs.plugins import load_plugins, locate_plugin
 from semcom.studies.analysis import means
 from semcom.studies.cost import estimate_run_cost
-from semcom.studies.experiment import Experiment
+from semcom.studies.experiment import Experiment, Train
 from semcom.studies.grid import TEST_SNR, Axis, parse_axis, read_grid_field, set_fields
 from semcom.studies.registry import find_experiment
 from semcom.studies.results import table
@@ -93,6 +94,7 @@ def make_plan(
     plugins: Sequence[str] = (),
     out: Path | str | None = None,
     declared: Experiment | None = None,
+    train: Train | None = None,
 ) -> Plan:
     """Plan a sweep; where its folder holds a part of it already, both together.
 
@@ -104,6 +106,7 @@ def make_plan(
         plugins: Python files or modules that all runs load.
         out: folder of the results (None: results/<name>-<scale>).
         declared: the experiment where it is not as it was declared under its name.
+        train: function that carries out the runs (None: the experiment's own, or `semcom.run`).
 
     Raises:
         ConfigError: the request is wrong, or the folder is another sweep's.
@@ -136,7 +139,8 @@ def make_plan(
         chosen = apply_request(declared, scale, request)
         record = describe(request)
     joining = list_joining_methods(declared, request.methods)
-    return _lay_out_plan(chosen, scale, folder, record, held, loaded, joining)
+    code = digest_training(train or declared.train, loaded)
+    return _lay_out_plan(chosen, scale, folder, record, held, loaded, joining, code)
 
 
 def locate_results(declared: Experiment, scale: str, out: Path | str | None) -> Path:
@@ -250,6 +254,7 @@ def _lay_out_plan(
     held: Mapping[str, Any] | None,
     plugins: Sequence[str],
     joining: Sequence[str],
+    code: Mapping[str, str],
 ) -> Plan:
     """Resolve the runs, and lay them out in the folder.
 
@@ -265,6 +270,7 @@ def _lay_out_plan(
         loaded = plugins if not joining or run.variant in joining else ()
         wanted = dataclasses.replace(run.config, plugins=tuple(dict.fromkeys((*run.config.plugins, *loaded))))
         config = semcom.resolve(wanted)
+        config = dataclasses.replace(config, contents={**config.contents, **code})
         key = run_hash(config)
         if key in runs:
             one = format_label(run.variant, _read_varied_fields(chosen, scale, config), key)
