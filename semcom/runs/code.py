@@ -94,9 +94,11 @@ def _read_session(place: Place) -> list[tuple[_Statement, ...]]:
     shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     cells: dict[str, str] = {}
     if shell is not None and shell.user_ns is place.known:
-        raws, file = shell.history_manager.input_hist_raw, shell.compile.get_code_name
-        for number, text in enumerate(place.known["In"]):
-            name = file(raws[number], text, number)
+        names = {
+            "".join(linecache.getlines(file)).strip(): file for file in [*linecache.cache, place.file] if is_own(file)
+        }
+        for text in place.known["In"]:
+            name = names.get(text.strip(), "")
             cells = {other: held for other, held in cells.items() if other != name} | {name: text}
     elif os.path.isfile(place.file):
         cells[place.file] = read_source(place.file).decode(errors="replace")

@@ -113,9 +113,7 @@ class Folder:
             more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             fields = "; ".join(found[:SHOWN]) + more
             raise ConfigError(f"out: {self.path} holds another run ({fields}); give another folder, or --again")
-        if changed := find_changed_read(other.contents):
-            words = f"{changed}, which it read, has changed"
-            raise ConfigError(f"out: {self.path} holds another run ({words}); give another folder, or --again")
+        check_stored_reads(self.path)
 
     def clear(self) -> None:
         """Remove the run that is to be replaced: what says that it is finished first, what says which it is last."""
@@ -244,6 +242,14 @@ class Folder:
         if self.config.train.drop_checkpoints:
             for path in (self.path / CHECKPOINT, self.path / PREVIOUS, *self.path.glob(ROWS.format("*"))):
                 path.unlink(missing_ok=True)
+
+
+def check_stored_reads(folder: Path) -> None:
+    """Raise ConfigError where a stored run has read a file that is another one now."""
+    stored = folder / CONFIG
+    if stored.exists() and (changed := find_changed_read(read_config(stored, "config").contents)):
+        words = f"{changed}, which it read, has changed"
+        raise ConfigError(f"out: {folder} holds another run ({words}); give another folder, or --again")
 
 
 def _find_study_sign(folder: Path) -> str | None:

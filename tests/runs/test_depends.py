@@ -6,7 +6,9 @@ process would that starts then.
 
 from __future__ import annotations
 
+import json
 import os
+import runpy
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
@@ -20,12 +22,13 @@ from PIL import Image
 
 import semcom
 from channels import registry
-from semcom.config import ConfigError
+from semcom.cli import main as cli
+from semcom.config import ConfigError, RunConfig, run_hash
 from semcom.data.registry import DATASETS
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS
 from semcom.runs import plugins
-from semcom.runs.folder import read_summary
+from semcom.runs.folder import read_summary, take_lock
 from tests import worlds
 from tests.fresh import forget_modules
 from tests.refusals import refuses
@@ -109,7 +112,8 @@ class Own(Parent):
         import used_late
         (HERE / "round.txt").read_text()
         sqlite3.connect(HERE / "base.db").execute("select x from t").fetchall()
-        mode = os.environ["TEST_MODE_A"], os.environ.get("TEST_MODE_B", "none"), os.getenv("TEST_MODE_C"), os.environ.get("TEST_MODE_" + "F")
+        mode = os.environ["TEST_MODE_A"], os.environ.get("TEST_MODE_B", "none"), os.getenv("TEST_MODE_C")
+        mode += (os.environ.get("TEST_MODE_" + "F"),)
         return super().round(state, world)
 
 @DATASETS.register("test-own-data")
@@ -141,7 +145,8 @@ FILES = {
     "used_late.py": "SIZE = 1\n",
     "used_package/__init__.py": "",
     "used_package/inner.py": "SIZE = 1\n",
-    "used_attributes.py": "def __getattr__(name):\n    if name == 'anything':\n        return 1\n    raise AttributeError\n",
+    "used_attributes.py": "def __getattr__(name):\n    if name != 'anything':\n        raise AttributeError(name)\n"
+    "    return 1\n",
     "code.py": "SIZE = 1\n",
     "not_used.py": "SIZE = 1\n",
     "settings.json": '{"first": 1, "others": [1, 2]}',
@@ -421,3 +426,154 @@ def test_a_summary_tells_what_was_read(place: Place) -> None:
     names = {Path(path).name for path in told}
     assert {"built.txt", "teacher.pt", "table.txt", "helper.txt", "labels.txt", "used_dynamic.py"} <= names
     assert not {"cache.npy", "round.txt", "other.txt", "main.py", "used_helper.py"} & names
+
+
+# Replacing a run ------------------------------------------------------------------------------------------------------
+
+
+def test_again_replaces_a_run_and_refuses_one_that_is_held(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    words = ["train", "fedavg", "--clients", "2", "--train.rounds", "1", "--device", "cpu", "--out", str(out)]
+    assert cli.main(words) == 0
+    (out / "summary.json").write_text("{}")
+    (out / "arrays.npz").touch()
+    assert cli.main([*words, "--again", "--seed", "1"]) == 0, "another run, and a damaged one"
+    assert json.loads((out / "config.json").read_text())["seed"] == 1 and not (out / "arrays.npz").exists()
+    assert (read_summary(out) or {})["seed"] == 1
+    there = {path.name: path.read_bytes() for path in out.iterdir()}
+    lock = take_lock(out / ".lock", 0)
+    try:
+        capsys.readouterr()
+        assert cli.main([*words, "--again"]) == 2 and "another process is running" in capsys.readouterr().err
+    finally:
+        lock.release()
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == there
+    (tmp_path / "study" / "run").mkdir(parents=True)
+    (tmp_path / "study" / "sweep.json").touch()
+    with refuses("out", "study"):
+        semcom.run(RunConfig("fedavg", out=str(tmp_path / "study")), again=True)
+
+
+# Sweeps ---------------------------------------------------------------------------------------------------------------
+
+COUNTING = """
+import semcom
+from semcom.methods.fedavg import FedAvg
+
+@semcom.METHODS.register("test-own")
+class Own(FedAvg):
+    made, cache, last = 0, {}, None
+    def setup(self, world):
+        type(self).made += 1
+        Own.cache[Own.made], Own.last = world, "another"
+        return super().setup(world)
+
+def train(config):
+    return semcom.run(config)
+
+few = {"clients": 2, "train.rounds": 1, "device": "cpu"}
+semcom.sweep(methods="test-own", seeds=(0, 1, 2), set=few, out=out, **how)
+"""
+
+
+def sweep_by_script(folder: Path, text: str = COUNTING, **how: Any) -> set[str]:
+    """Sweep as a script does; return the hashes of the finished runs in the folder."""
+    (folder / "script.py").write_text(text)
+    scope = {"__name__": "__main__", "out": str(folder / "out"), "how": how}
+    try:
+        exec(compile(text, str(folder / "script.py"), "exec"), scope)
+    finally:
+        METHODS._added.pop("test-own", None)
+    return {path.parent.name for path in (folder / "out").glob("*/summary.json")}
+
+
+def test_a_class_that_counts_its_objects_is_one_method_in_a_sweep(tmp_path: Path) -> None:
+    found = sweep_by_script(tmp_path)
+    assert len(found) == 3 and sweep_by_script(tmp_path) == found
+
+
+def test_an_edited_training_function_trains_again(tmp_path: Path) -> None:
+    text = COUNTING.replace("**how", "train=train")
+    found = sweep_by_script(tmp_path, text)
+    assert len(found) == 3 and sweep_by_script(tmp_path, text + "# a comment\n") == found
+    assert len(sweep_by_script(tmp_path, text.replace("return semcom.run", "1\n    return semcom.run"))) == 6
+
+
+def test_a_sweep_refuses_runs_whose_files_have_changed(tmp_path: Path) -> None:
+    (tmp_path / "read.txt").write_text("1")
+    text = COUNTING.replace(
+        "        type(self)", f"        open({str(tmp_path / 'read.txt')!r}).close()\n        type(self)"
+    )
+    found = sweep_by_script(tmp_path, text)
+    assert sweep_by_script(tmp_path, text) == found
+    (tmp_path / "read.txt").write_text("2")
+    with refuses("out", "read.txt"):
+        sweep_by_script(tmp_path, text)
+    assert json.loads((tmp_path / "out" / "sweep.json").read_text())["variants"].keys() == found
+
+
+# Notebooks ------------------------------------------------------------------------------------------------------------
+
+
+class Notebook:
+    """The kernel of a notebook."""
+
+    def __init__(self) -> None:
+        shells = pytest.importorskip("IPython.core.interactiveshell")
+        shells.InteractiveShell.clear_instance()
+        self.shell = shells.InteractiveShell.instance()
+
+    def run(self, *cells: str) -> str:
+        """Execute cells, and return the hash of a run with what they register."""
+        for cell in cells:
+            self.shell.run_cell(cell, store_history=True).raise_error()
+        request = RunConfig("test-own", device="cpu")
+        return run_hash(semcom.resolve(request))
+
+    def close(self) -> None:
+        type(self.shell).clear_instance()
+        METHODS._added.pop("test-own", None)
+
+
+@pytest.fixture
+def notebook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Notebook]]:
+    opened = []
+
+    def start() -> Notebook:
+        opened.append(Notebook())
+        return opened[-1]
+
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    yield start
+    for each in opened:
+        each.close()
+
+
+IMPORTS = "import semcom\nimport torch\nfrom semcom import METHODS\nfrom semcom.methods.fedavg import FedAvg"
+NUMBER, HELPER = "COUNT = 3", "def helper():\n    return COUNT"
+OWN = "@METHODS.register('test-own')\nclass Own(FedAvg):\n    def more(self):\n        return helper()"
+
+
+def test_cells_count_that_a_method_rests_on_as_they_were_executed_last(notebook: Callable[[], Notebook]) -> None:
+    book = notebook()
+    first = book.run(IMPORTS, NUMBER, HELPER, OWN)
+    assert book.run("draw = 1", "print(COUNT)", "%time 1") == first, "cells of something else"
+    assert book.run(NUMBER, OWN, HELPER) == first, "the same cells again"
+    other = book.run("COUNT = 4")
+    assert other != first and book.run("COUNT = 3  # as it was") == first
+    assert book.run(HELPER.replace("COUNT", "COUNT + 1")) not in (first, other)
+    assert book.run(HELPER) == first
+    assert book.run("Own.averages = ('head.',)") != first
+
+
+def test_a_kernel_that_is_started_again_and_a_script_have_the_same_run(
+    notebook: Callable[[], Notebook], tmp_path: Path
+) -> None:
+    first = notebook().run(IMPORTS, "COUNT = 2", HELPER, NUMBER, OWN.replace("helper", "other"), OWN)
+    assert notebook().run(IMPORTS, NUMBER, HELPER, OWN) == first
+    assert notebook().run("\n".join((IMPORTS, NUMBER, HELPER, OWN))) == first
+    (tmp_path / "script.py").write_text("\n\n".join((IMPORTS, HELPER, NUMBER, OWN)))
+    runpy.run_path(str(tmp_path / "script.py"), run_name="__main__")
+    assert run_hash(semcom.resolve(RunConfig("test-own", device="cpu"))) == first
