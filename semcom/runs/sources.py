@@ -251,7 +251,7 @@ def _note_opened(path: str, flags: int, frame: FrameType) -> None:
     elif flags & _WRITING:
         _written.update([path] if _watched else [])
     elif path not in _written and (reads := _find_reads(frame)) is not None and (version := stat_version(path)):
-        reads.setdefault(path, version)
+        reads[path] = version
 
 
 def _find_reads(frame: FrameType | None) -> dict[str, Version] | None:
