@@ -69,8 +69,8 @@ def depends(*things: object) -> None:
         things: files and folders as `Path`, which count by their content, and plain values, as `os.environ["MODE"]`.
 
     Example:
-        >>> import channels.registry
-        >>> channels.registry.depends("version 3 of the measurements")
+        >>> import semcom
+        >>> semcom.depends("version 3 of the measurements")
     """
     caller = sys._getframe(1)
     _depends.setdefault(_SOURCE.get(), {})[caller.f_code.co_filename, caller.f_lineno] = things
