@@ -29,6 +29,7 @@ from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS
 from semcom.runs import plugins
 from semcom.runs.folder import read_summary, take_lock
+from semcom.studies.registry import EXPERIMENTS
 from tests import worlds
 from tests.fresh import forget_modules
 from tests.refusals import refuses
@@ -486,6 +487,7 @@ def sweep_by_script(folder: Path, text: str = COUNTING, **how: Any) -> set[str]:
         exec(compile(text, str(folder / "script.py"), "exec"), scope)
     finally:
         METHODS._added.pop("test-own", None)
+        EXPERIMENTS._added.pop("test-own", None)
     return {path.parent.name for path in (folder / "out").glob("*/summary.json")}
 
 
@@ -495,7 +497,14 @@ def test_a_class_that_counts_its_objects_is_one_method_in_a_sweep(tmp_path: Path
 
 
 def test_an_edited_training_function_trains_again(tmp_path: Path) -> None:
-    text = COUNTING.replace("**how", "train=train")
+    declared = "semcom.Experiment('test-own', '', 'none', ('test-own',), {'own': GRID}, train=train)"
+    text = COUNTING.replace(
+        'semcom.sweep(methods="test-own", seeds=(0, 1, 2)', "semcom.sweep('test-own', seeds=(0, 1, 2)"
+    )
+    text = text.replace(
+        "few = ",
+        f"GRID = semcom.Grid(semcom.RunConfig(), {{}})\nsemcom.EXPERIMENTS.register('test-own')({declared})\nfew = ",
+    )
     found = sweep_by_script(tmp_path, text)
     assert len(found) == 3 and sweep_by_script(tmp_path, text + "# a comment\n") == found
     assert len(sweep_by_script(tmp_path, text.replace("return semcom.run", "1\n    return semcom.run"))) == 6

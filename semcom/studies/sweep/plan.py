@@ -23,7 +23,7 @@ from semcom.runs.inputs import digest_training
 from semcom.runs.plugins import load_plugins, locate_plugin
 from semcom.studies.analysis import means
 from semcom.studies.cost import estimate_run_cost
-from semcom.studies.experiment import Experiment, Train
+from semcom.studies.experiment import Experiment
 from semcom.studies.grid import TEST_SNR, Axis, parse_axis, read_grid_field, set_fields
 from semcom.studies.registry import find_experiment
 from semcom.studies.results import table
@@ -94,7 +94,6 @@ def make_plan(
     plugins: Sequence[str] = (),
     out: Path | str | None = None,
     declared: Experiment | None = None,
-    train: Train | None = None,
 ) -> Plan:
     """Plan a sweep; where its folder holds a part of it already, both together.
 
@@ -106,7 +105,6 @@ def make_plan(
         plugins: Python files or modules that all runs load.
         out: folder of the results (None: results/<name>-<scale>).
         declared: the experiment where it is not as it was declared under its name.
-        train: function that carries out the runs (None: the experiment's own, or `semcom.run`).
 
     Raises:
         ConfigError: the request is wrong, or the folder is another sweep's.
@@ -139,7 +137,7 @@ def make_plan(
         chosen = apply_request(declared, scale, request)
         record = describe(request)
     joining = list_joining_methods(declared, request.methods)
-    code = digest_training(train or declared.train, loaded)
+    code = digest_training(declared.train, loaded)
     return _lay_out_plan(chosen, scale, folder, record, held, loaded, joining, code)
 
 

@@ -109,7 +109,7 @@ def sweep(
     how |= {"limit_minutes": limit_minutes, "reuse": reuse, "track": track}
     request = add_reused_variants(name, parse_request(methods, seeds, set, vary, tune), reuse, plugins)
     asked = (name, scale, request, plugins, out)
-    plan = carry_out_search(plan_search(*asked), asked, part, how) if tune else make_plan(*asked, train=train)
+    plan = carry_out_search(plan_search(*asked), asked, part, how) if tune else make_plan(*asked)
     return execute_sweep(plan, part, **how)
 
 
