@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from types import CodeType
 from typing import Any, Generic, Literal, TypeVar
 
 from channels.options import find_undeclared_options
@@ -32,6 +35,50 @@ def registering_source(source: str) -> Iterator[list[str]]:
     finally:
         _SOURCE.reset(token)
         _NAMES.reset(names)
+
+
+@dataclass(frozen=True)
+class Place:
+    """The statement of a script, or of a cell of a notebook, that registers something."""
+
+    file: str
+    line: int
+    known: dict[str, Any]
+    """The globals there."""
+    code: CodeType
+
+
+def find_place() -> Place | None:
+    """Return the statement of the main module that is being executed; None if code of other modules alone is."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
+            return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_globals, frame.f_code)
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+_depends: dict[str | None, dict[object, tuple[object, ...]]] = {}
+"""Plug-in (None: outside of plug-ins) -> statement -> what it says that its code depends on."""
+
+
+def depends(*things: object) -> None:
+    """Say what all that a plug-in, a script or a notebook registers depends on beside its code.
+
+    Args:
+        things: files and folders as `Path`, which count by their content, and plain values, as `os.environ["MODE"]`.
+
+    Example:
+        >>> import semcom
+        >>> semcom.depends("version 3 of the measurements")
+    """
+    caller = sys._getframe(1)
+    _depends.setdefault(_SOURCE.get(), {})[caller.f_code.co_filename, caller.f_lineno] = things
+
+
+def list_depends(source: str | None) -> list[object]:
+    """Return what a plug-in has said by `depends`, or a script or a notebook (None)."""
+    return [thing for things in _depends.get(source, {}).values() for thing in things]
 
 
 class Registry(Generic[T]):
@@ -62,6 +109,8 @@ class Registry(Generic[T]):
         self._base, self._made, self._options = base, made, options
         self._added: dict[str, T] = {}
         self._sources: dict[str, str | None] = {}
+        self._places: dict[str, Place | None] = {}
+        self._depends: dict[str, Sequence[object]] = {}
 
     @property
     def _builtin(self) -> dict[str, str]:
@@ -81,8 +130,12 @@ class Registry(Generic[T]):
         """Return all known names: the built-in ones in their order, then the added ones."""
         return [*self._builtin, *(name for name in self._added if name not in self._builtin)]
 
-    def register(self, name: str) -> Callable[[T], T]:
+    def register(self, name: str, depends: Sequence[object] = ()) -> Callable[[T], T]:
         """Return a decorator that adds an object under `name`.
+
+        Args:
+            name: of the entry.
+            depends: what it depends on beside its code, see `depends` of this module.
 
         Raises ValueError for a name that is taken, the decorator for an object that is no such entry.
         """
@@ -96,6 +149,7 @@ class Registry(Generic[T]):
             if problem := self._unfit(entry):
                 raise ValueError(f"{self.kind} {name!r}: {problem}")
             self._added[name], self._sources[name] = entry, source
+            self._places[name], self._depends[name] = find_place(), tuple(depends)
             if (names := _NAMES.get()) is not None:
                 names.append(name)
             return entry
@@ -127,6 +181,14 @@ class Registry(Generic[T]):
     def source(self, name: str) -> str | None:
         """Return the plug-in that registered an entry; None for one that ships, or was registered outside plug-ins."""
         return self._sources.get(name)
+
+    def origin(self, name: str) -> Place | None:
+        """Return the statement of a script or a cell that registered an entry; None where none did."""
+        return self._places.get(name)
+
+    def depends(self, name: str) -> Sequence[object]:
+        """Return what an entry was said to depend on beside its code."""
+        return self._depends.get(name, ())
 
     def place(self, name: str) -> str | None:
         """Return "module:attribute" of an entry that ships, which need not be imported yet; None for any other."""

@@ -37,7 +37,10 @@ from semcom.config import (  # noqa: E402 - after the check, since it needs `cha
     TrainConfig,
 )
 
+importlib.import_module("semcom.runs.sources").listen()  # first, so that no file of the user's is imported unheard
+
 if TYPE_CHECKING:
+    from channels.registry import depends
     from semcom.data.augment import Augmentation
     from semcom.data.dataset import Dataset
     from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
@@ -100,6 +103,7 @@ _LAZY = {
     "TRACKERS": "semcom.runs.tracking",
     "Tracker": "semcom.runs.tracking",
     "Variant": "semcom.studies.grid",
+    "depends": "channels.registry",
     "average": "semcom.engine.store.population",
     "embedding": "semcom.runs.embedding",
     "knn_purity": "semcom.runs.embedding",
@@ -157,6 +161,7 @@ __all__ = [
     "Variant",
     "__version__",
     "average",
+    "depends",
     "embedding",
     "knn_purity",
     "load",

@@ -65,6 +65,8 @@ class Early:
     """True to execute the plug-ins that `config` names."""
     profile: bool = False
     """True to measure the parts of training too."""
+    again: bool = False
+    """True to replace the run that lies in the folder."""
     track: tuple[str, ...] = ()
     """Trackers of the run, NAME or NAME=PLACE."""
 
@@ -164,13 +166,14 @@ def read_early_flags(argv: Sequence[str], config: bool = False) -> Early:
         parser.add_argument("--config")
         parser.add_argument("--trust", action="store_true")
         parser.add_argument("--profile", action="store_true")
+        parser.add_argument("--again", action="store_true")
         parser.add_argument("--track", action="append", default=[])
     known, rest = parser.parse_known_args(list(argv))
     name = rest.pop(0) if rest and not rest[0].startswith("-") else None
     levels = typing.get_args(Level)
     if known.log_level not in levels:
         raise ConfigError(f"log-level: {known.log_level!r} is not one of {', '.join(levels)}")
-    names = ("config", "trust", "profile") if config else ()
+    names = ("config", "trust", "profile", "again") if config else ()
     own = {name: getattr(known, name) for name in names} | ({"track": tuple(known.track)} if config else {})
     return Early(name, rest, plugins=tuple(known.plugin), log_level=known.log_level, **own)
 
@@ -228,6 +231,7 @@ EARLY: Mapping[str, tuple[Any, Any]] = {
 }
 """Flags that every command takes, and `read_early_flags` reads; these are for the help."""
 PROFILE_HELP = "Measure the parts of training too, and print where the time went; this costs some speed."
+AGAIN_HELP = "Train anew, and replace the run that lies in --out, finished or not, this one or another."
 TRACK_HELP = (
     "Tracker that gets all rounds: tensorboard=FOLDER, wandb=PROJECT, mlflow=EXPERIMENT, or NAME alone (repeatable); "
     "each needs the extra of its name."
@@ -243,6 +247,7 @@ TRAIN: Mapping[str, tuple[Any, Any]] = {
     "config": (Annotated[str | None, CONFIG], None),
     "trust": (Annotated[fields.TRUST, tyro.conf.arg(help=TRUST_HELP)], False),
     "profile": (Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=PROFILE_HELP)], False),
+    "again": (Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(help=AGAIN_HELP)], False),
     "track": (Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], TRACK], ()),
     "log_level": EARLY["log_level"],
 }

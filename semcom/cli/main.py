@@ -196,7 +196,7 @@ def train(words: list[str]) -> None:
         if fallen and first:
             idle = ", ".join(map(spelled, fallen))
             LOG.warning("left out of %s, as it has no effect: %s", early.config, idle)
-        result = carry_out_run(setup, on_round=_draw_each_figure(shown), profile=early.profile)
+        result = carry_out_run(setup, on_round=_draw_each_figure(shown), profile=early.profile, again=early.again)
         tracking.complete(result)
     if not first:
         return

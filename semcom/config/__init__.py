@@ -14,8 +14,11 @@ from semcom.config.fields import (
 )
 from semcom.config.identity import (
     CODE,
+    DEPENDS,
     LATER,
     NOT_IDENTITY,
+    READ,
+    VARIABLE,
     complete_config,
     from_dict,
     list_differences,
@@ -30,6 +33,9 @@ from semcom.config.snr import SNR, parse_snr
 __all__ = [
     "PRESET_DEPENDS_ON",
     "CODE",
+    "DEPENDS",
+    "READ",
+    "VARIABLE",
     "COMMON",
     "FINISH",
     "LATER",

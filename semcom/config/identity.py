@@ -16,7 +16,12 @@ from semcom.config.misplaced import describe_misplaced_field, describe_misplaced
 from semcom.config.options import parse_option_value, spelled
 
 CODE = "code of "
-"""Beginning of the names in `contents` of what is no file: something that a script or a notebook has registered."""
+VARIABLE = "environment variable "
+DEPENDS = "dependency "
+READ = "read "
+"""Beginnings of the names in `contents` of what no field names: something that a script or a notebook has registered; a
+variable that own code asks for; what it says that it depends on; and a file that it opened as the run was set up. This
+last is in no hash, as it is known too late: it is held against what is there when the run is asked for again."""
 NOT_IDENTITY = (
     *("out", "keep", "device", "chunk", "processes", "store", "data.root"),
     *("train.checkpoint_every", "train.checkpoint_minutes", "train.drop_checkpoints"),
@@ -137,14 +142,18 @@ def list_differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
     one, other = (flatten_config(_collect_identity(config)) for config in (stored, wanted))
     both = one.keys() & other.keys()
     names = [n for n in {**one, **other} if n not in both or json.dumps(one[n]) != json.dumps(other[n])]  # 1 and 1.0
+    if "depends" in names:
+        now = wanted.contents.items() - stored.contents.items() or stored.contents.items() - wanted.contents.items()
+        gone = [name for name, _ in sorted(now) if name.startswith(DEPENDS)]
+        names = [name for name in names if name != "depends"] + gone
     there, here = (flatten_config(to_dict(config)) for config in (stored, wanted))
     return [_describe_difference(name, there.get(name, ABSENT), here.get(name, ABSENT)) for name in names]
 
 
 def _describe_difference(name: str, stored: Any, wanted: Any) -> str:
     """Return words on one field; where it names the same files in both runs, it is their content that differs."""
-    if name.startswith(CODE):
-        return f"the {name} has changed, or it is registered elsewhere"
+    if name.startswith((CODE, VARIABLE, DEPENDS)):
+        return f"the {name} has changed" + (", or it is registered elsewhere" if name.startswith(CODE) else "")
     flag = spelled(name.replace(".options.", "."))
     if _short(stored) == _short(wanted) and stored == wanted:  # 1 is no 1.0
         imports = ", or of what it imports," if name == "plugins" else ""
@@ -165,8 +174,8 @@ def _short(value: Any) -> str:
 def _collect_identity(config: RunConfig) -> dict[str, Any]:
     """Return a configuration as plain containers: without `NOT_IDENTITY` and `LATER` fields that are as before.
 
-    The digests in `contents` stand in the place of the paths of files, whatever option names them; those of code are
-    beside them.
+    The digests in `contents` stand in the place of the paths of files, whatever option names them; those of code, of
+    variables and of what it says that it depends on are beside them.
     """
     values = to_dict(config)
     contents = values.pop("contents")
@@ -179,8 +188,9 @@ def _collect_identity(config: RunConfig) -> dict[str, Any]:
             del part[last]
     if revised := _count_revisions(values):
         values["revised"] = revised
-    code = {name: found for name, found in contents.items() if name.startswith(CODE)}
-    return _replace_paths_by_digests(values, contents) | code
+    beside = {name: found for name, found in contents.items() if name.startswith((CODE, VARIABLE))}
+    depends = sorted(found for name, found in contents.items() if name.startswith(DEPENDS))
+    return _replace_paths_by_digests(values, contents) | beside | ({"depends": depends} if depends else {})
 
 
 def _count_revisions(values: dict[str, Any]) -> dict[str, int]:

@@ -1,291 +1,236 @@
-"""The digest of what somebody has written in a script or a notebook, or that a script imports.
+"""The identity of what a script or a notebook registers: the text of what it rests on, and the modules it imports.
 
-It is taken of what is there in memory, as that is what runs, whatever has become of the file or the cell: of the
-compiled code of functions and of the values that they and their classes refer to, as far as these are the user's.
-So comments, and what else stands in the script, do not count; another version of Python does.
+Of a script, or of the cells of a notebook, these are the statements that register it, those that define what it refers
+to by name, directly or not, and those that change something of that; so a run stays what it is whatever else the script
+does. Modules of one's own count whole. What no text tells, as a number from the command line, counts by its value.
 """
 
 from __future__ import annotations
 
-import bisect
-import copyreg
-import dis
+import ast
+import builtins
 import functools
 import hashlib
-import importlib
 import importlib.metadata
-import importlib.util
+import linecache
+import os
+import symtable
 import sys
 import types
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
+from channels.registry import Place
+from semcom.config import ConfigError
+from semcom.runs.sources import Code, add_imports, is_own, list_variables, read_source
 
-from channels.registry import Registry
-from semcom.runs.sources import is_own
-
-_PLAIN = (type(None), type(...), bool, int, float, complex, str, bytes)
-_WRITTEN_BY_PYTHON = {
-    *("__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__abstractmethods__", "_abc_impl"),
-    *("__firstlineno__", "__static_attributes__", "__parameters__", "__orig_bases__"),
-}
-"""Attributes of a class that say nothing of what it does."""
-_SILENT = ("CACHE", "EXTENDED_ARG", "NOP", "PUSH_NULL")
-_ATTRIBUTES = ("LOAD_ATTR", "LOAD_GLOBAL", "LOAD_METHOD")
-_JUMPS = {*dis.hasjrel, *dis.hasjabs}
-_LOADS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
-_begun_empty: dict[int, Any] = {}
-"""Lists, tables and sets that held nothing when they were first seen, by `id`: a run fills them, such as a cache."""
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_NUMERIC = ("torch", "numpy", "scipy", "semcom", "channels")
+"""Packages of which any change by a script may change a run's numbers."""
+_SILENT = {*vars(builtins), "display", "semcom", "channels"} - {"setattr", "delattr", "exec"}
+"""Functions, and modules, that change nothing which they are given."""
 
 
-def digest_code(entry: Any) -> str:
-    """Return the digest of a class, a function or an object, with all of the user's own that it refers to."""
-    return _Walk().digest(entry)
+def read_code(entry: Any, place: Place | None) -> Code:
+    """Read what a class, a function or an object of the user's rests on.
 
+    Args:
+        entry: of a registry, or a function.
+        place: of the statement of a script or a cell that registered it, if one did.
 
-class _Walk:
-    """A walk over objects, breadth first; each is written down once, and then by its number."""
-
-    def __init__(self) -> None:
-        self.total, self.left = hashlib.sha256(), deque[Any]()
-        self.numbers: dict[int, int] = {}
-        self.kept: list[Any] = []  # so that no other object gets the `id` of one
-
-    def digest(self, entry: Any) -> str:
-        self.add(entry)
-        if not self.left:  # somebody else's: its version is all that is known
-            self.write("version", _read_version(entry))
-        while self.left:
-            for part in self.parts(self.left.popleft()):
-                self.add(part)
-            self.write("end")
-        return self.total.hexdigest()
-
-    def write(self, *words: object) -> None:
-        self.total.update("".join(f"{word}\0" for word in words).encode(errors="surrogatepass"))
-
-    def add(self, value: Any) -> None:
-        """Write a value down: a plain one as it is, one of others by its name, any other by its number."""
-        if type(value) in _PLAIN:
-            self.write(type(value).__name__, repr(value))
-        elif isinstance(value, np.ndarray | Tensor):
-            self.write(type(value).__name__, *_digest_numbers(value))
-        elif isinstance(value, type | types.FunctionType | types.ModuleType) and not _is_own(value):
-            self.write(_name_object(value))
-        elif isinstance(value, Registry):
-            self.write(value.kind)
-        elif id(value) in self.numbers and not isinstance(value, tuple | frozenset | types.CodeType):
-            self.write("again", self.numbers[id(value)])
-        else:
-            self.numbers[id(value)] = len(self.numbers)
-            self.kept.append(value)
-            self.left.append(value)
-
-    def parts(self, value: Any) -> Iterator[Any]:
-        """Yield what a value consists of."""
-        if isinstance(value, _Used):
-            yield from value.parts()
-        elif isinstance(value, types.ModuleType):  # alone: what is used of it has been added by name
-            yield "module"
-        elif isinstance(value, type):
-            yield from ("class", *value.__bases__, type(value))
-            for name, held in sorted(vars(value).items()):
-                if name not in _WRITTEN_BY_PYTHON:
-                    yield from (name, held)
-        elif isinstance(value, types.FunctionType):
-            yield from ("function", value.__defaults__, value.__kwdefaults__, *_flatten_state(vars(value)))
-            yield from (_read_cell(cell) for cell in value.__closure__ or ())
-            yield from (value.__code__, _Used(value))
-        elif isinstance(value, types.CodeType):
-            yield from (_describe_steps(value), value.co_names, value.co_varnames, value.co_freevars, value.co_flags)
-            yield from (value.co_argcount, value.co_kwonlyargcount, value.co_posonlyargcount, value.co_consts)
-        elif isinstance(value, staticmethod | classmethod):
-            yield from (type(value).__name__, value.__func__)
-        elif isinstance(value, property):
-            yield from ("property", value.fget, value.fset, value.fdel)
-        elif isinstance(value, types.MethodType):
-            yield from ("method", value.__func__, value.__self__)
-        elif isinstance(value, functools._lru_cache_wrapper):
-            yield from ("cached", value.__wrapped__)
-        elif isinstance(value, types.MappingProxyType):
-            yield from ("proxy", dict(value))
-        elif isinstance(value, tuple | list | dict | set | frozenset | deque) and _is_plain_container(value):
-            yield from (type(value).__name__, *_list_contents(value))
-        else:
-            yield from _read_state(value)
-
-
-class _Used:
-    """What a function refers to by name."""
-
-    def __init__(self, function: types.FunctionType) -> None:
-        self.function = function
-
-    def parts(self) -> Iterator[Any]:
-        """Yield each name with its value; what the code itself assigns (`global`) is no part of what it is."""
-        known, codes = self.function.__globals__, list(_list_codes(self.function.__code__))
-        steps = [_disassemble(code) for code in codes]
-        changed = {step.argval for each in steps for step in each if step.opname == "STORE_GLOBAL"}
-        names = {step.argval for each in steps for step in each if step.opname in _LOADS}
-        attributes = sorted({name for code in codes for name in code.co_names})
-        found = {name: known[name] for name in sorted(names - changed) if name in known}
-        for each in steps:
-            for at, step in enumerate(each):
-                if step.opname == "IMPORT_NAME":
-                    found |= _import_own(step.argval, each[at - 2].argval, known.get("__package__"))
-        for name, value in found.items():
-            yield name
-            yield from _take_used(value, attributes)
-
-
-@functools.lru_cache(maxsize=4096)
-def _disassemble(code: types.CodeType) -> tuple[dis.Instruction, ...]:
-    return tuple(step for step in dis.get_instructions(code) if step.opname not in _SILENT)
-
-
-def _describe_steps(code: types.CodeType) -> str:
-    """Return the steps of a function, and where its exceptions lead, as they are whatever was compiled beside it.
-
-    `torch.zeros()` has other steps where the import is in the same script than where it is in another cell.
+    Raises:
+        ConfigError: it was typed into Python itself, which keeps no text.
     """
-    steps = _disassemble(code)
-    place = functools.partial(bisect.bisect_left, [step.offset for step in steps])
-    lines = []
-    for step in steps:
-        if step.opname in _ATTRIBUTES:
-            lines.append(f"{step.opname.replace('METHOD', 'ATTR')} {step.argval}")
-        else:
-            lines.append(f"{step.opname} {place(step.argval) if step.opcode in _JUMPS else step.arg}")
-    handlers: Any = dis.Bytecode(code)  # its exception_entries are in no stub
-    lines += [f"{place(at.start)} {place(at.end)} {place(at.target)}" for at in handlers.exception_entries]
-    return "\n".join(lines)
+    name = str(getattr(entry, "__module__", ""))
+    file = getattr(sys.modules.get(name), "__file__", None)
+    files = {name: Path(file).absolute()} if file and name != "__main__" and is_own(os.path.abspath(file)) else {}
+    parts: list[object] = [] if files or name == "__main__" else [_read_version(name)]  # somebody else's
+    chosen = _choose_statements(_read_session(place), place) if place else []
+    text = "\n".join(sorted({each.text for each in chosen}))
+    if place is not None:
+        parts += [text or _describe_compiled(place.code), _list_values(chosen, entry, place.known)]
+    files = add_imports(files, text=text, package=place.known.get("__package__") or "" if place else "")
+    parts += [(module, hashlib.sha256(read_source(path)).hexdigest()) for module, path in files.items()]
+    lines: dict[str, frozenset[int] | None] = {str(path): None for path in files.values()}
+    for each in chosen:
+        lines[each.file] = (lines.get(each.file) or frozenset()).union(each.lines)
+    digest = hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()
+    return Code(digest, list_variables([text.encode(), *map(read_source, files.values())]), lines)
 
 
-def _take_used(value: Any, attributes: list[str]) -> Iterator[Any]:
-    """Yield a value; of a module of the user's what is called like one of the attributes, of its modules in turn."""
-    left, seen = [value], set[int]()
-    while left:
-        one = left.pop()
-        if not isinstance(one, types.ModuleType) or not _is_own(one):
-            yield one
-        elif id(one) not in seen:
-            seen.add(id(one))
-            if not hasattr(one, "__file__") or not str(one.__file__).endswith(".py"):
-                yield _digest_compiled(one)
-            for name in attributes:
-                if name in vars(one):
-                    yield name
-                    left.append(vars(one)[name])
+def find_definition(function: Any) -> Place | None:
+    """Return where a script or a cell defines a function; None for one of a module."""
+    code = getattr(function, "__code__", None)
+    if code is None or function.__module__ != "__main__":
+        return None
+    return Place(code.co_filename, code.co_firstlineno, function.__globals__, code)
 
 
-def _import_own(name: str, level: Any, package: str | None) -> dict[str, Any]:
-    """Return the user's module that a function imports, by its name; nothing for one of others, or for none."""
+@dataclass(frozen=True)
+class _Statement:
+    """A statement of a script or a cell: its text without comments, and the names that it has to do with."""
+
+    file: str
+    lines: range
+    text: str
+    imports: Mapping[str, str]
+    """Name that an import binds -> the module that it is of."""
+    bound: set[str]
+    used: set[str]
+    taken: set[str]
+    """Those of the used ones whose value it takes at once."""
+    stored: set[str]
+    """Of what it assigns parts."""
+    called: set[str]
+    """What it is there to call, or to hand over."""
+    varying: set[str]
+    """Globals and attributes that its functions assign: a run changes them."""
+
+
+def _read_session(place: Place) -> list[tuple[_Statement, ...]]:
+    """Return the statements of the script, or of all executed cells, in which something was registered."""
+    shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    cells: dict[str, str] = {}
+    if shell is not None and shell.user_ns is place.known:
+        names = {
+            "".join(linecache.getlines(file)).strip(): file for file in [*linecache.cache, place.file] if is_own(file)
+        }
+        for text in place.known["In"]:
+            name = names.get(text.strip(), "")
+            cells = {other: held for other, held in cells.items() if other != name} | {name: text}
+    elif os.path.isfile(place.file):
+        cells[place.file] = read_source(place.file).decode(errors="replace")
+    else:
+        cells[place.file] = "".join(linecache.getlines(place.file))
+        if not cells[place.file] and hasattr(sys, "ps1"):
+            raise ConfigError("what is typed into Python itself leaves no text; use a file or a notebook")
+    return [_split(text, file) for file, text in cells.items()]
+
+
+@functools.lru_cache(maxsize=1024)
+def _split(text: str, file: str) -> tuple[_Statement, ...]:
+    """Return the statements of a text; one that Python does not take has none."""
     try:
-        whole = importlib.util.resolve_name("." * (level or 0) + name, package)
-        top = whole.partition(".")[0]
-        spec = None if top in sys.modules else importlib.util.find_spec(top)
-        if is_own(top, spec.origin if spec else getattr(sys.modules.get(top), "__file__", None)):
-            importlib.import_module(whole)
-            return {top: sys.modules[top], whole: sys.modules[whole]}
-    except Exception:  # the user's own code: the run says so where it is executed
-        pass
-    return {}
+        body = ast.parse(text).body
+    except SyntaxError:
+        return ()
+    scripts = [isinstance(each, ast.If) and "'__main__'" in ast.unparse(each.test) for each in body]
+    parts = [getattr(each, "body", []) if script else [each] for each, script in zip(body, scripts, strict=True)]
+    return tuple(_describe_statement(node, file) for part in parts for node in part)
 
 
-def _list_codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Yield a function's code, and that of the functions inside it."""
-    yield code
-    for value in code.co_consts:
-        if isinstance(value, types.CodeType):
-            yield from _list_codes(value)
+def _describe_statement(node: ast.stmt, file: str) -> _Statement:
+    text = ast.unparse(node)
+    top, *inner = ([*table.get_symbols()] for table in _list_tables(symtable.symtable(text, file, "exec")))
+    within = [symbol for table in inner for symbol in table]
+    bound = {s.get_name() for s in top if s.is_assigned() or s.is_imported() or s.is_namespace()}
+    taken = {s.get_name() for s in top if s.is_referenced()}
+    varying = {s.get_name() for s in within if s.is_assigned() and (s.is_declared_global() or s.is_nonlocal())}
+    imports, stored, called = dict[str, str](), set[str](), set[str]()
+    for at, in_function in _walk(node):
+        if isinstance(at, ast.Import | ast.ImportFrom):
+            of = "" if isinstance(at, ast.Import) else "." * at.level + (at.module or "")
+            imports |= {alias.asname or alias.name.partition(".")[0]: of or alias.name for alias in at.names}
+        elif isinstance(at, ast.Attribute | ast.Subscript) and not isinstance(at.ctx, ast.Load):
+            names = {_find_root(at), at.attr if isinstance(at, ast.Attribute) else ""}
+            varying, stored = (varying | names, stored) if in_function else (varying, stored | {_find_root(at)})
+        elif isinstance(at, ast.AugAssign) and isinstance(at.target, ast.Name):
+            taken |= {at.target.id}
+        elif isinstance(at, ast.Expr) and isinstance(call := at.value, ast.Call) and not in_function:
+            roots = {_find_root(each) for each in (call.func, *call.args)}
+            called |= roots if _find_root(call.func) not in _SILENT else set()
+    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+    lines, used = range(first, (node.end_lineno or first) + 1), taken | {s.get_name() for s in within if s.is_global()}
+    return _Statement(file, lines, text, imports, bound, used, taken, stored, called, varying)
+
+
+def _list_tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    yield table
+    for child in table.get_children():
+        yield from _list_tables(child)
+
+
+def _walk(node: ast.AST, in_function: bool = False) -> Iterator[tuple[ast.AST, bool]]:
+    yield node, in_function
+    inner = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    for child in ast.iter_child_nodes(node):
+        yield from _walk(child, inner)
+
+
+def _find_root(node: ast.AST) -> str:
+    """Return the name with which an expression such as `a.b[0].c` begins; of any other, nothing."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _choose_statements(cells: list[tuple[_Statement, ...]], place: Place) -> list[_Statement]:
+    """Return the statements on which that at a place rests."""
+    every = [each for cell in cells for each in cell]
+    imports = {name: of for each in every for name, of in each.imports.items() if name in each.bound}
+    tops = {name: of.partition(".")[0] for name, of in imports.items() if not of.startswith(".")}
+    numeric = {name for name, top in tops.items() if top in _NUMERIC}
+    files = {name: getattr(sys.modules.get(top), "__file__", None) for name, top in tops.items()}
+    foreign = {name for name, file in files.items() if not is_own(file)}
+    chosen = [each for each in every if each.file == place.file and place.line in each.lines]
+    needed, before = set[str](), -1
+    while len(chosen) > before:
+        before = len(chosen)
+        needed.update(*(each.used for each in chosen))
+        found = {id(each) for name in needed for each in _find_bindings(cells, name)} | {id(each) for each in chosen}
+        changes = [s for s in every if s.stored & (needed - foreign | numeric) or s.called & (needed - foreign)]
+        found |= {id(each) for each in changes}
+        chosen = [each for each in every if id(each) in found]
+    return chosen
+
+
+def _find_bindings(cells: list[tuple[_Statement, ...]], name: str) -> Iterator[_Statement]:
+    """Yield the statements that bind a name: those of the last cell that does, and those that it goes on from."""
+    for cell in reversed(cells):
+        found = [each for each in cell if name in each.bound]
+        yield from found
+        if any(name not in each.taken for each in found):
+            return
+
+
+def _describe_compiled(code: types.CodeType) -> tuple[object, ...]:
+    """Return what compiled code does, where its text is not known, as of `python -c`."""
+    held = [_describe_compiled(each) if isinstance(each, types.CodeType) else each for each in code.co_consts]
+    plain = [sorted(each, key=repr) if isinstance(each, frozenset) else each for each in held]
+    return code.co_code, code.co_exceptiontable, code.co_names, code.co_varnames, code.co_freevars, repr(plain)
+
+
+def _list_values(chosen: list[_Statement], entry: Any, known: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the plain values that statements refer to, or a class or a closure holds, if no function sets them."""
+    held = dict(vars(entry)) if isinstance(entry, type) else {"": entry}
+    for function in [each for each in held.values() if isinstance(each, types.FunctionType)]:
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        held |= {name: _read_cell(cell) for name, cell in cells}
+    for name in {name for each in chosen for name in each.bound - each.imports.keys()}:
+        held[name] = known.get(name)
+        if not isinstance(held[name], type | types.FunctionType):  # such as what argparse gives
+            parts = {attribute: f"{name}.{attribute}" for attribute in getattr(held[name], "__dict__", ())}
+            used = {word for word in parts if any(parts[word] in each.text for each in chosen)}
+            held |= {word: getattr(held[name], word) for word in used}
+    varying = {name for each in chosen for name in each.varying}
+    return sorted(
+        (name, repr(value))
+        for name, value in held.items()
+        if name not in varying and not name.startswith("__")
+        if all(type(each) in _PLAIN for each in (value if isinstance(value, tuple) else (value,)))
+    )
 
 
 def _read_cell(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # nothing has been assigned yet
-        return "empty"
+        return None
 
 
-def _is_own(value: Any) -> bool:
-    """Return whether a class, a function or a module is the user's."""
-    name = value.__name__ if isinstance(value, types.ModuleType) else str(value.__module__)
-    modules = (sys.modules.get(place) for place in (name, name.partition(".")[0]))
-    file = next((found for module in modules if (found := getattr(module, "__file__", None))), None)
-    return name == "__main__" or is_own(name, file)  # a notebook's main module is that of its kernel
-
-
-def _name_object(value: Any) -> str:
-    return value.__name__ if isinstance(value, types.ModuleType) else f"{value.__module__}.{value.__qualname__}"
-
-
-def _read_version(entry: Any) -> str:
-    """Return the version of the package that an entry is of."""
-    top = str(getattr(entry, "__module__", "")).partition(".")[0]
-    names = importlib.metadata.packages_distributions().get(top, [])
+def _read_version(module: str) -> str:
+    """Return the version of the package that a module is of."""
+    names = importlib.metadata.packages_distributions().get(module.partition(".")[0], [])
     return " ".join(f"{name} {importlib.metadata.version(name)}" for name in sorted(set(names)))
-
-
-def _digest_compiled(module: types.ModuleType) -> bytes:
-    """Return the content of a module that is not written in Python."""
-    file = getattr(module, "__file__", None)
-    if file is None:
-        return b""
-    with open(file, "rb") as binary:
-        return hashlib.file_digest(binary, "sha256").digest()
-
-
-def _digest_numbers(value: np.ndarray | Tensor) -> tuple[object, ...]:
-    """Return type, shape and digest of an array or a tensor."""
-    if isinstance(value, Tensor):
-        if value.layout is not torch.strided or value.device.type == "meta":
-            return value.dtype, tuple(value.shape), value.layout
-        dtype: Any = value.dtype
-        value = value.detach().cpu().resolve_conj().resolve_neg().contiguous().view(-1).view(torch.uint8).numpy()
-    elif value.dtype.hasobject:
-        return value.dtype, value.shape, repr(value.tolist())
-    else:
-        dtype = value.dtype
-    return dtype, value.shape, hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
-
-
-def _is_plain_container(value: Any) -> bool:
-    return type(value).__module__ in ("builtins", "collections") and type(value).__name__ != "Counter"
-
-
-def _list_contents(value: Any) -> list[Any]:
-    """Return what a container holds, in an order that is the same in any process."""
-    if not isinstance(value, tuple | frozenset):
-        if not value:
-            _begun_empty[id(value)] = value
-        if id(value) in _begun_empty:
-            return []
-    if isinstance(value, dict):
-        return [part for item in value.items() for part in item]
-    return sorted(value, key=repr) if isinstance(value, set | frozenset) else list(value)
-
-
-def _read_state(value: Any) -> Iterator[Any]:
-    """Yield the class of an object, and its state as pickle and copy see it; of one that has none, the class alone."""
-    yield type(value) if _is_own(type(value)) else _name_object(type(value))
-    try:
-        reduce = copyreg.dispatch_table.get(type(value))
-        reduced: Any = reduce(value) if reduce else value.__reduce_ex__(4)
-    except Exception:  # a lock, an open file, a generator
-        return
-    if isinstance(reduced, str):
-        yield reduced
-        return
-    make, arguments, state, items, pairs = (*reduced, None, None, None)[:5]
-    yield from (make, arguments)
-    yield from (part for held in (state if isinstance(state, tuple) else (state,)) for part in _flatten_state(held))
-    yield from (part for held in (items, pairs) for part in held or ())
-
-
-def _flatten_state(state: Any) -> list[Any]:
-    """Return attributes by name; of an object they are its own table, which is not one that a run fills."""
-    return [part for item in state.items() for part in item] if isinstance(state, dict) else [state]

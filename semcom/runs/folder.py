@@ -48,6 +48,7 @@ from semcom.files import (
 )
 from semcom.runs.arrays import Arrays, read_arrays, write_arrays
 from semcom.runs.schema import LINE, find_lines_fault, find_misfit, find_summary_fault
+from semcom.runs.sources import find_changed_read
 
 LOG = logging.getLogger(__name__)
 LOCK = ".lock"
@@ -93,10 +94,11 @@ class Folder:
     Args:
         path: created when it is opened.
         config: the resolved configuration.
+        again: whether the run that lies there is replaced, be it this one or another.
     """
 
-    def __init__(self, path: Path, config: RunConfig) -> None:
-        self.path, self.config = path, config
+    def __init__(self, path: Path, config: RunConfig, again: bool = False) -> None:
+        self.path, self.config, self.again = path, config, again
         self.check_lock: Callable[[], None] = lambda: None
 
     def check(self) -> None:
@@ -110,6 +112,8 @@ class Folder:
             if found := _find_study_sign(self.path):  # it would be hidden: what holds a run is read as that run
                 raise ConfigError(f"out: {self.path} is the folder of a study: it holds {found}; give another folder")
             return
+        if self.again:
+            return
         try:
             other = read_config(stored, "config")
         except ConfigError as error:
@@ -118,7 +122,15 @@ class Folder:
             found = list_differences(other, self.config)
             more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             fields = "; ".join(found[:SHOWN]) + more
-            raise ConfigError(f"out: {self.path} holds another run ({fields}); give another folder")
+            raise ConfigError(f"out: {self.path} holds another run ({fields}); give another folder, or --again")
+        check_stored_reads(self.path)
+
+    def clear(self) -> None:
+        """Remove the run that is to be replaced: what says that it is finished first, what says which it is last."""
+        if self.again:
+            rows = (path.name for path in self.path.glob(ROWS.format("*")))
+            for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, *rows, METRICS, ARRAYS, CONFIG):
+                (self.path / name).unlink(missing_ok=True)
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -260,6 +272,14 @@ class Folder:
         if self.config.train.drop_checkpoints:
             for path in (self.path / CHECKPOINT, self.path / PREVIOUS, *self.path.glob(ROWS.format("*"))):
                 path.unlink(missing_ok=True)
+
+
+def check_stored_reads(folder: Path) -> None:
+    """Raise ConfigError where a stored run has read a file that is another one now."""
+    stored = folder / CONFIG
+    if stored.exists() and (changed := find_changed_read(read_config(stored, "config").contents)):
+        words = f"{changed}, which it read, has changed"
+        raise ConfigError(f"out: {folder} holds another run ({words}); give another folder, or --again")
 
 
 def _find_study_sign(folder: Path) -> str | None:

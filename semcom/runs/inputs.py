@@ -5,22 +5,24 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from channels import PROFILES
-from semcom.config import CODE, ConfigError, RunConfig
+from channels.registry import Registry, list_depends
+from semcom.config import CODE, DEPENDS, READ, VARIABLE, ConfigError, RunConfig
 from semcom.config.options import list_paths_in_options, spelled
 from semcom.data.readers import list_image_files
 from semcom.data.registry import AUGMENTATIONS, DATASETS
 from semcom.engine.schedulers import SCHEDULERS
 from semcom.files import digest_bytes, digest_of_file
 from semcom.models.registry import ENCODERS, HEADS
-from semcom.runs.code import digest_code
-from semcom.runs.plugins import digest_plugin, locate_plugin
+from semcom.runs.code import find_definition, read_code
+from semcom.runs.plugins import locate_plugin, read_plugin
 from semcom.runs.section_options import (
     REGISTRIES,
     find_owner_of_options,
@@ -28,8 +30,11 @@ from semcom.runs.section_options import (
     read_section_options,
     replace_section_options,
 )
-from semcom.runs.sources import ships
+from semcom.runs.sources import Code, Version, find_changed_read, is_own, list_opened, ships, stat_version
 from semcom.tasks.registry import TASKS
+
+TRAINING = f"{CODE}training"
+"""The name in `contents` of a function of the user's that carries out a sweep's runs."""
 
 
 def fingerprint_inputs(config: RunConfig) -> RunConfig:
@@ -60,23 +65,88 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
             else config
         )
         files |= {f"{section}.{spelled(name)}": path for name, path in there.items()}
-    found = {plugin: ("plugins", digest_plugin(plugin)) for plugin in config.plugins}
-    found |= {
+    found = {
         path: (field, _digest_input(field, path)) for field, path in files.items() if path and _is_input_path(path)
     }
-    found |= {name: (field, digest_code(entry)) for name, (field, entry) in _find_registered(config).items()}
+    code = _read_own_code(config)
+    found = {name: (field, each.digest) for name, (field, each) in code.items() if field == "plugins"} | found
+    found |= {name: (field, each.digest) for name, (field, each) in code.items() if field != "plugins"}
+    for name in sorted({name for _, each in code.values() for name in each.variables} & os.environ.keys()):
+        found[VARIABLE + name] = name, hashlib.sha256(os.environ[name].encode(errors="surrogateescape")).hexdigest()
+    found |= _digest_depends(config)
+    reads = {name: was for name, was in config.contents.items() if name.startswith((READ, TRAINING))}
+    if changed := find_changed_read(reads):
+        raise ConfigError(f"contents: {changed!r} is not what it was when the run read it; leave contents empty")
     for path, was in config.contents.items():
+        if path in reads:
+            continue
         if path not in found and path not in files.values():  # a file that is gone is its reader's to tell
             raise ConfigError(f"contents: {path!r} is not read by this run; leave contents empty")
         field, now = found.get(path, ("", was))
         if was != now:
             change = "is not what it was when this configuration was resolved"
             raise ConfigError(f"{field}: {path!r} {change}; leave contents empty to take it as it is now")
-    return replace(config, contents={path: now for path, (_, now) in found.items()})
+    return replace(config, contents={path: now for path, (_, now) in found.items()} | reads)
 
 
-def _find_registered(config: RunConfig) -> dict[str, tuple[str, Any]]:
-    """Return what the run uses of a script's or a notebook's own, by its name in `contents`, with its field."""
+def add_reads(config: RunConfig, reads: Mapping[str, Version]) -> RunConfig:
+    """Add to `contents` the files that own code has opened: when it was imported, and, `reads`, as the run was set up.
+
+    Those of the dataset's and of the run's folder are none; nor are those that stand there already.
+
+    Raises ConfigError for one that has changed since.
+    """
+    code = [each for _, each in _read_own_code(config).values()]
+    found = {path: was for each in code for path, was in list_opened(each).items()}
+    own = tuple(os.path.join(place, "") for place in (config.data.root, config.out) if place)
+    named = {name.removeprefix(DEPENDS) for name in config.contents}.union(*(each.lines for each in code))
+    kept = {}
+    for path, was in sorted((found | dict(reads)).items()):
+        if path in named or (own and path.startswith(own)) or (now := stat_version(path)) is None:
+            continue
+        if now != was:
+            raise ConfigError(f"code: {path!r} has changed since this process read it; start Python again")
+        kept[READ + path] = digest_of_file(Path(path))
+    return replace(config, contents=config.contents | kept)
+
+
+def _digest_depends(config: RunConfig) -> dict[str, tuple[str, str]]:
+    """Return the digests of what own code says that it depends on, by their names in `contents`, with a field."""
+    used = [(registry, name) for registry, _, name in _list_used(config) if not registry.ships(name)]
+    things = [thing for registry, name in used for thing in registry.depends(name)]
+    sources = [*config.plugins, *([None] if any(registry.source(name) is None for registry, name in used) else [])]
+    things += [thing for source in sources for thing in list_depends(source)]
+    found = {}
+    for thing in things:
+        if isinstance(thing, os.PathLike):
+            path = _absolute(os.fspath(thing))
+            if not _is_input_path(path):
+                raise ConfigError(f"depends: {path!r} is no file or folder; give one that is there")
+            found[DEPENDS + path] = "depends", _digest_input("depends", path)
+        else:
+            found[f"{DEPENDS}{len(found) + 1}"] = "depends", hashlib.sha256(repr(thing).encode()).hexdigest()
+    return found
+
+
+def _read_own_code(config: RunConfig) -> dict[str, tuple[str, Code]]:
+    """Return the code of plug-ins, and what the run uses of a script's own, by its name in `contents`, with a field."""
+    found = {plugin: ("plugins", read_plugin(plugin)) for plugin in config.plugins}
+    packages = {plugin.partition(".")[0] for plugin in config.plugins if not plugin.endswith(".py")}
+    for registry, field, name in _list_used(config):
+        if not registry.ships(name) and registry.source(name) not in config.plugins:
+            entry, place = registry.get(name), registry.origin(name)
+            module = str(getattr(entry, "__module__", ""))
+            place = place if place and (place.file.startswith("<") or is_own(os.path.abspath(place.file))) else None
+            if not ships(module) and module.partition(".")[0] not in packages:  # a plug-in counts whole
+                try:
+                    found[f"{CODE}{registry.kind} {name}"] = field, read_code(entry, place)
+                except ConfigError as error:
+                    raise ConfigError(f"{field}: {name!r}: {error}") from None
+    return found
+
+
+def _list_used(config: RunConfig) -> list[tuple[Registry[Any], str, str]]:
+    """Return what the run uses of registries: the registry, the field, the name."""
     used = [
         (REGISTRIES[section], name_owner_field(section), find_owner_of_options(config, section))
         for section in REGISTRIES
@@ -86,20 +156,24 @@ def _find_registered(config: RunConfig) -> dict[str, tuple[str, Any]]:
     used += [(AUGMENTATIONS, "data.augment", config.data.augment)]
     used += [(TASKS, "task", config.task), (SCHEDULERS, "network.scheduling", config.network.scheduling)]
     used += [(HEADS, "model.head", config.model.head), (DATASETS, "new-data", config.new_data or "")]
-    packages = {plugin.partition(".")[0] for plugin in config.plugins if not plugin.endswith(".py")}
-    found = {}
-    for registry, field, name in used:
-        if name in registry and not registry.ships(name) and registry.source(name) not in config.plugins:
-            entry = registry.get(name)
-            module = str(getattr(entry, "__module__", ""))
-            if not ships(module) and module.partition(".")[0] not in packages:  # a plug-in counts whole
-                found[f"{CODE}{registry.kind} {name}"] = (field, entry)
-    return found
+    return [(registry, field, name) for registry, field, name in used if name in registry]
+
+
+def digest_training(train: Any, plugins: Collection[str]) -> dict[str, str]:
+    """Return the digest of a function of the user's that carries out runs, by its name in `contents`.
+
+    One of a plug-in counts with that.
+    """
+    module = str(getattr(train, "__module__", ""))
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if train is None or ships(module) or file in [locate_plugin(plugin) for plugin in plugins] or module in plugins:
+        return {}
+    return {TRAINING: read_code(train, find_definition(train)).digest}
 
 
 def find_code(config: RunConfig) -> str | None:
     """Return the name in `contents` of something that the run uses and only this process has registered, if any."""
-    return next((name for name in config.contents if name.startswith(CODE)), None)
+    return next((name for name in config.contents if name.startswith(CODE) and name != TRAINING), None)
 
 
 def check_reaches_processes(field: str, config: RunConfig) -> None:

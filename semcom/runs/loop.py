@@ -34,6 +34,7 @@ from semcom.runs.recovery import Checkpoints, begin_or_recover, restore_state
 from semcom.runs.resolve import find_device
 from semcom.runs.result import Result
 from semcom.runs.setup import Setup
+from semcom.runs.sources import list_reads
 from semcom.runs.stop import Stopped, defer_stop_signals
 from semcom.runs.summary import summarize_run
 
@@ -129,6 +130,8 @@ class Loop:
         """Do the work of `run`, where files may fail to be written; return the summary."""
         commit = read_commit()  # of the code that trains: a checkout may have moved on when the run ends
         with self.clock("setup"):
+            if self.folder:
+                self.folder.clear()
             summary = self._resume()
         if summary is not None:
             added = self._keep_arrays(summary.get("finish"), self.folder.arrays() if self.folder else {})
@@ -150,6 +153,8 @@ class Loop:
         stopped = self._best_round() if self.rounds < self.config.train.rounds else None
         summary = summarize_run(self.world, self.metrics, finish, joined, stopped)
         summary |= {"begun": self.checkpoints.begun, "commit": commit}
+        if self.folder and (reads := list_reads(self.folder.config.contents)):
+            summary["read"] = reads
         if self.folder:
             summary |= {"metrics_digest": self.digest.hexdigest()}
             with defer_stop_signals():

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from semcom.config import DEPENDS, READ
 from semcom.files import ELSEWHERE
 
 BEFORE, AFTER = r"(?<![\w.~/\\-])", r"(?![\w~-]|\.\w)"
@@ -36,7 +37,8 @@ class Places:
 
     def __init__(self, configs: Iterable[Mapping[str, Any]], *folders: Path) -> None:
         configs = list(configs)
-        paths = {str(name) for config in configs for name in _as_table(config.get("contents"))}
+        names = {str(name) for config in configs for name in _as_table(config.get("contents"))}
+        paths = {name.removeprefix(READ).removeprefix(DEPENDS) for name in names}
         self.names: dict[str, str] = {}
         for path in sorted(path for path in paths if os.path.isabs(path)):
             name, count = f"{ELSEWHERE}{os.path.basename(path)}", 2
@@ -50,7 +52,8 @@ class Places:
 
     def config(self, value: Any) -> Any:
         """Return a configuration with names in the place of paths; its hash has their digests, and stays."""
-        return _map_texts(value, lambda text: self.names.get(text, text))
+        marked = {f"{mark}{path}": f"{mark}{name}" for path, name in self.names.items() for mark in ("", READ, DEPENDS)}
+        return _map_texts(value, lambda text: marked.get(text, text))
 
     def values(self, value: Any) -> Any:
         """Return values, each a path, a list of some, or another text; those of `command` are lines for a shell."""

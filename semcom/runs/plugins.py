@@ -1,6 +1,6 @@
 """Import of the user's own methods, channels, encoders and datasets, which register themselves.
 
-What a plug-in says is part of a run's identity: `digest_plugin` gives the digest of what was imported.
+What a plug-in says is part of a run's identity: `read_plugin` gives what was imported.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from types import ModuleType
 from channels.registry import registering_source
 from semcom.config import ConfigError
 from semcom.files import digest_bytes
-from semcom.runs.sources import add_imports
+from semcom.runs.sources import Code, add_imports, list_variables, read_source
 from semcom.runs.stop import Stopped
 
 _PREFIX = "semcom_plugin_"
-_loaded: dict[str, str] = {}
-"""Plug-in, as `locate_plugin` spells it -> digest of its sources when this process imported it."""
+_loaded: dict[str, tuple[str, dict[str, Path]]] = {}
+"""Plug-in, as `locate_plugin` spells it -> its sources, and their digest when this process imported it."""
 
 
 def load_plugins(plugins: Iterable[str]) -> None:
@@ -40,7 +40,7 @@ def load_plugins(plugins: Iterable[str]) -> None:
         try:
             if name not in _loaded:
                 problem = _load_plugin(name)
-            elif digest_bytes(_list_plugin_sources(name)) != _loaded[name]:
+            elif digest_bytes(_loaded[name][1]) != _loaded[name][0]:
                 problem = ", or what it imports, has changed since this process imported it; start Python again"
         except Stopped:
             raise
@@ -62,7 +62,14 @@ def list_loaded_plugins() -> list[str]:
 
 def digest_plugin(plugin: str) -> str:
     """Return the digest of an imported plug-in: its sources, with what of the user's they import."""
-    return _loaded[locate_plugin(plugin)]
+    return _loaded[locate_plugin(plugin)][0]
+
+
+def read_plugin(plugin: str) -> Code:
+    """Return what an imported plug-in rests on."""
+    digest, sources = _loaded[locate_plugin(plugin)]
+    variables = list_variables(map(read_source, sources.values()))
+    return Code(digest, variables, dict.fromkeys(str(path) for path in sources.values()))
 
 
 def _load_plugin(name: str) -> str:
@@ -70,19 +77,21 @@ def _load_plugin(name: str) -> str:
     before = set(sys.modules)
     with registering_source(name) as registered:
         if name.endswith(".py"):
-            sources = _list_plugin_sources(name)
-            digest = digest_bytes(sources)
             _execute_plugin(Path(name))
         else:
             importlib.import_module(name)
-            sources = _list_plugin_sources(name)
-            digest = digest_bytes(sources)
+    sources = _list_plugin_sources(name)
     own = {name, *sources} - {"__main__"}
     if not registered and not own & before:  # what was imported before may have registered something then
         for module in own:
             sys.modules.pop(module, None)
         return " registers nothing: no method, link, dataset or anything else; leave it out, or see docs/extending.md"
-    _loaded[name] = digest
+    others = {module: path for _, held in _loaded.values() for module, path in held.items() if module != "__main__"}
+    for module, path in sources.items():
+        there = getattr(sys.modules.get(module), "__file__", None) or others.get(module, path)
+        if module != "__main__" and not os.path.samefile(there, path):
+            return f" imports {module}, which is {there} in this process, and not {path}; give one another name"
+    _loaded[name] = digest_bytes(sources), sources
     return ""
 
 
@@ -93,11 +102,17 @@ def _execute_plugin(path: Path) -> None:
     assert spec is not None and spec.loader is not None  # it ends in .py
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up while it runs
+    folder = str(path.parent)
+    sys.path.insert(0, folder)  # as of a script
     try:
         spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
+    finally:
+        sys.path.remove(folder)
+        if folder not in sys.path:
+            sys.path.append(folder)  # for imports in functions; last, where it hides nothing
 
 
 def _list_plugin_sources(name: str) -> dict[str, Path]:
@@ -107,7 +122,7 @@ def _list_plugin_sources(name: str) -> dict[str, Path]:
     modules that these import, directly or not.
     """
     if name.endswith(".py"):
-        return add_imports({"__main__": Path(name)})
+        return add_imports({"__main__": Path(name)}, (os.path.dirname(name),))
     top: ModuleType = sys.modules[name.partition(".")[0]]
     if not hasattr(top, "__path__"):
         return add_imports({name: Path(top.__file__)}) if top.__file__ else {}

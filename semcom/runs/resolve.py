@@ -42,6 +42,7 @@ from semcom.runs.new_clients import configure_new_clients
 from semcom.runs.plugins import load_plugins
 from semcom.runs.section_options import REGISTRIES, build_section_options, read_section_options, replace_section_options
 from semcom.runs.setup import Setup
+from semcom.runs.sources import watch_reads
 from semcom.tasks.registry import make_task
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def resolve(config: RunConfig) -> Resolved:
 def resolve_setup(request: RunConfig) -> Setup:
     """Resolve a configuration as `resolve` does, and give it with the method and the links that were built for that."""
     try:
-        return _resolve_setup(request)
+        with watch_reads() as reads:
+            return dataclasses.replace(_resolve_setup(request), reads=reads)
     except ConfigError:
         raise
     except ValueError as error:  # of a registry or a link, which know nothing of configurations

@@ -20,12 +20,14 @@ from semcom.runs.evaluation import check_patience
 from semcom.runs.failure import NEEDS_CONTEXT, describe_error
 from semcom.runs.folder import Folder
 from semcom.runs.images import read_run_images
+from semcom.runs.inputs import add_reads
 from semcom.runs.limits import check_model_limits, limit_memory
 from semcom.runs.loop import Loop, Observer, OnRound
 from semcom.runs.progress import RoundProgress
 from semcom.runs.resolve import find_device, resolve_setup
 from semcom.runs.result import Result
 from semcom.runs.setup import Setup
+from semcom.runs.sources import watch_reads
 from semcom.runs.stop import Stopped, raise_on_stop_signals
 from semcom.runs.tracking import Tracking
 from semcom.tasks.registry import list_metrics
@@ -41,6 +43,7 @@ def run(
     observe: Observer | None = None,
     profile: bool = False,
     progress: bool = False,
+    again: bool = False,
     track: Sequence[str] | str = (),
 ) -> Result:
     """Train a method and evaluate it.
@@ -53,6 +56,7 @@ def run(
         profile: whether `summary["seconds"]` also tells the parts of training; this costs some speed.
         progress: whether rounds are shown on stderr: a bar on a terminal, a line in a notebook, log lines (INFO)
             elsewhere.
+        again: whether the run that lies in `out`, finished or not, this one or another, is replaced.
         track: trackers that get all rounds, NAME or NAME=PLACE each: tensorboard=FOLDER, wandb=PROJECT,
             mlflow=EXPERIMENT, or one of `semcom.TRACKERS`.
 
@@ -80,26 +84,32 @@ def run(
             each(line)
 
     with bar or nullcontext(), tracking:
-        result = carry_out_run(setup, on_round=tell if told else None, observe=observe, profile=profile)
+        tell_all = tell if told else None
+        result = carry_out_run(setup, on_round=tell_all, observe=observe, profile=profile, again=again)
         tracking.complete(result)
     return result
 
 
 @reset_torch()
 def carry_out_run(
-    setup: Setup, *, on_round: OnRound | None = None, observe: Observer | None = None, profile: bool = False
+    setup: Setup,
+    *,
+    on_round: OnRound | None = None,
+    observe: Observer | None = None,
+    profile: bool = False,
+    again: bool = False,
 ) -> Result:
     """Train and evaluate what `resolve_setup` has made of a configuration; see `run`."""
     config = setup.config
     _check_run_callables(config, on_round, observe)
-    folder = Folder(Path(config.out), config) if config.out is not None and launched_rank() == 0 else None
+    folder = Folder(Path(config.out), config, again) if config.out is not None and launched_rank() == 0 else None
     if folder is not None:
         folder.check()
     device = find_device(config.device)
     clock = Clock(profile, device)
     loop: Loop | None = None
     try:
-        with raise_on_stop_signals():
+        with raise_on_stop_signals(), watch_reads() as reads:
             with clock("setup"), limit_memory():
                 keep_freed_memory()
                 images = read_run_images(config)
@@ -113,6 +123,8 @@ def carry_out_run(
                 for caution in setup.cautions if ranks.rank == 0 else ():
                     LOG.warning(caution)
                 loop = Loop(setup, images, folder, on_round if ranks.rank == 0 else None, clock, ranks, observe)
+                if folder is not None:
+                    folder.config = add_reads(config, {**setup.reads, **reads})
                 return loop.run()
     except ConfigError:
         raise

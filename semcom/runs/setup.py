@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from semcom.config import Resolved
 from semcom.methods.base import Method
+from semcom.runs.sources import Version
 
 if TYPE_CHECKING:
     from channels import Link
@@ -22,6 +24,7 @@ class Setup:
         link: the channel of the clients that train.
         joined_link: that of the new clients, who have the band to themselves; None if there are none.
         cautions: what the link warns of, to be logged when the run begins.
+        reads: the files that own code opened as it was built, with their versions.
     """
 
     config: Resolved
@@ -29,3 +32,4 @@ class Setup:
     link: Link
     joined_link: Link | None
     cautions: tuple[str, ...]
+    reads: Mapping[str, Version] = field(default_factory=dict)

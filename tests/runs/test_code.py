@@ -1,9 +1,9 @@
-"""What a script or a notebook registers is part of a run's identity: by its code, and by what that refers to."""
+"""What a script or a notebook registers is part of a run's identity: by its text, and by what that refers to."""
 
 from __future__ import annotations
 
-import ast
 import importlib
+import linecache
 import os
 import runpy
 import subprocess
@@ -18,6 +18,7 @@ from semcom.config import RunConfig, run_hash
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
 from tests import worlds
+from tests.fresh import forget_modules
 from tests.refusals import refuses
 
 HEADER = """
@@ -77,16 +78,18 @@ EDITS = {
 }
 
 
-def hash_in_cell(text: str, fields: dict[str, Any]) -> str:
-    """Execute a text as a notebook does a cell, and return the hash of a run that uses what it registers."""
-    return hash_in_statements([ast.parse(text)], fields)
-
-
-def hash_in_statements(parts: list[ast.Module], fields: dict[str, Any]) -> str:
-    """Execute parts of a text one by one, and return the hash of a run that uses what they register."""
+def execute(text: str) -> dict[str, Any]:
+    """Execute a text as a notebook does a cell, and return its globals."""
     scope: dict[str, Any] = {"__name__": "__main__"}
-    for part in parts:
-        exec(compile(part, "<cell>", "exec"), scope)
+    name = f"<cell {hash(text)}>"
+    linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
+    exec(compile(text, name, "exec"), scope)
+    return scope
+
+
+def hash_in_cell(text: str, fields: dict[str, Any]) -> str:
+    """Execute a text, and return the hash of a run that uses what it registers."""
+    execute(text)
     return run_hash(resolve({"method": "fedavg", "device": "cpu", **fields}))  # type: ignore[arg-type]
 
 
@@ -103,14 +106,15 @@ def test_an_edit_makes_another_run_whatever_it_is_of(kind: str) -> None:
 def test_what_modules_say_that_a_cell_uses_counts(edit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked what was imported, not what has been written there since: that is what runs."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "test_used.py").write_text(HEADER)
-    text = KINDS["method"][0].replace("helper", "test_used.helper").replace("LEVELS", "test_used.LEVELS")
-    text = "import test_used\nfrom semcom import METHODS\nfrom test_used import FedAvg, Layer\n" + text
+    monkeypatch.delitem(sys.modules, "used_by_cells", raising=False)
+    (tmp_path / "used_by_cells.py").write_text(HEADER)
+    text = KINDS["method"][0].replace("helper", "used_by_cells.helper").replace("LEVELS", "used_by_cells.LEVELS")
+    text = "import used_by_cells\nfrom semcom import METHODS\nfrom used_by_cells import FedAvg, Layer\n" + text
     before = hash_in_cell(text, {"method": "test-own"})
-    (tmp_path / "test_used.py").write_text(HEADER.replace(*EDITS[edit]) + "\nMORE = 'so that the size differs'\n")
+    (tmp_path / "used_by_cells.py").write_text(HEADER.replace(*EDITS[edit]) + "\nMORE = 'so that the size differs'\n")
     assert hash_in_cell(text, {"method": "test-own"}) == before
     importlib.invalidate_caches()
-    importlib.reload(sys.modules["test_used"])
+    importlib.reload(sys.modules["used_by_cells"])
     assert hash_in_cell(text, {"method": "test-own"}) != before
 
 
@@ -121,62 +125,48 @@ MANY = "; ".join(f"self.a{i}" for i in range(300))
 @pytest.mark.parametrize(
     ("text", "edit"),
     [
-        ("def more(self):\n        import test_late\n        return test_late.f()", "f = lambda: 2"),
-        ("def more(self):\n        from test_late import f\n        return f()", "f = lambda: 2"),
-        (f"def more(self):\n        {MANY}\n        from test_late import f\n        return f()", "f = lambda: 2"),
-        ("more = staticmethod(__import__('functools').partial(__import__('test_late').f, 1))", "f = lambda: 2"),
-        ("more = property(lambda self: self.f, None, __import__('test_late').f)", "f = lambda: 2"),
+        ("def more(self):\n        import used_in_functions\n        return used_in_functions.f()", "f = lambda: 2"),
+        ("def more(self):\n        from used_in_functions import f\n        return f()", "f = lambda: 2"),
+        (
+            f"def more(self):\n        {MANY}\n        from used_in_functions import f\n        return f()",
+            "f = lambda: 2",
+        ),
+        ("more = staticmethod(partial(f, 1))", "f = lambda: 2"),
+        ("more = property(lambda self: self.f, None, f)", "f = lambda: 2"),
     ],
 )
 def test_imports_within_functions_and_wrapped_functions_count(
     text: str, edit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "used_in_functions", raising=False)
     found = []
-    for content in ("f = lambda: 1", edit, edit + "  # the same"):
-        (tmp_path / "test_late.py").write_text(content + "\n" * len(found))
-        monkeypatch.delitem(sys.modules, "test_late", raising=False)
-        importlib.invalidate_caches()
-        cell = f"{HEADER}\n@METHODS.register('test-own')\nclass Own(FedAvg):\n    {text}\n"
+    for content in ("f = lambda: 1", edit, edit):
+        (tmp_path / "used_in_functions.py").write_text(content)
+        forget_modules(tmp_path)
+        imports = "" if "import" in text else "from functools import partial\nfrom used_in_functions import f\n"
+        cell = f"{HEADER}{imports}\n@METHODS.register('test-own')\nclass Own(FedAvg):\n    {text}\n"
         found.append(hash_in_cell(cell, {"method": "test-own"}))
     assert found[0] != found[1] == found[2]
 
 
 def test_what_a_run_fills_is_no_definition() -> None:
     """A list that is empty as a run begins, and a number that a function counts up."""
-    scope: dict[str, Any] = {"__name__": "__main__"}
     text = HEADER + "\ncalls = 0\ndef count():\n    global calls\n    calls += 1\n" + KINDS["method"][0]
-    exec(text.replace("helper(1)", "helper(1), count()"), scope)
+    scope = execute(text.replace("helper(1)", "helper(1), count()"))
     before = resolve(RunConfig("test-own", device="cpu"))
     scope["helper"](1), scope["count"]()
     assert scope["seen"] == [1] and scope["calls"] == 1 and resolve(before) == before
 
 
-SCRIPT = """
-def one(x):
-    if x in {1, 2}:
-        with torch.no_grad():
-            return torch.zeros(3) if x else [torch.ones(y) for y in range(2) if y in {1, 2}]
+@pytest.mark.parametrize("known", [True, False])
+def test_a_line_that_leaves_a_try_makes_another_run(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both have the same bytecode in Python 3.11; what differs is where an exception leads.
 
-def two(x):
-    return x in {1, 2} and torch.nn.functional.relu(x)
-
-@METHODS.register('test-own')
-class Own(FedAvg):
-    def more(self):
-        return one(1), two(2), torch.stack([super().sends])
-"""
-
-
-def test_a_script_and_cells_of_the_same_text_are_one_run() -> None:
-    """IPython compiles each statement alone: Python sees no import then, and equal sets are not one object."""
-    text = HEADER + SCRIPT
-    alone = [ast.Module([node], []) for node in ast.parse(text).body]
-    assert hash_in_statements(alone, {"method": "test-own"}) == hash_in_cell(text, {"method": "test-own"})
-
-
-def test_a_line_that_leaves_a_try_makes_another_run() -> None:
-    """Both have the same bytecode in Python 3.11; what differs is where an exception leads."""
+    Of `python -c` and a script that comes by stdin, only the compiled code is known.
+    """
+    if not known:
+        monkeypatch.setattr(linecache, "getlines", lambda file: [])
     head = f"{HEADER}\n@METHODS.register('test-own')\nclass Own(FedAvg):\n    def more(self):\n        try:\n"
     fails = "        except ValueError:\n            helper(0)\n"
     texts = [
@@ -210,9 +200,9 @@ def test_objects_of_others_are_told_apart_by_what_they_hold(one: str, other: str
 def test_the_folder_of_an_edited_cell_is_refused_and_a_sweep_trains_again(tmp_path: Path) -> None:
     """The same cell in the same folder gives the stored result."""
 
-    def execute(part: str) -> RunConfig:
+    def request_with(part: str) -> RunConfig:
         cell = f"{HEADER}\n@METHODS.register('test-own')\nclass Own(FedAvg):\n    averages = ('{part}.',)\n"
-        exec(cell, {"__name__": "__main__"})
+        execute(cell)
         return worlds.request("test-own", out=str(tmp_path / "run"), contents={})
 
     def swept() -> int:
@@ -220,17 +210,17 @@ def test_the_folder_of_an_edited_cell_is_refused_and_a_sweep_trains_again(tmp_pa
         semcom.sweep(methods="test-own", seeds=0, set=few, out=tmp_path / "sweep")
         return len(list((tmp_path / "sweep").glob("*/summary.json")))
 
-    first = run(execute("encoder"))
+    first = run(request_with("encoder"))
     assert swept() == 1
-    assert run(execute("encoder")).summary == first.summary and swept() == 1
-    request = execute("head")
+    assert run(request_with("encoder")).summary == first.summary and swept() == 1
+    request = request_with("head")
     with refuses("out", "code of method test-own has changed"):
         run(request)
     assert swept() == 2
 
 
 def test_other_processes_are_known_not_to_have_it(tmp_path: Path) -> None:
-    exec(HEADER + KINDS["method"][0], {"__name__": "__main__"})
+    execute(HEADER + KINDS["method"][0])
     few = {"clients": 2, "train.rounds": 1, "device": "cpu"}
     with refuses("processes", "method test-own", "plug-in"):
         resolve(RunConfig("test-own", processes=2, device="cpu"))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,7 @@ from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
 from semcom.runs.sources import add_imports
 from tests import worlds
+from tests.fresh import forget_modules
 from tests.refusals import refuses
 
 PLUGIN = """
@@ -54,14 +57,17 @@ class Mine(FedAvg):
 
 
 @pytest.fixture
-def new_process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+def new_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """What makes this process forget the plug-ins that it has loaded, as another one has not loaded them."""
 
     def forget() -> None:
         monkeypatch.setattr(plugins, "_loaded", {})
+        forget_modules(tmp_path)
 
+    monkeypatch.setattr(sys, "path", [*sys.path])
     forget()
     yield forget
+    forget()
     for name in [name for name in METHODS._added if name.startswith("test-mine")]:
         METHODS._added.pop(name)
 
@@ -136,6 +142,49 @@ def test_what_a_plugin_imports_from_its_folder_counts(
     assert run_hash(with_plugin(plugin)) != before
 
 
+@pytest.mark.parametrize("words", ["", "import os, sys\nsys.path.insert(0, os.path.dirname(__file__))\n"])
+def test_a_plugin_finds_the_modules_beside_it(words: str, plugin: Path, new_process: Callable[[], None]) -> None:
+    """As a script does, and those of the same name as one of Python's."""
+    late = "        import test_late_beside\n        return test_late_beside.SIZE\n"
+    beside = f"import test_helper_beside\n{words}{plugin.read_text()}\n    def more(self):\n{late}"
+    plugin.write_text(beside.replace("import test", f"{words}import test", 1))
+    helper, lazy = plugin.with_name("test_helper_beside.py"), plugin.with_name("test_late_beside.py")
+    helper.write_text("SIZE = 1\n"), lazy.write_text("SIZE = 1\n")
+    before = with_plugin(plugin)
+    assert with_plugin(plugin) == before and METHODS.get("test-mine").more(None) == 1
+    for file in (helper, lazy):
+        file.write_text("SIZE = 22\n")
+        with refuses("plugin", "has changed since"):
+            with_plugin(plugin)
+        new_process()
+        after = with_plugin(plugin)
+        assert run_hash(after) != run_hash(before)
+        before = after
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_modules_of_one_name_beside_two_plugins_are_not_mixed_up(
+    lazy: bool, plugin: Path, new_process: Callable[[], None]
+) -> None:
+    other = plugin.parent / "other" / "mine.py"
+    other.parent.mkdir()
+    words = "def f():\n    import test_helper_of_two\n" if lazy else "import test_helper_of_two\n"
+    for file in (plugin, other):
+        file.write_text(words + PLUGIN.format(part="head").replace("test-mine", f"test-mine-{file.parent.name}"))
+        file.with_name("test_helper_of_two.py").write_text(f"PLACE = {file.parent.name!r}\n")
+    with_plugin(plugin, method="local")
+    with refuses("plugin", "test_helper_of_two"):
+        with_plugin(plugin, other, method="local")
+    new_process()
+    with_plugin(other, method="local")
+
+
+def test_a_plugin_that_imports_nothing_of_ones_own_counts_as_it_always_did(plugin: Path) -> None:
+    """By the digest of its name and that of its bytes."""
+    held = f"__main__\0{hashlib.sha256(plugin.read_bytes()).hexdigest()}\0"
+    assert with_plugin(plugin).contents == {str(plugin): hashlib.sha256(held.encode()).hexdigest()}
+
+
 @pytest.mark.parametrize("place", ["folder", "package", "elsewhere"])
 @pytest.mark.parametrize("words", ["import {0}.inner", "from {0} import inner", "def f():\n    import {0}.inner as i"])
 def test_whatever_of_ones_own_python_imports_counts(
@@ -173,7 +222,7 @@ def test_a_module_counts_by_its_source_and_a_package_by_all_of_its(
     ):
         before = with_plugin(name, method="local")
         assert before.plugins == (name,)
-        file.write_text("SIZE = 2\n")
+        file.write_text(file.read_text() + "SIZE = 2\n")
         with refuses("plugin"):
             with_plugin(name, method="local")
         new_process()

@@ -19,6 +19,7 @@ from semcom.engine.schedulers import SCHEDULERS
 from semcom.files import resolve_file
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS, HEADS
+from semcom.runs.inputs import digest_training
 from semcom.runs.plugins import load_plugins, locate_plugin
 from semcom.studies.analysis import means
 from semcom.studies.cost import estimate_run_cost
@@ -136,7 +137,8 @@ def make_plan(
         chosen = apply_request(declared, scale, request)
         record = describe(request)
     joining = list_joining_methods(declared, request.methods)
-    return _lay_out_plan(chosen, scale, folder, record, held, loaded, joining)
+    code = digest_training(declared.train, loaded)
+    return _lay_out_plan(chosen, scale, folder, record, held, loaded, joining, code)
 
 
 def locate_results(declared: Experiment, scale: str, out: Path | str | None) -> Path:
@@ -250,6 +252,7 @@ def _lay_out_plan(
     held: Mapping[str, Any] | None,
     plugins: Sequence[str],
     joining: Sequence[str],
+    code: Mapping[str, str],
 ) -> Plan:
     """Resolve the runs, and lay them out in the folder.
 
@@ -265,6 +268,7 @@ def _lay_out_plan(
         loaded = plugins if not joining or run.variant in joining else ()
         wanted = dataclasses.replace(run.config, plugins=tuple(dict.fromkeys((*run.config.plugins, *loaded))))
         config = semcom.resolve(wanted)
+        config = dataclasses.replace(config, contents={**config.contents, **code})
         key = run_hash(config)
         if key in runs:
             one = format_label(run.variant, _read_varied_fields(chosen, scale, config), key)

@@ -16,7 +16,7 @@ from channels.options import POSITIVE
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require_in_config
 from semcom.files import REPORT, SWEEP, TABLE, to_json, write_atomically
-from semcom.runs.folder import read_summary, seal_values
+from semcom.runs.folder import check_stored_reads, read_summary, seal_values
 from semcom.runs.inputs import check_reaches_processes
 from semcom.runs.tracking import parse_trackers
 from semcom.screen import say
@@ -162,6 +162,8 @@ def execute_sweep(
     plan = replace(plan, record={**plan.record, "own_training": bool(train or plan.experiment.train)})
     with ExitStack() as stack:
         found = stack.enter_context(find_reusable_runs(plan, reuse, train))
+        for config in share.values():
+            check_stored_reads(locate_run_folder(config))
         left = [config for key, config in share.items() if key not in found and not has_outcome(config)]
         elsewhere = "backend" if backend == "ray" else "jobs" if (jobs or 1) > 1 else ""
         for config in left if elsewhere and not own else ():
