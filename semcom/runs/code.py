@@ -104,7 +104,7 @@ def _read_session(place: Place) -> list[tuple[_Statement, ...]]:
         cells[place.file] = read_source(place.file).decode(errors="replace")
     else:
         cells[place.file] = "".join(linecache.getlines(place.file))
-        if not cells[place.file] and hasattr(sys, "ps1"):
+        if place.file == "<stdin>" and not cells[place.file] and hasattr(sys, "ps1"):
             raise ConfigError("what is typed into Python itself leaves no text; use a file or a notebook")
     return [_split(text, file) for file, text in cells.items()]
 

@@ -22,7 +22,7 @@ from semcom.files import (
     write_atomically,
 )
 from semcom.runs.arrays import list_lacking_arrays
-from semcom.runs.folder import BusyError, Folder, write_config, write_summary
+from semcom.runs.folder import BusyError, Folder, check_stored_reads, write_config, write_summary
 from semcom.runs.plugins import load_plugins
 from semcom.studies.experiment import Train
 from semcom.studies.grid import set_fields
@@ -122,10 +122,11 @@ def _check_reused_folder(folder: Path, train: Train | None) -> None:
 
 
 def _is_reusable(wanted: Resolved, run: Stored) -> bool:
-    """Check whether a stored run is done, and has kept what is wanted of it."""
+    """Check whether a stored run is done, has kept what is wanted of it, and read what lies there now."""
     try:
+        check_stored_reads(run.folder)
         return run.status == "done" and not (wanted.keep and list_lacking_arrays(run.arrays(), wanted.keep))
-    except RunError:
+    except (RunError, ConfigError):
         return False
 
 
