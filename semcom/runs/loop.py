@@ -67,6 +67,7 @@ class Loop:
         progress: clock and counters at that time.
         checkpoints: those in the folder.
         stage: what is going on after the last round ("": a round is).
+        resumed: whether the folder was taken up, or is new.
         last: views of the last stage, once it has been carried out.
     """
 
@@ -97,7 +98,7 @@ class Loop:
         self.digest = hashlib.sha256()
         self.progress = self._progress(0)
         self.checkpoints = Checkpoints(folder, config, clock)
-        self.stage = ""
+        self.stage, self.resumed = "", False
         self.last: Mapping[str, View] | None = None
 
     def run(self) -> Result:
@@ -117,7 +118,8 @@ class Loop:
                 told = isinstance(error, RunError) and not isinstance(error, NEEDS_CONTEXT)
                 line = str(error) if told else f"{self.where()}: {describe_error(error)}"
                 foreseen = isinstance(error, RunError | Diverged)
-                self.folder.write_error(line if foreseen else f"{line}\n\n{traceback.format_exc()}")
+                if self.resumed or not foreseen:  # what cannot be taken up is left as it is
+                    self.folder.write_error(line if foreseen else f"{line}\n\n{traceback.format_exc()}")
             raise
         self.tally.team = ALONE  # the others have ended, or go their own way
         return self.result(summary, self.folder.path if self.folder else None)
@@ -133,6 +135,7 @@ class Loop:
             if self.folder:
                 self.folder.clear()
             summary = self._resume()
+        self.resumed = True
         if summary is not None:
             added = self._keep_arrays(summary.get("finish"), self.folder.arrays() if self.folder else {})
             if self.folder:
