@@ -98,9 +98,10 @@ def ill(tmp_path: Path) -> Path:
         place = write(
             folder / semcom.config.run_hash(of),
             of,
-            [line(1, views), line(4, views)],
+            [line(1, views), line(2), line(3), line(4, views)],
             **{"warnings": [f"warned{ILL}"], "label": f"label{ILL}", "commit": f"commit{ILL}", "device": ILL},
-            **{"machine": {"vector": ILL, "threads": ILL, "processor": ILL}, "begun": ILL, "finished": ILL},
+            seconds={"train": 1.0},
+            **{"machine": {"vector": ILL, "threads": 2, "processor": ILL}, "begun": ILL, "finished": ILL},
         )
         variants = {place.name: f"variant{ILL}"}
     bad = config("fedcl", 2)

@@ -156,9 +156,9 @@ class Loop:
         stopped = self._best_round() if self.rounds < self.config.train.rounds else None
         summary = summarize_run(self.world, self.metrics, finish, joined, stopped)
         summary |= {"begun": self.checkpoints.begun, "commit": commit}
-        if self.folder and (reads := list_reads(self.folder.config.contents)):
-            summary["read"] = reads
         if self.folder:
+            if reads := list_reads(self.folder.config.contents):
+                summary["read"] = reads
             summary |= {"metrics_digest": self.digest.hexdigest()}
             with defer_stop_signals():
                 self.folder.finish(summary)

@@ -7,13 +7,13 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
-
-import pandas as pd
-from pandas.api.types import is_numeric_dtype
+from typing import TYPE_CHECKING, Any
 
 from semcom.config import DEPENDS, READ
 from semcom.files import ELSEWHERE
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 BEFORE, AFTER = r"(?<![\w.~/\\-])", r"(?![\w~-]|\.\w)"
 """Where a path may begin and end in a text: a part of a component is none."""
@@ -67,6 +67,8 @@ class Places:
 
     def frame(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return a table whose texts name no folder."""
+        from pandas.api.types import is_numeric_dtype
+
         own = {"command": self._command, "error": self._text}
         texts = {name: own.get(name, self._value) for name in frame if not is_numeric_dtype(frame[name])}
         return frame.assign(**{name: frame[name].map(change) for name, change in texts.items()})

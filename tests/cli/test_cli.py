@@ -183,7 +183,7 @@ def fake_run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], 
 def test_exit_status_says_whose_fault_it_was(
     error: BaseException, status: int, line: str, fake_run: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def run(setup: Setup, on_round: Any, profile: bool) -> None:
+    def run(setup: Setup, on_round: Any, profile: bool, again: bool) -> None:
         raise error
 
     fake_run(run)
@@ -192,7 +192,7 @@ def test_exit_status_says_whose_fault_it_was(
 
 
 def test_a_bug_is_not_dressed_up_as_a_wrong_request(fake_run: Any) -> None:
-    def run(setup: Setup, on_round: Any, profile: bool) -> None:
+    def run(setup: Setup, on_round: Any, profile: bool, again: bool) -> None:
         raise ValueError("shapes do not match")
 
     fake_run(run)
@@ -201,7 +201,7 @@ def test_a_bug_is_not_dressed_up_as_a_wrong_request(fake_run: Any) -> None:
 
 
 def test_train_prints_log_lines_and_the_result(fake_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    def run(setup: Setup, on_round: Any, profile: bool) -> SimpleNamespace:
+    def run(setup: Setup, on_round: Any, profile: bool, again: bool) -> SimpleNamespace:
         assert setup.config.train.rounds == 2, "the run gets a resolved configuration"
         on_round({"round": 1, "loss": 2.30258})
         on_round({"round": 2, "loss": 1.5, "views": {"personal": {"accuracy": 0.67123}}})

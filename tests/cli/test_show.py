@@ -37,13 +37,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     configs = [config("fedcl", seed, 9.0, rounds=20) for seed in range(5)]
     warned = {**line(2), "warnings": {"x": "beware"}}
     tested = [line(r, {"personal": scored([r / 20, r / 20]), "global": scored([0.1, 0.1])}) for r in (10, 11, 12)]
-    begin(study / run_hash(configs[RUNNING]), configs[RUNNING], [line(1), warned, *tested])
+    begin(study / run_hash(configs[RUNNING]), configs[RUNNING], [line(1), warned, *map(line, range(3, 10)), *tested])
     (begin(study / run_hash(configs[STOPPED]), configs[STOPPED], [line(r) for r in (1, 2, 3)]) / LOCK).touch()
-    failed = begin(study / run_hash(configs[FAILED]), configs[FAILED], [warned])
+    failed = begin(study / run_hash(configs[FAILED]), configs[FAILED], [line(1), warned])
     (failed / "error.txt").write_text("RunError: the loss is NaN\n")
     views = {"personal": scored([0.7, 0.8])}
     best = {"personal": scored([0.9, 0.9])}
-    finished = [line(19, best), line(20, views)]
+    finished = [*map(line, range(1, 19)), line(19, best), line(20, views)]
     write(study / run_hash(configs[DONE]), configs[DONE], finished, warnings=["round 2: beware"])
     variants = {run_hash(c): "fedcl" for c in configs}
     record = {"experiment": "study", "scale": "own", "command": "semcom sweep --methods fedcl", "variants": variants}

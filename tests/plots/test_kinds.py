@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from semcom.config import ConfigError
 from semcom.plots import Plot, gain, style
 from semcom.plots.kinds import KINDS, named_empty, settle_kind
 from semcom.plots.panels import draw_panels
+from semcom.runs.accuracy import compute_headlines
+from semcom.runs.folder import write_summary
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from tests.plots.studies import CLASSES, SNR, accuracy, made
@@ -159,8 +162,11 @@ def test_curves_may_be_over_what_the_rounds_cost(whole: Study) -> None:
 def test_a_curve_ends_where_the_first_seed_ends(tmp_path: Path) -> None:
     """A mean over fewer seeds would jump."""
     study = made(tmp_path, ("fedcl",), seeds=2, snrs=(9.0,))
-    metrics = study.stored[1].folder / "metrics.jsonl"
-    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:2]))
+    folder, summary = study.stored[1].folder, study.stored[1].summary
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)[:2]
+    (folder / "metrics.jsonl").write_text("".join(lines))
+    views = compute_headlines([json.loads(each) for each in lines])
+    write_summary(folder, {**(summary or {}), "rounds": 2, "views": views})  # it stopped by its patience
     cells, _, _ = shown(semcom.study(tmp_path), x="round")
     assert cells["round"].tolist() == [1, 2] and set(cells["n"]) == {2}
 

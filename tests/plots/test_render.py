@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -19,7 +20,8 @@ from matplotlib.image import imread
 
 import semcom
 from channels.registry import registering_source
-from semcom.config import AirConfig, ChannelConfig, ConfigError, NetworkConfig, RunConfig
+from semcom.config import AirConfig, ChannelConfig, ConfigError, NetworkConfig, RunConfig, run_hash
+from semcom.files import SWEEP
 from semcom.plots import Plot, render, style
 from semcom.plots import plot as semcom_plot
 from semcom.plots.base import Drawing
@@ -217,10 +219,13 @@ def test_the_command_of_a_plug_in_s_experiment_names_it(tmp_path: Path, monkeypa
 
 
 def test_runs_of_two_settings_are_not_drawn_as_seeds(stored: Stored, tmp_path: Path) -> None:
-    """A run beside those of the sweep, with a field of its own that the figure does not show."""
-    folder = stored()
-    simple(folder, config("fedcl", seed=5, snr=9.0), [0.5, 0.5])
-    simple(folder, config("fedcl", seed=6, snr=9.0, clients=3), [0.5, 0.5, 0.5])
+    """A run among those of the sweep, with a field of its own that the figure does not show."""
+    folder, record = stored(), json.loads((stored() / SWEEP).read_text())
+    for seed, clients in ((5, 2), (6, 3)):
+        of = config("fedcl", seed=seed, snr=9.0, clients=clients)
+        simple(folder, of, [0.5] * clients)
+        record["variants"][run_hash(of)] = "fedcl"
+    (folder / SWEEP).write_text(json.dumps(record))
     with pytest.raises(ConfigError, match=r"^\S+: \S+ and \S+ for \S+ at channel.snr_db 9 would be averaged as seeds;"):
         render("letter-fig2b", results=folder, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
