@@ -112,12 +112,14 @@ class Folder:
             if found := _find_study_sign(self.path):  # it would be hidden: what holds a run is read as that run
                 raise ConfigError(f"out: {self.path} is the folder of a study: it holds {found}; give another folder")
             return
-        if self.again:
-            return
         try:
             other = read_config(stored, "config")
-        except ConfigError as error:
+        except ConfigError as error:  # it may be another tool's, which `again` must not remove
+            if self.again and any((self.path / name).exists() for name in (METRICS, SUMMARY, CHECKPOINT)):
+                return
             raise ConfigError(f"out: {self.path} holds no run ({error}); give another folder") from None
+        if self.again:
+            return
         if run_hash(other) != run_hash(self.config):
             found = list_differences(other, self.config)
             more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
@@ -276,10 +278,10 @@ class Folder:
 
 def check_stored_reads(folder: Path) -> None:
     """Raise ConfigError where a stored run has read a file that is another one now."""
-    stored = folder / CONFIG
+    stored = locate_training(folder) / CONFIG
     if stored.exists() and (changed := find_changed_read(read_config(stored, "config").contents)):
         words = f"{changed}, which it read, has changed"
-        raise ConfigError(f"out: {folder} holds another run ({words}); give another folder, or --again")
+        raise ConfigError(f"out: {folder} holds another run ({words}); give another folder, move it away, or --again")
 
 
 def _find_study_sign(folder: Path) -> str | None:

@@ -210,7 +210,7 @@ def list_reads(contents: Mapping[str, str]) -> list[str]:
 
 
 def find_changed_read(contents: Mapping[str, str]) -> str | None:
-    """Return one of those files that is another one now; one that is gone tells nothing."""
+    """Return one of those files that is another one now; one that is gone, or was packed, tells nothing."""
     there = (path for path in list_reads(contents) if os.path.isfile(path))
     return next((path for path in there if digest_of_file(Path(path)) != contents[READ + path]), None)
 
@@ -225,13 +225,16 @@ def stat_version(path: str) -> Version | None:
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-    """Take note of a file that is opened: an audit hook of Python's."""
+    """Take note of a file that is opened, or that another one takes the place of: an audit hook of Python's."""
     global _busy
-    if event != "open" or _busy or not isinstance(arguments[0], str | bytes):
+    if _busy or event not in ("open", "os.rename"):
+        return
+    path, flags = (arguments[0], arguments[2]) if event == "open" else (arguments[1], _WRITING)
+    if not isinstance(path, str | bytes):
         return
     _busy = True
     try:
-        _note_opened(os.path.abspath(os.fsdecode(arguments[0])), arguments[2] or 0, sys._getframe(1))
+        _note_opened(os.path.abspath(os.fsdecode(path)), flags or 0, sys._getframe(1))
     except Exception:  # whatever it is, the program that opens a file goes on
         pass
     finally:
@@ -250,6 +253,8 @@ def _note_opened(path: str, flags: int, frame: FrameType) -> None:
         return
     elif flags & _WRITING:
         _written.update([path] if _watched else [])
+        for reads in _watched:
+            reads.pop(path, None)
     elif path not in _written and (reads := _find_reads(frame)) is not None and (version := stat_version(path)):
         reads[path] = version
 

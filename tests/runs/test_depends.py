@@ -455,6 +455,11 @@ def test_again_replaces_a_run_and_refuses_one_that_is_held(
     (tmp_path / "study" / "sweep.json").touch()
     with refuses("out", "study"):
         semcom.run(RunConfig("fedavg", out=str(tmp_path / "study")), again=True)
+    (tmp_path / "bert").mkdir()
+    (tmp_path / "bert" / "config.json").write_text('{"architectures": ["BertModel"]}')
+    with refuses("out", "bert"):
+        semcom.run(RunConfig("fedavg", out=str(tmp_path / "bert")), again=True)
+    assert json.loads((tmp_path / "bert" / "config.json").read_text()) == {"architectures": ["BertModel"]}
 
 
 # Sweeps ---------------------------------------------------------------------------------------------------------------

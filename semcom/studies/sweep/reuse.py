@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -12,6 +13,7 @@ from semcom.config import ConfigError, Resolved, RunError
 from semcom.files import (
     ARRAYS,
     CHECKPOINT,
+    CONFIG,
     ERROR,
     METRICS,
     PREVIOUS,
@@ -22,8 +24,9 @@ from semcom.files import (
     write_atomically,
 )
 from semcom.runs.arrays import list_lacking_arrays
-from semcom.runs.folder import BusyError, Folder, check_stored_reads, write_config, write_summary
+from semcom.runs.folder import BusyError, Folder, check_stored_reads, read_config, write_config, write_summary
 from semcom.runs.plugins import load_plugins
+from semcom.runs.sources import list_reads
 from semcom.studies.experiment import Train
 from semcom.studies.grid import set_fields
 from semcom.studies.registry import EXPERIMENTS, find_experiment
@@ -122,9 +125,15 @@ def _check_reused_folder(folder: Path, train: Train | None) -> None:
 
 
 def _is_reusable(wanted: Resolved, run: Stored) -> bool:
-    """Check whether a stored run is done, has kept what is wanted of it, and read what lies there now."""
+    """Check whether a stored run is done, has kept what is wanted of it, and read what lies there now.
+
+    Of a run from an archive, which tells no folder, nobody knows what lay where: one that read files is trained anew.
+    """
     try:
         check_stored_reads(run.folder)
+        contents = read_config(run.trained, "reuse").contents if (run.trained / CONFIG).is_file() else {}
+        if not all(map(os.path.isabs, list_reads(contents))):
+            return False
         return run.status == "done" and not (wanted.keep and list_lacking_arrays(run.arrays(), wanted.keep))
     except (RunError, ConfigError):
         return False

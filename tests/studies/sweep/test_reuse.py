@@ -166,7 +166,7 @@ def test_what_an_experiment_adds_is_not_in_the_runs_of_others(three: Path, tmp_p
     sweep("mine", out=tmp_path / "mine", seeds=(0,))
     for place in (path.parent / TRAINING for path in (tmp_path / "mine").glob(f"*/{SUMMARY}")):
         for name in (CONFIG, METRICS, ARRAYS, SUMMARY, CHECKPOINT, LOCK):
-            write_atomically(place / name, name)
+            write_atomically(place / name, (place.parent / CONFIG).read_text() if name == CONFIG else name)
         write_summary(place.parent, json.loads((place.parent / SUMMARY).read_text()))
     for name, study in (("mine", three), ("theirs", tmp_path / "mine"), ("demo", tmp_path / "mine")):
         with refuses("reuse", "training function"):
