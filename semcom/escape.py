@@ -28,6 +28,7 @@ _LATEX = str.maketrans(
 )
 """Characters that LaTeX takes for something else -> how they are written."""
 _FORMULA = re.compile(r"[=+\-@\t\r\n＝＋－＠]")  # noqa: RUF001 - spreadsheets take the wide signs for the others
+_SPLIT = re.compile(rf";(?=\s*{_FORMULA.pattern})")
 _NUMBERS = re.compile(r"[-+]?(\d[\d._]*|\.\d+|inf|nan)(e[-+]?\d+)?(,[-+]?(\d[\d._]*|\.\d+)(e[-+]?\d+)?)*", re.I)
 
 
@@ -46,17 +47,20 @@ def escape_controls(text: str, kept: str = "\n") -> str:
     return "".join(sign if sign.isprintable() or sign in kept else ascii(sign)[1:-1] for sign in text)
 
 
-def escape_texts(value: Any) -> Any:
+def escape_texts(value: Any, levels: int = 100) -> Any:
     """Return plain values whose texts, names of tables among them, are lines without signs that a terminal obeys.
 
-    What is read from a run's folder or an archive passes it once: then nothing that is made of it holds any.
+    What is read from a run's folder or an archive passes it once: then nothing that is made of it holds any. What lies
+    more than so many levels deep, as nothing of semcom's does, is left out.
     """
     if isinstance(value, str):
         return escape_controls(value, kept="")
+    if isinstance(value, dict | list) and not levels:
+        return "..."
     if isinstance(value, dict):
-        return {escape_texts(name): escape_texts(held) for name, held in value.items()}
+        return {escape_texts(name): escape_texts(held, levels - 1) for name, held in value.items()}
     if isinstance(value, list):  # mostly long ones of numbers
-        return [held if type(held) in (float, int) else escape_texts(held) for held in value]
+        return [held if type(held) in (float, int) else escape_texts(held, levels - 1) for held in value]
     return value
 
 
@@ -72,8 +76,8 @@ def escape_markdown(text: str) -> str:
 
 
 def escape_tags(text: str) -> str:
-    """Return a sentence, which may have Markdown's marks of our own, without tags."""
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", escape_controls(text))
+    """Return a sentence, which may have Markdown's marks of our own, without tags and pictures."""
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", escape_controls(text)).replace("![", r"!\[")
 
 
 def escape_latex(text: str) -> str:
@@ -84,7 +88,8 @@ def escape_latex(text: str) -> str:
 def format_csv(frame: pd.DataFrame, **more: Any) -> str:
     """Return a table as CSV in which no cell is a formula to a spreadsheet; `more` as of `DataFrame.to_csv`.
 
-    A text that begins like one, and is no number or list of numbers, has an apostrophe before it.
+    A text that begins like one, and is no number or list of numbers, has an apostrophe before it, also after a
+    semicolon, which spreadsheets of other countries take for the end of a cell.
     """
     texts = frame.map(_escape_cell).rename(columns=_escape_cell)
     return texts.to_csv(index=False, lineterminator="\n", **more)
@@ -93,6 +98,6 @@ def format_csv(frame: pd.DataFrame, **more: Any) -> str:
 def _escape_cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    text = escape_controls(value)
-    risky = _FORMULA.match(value) and not _NUMBERS.fullmatch(value)
-    return f"'{text}" if risky else text
+    if _NUMBERS.fullmatch(value):
+        return value
+    return "'" * bool(_FORMULA.match(value)) + _SPLIT.sub(";'", escape_controls(value))

@@ -68,6 +68,24 @@ def test_no_cell_of_a_csv_file_is_a_formula(cell: str) -> None:
     assert head == text and text.startswith("'") and text[1] == escape_controls(cell)[0]
 
 
+@pytest.mark.parametrize("cell", ["x;=1+1", "a; @SUM(A1);b", "1;-2+3"])
+def test_no_cell_is_one_where_a_semicolon_ends_cells(cell: str) -> None:
+    texts = [
+        text for row in csv.reader(io.StringIO(format_csv(pd.DataFrame({"x": [cell]}))), delimiter=";") for text in row
+    ]
+    assert len(texts) > 2 and not any(text.lstrip().startswith(("=", "@", "-", "+")) for text in texts)
+
+
+def test_what_is_nested_without_end_is_left_out() -> None:
+    deep: object = "\x1b"
+    for _ in range(5000):
+        deep = [deep]
+    found, levels = escape_texts(deep), 0
+    while isinstance(found, list):
+        (found,), levels = found, levels + 1
+    assert (found, levels) == ("...", 100) and escape_texts([["\x1b"]]) == [["\\x1b"]]
+
+
 @pytest.mark.parametrize("cell", ["-3", "+1e-5", "-6.5,0,6.5", "-inf", "fedcl", "a=b", "1-2", "", "'x", "-.5"])
 def test_numbers_and_plain_texts_stay_as_they_are(cell: str) -> None:
     ((head, _), (text, number)) = csv.reader(io.StringIO(format_csv(pd.DataFrame({"x": [cell], "y": [-1.5]}))))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semcom.config import ConfigError
+from semcom.config import ConfigError, RunConfig
 from semcom.escape import format_csv
 from semcom.files import SWEEP, TABLE, refuse_file, resolve_file, write_atomically
 from semcom.plots.base import Drawing, Measured, Plot
@@ -16,6 +16,7 @@ from semcom.plots.guessing import GUESSING, mark_guessing
 from semcom.plots.points import format_view
 from semcom.plots.registry import find_drawing
 from semcom.runs.plugins import load_plugins
+from semcom.runs.trust import take_plugins
 from semcom.studies.analysis.setting import describe_rounds
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.grid import TEST
@@ -105,7 +106,8 @@ def plot(
     load_plugins(plugins)
     whole = study(where)
     if trust:
-        load_plugins(dict.fromkeys(plugin for run in whole.stored for plugin in run.list_plugins()))
+        for named in dict.fromkeys(tuple(run.list_plugins()) for run in whole.stored):
+            take_plugins(RunConfig(plugins=named), trust)
     chosen = Drawing(name or str(settle_kind(whole, wanted)[1].kind), "", wanted)
     files = {"--name": name, "--out": None if out is None else str(out)}
     words = [str(folder), *(word for flag, value in files.items() if value is not None for word in (flag, value))]

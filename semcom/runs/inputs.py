@@ -15,6 +15,7 @@ from typing import Any
 from channels import PROFILES
 from channels.registry import Registry, list_depends
 from semcom.config import CODE, DEPENDS, READ, VARIABLE, ConfigError, RunConfig
+from semcom.config.errors import one_line
 from semcom.config.options import list_paths_in_options, spelled
 from semcom.data.readers import list_image_files
 from semcom.data.registry import AUGMENTATIONS, DATASETS
@@ -140,8 +141,8 @@ def _read_own_code(config: RunConfig) -> dict[str, tuple[str, Code]]:
             if not ships(module) and module.partition(".")[0] not in packages:  # a plug-in counts whole
                 try:
                     found[f"{CODE}{registry.kind} {name}"] = field, read_code(entry, place)
-                except ConfigError as error:
-                    raise ConfigError(f"{field}: {name!r}: {error}") from None
+                except (ConfigError, OSError, SyntaxError) as error:  # of a module that it imports, or may import
+                    raise ConfigError(f"{field}: {name!r}: {one_line(error)}") from None
     return found
 
 

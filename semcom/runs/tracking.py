@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
@@ -119,8 +120,10 @@ class WeightsAndBiases(Tracker):
     def __init__(self, place: str, config: Resolved) -> None:
         import wandb
 
-        name = name_tracked_run(config)
-        self.run = wandb.init(project=place, name=name, id=name, resume="allow", config=hide_places(to_dict(config)))
+        name, told = name_tracked_run(config), hide_places(to_dict(config))
+        # What it would record by itself tells folders: the program, its arguments, git's root, what is printed.
+        settings = wandb.Settings(console="off", disable_code=True, disable_git=True, x_disable_meta=True)
+        self.run = wandb.init(project=place, name=name, id=name, resume="allow", config=told, settings=settings)
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Log the numbers of a round."""
@@ -129,6 +132,10 @@ class WeightsAndBiases(Tracker):
     def close(self) -> None:
         """End the run."""
         self.run.finish()
+
+
+_REFUSED = re.compile(r"[^\w\-. :/]")
+"""Characters that MLflow takes in no name of a parameter, as those of a plug-in's file may be."""
 
 
 class MLflow(Tracker):
@@ -144,7 +151,7 @@ class MLflow(Tracker):
         mlflow.start_run(run_name=name_tracked_run(config), tags={"mlflow.source.name": "semcom"})  # not its path
         fields = list(flatten_config(hide_places(to_dict(config))).items())
         for i in range(0, len(fields), 100):  # more at once are refused
-            mlflow.log_params({name: str(value)[:500] for name, value in fields[i : i + 100]})
+            mlflow.log_params({_REFUSED.sub("_", name): str(value)[:500] for name, value in fields[i : i + 100]})
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Log the numbers of a round."""

@@ -191,6 +191,8 @@ class Place:
         shadow = sys.modules.pop("code", None)
         self.monkeypatch.setattr(plugins, "_loaded", {})
         self.monkeypatch.setattr(registry, "_depends", {})
+        self.monkeypatch.setattr(METHODS.get("fedavg"), "label", METHODS.get("fedavg").label)  # cases set others
+        self.monkeypatch.setattr(torch.nn.functional, "celu", torch.nn.functional.celu)
         main, out = self.folder / "main.py", str(self.folder / "out")
         request = worlds.request("fedavg", clients=2, train={"rounds": 1}, out=out)
         own = (str(main),) if self.plugin else ()

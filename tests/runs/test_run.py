@@ -32,7 +32,7 @@ from tests.processes import Forked
 from tests.refusals import refuses
 
 ARMS = ("fedavg", "fedcl", "fedproto", "local")
-CLOCK = ("begun", "seconds", "samples_per_second", "hash", "commit", "lines", "metrics_digest")
+CLOCK = ("begun", "seconds", "samples_per_second", "hash", "commit", "lines", "metrics_digest", "read")
 
 
 def timeless(value: dict[str, Any]) -> dict[str, Any]:
