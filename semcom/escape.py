@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -47,20 +48,29 @@ def escape_controls(text: str, kept: str = "\n") -> str:
     return "".join(sign if sign.isprintable() or sign in kept else ascii(sign)[1:-1] for sign in text)
 
 
-def escape_texts(value: Any, levels: int = 100) -> Any:
+def escape_texts(value: Any) -> Any:
     """Return plain values whose texts, names of tables among them, are lines without signs that a terminal obeys.
 
-    What is read from a run's folder or an archive passes it once: then nothing that is made of it holds any. What lies
-    more than so many levels deep, as nothing of semcom's does, is left out.
+    What is read from a run's folder or an archive passes it once: then nothing that is made of it holds any.
+    """
+    return map_texts(value, lambda text: escape_controls(text, kept=""))
+
+
+def map_texts(value: Any, change: Callable[[str], Any], levels: int = 100) -> Any:
+    """Return plain values with all their texts changed, names of tables among them.
+
+    What lies more than so many levels deep, as nothing of semcom's does, is left out.
     """
     if isinstance(value, str):
-        return escape_controls(value, kept="")
-    if isinstance(value, dict | list) and not levels:
+        return change(value)
+    if isinstance(value, dict | list | tuple) and not levels:
         return "..."
     if isinstance(value, dict):
-        return {escape_texts(name): escape_texts(held, levels - 1) for name, held in value.items()}
-    if isinstance(value, list):  # mostly long ones of numbers
-        return [held if type(held) in (float, int) else escape_texts(held, levels - 1) for held in value]
+        return {map_texts(name, change): map_texts(held, change, levels - 1) for name, held in value.items()}
+    if isinstance(value, list | tuple):  # mostly long ones of numbers
+        return type(value)(
+            held if type(held) in (float, int) else map_texts(held, change, levels - 1) for held in value
+        )
     return value
 
 

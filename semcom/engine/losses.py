@@ -20,25 +20,26 @@ class Losses:
     """The transmissions up that a run meant to make, and those that never came, counted where some can be lost.
 
     Attributes:
-        counts: what and client -> how much. `MEANT`: transmissions that the client was to send. `CHOSEN`: rounds for
-            which a scheduler chose it that may leave some out for good. The name of an option: how many transmissions,
-            or parts of them, it kept back.
+        counts: what and client, as "meant 3" -> how much. `MEANT`: transmissions that the client was to send. `CHOSEN`:
+            rounds for which a scheduler chose it that may leave some out for good. The name of an option: how many
+            transmissions, or parts of them, it kept back.
     """
 
-    counts: defaultdict[tuple[str, int], float] = field(default_factory=lambda: defaultdict(float))
+    counts: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, what: str, ids: Iterable[int], parts: Iterable[float] | None = None) -> None:
         """Count something of clients; see `counts`. None: one of each."""
         for k, part in zip(ids, parts, strict=True) if parts is not None else ((k, 1) for k in ids):
-            self.counts[what, k] += part
+            self.counts[f"{what} {k}"] += part
 
     def of(self, what: str) -> dict[int, float]:
         """Return how much was counted, by client."""
-        return {k: n for (name, k), n in self.counts.items() if name == what}
+        named = ((name.split(" "), n) for name, n in self.counts.items())
+        return {int(k): n for (name, k), n in named if name == what}
 
     def describe(self, config: Resolved) -> str | None:
         """Describe what nearly never arrived, of all clients or of some; None where all got through now and then."""
-        meant, options = self.of(MEANT), {name for name, _ in self.counts} - {MEANT, CHOSEN}
+        meant, options = self.of(MEANT), {name.split(" ")[0] for name in self.counts} - {MEANT, CHOSEN}
         missing = {option: self.of(option) for option in options}
         kept = {k: sum(each.get(k, 0) for each in missing.values()) for k in meant}
         sent, lost = sum(meant.values()), sum(kept.values())
@@ -55,10 +56,9 @@ class Losses:
         return f"{text}; {some} never once got through"
 
     def counters(self) -> dict[str, float]:
-        """Return the counts by names."""
-        return {f"{what} {k}": n for (what, k), n in self.counts.items()}
+        """Return a copy of the counts."""
+        return dict(self.counts)
 
     def resume(self, counters: Mapping[str, float]) -> None:
         """Continue from what `counters` returned."""
-        named = ((name.split(" "), n) for name, n in counters.items())
-        self.counts = defaultdict(float, {(what, int(k)): n for (what, k), n in named})
+        self.counts = defaultdict(float, counters)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semcom.config import DEPENDS, READ
+from semcom.escape import map_texts
 from semcom.files import ELSEWHERE
 
 if TYPE_CHECKING:
@@ -53,17 +54,17 @@ class Places:
     def config(self, value: Any) -> Any:
         """Return a configuration with names in the place of paths; its hash has their digests, and stays."""
         marked = {f"{mark}{path}": f"{mark}{name}" for path, name in self.names.items() for mark in ("", READ, DEPENDS)}
-        return _map_texts(value, lambda text: marked.get(text, text))
+        return map_texts(value, lambda text: marked.get(text, text))
 
     def values(self, value: Any) -> Any:
         """Return values, each a path, a list of some, or another text; those of `command` are lines for a shell."""
         if isinstance(value, dict):
             return {self.values(k): self._command(v) if k == "command" else self.values(v) for k, v in value.items()}
-        return _map_texts(value, self._value)
+        return map_texts(value, self._value)
 
     def words(self, value: Any) -> Any:
         """Return texts, and what holds some, in which no path has a folder."""
-        return _map_texts(value, self._text)
+        return map_texts(value, self._text)
 
     def frame(self, frame: pd.DataFrame) -> pd.DataFrame:
         """Return a table whose texts name no folder."""
@@ -127,12 +128,3 @@ def _any_of(paths: Iterable[str], end: str) -> re.Pattern[str]:
 
 def _as_table(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _map_texts(value: Any, change: Callable[[str], Any]) -> Any:
-    """Return plain values with all their texts changed, names of tables among them."""
-    if isinstance(value, dict):
-        return {change(name): _map_texts(held, change) for name, held in value.items()}
-    if isinstance(value, list | tuple):
-        return [_map_texts(held, change) for held in value]
-    return change(value) if isinstance(value, str) else value
