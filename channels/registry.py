@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from types import CodeType
 from typing import Any, Generic, Literal, TypeVar
 
 from channels.options import find_undeclared_options
@@ -39,23 +38,29 @@ def registering_source(source: str) -> Iterator[list[str]]:
 
 @dataclass(frozen=True)
 class Place:
-    """The statement of a script, or of a cell of a notebook, that registers something."""
+    """The script, or the cell of a notebook, that registers something."""
 
     file: str
-    line: int
     known: dict[str, Any]
     """The globals there."""
-    code: CodeType
+    cell: str
+    """The text of the cell that is executed; empty: it is a script."""
 
 
 def find_place() -> Place | None:
-    """Return the statement of the main module that is being executed; None if code of other modules alone is."""
+    """Return where in the main module something is registered; None if code of other modules alone is executed."""
     frame = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__":
-            return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_globals, frame.f_code)
+        known = frame.f_globals
+        if frame.f_code.co_name == "<module>" and known.get("__name__") == "__main__":
+            return Place(frame.f_code.co_filename, known, read_executed_cell(known))
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+def read_executed_cell(known: dict[str, Any]) -> str:
+    """Return the cell of a notebook that is executed with these globals; of a script, an empty text."""
+    return str(known["In"][-1]) if "get_ipython" in known and known.get("In") else ""
 
 
 _depends: dict[str | None, dict[object, tuple[object, ...]]] = {}

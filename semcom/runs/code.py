@@ -1,8 +1,8 @@
-"""The identity of what a script or a notebook registers: the text of what it rests on, and the modules it imports.
+"""The identity of what a script or a notebook registers: the text of that script or those cells, and what they import.
 
-Of a script, or of the cells of a notebook, these are the statements that register it, those that define what it refers
-to by name, directly or not, and those that change something of that; so a run stays what it is whatever else the script
-does. Modules of one's own count whole. What no text tells, as a number from the command line, counts by its value.
+A script counts whole, but for what it does as a program, and functions that nothing else in it mentions. Of a notebook
+those cells count that registered it, that bind what these refer to by name, directly or not, or that change something
+of that. Modules of one's own count whole. What no text tells, as a number from the command line, counts by its value.
 """
 
 from __future__ import annotations
@@ -11,26 +11,30 @@ import ast
 import builtins
 import functools
 import hashlib
+import importlib
 import importlib.metadata
 import linecache
 import os
+import re
 import symtable
 import sys
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from channels.registry import Place
+from channels.registry import Place, read_executed_cell
 from semcom.config import ConfigError
 from semcom.runs.sources import Code, add_imports, is_own, list_variables, read_source
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _NUMERIC = ("torch", "numpy", "scipy", "semcom", "channels")
-"""Packages of which any change by a script may change a run's numbers."""
-_SILENT = {*vars(builtins), "display", "semcom", "channels"} - {"setattr", "delattr", "exec"}
+"""Packages of which any change by a cell may change a run's numbers."""
+_SILENT = {*vars(builtins), "display", "get_ipython", "semcom", "channels"} - {"setattr", "delattr", "exec"}
 """Functions, and modules, that change nothing which they are given."""
+_MAGIC = re.compile(r"\A\s*%%(?!writefile|file|python|pypy)\w+.*\n|^\s*%time(it)? ", re.MULTILINE)
+"""What makes more of a cell, or a line, than Python does; a cell for another program stays as it is."""
 
 
 def read_code(entry: Any, place: Place | None) -> Code:
@@ -38,112 +42,196 @@ def read_code(entry: Any, place: Place | None) -> Code:
 
     Args:
         entry: of a registry, or a function.
-        place: of the statement of a script or a cell that registered it, if one did.
+        place: the script or the cell that registered it, if one did.
 
     Raises:
-        ConfigError: it was typed into Python itself, which keeps no text.
+        ConfigError: its text is kept nowhere, as of `python -c` and of what is typed into Python itself.
     """
     name = str(getattr(entry, "__module__", ""))
     file = getattr(sys.modules.get(name), "__file__", None)
     files = {name: Path(file).absolute()} if file and name != "__main__" and is_own(os.path.abspath(file)) else {}
     parts: list[object] = [] if files or name == "__main__" else [_read_version(name)]  # somebody else's
-    chosen = _choose_statements(_read_session(place), place) if place else []
-    text = "\n".join(sorted({each.text for each in chosen}))
-    if place is not None:
-        parts += [text or _describe_compiled(place.code), _list_values(chosen, entry, place.known)]
+    chosen = _choose_texts(place, str(getattr(entry, "__name__", ""))) if place else []
+    text = "\n".join(sorted(each.text for each in chosen))
+    if place is not None and name == "__main__" and not text:
+        raise ConfigError("what comes by `python -c` or is typed into Python itself leaves no text; use a file")
+    if place is not None and text:
+        parts += [text, _list_values(chosen, entry, place.known)]
     files = add_imports(files, text=text, package=place.known.get("__package__") or "" if place else "")
     parts += [(module, hashlib.sha256(read_source(path)).hexdigest()) for module, path in files.items()]
-    lines: dict[str, frozenset[int] | None] = {str(path): None for path in files.values()}
-    for each in chosen:
-        lines[each.file] = (lines.get(each.file) or frozenset()).union(each.lines)
+    sources = {str(path): frozenset[int]() for path in files.values()}
+    sources |= {source: each.program for each in chosen for source in each.sources}
     digest = hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()
-    return Code(digest, list_variables([text.encode(), *map(read_source, files.values())]), lines)
+    return Code(digest, list_variables([text.encode(), *map(read_source, files.values())]), sources)
 
 
 def find_definition(function: Any) -> Place | None:
-    """Return where a script or a cell defines a function; None for one of a module."""
+    """Return the script or the cell that defines a function; None for one of a module."""
     code = getattr(function, "__code__", None)
     if code is None or function.__module__ != "__main__":
         return None
-    return Place(code.co_filename, code.co_firstlineno, function.__globals__, code)
+    return Place(code.co_filename, function.__globals__, read_executed_cell(function.__globals__))
 
 
 @dataclass(frozen=True)
-class _Statement:
-    """A statement of a script or a cell: its text without comments, and the names that it has to do with."""
+class _Text:
+    """A script, or a cell, without comments, and the names of globals that it has to do with."""
 
-    file: str
-    lines: range
     text: str
+    sources: tuple[str, ...]
+    """The file, or the cells as they were typed in, that say this."""
+    program: frozenset[int]
+    """Lines of what it does as a program."""
     imports: Mapping[str, str]
     """Name that an import binds -> the module that it is of."""
     bound: set[str]
     used: set[str]
     taken: set[str]
-    """Those of the used ones whose value it takes at once."""
-    stored: set[str]
-    """Of what it assigns parts."""
+    """Those of the used ones whose value it takes at once, and not in a function."""
+    inside: set[str]
+    """What its functions and classes take: `name`, and `name.attribute`."""
+    changed: set[str]
+    """Of what it assigns parts, and what a function of it assigns as a global."""
     called: set[str]
-    """What it is there to call, or to hand over."""
+    """What it calls a method of, is there to call, or is there to hand over."""
     varying: set[str]
     """Globals and attributes that its functions assign: a run changes them."""
 
 
-def _read_session(place: Place) -> list[tuple[_Statement, ...]]:
-    """Return the statements of the script, or of all executed cells, in which something was registered."""
-    shell: Any = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    cells: dict[str, str] = {}
-    if shell is not None and shell.user_ns is place.known:
-        names = {
-            "".join(linecache.getlines(file)).strip(): file for file in [*linecache.cache, place.file] if is_own(file)
-        }
-        for text in place.known["In"]:
-            name = names.get(text.strip(), "")
-            cells = {other: held for other, held in cells.items() if other != name} | {name: text}
-    elif os.path.isfile(place.file):
-        cells[place.file] = read_source(place.file).decode(errors="replace")
-    else:
-        cells[place.file] = "".join(linecache.getlines(place.file))
-        if place.file == "<stdin>" and not cells[place.file] and hasattr(sys, "ps1"):
-            raise ConfigError("what is typed into Python itself leaves no text; use a file or a notebook")
-    return [_split(text, file) for file, text in cells.items()]
+# -- which texts -----------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(maxsize=1024)
-def _split(text: str, file: str) -> tuple[_Statement, ...]:
-    """Return the statements of a text; one that Python does not take has none."""
+def _choose_texts(place: Place, name: str) -> list[_Text]:
+    """Return the script of a place; or the cells on which the one there rests, with what binds a name."""
+    if not place.cell:
+        if not os.path.isfile(place.file):
+            return []
+        return [_read_script(read_source(place.file).decode(errors="replace"), place.file, name)]
+    cells = dict[str, _Text]()  # by text, in the order in which they were executed last
+    here = _read_cell("".join(linecache.getlines(place.file)) or place.cell)
+    for cell in (here, *map(_read_cell, place.known["In"])):
+        if cell is not None:
+            held = cells.pop(cell.text, None)
+            cells[cell.text] = replace(cell, sources=(*held.sources, *cell.sources)) if held else cell
+    every = list(cells.values())
+    imports = {bound: of for each in every for bound, of in each.imports.items()}
+    tops = {bound: of.partition(".")[0] for bound, of in imports.items() if not of.startswith(".")}
+    files = {bound: getattr(sys.modules.get(top), "__file__", None) for bound, top in tops.items()}
+    foreign = {bound for bound, file in files.items() if not is_own(file)}
+    numeric = {bound for bound, top in tops.items() if top in _NUMERIC}
+    chosen = [each for each in every if (here and each.text == here.text) or "*" in each.imports]
+    before, needed = -1, {name}
+    while len(chosen) > before:
+        before = len(chosen)
+        needed.update(*(each.used for each in chosen))
+        found = {each.text for each in chosen} | {each.text for word in needed for each in _find_bindings(every, word)}
+        for each in every:
+            if each.changed & (needed - foreign | numeric) or each.called & (needed - foreign):
+                found.add(each.text)
+        chosen = [each for each in every if each.text in found]
+    return chosen
+
+
+def _find_bindings(cells: list[_Text], name: str) -> Iterator[_Text]:
+    """Yield the last cell that binds a name, and those that it goes on from."""
+    for cell in reversed(cells):
+        if name in cell.bound:
+            yield cell
+            if name not in cell.taken:
+                return
+
+
+@functools.lru_cache(maxsize=64)
+def _read_script(text: str, file: str, name: str) -> _Text:
+    """Read a script, but for what it does as a program: under `if __name__ == "__main__":`, in functions of that alone.
+
+    What defines something there, or changes something that the script binds outside, counts.
+    """
+    tree, program = ast.parse(text, file), set[int]()
+    whole = _describe_text(tree, (file,), frozenset())
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    parts = [node for node in tree.body if not _changes_module(node, whole.bound - whole.imports.keys() - functions)]
+    left = tree.body
+    for node in [node for node in parts if isinstance(node, ast.If) and not node.orelse]:
+        if "__name__ == '__main__'" not in ast.unparse(node.test):
+            continue
+        program |= set(range(node.lineno, (node.end_lineno or 0) + 1))
+        left = [each for each in left if each is not node]
+    unused = [node for node in parts if isinstance(node, ast.FunctionDef) and node.name != name]
+    words = {id(node): {*re.findall(r"\w+", ast.unparse(node))} for node in left}
+    before = -1
+    while len(left) != before:
+        before = len(left)
+        gone = [n for n in unused if not any(n.name in words[id(other)] for other in left if other is not n)]
+        left = [each for each in left if each not in gone]
+    return _describe_text(ast.Module(left, []), (file,), frozenset(program))
+
+
+def _changes_module(node: ast.stmt, bound: set[str]) -> bool:
+    """Return whether a statement defines or registers something within, or may change what a module has bound."""
+    for at in ast.walk(node):
+        if isinstance(at, ast.ClassDef | ast.Global) or getattr(at, "decorator_list", None):
+            return True
+        if isinstance(at, ast.Attribute | ast.Subscript) and not isinstance(at.ctx, ast.Load):
+            if _find_root(at) in {*bound, *_NUMERIC}:
+                return True
+        elif isinstance(at, ast.Attribute) and at.attr == "register":
+            return True
+        elif isinstance(at, ast.Call) and _find_root(at.func) not in _SILENT:
+            given = [*at.args, at.func] if isinstance(at.func, ast.Attribute) else at.args
+            if any(_find_root(each) in bound for each in given):
+                return True
+    return False
+
+
+@functools.lru_cache(maxsize=4096)
+def _read_cell(source: str) -> _Text | None:
+    """Read a cell; None for one that is not in Python."""
+    transform = importlib.import_module("IPython.core.inputtransformer2").TransformerManager().transform_cell
     try:
-        body = ast.parse(text).body
+        return _describe_text(ast.parse(transform(_MAGIC.sub("", source))), (source,), frozenset())
     except SyntaxError:
-        return ()
-    scripts = [isinstance(each, ast.If) and "'__main__'" in ast.unparse(each.test) for each in body]
-    parts = [getattr(each, "body", []) if script else [each] for each, script in zip(body, scripts, strict=True)]
-    return tuple(_describe_statement(node, file) for part in parts for node in part)
+        return None
 
 
-def _describe_statement(node: ast.stmt, file: str) -> _Statement:
-    text = ast.unparse(node)
-    top, *inner = ([*table.get_symbols()] for table in _list_tables(symtable.symtable(text, file, "exec")))
+def _describe_text(tree: ast.Module, sources: tuple[str, ...], program: frozenset[int]) -> _Text:
+    text = ast.unparse(tree)
+    top, *inner = ([*table.get_symbols()] for table in _list_tables(symtable.symtable(text, "text", "exec")))
     within = [symbol for table in inner for symbol in table]
+    declared = {s.get_name() for s in within if s.is_assigned() and s.is_declared_global()}
     bound = {s.get_name() for s in top if s.is_assigned() or s.is_imported() or s.is_namespace()}
-    taken = {s.get_name() for s in top if s.is_referenced()}
-    varying = {s.get_name() for s in within if s.is_assigned() and (s.is_declared_global() or s.is_nonlocal())}
-    imports, stored, called = dict[str, str](), set[str](), set[str]()
-    for at, in_function in _walk(node):
+    used = {s.get_name() for s in top if s.is_referenced()}
+    inside = {s.get_name() for s in within if s.is_global()}
+    used |= inside
+    varying = declared | {s.get_name() for s in within if s.is_assigned() and s.is_nonlocal()}
+    imports, changed, called = dict[str, str](), set(declared), set[str]()
+    for at, place in _walk(tree):
         if isinstance(at, ast.Import | ast.ImportFrom):
             of = "" if isinstance(at, ast.Import) else "." * at.level + (at.module or "")
             imports |= {alias.asname or alias.name.partition(".")[0]: of or alias.name for alias in at.names}
         elif isinstance(at, ast.Attribute | ast.Subscript) and not isinstance(at.ctx, ast.Load):
             names = {_find_root(at), at.attr if isinstance(at, ast.Attribute) else ""}
-            varying, stored = (varying | names, stored) if in_function else (varying, stored | {_find_root(at)})
-        elif isinstance(at, ast.AugAssign) and isinstance(at.target, ast.Name):
-            taken |= {at.target.id}
-        elif isinstance(at, ast.Expr) and isinstance(call := at.value, ast.Call) and not in_function:
+            if place == "function":
+                varying |= names
+            else:
+                changed |= {_find_root(at)}
+        elif isinstance(at, ast.Attribute) and place:
+            inside |= {f"{_find_root(at)}.{at.attr}"}
+        elif isinstance(at, ast.FunctionDef) and any(isinstance(each, ast.Global) for each in ast.walk(at)):
+            used |= {at.name}  # whoever calls it binds a global
+        if isinstance(at, ast.Call) and place != "function" and isinstance(at.func, ast.Attribute):
+            called |= {_find_root(at.func)}
+        elif isinstance(at, ast.Expr) and isinstance(call := at.value, ast.Call) and place != "function":
             roots = {_find_root(each) for each in (call.func, *call.args)}
             called |= roots if _find_root(call.func) not in _SILENT else set()
-    first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
-    lines, used = range(first, (node.end_lineno or first) + 1), taken | {s.get_name() for s in within if s.is_global()}
-    return _Statement(file, lines, text, imports, bound, used, taken, stored, called, varying)
+    taken, stored = set[str](), set[str]()
+    for statement in tree.body:
+        here = [at for at, place in _walk(statement) if not place]
+        names = [at for at in here if isinstance(at, ast.Name)]
+        taken |= {at.id for at in names if isinstance(at.ctx, ast.Load)} - stored
+        taken |= {_find_root(at.target) for at in here if isinstance(at, ast.AugAssign)} - stored
+        stored |= {at.id for at in names if isinstance(at.ctx, ast.Store)}
+    return _Text(text, sources, program, imports, bound, used, taken, inside, changed, called - {""}, varying)
 
 
 def _list_tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
@@ -152,11 +240,15 @@ def _list_tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
         yield from _list_tables(child)
 
 
-def _walk(node: ast.AST, in_function: bool = False) -> Iterator[tuple[ast.AST, bool]]:
-    yield node, in_function
-    inner = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+def _walk(node: ast.AST, within: str = "") -> Iterator[tuple[ast.AST, str]]:
+    """Yield all nodes with what they are in: a function, or else a class, or nothing."""
+    yield node, within
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        within = "function"
+    elif isinstance(node, ast.ClassDef):
+        within = within or "class"
     for child in ast.iter_child_nodes(node):
-        yield from _walk(child, inner)
+        yield from _walk(child, within)
 
 
 def _find_root(node: ast.AST) -> str:
@@ -166,64 +258,31 @@ def _find_root(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _choose_statements(cells: list[tuple[_Statement, ...]], place: Place) -> list[_Statement]:
-    """Return the statements on which that at a place rests."""
-    every = [each for cell in cells for each in cell]
-    imports = {name: of for each in every for name, of in each.imports.items() if name in each.bound}
-    tops = {name: of.partition(".")[0] for name, of in imports.items() if not of.startswith(".")}
-    numeric = {name for name, top in tops.items() if top in _NUMERIC}
-    files = {name: getattr(sys.modules.get(top), "__file__", None) for name, top in tops.items()}
-    foreign = {name for name, file in files.items() if not is_own(file)}
-    chosen = [each for each in every if each.file == place.file and place.line in each.lines]
-    needed, before = set[str](), -1
-    while len(chosen) > before:
-        before = len(chosen)
-        needed.update(*(each.used for each in chosen))
-        found = {id(each) for name in needed for each in _find_bindings(cells, name)} | {id(each) for each in chosen}
-        changes = [s for s in every if s.stored & (needed - foreign | numeric) or s.called & (needed - foreign)]
-        found |= {id(each) for each in changes}
-        chosen = [each for each in every if id(each) in found]
-    return chosen
+# -- values ----------------------------------------------------------------------------------------------------------
 
 
-def _find_bindings(cells: list[tuple[_Statement, ...]], name: str) -> Iterator[_Statement]:
-    """Yield the statements that bind a name: those of the last cell that does, and those that it goes on from."""
-    for cell in reversed(cells):
-        found = [each for each in cell if name in each.bound]
-        yield from found
-        if any(name not in each.taken for each in found):
-            return
-
-
-def _describe_compiled(code: types.CodeType) -> tuple[object, ...]:
-    """Return what compiled code does, where its text is not known, as of `python -c`."""
-    held = [_describe_compiled(each) if isinstance(each, types.CodeType) else each for each in code.co_consts]
-    plain = [sorted(each, key=repr) if isinstance(each, frozenset) else each for each in held]
-    return code.co_code, code.co_exceptiontable, code.co_names, code.co_varnames, code.co_freevars, repr(plain)
-
-
-def _list_values(chosen: list[_Statement], entry: Any, known: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the plain values that statements refer to, or a class or a closure holds, if no function sets them."""
-    held = dict(vars(entry)) if isinstance(entry, type) else {"": entry}
-    for function in [each for each in held.values() if isinstance(each, types.FunctionType)]:
+def _list_values(chosen: list[_Text], entry: Any, known: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the plain values that an entry holds, and those of globals in functions and classes, if none sets them."""
+    own = [each for each in reversed(getattr(entry, "__mro__", ())) if each.__module__ == "__main__"]
+    held = {f".{name}": value for each in own or [entry] for name, value in getattr(each, "__dict__", {}).items()}
+    for function in [each for each in (entry, *held.values()) if isinstance(each, types.FunctionType)]:
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        held |= {name: _read_cell(cell) for name, cell in cells}
-    for name in {name for each in chosen for name in each.bound - each.imports.keys()}:
-        held[name] = known.get(name)
-        if not isinstance(held[name], type | types.FunctionType):  # such as what argparse gives
-            parts = {attribute: f"{name}.{attribute}" for attribute in getattr(held[name], "__dict__", ())}
-            used = {word for word in parts if any(parts[word] in each.text for each in chosen)}
-            held |= {word: getattr(held[name], word) for word in used}
+        held |= {name: _read_closure(cell) for name, cell in cells}
+    imported = {name for each in chosen for name in each.imports}
+    for word in {word for each in chosen for word in each.inside}:
+        root, _, attribute = word.partition(".")
+        value = None if root in imported else known.get(root)
+        held[word] = getattr(value, "__dict__", {}).get(attribute) if attribute else value
     varying = {name for each in chosen for name in each.varying}
     return sorted(
         (name, repr(value))
         for name, value in held.items()
-        if name not in varying and not name.startswith("__")
+        if value is not None and name.rpartition(".")[2] not in varying and not name.startswith(("__", ".__"))
         if all(type(each) in _PLAIN for each in (value if isinstance(value, tuple) else (value,)))
     )
 
 
-def _read_cell(cell: types.CellType) -> Any:
+def _read_closure(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
     except ValueError:  # nothing has been assigned yet

@@ -47,8 +47,8 @@ from semcom.files import (
     write_atomically,
 )
 from semcom.runs.arrays import Arrays, read_arrays, write_arrays
+from semcom.runs.inputs import find_changed_read
 from semcom.runs.schema import LINE, find_lines_fault, find_misfit, find_summary_fault
-from semcom.runs.sources import find_changed_read
 
 LOG = logging.getLogger(__name__)
 LOCK = ".lock"

@@ -31,11 +31,13 @@ from semcom.runs.section_options import (
     read_section_options,
     replace_section_options,
 )
-from semcom.runs.sources import Code, Version, find_changed_read, is_own, list_opened, ships, stat_version
+from semcom.runs.sources import Code, Version, is_own, list_opened, list_reads, ships, stat_version
 from semcom.tasks.registry import TASKS
 
 TRAINING = f"{CODE}training"
 """The name in `contents` of a function of the user's that carries out a sweep's runs."""
+_MANY = 100
+"""Files of one folder beyond which all of it counts, as FOLDER/*."""
 
 
 def fingerprint_inputs(config: RunConfig) -> RunConfig:
@@ -100,15 +102,22 @@ def add_reads(config: RunConfig, reads: Mapping[str, Version]) -> RunConfig:
     code = [each for _, each in _read_own_code(config).values()]
     found = {path: was for each in code for path, was in list_opened(each).items()}
     own = tuple(os.path.join(place, "") for place in (config.data.root, config.out) if place)
-    named = {name.removeprefix(DEPENDS) for name in config.contents}.union(*(each.lines for each in code))
-    kept = {}
+    named = {name.removeprefix(DEPENDS) for name in config.contents}.union(*(each.sources for each in code))
+    kept = dict[str, list[str]]()
     for path, was in sorted((found | dict(reads)).items()):
         if path in named or (own and path.startswith(own)) or (now := stat_version(path)) is None:
             continue
         if now != was:
             raise ConfigError(f"code: {path!r} has changed since this process read it; start Python again")
-        kept[READ + path] = digest_of_file(Path(path))
-    return replace(config, contents=config.contents | kept)
+        kept.setdefault(os.path.dirname(path), []).append(path)
+    each = [path for folder, paths in kept.items() for path in (paths if len(paths) <= _MANY else [f"{folder}/*"])]
+    return replace(config, contents=config.contents | {READ + path: _digest_input("code", path) for path in each})
+
+
+def find_changed_read(contents: Mapping[str, str]) -> str | None:
+    """Return what a run read as it was set up and is another one now; what is gone, or was packed, tells nothing."""
+    there = (path for path in list_reads(contents) if os.path.exists(path.removesuffix("*")))
+    return next((path for path in there if _digest_input("code", path) != contents[READ + path]), None)
 
 
 def _digest_depends(config: RunConfig) -> dict[str, tuple[str, str]]:
@@ -137,7 +146,7 @@ def _read_own_code(config: RunConfig) -> dict[str, tuple[str, Code]]:
         if not registry.ships(name) and registry.source(name) not in config.plugins:
             entry, place = registry.get(name), registry.origin(name)
             module = str(getattr(entry, "__module__", ""))
-            place = place if place and (place.file.startswith("<") or is_own(os.path.abspath(place.file))) else None
+            place = place if place and (place.cell or is_own(os.path.abspath(place.file))) else None
             if not ships(module) and module.partition(".")[0] not in packages:  # a plug-in counts whole
                 try:
                     found[f"{CODE}{registry.kind} {name}"] = field, read_code(entry, place)
@@ -248,16 +257,22 @@ def _digest_input(field: str, path: str) -> str:
         raise ConfigError(f"{field}: {error.filename or path!r} cannot be read: {error.strerror}") from None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4096)
 def _digest_input_again(path: str, versions: str) -> str:
     """Return the digest of a file or folder; it is read again only if a size or a time of change differs."""
-    if not os.path.isdir(path):
+    if os.path.isfile(path):
         return digest_of_file(Path(path))
-    return digest_bytes({file.relative_to(path).as_posix(): file for file in _list_input_files(path)})
+    folder = path.removesuffix("*")
+    return digest_bytes({file.relative_to(folder).as_posix(): file for file in _list_input_files(path)})
 
 
 def _list_input_files(path: str) -> list[Path]:
-    """Return the files that a path stands for: itself, the images of an image folder, or all in another folder."""
+    """Return the files that a path stands for: itself, the images of an image folder, or all in another folder.
+
+    Of FOLDER/* those in it, and not in what it holds.
+    """
+    if path.endswith("/*"):
+        return sorted(file for file in Path(path[:-1]).iterdir() if file.is_file())
     if not os.path.isdir(path):
         return [Path(path)]
     return list_image_files(Path(path)) or sorted(file for file in Path(path).rglob("*") if file.is_file())

@@ -69,7 +69,7 @@ def read_plugin(plugin: str) -> Code:
     """Return what an imported plug-in rests on."""
     digest, sources = _loaded[locate_plugin(plugin)]
     variables = list_variables(map(read_source, sources.values()))
-    return Code(digest, variables, dict.fromkeys(str(path) for path in sources.values()))
+    return Code(digest, variables, {str(path): frozenset() for path in sources.values()})
 
 
 def _load_plugin(name: str) -> str:

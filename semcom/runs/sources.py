@@ -18,15 +18,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeGuard
 
+from channels.registry import read_executed_cell
 from semcom.config.identity import READ
-from semcom.files import digest_of_file
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _OURS = tuple(os.path.join(_ROOT, name, "") for name in ("semcom", "channels", "experiments", "figures"))
 _PLACES = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
 _INSTALLED = {os.path.join(sysconfig.get_path(name), "") for name in _PLACES}
 _FOREIGN = (*_OURS, *{place for path in _INSTALLED for place in (path, os.path.join(os.path.realpath(path), ""))})
-_SYSTEM = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/run/", os.path.join(os.path.expanduser("~"), "."))
+_SYSTEM = ("/proc/", "/sys/", "/etc/", "/usr/", os.path.join(os.path.expanduser("~"), "."))
 """Places whose files say nothing of a run: the system's, and what programs hide at home, as their caches."""
 _SURROUNDINGS = re.compile(
     "HOME|USER|LOGNAME|PATH|PWD|SHELL|TERM|LANG|DISPLAY|T(E?MP|MPDIR)|HOSTNAME|(LOCAL_|NODE_)?RANK|(LOCAL_)?WORLD_SIZE|"
@@ -37,8 +37,6 @@ _SURROUNDINGS = re.compile(
 _READERS = os.path.join(_ROOT, "semcom", "data", "")
 """Where the functions are that own code may call to read a file; what semcom opens elsewhere is its own."""
 _VARIABLE = re.compile(rb"""\b(?:environ(?:\.(?:get|pop|setdefault))?|getenv)\s*[\[(]\s*["'](\w+)["']""")
-_CELLS = ("<ipython-input", "<python-input", "<cell")
-"""Beginnings of the names of what was typed in, and whose text Python's `linecache` has."""
 _WRITING = os.O_WRONLY | os.O_RDWR
 _IMPORT = "<frozen importlib"
 
@@ -46,7 +44,7 @@ Version = tuple[int, int, int]
 _kept: dict[str, bytes] = {}
 """Own file -> its content when this process imported it."""
 _opened: dict[str, dict[int, dict[str, Version]]] = {}
-"""Own file, or a cell -> its line -> the files that it opened for reading as it was executed."""
+"""Own file, or the text of a cell -> its line -> the files that it opened for reading as it was executed."""
 _written = set[str]()
 """What runs wrote as they were set up, such as a cache, which they may read again."""
 _watched: list[dict[str, Version]] = []
@@ -61,8 +59,8 @@ class Code:
     """Of its text, of the modules that this imports, and of values."""
     variables: set[str]
     """Environment variables that it asks for."""
-    lines: Mapping[str, frozenset[int] | None]
-    """Own file, or cell -> the lines that belong to it (None: all)."""
+    sources: Mapping[str, frozenset[int]]
+    """Own file, or the text of a cell -> those of its lines that do not belong to it."""
 
 
 def ships(name: str) -> bool:
@@ -71,8 +69,8 @@ def ships(name: str) -> bool:
 
 
 def is_own(file: str | None) -> TypeGuard[str]:
-    """Return whether a file, or a cell, is the user's: it lies outside of semcom, Python and installed packages."""
-    return file is not None and (file.startswith(_CELLS) or (os.path.isabs(file) and _lies_outside(file)))
+    """Return whether a file is the user's: it lies outside of semcom, Python and installed packages."""
+    return file is not None and os.path.isabs(file) and _lies_outside(file)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -186,9 +184,9 @@ def list_opened(code: Code) -> dict[str, Version]:
     """Return the files that own code opened as it was imported or executed."""
     return {
         path: version
-        for file, wanted in code.lines.items()
-        for line, paths in _opened.get(file, {}).items()
-        if wanted is None or line in wanted
+        for source, others in code.sources.items()
+        for line, paths in _opened.get(source, {}).items()
+        if line not in others
         for path, version in paths.items()
     }
 
@@ -207,12 +205,6 @@ def watch_reads() -> Iterator[dict[str, Version]]:
 def list_reads(contents: Mapping[str, str]) -> list[str]:
     """Return the files that a run read as it was set up."""
     return [name.removeprefix(READ) for name in contents if name.startswith(READ)]
-
-
-def find_changed_read(contents: Mapping[str, str]) -> str | None:
-    """Return one of those files that is another one now; one that is gone, or was packed, tells nothing."""
-    there = (path for path in list_reads(contents) if os.path.isfile(path))
-    return next((path for path in there if digest_of_file(Path(path)) != contents[READ + path]), None)
 
 
 def stat_version(path: str) -> Version | None:
@@ -264,10 +256,10 @@ def _find_reads(frame: FrameType | None) -> dict[str, Version] | None:
     own = False
     while frame is not None:
         file = frame.f_code.co_filename
-        if is_own(file):
+        if (cell := read_executed_cell(frame.f_globals)) or is_own(file):
             own = True
             if frame.f_code.co_name == "<module>":
-                return _opened.setdefault(file, {}).setdefault(frame.f_lineno, {})
+                return _opened.setdefault(cell or file, {}).setdefault(frame.f_lineno, {})
         elif file.startswith(_IMPORT) and not own:  # somebody else's module is imported
             return None
         elif file.startswith(_OURS) and (own or not file.startswith(_READERS)):

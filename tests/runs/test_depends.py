@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
@@ -47,10 +46,16 @@ from tests.worlds import bars, patches
 import used_helper
 from used_package import inner
 from used_attributes import anything
+from used_star import *
 import code as shadow
 
 HERE = Path({folder!r})
 COUNT, calls, CACHE, seen = 3, 0, {{}}, []
+
+def configure(rate):
+    global RATE
+    RATE = rate
+configure(1)
 LEVELS = [1.0, 2.0]
 TABLE = np.loadtxt(HERE / "table.txt")
 SETTINGS = json.loads((HERE / "settings.json").read_text())
@@ -80,7 +85,7 @@ def helper(x=1):
     calls += 1
     seen.append(x)
     CACHE[x] = remember(x)
-    return COUNT * x, used_helper.size(), inner.SIZE, anything, shadow.SIZE, opened.SIZE, TABLE, SETTINGS
+    return COUNT * x, STAR, RATE, used_helper.size(), inner.SIZE, anything, shadow.SIZE, opened.SIZE, TABLE, SETTINGS
 
 def make(n):
     @METHODS.register("test-own-made")
@@ -148,6 +153,7 @@ FILES = {
     "used_package/inner.py": "SIZE = 1\n",
     "used_attributes.py": "def __getattr__(name):\n    if name != 'anything':\n        raise AttributeError(name)\n"
     "    return 1\n",
+    "used_star.py": "STAR = 1\n",
     "code.py": "SIZE = 1\n",
     "not_used.py": "SIZE = 1\n",
     "settings.json": '{"first": 1, "others": [1, 2]}',
@@ -219,6 +225,7 @@ class Place:
             self.carry_out()
         except ConfigError as error:
             assert error.field in ("out", "plugin"), error
+            print(error)
             return True
         return False
 
@@ -251,6 +258,25 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     forget_modules(tmp_path)
 
 
+def begin(line: str) -> Callable[[Place], object]:
+    """Let a script do something more as it begins its runs."""
+    return edit("main.py", '"__main__":\n', f'"__main__":\n    {line}\n')
+
+
+IN_PROGRAM: dict[str, Callable[[Place], object]] = {
+    "an attribute": begin("Own.order = 3"),
+    "an attribute by its name": begin("setattr(Own, 'order', 3)"),
+    "a list": begin("LEVELS.append(3)"),
+    "an item": begin("SETTINGS['first'] = 3"),
+    "a patch": begin("torch.nn.functional.celu = torch.relu"),
+    "a class": begin("class Own2(Own): pass"),
+    "another method of the name": begin("METHODS.register('test-own')(type('Own', (Own,), {}))"),
+    "a function that changes": edit(
+        "main.py",
+        'if __name__ == "__main__":\n',
+        'def main():\n    LEVELS.clear()\n\nif __name__ == "__main__":\n    main()\n',
+    ),
+}
 CHANGES: dict[str, Callable[[Place], object]] = {
     "a global number": edit("main.py", "calls, CACHE, seen = 3", "calls, CACHE, seen = 4"),
     "a list": edit("main.py", "[1.0, 2.0]", "[1.0, 3.0]"),
@@ -276,6 +302,9 @@ CHANGES: dict[str, Callable[[Place], object]] = {
     "a second definition": edit("main.py", "\n@DATASETS", "\nCOUNT = 5\n\n@DATASETS"),
     "a dataset's function": edit("main.py", "return bars(root)", "return bars(root) or 1"),
     "another module's function": edit("used_helper.py", "return SIZE", "return -SIZE"),
+    "a module of which all is imported": edit("used_star.py", "1", "2"),
+    "a global that a function sets": edit("main.py", "configure(1)", "configure(2)"),
+    "a line that a function is called in": edit("main.py", "\n@DATASETS", "\nconfigure(3)\n\n@DATASETS"),
     "a module's number": edit("used_helper.py", "SIZE = 1", "SIZE = 2"),
     "a module of a module": edit("used_deep.py", "1", "2"),
     "a module of a package": edit("used_package/inner.py", "1", "2"),
@@ -324,13 +353,13 @@ OF_SCRIPTS: dict[str, Callable[[Place], object]] = {
     "another seed in the loop": edit("main.py", "range(1)", "range(2)"),
     "what is printed": edit("main.py", "print(outcome", "print('done', outcome"),
     "a function that is not used": edit("main.py", "\n@DATASETS", "\ndef draw():\n    return COUNT\n\n@DATASETS"),
-    "a number that is not used": edit("main.py", "\n@DATASETS", "\nNOT_USED = 1\n\n@DATASETS"),
-    "another method": edit("main.py", "return n", "return n + 1"),
+    "what its program calls": edit(
+        "main.py", "\n@DATASETS", "\ndef main():\n    return draw()\n\ndef draw():\n    return COUNT\n\n@DATASETS"
+    ),
     "a file that the rest opens": edit(
         "main.py", "        outcome", "        open(HERE / 'other.txt').close()\n        outcome"
     ),
     "two runs in one process": edit("main.py", "        outcome", "        semcom.run(request())\n        outcome"),
-    "how figures look": edit("main.py", "\n@DATASETS", "\nos.environ['MPLBACKEND'] = 'agg'\n\n@DATASETS"),
 }
 
 
@@ -354,6 +383,29 @@ def test_what_else_a_script_does_is_no_part_of_a_run(change: str, script: Place)
     place.carry_out()
     OF_SCRIPTS[change](place)
     assert not place.notices()
+
+
+@pytest.mark.parametrize("change", IN_PROGRAM)
+def test_a_program_that_changes_what_a_script_defines_is_noticed(change: str, script: Place) -> None:
+    script.carry_out()
+    IN_PROGRAM[change](script)
+    assert script.notices()
+
+
+def test_a_method_that_a_program_defines_is_all_of_the_script(script: Place) -> None:
+    """As in scripts that are one function, or one block."""
+    text = (script.folder / "main.py").read_text()
+    before, _, after = text.partition('@METHODS.register("test-own")\n')
+    begun = before + after[after.index("@DATASETS") : after.index("if __name__")]
+    own = "    @METHODS.register('test-own')\n    class Own(FedAvg):\n        order = 1\n"
+    for head in ('if __name__ == "__main__":\n', "def main():\n"):
+        call = "\nmain()" if "main()" in head else ""
+        run = "    semcom.run(request(), again=globals()['again'])"
+        (script.folder / "main.py").write_text(f"{begun}\n{head}{own}{run}{call}\n")
+        script.carry_out(again=True)
+        assert not script.notices()
+        script.edit("main.py", "order = 1\n    semcom", "order = 2\n    semcom")
+        assert script.notices()
 
 
 def test_a_number_from_the_command_line_counts_and_what_is_not_used_of_it_does_not(script: Place) -> None:
@@ -517,6 +569,34 @@ def test_an_edited_training_function_trains_again(tmp_path: Path) -> None:
     assert len(sweep_by_script(tmp_path, text.replace("return semcom.run", "1\n    return semcom.run"))) == 6
 
 
+def test_an_edited_function_that_is_given_to_a_sweep_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = COUNTING.replace('methods="test-own"', 'methods="fedavg", train=train')
+    found = sweep_by_script(tmp_path, text)
+    assert len(found) == 3 and sweep_by_script(tmp_path, text + "# a comment\n") == found
+    assert "train:" not in capsys.readouterr().out
+    assert sweep_by_script(tmp_path, text.replace("return semcom.run", "1\n    return semcom.run")) == found
+    assert "train: its code has changed since runs in" in capsys.readouterr().out
+
+
+def test_many_files_of_a_folder_count_as_the_folder(script: Place) -> None:
+    (script.folder / "pictures").mkdir()
+    for number in range(101):
+        (script.folder / "pictures" / f"{number}.txt").write_text("1")
+    script.edit(
+        "main.py",
+        "SLOTTED = Slotted(3)",
+        "SLOTTED = Slotted(3)\nPICTURES = [path.read_text() for path in (HERE / 'pictures').iterdir()]",
+    )
+    script.carry_out()
+    told = (read_summary(script.folder / "out") or {})["read"]
+    assert [path for path in told if "pictures" in path] == [str(script.folder / "pictures" / "*")]
+    assert not script.notices()
+    (script.folder / "pictures" / "77.txt").write_text("2")
+    assert script.notices()
+
+
 def test_a_sweep_refuses_runs_whose_files_have_changed(tmp_path: Path) -> None:
     (tmp_path / "read.txt").write_text("1")
     text = COUNTING.replace(
@@ -584,12 +664,53 @@ def test_cells_count_that_a_method_rests_on_as_they_were_executed_last(notebook:
     assert book.run("Own.averages = ('head.',)") != first
 
 
-def test_a_kernel_that_is_started_again_and_a_script_have_the_same_run(
-    notebook: Callable[[], Notebook], tmp_path: Path
+MAGIC = {
+    "%%time": ("%%time\nCOUNT = {}", {}),
+    "%%capture": ("%%capture out\nCOUNT = {}", {}),
+    "%time": ("%time COUNT = {}", {}),
+    "!": ("!true\nCOUNT = {}", {}),
+    "an item": ("LEVELS = [{}]\nLEVELS.sort()", {}),
+    "a method": ("LEVELS.append({})", {}),
+    "a loop": ("for i in range({}):\n    LEVELS.append(i)", {}),
+    "an attribute": ("Own.order = {}", {}),
+    "an attribute by its name": ("setattr(Own, 'order', {})", {}),
+    "a function that sets a global": ("configure({})", {}),
+    "a global that is set": ("def other():\n    global COUNT\n    COUNT = {}\nother()", {}),
+    "a patch": ("torch.nn.functional.celu = torch.{}", {3: "relu", 4: "selu"}),
+    "what goes on": ("COUNT += {}", {}),
+    "a value": ("COUNT = int('{}')", {}),
+    "a star": ("from used_by_star_{} import *", {}),
+    "a method of torch that changes nothing": ("torch.manual_seed({})", None),
+    "a plot": ("results = [{}]\nresults.sort()", None),
+    "a look": ("print(COUNT, LEVELS)  # {}", None),
+    "another's magic": ("%%writefile {}.py\nCOUNT = {}", None),
+    "not in Python": ("%%bash\nexport COUNT={}", None),
+}
+
+
+@pytest.mark.parametrize("kind", MAGIC)
+def test_a_cell_counts_that_changes_what_a_method_rests_on(
+    kind: str, notebook: Callable[[], Notebook], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each cell is executed with one number and with another one, in kernels of their own."""
+    monkeypatch.setattr(torch.nn.functional, "celu", torch.nn.functional.celu)  # a cell sets another
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for number in (3, 4):
+        (tmp_path / f"used_by_star_{number}.py").write_text(f"COUNT = {number}\n")
+    text, words = MAGIC[kind]
+    lists = "LEVELS = []\ndef configure(n):\n    global RATE\n    RATE = n\nconfigure(0)"
+    method = OWN.replace("helper()", "helper(), LEVELS, RATE, torch")
+    found = []
+    for number in (3, 4, 4):
+        cell = text.replace("{}", str((words or {}).get(number, number)))
+        found.append(notebook().run(IMPORTS, NUMBER, HELPER, lists, method, cell))
+    assert found[1] == found[2] and (found[0] != found[1]) == (words is not None)
+
+
+def test_a_kernel_that_is_started_again_has_the_same_run(notebook: Callable[[], Notebook]) -> None:
+    """A cell that shows what it has set does not go on from what was set before."""
+    first = notebook().run(IMPORTS, "COUNT = 2", HELPER, NUMBER + "\nCOUNT", OWN)
+    assert notebook().run(IMPORTS, NUMBER + "\nCOUNT", HELPER, OWN) == first
     first = notebook().run(IMPORTS, "COUNT = 2", HELPER, NUMBER, OWN.replace("helper", "other"), OWN)
     assert notebook().run(IMPORTS, NUMBER, HELPER, OWN) == first
-    assert notebook().run("\n".join((IMPORTS, NUMBER, HELPER, OWN))) == first
-    (tmp_path / "script.py").write_text("\n\n".join((IMPORTS, HELPER, NUMBER, OWN)))
-    runpy.run_path(str(tmp_path / "script.py"), run_name="__main__")
-    assert run_hash(semcom.resolve(RunConfig("test-own", device="cpu"))) == first

@@ -17,7 +17,7 @@ from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require_in_config
 from semcom.files import REPORT, SWEEP, TABLE, to_json, write_atomically
 from semcom.runs.folder import check_stored_reads, read_summary, seal_values
-from semcom.runs.inputs import check_reaches_processes
+from semcom.runs.inputs import TRAINING, check_reaches_processes, digest_training
 from semcom.runs.tracking import parse_trackers
 from semcom.screen import say
 from semcom.studies.analysis.sheet import make_sheet
@@ -159,7 +159,11 @@ def execute_sweep(
         if own:
             raise ConfigError("track: the runs are trained by a function of their own, which tells no tracker")
         carry = partial(semcom.run, track=track)
-    plan = replace(plan, record={**plan.record, "own_training": bool(train or plan.experiment.train)})
+    code = digest_training(train, plan.record["plugins"]).get(TRAINING)
+    if code and plan.held and plan.held.get("training_code", code) != code:
+        say(f"train: its code has changed since runs in {plan.folder} were trained; what is done stays as it is")
+    mark = {"own_training": bool(train or plan.experiment.train)} | ({"training_code": code} if code else {})
+    plan = replace(plan, record={**plan.record, **mark})
     with ExitStack() as stack:
         found = stack.enter_context(find_reusable_runs(plan, reuse, train))
         for config in share.values():

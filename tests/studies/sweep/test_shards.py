@@ -42,6 +42,7 @@ def test_sweep_json_says_all_that_the_command_says(tmp_path: Path, fake_run: Run
     held = record(tmp_path)
     frame = read_table(tmp_path)
     assert held.pop("variants") == dict(zip(frame["hash"], frame["variant"], strict=True))
+    assert len(held.pop("training_code")) == 64
     words = "--methods fedcl,fedavg --set train.rounds=2 --vary clients,partition.ways=5:2,4:3 --seeds 0,3"
     assert held == {
         "experiment": "demo",
