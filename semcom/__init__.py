@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from semcom.data.dataset import Dataset
     from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
     from semcom.data.split import Partition, Split
-    from semcom.engine.schedulers import SCHEDULERS
+    from semcom.engine.air.schedulers import SCHEDULERS
     from semcom.engine.store.population import Population, average
     from semcom.methods.base import Method
     from semcom.methods.registry import METHODS
@@ -94,7 +94,7 @@ _LAZY = {
     "Plot": "semcom.plots.base",
     "Population": "semcom.engine.store.population",
     "Result": "semcom.runs.result",
-    "SCHEDULERS": "semcom.engine.schedulers",
+    "SCHEDULERS": "semcom.engine.air.schedulers",
     "Split": "semcom.data.split",
     "Study": "semcom.studies.analysis.study",
     "TASKS": "semcom.tasks.registry",

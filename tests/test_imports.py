@@ -36,9 +36,10 @@ ROOMS = {
         {"cli"},
         {"__init__", "__main__"},
     ),
+    "semcom.engine": ({"host"}, {"store"}, {"air"}, {"train"}, {"world"}),
     "experiments": ({"papers", "catalogue"}, {"measures"}, {"claims"}, PAPERS),
 }
-"""The rooms and loose modules of a package: each may import itself and those in the lines above."""
+"""The rooms and loose modules of a package, or of a room: each may import itself and those in the lines above."""
 
 
 def modules(root: Path) -> dict[str, Path]:
@@ -79,30 +80,32 @@ def is_us(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id == "semcom"
 
 
-def room(name: str) -> str:
-    """The room, or loose module, of its package that a module is in."""
-    return name.split(".")[1] if "." in name else "__init__"
+def find_room(name: str, house: str) -> str:
+    """The room, or loose module, of a package or of a room of it that a module is in."""
+    return name.removeprefix(house).split(".")[1] if name != house else "__init__"
 
 
-def height(name: str) -> int:
-    """How far up a module stands in its package."""
-    found = [i for i, rooms in enumerate(ROOMS[name.split(".")[0]]) if room(name) in rooms]
-    assert found, f"{name} has no place in the order of rooms"
-    return found[0]
+def height(name: str, house: str) -> int:
+    """How far up a module stands in a package or a room."""
+    room = find_room(name, house)
+    found = [i for i, rooms in enumerate(ROOMS[house]) if room in rooms]
+    assert found or name in ROOMS, f"{name} has no place in the order of rooms"
+    return found[0] if found else -1  # a room's own docstring imports nothing
 
 
 def wrong(graph: Mapping[str, set[str]]) -> Iterator[str]:
     """Yield the imports that point the wrong way."""
-    for name, targets in graph.items():
-        package = name.split(".")[0]
-        for target in sorted(targets):
-            if PACKAGES.index(target.split(".")[0]) > PACKAGES.index(package):
+    for name, target in sorted((name, target) for name, targets in graph.items() for target in targets):
+        if PACKAGES.index(target.split(".")[0]) > PACKAGES.index(name.split(".")[0]):
+            yield f"{name} imports {target}"
+        for house in ROOMS:
+            if not all(f"{each}.".startswith(f"{house}.") for each in (name, target)):
+                continue
+            rooms = find_room(name, house), find_room(target, house)
+            if rooms[0] == rooms[1] or set(rooms) <= PAPERS:  # papers and questions build on each other
+                continue
+            if height(name, house) <= height(target, house):
                 yield f"{name} imports {target}"
-            elif package in ROOMS and package == target.split(".")[0] and room(name) != room(target):
-                if height(name) == height(target) and room(name) in PAPERS:
-                    continue  # papers and questions build on each other
-                if height(name) <= height(target):
-                    yield f"{name} imports {target}"
 
 
 GRAPH = edges(modules(ROOT))
@@ -134,19 +137,19 @@ def planted(root: Path, files: Mapping[str, str]) -> dict[str, set[str]]:
     return edges(modules(root))
 
 
-TYPED = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from semcom.engine.{} import thing\n"
+TYPED = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from semcom.engine.air.{} import thing\n"
 CIRCLES = {
-    "at the top": ("from semcom.engine import b\n", "import semcom.engine.a\n"),
+    "at the top": ("from semcom.engine.air import b\n", "import semcom.engine.air.a\n"),
     "for a type checker": (TYPED.format("b"), TYPED.format("a")),
-    "inside a function": ("from semcom.engine.b import f\n", "def f():\n    from semcom.engine import a\n"),
+    "inside a function": ("from semcom.engine.air.b import f\n", "def f():\n    from semcom.engine.air import a\n"),
 }
 
 
 @pytest.mark.parametrize("circle", CIRCLES)
 def test_a_planted_circle_is_found(circle: str, tmp_path: Path) -> None:
     one, other = CIRCLES[circle]
-    graph = planted(tmp_path, {"semcom/engine/a.py": one, "semcom/engine/b.py": other})
-    with pytest.raises(graphlib.CycleError, match=r"semcom\.engine\.a"):
+    graph = planted(tmp_path, {"semcom/engine/air/a.py": one, "semcom/engine/air/b.py": other})
+    with pytest.raises(graphlib.CycleError, match=r"semcom\.engine\.air\.a"):
         graphlib.TopologicalSorter(graph).prepare()
 
 
@@ -168,6 +171,13 @@ def test_a_circle_of_loose_modules_is_found(tmp_path: Path) -> None:
         ("experiments/bounds.py", "import experiments.demo", None),
         ("semcom/cli/a.py", "def f():\n    import figures.b", "semcom.cli.a imports figures.b"),
         ("semcom/cli/a.py", "import semcom.data.b", None),
+        (
+            "semcom/engine/host/a.py",
+            "import semcom.engine.store.b",
+            "semcom.engine.host.a imports semcom.engine.store.b",
+        ),
+        ("semcom/engine/air/a.py", "import semcom.engine.world", "semcom.engine.air.a imports semcom.engine.world"),
+        ("semcom/engine/train/a.py", "import semcom.engine.air.b", None),
     ],
 )
 def test_an_import_of_the_wrong_direction_is_found(name: str, text: str, found: str | None, tmp_path: Path) -> None:
@@ -177,6 +187,8 @@ def test_an_import_of_the_wrong_direction_is_found(name: str, text: str, found: 
         "semcom/data/b.py",
         "semcom/models/b.py",
         "semcom/plots/b.py",
+        "semcom/engine/air/b.py",
+        "semcom/engine/world.py",
         "experiments/demo.py",
         "figures/b.py",
     )

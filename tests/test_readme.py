@@ -28,7 +28,7 @@ import pytest
 from channels import LINKS
 from semcom.cli import main as cli
 from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
-from semcom.engine.schedulers import SCHEDULERS
+from semcom.engine.air.schedulers import SCHEDULERS
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS
 from semcom.plots.registry import FIGURES

@@ -15,7 +15,7 @@ from semcom.config import ChannelConfig, PartitionConfig, Resolved, RunConfig
 from semcom.data.dataset import Dataset
 from semcom.data.federation import Federation, Ragged
 from semcom.data.registry import DATASETS
-from semcom.engine.links import build_link
+from semcom.engine.air.links import build_link
 from semcom.engine.store.population import Population
 from semcom.engine.train.view import View, count_confusion
 from semcom.engine.world import World

@@ -115,7 +115,7 @@ def _batches(result: Result, view: View, client: int) -> Iterator[tuple[np.ndarr
     """Yield the classes of each mini-batch of a client, `[2 b]`, and its three numbers, `[3, 2 b]`."""
     import torch
 
-    from semcom.engine.random import keyed
+    from semcom.engine.host.keys import keyed
 
     config, members = result.config, result.federation
     generator = keyed(config.seed, "gradients", client)

@@ -16,7 +16,7 @@ import torch
 from channels.coding.choice import SampleImages
 from channels.coding.codec import HEADERS
 from channels.coding.image import Received, send_images
-from semcom.engine.random import keyed
+from semcom.engine.host.keys import keyed
 from semcom.methods.parts.received import sample_training_images, score_received
 
 if TYPE_CHECKING:

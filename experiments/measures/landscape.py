@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.engine.random import keyed
+from semcom.engine.host.keys import keyed
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Fitted, Given, Gradient, Log, Objective
 from semcom.engine.train.descent import Optimizer, compute_gradients

@@ -25,10 +25,10 @@ from semcom.bench.plain import make_plain_loop
 from semcom.bench.workloads import Variant, Workload, make_synthetic_workload
 from semcom.config import Resolved
 from semcom.data.federation import Federation
+from semcom.engine.air.links import build_link
 from semcom.engine.host import ranks
 from semcom.engine.host.memory import keep_freed_memory
 from semcom.engine.host.ranks import ALONE, Team
-from semcom.engine.links import build_link
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS

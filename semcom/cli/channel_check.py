@@ -15,7 +15,7 @@ import torch
 from channels import theory
 from channels.check import CHECKS, LIMIT, Finding, Lab, format_findings, run_checks
 from semcom.config import AirConfig, ConfigError, RunError
-from semcom.engine.air import Air, Traffic
+from semcom.engine.air.air import Air, Traffic
 from semcom.files import write_atomically
 from semcom.runs.folder import read_versions
 from semcom.runs.resolve import find_device

@@ -44,7 +44,7 @@ LISTS: Mapping[str, str] = {
     "encoders": "semcom.models.registry:ENCODERS",
     "heads": "semcom.models.registry:HEADS",
     "tasks": "semcom.tasks.registry:TASKS",
-    "schedulers": "semcom.engine.schedulers:SCHEDULERS",
+    "schedulers": "semcom.engine.air.schedulers:SCHEDULERS",
     "experiments": "semcom.studies.registry:EXPERIMENTS",
     "figures": "semcom.plots.registry:FIGURES",
     "kinds": "semcom.plots.kinds:KINDS",

@@ -16,27 +16,27 @@ from channels import Link
 from channels.cell import watts
 from semcom.config import Resolved
 from semcom.data.federation import Federation
-from semcom.engine.air import Air
-from semcom.engine.compression import is_compressed
-from semcom.engine.draws import Draws
+from semcom.engine.air.air import Air
+from semcom.engine.air.compression import is_compressed
+from semcom.engine.air.losses import CHOSEN
+from semcom.engine.air.rates import Direction
+from semcom.engine.air.timeline import Timeline
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.independence import check_independent_link
-from semcom.engine.losses import CHOSEN
-from semcom.engine.rates import Direction
-from semcom.engine.session import Session
-from semcom.engine.store.initial import Extend, Initial
 from semcom.engine.store.population import Population, Prefix, in_part
-from semcom.engine.tally import Tally
-from semcom.engine.timeline import Timeline
 from semcom.engine.train.chunk import choose_chunk
 from semcom.engine.train.context import Fitted, Given, Objective
 from semcom.engine.train.descent import Optimizer, Project
+from semcom.engine.train.draws import Draws
 from semcom.engine.train.fit import Fit
 from semcom.engine.train.frozen import encode_frozen
+from semcom.engine.train.independence import check_independent_link
+from semcom.engine.train.initial import Extend, Initial
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.precision import set_precision
+from semcom.engine.train.session import Session
+from semcom.engine.train.tally import Tally
 
 BOTH = ("encoder.", "head.")
 

@@ -27,8 +27,8 @@ from channels.statistics import ClientStatistics
 from semcom.config import ConfigError, NoEffect, Resolved
 from semcom.config.options import Needs
 from semcom.data.federation import find_picture, scale_bytes
-from semcom.engine.random import keyed
-from semcom.engine.session import Session
+from semcom.engine.host.keys import keyed
+from semcom.engine.train.session import Session
 from semcom.engine.train.view import View
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World

@@ -16,8 +16,8 @@ from matplotlib.lines import Line2D
 from channels.ofdm.link import OFDM
 from channels.power import PAIR
 from semcom.config import ConfigError
-from semcom.engine.links import build_link
-from semcom.engine.random import keyed
+from semcom.engine.air.links import build_link
+from semcom.engine.host.keys import keyed
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import check_panels
 from semcom.plots.style import COLORS

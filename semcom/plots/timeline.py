@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from semcom.config import ConfigError
-from semcom.engine.timeline import DOING
+from semcom.engine.air.timeline import DOING
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.radio import draw_key, select_one_run
 from semcom.plots.style import bar_styles

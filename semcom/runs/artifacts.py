@@ -17,7 +17,7 @@ from torch import Tensor
 
 from semcom.config import ConfigError, Resolved
 from semcom.data.federation import Federation, Ragged, to_bytes
-from semcom.engine.random import keyed
+from semcom.engine.host.keys import keyed
 from semcom.engine.train.view import View, count_confusions_of_views, show_tests
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World

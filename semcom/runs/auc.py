@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from semcom.engine.session import Session
+from semcom.engine.train.session import Session
 from semcom.engine.train.view import View
 from semcom.engine.train.visit import Outputs
 

@@ -13,7 +13,7 @@ import torch
 from semcom.config import ConfigError, NoEffect, Resolved
 from semcom.data.federation import Federation
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.session import Session
+from semcom.engine.train.session import Session
 from semcom.engine.train.view import Note, View, count_confusion, count_confusions_of_views, measure_views
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World

@@ -19,7 +19,7 @@ from semcom.config.errors import one_line
 from semcom.config.options import list_paths_in_options, spelled
 from semcom.data.readers import list_image_files
 from semcom.data.registry import AUGMENTATIONS, DATASETS
-from semcom.engine.schedulers import SCHEDULERS
+from semcom.engine.air.schedulers import SCHEDULERS
 from semcom.files import digest_bytes, digest_of_file
 from semcom.models.registry import ENCODERS, HEADS
 from semcom.runs.code import find_definition, read_code

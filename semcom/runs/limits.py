@@ -26,9 +26,9 @@ from semcom.data.archive import measure_archive
 from semcom.data.federation import Federation
 from semcom.data.readers import ARRAYS, list_image_files
 from semcom.data.split_file import is_split_file
+from semcom.engine.host.keys import key_global_generator
 from semcom.engine.host.memory import measure_free_memory
 from semcom.engine.host.ranks import launched_size
-from semcom.engine.random import key_global_generator
 from semcom.engine.train.chunk import COPIES, Footprint, measure_footprint
 from semcom.engine.train.precision import dtype_of
 from semcom.engine.train.visit import EVAL_BATCH

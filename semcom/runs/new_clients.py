@@ -16,7 +16,7 @@ from channels import Link
 from semcom.config import ConfigError, NoEffect, Resolved, RunConfig
 from semcom.config.options import spelled
 from semcom.data.federation import Federation
-from semcom.engine.random import key_seed
+from semcom.engine.host.keys import key_seed
 from semcom.engine.store.population import Population, average
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View

@@ -25,9 +25,9 @@ from semcom.config.errors import show_value
 from semcom.config.options import check_options
 from semcom.data.load import count_picture_numbers, read_dataset
 from semcom.data.registry import AUGMENTATIONS, PARTITIONS
+from semcom.engine.air.links import build_link
+from semcom.engine.air.schedulers import SCHEDULERS
 from semcom.engine.host.ranks import launched_size
-from semcom.engine.links import build_link
-from semcom.engine.schedulers import SCHEDULERS
 from semcom.engine.train.precision import reset_torch
 from semcom.methods.base import Method
 from semcom.methods.parts.classifiers import holds_classifier

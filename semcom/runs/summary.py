@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from semcom.config import RunError, run_hash
-from semcom.engine.draws import Draws, draw_cell_snrs
-from semcom.engine.losses import CHOSEN, NEARLY
+from semcom.engine.air.losses import CHOSEN, NEARLY
+from semcom.engine.train.draws import Draws, draw_cell_snrs
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from semcom.runs.accuracy import compute_constant_accuracies, compute_headlines

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from semcom.bench import plain
 from semcom.bench.engine import CASES, SMALL
 from semcom.bench.workloads import Variant, Workload, make_synthetic_workload
-from semcom.engine.links import build_link
+from semcom.engine.air.links import build_link
 from semcom.engine.store.population import Population
 from semcom.engine.train.phase import Phase
 from semcom.engine.world import World

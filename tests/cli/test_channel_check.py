@@ -13,7 +13,7 @@ import torch
 from channels.check import Finding, Lab
 from semcom.cli import channel_check
 from semcom.cli import main as cli
-from semcom.engine.air import Air
+from semcom.engine.air.air import Air
 
 GOOD, BAD = Finding("E|h|^2", 1.0, 1.25, 0.125, 100), Finding("MSE", 0.5, 1.5, 0.125, 100)
 

@@ -18,7 +18,7 @@ from semcom.cli import main as cli
 from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig, run_hash, to_dict
 from semcom.config.options import build_options
 from semcom.data.registry import DATASETS, PARTITIONS
-from semcom.engine.links import build_link
+from semcom.engine.air.links import build_link
 from semcom.runs.resolve import resolve
 from semcom.studies.sweep.pool import carry_out_in_pool
 from tests.refusals import refuses

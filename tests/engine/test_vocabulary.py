@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from semcom.engine.random import keyed
+from semcom.engine.host.keys import keyed
 from semcom.engine.train.context import Context, Given, Gradient, Log
 from semcom.engine.train.descent import compute_gradients
 from semcom.engine.train.forward import Batch, StackedModel

@@ -20,7 +20,7 @@ from experiments.claims.evidence import read_evidence_number
 from experiments.claims.scorecard import make_scorecard
 from experiments.measures import class_groups, gradients
 from semcom.config import DataConfig, TrainConfig
-from semcom.engine.random import keyed
+from semcom.engine.host.keys import keyed
 from semcom.files import CONFIG, SWEEP
 from semcom.runs.folder import read_summary
 from semcom.studies.analysis.curves import measure_curve_roughness

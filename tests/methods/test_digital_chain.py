@@ -14,7 +14,7 @@ import torch
 from channels.coding.choice import SampleImages
 from channels.coding.image import ImageChain, Received, compress_images, send_images
 from semcom.config import ChannelConfig, ConfigError, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.engine.random import keyed
+from semcom.engine.host.keys import keyed
 from semcom.methods import digital_chain
 from semcom.methods.registry import METHODS
 from semcom.runs.resolve import resolve

@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from semcom.engine.draws import Draws
 from semcom.engine.store.population import Population, StoredCohort
 from semcom.engine.store.rows import Disk
+from semcom.engine.train.draws import Draws
 from semcom.engine.train.view import count_confusion
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS

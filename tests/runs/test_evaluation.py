@@ -11,7 +11,7 @@ import torch
 from channels import make_link
 from semcom.cli.printing import format_result_table
 from semcom.data.federation import Federation
-from semcom.engine.draws import Draws
+from semcom.engine.train.draws import Draws
 from semcom.engine.train.view import count_confusion, infer_images
 from semcom.models.registry import ENCODERS
 from semcom.runs.accuracy import summarize_clients

@@ -10,7 +10,7 @@ import pytest
 
 from semcom import run
 from semcom.config import NetworkConfig
-from semcom.engine.losses import MEANT, Losses
+from semcom.engine.air.losses import MEANT, Losses
 from semcom.methods.registry import METHODS
 from tests import worlds
 

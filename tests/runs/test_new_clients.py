@@ -21,9 +21,9 @@ from semcom.data.partitions import partition_dataset
 from semcom.data.registry import DATASETS
 from semcom.data.split import Split
 from semcom.data.split_file import write_split
-from semcom.engine.links import build_link
-from semcom.engine.session import Session
+from semcom.engine.air.links import build_link
 from semcom.engine.store.population import Population
+from semcom.engine.train.session import Session
 from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.fedavg import FedAvg

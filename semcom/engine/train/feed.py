@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.session import Session
 from semcom.engine.store.population import Cohort, Order, Population
 from semcom.engine.train.context import Given
 from semcom.engine.train.descent import Chunk
 from semcom.engine.train.forward import Batch, StackedModel, lay_channels_last
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.plan import Schedule, pad_clients, select_step
+from semcom.engine.train.session import Session
 
 
 @dataclass(frozen=True)

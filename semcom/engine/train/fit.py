@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from semcom.engine.host.ranks import ALONE
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.session import Session
 from semcom.engine.store.population import Cohort, Order, Population
 from semcom.engine.train.context import Context, Fitted, Given, Gradient, Log, Objective
 from semcom.engine.train.descent import Chunk, Diverged, Optimizer, Project, Workbench
@@ -27,6 +26,7 @@ from semcom.engine.train.forward import StackedModel
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.plan import select_step
 from semcom.engine.train.replay import replay_steps
+from semcom.engine.train.session import Session
 from semcom.models.split import SplitModel
 
 

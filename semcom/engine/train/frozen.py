@@ -15,8 +15,8 @@ from torch import Tensor
 
 from channels import make_link
 from semcom.data.federation import Federation, Ragged
-from semcom.engine.session import Session
 from semcom.engine.store.population import Population
+from semcom.engine.train.session import Session
 from semcom.engine.train.visit import Outputs, infer_on_visit
 
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from semcom.engine.host.keys import keyed
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.random import keyed
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from channels import Link
 from semcom.config import ConfigError
 from semcom.data.federation import Ragged, find_picture
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.session import Session
 from semcom.engine.store.population import Population
 from semcom.engine.train.descent import Diverged
+from semcom.engine.train.session import Session
 from semcom.engine.train.visit import Outputs, infer_on_visit
 from semcom.tasks.task import Task
 

@@ -15,15 +15,15 @@ from torch import Tensor
 
 from channels import Link, Meter
 from semcom.data.federation import Federation, Ragged
-from semcom.engine.draws import Draws
 from semcom.engine.host.ranks import Team
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.session import Session
 from semcom.engine.store.population import Cohort, Order, Population, StoredCohort, in_part
+from semcom.engine.train.draws import Draws
 from semcom.engine.train.forward import Batch, Signal, StackedModel, lay_channels_last
 from semcom.engine.train.known import ENCODER, Known, find_encoder_twins, find_known_features, list_distinct
 from semcom.engine.train.plan import Cut, Plan, Schedule, plan_batch_sizes
 from semcom.engine.train.precision import set_precision
+from semcom.engine.train.session import Session
 
 EVAL_BATCH = 125
 """The number of images per client and forward pass: within 5 % of full speed on a processor, where activations of more

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from semcom.data.federation import Federation
-from semcom.engine.session import Session
+from semcom.engine.train.session import Session
 from semcom.engine.train.view import View, infer_images
 
 if TYPE_CHECKING:

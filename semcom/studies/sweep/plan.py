@@ -15,7 +15,7 @@ import semcom
 from channels import LINKS
 from semcom.config import NOT_IDENTITY, ConfigError, Resolved, RunConfig, run_hash
 from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
-from semcom.engine.schedulers import SCHEDULERS
+from semcom.engine.air.schedulers import SCHEDULERS
 from semcom.files import resolve_file
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS, HEADS

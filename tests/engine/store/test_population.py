@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from semcom.engine.host.ranks import Team
-from semcom.engine.store import initial as module
 from semcom.engine.store.population import Cohort, Population, StoredCohort, average, find_common_clients, in_part
 from semcom.engine.store.rows import Disk
+from semcom.engine.train import initial as module
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.methods.base import task_loss

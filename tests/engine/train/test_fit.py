@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from channels import make_link
 from semcom.data.federation import Federation
-from semcom.engine.random import keyed
+from semcom.engine.host.keys import keyed
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.descent import Diverged, Optimizer

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from semcom.config import ConfigError, NetworkConfig
-from semcom.engine.draws import draw_cell_snrs
+from semcom.engine.train.draws import draw_cell_snrs
 from semcom.engine.world import World
 from tests import worlds
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from semcom.engine.random import build_with_key, key_global_generator, key_seed, keyed
+from semcom.engine.host.keys import build_with_key, key_global_generator, key_seed, keyed
 
 KEY = st.tuples(st.integers(0, 3), st.sampled_from(["uplink", "order", ""]), st.integers(0, 30), st.integers(0, 30))
 

@@ -16,7 +16,7 @@ from channels import LINKS, Link
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from tests import worlds
-from tests.engine.test_air import BOTH, models, moved
+from tests.engine.air.test_air import BOTH, models, moved
 
 SLOWEST = 2 * 120 / 1024
 """Bits per use of 5G's slowest scheme, QPSK at rate 120/1024."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from channels import LINKS, Link
 from channels.users import Fades
 from semcom.config import ConfigError, Resolved
-from semcom.engine.random import key_global_generator, keyed
+from semcom.engine.host.keys import key_global_generator, keyed
 from semcom.engine.train.forward import call_stacked_model
 from semcom.models.dropout import Dropout
 from semcom.models.snr import find_snr_inputs

@@ -22,9 +22,9 @@ from semcom.config import SNR, ConfigError, Resolved, parse_snr
 from semcom.data.augment import Unchanged
 from semcom.data.federation import Federation
 from semcom.data.registry import AUGMENTATIONS
-from semcom.engine.random import keyed
-from semcom.engine.rates import Direction
-from semcom.engine.schedulers import SCHEDULERS, Turn
+from semcom.engine.air.rates import Direction
+from semcom.engine.air.schedulers import SCHEDULERS, Turn
+from semcom.engine.host.keys import keyed
 from semcom.engine.store.population import Prefix, in_part
 from semcom.engine.train.forward import Batch, Signal
 from semcom.engine.train.phase import Phase

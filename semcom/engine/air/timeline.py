@@ -16,7 +16,7 @@ from torch import nn
 from torch.func import functional_call
 
 from semcom.config import Resolved
-from semcom.engine.random import keyed
+from semcom.engine.host.keys import keyed
 from semcom.engine.store.population import Population, Prefix, in_part
 from semcom.models.snr import find_snr_inputs
 

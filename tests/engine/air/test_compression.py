@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from semcom.config import ConfigError
-from semcom.engine.compression import keep_largest, quantise
+from semcom.engine.air.compression import keep_largest, quantise
 from semcom.engine.store.population import Population
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS

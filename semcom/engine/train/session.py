@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from semcom.engine.draws import Draws
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import Team
 from semcom.engine.store.population import Population, Prefix
-from semcom.engine.tally import Tally
+from semcom.engine.train.draws import Draws
+from semcom.engine.train.tally import Tally
 
 
 @dataclass

@@ -10,7 +10,7 @@ import torch
 
 from channels import theory
 from semcom.config import RunConfig, from_dict, run_hash, to_dict
-from semcom.engine.links import build_link
+from semcom.engine.air.links import build_link
 from semcom.engine.world import World
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run

@@ -13,7 +13,7 @@ from channels import LINKS
 from channels.fading import Rayleigh
 from channels.options import BaseOptions
 from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig, from_dict, run_hash, to_dict
-from semcom.engine.links import build_link
+from semcom.engine.air.links import build_link
 from semcom.runs.resolve import resolve
 from semcom.runs.runner import run
 from tests import worlds

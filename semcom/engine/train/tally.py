@@ -13,10 +13,10 @@ import torch
 
 from channels import Meter
 from channels.meter import ratio_db
-from semcom.engine.air import Air
-from semcom.engine.draws import Draws
+from semcom.engine.air.air import Air
 from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.train.context import Log
+from semcom.engine.train.draws import Draws
 from semcom.engine.train.plan import plan_batch_sizes
 
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from semcom.config import NetworkConfig
-from semcom.engine import schedulers
-from semcom.engine.schedulers import SCHEDULERS, Turn
+from semcom.engine.air import schedulers
+from semcom.engine.air.schedulers import SCHEDULERS, Turn
 from semcom.engine.world import World
 from tests import worlds
 from tests.refusals import refuses

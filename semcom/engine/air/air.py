@@ -29,14 +29,14 @@ from channels import Link
 from channels.link import Cost
 from channels.statistics import ClientStatistics
 from semcom.config import AirConfig
-from semcom.engine.arrivals import Arrivals
-from semcom.engine.compression import Compression, count_quantised_bits
-from semcom.engine.losses import MEANT
-from semcom.engine.rates import Direction, Rates
+from semcom.engine.air.arrivals import Arrivals
+from semcom.engine.air.compression import Compression, count_quantised_bits
+from semcom.engine.air.losses import MEANT
+from semcom.engine.air.rates import Direction, Rates
+from semcom.engine.air.timeline import Timeline
+from semcom.engine.air.uncoded import Uncoded, weigh
+from semcom.engine.air.updates import Received, map_update_starts, read_shared_start
 from semcom.engine.store.population import Order, Population, Prefix, average, in_part
-from semcom.engine.timeline import Timeline
-from semcom.engine.uncoded import Uncoded, weigh
-from semcom.engine.updates import Received, map_update_starts, read_shared_start
 
 
 @dataclass

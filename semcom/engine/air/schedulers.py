@@ -92,10 +92,10 @@ def _find_rates(snr_db: np.ndarray) -> np.ndarray:
 SCHEDULERS: Registry[Scheduler] = Registry(
     "scheduler",
     {
-        "random": "semcom.engine.schedulers:schedule_at_random",
-        "round-robin": "semcom.engine.schedulers:schedule_in_turns",
-        "best-snr": "semcom.engine.schedulers:schedule_best_snr",
-        "proportional-fair": "semcom.engine.schedulers:schedule_fairly",
+        "random": "semcom.engine.air.schedulers:schedule_at_random",
+        "round-robin": "semcom.engine.air.schedulers:schedule_in_turns",
+        "best-snr": "semcom.engine.air.schedulers:schedule_best_snr",
+        "proportional-fair": "semcom.engine.air.schedulers:schedule_fairly",
     },
 )
 """Name -> function of a `Turn` to the ids of the clients that take part, `[n]`."""

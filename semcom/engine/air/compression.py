@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from semcom.config import AirConfig
+from semcom.engine.air.updates import map_update_starts
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Cohort, Population, Prefix, StoredCohort, in_part
-from semcom.engine.updates import map_update_starts
 
 Count = TypeVar("Count", int, np.ndarray)
 

@@ -12,8 +12,8 @@ import torch
 
 import semcom
 from semcom.config import ConfigError, NetworkConfig, Resolved, RunError
+from semcom.engine.air.timeline import count_flops_per_image
 from semcom.engine.store.population import Population, average
-from semcom.engine.timeline import count_flops_per_image
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from tests import worlds

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from semcom.config import AirConfig
-from semcom.engine.losses import MEANT, Losses
-from semcom.engine.rates import Direction, Rates
-from semcom.engine.timeline import Timeline
+from semcom.engine.air.losses import MEANT, Losses
+from semcom.engine.air.rates import Direction, Rates
+from semcom.engine.air.timeline import Timeline
 
 
 @dataclass

@@ -19,12 +19,12 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from semcom.config import ConfigError, Resolved
 from semcom.data.federation import Federation
+from semcom.engine.host.keys import build_with_key, key_global_generator
 from semcom.engine.host.memory import SHARE, measure_free_memory
 from semcom.engine.host.ranks import Team
-from semcom.engine.independence import SAMPLES, check_independent_part, draw_features
-from semcom.engine.random import build_with_key, key_global_generator
 from semcom.engine.store.population import Cohort, Population, Prefix, StoredCohort, in_part
 from semcom.engine.store.rows import Disk, Layout, Memory, Rows, Shelf
+from semcom.engine.train.independence import SAMPLES, check_independent_part, draw_features
 from semcom.engine.train.precision import dtype_of
 from semcom.files import ROWS
 from semcom.models.meta import build_on_meta

@@ -17,8 +17,8 @@ from channels.power import PAIR, to_features, to_pairs
 from channels.statistics import ClientStatistics
 from channels.superposition import Inversion
 from semcom.config import AirConfig
+from semcom.engine.air.rates import Direction
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.rates import Direction
 
 
 @dataclass(eq=False)
