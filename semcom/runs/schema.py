@@ -74,6 +74,8 @@ def find_misfit(shape: Any, value: Any, name: str = "") -> str | None:
         return None if isinstance(value, kind) and (shape in (bool, object) or type(value) is not bool) else name
     if type(value) is not type(shape):
         return name
+    if shape in ([float], [NUMBER]) and {*map(type, value)} == {float}:  # most of what there is
+        return None
     table = shape if isinstance(shape, dict) else {...: shape[0]}
     for key, held in value.items() if isinstance(value, dict) else enumerate(value):
         others = table.get("*_at", table.get(...)) if str(key).endswith("_at") else table.get(...)
