@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import pandas as pd
 from scipy import stats
 
 from experiments.claims.claim import Comparison
-from semcom.studies.analysis.statistics import LEVEL, compute_t_interval, correct_by_holm
+from semcom.studies.analysis.statistics import LEVEL, Interval, compute_t_interval, correct_by_holm
 
 Answer = Literal["yes", "level", "no", "open"]
 State = Literal[
@@ -41,6 +42,11 @@ MOST_SEEDS = 1000
 """Largest number of seeds that is named as enough to tell."""
 
 
+@functools.cache  # every edition of the rule asks for most of them again
+def _compute_interval(values: tuple[float, ...]) -> Interval:
+    return compute_t_interval(values)
+
+
 @dataclass(frozen=True)
 class Measured:
     """The values of one difference over seeds.
@@ -65,7 +71,7 @@ class Measured:
         if not len(values):
             return cls(math.nan, math.nan, math.nan, math.nan, 0)
         numbers = values.to_numpy().round(DIGITS)
-        found = compute_t_interval(numbers)
+        found = _compute_interval(tuple(numbers.tolist()))
         if exact and math.isnan(found.low) and len(numbers) > 1:
             return cls(found.mean, found.mean, found.mean, 0.0, len(numbers))
         sd = math.nan if math.isnan(found.low) else float(numbers.std(ddof=1))
