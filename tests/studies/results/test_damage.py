@@ -261,7 +261,7 @@ def test_a_summary_of_another_shape_is_refused_or_read_by_all(study: Path, tmp_p
                 changed = put(whole, at, new)
             except (AttributeError, TypeError):  # no table at all
                 continue
-            found = stored(study, run.name)
+            (found,), _ = read_stored_runs(run)
             if found.damaged:
                 refused += 1
                 name = METRICS if at == ("metrics_digest",) and new == "x" else SUMMARY
