@@ -14,10 +14,10 @@ import semcom
 from semcom.config import NOT_IDENTITY, ChannelConfig, ConfigError, DataConfig, PartitionConfig, RunConfig
 from semcom.data.registry import DATASETS
 from semcom.escape import escape_texts
-from semcom.files import CONFIG, ELSEWHERE, resolve_file
+from semcom.files import CONFIG, resolve_file
 from semcom.runs.accuracy import compute_headlines
 from semcom.runs.folder import LOCK, read_config
-from semcom.runs.trust import keep_loaded
+from semcom.runs.plugins import list_loaded_plugins, locate_plugin
 from semcom.studies.analysis.study import Study, read_study
 from semcom.studies.results.failures import Failure, find_varied, format_label, format_labels, format_repeat_command
 from semcom.studies.results.lock import list_lock_holders, read_record
@@ -205,11 +205,12 @@ def list_changed_settings(run: Stored) -> dict[str, Any]:
 def _make_default_run(config: RunConfig) -> RunConfig:
     """Return the default run with the method, the data, the partition and the link of another run.
 
-    A path where that found its data is left out, or all that lies there now would be digested.
+    In the place of a path stands a dataset with the same defaults: what lies at a path now would be digested.
     """
+    loaded = set(list_loaded_plugins())
     return replace(
-        RunConfig(method=config.method, plugins=keep_loaded(config.plugins), device="cpu"),
-        data=DataConfig(name=config.data.name if config.data.name in DATASETS else ELSEWHERE),
+        RunConfig(config.method, plugins=tuple(p for p in config.plugins if locate_plugin(p) in loaded), device="cpu"),
+        data=DataConfig(name=config.data.name if config.data.name in DATASETS else "cifar10"),
         partition=PartitionConfig(kind=config.partition.kind),
         channel=ChannelConfig(kind=config.channel.kind),
         finish=replace(RunConfig().finish, kind=config.finish.kind),

@@ -93,10 +93,6 @@ class Stored:
             check_old_metrics(self.trained, found, summary)
         return [*escape_texts(found), *([summary["finish"]] if "finish" in summary else [])]
 
-    def list_plugins(self) -> list[str]:
-        """List the plug-ins that its configuration names; looking at a run executes none of them."""
-        return list(read_config(self.trained, "study").plugins) if (self.trained / CONFIG).is_file() else []
-
     def is_running(self) -> bool:
         """Check whether a process trains it just now."""
         return is_lock_held(self.folder / LOCK)
