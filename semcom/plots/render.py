@@ -21,6 +21,7 @@ from semcom.studies.analysis.setting import describe_rounds
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.grid import TEST
 from semcom.studies.names import name_value
+from semcom.studies.results.failures import read_repeat
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 
 PER_ROUND = ("curves", "classes")
@@ -131,7 +132,7 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
 
     part, request = (whole, chosen.plot) if chosen.numbers else settle_kind(whole, chosen.plot)
     if "done" not in set(part.runs["status"]) and request.kind != "curves":
-        wanted = f"; repeat it with: {record['command']}" if "command" in record else ""
+        wanted = f"; repeat it with: {again.command}" if (again := read_repeat(record.get("command"))) else ""
         raise ConfigError(f"results: no run of {chosen.experiment or 'the study'} finished{wanted}")
     kind = KINDS.get(str(request.kind))
     numbers = (chosen.numbers or kind.numbers)(part, request)

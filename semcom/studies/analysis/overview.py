@@ -19,7 +19,15 @@ from semcom.runs.accuracy import compute_headlines
 from semcom.runs.folder import LOCK, read_config
 from semcom.runs.plugins import list_loaded_plugins, locate_plugin
 from semcom.studies.analysis.study import Study, read_study
-from semcom.studies.results.failures import Failure, find_varied, format_label, format_labels, format_repeat_command
+from semcom.studies.results.failures import (
+    Failure,
+    Repeat,
+    build_repeat,
+    find_varied,
+    format_label,
+    format_labels,
+    read_repeat,
+)
 from semcom.studies.results.lock import list_lock_holders, read_record
 from semcom.studies.results.run import Stored, locate_run_config
 from semcom.studies.results.table import list_fields
@@ -96,7 +104,7 @@ class Overview:
             for c in failed
         ]
 
-    def repeat(self) -> str | None:
+    def repeat(self) -> Repeat | None:
         """Build the command that repeats the run of the folder, of an own training function the one of the whole sweep.
 
         A run that is done is repeated in another folder; one that is not goes on in its own. None without a stored
@@ -104,10 +112,10 @@ class Overview:
         """
         (run,) = (course.run for course in self.courses)
         if self.own or not (run.folder / CONFIG).is_file():
-            return self.command
+            return read_repeat(self.command)
         goes_on = self.folder.is_dir() and run.status != "done"
         out = None if goes_on else f"repeated/{run.hash}"
-        return format_repeat_command(locate_run_config(self.folder, run), run.folder, out)
+        return build_repeat(locate_run_config(self.folder, run), run.folder, out)
 
     def warnings(self) -> dict[str, int]:
         """Return warning -> number of runs that warned of it."""
