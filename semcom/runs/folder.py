@@ -183,12 +183,8 @@ class Folder:
         with name_written_file(name):
             yield
 
-    def begin(self, rounds: int) -> None:
-        """Store the configuration, and cut the metrics back to the rounds that the checkpoint covers.
-
-        Raises RunError, before anything is written, when a line of these rounds is missing.
-        """
-        kept = self.covered(rounds)
+    def begin(self, kept: Sequence[dict[str, Any]]) -> None:
+        """Store the configuration, and cut the metrics back to the lines that the checkpoint covers."""
         for name, text in ((CONFIG, _config_text(self.config)), (METRICS, _text(kept))):
             path = self.path / name
             with self._writing(name):
@@ -235,19 +231,6 @@ class Folder:
         """Return the day on which the summary of a finished run was written."""
         return date.fromtimestamp((self.path / SUMMARY).stat().st_mtime)
 
-    def metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
-        """Return the lines of metrics.jsonl, see `read_metrics`."""
-        return read_metrics(self.path, rounds)
-
-    def covered(self, rounds: int) -> list[dict[str, Any]]:
-        """Return the lines of rounds that a checkpoint covers. Raises RunError when one of them is missing."""
-        lines = self.metrics(rounds)
-        if [line["round"] for line in lines] != list(range(1, rounds + 1)):
-            raise RunError(
-                f"{self.path / METRICS} lacks lines of rounds 1 to {rounds}; give another folder to train them"
-            )
-        return lines
-
     def append(self, line: dict[str, Any]) -> None:
         """Add one line to metrics.jsonl, or, where the disk is full (WriteError), nothing."""
         with self._writing(METRICS):
@@ -267,10 +250,10 @@ class Folder:
         Raises RunError when somebody else has changed metrics.jsonl meanwhile.
         """
         with self._writing(METRICS):
-            if summary.get("metrics_digest") not in (None, digest_of_file(self.path / METRICS)):
+            if summary["metrics_digest"] != digest_of_file(self.path / METRICS):
                 raise DamagedRun(self.path / METRICS, "the run did not write all of its lines")
         with self._writing(SUMMARY):
-            write_summary(self.path, summary)
+            write_atomically(self.path / SUMMARY, format_summary(summary))
         if self.config.train.drop_checkpoints:
             for path in (self.path / CHECKPOINT, self.path / PREVIOUS, *self.path.glob(ROWS.format("*"))):
                 path.unlink(missing_ok=True)
@@ -371,11 +354,11 @@ def read_config(path: Path | str, asked: str) -> RunConfig:
     """
     path = os.path.join(path, CONFIG) if os.path.isdir(path) else str(path)
     try:
-        if os.path.exists(path) and not os.path.isfile(path):  # a pipe, for which it would wait, or a device
-            raise ConfigError(f"{asked}: {path!r} is no file")
-        if os.path.getsize(path) > LARGEST:
+        with open_file(Path(path)) as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
             raise ConfigError(f"{asked}: {path!r} has more than {LARGEST >> 20} MiB, and is no configuration")
-        values = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_parse_json_table)
+        values = json.loads(content.decode(), object_pairs_hook=_parse_json_table)
     except OSError as error:
         of_study = os.path.exists(os.path.join(os.path.dirname(path), SWEEP))
         hint = "; give the folder of one run of this study" if of_study else ""
