@@ -132,13 +132,9 @@ def read_radio(folder: Path) -> Resolved:
     Raises ConfigError for a plug-in or a file of the link, unless the user gives or trusts it.
     """
     stored = take_plugins(read_config(folder, "plot"))
-    stored = replace(
-        stored,
-        **{"data": DataConfig(), "partition": PartitionConfig(validation=stored.partition.validation)},
-        **{"new_data": None, "model": replace(stored.model, weights=None), "precision": "float32"},
-        **{"out": None, "device": "cpu", "processes": 1},
-    )
-    built = build_section_options(stored)
+    stored = replace(stored, data=DataConfig(), partition=PartitionConfig(validation=stored.partition.validation))
+    stored = replace(stored, new_data=None, model=replace(stored.model, weights=None), out=None)
+    built = build_section_options(replace(stored, precision="float32", device="cpu", processes=1))
     hyper = replace(built.hyper, **dict.fromkeys(list_paths_in_options(built.hyper)))
     files = list_paths_in_options(built.channel.options)
     for name, path in files.items():

@@ -21,8 +21,8 @@ from semcom.studies.analysis.setting import describe_rounds
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.grid import TEST
 from semcom.studies.names import name_value
-from semcom.studies.results.failures import read_repeat
 from semcom.studies.registry import EXPERIMENTS, find_experiment
+from semcom.studies.results.failures import read_repeat
 
 PER_ROUND = ("curves", "classes")
 """Kinds whose numbers are not those that a summary averages."""

@@ -48,7 +48,7 @@ from semcom.files import (
 )
 from semcom.runs.arrays import Arrays, read_arrays, write_arrays
 from semcom.runs.inputs import find_changed_read
-from semcom.runs.schema import LINE, find_lines_fault, find_misfit, find_summary_fault
+from semcom.runs.schema import find_summary_fault
 
 LOG = logging.getLogger(__name__)
 LOCK = ".lock"
@@ -408,7 +408,7 @@ def check_metrics(folder: Path, summary: Mapping[str, Any] | None) -> None:
     """Check that metrics.jsonl of a run is what the run wrote, which costs what reading it does.
 
     Runs of older versions have left no digest of it: of theirs, as of unfinished ones, each line has to be that of its
-    round, and as long as a line; `find_lines_fault` knows more of those that have been parsed.
+    round; `find_lines_fault` knows more of those that have been parsed.
 
     Args:
         folder: of the run.
@@ -437,14 +437,6 @@ def check_metrics(folder: Path, summary: Mapping[str, Any] | None) -> None:
     whole = all(re.match(rb'\{"round": %d[,}].*(?<=\})$' % at, line) for at, line in enumerate(lines, 1))
     if not whole or (summary is not None and (rest or rounds not in (None, len(lines)))):
         raise DamagedRun(path, "it has not one line for each round")
-
-
-def check_old_metrics(place: Path, lines: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> None:
-    """Check the lines of a finished run that has left no digest of them. Raises DamagedRun."""
-    misfit = next((text for line in lines if (text := find_misfit(LINE, line)) is not None), None)
-    fault = find_lines_fault(lines, summary) if misfit is None else f"its {misfit} is not what a run writes there"
-    if fault is not None:
-        raise DamagedRun(place / METRICS, fault)
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:

@@ -141,7 +141,7 @@ def restore_state(template: Any, content: dict[str, Any], folder: Path | None, r
 
 
 def read_covered_metrics(folder: Path, rounds: int, covered: list[int]) -> list[dict[str, Any]]:
-    """Return the lines of rounds that a checkpoint covers. Raises RunError unless they have the digest that it tells."""
+    """Return the lines of rounds that a checkpoint covers. Raises RunError unless they have the digest that it has."""
     lines = read_metrics(folder, rounds)
     if digest_metrics(hashlib.sha256(), *lines) != covered:
         wrong = f"lacks lines of rounds 1 to {rounds}, or has others than the run wrote"

@@ -123,7 +123,9 @@ def test_what_the_runs_do_not_have_is_refused(runs: Path, folder: str, fields: d
 
 
 @pytest.mark.parametrize("lies_there", ["a pipe", "another file", "nothing"])
-def test_a_channel_is_drawn_without_a_look_at_what_else_a_run_names(runs: Path, tmp_path: Path, lies_there: str) -> None:
+def test_a_channel_is_drawn_without_a_look_at_what_else_a_run_names(
+    runs: Path, tmp_path: Path, lies_there: str
+) -> None:
     """A pipe is refused wherever it is looked up, and a file with another digest wherever it is read."""
     shutil.copytree(runs / "ofdm" / "tdl-a", tmp_path / "run")
     place = tmp_path / "place"
@@ -134,7 +136,9 @@ def test_a_channel_is_drawn_without_a_look_at_what_else_a_run_names(runs: Path, 
     stored["partition"] = {"kind": "file", "options": {"path": str(place)}}
     stored |= {"new_clients": 2, "new_data": str(place), "out": str(place), "device": "cuda:7", "precision": "tf32"}
     stored["model"] |= {"weights": str(place)}
-    stored["contents"] |= dict.fromkeys((str(place), f"read {place}", f"depends {place}", f"variable {place}"), "0" * 64)
+    stored["contents"] |= dict.fromkeys(
+        (str(place), f"read {place}", f"depends {place}", f"variable {place}"), "0" * 64
+    )
     (tmp_path / "run" / "config.json").write_text(json.dumps(stored))
     for kind in ("response", "delays"):
         there, named = (shown(folder, kind=kind)[0] for folder in (runs / "ofdm" / "tdl-a", tmp_path / "run"))

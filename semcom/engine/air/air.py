@@ -182,7 +182,9 @@ class Air:
         stacks, ids = pop.stacks(), np.concatenate([c.ids for c in pop.cohorts])
         parts = [Order(pop.at(c), weights.device)(weights) for c in stacks]
         for tensor in [n for n, t in mean.items() if t.is_floating_point() and not n.endswith("running_var")]:
-            held = [(mine, c.tensors[tensor], start(tensor)) for mine, c, start in zip(parts, stacks, starts, strict=True)]
+            held = [
+                (mine, c.tensors[tensor], start(tensor)) for mine, c, start in zip(parts, stacks, starts, strict=True)
+            ]
             each = [weigh(mine, t - start.received) for mine, t, start in held]
             missed = [weigh(mine, start.missed) for mine, _, start in held]
             error, sent = self.uncoded.superpose(name + tensor, torch.cat(each), ids, shares)
