@@ -105,8 +105,8 @@ class Folder:
         """Raise ConfigError when the folder holds another run, or is no folder."""
         refuse_file(self.path)
         stored = self.path / CONFIG
+        strange = [name for name in (METRICS, SUMMARY, CHECKPOINT) if (self.path / name).exists()]
         if not stored.exists():
-            strange = [name for name in (METRICS, SUMMARY, CHECKPOINT) if (self.path / name).exists()]
             if strange:
                 raise ConfigError(f"out: {self.path} holds {strange[0]} without a {CONFIG}; give another folder")
             if found := _find_study_sign(self.path):  # it would be hidden: what holds a run is read as that run
@@ -115,7 +115,7 @@ class Folder:
         try:
             other = read_config(stored, "config")
         except ConfigError as error:  # it may be another tool's, which `again` must not remove
-            if self.again and any((self.path / name).exists() for name in (METRICS, SUMMARY, CHECKPOINT)):
+            if self.again and strange:
                 return
             raise ConfigError(f"out: {self.path} holds no run ({error}); give another folder") from None
         if self.again:
@@ -202,9 +202,7 @@ class Folder:
         except DamagedRun:
             raise
         except RunError as error:
-            LOG.warning(
-                "%s; it is now %s, and the run is finished again", error, set_file_aside(self.path / SUMMARY).name
-            )
+            self._set_aside(SUMMARY, error, "the run is finished again")
             return None
 
     def arrays(self) -> Arrays:
@@ -212,10 +210,11 @@ class Folder:
         try:
             return read_arrays(self.path / ARRAYS, run_hash(self.config))
         except RunError as error:
-            LOG.warning(
-                "%s; it is now %s, and the arrays are made again", error, set_file_aside(self.path / ARRAYS).name
-            )
+            self._set_aside(ARRAYS, error, "the arrays are made again")
             return {}
+
+    def _set_aside(self, name: str, error: RunError, then: str) -> None:
+        LOG.warning("%s; it is now %s, and %s", error, set_file_aside(self.path / name).name, then)
 
     def keep(self, found: Arrays) -> None:
         """Write the arrays that a run keeps on request, in the place of those that were there."""
