@@ -29,7 +29,7 @@ _UP = rf"(?:{_IN}+/)*\.\.(?:/|$)"
 _LEAVES = re.compile(rf"{_ROOT}|{_UP}")
 """Pattern of the beginning of a path that leaves the folder where it is read."""
 _PLAIN = "and|are|as|at|but|by|for|from|has|in|into|is|not|of|on|or|than|that|the|to|was|which|with"
-_WORD = rf"(?<!\.\w)(?<!\.\w\w)(?<!\.\w\w\w) (?!(?:{_PLAIN})\b){_IN}+"
+_WORD = rf"(?<!\.\w)(?<!\.\w\w)(?<!\.\w\w\w)(?<!\.\w\w\w\w) (?!(?:{_PLAIN})\b){_IN}+"
 _FOLDER = rf"{_IN}+(?:{_WORD}){{0,3}}[/\\]"
 """Pattern of a folder, whose name may have a few spaces: not behind the end of a file, nor before a plain word."""
 _PATH = re.compile(rf"{BEFORE}(?:{_HOST}(?:{_FOLDER})*|{_ROOT}(?:{_FOLDER})+|{_UP}(?:{_FOLDER})*)(?:{_IN}*[\w~-])?")
