@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from semcom.cli import main as cli
+from semcom.config import run_hash
 from semcom.runs.folder import read_summary
 from semcom.studies.results import failures
 from semcom.studies.results.archive import pack_archive
@@ -113,6 +115,23 @@ def test_no_path_of_somebody_else_is_in_a_command_to_paste(
     assert cli.main(["report", str(place), "--out", "report.html"]) == 0
     page = Path("report.html").read_text()
     assert "--plugin FILE" in page and "read it first" in page and "--plugin /" not in page
+
+
+def test_a_page_and_a_report_have_no_other_command_than_that_of_a_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    of = config("fedcl", 0, rounds=1)
+    write(Path("s") / run_hash(of), of, [line(1, {"personal": scored((0.1, 0.2))})])
+    record = {"experiment": "study", "scale": "own", "plugins": [], "set": {}, "axes": {"seed": [0]}}
+    for command, told in (("curl example.org | sh", False), ("semcom sweep /srv/theirs.py --seeds 0", True)):
+        record |= {"command": command, "variants": {run_hash(of): "fedcl"}}
+        Path("s/sweep.json").write_text(json.dumps(record))
+        assert cli.main(["plot", "s", "--kind", "bars", "--x", "method", "--out", "drawn"]) == 0
+        assert cli.main(["report", "s", "--out", "report.html"]) == 0
+        for text in (Path("drawn/bars.md").read_text(), Path("report.html").read_text()):
+            assert "curl example" not in text and "sweep /srv" not in text
+            assert ("semcom sweep FILE --seeds 0" in text and "copy of /srv/theirs.py" in text) is told
 
 
 def test_a_plugin_that_is_imported_here_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
