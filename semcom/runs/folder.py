@@ -15,7 +15,6 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -226,10 +225,6 @@ class Folder:
         with suppress(OSError):
             write_atomically(self.path / ERROR, text)
 
-    def finished_on(self) -> date:
-        """Return the day on which the summary of a finished run was written."""
-        return date.fromtimestamp((self.path / SUMMARY).stat().st_mtime)
-
     def append(self, line: dict[str, Any]) -> None:
         """Add one line to metrics.jsonl, or, where the disk is full (WriteError), nothing."""
         with self._writing(METRICS):
@@ -323,10 +318,7 @@ def is_lock_held(lock: Path) -> bool:
         taken.acquire()
     except Timeout:
         return True
-    except (
-        OSError,
-        NotImplementedError,
-    ):  # somebody else's folder, in which nothing may be written: nobody else can say
+    except (OSError, NotImplementedError):  # in a folder where nothing may be written nobody else can say
         return False
     taken.release()
     return False

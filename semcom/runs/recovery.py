@@ -111,10 +111,8 @@ def read_checkpoint(path: Path, config: Resolved, progress: dict[str, Any]) -> d
     found: Any = content.get("progress")
     if isinstance(found, dict):
         found.setdefault("losses", {})  # older versions counted none
-    if (
-        not checkpoint.fits_checkpoint_template({**progress, "seconds": {}}, found)
-        or not 0 <= found["round"] <= config.train.rounds
-    ):
+    fits = checkpoint.fits_checkpoint_template({**progress, "seconds": {}}, found)
+    if not fits or found["round"] > config.train.rounds:
         raise RunError(f"{path}: its counters do not fit this run; move it away to start again")
     return content
 
