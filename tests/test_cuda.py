@@ -26,7 +26,7 @@ from semcom.bench.engine import CASES
 from semcom.bench.rounds import Rounds
 from semcom.bench.workloads import Variant, list_workload_variants, make_synthetic_workload
 from semcom.cli import main as cli
-from semcom.engine.air import Air
+from semcom.engine.air.air import Air
 from semcom.engine.train import descent, replay
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
