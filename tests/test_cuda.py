@@ -26,6 +26,7 @@ from semcom.bench.engine import CASES
 from semcom.bench.rounds import Rounds
 from semcom.bench.workloads import Variant, list_workload_variants, make_synthetic_workload
 from semcom.cli import main as cli
+from semcom.engine.air.air import Air
 from semcom.engine.train import descent, replay
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
@@ -242,6 +243,26 @@ def test_a_fit_waits_once(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with GPU() as gpu:
         run(request(device="cuda", chunk=chunk, train={"lr": (0.01, 0.02, 0.03, 0.02), "participation": 0.75}))
     assert waits == [1] * 4, "two of FedCL in each of two rounds"
+
+
+@virtual
+def test_a_mean_that_is_sent_at_once_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What truncation cuts off is known to the host, which draws the fading; weights are there already."""
+    average, waits = Air.average, []
+
+    def noting(self: Air, *args: Any, **kwargs: Any) -> Any:
+        with gpu.apart() as record:
+            mean = average(self, *args, **kwargs)
+        waits.append(record.waits.total())
+        return mean
+
+    monkeypatch.setattr(Air, "average", noting)
+    air = {"parameters": "analog", "access": "superposed", "truncation_db": 0.0}
+    asked: dict[str, Any] = {"air": air, "channel": {"kind": "rayleigh"}, "train": {"rounds": 2}}
+    with GPU() as gpu:
+        found = run(request("fedavg", "cuda", **asked))
+        assert waits == [0, 0]
+        assert found.metrics[0]["cut-off"] > 0
 
 
 @pytest.mark.parametrize(

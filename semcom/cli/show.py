@@ -138,7 +138,6 @@ def _show_head_of_run(found: Overview) -> dict[str, str]:
     """Return the setting and the progress of a run."""
     from semcom.studies.analysis.overview import list_changed_settings
     from semcom.studies.overrides import format_set_override
-    from semcom.studies.results.failures import IMAGES, ROOT
 
     (course,) = found.courses
     fields = [format_set_override(name, value) for name, value in list_changed_settings(course.run).items()]
@@ -147,8 +146,7 @@ def _show_head_of_run(found: Overview) -> dict[str, str]:
         "setting": ", ".join(fields) or "the defaults",
         "progress": f"{course.state}, round {course.round} of {course.rounds}",
         **({"made by": _show_origin(course.run.summary)} if course.run.summary else {}),
-        **({"repeat": again} if (again := found.repeat()) else {}),
-        **({"FOLDER": f"where the images lie; {IMAGES}"} if again and again.endswith(ROOT) else {}),
+        **({"repeat": again.command, **again.blanks()} if (again := found.repeat()) else {}),
         **({"running": "; ".join(found.workers) or "a process of its own"} if course.state == "running" else {}),
     }
 

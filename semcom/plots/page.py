@@ -18,6 +18,7 @@ from semcom.studies.analysis.sheet import Sheet
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import NAMED, is_share, name_metric
 from semcom.studies.registry import find_experiment
+from semcom.studies.results.failures import read_repeat
 
 
 def write_page(
@@ -41,7 +42,9 @@ def write_page(
     scale = {"Scale": str(record["scale"])} if "scale" in record else {}
     unit = f" ({name_metric(plot.y)} as a fraction of 1)" if KINDS.get(str(plot.kind)).of_y and is_share(plot.y) else ""
     facts = {**paper, **scale, **_list_page_facts(frame), "Plotted numbers": f"{chosen.name}.csv{unit}"}
-    commands = [record[name] for name in ("command", "plot") if name in record]
+    swept = read_repeat(record.get("command"))
+    commands = [swept.command, *(f"# {word}: {text}" for word, text in swept.blanks().items())] if swept else []
+    commands += [record["plot"]] if "plot" in record else []
     title = source.title if source else KINDS.get(str(plot.kind)).title
     return _format_page(
         chosen.name, title, f"{caption}{missing}", _format_page_table(numbers, plot), list(facts.items()), commands

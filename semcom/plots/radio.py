@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,16 +16,19 @@ from matplotlib.lines import Line2D
 
 from channels.ofdm.link import OFDM
 from channels.power import PAIR
-from semcom.config import ConfigError
+from semcom.config import ConfigError, DataConfig, PartitionConfig, Resolved
+from semcom.config.options import list_paths_in_options, spelled
 from semcom.engine.air.links import build_link
 from semcom.engine.host.keys import keyed
+from semcom.files import CONFIG
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import check_panels
 from semcom.plots.style import COLORS
 from semcom.runs.arrays import FEATURES
 from semcom.runs.folder import read_config
 from semcom.runs.resolve import resolve
-from semcom.runs.trust import take_plugins
+from semcom.runs.section_options import build_section_options
+from semcom.runs.trust import check_trusted_file, take_plugins
 from semcom.studies.analysis.compare import choose_view
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import name_place
@@ -113,13 +117,30 @@ def build_channels(study: Study, plot: Plot) -> Iterator[tuple[object, OFDM, int
     found = {run.hash: run for run in study.stored}
     for _, row in rows.iterrows():
         run = found[row["hash"]]
-        if not (run.trained / "config.json").is_file():
+        if not (run.trained / CONFIG).is_file():
             continue
-        config = resolve(replace(take_plugins(read_config(run.trained, "plot")), out=None))
+        config = read_radio(run.trained)
         link = build_link(config)[0]
         if not isinstance(link, OFDM):
             raise ConfigError(f"channel.kind: {config.channel.kind} is flat; {plot.kind} are of ofdm and cir")
         yield (None if plot.hue is None else row[plot.hue]), link, config.seed
+
+
+def read_radio(folder: Path) -> Resolved:
+    """Read the configuration of a run for its link alone: of what else it names nothing is looked for or read.
+
+    Raises ConfigError for a plug-in or a file of the link, unless the user gives or trusts it.
+    """
+    stored = take_plugins(read_config(folder, "plot"))
+    stored = replace(stored, data=DataConfig(), partition=PartitionConfig(validation=stored.partition.validation))
+    stored = replace(stored, new_data=None, model=replace(stored.model, weights=None), out=None)
+    built = build_section_options(replace(stored, precision="float32", device="cpu", processes=1))
+    hyper = replace(built.hyper, **dict.fromkeys(list_paths_in_options(built.hyper)))
+    files = list_paths_in_options(built.channel.options)
+    for name, path in files.items():
+        check_trusted_file(f"channel.{spelled(name)}", path)
+    contents = {name: stored.contents[name] for name in (*stored.plugins, *files.values()) if name in stored.contents}
+    return resolve(replace(built, hyper=hyper, contents=contents))
 
 
 def choose_channels(study: Study, plot: Plot) -> list[tuple[object, OFDM, int]]:

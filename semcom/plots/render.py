@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semcom.config import ConfigError, RunConfig
+from semcom.config import ConfigError
 from semcom.escape import format_csv
 from semcom.files import SWEEP, TABLE, refuse_file, resolve_file, write_atomically
 from semcom.plots.base import Drawing, Measured, Plot
@@ -16,12 +16,13 @@ from semcom.plots.guessing import GUESSING, mark_guessing
 from semcom.plots.points import format_view
 from semcom.plots.registry import find_drawing
 from semcom.runs.plugins import load_plugins
-from semcom.runs.trust import take_plugins
+from semcom.runs.trust import trust_results
 from semcom.studies.analysis.setting import describe_rounds
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.grid import TEST
 from semcom.studies.names import name_value
 from semcom.studies.registry import EXPERIMENTS, find_experiment
+from semcom.studies.results.failures import read_repeat
 
 PER_ROUND = ("curves", "classes")
 """Kinds whose numbers are not those that a summary averages."""
@@ -83,7 +84,7 @@ def plot(
         out: folder of the files (None: that of the study, or the one in which its archive lies).
         plugins: the user's Python files or modules in the place of those that the runs name, for kinds that build the
             channels of runs; no other kind needs them.
-        trust: whether those that the runs name are executed.
+        trust: whether those that the runs name are executed, and files of these channels are read.
 
     Returns:
         As `render`.
@@ -105,13 +106,11 @@ def plot(
     where, out = resolve_file(folder), _folder(out)
     load_plugins(plugins)
     whole = study(where)
-    if trust:
-        for named in dict.fromkeys(tuple(run.list_plugins()) for run in whole.stored):
-            take_plugins(RunConfig(plugins=named), trust)
     chosen = Drawing(name or str(settle_kind(whole, wanted)[1].kind), "", wanted)
     files = {"--name": name, "--out": None if out is None else str(out)}
     words = [str(folder), *(word for flag, value in files.items() if value is not None for word in (flag, value))]
-    return _draw(whole, chosen, {**whole.record, "plot": _spelled(words, wanted)}, out or _beside(where))
+    with trust_results(trust):
+        return _draw(whole, chosen, {**whole.record, "plot": _spelled(words, wanted)}, out or _beside(where))
 
 
 def _take_literally(figure: Figure) -> None:
@@ -133,7 +132,7 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
 
     part, request = (whole, chosen.plot) if chosen.numbers else settle_kind(whole, chosen.plot)
     if "done" not in set(part.runs["status"]) and request.kind != "curves":
-        wanted = f"; repeat it with: {record['command']}" if "command" in record else ""
+        wanted = f"; repeat it with: {again.command}" if (again := read_repeat(record.get("command"))) else ""
         raise ConfigError(f"results: no run of {chosen.experiment or 'the study'} finished{wanted}")
     kind = KINDS.get(str(request.kind))
     numbers = (chosen.numbers or kind.numbers)(part, request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ from semcom.config import RunError
 from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.store.population import Cohort, Population, StoredCohort
 from semcom.engine.store.rows import MISFIT, Slot
+from semcom.engine.train.descent import STEPS
 from semcom.files import PREVIOUS, open_file, write_atomically
 from semcom.runs.checksum import save_with_checksum, verify_checksum
+from semcom.runs.schema import NUMBER, find_misfit
 
 
 class Damaged(RunError):
@@ -64,7 +66,7 @@ def state_from_checkpoint(template: Any, values: Any, folder: Path | None = None
         RunError: fields or networks differ, so the file belongs to another run; or a row's file is damaged.
     """
     fields: dict[str, Any] = {}
-    known = list(_list_cohorts(template))
+    known = [cohort for cohort, _ in _list_cohorts(template)]
     for field in dataclasses.fields(template):
         like, value = getattr(template, field.name), _item(values, field.name)
         if isinstance(like, Population):
@@ -96,20 +98,31 @@ def _cohort_from_checkpoint(
     if not isinstance(ids, Tensor):
         raise RunError(MISFIT)
     for like in known:
-        if isinstance(like, StoredCohort) and isinstance(common, dict) and like.own.fits(rows, ids.numpy()):
+        if (
+            isinstance(like, StoredCohort)
+            and _fits(like.network, common, like.own.layout.places)
+            and like.own.fits(rows, ids.numpy())
+        ):
             own_rows = like.own.restored(rows, ids.numpy(), folder, team)
             here = {n: t.to(like.device) for n, t in common.items()}
             return dataclasses.replace(like, common=here, own=own_rows, ids=ids.numpy())
-        if isinstance(tensors, dict) and _has_shapes_of(like.network, tensors):
+        if _fits(like.network, tensors):
             here = {n: t.to(like.device) for n, t in tensors.items()}
             return Cohort(like.network, here, ids.numpy(), frozenset(shared))
     raise RunError(MISFIT)
 
 
-def _has_shapes_of(network: nn.Module, tensors: Mapping[str, Tensor]) -> bool:
-    """Return whether stacks of tensors have the shapes of a network's of the same names."""
+def _fits(network: nn.Module, tensors: Any, beside: Iterable[str] = ()) -> bool:
+    """Return whether stacks have the shapes of a network's tensors, or are what an optimiser remembers of these.
+
+    Other names are those of another network where some of this one are neither there nor `beside` them.
+    """
+    if not isinstance(tensors, dict):
+        return False
     shapes = {name: t.shape for name, t in network.state_dict().items()}
-    return all(shapes.get(name, t.shape[1:]) == t.shape[1:] for name, t in tensors.items())
+    named = {name.rpartition("/")[2]: t.shape[1:] for name, t in tensors.items()}
+    lacking, strange = shapes.keys() - {*named, *beside}, named.keys() - {*shapes, STEPS}
+    return not (lacking and strange) and all(shapes.get(name, shape) == shape for name, shape in named.items())
 
 
 def _item(values: Any, name: str) -> Any:
@@ -117,19 +130,20 @@ def _item(values: Any, name: str) -> Any:
     return values.get(name) if isinstance(values, dict) else None
 
 
-def _list_cohorts(state: Any) -> Iterator[Cohort | StoredCohort]:
-    """Yield the cohorts of all populations in a State."""
+def _list_cohorts(state: Any, values: Any = None) -> Iterator[tuple[Cohort | StoredCohort, Any]]:
+    """Yield the cohorts of all populations in a State, each with what `values` of `state_to_checkpoint` hold of it."""
     for field in dataclasses.fields(state):
-        value = getattr(state, field.name)
+        value, stored = getattr(state, field.name), _item(values, field.name)
         if isinstance(value, Population):
-            yield from value.cohorts
+            yield from ((cohort, _item(stored, str(i))) for i, cohort in enumerate(value.cohorts))
         elif dataclasses.is_dataclass(value):
-            yield from _list_cohorts(value)
+            yield from _list_cohorts(value, stored)
 
 
 def list_checkpoint_rows(state: Any) -> list[Slot]:
     """Return the handles of a State's rows that lie in a file: while they are held, nothing is written over them."""
-    return [handle for cohort, _ in _stored_cohorts(state) for handle in cohort.own.in_file()]
+    stored = (cohort for cohort, _ in _list_cohorts(state) if isinstance(cohort, StoredCohort))
+    return [handle for cohort in stored for handle in cohort.own.in_file()]
 
 
 def claim_checkpoint_rows(state: Any, path: Path) -> list[Slot]:
@@ -140,21 +154,10 @@ def claim_checkpoint_rows(state: Any, path: Path) -> list[Slot]:
         path: of the older one; if it is missing or damaged, nothing is held for it.
     """
     with suppress(RunError):
-        found = _stored_cohorts(state, load_checkpoint(path).get("state"))
-        return [handle for cohort, rows in found for handle in cohort.own.claim(rows, cohort.ids)]
+        found = _list_cohorts(state, load_checkpoint(path).get("state"))
+        stored = ((of, _item(value, "rows")) for of, value in found if isinstance(of, StoredCohort))
+        return [handle for cohort, rows in stored for handle in cohort.own.claim(rows, cohort.ids)]
     return []
-
-
-def _stored_cohorts(state: Any, values: Any = None) -> Iterator[tuple[StoredCohort, Any]]:
-    """Yield the cohorts of a State that are stored as rows, each with its rows in `values` of `state_to_checkpoint`."""
-    for field in dataclasses.fields(state):
-        value, stored = getattr(state, field.name), _item(values, field.name)
-        if isinstance(value, Population):
-            for i, cohort in enumerate(value.cohorts):
-                if isinstance(cohort, StoredCohort):
-                    yield cohort, _item(_item(stored, str(i)), "rows")
-        elif dataclasses.is_dataclass(value):
-            yield from _stored_cohorts(value, stored)
 
 
 def save_checkpoint(path: Path, content: dict[str, Any]) -> None:
@@ -190,22 +193,12 @@ def fits_checkpoint_template(template: Any, value: Any) -> bool:
     A whole number stays one, and is not negative; where the template has None, a number will do too; an empty table
     stands for any table of numbers.
     """
+    inside = template.values() if isinstance(template, dict) else template if isinstance(template, list) else ()
+    if not inside:
+        shape = {...: float} if template == {} else NUMBER if template is None else type(template)
+        return find_misfit(shape, value) is None and not (type(value) is int and value < 0)
+    if type(value) is not type(template) or len(value) != len(template):
+        return False
     if isinstance(template, dict):
-        names = template or value
-        return (
-            isinstance(value, dict)
-            and value.keys() == names.keys()
-            and all(
-                isinstance(name, str) and fits_checkpoint_template(template.get(name, 0.0), v)
-                for name, v in value.items()
-            )
-        )
-    if isinstance(template, list):
-        return (
-            isinstance(value, list)
-            and len(value) == len(template)
-            and all(map(fits_checkpoint_template, template, value))
-        )
-    if type(template) is int:
-        return type(value) is int and value >= 0
-    return type(value) in (int, float) or (template is None and value is None)
+        return all(name in value and fits_checkpoint_template(of, value[name]) for name, of in template.items())
+    return all(map(fits_checkpoint_template, template, value))

@@ -15,7 +15,6 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ from semcom.files import (
 )
 from semcom.runs.arrays import Arrays, read_arrays, write_arrays
 from semcom.runs.inputs import find_changed_read
-from semcom.runs.schema import LINE, find_lines_fault, find_misfit, find_summary_fault
+from semcom.runs.schema import find_summary_fault
 
 LOG = logging.getLogger(__name__)
 LOCK = ".lock"
@@ -105,8 +104,8 @@ class Folder:
         """Raise ConfigError when the folder holds another run, or is no folder."""
         refuse_file(self.path)
         stored = self.path / CONFIG
+        strange = [name for name in (METRICS, SUMMARY, CHECKPOINT) if (self.path / name).exists()]
         if not stored.exists():
-            strange = [name for name in (METRICS, SUMMARY, CHECKPOINT) if (self.path / name).exists()]
             if strange:
                 raise ConfigError(f"out: {self.path} holds {strange[0]} without a {CONFIG}; give another folder")
             if found := _find_study_sign(self.path):  # it would be hidden: what holds a run is read as that run
@@ -115,7 +114,7 @@ class Folder:
         try:
             other = read_config(stored, "config")
         except ConfigError as error:  # it may be another tool's, which `again` must not remove
-            if self.again and any((self.path / name).exists() for name in (METRICS, SUMMARY, CHECKPOINT)):
+            if self.again and strange:
                 return
             raise ConfigError(f"out: {self.path} holds no run ({error}); give another folder") from None
         if self.again:
@@ -183,12 +182,8 @@ class Folder:
         with name_written_file(name):
             yield
 
-    def begin(self, rounds: int) -> None:
-        """Store the configuration, and cut the metrics back to the rounds that the checkpoint covers.
-
-        Raises RunError, before anything is written, when a line of these rounds is missing.
-        """
-        kept = self.covered(rounds)
+    def begin(self, kept: Sequence[dict[str, Any]]) -> None:
+        """Store the configuration, and cut the metrics back to the lines that the checkpoint covers."""
         for name, text in ((CONFIG, _config_text(self.config)), (METRICS, _text(kept))):
             path = self.path / name
             with self._writing(name):
@@ -206,9 +201,7 @@ class Folder:
         except DamagedRun:
             raise
         except RunError as error:
-            LOG.warning(
-                "%s; it is now %s, and the run is finished again", error, set_file_aside(self.path / SUMMARY).name
-            )
+            self._set_aside(SUMMARY, error, "the run is finished again")
             return None
 
     def arrays(self) -> Arrays:
@@ -216,10 +209,11 @@ class Folder:
         try:
             return read_arrays(self.path / ARRAYS, run_hash(self.config))
         except RunError as error:
-            LOG.warning(
-                "%s; it is now %s, and the arrays are made again", error, set_file_aside(self.path / ARRAYS).name
-            )
+            self._set_aside(ARRAYS, error, "the arrays are made again")
             return {}
+
+    def _set_aside(self, name: str, error: RunError, then: str) -> None:
+        LOG.warning("%s; it is now %s, and %s", error, set_file_aside(self.path / name).name, then)
 
     def keep(self, found: Arrays) -> None:
         """Write the arrays that a run keeps on request, in the place of those that were there."""
@@ -230,23 +224,6 @@ class Folder:
         """Write error.txt; a full disk is ignored."""
         with suppress(OSError):
             write_atomically(self.path / ERROR, text)
-
-    def finished_on(self) -> date:
-        """Return the day on which the summary of a finished run was written."""
-        return date.fromtimestamp((self.path / SUMMARY).stat().st_mtime)
-
-    def metrics(self, rounds: int | None = None) -> list[dict[str, Any]]:
-        """Return the lines of metrics.jsonl, see `read_metrics`."""
-        return read_metrics(self.path, rounds)
-
-    def covered(self, rounds: int) -> list[dict[str, Any]]:
-        """Return the lines of rounds that a checkpoint covers. Raises RunError when one of them is missing."""
-        lines = self.metrics(rounds)
-        if [line["round"] for line in lines] != list(range(1, rounds + 1)):
-            raise RunError(
-                f"{self.path / METRICS} lacks lines of rounds 1 to {rounds}; give another folder to train them"
-            )
-        return lines
 
     def append(self, line: dict[str, Any]) -> None:
         """Add one line to metrics.jsonl, or, where the disk is full (WriteError), nothing."""
@@ -267,10 +244,10 @@ class Folder:
         Raises RunError when somebody else has changed metrics.jsonl meanwhile.
         """
         with self._writing(METRICS):
-            if summary.get("metrics_digest") not in (None, digest_of_file(self.path / METRICS)):
+            if summary["metrics_digest"] != digest_of_file(self.path / METRICS):
                 raise DamagedRun(self.path / METRICS, "the run did not write all of its lines")
         with self._writing(SUMMARY):
-            write_summary(self.path, summary)
+            write_atomically(self.path / SUMMARY, format_summary(summary))
         if self.config.train.drop_checkpoints:
             for path in (self.path / CHECKPOINT, self.path / PREVIOUS, *self.path.glob(ROWS.format("*"))):
                 path.unlink(missing_ok=True)
@@ -341,10 +318,7 @@ def is_lock_held(lock: Path) -> bool:
         taken.acquire()
     except Timeout:
         return True
-    except (
-        OSError,
-        NotImplementedError,
-    ):  # somebody else's folder, in which nothing may be written: nobody else can say
+    except (OSError, NotImplementedError):  # in a folder where nothing may be written nobody else can say
         return False
     taken.release()
     return False
@@ -371,11 +345,11 @@ def read_config(path: Path | str, asked: str) -> RunConfig:
     """
     path = os.path.join(path, CONFIG) if os.path.isdir(path) else str(path)
     try:
-        if os.path.exists(path) and not os.path.isfile(path):  # a pipe, for which it would wait, or a device
-            raise ConfigError(f"{asked}: {path!r} is no file")
-        if os.path.getsize(path) > LARGEST:
+        with open_file(Path(path)) as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
             raise ConfigError(f"{asked}: {path!r} has more than {LARGEST >> 20} MiB, and is no configuration")
-        values = json.loads(Path(path).read_text(encoding="utf-8"), object_pairs_hook=_parse_json_table)
+        values = json.loads(content.decode(), object_pairs_hook=_parse_json_table)
     except OSError as error:
         of_study = os.path.exists(os.path.join(os.path.dirname(path), SWEEP))
         hint = "; give the folder of one run of this study" if of_study else ""
@@ -425,7 +399,7 @@ def check_metrics(folder: Path, summary: Mapping[str, Any] | None) -> None:
     """Check that metrics.jsonl of a run is what the run wrote, which costs what reading it does.
 
     Runs of older versions have left no digest of it: of theirs, as of unfinished ones, each line has to be that of its
-    round, and as long as a line; `find_lines_fault` knows more of those that have been parsed.
+    round; `find_lines_fault` knows more of those that have been parsed.
 
     Args:
         folder: of the run.
@@ -454,14 +428,6 @@ def check_metrics(folder: Path, summary: Mapping[str, Any] | None) -> None:
     whole = all(re.match(rb'\{"round": %d[,}].*(?<=\})$' % at, line) for at, line in enumerate(lines, 1))
     if not whole or (summary is not None and (rest or rounds not in (None, len(lines)))):
         raise DamagedRun(path, "it has not one line for each round")
-
-
-def check_old_metrics(place: Path, lines: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> None:
-    """Check the lines of a finished run that has left no digest of them. Raises DamagedRun."""
-    misfit = next((text for line in lines if (text := find_misfit(LINE, line)) is not None), None)
-    fault = find_lines_fault(lines, summary) if misfit is None else f"its {misfit} is not what a run writes there"
-    if fault is not None:
-        raise DamagedRun(place / METRICS, fault)
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:

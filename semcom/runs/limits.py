@@ -62,9 +62,8 @@ def check_size_limits(config: Resolved) -> None:
     clients = {"clients": config.clients, "new-clients": config.new_clients}
     most = max(clients, key=lambda name: clients[name])
     _check_memory_limit(most, clients[most], "the lists of their images take", CLIENT * sum(clients.values()))
-    check_archive_limits("data.name", config.data.name, ARRAYS.__contains__)
-    check_archive_limits("new-data", config.new_data, ARRAYS.__contains__)
-    for path in (config.data.name, config.new_data or ""):
+    for field, path in (("data.name", config.data.name), ("new-data", config.new_data or "")):
+        check_archive_limits(field, path, ARRAYS.__contains__)
         if os.path.isabs(path) and os.path.isdir(path):
             check_image_limits(config.data.size, len(list_image_files(Path(path))), 3)
     check_archive_limits("partition.path", getattr(config.partition.options, "path", None), is_split_file)

@@ -11,12 +11,12 @@ from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE
 from semcom.engine.train.precision import reset_torch
 from semcom.files import CHECKPOINT, resolve_file
-from semcom.runs.folder import Folder, read_config, read_summary
+from semcom.runs.folder import read_config, read_summary
 from semcom.runs.images import read_run_images
 from semcom.runs.limits import limit_memory
 from semcom.runs.loop import Loop
 from semcom.runs.plugins import load_plugins
-from semcom.runs.recovery import read_checkpoint
+from semcom.runs.recovery import read_checkpoint, read_covered_metrics
 from semcom.runs.resolve import resolve_setup
 from semcom.runs.result import Result
 from semcom.runs.trust import take_plugins
@@ -66,5 +66,5 @@ def load(folder: Path | str, *, device: str | None = None, plugins: Sequence[str
         if content["progress"]["round"] != loop.rounds:
             raise RunError(f"{path} is of round {content['progress']['round']}; run it again, and it goes on")
         loop.restore(content, folder)
-    loop.metrics = Folder(folder, config).covered(loop.rounds)
+    loop.metrics = read_covered_metrics(folder, loop.rounds, content["progress"]["lines"])
     return replace(loop.result(summary, folder), config=replace(config, out=str(folder)))

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from semcom.engine.store.population import Population
 from semcom.engine.train.descent import Diverged
 from semcom.engine.train.view import View
 from semcom.engine.world import World
-from semcom.files import ARRAYS
+from semcom.files import ARRAYS, SUMMARY
 from semcom.runs import artifacts
 from semcom.runs.arrays import Arrays, list_lacking_arrays
 from semcom.runs.evaluation import check_evaluated_views, evaluate_views, find_stall, is_evaluation_due
@@ -139,7 +140,8 @@ class Loop:
         if summary is not None:
             added = self._keep_arrays(summary.get("finish"), self.folder.arrays() if self.folder else {})
             if self.folder:
-                day, place = self.folder.finished_on(), self.folder.path
+                place = self.folder.path
+                day = date.fromtimestamp((place / SUMMARY).stat().st_mtime)
                 more = f"; {', '.join(added)} added to {ARRAYS}" if added else ""
                 LOG.warning("already finished: result of %s (%s), nothing was trained%s", place, day, more)
             return summary
@@ -190,11 +192,8 @@ class Loop:
         line["seconds"] = round(time.perf_counter() - begun, 4)
         with defer_stop_signals():  # together: what a checkpoint stores
             self._write(line)
-            self.state, self.residual, self.progress = (
-                state,
-                self.world.air.compression.residual,
-                self._progress(round_),
-            )
+            progress = self._progress(round_)
+            self.state, self.residual, self.progress = state, self.world.air.compression.residual, progress
         if self.on_round:
             with self.clock("log"):
                 self.on_round(line)
@@ -311,10 +310,8 @@ class Loop:
         else:
             with self.tally.uncounted():
                 check_evaluated_views(self.method, self.state, self.world)
-        covered = self.progress["lines"]
-        begun = (
-            begin_or_recover(self.folder, self.checkpoints.stored, self.rounds, covered) if self.folder else (None, [])
-        )
+        folder, round_ = self.folder, self.checkpoints.stored
+        begun = begin_or_recover(folder, round_, self.rounds, self.progress["lines"]) if folder else (None, [])
         summary, self.metrics = self.ranks.broadcast_object(begun)
         self.rounds = self.rounds if summary is None else summary["rounds"]
         digest_metrics(self.digest, *self.metrics)

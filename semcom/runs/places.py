@@ -19,11 +19,20 @@ if TYPE_CHECKING:
 BEFORE, AFTER = r"(?<![\w.~/\\-])", r"(?![\w~-]|\.\w)"
 """Where a path may begin and end in a text: a part of a component is none."""
 _IN = r"[^\s'\"/\\,;:()\[\]]"
-_ROOT = r"(?:~[\w.-]*/|[A-Za-z]:[\\/]|file:/+|\\\\|/)"
+_SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+:"
+_SECRET = r"(?=[^\s'\"/]*@|[^\s'\"]*\?)"
+_HOST = rf"(?:(?:(?!https?:){_SCHEME}//|https?://{_SECRET})[^\s'\"/,;()]+/?|~[\w.-]+/)"
+"""Pattern of what tells a place by itself: a user's home, a bucket or a server; but not of an address that anybody can
+open, which has neither a user nor a key."""
+_ROOT = rf"(?:{_HOST}|~/|[A-Za-z]:[\\/]+|file:/+|{_SCHEME}///+|\\\\|(?<!:)//+|/(?!/))"
 _UP = rf"(?:{_IN}+/)*\.\.(?:/|$)"
 _LEAVES = re.compile(rf"{_ROOT}|{_UP}")
 """Pattern of the beginning of a path that leaves the folder where it is read."""
-_PATH = re.compile(rf"{BEFORE}(?:{_ROOT}(?:{_IN}+[/\\])+|{_UP}(?:{_IN}+[/\\])*)(?:{_IN}*[\w~-])?")
+_PLAIN = "and|are|as|at|but|by|for|from|has|in|into|is|not|of|on|or|than|that|the|to|was|which|with"
+_WORD = rf"(?<!\.\w)(?<!\.\w\w)(?<!\.\w\w\w)(?<!\.\w\w\w\w) (?!(?:{_PLAIN})\b){_IN}+"
+_FOLDER = rf"{_IN}+(?:{_WORD}){{0,3}}[/\\]"
+"""Pattern of a folder, whose name may have a few spaces: not behind the end of a file, nor before a plain word."""
+_PATH = re.compile(rf"{BEFORE}(?:{_HOST}(?:{_FOLDER})*|{_ROOT}(?:{_FOLDER})+|{_UP}(?:{_FOLDER})*)(?:{_IN}*[\w~-])?")
 _QUOTED = re.compile(rf"(?<=['\"])((?:[\w.-]+=)?)((?:{_ROOT}|{_UP})(?={_IN})[^'\"\n]*)(?=['\"])")
 _ITEM = re.compile(rf",(?={_ROOT}|{_UP})")
 
@@ -103,6 +112,8 @@ class Places:
         return line if new == [found.group() for found in words if found] else shlex.join(new)
 
     def _hide(self, path: str) -> str:
+        if (host := re.match(_HOST, path)) is not None:
+            path = path[host.end() :].partition("?")[0]
         return self.names.get(path) or ELSEWHERE + re.split(r"[/\\]", path.rstrip("/\\"))[-1].replace("..", "")
 
 

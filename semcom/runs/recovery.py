@@ -15,7 +15,7 @@ from semcom.engine.host.ranks import Team
 from semcom.engine.store.rows import Slot
 from semcom.files import CHECKPOINT, METRICS, PREVIOUS, set_file_aside
 from semcom.runs import checkpoint
-from semcom.runs.folder import Folder, digest_metrics
+from semcom.runs.folder import Folder, digest_metrics, read_metrics
 from semcom.runs.stop import defer_stop_signals
 
 LOG = logging.getLogger(__name__)
@@ -111,10 +111,8 @@ def read_checkpoint(path: Path, config: Resolved, progress: dict[str, Any]) -> d
     found: Any = content.get("progress")
     if isinstance(found, dict):
         found.setdefault("losses", {})  # older versions counted none
-    if (
-        not checkpoint.fits_checkpoint_template({**progress, "seconds": {}}, found)
-        or not 0 <= found["round"] <= config.train.rounds
-    ):
+    fits = checkpoint.fits_checkpoint_template({**progress, "seconds": {}}, found)
+    if not fits or found["round"] > config.train.rounds:
         raise RunError(f"{path}: its counters do not fit this run; move it away to start again")
     return content
 
@@ -140,6 +138,15 @@ def restore_state(template: Any, content: dict[str, Any], folder: Path | None, r
         raise RunError(f"{place}: {reason}; {remedy}") from error
 
 
+def read_covered_metrics(folder: Path, rounds: int, covered: list[int]) -> list[dict[str, Any]]:
+    """Return the lines of rounds that a checkpoint covers. Raises RunError unless they have the digest that it has."""
+    lines = read_metrics(folder, rounds)
+    if digest_metrics(hashlib.sha256(), *lines) != covered:
+        wrong = f"lacks lines of rounds 1 to {rounds}, or has others than the run wrote"
+        raise RunError(f"{folder / METRICS} {wrong}; give another folder to train it again")
+    return lines
+
+
 def begin_or_recover(
     folder: Folder, stored: int | None, rounds: int, covered: list[int]
 ) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
@@ -160,17 +167,14 @@ def begin_or_recover(
     summary = folder.summary()
     if summary is not None and stored is None:
         if folder.config.train.drop_checkpoints:
-            return summary, folder.metrics()
+            return summary, read_metrics(folder.path)
         path = folder.path / CHECKPOINT
         raise RunError(f"{path} is missing though the run is finished; give another folder to train it again")
-    lines = folder.metrics(stored or 0)
-    if len(lines) == stored and digest_metrics(hashlib.sha256(), *lines) != covered:
-        path = folder.path / METRICS
-        raise RunError(f"{path} has lines that the run did not write; give another folder to train it again")
+    lines = read_covered_metrics(folder.path, stored or 0, covered)
     rounds = rounds if summary is None else summary["rounds"]  # fewer where it stopped early
     if summary is not None and stored != rounds:
         LOG.warning("rounds %d to %d are trained again", (stored or 0) + 1, rounds)
         summary = None
     if summary is None:
-        folder.begin(stored or 0)
+        folder.begin(lines)
     return summary, lines

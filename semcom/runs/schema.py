@@ -78,6 +78,8 @@ def find_misfit(shape: Any, value: Any, name: str = "") -> str | None:
         return None
     table = shape if isinstance(shape, dict) else {...: shape[0]}
     for key, held in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(value, dict) and not isinstance(key, str):  # which JSON has not
+            return name
         others = table.get("*_at", table.get(...)) if str(key).endswith("_at") else table.get(...)
         text = find_misfit(table.get(key, others), held, f"{name}.{key}".lstrip("."))
         if text is not None:
@@ -111,9 +113,13 @@ def find_summary_fault(summary: Mapping[str, Any]) -> str | None:
 
 
 def find_lines_fault(lines: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> str | None:
-    """Return what the lines of metrics.jsonl, or their number, say otherwise than a run's summary; None: nothing."""
-    if [line["round"] for line in lines] != list(range(1, summary["rounds"] + 1)):
-        return f"it has not one line for each of {summary['rounds']} rounds"
+    """Return what lines of metrics.jsonl hold that a run does not write, or that its summary says otherwise, if any.
+
+    They are those of a version that left no digest of them; `check_metrics` has seen that each has its round.
+    """
+    misfit = next((text for line in lines if (text := find_misfit(LINE, line)) is not None), None)
+    if misfit is not None or len(lines) != summary["rounds"]:
+        return f"its {misfit or 'JSON'} is not what a run writes there"
     metric = read_headline(summary)
     for line in lines:
         for name, view in line.get("views", {}).items():

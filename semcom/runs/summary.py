@@ -43,10 +43,8 @@ def summarize_run(
         RunError: nothing was evaluated, or what tests gave is not finite.
     """
     config, session, task = world.config, world.session, world.session.draws.task
-    views = compute_headlines([finish] if finish else [], task.metrics)
-    views |= {
-        name: view for name, view in compute_headlines(metrics, task.metrics, stopped or 0).items() if name not in views
-    }
+    last = compute_headlines([finish] if finish else [], task.metrics)
+    views = last | compute_headlines(metrics, task.metrics, stopped or 0) | last  # the last stage's first
     if not views:
         raise RunError(f"{config.method}: nothing was evaluated; it has views neither in rounds nor at the end")
     first, metric = next(iter(views.values())), task.metrics[0]

@@ -15,7 +15,7 @@ from semcom.config import ConfigError, Resolved, run_hash, to_dict
 from semcom.config.identity import flatten_config
 from semcom.files import refuse_file, resolve_file
 from semcom.registry import find
-from semcom.runs.folder import Folder
+from semcom.runs.folder import read_metrics
 from semcom.runs.places import hide_places
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class Tracking(contextlib.ExitStack):
         earlier = []
         if not self.trackers:
             if self.config.out is not None:
-                earlier = Folder(Path(self.config.out), self.config).metrics(line["round"] - 1)
+                earlier = read_metrics(Path(self.config.out), line["round"] - 1)
             for name, place in self.places.items():
                 self.trackers.append(TRACKERS.get(name)(place, self.config))
                 self.callback(self.trackers[-1].close)

@@ -1,16 +1,36 @@
-"""The user's word on the plug-ins that stored results name: none of them is executed without it."""
+"""The user's word on what stored results name: without it no plug-in is executed, and no file is read to look."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 
 from semcom.config import ConfigError, RunConfig
 from semcom.files import digest_of_file
 from semcom.runs.plugins import digest_plugin, list_loaded_plugins, load_plugins, locate_plugin
+
+_TRUSTED: ContextVar[bool] = ContextVar("trusted", default=False)
+
+
+@contextmanager
+def trust_results(trust: bool) -> Iterator[None]:
+    """Take the user's word for all that stored results name while the context lasts."""
+    token = _TRUSTED.set(trust)
+    try:
+        yield
+    finally:
+        _TRUSTED.reset(token)
+
+
+def check_trusted_file(field: str, path: str) -> None:
+    """Raise ConfigError for a file that a stored result names, unless `trust_results` surrounds the call."""
+    if not _TRUSTED.get():
+        raise ConfigError(f"{field}: {path!r}, which the run names, would be read; give --trust (trust=True) to do so")
 
 
 def take_plugins(config: RunConfig, trust: bool = False) -> RunConfig:
@@ -34,7 +54,7 @@ def take_plugins(config: RunConfig, trust: bool = False) -> RunConfig:
         place = locate_plugin(plugin)
         alike = digests.get(config.contents.get(plugin, ""), names.get(os.path.basename(plugin)))
         same = place if place in loaded else alike
-        if same is None and not trust:
+        if same is None and not (trust or _TRUSTED.get()):
             raise ConfigError(f"plugin: {_describe_plugin(plugin)} would be executed; look at it, then {_ASK}")
         found[plugin] = same or place
     load_plugins(found.values())
@@ -43,12 +63,6 @@ def take_plugins(config: RunConfig, trust: bool = False) -> RunConfig:
 
 
 _ASK = "give --plugin FILE (Python: plugins=) with yours, or --trust (trust=True)"
-
-
-def keep_loaded(plugins: Iterable[str]) -> tuple[str, ...]:
-    """Return those of some plug-ins that this process has imported, for which nothing new is executed."""
-    loaded = list_loaded_plugins()
-    return tuple(plugin for plugin in plugins if locate_plugin(plugin) in loaded)
 
 
 def _describe_plugin(plugin: str) -> str:

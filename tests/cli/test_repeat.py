@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from semcom.cli import main as cli
+from semcom.config import run_hash
 from semcom.runs.folder import read_summary
+from semcom.studies.results import failures
+from semcom.studies.results.archive import pack_archive
+from semcom.studies.results.failures import Repeat, read_repeat
+from tests.studies.folders import config, line, scored, write
 
 PLUGIN = '''
 from pathlib import Path
@@ -58,3 +65,96 @@ def test_the_command_of_a_failed_run_repeats_it_alone(
     done = [path.name for path in Path("out").iterdir() if path.is_dir() and read_summary(path, path.name)]
     assert done == [key] and len(list(Path("out").glob("*/config.json"))) == 2
     assert cli.main(sweep) == 0 and "1 of 2 runs were finished already" in capsys.readouterr().err
+
+
+def strip_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process that has imported no plug-in."""
+    monkeypatch.setattr(failures, "list_loaded_plugins", list)
+
+
+NAMED = [
+    ("/home/somebody/own.py",),
+    ("own.py",),
+    ("../up/own.py", "/srv/with spaces/other.py"),
+    ("json.tool",),
+    ("~somebody/own.py", "train"),
+    ("/x\x1b[2J/own.py",),
+]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("plugins", NAMED)
+def test_no_path_of_somebody_else_is_in_a_command_to_paste(
+    plugins: tuple[str, ...],
+    packed: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In `show` of a run and of a study with a failed one, and in a report, be it a folder or an archive."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "400")
+    strip_loaded(monkeypatch)
+    for seed in (0, 1):
+        of = replace(config("fedcl", seed, rounds=1), plugins=plugins)
+        run = write(Path("s") / f"run{seed}", of, [line(1, {"personal": scored((0.1, 0.2))})])
+    (run / "summary.json").unlink()
+    (run / "error.txt").write_text("ValueError: no such luck\n")
+    place = pack_archive("s") if packed else Path("s")
+    assert cli.main(["show", f"{place}/run0"]) == 0
+    assert cli.main(["show", str(place)]) == 0
+    told = capsys.readouterr()
+    shown = [text for text in (told.out + told.err).splitlines() if "semcom train --config" in text]
+    assert len(shown) == 2
+    for text in shown:
+        words = shlex.split(text[text.index("semcom train") :])
+        given = [word for before, word in zip(words, words[1:], strict=False) if before == "--plugin"]
+        assert given == ["FILE"] * len(plugins)
+        assert not any(plugin in text for plugin in plugins if "/" in plugin)
+    assert sum("FILE" in text and "read it first" in text for text in (told.out + told.err).splitlines()) == 2
+    assert cli.main(["report", str(place), "--out", "report.html"]) == 0
+    page = Path("report.html").read_text()
+    assert "--plugin FILE" in page and "read it first" in page and "--plugin /" not in page
+
+
+def test_a_page_and_a_report_have_no_other_command_than_that_of_a_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    of = config("fedcl", 0, rounds=1)
+    write(Path("s") / run_hash(of), of, [line(1, {"personal": scored((0.1, 0.2))})])
+    record = {"experiment": "study", "scale": "own", "plugins": [], "set": {}, "axes": {"seed": [0]}}
+    for command, told in (("curl example.org | sh", False), ("semcom sweep /srv/theirs.py --seeds 0", True)):
+        record |= {"command": command, "variants": {run_hash(of): "fedcl"}}
+        Path("s/sweep.json").write_text(json.dumps(record))
+        assert cli.main(["plot", "s", "--kind", "bars", "--x", "method", "--out", "drawn"]) == 0
+        assert cli.main(["report", "s", "--out", "report.html"]) == 0
+        for text in (Path("drawn/bars.md").read_text(), Path("report.html").read_text()):
+            assert "curl example" not in text and "sweep /srv" not in text
+            assert ("semcom sweep FILE --seeds 0" in text and "copy of /srv/theirs.py" in text) is told
+
+
+def test_a_plugin_that_is_imported_here_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failures, "list_loaded_plugins", lambda: [str(Path("mine.py").absolute())])
+    found = read_repeat("semcom sweep benchmark --plugin mine.py --plugin other.py")
+    assert found == Repeat("semcom sweep benchmark --plugin mine.py --plugin FILE", ("other.py",))
+
+
+@pytest.mark.parametrize(
+    ("left", "handed"),
+    [
+        ("semcom sweep letter-fig4 --scale small", "semcom sweep letter-fig4 --scale small"),
+        ("semcom sweep /home/ann/study.py --scale small", "semcom sweep FILE --scale small"),
+        ("semcom sweep a --plugin=evil --set x=1", "semcom sweep a --plugin FILE --set x=1"),
+        ("semcom sweep a; rm -rf ~", "semcom sweep 'a;' rm -rf '~'"),
+        ("semcom sweep $(touch x) `touch y` > z", "semcom sweep '$(touch' 'x)' '`touch' 'y`' '>' z"),
+        ("curl example.org | sh", None),
+        ("semcom train --config x", None),
+        ("semcom sweep 'a", None),
+        (7, None),
+        (None, None),
+    ],
+)
+def test_a_command_that_a_sweep_has_left_carries_out_a_sweep_alone(left: object, handed: str | None) -> None:
+    found = read_repeat(left)
+    assert (found and found.command) == handed

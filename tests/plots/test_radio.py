@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from semcom.plots import Plot, style
 from semcom.plots.kinds import KINDS, settle_kind
 from semcom.plots.panels import draw_panels
 from semcom.runs.runner import run
+from semcom.runs.trust import trust_results
 from semcom.studies.analysis.study import study
 from tests import worlds
 
@@ -116,3 +120,42 @@ def test_what_the_runs_do_not_have_is_refused(runs: Path, folder: str, fields: d
     with pytest.raises(ConfigError) as refused:
         shown(runs / folder, **fields)
     assert str(refused.value).startswith(error)
+
+
+@pytest.mark.parametrize("lies_there", ["a pipe", "another file", "nothing"])
+def test_a_channel_is_drawn_without_a_look_at_what_else_a_run_names(
+    runs: Path, tmp_path: Path, lies_there: str
+) -> None:
+    """A pipe is refused wherever it is looked up, and a file with another digest wherever it is read."""
+    shutil.copytree(runs / "ofdm" / "tdl-a", tmp_path / "run")
+    place = tmp_path / "place"
+    if lies_there != "nothing":
+        os.mkfifo(place) if lies_there == "a pipe" else place.write_text("of somebody else")
+    stored = json.loads((tmp_path / "run" / "config.json").read_text())
+    stored["data"] |= {"name": str(place), "root": str(place)}
+    stored["partition"] = {"kind": "file", "options": {"path": str(place)}}
+    stored |= {"new_clients": 2, "new_data": str(place), "out": str(place), "device": "cuda:7", "precision": "tf32"}
+    stored["model"] |= {"weights": str(place)}
+    stored["contents"] |= dict.fromkeys(
+        (str(place), f"read {place}", f"depends {place}", f"variable {place}"), "0" * 64
+    )
+    (tmp_path / "run" / "config.json").write_text(json.dumps(stored))
+    for kind in ("response", "delays"):
+        there, named = (shown(folder, kind=kind)[0] for folder in (runs / "ofdm" / "tdl-a", tmp_path / "run"))
+        pd.testing.assert_frame_equal(named, there)
+
+
+def test_the_file_of_a_channel_is_read_on_the_users_word_alone(tmp_path: Path) -> None:
+    file, generator = tmp_path / "city.npz", np.random.default_rng(0)
+    a = generator.standard_normal((4, 6, 2)) + 1j * generator.standard_normal((4, 6, 2))
+    np.savez(file, a=a / np.sqrt(np.square(np.abs(a)).mean((1, 2), keepdims=True)), tau=np.tile([0, 1e-7], (4, 1)))
+    measured: Any = {"kind": "cir", "path": str(file), "subcarriers": 240}
+    run(worlds.request(out=str(tmp_path / "run"), channel=measured, train={"rounds": 1}))
+    with pytest.raises(ConfigError, match="city.npz', which the run names, would be read") as refused:
+        shown(tmp_path / "run", kind="response")
+    assert refused.value.field == "channel.path"
+    with trust_results(True):
+        assert len(shown(tmp_path / "run", kind="response")[0]) == 60
+        np.savez(file, a=2 * a, tau=np.zeros((4, 2)))
+        with pytest.raises(ConfigError, match="is not what it was"):
+            shown(tmp_path / "run", kind="response")

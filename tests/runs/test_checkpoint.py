@@ -13,6 +13,7 @@ from torch import Tensor
 
 from semcom.config import RunError
 from semcom.engine.store.population import Population
+from semcom.engine.train.descent import Optimizer
 from semcom.runs.checkpoint import (
     fits_checkpoint_template,
     load_checkpoint,
@@ -87,6 +88,31 @@ def test_another_state_is_refused() -> None:
     for name in ("model", "centroids", "known"):
         with pytest.raises(RunError, match="does not fit this run"):
             state_from_checkpoint(state(), {k: v for k, v in values.items() if k != name})
+
+
+@pytest.mark.parametrize("shared", ["head.", "", "encoder."])
+@pytest.mark.parametrize("kind", ["rows", "stacks", "moments"])
+def test_tensors_of_other_names_are_another_network(kind: str, shared: str) -> None:
+    """As of a version that called a layer otherwise, be it own to clients or common, or what Adam remembers of it."""
+    start = state(encoder="test-conv", shared=(shared,))
+    model = start.model if kind == "rows" else start.model.spread("")
+    if kind == "moments":
+        model = Optimizer("adam", 0.1).state(model.select(np.array([0])))
+    values = state_to_checkpoint(State(model, start.centroids, start.known))
+    found = state_from_checkpoint(start, values)
+    assert worlds.gap(found.model, model) == 0
+    (cohort,) = values["model"].values()
+    for held in ("tensors", "common"):
+        for name in list(cohort.get(held, {})):
+            if name == "step":
+                continue
+            tensor, other = cohort[held].pop(name), name.replace("encoder.", "body.").replace("head.", "top.")
+            cohort[held][other] = tensor
+            with pytest.raises(RunError, match="does not fit this run"):
+                state_from_checkpoint(start, values)
+            del cohort[held][other]
+            cohort[held][name] = tensor
+    assert worlds.gap(state_from_checkpoint(start, values).model, model) == 0
 
 
 def test_a_state_comes_back_in_its_own_shape() -> None:

@@ -24,7 +24,7 @@ from semcom.engine.train import view as view_module
 from semcom.methods.registry import METHODS
 from semcom.runs import checkpoint
 from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
-from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY, Folder, read_summary
+from semcom.runs.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY, DamagedRun, Folder, read_metrics, read_summary
 from semcom.runs.result import Result
 from semcom.runs.runner import run
 from tests import worlds
@@ -299,23 +299,22 @@ def test_metrics_that_cannot_be_used_are_refused_and_kept(tmp_path: Path) -> Non
     with pytest.raises(KeyboardInterrupt):
         run(config, on_round=stop_at(3))
     rows = (tmp_path / METRICS).read_bytes().splitlines(keepends=True)
-    for name, content, message in (
-        (METRICS, rows[0] + rows[2], "lacks lines of rounds 1 to 3"),
-        (METRICS, rows[0] + b"\xff\n" + rows[2], "lacks lines of rounds 1 to 3"),
-        (METRICS, b"", "lacks lines of rounds 1 to 3"),
-        (METRICS, rows[1] + rows[0] + rows[2], "has lines that the run did not write"),
-        (METRICS, b"".join(rows).replace(b'"loss": ', b'"loss": 1', 1), "has lines that the run did not write"),
-        (METRICS, b"".join(rows).replace(b'"loss"', b'"lost"', 1), "has lines that the run did not write"),
-        (METRICS, b'{"round": 1}\n[2]\n{"round": "3"}\n', "lacks lines of rounds 1 to 3"),
+    for content in (
+        rows[0] + rows[2],
+        rows[0] + b"\xff\n" + rows[2],
+        b"",
+        rows[1] + rows[0] + rows[2],
+        b"".join(rows).replace(b'"loss": ', b'"loss": 1', 1),
+        b"".join(rows).replace(b'"loss"', b'"lost"', 1),
+        b'{"round": 1}\n[2]\n{"round": "3"}\n',
     ):
-        good = (tmp_path / name).read_bytes() if (tmp_path / name).exists() else None
-        (tmp_path / name).write_bytes(content)
+        (tmp_path / METRICS).write_bytes(content)
         before = snapshot(tmp_path)
-        with pytest.raises(RunError, match=message) as error:
+        with pytest.raises(RunError, match="lacks lines of rounds 1 to 3, or has others") as error:
             run(config)
         one_line(error.value)
         assert snapshot(tmp_path) == before
-        (tmp_path / name).write_bytes(good) if good is not None else (tmp_path / name).unlink()
+    (tmp_path / METRICS).write_bytes(b"".join(rows))
     assert len(run(config).metrics) == 6
 
 
@@ -511,21 +510,20 @@ def test_a_folder_writes_what_it_reads(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "a" / "b", config)
     folder.check()
     with folder.open():
-        assert folder.summary() is None and folder.metrics() == []
-        folder.begin(0)
+        assert folder.summary() is None and read_metrics(folder.path) == []
+        folder.begin([])
         rows = [{"round": i, "loss": 1 / 3 + i} for i in range(1, 5)]
         for row in rows:
             folder.append(row)
-        assert folder.metrics() == rows and folder.metrics(2) == rows[:2]
-        folder.begin(3)
-        assert folder.metrics() == rows[:3] and not list((tmp_path / "a" / "b").glob(".*.part"))
-        with pytest.raises(RunError, match="lacks lines of rounds 1 to 4"):
-            folder.begin(4)
-        assert folder.metrics() == rows[:3]
-        summary = {"accuracy": 1 / 3, "hash": run_hash(config)}
-        folder.finish(summary)
+        assert read_metrics(folder.path) == rows and read_metrics(folder.path, 2) == rows[:2]
+        folder.begin(rows[:3])
+        assert read_metrics(folder.path) == rows[:3] and not list((tmp_path / "a" / "b").glob(".*.part"))
         digest = hashlib.sha256((folder.path / METRICS).read_bytes()).hexdigest()
-        assert folder.summary() == {**summary, "metrics_digest": digest}
+        summary = {"accuracy": 1 / 3, "hash": run_hash(config), "metrics_digest": digest}
+        folder.finish(summary)
+        assert folder.summary() == summary
+        with pytest.raises(DamagedRun):
+            folder.finish({**summary, "metrics_digest": 64 * "0"})
         folder.check()
 
 
@@ -533,7 +531,7 @@ def hold(path: Path) -> None:
     """Keep a folder open."""
     folder = Folder(path, RunConfig())
     with folder.open():
-        folder.begin(0)
+        folder.begin([])
         print("open", flush=True)
         time.sleep(60)
 
@@ -545,7 +543,7 @@ def test_a_second_process_is_kept_out_until_the_first_is_dead(tmp_path: Path) ->
         with refuses("out", tmp_path), folder.open():
             pass
     with folder.open():
-        folder.begin(0)
+        folder.begin([])
 
 
 @pytest.mark.parametrize("taken", [False, True])

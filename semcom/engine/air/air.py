@@ -179,11 +179,14 @@ class Air:
     ) -> dict[str, Tensor]:
         shares = 1 if self.powers_w is None else self.participants  # a power is spread over the whole band, not a part
         mean, starts, silent = average(pop, part, weights), map_update_starts(since, pop), []
+        stacks, ids = pop.stacks(), np.concatenate([c.ids for c in pop.cohorts])
+        parts = [Order(pop.at(c), weights.device)(weights) for c in stacks]
         for tensor in [n for n, t in mean.items() if t.is_floating_point() and not n.endswith("running_var")]:
-            held = [(c, start(tensor)) for c, start in zip(pop.stacks(), starts, strict=True)]
-            each = [weigh(weights[pop.at(c)], c.tensors[tensor] - start.received) for c, start in held]
-            missed = [weigh(weights[pop.at(c)], start.missed) for c, start in held]
-            ids = np.concatenate([c.ids for c, _ in held])
+            held = [
+                (mine, c.tensors[tensor], start(tensor)) for mine, c, start in zip(parts, stacks, starts, strict=True)
+            ]
+            each = [weigh(mine, t - start.received) for mine, t, start in held]
+            missed = [weigh(mine, start.missed) for mine, _, start in held]
             error, sent = self.uncoded.superpose(name + tensor, torch.cat(each), ids, shares)
             if sent is not None:
                 silent.append(1 - sent)

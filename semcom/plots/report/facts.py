@@ -13,6 +13,7 @@ from semcom.plots.report.subject import Subject
 from semcom.studies import names as study_names
 from semcom.studies.analysis.overview import list_changed_settings
 from semcom.studies.analysis.study import Study
+from semcom.studies.results.failures import read_repeat
 from semcom.studies.results.run import Stored, list_damaged_runs
 
 Fact = tuple[str, str]
@@ -29,10 +30,11 @@ def titled(study: Study, folder: Path) -> str:
 def facts(subject: Subject) -> list[Fact]:
     """Return what was run: command, runs and how they ended, what varies and what is set, versions, days."""
     study, names = subject.study, subject.names
+    swept = read_repeat(study.record.get("command"))
     runs = study.runs
     states = ", ".join(f"{count} {status}" for status, count in runs["status"].value_counts().items())
     found = [
-        ("Command", names.text(str(study.record.get("command", "")))),
+        ("Command", names.text("; ".join([swept.command, *map(": ".join, swept.blanks().items())]) if swept else "")),
         ("Runs", f"{len(runs)} ({states})"),
         ("Methods", ", ".join(shown(name, "variant") for name in study.variants)),
         *((f"Varied: {heading(axis)}", ", ".join(map(shown, sorted_values(study, axis)))) for axis in study.axes),

@@ -17,7 +17,7 @@ from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.efficiency import read_cost
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
-from semcom.studies.results.failures import IMAGES, ROOT, format_repeat_command
+from semcom.studies.results.failures import Repeat, build_repeat
 from semcom.studies.results.run import Stored, locate_run_config
 from semcom.tasks.metric import Metric
 
@@ -132,14 +132,15 @@ def _runs(subject: Subject) -> Table:
     """Return all runs, each at its first test SNR and with the command that repeats it."""
     study, columns = subject.study, ["variant", *subject.study.axes, "seed"]
     metric = study.metric
-    rows = []
+    rows, blanks = [], dict[str, str]()
     runs = {run.hash: run for run in sorted(study.tests, key=lambda run: run.is_first_test)}  # the first one is last
     for row in study.runs.to_dict("records"):
         run = runs[row["hash"]]
         numbers = [(run.view(subject.view) or {}).get(name) for name in (metric.name, metric.key("worst10"))]
         measured = [Cell(format_metric(metric, number), _sortable(number)) for number in numbers]
         measured += [_measured(run.snr_received_db.get("test"), 2), _measured(_uses(run))]
-        command = subject.names.text(_command(subject, run))
+        again = _repeat(subject, run)
+        command, blanks = subject.names.text(again.command), blanks | again.blanks()
         ends = [_text(run.hash), Cell(command, command, "code")]
         rows.append([*_place({**row, TEST: run.test_snr_db}, columns), _text(row["status"]), *measured, *ends])
     heads = [
@@ -152,16 +153,15 @@ def _runs(subject: Subject) -> Table:
     ]
     heads += ["received SNR in dB", "channel uses", "hash", "command"]
     note = "Channel uses are those of all clients, rounds and directions. Commands write to a new folder."
-    if any(_command(subject, run).endswith(ROOT) for run in runs.values()):
-        note += f" FOLDER is where the images lie; {IMAGES}."
+    note += "".join(f" {word} is {subject.names.text(text)}." for word, text in blanks.items())
     return Table("runs", "All runs", note, heads, rows)
 
 
-def _command(subject: Subject, run: Stored) -> str:
-    """Build the command that repeats a run; nothing where that of the study does."""
+def _repeat(subject: Subject, run: Stored) -> Repeat:
+    """Build the command that repeats a run; an empty one where that of the study does."""
     if subject.study.record.get("own_training") or not (run.folder / CONFIG).is_file():
-        return ""
-    return format_repeat_command(locate_run_config(subject.folder, run), run.folder, f"repeated/{run.hash}")
+        return Repeat("")
+    return build_repeat(locate_run_config(subject.folder, run), run.folder, f"repeated/{run.hash}")
 
 
 def _uses(run: Stored) -> float | None:

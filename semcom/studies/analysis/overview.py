@@ -14,12 +14,20 @@ import semcom
 from semcom.config import NOT_IDENTITY, ChannelConfig, ConfigError, DataConfig, PartitionConfig, RunConfig
 from semcom.data.registry import DATASETS
 from semcom.escape import escape_texts
-from semcom.files import CONFIG, ELSEWHERE, resolve_file
+from semcom.files import CONFIG, resolve_file
 from semcom.runs.accuracy import compute_headlines
 from semcom.runs.folder import LOCK, read_config
-from semcom.runs.trust import keep_loaded
+from semcom.runs.plugins import list_loaded_plugins, locate_plugin
 from semcom.studies.analysis.study import Study, read_study
-from semcom.studies.results.failures import Failure, find_varied, format_label, format_labels, format_repeat_command
+from semcom.studies.results.failures import (
+    Failure,
+    Repeat,
+    build_repeat,
+    find_varied,
+    format_label,
+    format_labels,
+    read_repeat,
+)
 from semcom.studies.results.lock import list_lock_holders, read_record
 from semcom.studies.results.run import Stored, locate_run_config
 from semcom.studies.results.table import list_fields
@@ -96,7 +104,7 @@ class Overview:
             for c in failed
         ]
 
-    def repeat(self) -> str | None:
+    def repeat(self) -> Repeat | None:
         """Build the command that repeats the run of the folder, of an own training function the one of the whole sweep.
 
         A run that is done is repeated in another folder; one that is not goes on in its own. None without a stored
@@ -104,10 +112,10 @@ class Overview:
         """
         (run,) = (course.run for course in self.courses)
         if self.own or not (run.folder / CONFIG).is_file():
-            return self.command
+            return read_repeat(self.command)
         goes_on = self.folder.is_dir() and run.status != "done"
         out = None if goes_on else f"repeated/{run.hash}"
-        return format_repeat_command(locate_run_config(self.folder, run), run.folder, out)
+        return build_repeat(locate_run_config(self.folder, run), run.folder, out)
 
     def warnings(self) -> dict[str, int]:
         """Return warning -> number of runs that warned of it."""
@@ -205,11 +213,12 @@ def list_changed_settings(run: Stored) -> dict[str, Any]:
 def _make_default_run(config: RunConfig) -> RunConfig:
     """Return the default run with the method, the data, the partition and the link of another run.
 
-    A path where that found its data is left out, or all that lies there now would be digested.
+    In the place of a path stands a dataset with the same defaults: what lies at a path now would be digested.
     """
+    loaded = set(list_loaded_plugins())
     return replace(
-        RunConfig(method=config.method, plugins=keep_loaded(config.plugins), device="cpu"),
-        data=DataConfig(name=config.data.name if config.data.name in DATASETS else ELSEWHERE),
+        RunConfig(config.method, plugins=tuple(p for p in config.plugins if locate_plugin(p) in loaded), device="cpu"),
+        data=DataConfig(name=config.data.name if config.data.name in DATASETS else "cifar10"),
         partition=PartitionConfig(kind=config.partition.kind),
         channel=ChannelConfig(kind=config.channel.kind),
         finish=replace(RunConfig().finish, kind=config.finish.kind),

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import sysconfig
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import semcom
 from semcom.config import ConfigError, DataConfig, RunConfig
 from semcom.data.sources import is_cached
+from semcom.escape import escape_texts
 from semcom.files import CONFIG, ELSEWHERE, ERROR
 from semcom.runs.folder import read_config
+from semcom.runs.plugins import list_loaded_plugins, locate_plugin
 from semcom.studies.grid import read_grid_field
 from semcom.studies.overrides import format_set_override
 
@@ -48,24 +50,39 @@ class Failure:
     config: Path | None = None
     """Where its configuration lies, as `semcom train` takes it (None: in the folder)."""
 
-    def again(self) -> str | None:
-        """Build the command that repeats this run alone; None where there is none."""
-        there = not self.own and (self.folder / CONFIG).is_file()
-        return format_repeat_command(self.config or self.folder / CONFIG, self.folder) if there else None
-
     def format(self) -> list[str]:
         """Describe it in lines: label, cause, place, command."""
-        again = self.again()
         where = [f"    {line}" for line in locate_failure(self.folder)]
-        command = f"  this run alone: {again}" if again else "  the command of the sweep tries it again"
-        return [f"FAILED {self.label}", f"  {self.error}", *where, command]
+        command = ["  the command of the sweep tries it again"]
+        if not self.own and (self.folder / CONFIG).is_file():
+            again = build_repeat(self.config or self.folder / CONFIG, self.folder)
+            command = [f"  this run alone: {again.command}", *(f"  {n}: {text}" for n, text in again.blanks().items())]
+        return [f"FAILED {self.label}", f"  {self.error}", *where, *command]
 
 
-def format_repeat_command(config: Path, folder: Path, out: str | None = None) -> str:
+@dataclass(frozen=True)
+class Repeat:
+    """The command that repeats a run or a sweep, for its reader to look at and to paste."""
+
+    command: str
+    """The command; a word in capitals stands for what the reader has to fill in."""
+    plugins: tuple[str, ...] = ()
+    """What FILE stands for, as the results name it."""
+
+    def blanks(self) -> dict[str, str]:
+        """Describe what is to be filled in, by the word that stands for it."""
+        names = " and ".join(escape_texts(plugin.removeprefix(ELSEWHERE)) for plugin in self.plugins)
+        file = {"FILE": f"your copy of {names}; read it first, for the command executes it"} if names else {}
+        root = {"FOLDER": f"where the images lie; {IMAGES}"} if self.command.endswith(ROOT) else {}
+        return file | root
+
+
+def build_repeat(config: Path, folder: Path, out: str | None = None) -> Repeat:
     """Build the command that repeats a run.
 
-    It ends in `ROOT` where the images are neither in a folder that the configuration names, and an archive names none,
-    nor in the cache folder.
+    A plug-in that this process has not imported is left to the reader: its path may be somebody else's. So is the
+    folder of the images (`ROOT`) where these are neither in one that the configuration names, and an archive names
+    none, nor in the cache folder.
 
     Args:
         config: its config.json, or ARCHIVE.zip/RUN.
@@ -76,10 +93,29 @@ def format_repeat_command(config: Path, folder: Path, out: str | None = None) ->
         stored = read_config(folder, "show")
     except ConfigError:  # the command will say what is wrong with it
         stored = None
-    own = [os.path.basename(p) if p.startswith(ELSEWHERE) else p for p in stored.plugins] if stored else []
-    named = [word for plugin in own for word in ("--plugin", plugin)]
-    command = shlex.join(["semcom", "train", "--config", str(config), *named, *(("--out", out) if out else ())])
-    return command if stored is None or _finds_images(stored.data) else f"{command} {ROOT}"
+    named = [word for plugin in (stored.plugins if stored else ()) for word in ("--plugin", plugin)]
+    found = _leave_plugins(["semcom", "train", "--config", str(config), *named, *(("--out", out) if out else ())])
+    return found if stored is None or _finds_images(stored.data) else replace(found, command=f"{found.command} {ROOT}")
+
+
+def read_repeat(command: Any) -> Repeat | None:
+    """Return the command that a sweep has left as one that carries out a sweep and nothing else, with its plug-ins left
+    to the reader; None for any other text."""
+    try:
+        words = shlex.split(command) if isinstance(command, str) else []
+    except ValueError:
+        return None
+    return _leave_plugins(words) if words[:2] == ["semcom", "sweep"] else None
+
+
+def _leave_plugins(words: Sequence[str]) -> Repeat:
+    """Return a command with FILE in the place of plug-ins, and files of an experiment, that are not imported here."""
+    words = [part for word in words for part in (word.split("=", 1) if word.startswith("--plugin=") else [word])]
+    own = [before == "--plugin" or word.endswith(".py") for before, word in pairwise(["", *words])]
+    left = [of and locate_plugin(word) not in list_loaded_plugins() for of, word in zip(own, words, strict=True)]
+    named = [word for word, is_left in zip(words, left, strict=True) if is_left]
+    shown = ["FILE" if is_left else word for word, is_left in zip(words, left, strict=True)]
+    return Repeat(shlex.join(shown), tuple(dict.fromkeys(named)))
 
 
 def _finds_images(data: DataConfig) -> bool:

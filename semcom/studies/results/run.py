@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, list_earlier_hashes, run_hash
 from semcom.escape import escape_texts
-from semcom.files import ARRAYS, CONFIG, ERROR, SWEEP, TABLE
+from semcom.files import ARRAYS, CONFIG, ERROR, METRICS, SWEEP, TABLE
 from semcom.runs.accuracy import curve_of, curves_in
 from semcom.runs.arrays import Arrays, read_arrays
 from semcom.runs.folder import (
@@ -21,13 +21,13 @@ from semcom.runs.folder import (
     SHOWN,
     DamagedRun,
     check_metrics,
-    check_old_metrics,
     is_lock_held,
     locate_training,
     read_config,
     read_metrics,
     read_summary,
 )
+from semcom.runs.schema import find_lines_fault
 from semcom.runs.section_options import name_owner_field
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.names import learn_label, learn_metrics
@@ -89,13 +89,10 @@ class Stored:
         if self.damaged:
             return []
         found, summary = read_metrics(self.trained), self.summary or {}
-        if "rounds" in summary and found and "metrics_digest" not in summary:
-            check_old_metrics(self.trained, found, summary)
+        old = "rounds" in summary and found and "metrics_digest" not in summary
+        if old and (fault := find_lines_fault(found, summary)) is not None:
+            raise DamagedRun(self.trained / METRICS, fault)
         return [*escape_texts(found), *([summary["finish"]] if "finish" in summary else [])]
-
-    def list_plugins(self) -> list[str]:
-        """List the plug-ins that its configuration names; looking at a run executes none of them."""
-        return list(read_config(self.trained, "study").plugins) if (self.trained / CONFIG).is_file() else []
 
     def is_running(self) -> bool:
         """Check whether a process trains it just now."""
