@@ -19,7 +19,7 @@ def train_and_measure_bounds(config: RunConfig) -> None:
     """
     from experiments.measures.bounds_report import report_bounds
     from experiments.measures.bounds_round import find_theorem_of_bound, measure_bounds_of_round
-    from semcom.runs.resolve import resolve
+    from semcom.runs.request.resolve import resolve
 
     theorem = find_theorem_of_bound(resolve(config))
     train_and_add_outcome(

@@ -25,7 +25,7 @@ import pandas as pd
 import semcom
 from experiments.shell import run_on_studies_of_shell
 from semcom.config import FinishConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
-from semcom.runs.folder import write_summary
+from semcom.runs.folder.summary import write_summary
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.grid import set_fields
@@ -81,7 +81,7 @@ def _read_finish_scores(world: World, body: View, candidate: FinishConfig) -> It
 def _read_finish_accuracy(world: World, view: View) -> float:
     """Return the accuracy on validation images, the mean over clients."""
     from semcom.engine.train.view import count_confusion
-    from semcom.runs.accuracy import compute_client_accuracies
+    from semcom.runs.result.accuracy import compute_client_accuracies
 
     session = world.session
     table = session.draws.federation.validation

@@ -37,7 +37,7 @@ from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.outcome import locate_run_folder, train_and_add_outcome
 
 if TYPE_CHECKING:
-    from semcom.runs.result import Result
+    from semcom.runs.result.result import Result
 
 WHOLE = ("fedavg", "fedprox", "moon", "pfedme", "ditto", "perfedavg", "fedrep", "lg_fedavg", "fedper", "fedamp")
 """Methods that the paper says to send a whole model both ways, with FedALA and FedPAC."""

@@ -55,7 +55,7 @@ from semcom.studies.experiment import Experiment, Grid, each_scale
 from semcom.studies.results.outcome import train_and_add_outcome
 
 if TYPE_CHECKING:
-    from semcom.runs.result import Result
+    from semcom.runs.result.result import Result
 
 ARMS = ("fedavg", "lg_fedavg", "fedrep", "repper")
 """The methods of Tables 1, 3 and 4 and of Fig. 1."""

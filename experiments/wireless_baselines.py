@@ -14,7 +14,7 @@ from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.results.outcome import train_and_add_outcome
 
 if TYPE_CHECKING:
-    from semcom.runs.result import Result
+    from semcom.runs.result.result import Result
 
 SNRS = (0.0, 9.0, 18.0)
 """SNRs of the image chain, in dB. Features are trained at 9 dB, and tested at all three."""

@@ -18,7 +18,7 @@ from semcom.plots import classes, embedding, lines
 from semcom.plots.bars import DOTS
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.points import SETTING, tabulate_points_by_setting
-from semcom.runs.arrays import CONFUSION
+from semcom.runs.folder.arrays import CONFUSION
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import METHODS

@@ -37,7 +37,9 @@ from semcom.config import (  # noqa: E402 - after the check, since it needs `cha
     TrainConfig,
 )
 
-importlib.import_module("semcom.runs.sources").listen()  # first, so that no file of the user's is imported unheard
+importlib.import_module(
+    "semcom.runs.request.sources"
+).listen()  # first, so that no file of the user's is imported unheard
 
 if TYPE_CHECKING:
     from channels.registry import depends
@@ -54,12 +56,12 @@ if TYPE_CHECKING:
     from semcom.plots.registry import FIGURES
     from semcom.plots.render import plot
     from semcom.plots.report.build import report
-    from semcom.runs.embedding import embedding, knn_purity, silhouette
-    from semcom.runs.load import load
-    from semcom.runs.resolve import resolve
-    from semcom.runs.result import Result
-    from semcom.runs.runner import run
-    from semcom.runs.tracking import TRACKERS, Tracker, scalars
+    from semcom.runs.request.resolve import resolve
+    from semcom.runs.result.embedding import embedding, knn_purity, silhouette
+    from semcom.runs.result.result import Result
+    from semcom.runs.rounds.load import load
+    from semcom.runs.rounds.runner import run
+    from semcom.runs.rounds.tracking import TRACKERS, Tracker, scalars
     from semcom.studies.analysis.sheet import table
     from semcom.studies.analysis.study import Study, study
     from semcom.studies.experiment import Experiment
@@ -93,27 +95,27 @@ _LAZY = {
     "Partition": "semcom.data.split",
     "Plot": "semcom.plots.base",
     "Population": "semcom.engine.store.population",
-    "Result": "semcom.runs.result",
+    "Result": "semcom.runs.result.result",
     "SCHEDULERS": "semcom.engine.air.schedulers",
     "Split": "semcom.data.split",
     "Study": "semcom.studies.analysis.study",
     "TASKS": "semcom.tasks.registry",
     "Task": "semcom.tasks.task",
     "Metric": "semcom.tasks.metric",
-    "TRACKERS": "semcom.runs.tracking",
-    "Tracker": "semcom.runs.tracking",
+    "TRACKERS": "semcom.runs.rounds.tracking",
+    "Tracker": "semcom.runs.rounds.tracking",
     "Variant": "semcom.studies.grid",
     "depends": "channels.registry",
     "average": "semcom.engine.store.population",
-    "embedding": "semcom.runs.embedding",
-    "knn_purity": "semcom.runs.embedding",
-    "load": "semcom.runs.load",
+    "embedding": "semcom.runs.result.embedding",
+    "knn_purity": "semcom.runs.result.embedding",
+    "load": "semcom.runs.rounds.load",
     "plot": "semcom.plots.render",
     "report": "semcom.plots.report.build",
-    "resolve": "semcom.runs.resolve",
-    "run": "semcom.runs.runner",
-    "scalars": "semcom.runs.tracking",
-    "silhouette": "semcom.runs.embedding",
+    "resolve": "semcom.runs.request.resolve",
+    "run": "semcom.runs.rounds.runner",
+    "scalars": "semcom.runs.rounds.tracking",
+    "silhouette": "semcom.runs.result.embedding",
     "study": "semcom.studies.analysis.study",
     "sweep": "semcom.studies.sweep.sweep",
     "table": "semcom.studies.analysis.sheet",

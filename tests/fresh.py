@@ -6,7 +6,7 @@ import importlib
 import sys
 from pathlib import Path
 
-from semcom.runs import sources
+from semcom.runs.request import sources
 
 
 def forget_modules(folder: Path) -> None:

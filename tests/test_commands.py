@@ -24,7 +24,7 @@ import pytest
 from semcom.cli import flags, grids
 from semcom.cli import main as cli
 from semcom.config import RunConfig
-from semcom.runs.resolve import resolve
+from semcom.runs.request.resolve import resolve
 from semcom.studies.registry import find_experiment
 from semcom.studies.sweep import divisions
 from semcom.studies.sweep.plan import make_plan

@@ -35,11 +35,11 @@ from semcom.methods.base import task_loss
 from semcom.methods.registry import METHODS
 from semcom.models import convolution
 from semcom.models.batchnorm import BatchNorm
-from semcom.runs.result import Result
-from semcom.runs.runner import run
+from semcom.runs.result.result import Result
+from semcom.runs.rounds.runner import run
 from tests import worlds
 from tests.bench.test_rounds import here  # noqa: F401 - a fixture
-from tests.runs.test_run import stop_at, timeless, weights
+from tests.runs.rounds.test_run import stop_at, timeless, weights
 from tests.virtual import GPU, POSSIBLE, REAL, Record, VirtualGPU, inherited, steps
 
 pytestmark = pytest.mark.skipif(not (POSSIBLE or REAL), reason="takes a torch with CUDA")

@@ -23,7 +23,7 @@ from semcom.plots import style
 from semcom.plots.kinds import KINDS
 from semcom.plots.registry import find_drawings_of
 from semcom.plots.render import render
-from semcom.runs.folder import write_summary
+from semcom.runs.folder.summary import write_summary
 from semcom.studies.names import is_share
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.table import list_fields, read_table

@@ -49,7 +49,7 @@ from semcom.cli.grids import Typed
 from semcom.config import ConfigError
 from semcom.data.load import load_dataset
 from semcom.data.partitions import partition_dataset
-from semcom.runs import limits
+from semcom.runs.request import limits
 from semcom.studies.analysis.sheet import make_sheet
 from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.grid import set_fields
@@ -58,8 +58,8 @@ from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.sweep.request import apply_request, parse_request
 from tests import worlds
 from tests.data import test_datasets, test_partitions
-from tests.runs import test_new_clients, test_unused_settings
-from tests.runs.test_nonsense import Hostile, Stranger, deep
+from tests.runs.request.test_nonsense import Hostile, Stranger, deep
+from tests.runs.rounds import test_new_clients, test_unused_settings
 from tests.studies import folders, test_overrides
 
 RECORD = Path(__file__).with_suffix(".txt")

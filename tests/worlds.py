@@ -23,7 +23,7 @@ from semcom.methods.fedavg import FedAvg
 from semcom.methods.local import Local
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS
-from semcom.runs.resolve import resolve
+from semcom.runs.request.resolve import resolve
 
 
 @ENCODERS.register("test-conv")

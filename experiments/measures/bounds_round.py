@@ -60,7 +60,7 @@ def find_theorem_of_bound(config: Resolved) -> FedCLBound | FedCoSRBound:
 
 
 def measure_bounds_of_round(before: Any, after: Any, world: World) -> dict[str, Any]:
-    """Return what was measured in the world's round, JSON-safe: an observer of `semcom.runs.runner.run`.
+    """Return what was measured in the world's round, JSON-safe: an observer of `semcom.runs.rounds.runner.run`.
 
     In rounds that the method's theorem does not speak of it is empty.
 

@@ -17,7 +17,7 @@ import numpy as np
 from experiments.measures.features import measure_feature_separation
 
 if TYPE_CHECKING:
-    from semcom.runs.result import Result
+    from semcom.runs.result.result import Result
 
 GROUPS = ("head", "middle", "tail")
 """The thirds, the most frequent classes first."""
@@ -106,7 +106,7 @@ def measure_class_separation(result: Result) -> tuple[dict[str, float], dict[str
 
 def count_training_classes(result: Result) -> np.ndarray:
     """Return the training images of each client and class of a run, `[K, C]`."""
-    from semcom.runs.artifacts import count_classes
+    from semcom.runs.result.artifacts import count_classes
 
     members = result.federation
     return count_classes(members, members.train, np.arange(len(members.train)))

@@ -11,7 +11,7 @@ from semcom.config import RunConfig
 from semcom.studies.results.outcome import train_and_add_outcome
 
 if TYPE_CHECKING:
-    from semcom.runs.result import Features, Result
+    from semcom.runs.result.result import Features, Result
 
 
 def train_and_measure_features(config: RunConfig) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from semcom.engine.train.view import View
-    from semcom.runs.result import Result
+    from semcom.runs.result.result import Result
 
 TAU = 0.1
 """Temperature of Eq. 5 in the paper."""

@@ -20,7 +20,7 @@ from semcom.engine.host.keys import keyed
 from semcom.methods.parts.received import sample_training_images, score_received
 
 if TYPE_CHECKING:
-    from semcom.runs.result import Result
+    from semcom.runs.result.result import Result
 
 CODECS = ("webp", "jpeg")
 Curves = dict[str, dict[str, dict[str, dict[str, float]]]]

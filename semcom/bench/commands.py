@@ -23,8 +23,7 @@ from channels.registry import Registry
 from semcom.config import ConfigError, RunError
 from semcom.config.checks import require_in_config
 from semcom.files import to_json, write_atomically
-from semcom.runs.folder import read_commit, read_versions
-from semcom.runs.machine import name_processor
+from semcom.runs.folder.machine import name_processor, read_commit, read_versions
 
 logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # the timers import it; it warns of no GPU
 from torch.utils import benchmark  # noqa: E402

@@ -17,8 +17,8 @@ from channels.check import CHECKS, LIMIT, Finding, Lab, format_findings, run_che
 from semcom.config import AirConfig, ConfigError, RunError
 from semcom.engine.air.air import Air, Traffic
 from semcom.files import write_atomically
-from semcom.runs.folder import read_versions
-from semcom.runs.resolve import find_device
+from semcom.runs.folder.machine import read_versions
+from semcom.runs.request.resolve import find_device
 from semcom.screen import say
 
 CLIENTS = (4, 20)

@@ -32,7 +32,7 @@ class ExportFlags:
 def carry_out_export(words: list[str]) -> None:
     """Carry out `semcom export RUN`."""
     (folder,), wanted = read_analysis_words(words, ("RUN",), ExportFlags(), "semcom export")
-    from semcom.runs.export import export_model  # imports torch
+    from semcom.runs.result.export import export_model  # imports torch
 
     found = semcom.load(folder, plugins=wanted.plugins, trust=wanted.trust)
     for path in export_model(found, wanted.client, wanted.view, wanted.out):

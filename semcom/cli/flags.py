@@ -27,8 +27,8 @@ from semcom.cli.text import paragraphs
 from semcom.config import ConfigError, RunConfig
 from semcom.config.options import describe_untaken_option, spelled
 from semcom.methods.registry import METHODS
-from semcom.runs.plugins import load_plugins, locate_plugin
-from semcom.runs.section_options import (
+from semcom.runs.request.plugins import load_plugins, locate_plugin
+from semcom.runs.request.section_options import (
     KINDS,
     REGISTRIES,
     build_section_options,
@@ -37,8 +37,8 @@ from semcom.runs.section_options import (
     read_section_options,
     replace_section_options,
 )
-from semcom.runs.stop import Stopped
-from semcom.runs.trust import take_plugins
+from semcom.runs.request.stop import Stopped
+from semcom.runs.request.trust import take_plugins
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -12,7 +12,7 @@ from semcom.cli import flags
 from semcom.cli.flags import SweepFlags
 from semcom.config import ConfigError, RunConfig
 from semcom.config.options import describe_untaken_option, spelled
-from semcom.runs.section_options import (
+from semcom.runs.request.section_options import (
     KINDS,
     REGISTRIES,
     build_section_options,

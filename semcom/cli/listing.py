@@ -24,7 +24,7 @@ from semcom.methods.registry import METHODS
 from semcom.models.registry import build_encoder, own_features
 from semcom.packages import find_installed_packages
 from semcom.registry import find
-from semcom.runs.section_options import find_options_class
+from semcom.runs.request.section_options import find_options_class
 
 if typing.TYPE_CHECKING:
     from semcom.bench.commands import Bench

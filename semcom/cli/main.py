@@ -24,7 +24,7 @@ from semcom.config.options import spelled
 from semcom.escape import escape_controls
 from semcom.packages import read_package_catalogue
 from semcom.registry import find
-from semcom.runs.stop import STATUS, Stopped, raise_on_stop_signals
+from semcom.runs.request.stop import STATUS, Stopped, raise_on_stop_signals
 from semcom.screen import open_streams, say
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def train(words: list[str]) -> None:
     with _report_request_errors():
         early = flags.read_early_flags(words, config=True)
         wanted = flags.read_train_flags(early)  # first, since `prepare` imports torch
-        from semcom.runs.resolve import resolve_setup
+        from semcom.runs.request.resolve import resolve_setup
 
         request = dataclasses.replace(wanted, contents={})
         setup, fallen = (
@@ -181,9 +181,9 @@ def train(words: list[str]) -> None:
     config = setup.config
     changed = [path for path, now in config.contents.items() if wanted.contents.get(path, now) != now]
     from semcom.engine.host.ranks import launched_rank
-    from semcom.runs.progress import RoundProgress
-    from semcom.runs.runner import carry_out_run
-    from semcom.runs.tracking import Tracking, name_tracked_run
+    from semcom.runs.rounds.progress import RoundProgress
+    from semcom.runs.rounds.runner import carry_out_run
+    from semcom.runs.rounds.tracking import Tracking, name_tracked_run
     from semcom.tasks.registry import list_metrics
 
     first = not launched_rank()  # of several that torchrun started, the first one speaks
@@ -229,7 +229,7 @@ def sweep(words: list[str]) -> None:
     """Carry out `semcom sweep [EXPERIMENT]`."""
     from semcom.cli import flags, grids
     from semcom.plots.registry import find_drawings_for
-    from semcom.runs.plugins import load_plugins
+    from semcom.runs.request.plugins import load_plugins
     from semcom.studies.registry import find_experiment
     from semcom.studies.results.lock import read_shard
     from semcom.studies.sweep.plan import make_plan
@@ -299,7 +299,7 @@ def split(words: list[str]) -> None:
     from semcom.cli import flags
     from semcom.cli.split import carry_out_split as carry_out
     from semcom.cli.split import read_split_flags
-    from semcom.runs.limits import limit_memory
+    from semcom.runs.request.limits import limit_memory
 
     with _report_request_errors():
         early = flags.read_early_flags(words)
@@ -333,7 +333,7 @@ def _draw(name: str, results: Path | str | None, out: Path | str | None) -> None
 def _check_known_command(kind: str, early: Early, registry: Registry[Any]) -> str:
     """Return the name that a command was given. Raises ConfigError for none, ValueError where nothing is called so."""
     from semcom.cli.flags import HELP
-    from semcom.runs.plugins import load_plugins
+    from semcom.runs.request.plugins import load_plugins
 
     load_plugins(early.plugins)
     if early.name is not None:
@@ -368,7 +368,7 @@ def channel_check(words: list[str]) -> None:
     from semcom.cli import flags
     from semcom.cli.channel_check import CheckFlags
     from semcom.cli.channel_check import channel_check as carry_out
-    from semcom.runs.plugins import load_plugins
+    from semcom.runs.request.plugins import load_plugins
 
     with _report_request_errors():
         early = flags.read_early_flags(words)
@@ -382,7 +382,7 @@ def channel_check(words: list[str]) -> None:
 def list_(words: list[str]) -> None:
     """Carry out `semcom list WHAT [NAME]`."""
     from semcom.cli import flags, listing
-    from semcom.runs.plugins import load_plugins
+    from semcom.runs.request.plugins import load_plugins
 
     with _report_request_errors():
         early = flags.read_early_flags(words)

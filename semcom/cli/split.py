@@ -20,9 +20,9 @@ from semcom.data.partitions import partition_dataset
 from semcom.data.pfllib import NAME, list_pfllib_files, measure_pfllib_side, read_pfllib
 from semcom.data.split import Split
 from semcom.data.split_file import write_split
-from semcom.runs.limits import check_archive_limits
-from semcom.runs.plugins import load_plugins
-from semcom.runs.section_options import build_section_options
+from semcom.runs.request.limits import check_archive_limits
+from semcom.runs.request.plugins import load_plugins
+from semcom.runs.request.section_options import build_section_options
 from semcom.screen import say
 
 if TYPE_CHECKING:

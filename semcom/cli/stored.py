@@ -12,11 +12,11 @@ from semcom.cli.fields import ALIASES
 from semcom.config import ConfigError, NoEffect, RunConfig, from_dict, to_dict
 from semcom.config.options import usual
 from semcom.files import CONFIG, ELSEWHERE
-from semcom.runs.folder import read_config
-from semcom.runs.section_options import read_section_options, replace_section_options
+from semcom.runs.folder.stored import read_config
+from semcom.runs.request.section_options import read_section_options, replace_section_options
 
 if TYPE_CHECKING:
-    from semcom.runs.setup import Setup
+    from semcom.runs.request.setup import Setup
 
 MACHINE = ("device", "chunk", "processes", "store")
 """Fields that suit the machine on which a run was made."""
@@ -65,7 +65,7 @@ def prepare_over_stored(config: RunConfig, given: Collection[str]) -> tuple[Setu
     Raises:
         ConfigError: anything else is wrong, or a field without effect is among those that are given.
     """
-    from semcom.runs.resolve import resolve_setup  # imports torch
+    from semcom.runs.request.resolve import resolve_setup  # imports torch
 
     try:
         return resolve_setup(config), []

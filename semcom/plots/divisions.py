@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.style import COLORS
-from semcom.runs.arrays import CONFUSION
+from semcom.runs.folder.arrays import CONFUSION
 from semcom.studies.analysis.study import Study
 
 ROW, HIGHEST = 0.15, 4.0

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import check_panels
-from semcom.runs.arrays import FEATURES
-from semcom.runs.embedding import embedding, knn_purity, silhouette
+from semcom.runs.folder.arrays import FEATURES
+from semcom.runs.result.embedding import embedding, knn_purity, silhouette
 from semcom.studies.analysis.compare import Views, choose_view
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import name_place

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import check_panels
-from semcom.runs.arrays import IMAGES
+from semcom.runs.folder.arrays import IMAGES
 from semcom.studies.analysis.compare import Views, choose_view
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST

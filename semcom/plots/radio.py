@@ -24,11 +24,11 @@ from semcom.files import CONFIG
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import check_panels
 from semcom.plots.style import COLORS
-from semcom.runs.arrays import FEATURES
-from semcom.runs.folder import read_config
-from semcom.runs.resolve import resolve
-from semcom.runs.section_options import build_section_options
-from semcom.runs.trust import check_trusted_file, take_plugins
+from semcom.runs.folder.arrays import FEATURES
+from semcom.runs.folder.stored import read_config
+from semcom.runs.request.resolve import resolve
+from semcom.runs.request.section_options import build_section_options
+from semcom.runs.request.trust import check_trusted_file, take_plugins
 from semcom.studies.analysis.compare import choose_view
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import name_place

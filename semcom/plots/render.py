@@ -15,8 +15,8 @@ from semcom.plots.classes import SCARCE
 from semcom.plots.guessing import GUESSING, mark_guessing
 from semcom.plots.points import format_view
 from semcom.plots.registry import find_drawing
-from semcom.runs.plugins import load_plugins
-from semcom.runs.trust import trust_results
+from semcom.runs.request.plugins import load_plugins
+from semcom.runs.request.trust import trust_results
 from semcom.studies.analysis.setting import describe_rounds
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.grid import TEST

@@ -29,7 +29,7 @@ SCALES = ("smoke", "small", "paper")
 two; the paper's own numbers. An experiment may have others."""
 
 Train = Callable[[RunConfig], object]
-"""Function that carries out one run and leaves summary.json in its `out`: `semcom.runs.folder.write_summary`."""
+"""Function that carries out one run and leaves summary.json in its `out`, see `semcom.runs.folder.summary`."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Experiment:
     """Scale -> field -> value in its runs -> the paper's value that it stands for, where the scale cannot afford that
     one. Claims about the paper's value are then held against these runs, and the scorecard says so."""
     train: Train | None = None
-    """Function that carries out a run and leaves its summary by `semcom.runs.folder.write_summary` (None:
+    """Function that carries out a run and leaves its summary by `semcom.runs.folder.summary.write_summary` (None:
     `semcom.run`)."""
 
     def compared(self) -> tuple[Variant, ...]:

@@ -9,7 +9,7 @@ from channels.registry import Registry
 from semcom.config import ConfigError, RunConfig
 from semcom.packages import read_package_catalogue
 from semcom.registry import find
-from semcom.runs.plugins import load_plugins, locate_plugin
+from semcom.runs.request.plugins import load_plugins, locate_plugin
 from semcom.studies.experiment import Experiment, Train
 
 EXPERIMENTS: Registry[Experiment] = Registry(

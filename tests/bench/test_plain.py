@@ -20,7 +20,7 @@ from semcom.engine.store.population import Population
 from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
-from semcom.runs.resolve import resolve
+from semcom.runs.request.resolve import resolve
 from tests.worlds import client
 
 SAME = 1e-7

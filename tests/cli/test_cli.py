@@ -27,8 +27,8 @@ from semcom.cli import main as cli
 from semcom.cli import printing as report
 from semcom.config import ChannelConfig, ConfigError, RunConfig, RunError, TrainConfig, to_dict
 from semcom.data.partitions import Shots
-from semcom.runs.section_options import build_section_options
-from semcom.runs.setup import Setup
+from semcom.runs.request.section_options import build_section_options
+from semcom.runs.request.setup import Setup
 from tests.terminal import on_pty
 
 TRAIN = ["train", "fedavg", "--out", "out"]
@@ -165,7 +165,7 @@ def fake_run(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], 
     """Puts something else in the place of training."""
 
     def replace(run: Callable[..., Any]) -> None:
-        monkeypatch.setattr("semcom.runs.runner.carry_out_run", run)
+        monkeypatch.setattr("semcom.runs.rounds.runner.carry_out_run", run)
 
     return replace
 
@@ -321,7 +321,7 @@ def test_a_table_of_different_windows_says_which(rounds: int, window: str) -> No
 
 
 BAR = """
-from semcom.runs.progress import RoundProgress
+from semcom.runs.rounds.progress import RoundProgress
 with RoundProgress(4) as progress:
     progress({"round": 3, "loss": 1.0, "views": {"global": {"accuracy": 0.25}}})  # a resumed run
     progress({"round": 4, "loss": 0.5, "views": {"global": {"accuracy": 0.5}}})

@@ -19,7 +19,7 @@ from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig,
 from semcom.config.options import build_options
 from semcom.data.registry import DATASETS, PARTITIONS
 from semcom.engine.air.links import build_link
-from semcom.runs.resolve import resolve
+from semcom.runs.request.resolve import resolve
 from semcom.studies.sweep.pool import carry_out_in_pool
 from tests.refusals import refuses
 

@@ -11,7 +11,7 @@ import pytest
 
 from semcom.cli import main as cli
 from semcom.config import run_hash
-from semcom.runs.folder import read_summary
+from semcom.runs.folder.summary import read_summary
 from semcom.studies.results import failures
 from semcom.studies.results.archive import pack_archive
 from semcom.studies.results.failures import Repeat, read_repeat

@@ -19,7 +19,7 @@ from semcom import METHODS
 from semcom.cli import main as cli
 from semcom.config import run_hash
 from semcom.files import SWEEP
-from semcom.runs.folder import LOCK
+from semcom.runs.folder.lock import LOCK
 from semcom.studies.analysis.overview import list_changed_settings, read_overview
 from semcom.studies.results.archive import pack_archive
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture

@@ -154,7 +154,7 @@ def test_a_file_of_pfllib_that_is_larger_than_memory_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pfllib(tmp_path)
-    monkeypatch.setattr("semcom.runs.limits.measure_free_memory", lambda device: 40_000)
+    monkeypatch.setattr("semcom.runs.request.limits.measure_free_memory", lambda device: 40_000)
     (line,) = told(capsys, "split --from-pfllib set --out x.npz", status=2)
     assert "from-pfllib: " in line and "set/train/0.npz" in line and "free" in line
 

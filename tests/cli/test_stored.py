@@ -14,7 +14,7 @@ from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.cli.stored import list_stored_fields, prepare_over_stored, read_stored
 from semcom.config import Resolved, RunConfig, TrainConfig, run_hash, to_dict
-from semcom.runs.resolve import resolve
+from semcom.runs.request.resolve import resolve
 from semcom.studies.results.archive import pack_archive
 from tests.refusals import refuses
 

@@ -21,7 +21,7 @@ from semcom.plots.base import Drawing, Plot
 from semcom.plots.registry import FIGURES
 from semcom import RunConfig, TrainConfig
 from semcom.config import run_hash
-from semcom.runs.folder import write_summary
+from semcom.runs.folder.summary import write_summary
 
 
 def train(config):

@@ -23,7 +23,7 @@ from semcom.config import (
     to_dict,
 )
 from semcom.methods.registry import METHODS
-from semcom.runs.resolve import resolve
+from semcom.runs.request.resolve import resolve
 from semcom.studies.cost import estimate_run_cost
 from tests.methods.arms import flat, play, rounds
 from tests.refusals import refuses

@@ -15,7 +15,7 @@ from semcom.config import DataConfig, RunConfig
 from semcom.data.dataset import note_on_dataset
 from semcom.data.load import load_dataset
 from semcom.data.readers import list_image_files, read_folder, read_npz
-from semcom.runs.resolve import resolve
+from semcom.runs.request.resolve import resolve
 from tests.refusals import refuses
 
 

@@ -15,7 +15,7 @@ from torchvision.datasets import ImageFolder
 from semcom.config import ConfigError, DataConfig, RunConfig
 from semcom.data.federation import _pad_images
 from semcom.data.readers import list_image_files, read_folder
-from semcom.runs.resolve import resolve
+from semcom.runs.request.resolve import resolve
 from tests.refusals import refuses
 
 

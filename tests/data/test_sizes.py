@@ -24,10 +24,10 @@ from semcom.data.readers import fit_images
 from semcom.data.split import Split
 from semcom.methods.parts.augment import UNIFORMS, augment
 from semcom.models.registry import ENCODERS, build_encoder, own_features
-from semcom.runs import limits
-from semcom.runs.images import read_run_images
-from semcom.runs.resolve import resolve
-from semcom.runs.runner import run
+from semcom.runs.request import limits
+from semcom.runs.request.images import read_run_images
+from semcom.runs.request.resolve import resolve
+from semcom.runs.rounds.runner import run
 from tests import worlds
 from tests.refusals import refuses
 

@@ -26,8 +26,8 @@ from semcom.engine.train.view import View, count_confusion
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
 from semcom.methods.registry import METHODS
-from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
-from semcom.runs.finish import finish_views
+from semcom.runs.folder.checkpoint import state_from_checkpoint, state_to_checkpoint
+from semcom.runs.rounds.finish import finish_views
 from tests import worlds
 
 Found = dict[str, Any]

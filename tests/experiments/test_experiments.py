@@ -9,7 +9,7 @@ import pytest
 
 from semcom.config import ConfigError, RunConfig, fill_from_preset, run_hash
 from semcom.config.checks import check_config
-from semcom.runs.resolve import resolve
+from semcom.runs.request.resolve import resolve
 from semcom.studies.experiment import SCALES, Experiment, Grid
 from semcom.studies.grid import read_grid_field, set_fields
 from semcom.studies.registry import EXPERIMENTS, find_experiment

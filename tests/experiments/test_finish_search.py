@@ -11,7 +11,7 @@ import pytest
 from experiments import finish_search
 from experiments.finish_search import CANDIDATES, choose_finish, compute_finish_scores, make_finish_search
 from semcom.config import FINISH, FinishConfig
-from semcom.runs.folder import read_summary
+from semcom.runs.folder.summary import read_summary
 from semcom.studies.results.table import list_configuration_columns, make_row_of_table, make_table
 from tests import worlds
 

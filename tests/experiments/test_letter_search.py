@@ -11,7 +11,7 @@ from experiments.letter import search
 from experiments.letter.lead import LETTER_LEAD
 from experiments.letter.regime import LETTER_REGIME
 from semcom.config import ConfigError
-from semcom.runs.resolve import resolve
+from semcom.runs.request.resolve import resolve
 from semcom.studies.experiment import Experiment
 from semcom.studies.registry import find_experiment
 from semcom.studies.results.archive import read_stored_table

@@ -22,7 +22,7 @@ from experiments.measures import class_groups, gradients
 from semcom.config import DataConfig, TrainConfig
 from semcom.engine.host.keys import keyed
 from semcom.files import CONFIG, SWEEP
-from semcom.runs.folder import read_summary
+from semcom.runs.folder.summary import read_summary
 from semcom.studies.analysis.curves import measure_curve_roughness
 from semcom.studies.analysis.study import study
 from semcom.studies.grid import set_fields

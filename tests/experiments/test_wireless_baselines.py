@@ -19,7 +19,7 @@ from semcom.methods.parts.received import sample_training_images
 from semcom.plots import render
 from semcom.plots.panels import draw_panels
 from semcom.plots.style import ieee
-from semcom.runs.result import Result
+from semcom.runs.result.result import Result
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep import sweep
 from tests.worlds import divided

@@ -17,8 +17,8 @@ from semcom.config import ChannelConfig, ConfigError, DataConfig, ModelConfig, P
 from semcom.engine.host.keys import keyed
 from semcom.methods import digital_chain
 from semcom.methods.registry import METHODS
-from semcom.runs.resolve import resolve
-from semcom.runs.runner import run
+from semcom.runs.request.resolve import resolve
+from semcom.runs.rounds.runner import run
 
 USES = 64
 

@@ -19,7 +19,7 @@ from semcom.engine.train.draws import Draws
 from semcom.engine.train.view import count_confusion
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
-from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
+from semcom.runs.folder.checkpoint import state_from_checkpoint, state_to_checkpoint
 from tests.engine.ops import Ops
 from tests.methods.arms import ARMS, ended, fields, flat, rounds, storages
 from tests.worlds import ragged, random_federation, world

@@ -7,7 +7,7 @@ import torch
 
 from semcom.config import RunConfig
 from semcom.methods.registry import METHODS
-from semcom.runs.resolve import resolve
+from semcom.runs.request.resolve import resolve
 from tests.methods.arms import X, Y, as_toy, assert_toys, play, rounds, toy_world
 from tests.methods.by_hand import mean
 from tests.worlds import gap, world

@@ -11,7 +11,7 @@ import torch
 from semcom.engine.world import World
 from semcom.methods.fedcl import FedCL
 from semcom.models.scg import SCG
-from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
+from semcom.runs.folder.checkpoint import state_from_checkpoint, state_to_checkpoint
 from tests.methods.arms import X, Y, as_toy, assert_toys, flat, play, rounds, toy_world
 from tests.methods.by_hand import mean
 from tests.worlds import client, gap, world

@@ -9,7 +9,7 @@ import pytest
 import semcom
 from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
-from semcom.runs.runner import run
+from semcom.runs.rounds.runner import run
 from semcom.studies import names
 from tests import worlds
 

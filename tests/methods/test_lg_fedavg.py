@@ -7,7 +7,7 @@ import torch
 
 from semcom.config import ConfigError
 from semcom.methods.lg_fedavg import LGFedAvg
-from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
+from semcom.runs.folder.checkpoint import state_from_checkpoint, state_to_checkpoint
 from tests.methods.arms import X, Y, assert_toys, flat, play, rounds, toy_world, toys
 from tests.methods.by_hand import mean
 from tests.worlds import client, gap, world

@@ -11,7 +11,7 @@ from semcom.engine.train.context import Context, Log
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.methods.perfedavg import PerFedAvg
 from semcom.methods.registry import METHODS
-from semcom.runs.checkpoint import state_from_checkpoint, state_to_checkpoint
+from semcom.runs.folder.checkpoint import state_from_checkpoint, state_to_checkpoint
 from tests.methods.arms import X, Y, as_toy, assert_toy, assert_toys, rounds, toy_world, toys
 from tests.methods.by_hand import Toy, mean
 from tests.worlds import client, gap, world

@@ -12,7 +12,7 @@ from torch.nn import functional
 from semcom.config import ModelConfig, RunConfig
 from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import ENCODERS, ends_in, own_features
-from semcom.runs.resolve import resolve
+from semcom.runs.request.resolve import resolve
 from tests import worlds
 from tests.methods.arms import rounds
 from tests.refusals import refuses

@@ -13,7 +13,7 @@ from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import build_encoder, build_head
 from semcom.models.snr import SNRAttention, attend_before, attend_behind
 from semcom.models.stacks import on_stacks
-from semcom.runs.runner import run
+from semcom.runs.rounds.runner import run
 from tests import worlds
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import semcom
 from semcom.config import run_hash
-from semcom.runs.arrays import write_arrays
+from semcom.runs.folder.arrays import write_arrays
 from semcom.studies.analysis.study import Study
 from tests.studies.folders import TRAFFIC, config, line, scored, write
 

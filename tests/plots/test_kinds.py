@@ -19,8 +19,8 @@ from semcom.config import ConfigError
 from semcom.plots import Plot, gain, style
 from semcom.plots.kinds import KINDS, named_empty, settle_kind
 from semcom.plots.panels import draw_panels
-from semcom.runs.accuracy import compute_headlines
-from semcom.runs.folder import write_summary
+from semcom.runs.folder.summary import write_summary
+from semcom.runs.result.accuracy import compute_headlines
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from tests.plots.studies import CLASSES, SNR, accuracy, made

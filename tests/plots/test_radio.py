@@ -17,8 +17,8 @@ from semcom.config import ConfigError, NetworkConfig
 from semcom.plots import Plot, style
 from semcom.plots.kinds import KINDS, settle_kind
 from semcom.plots.panels import draw_panels
-from semcom.runs.runner import run
-from semcom.runs.trust import trust_results
+from semcom.runs.request.trust import trust_results
+from semcom.runs.rounds.runner import run
 from semcom.studies.analysis.study import study
 from tests import worlds
 

@@ -21,10 +21,10 @@ from typing import Any
 import torch
 
 from semcom.config import RunConfig
-from semcom.runs.checkpoint import load_checkpoint
-from semcom.runs.folder import CHECKPOINT, METRICS, SUMMARY
-from semcom.runs.runner import run
-from semcom.runs.stop import STATUS, Stopped, raise_on_stop_signals
+from semcom.runs.folder.checkpoint import load_checkpoint
+from semcom.runs.folder.folder import CHECKPOINT, METRICS, SUMMARY
+from semcom.runs.request.stop import STATUS, Stopped, raise_on_stop_signals
+from semcom.runs.rounds.runner import run
 from tests import worlds
 
 Event = Callable[[str], None]

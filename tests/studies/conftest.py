@@ -12,7 +12,7 @@ from semcom.config import Resolved, RunConfig, fill_from_preset, run_hash
 from semcom.config.options import build_options
 from semcom.data.partitions import Shots
 from semcom.methods.registry import METHODS
-from semcom.runs.folder import write_summary
+from semcom.runs.folder.summary import write_summary
 from semcom.studies.registry import EXPERIMENTS
 
 

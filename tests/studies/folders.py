@@ -13,9 +13,9 @@ import numpy as np
 import semcom
 from semcom.config import PartitionConfig, RunConfig, TrainConfig, run_hash, to_dict
 from semcom.files import CONFIG, METRICS
-from semcom.runs.accuracy import compute_headlines
-from semcom.runs.arrays import write_arrays
-from semcom.runs.folder import write_summary
+from semcom.runs.folder.arrays import write_arrays
+from semcom.runs.folder.summary import write_summary
+from semcom.runs.result.accuracy import compute_headlines
 
 TRAFFIC = {"floats": 10.0, "bits": 320.0, "uses": 100.0, "airtime_s": 0.5, "energy_j": 2.0}
 

@@ -10,8 +10,8 @@ from semcom.config import DataConfig, ModelConfig, RunConfig, TrainConfig
 from semcom.data.load import load_dataset
 from semcom.data.noisy import Noisy
 from semcom.data.registry import DATASETS
-from semcom.runs.resolve import resolve
-from semcom.runs.runner import run
+from semcom.runs.request.resolve import resolve
+from semcom.runs.rounds.runner import run
 from semcom.studies.cost import PUBLISHED, count_client_samples, count_cost_in_samples, estimate_run_cost
 from semcom.studies.experiment import Experiment, Grid
 from tests.worlds import divided

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from semcom.config import ChannelConfig, RunConfig, run_hash
-from semcom.runs.resolve import resolve
+from semcom.runs.request.resolve import resolve
 from semcom.studies.experiment import Experiment, Grid, Variant
 from semcom.studies.grid import read_grid_field
 from semcom.studies.registry import find_experiment

@@ -31,9 +31,9 @@ from semcom.models.registry import ENCODERS, HEADS
 from semcom.plots.base import Plot
 from semcom.plots.kinds import settle_kind
 from semcom.plots.lines import compute_lines
-from semcom.runs.load import load
-from semcom.runs.resolve import resolve
-from semcom.runs.runner import run
+from semcom.runs.request.resolve import resolve
+from semcom.runs.rounds.load import load
+from semcom.runs.rounds.runner import run
 from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.tune import plan_search
 from semcom.tasks.metric import MSE, PSNR, SSIM, Metric, read_task_metrics

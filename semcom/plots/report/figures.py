@@ -19,7 +19,7 @@ from semcom.escape import escape_html
 from semcom.plots.report.facts import sorted_values
 from semcom.plots.report.names import empty, format_metric, heading, placed, shown
 from semcom.plots.report.subject import Subject
-from semcom.runs.arrays import CONFUSION
+from semcom.runs.folder.arrays import CONFUSION
 from semcom.studies.analysis.efficiency import COSTS
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import titled

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from semcom.runs.places import BEFORE
+from semcom.runs.result.places import BEFORE
 from semcom.studies.names import FIELDS, NAMED, name_point, name_value
 from semcom.studies.overrides import format_number
 from semcom.tasks.metric import Metric

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from semcom.config import ConfigError
-from semcom.runs.accuracy import LAST
+from semcom.runs.result.accuracy import LAST
 
 
 def smooth_curves(rounds: pd.DataFrame, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from semcom.config import ConfigError
-from semcom.runs.accuracy import LAST
-from semcom.runs.arrays import CONFUSION
+from semcom.runs.folder.arrays import CONFUSION
+from semcom.runs.result.accuracy import LAST
 from semcom.studies.grid import TEST
 from semcom.studies.results.run import Stored
 from semcom.studies.results.table import flatten_row

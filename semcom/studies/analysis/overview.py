@@ -15,9 +15,10 @@ from semcom.config import NOT_IDENTITY, ChannelConfig, ConfigError, DataConfig, 
 from semcom.data.registry import DATASETS
 from semcom.escape import escape_texts
 from semcom.files import CONFIG, resolve_file
-from semcom.runs.accuracy import compute_headlines
-from semcom.runs.folder import LOCK, read_config
-from semcom.runs.plugins import list_loaded_plugins, locate_plugin
+from semcom.runs.folder.lock import LOCK
+from semcom.runs.folder.stored import read_config
+from semcom.runs.request.plugins import list_loaded_plugins, locate_plugin
+from semcom.runs.result.accuracy import compute_headlines
 from semcom.studies.analysis.study import Study, read_study
 from semcom.studies.results.failures import (
     Failure,
@@ -54,7 +55,7 @@ class Course:
     rounds: int | None
     """T: rounds that it will do; None where that is not known."""
     views: Mapping[str, Mapping[str, Any]]
-    """View -> its numbers as in a summary (`semcom.runs.accuracy.headline`), from the evaluations so far."""
+    """View -> its numbers as in a summary (`semcom.runs.result.accuracy.headline`), from the evaluations so far."""
 
     @property
     def first(self) -> Mapping[str, Any]:

@@ -11,8 +11,8 @@ import pandas as pd
 from channels import LINKS
 from semcom.config import ChannelConfig, ConfigError, RunConfig
 from semcom.methods.registry import METHODS
-from semcom.runs.accuracy import LAST
-from semcom.runs.resolve import resolve
+from semcom.runs.request.resolve import resolve
+from semcom.runs.result.accuracy import LAST
 from semcom.studies.analysis.compare import Views, choose_view
 from semcom.studies.names import name_place, name_value
 from semcom.studies.overrides import format_plain_value

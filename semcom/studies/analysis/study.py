@@ -19,7 +19,7 @@ import pandas as pd
 
 from semcom.config import ConfigError
 from semcom.files import resolve_file
-from semcom.runs.accuracy import LAST
+from semcom.runs.result.accuracy import LAST
 from semcom.studies.analysis import curves, efficiency, ranking
 from semcom.studies.analysis.compare import (
     Cells,

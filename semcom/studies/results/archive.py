@@ -40,8 +40,8 @@ from semcom.files import (
     to_json,
     write_atomically,
 )
-from semcom.runs.folder import format_summary, read_summary, seal_values
-from semcom.runs.places import Places, strip_places
+from semcom.runs.folder.summary import format_summary, read_summary, seal_values
+from semcom.runs.result.places import Places, strip_places
 from semcom.studies.results.run import list_damaged_runs, read_stored_runs
 from semcom.studies.results.table import encode_table, read_table
 

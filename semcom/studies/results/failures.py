@@ -16,8 +16,8 @@ from semcom.config import ConfigError, DataConfig, RunConfig
 from semcom.data.sources import is_cached
 from semcom.escape import escape_texts
 from semcom.files import CONFIG, ELSEWHERE, ERROR
-from semcom.runs.folder import read_config
-from semcom.runs.plugins import list_loaded_plugins, locate_plugin
+from semcom.runs.folder.stored import read_config
+from semcom.runs.request.plugins import list_loaded_plugins, locate_plugin
 from semcom.studies.grid import read_grid_field
 from semcom.studies.overrides import format_set_override
 

@@ -23,7 +23,8 @@ from filelock import FileLock, Timeout
 from semcom.config import ConfigError
 from semcom.config.errors import show_value
 from semcom.files import CONFIG, METRICS, SUMMARY, SWEEP, TABLE, read_json, refuse_file
-from semcom.runs.folder import LOCK, MOMENT_S, is_lock_held, is_sealed, take_lock, watch_lock
+from semcom.runs.folder.lock import LOCK, MOMENT_S, is_lock_held, take_lock, watch_lock
+from semcom.runs.folder.summary import is_sealed
 
 T = TypeVar("T")
 OWNER = ".owner"

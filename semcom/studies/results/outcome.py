@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import semcom
 from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import ERROR, SUMMARY, TRAINING, open_file
-from semcom.runs.folder import read_summary, write_config, write_summary
+from semcom.runs.folder.stored import write_config
+from semcom.runs.folder.summary import read_summary, write_summary
 from semcom.studies.grid import set_fields
 
 if TYPE_CHECKING:
-    from semcom.runs.loop import Observer
-    from semcom.runs.result import Result
+    from semcom.runs.result.result import Result
+    from semcom.runs.rounds.loop import Observer
 
 
 def locate_run_folder(config: RunConfig) -> Path:

@@ -14,21 +14,15 @@ from typing import Any, Literal
 from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, list_earlier_hashes, run_hash
 from semcom.escape import escape_texts
 from semcom.files import ARRAYS, CONFIG, ERROR, METRICS, SWEEP, TABLE
-from semcom.runs.accuracy import curve_of, curves_in
-from semcom.runs.arrays import Arrays, read_arrays
-from semcom.runs.folder import (
-    LOCK,
-    SHOWN,
-    DamagedRun,
-    check_metrics,
-    is_lock_held,
-    locate_training,
-    read_config,
-    read_metrics,
-    read_summary,
-)
-from semcom.runs.schema import find_lines_fault
-from semcom.runs.section_options import name_owner_field
+from semcom.runs.folder.arrays import Arrays, read_arrays
+from semcom.runs.folder.folder import SHOWN
+from semcom.runs.folder.lines import DamagedRun, check_metrics, read_metrics
+from semcom.runs.folder.lock import LOCK, is_lock_held
+from semcom.runs.folder.schema import find_lines_fault
+from semcom.runs.folder.stored import locate_training, read_config
+from semcom.runs.folder.summary import read_summary
+from semcom.runs.request.section_options import name_owner_field
+from semcom.runs.result.accuracy import curve_of, curves_in
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.names import learn_label, learn_metrics
 from semcom.studies.results.lock import OWNER, parse_record

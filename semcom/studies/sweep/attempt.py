@@ -12,8 +12,9 @@ from typing import Any
 
 from semcom.config import RunError, from_dict, run_hash
 from semcom.files import ERROR, write_atomically
-from semcom.runs.folder import BusyError, read_summary
-from semcom.runs.stop import raise_on_stop_signals, stop_after_minutes
+from semcom.runs.folder.folder import BusyError
+from semcom.runs.folder.summary import read_summary
+from semcom.runs.request.stop import raise_on_stop_signals, stop_after_minutes
 from semcom.studies.experiment import Train
 from semcom.studies.results.outcome import locate_run_folder
 

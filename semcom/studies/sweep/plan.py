@@ -19,8 +19,8 @@ from semcom.engine.air.schedulers import SCHEDULERS
 from semcom.files import resolve_file
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS, HEADS
-from semcom.runs.inputs import digest_training
-from semcom.runs.plugins import load_plugins, locate_plugin
+from semcom.runs.request.inputs import digest_training
+from semcom.runs.request.plugins import load_plugins, locate_plugin
 from semcom.studies.analysis import means
 from semcom.studies.cost import estimate_run_cost
 from semcom.studies.experiment import Experiment

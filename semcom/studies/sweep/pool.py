@@ -19,8 +19,8 @@ from channels.options import POSITIVE
 from semcom.config import ConfigError, Resolved, RunConfig, run_hash, to_dict
 from semcom.config.checks import require_in_config
 from semcom.engine.host.orphan import exit_with_parent
-from semcom.runs.folder import BusyError
-from semcom.runs.stop import STATUS, Stopped, act_before_stop
+from semcom.runs.folder.folder import BusyError
+from semcom.runs.request.stop import STATUS, Stopped, act_before_stop
 from semcom.studies.experiment import Train
 from semcom.studies.results.outcome import locate_run_folder
 from semcom.studies.sweep import attempt, ray_pool

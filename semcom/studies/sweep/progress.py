@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from semcom.config import Resolved, RunConfig, run_hash
 from semcom.escape import escape_controls
 from semcom.files import CONFIG, ERROR, METRICS, open_file
-from semcom.runs.accuracy import list_accuracy_snrs
-from semcom.runs.folder import read_summary, write_config
+from semcom.runs.folder.stored import write_config
+from semcom.runs.folder.summary import read_summary
+from semcom.runs.result.accuracy import list_accuracy_snrs
 from semcom.screen import is_notebook, is_terminal_screen, say, show_bars_on_screen
 from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
 from semcom.tasks.metric import read_headline

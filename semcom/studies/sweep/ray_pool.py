@@ -19,9 +19,10 @@ from unittest import mock
 
 from semcom.config import ConfigError, RunConfig, RunError, run_hash, to_dict
 from semcom.files import SWEEP
-from semcom.runs.folder import BusyError, read_commit, read_versions
-from semcom.runs.plugins import digest_plugin, load_plugins
-from semcom.runs.stop import STATUS, Stopped, defer_stop_signals
+from semcom.runs.folder.folder import BusyError
+from semcom.runs.folder.machine import read_commit, read_versions
+from semcom.runs.request.plugins import digest_plugin, load_plugins
+from semcom.runs.request.stop import STATUS, Stopped, defer_stop_signals
 from semcom.studies.experiment import Train
 from semcom.studies.results.outcome import locate_run_folder
 from semcom.studies.sweep.attempt import attempt_run, format_error

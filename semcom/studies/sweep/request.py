@@ -11,7 +11,7 @@ from typing import Any
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig
 from semcom.config.options import parse_option_value
 from semcom.methods.registry import METHODS
-from semcom.runs.section_options import KINDS, find_owner_of_options
+from semcom.runs.request.section_options import KINDS, find_owner_of_options
 from semcom.studies.experiment import Experiment
 from semcom.studies.grid import Axis, Grid, Variant, check_grid_field, parse_axis, set_fields
 from semcom.studies.overrides import format_override_values, format_set_override, format_vary_override

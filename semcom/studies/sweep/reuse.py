@@ -23,10 +23,12 @@ from semcom.files import (
     resolve_file,
     write_atomically,
 )
-from semcom.runs.arrays import list_lacking_arrays
-from semcom.runs.folder import BusyError, Folder, check_stored_reads, read_config, write_config, write_summary
-from semcom.runs.plugins import load_plugins
-from semcom.runs.sources import list_reads
+from semcom.runs.folder.arrays import list_lacking_arrays
+from semcom.runs.folder.folder import BusyError, Folder, check_stored_reads
+from semcom.runs.folder.stored import read_config, write_config
+from semcom.runs.folder.summary import write_summary
+from semcom.runs.request.plugins import load_plugins
+from semcom.runs.request.sources import list_reads
 from semcom.studies.experiment import Train
 from semcom.studies.grid import set_fields
 from semcom.studies.registry import EXPERIMENTS, find_experiment

@@ -16,9 +16,10 @@ from channels.options import POSITIVE
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require_in_config
 from semcom.files import REPORT, SWEEP, TABLE, to_json, write_atomically
-from semcom.runs.folder import check_stored_reads, read_summary, seal_values
-from semcom.runs.inputs import TRAINING, check_reaches_processes, digest_training
-from semcom.runs.tracking import parse_trackers
+from semcom.runs.folder.folder import check_stored_reads
+from semcom.runs.folder.summary import read_summary, seal_values
+from semcom.runs.request.inputs import TRAINING, check_reaches_processes, digest_training
+from semcom.runs.rounds.tracking import parse_trackers
 from semcom.screen import say
 from semcom.studies.analysis.sheet import make_sheet
 from semcom.studies.analysis.study import study
@@ -175,7 +176,7 @@ def execute_sweep(
         if backend == "loky":
             jobs = max(1, min(jobs or 1, len(left)))
             if jobs > 1:
-                from semcom.runs.limits import check_process_limits  # imports torch
+                from semcom.runs.request.limits import check_process_limits  # imports torch
 
                 check_process_limits("jobs", jobs)
         check_sweep_data(left)

@@ -20,8 +20,8 @@ from semcom.config import ConfigError, RunError
 from semcom.files import write_atomically
 from semcom.methods.registry import METHODS
 from semcom.registry import find
-from semcom.runs.folder import read_summary
-from semcom.runs.section_options import find_options_class
+from semcom.runs.folder.summary import read_summary
+from semcom.runs.request.section_options import find_options_class
 from semcom.screen import say
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Experiment

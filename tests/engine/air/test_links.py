@@ -14,8 +14,8 @@ from channels.fading import Rayleigh
 from channels.options import BaseOptions
 from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig, from_dict, run_hash, to_dict
 from semcom.engine.air.links import build_link
-from semcom.runs.resolve import resolve
-from semcom.runs.runner import run
+from semcom.runs.request.resolve import resolve
+from semcom.runs.rounds.runner import run
 from tests import worlds
 from tests.refusals import refuses
 from tests.worlds import linked

@@ -12,8 +12,8 @@ from channels import theory
 from semcom.config import RunConfig, from_dict, run_hash, to_dict
 from semcom.engine.air.links import build_link
 from semcom.engine.world import World
-from semcom.runs.resolve import resolve
-from semcom.runs.runner import run
+from semcom.runs.request.resolve import resolve
+from semcom.runs.rounds.runner import run
 from tests import worlds
 from tests.refusals import refuses
 from tests.worlds import linked

@@ -21,7 +21,7 @@ import pytest
 import torch
 
 from semcom.engine.host import ranks
-from semcom.runs.runner import run
+from semcom.runs.rounds.runner import run
 from semcom.studies.sweep.sweep import sweep
 from tests import worlds
 from tests.processes import Forked, finish, list_doors, watch_doors
@@ -94,7 +94,7 @@ def test_a_notebook_listens_on_loopback_alone(monkeypatch: pytest.MonkeyPatch) -
     kernel, client = manager.start_new_kernel()
     cell = """
 from tests import worlds
-from semcom.runs.runner import run
+from semcom.runs.rounds.runner import run
 len(run(worlds.request(processes=2, plugins=("tests.worlds",), train={"rounds": 2})).metrics)
 """
     told: list[Any] = []

@@ -19,9 +19,9 @@ from semcom.engine.train.phase import Take
 from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.parts.heads import with_classifiers
-from semcom.runs.evaluation import evaluate_views
-from semcom.runs.resolve import resolve
-from semcom.runs.runner import run
+from semcom.runs.request.resolve import resolve
+from semcom.runs.result.evaluation import evaluate_views
+from semcom.runs.rounds.runner import run
 from tests import worlds
 from tests.engine.visits import SIZES, images, make, same, seen, trained
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.measures.features import measure_feature_power
-from semcom.runs.result import Features
+from semcom.runs.result.result import Features
 
 
 def features(received: np.ndarray, labels: np.ndarray, clients: np.ndarray) -> Features:

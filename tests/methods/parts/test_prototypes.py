@@ -13,7 +13,7 @@ from torch import Tensor
 from semcom.config import RunError
 from semcom.engine.store.population import Population
 from semcom.methods.parts.prototypes import Prototypes
-from semcom.runs.checkpoint import load_checkpoint, save_checkpoint, state_from_checkpoint, state_to_checkpoint
+from semcom.runs.folder.checkpoint import load_checkpoint, save_checkpoint, state_from_checkpoint, state_to_checkpoint
 from tests.worlds import gap, world
 
 MEANS = torch.tensor([[[1.0, 2.0], [0.0, 0.0], [4.0, 0.0]], [[3.0, 4.0], [0.0, 0.0], [0.0, 0.0]]]).double()

@@ -14,7 +14,7 @@ import pytest
 
 import semcom
 from semcom.config import ChannelConfig, FinishConfig, run_hash
-from semcom.runs.accuracy import LAST
+from semcom.runs.result.accuracy import LAST
 from semcom.studies.analysis.comparison import Comparison
 from semcom.studies.analysis.overview import read_overview
 from semcom.studies.analysis.sheet import make_sheet

@@ -22,8 +22,8 @@ from semcom.cli import main as cli
 from semcom.config import DataConfig, RunError, run_hash, to_dict
 from semcom.files import ARRAYS, CONFIG, SWEEP, to_json
 from semcom.plots.report.names import Names
-from semcom.runs.folder import read_config
-from semcom.runs.places import Places
+from semcom.runs.folder.stored import read_config
+from semcom.runs.result.places import Places
 from semcom.studies.results import archive, table
 from semcom.studies.results.archive import pack_archive
 from semcom.studies.results.run import read_stored_runs

@@ -18,10 +18,12 @@ import semcom
 from semcom.cli import main as cli
 from semcom.config import ConfigError, RunConfig, RunError, run_hash
 from semcom.files import ARRAYS, CONFIG, METRICS, SUMMARY, SWEEP, TRAINING
-from semcom.runs.arrays import read_arrays, write_arrays
-from semcom.runs.folder import DamagedRun, format_summary, read_summary, seal_values, write_config, write_summary
-from semcom.runs.schema import SUMMARY as SHAPE
-from semcom.runs.schema import find_misfit
+from semcom.runs.folder.arrays import read_arrays, write_arrays
+from semcom.runs.folder.lines import DamagedRun
+from semcom.runs.folder.schema import SUMMARY as SHAPE
+from semcom.runs.folder.schema import find_misfit
+from semcom.runs.folder.stored import write_config
+from semcom.runs.folder.summary import format_summary, read_summary, seal_values, write_summary
 from semcom.studies.results.archive import pack_archive
 from semcom.studies.results.run import Stored, read_stored_runs
 from tests.studies.folders import config, line, scored, write

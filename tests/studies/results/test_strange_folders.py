@@ -19,7 +19,7 @@ from semcom.cli import main as cli
 from semcom.config import run_hash
 from semcom.config.errors import LONGEST
 from semcom.studies.results import table
-from tests.runs.test_nonsense import examples
+from tests.runs.request.test_nonsense import examples
 from tests.studies.folders import config, simple
 
 SWEEP = {"experiment": "study", "scale": "own", "command": "semcom sweep", "axes": {"variant": ["fedcl", "local"]}}

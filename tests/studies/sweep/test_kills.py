@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from semcom.files import METRICS, SUMMARY
-from semcom.runs.folder import CHECKPOINT, read_summary
+from semcom.runs.folder.folder import CHECKPOINT
+from semcom.runs.folder.summary import read_summary
 from semcom.studies.results.table import read_table
 from tests.processes import finish
 from tests.studies.sweep import kills

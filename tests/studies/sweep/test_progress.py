@@ -14,7 +14,7 @@ from rich.progress import Progress
 
 from semcom.config import PartitionConfig, Resolved, RunConfig, RunError, run_hash
 from semcom.files import METRICS
-from semcom.runs.folder import read_config, write_config
+from semcom.runs.folder.stored import read_config, write_config
 from semcom.studies.results import failures
 from semcom.studies.results.failures import Failure, format_labels, report_failures
 from semcom.studies.sweep.plan import make_plan

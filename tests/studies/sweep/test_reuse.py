@@ -14,8 +14,11 @@ import pytest
 from experiments.demo import DEMO
 from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import ARRAYS, CHECKPOINT, CONFIG, ERROR, METRICS, SUMMARY, TRAINING, write_atomically
-from semcom.runs.arrays import write_arrays
-from semcom.runs.folder import LOCK, Folder, write_config, write_summary
+from semcom.runs.folder.arrays import write_arrays
+from semcom.runs.folder.folder import Folder
+from semcom.runs.folder.lock import LOCK
+from semcom.runs.folder.stored import write_config
+from semcom.runs.folder.summary import write_summary
 from semcom.studies.registry import EXPERIMENTS
 from semcom.studies.results.archive import pack_archive
 from semcom.studies.results.lock import parse_record

@@ -26,10 +26,10 @@ from semcom.cli import main as cli
 from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
 from semcom.data.partitions import Shots
 from semcom.files import SWEEP, TABLE
-from semcom.runs import limits
-from semcom.runs.checkpoint import load_checkpoint
-from semcom.runs.folder import read_summary, write_summary
-from semcom.runs.stop import STATUS
+from semcom.runs.folder.checkpoint import load_checkpoint
+from semcom.runs.folder.summary import read_summary, write_summary
+from semcom.runs.request import limits
+from semcom.runs.request.stop import STATUS
 from semcom.studies.cost import estimate_run_cost
 from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.registry import EXPERIMENTS, find_experiment
@@ -203,7 +203,7 @@ from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.registry import EXPERIMENTS
 from semcom import PartitionConfig, RunConfig
 from semcom.config import run_hash
-from semcom.runs.folder import read_summary, write_summary
+from semcom.runs.folder.summary import read_summary, write_summary
 
 ACCURACY = 0.25
 
@@ -508,7 +508,7 @@ def test_a_pool_that_breaks_before_any_run_is_made_anew(
 
 
 def test_a_damaged_summary_is_trained_again(tmp_path: Path, fake_run: Run) -> None:
-    """Any kind of damage is noticed: `tests.runs.test_stop`."""
+    """Any kind of damage is noticed: `tests.runs.request.test_stop`."""
     sweep("demo", out=tmp_path, train=fake_run)
     before = read_table(tmp_path)
     next(tmp_path.glob("*/summary.json")).write_text('{"accuracy": 0.999}')

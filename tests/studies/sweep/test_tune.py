@@ -11,7 +11,8 @@ import pytest
 
 from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import SUMMARY
-from semcom.runs.folder import write_config, write_summary
+from semcom.runs.folder.stored import write_config
+from semcom.runs.folder.summary import write_summary
 from semcom.studies.grid import read_grid_field
 from semcom.studies.results.outcome import locate_run_folder
 from semcom.studies.sweep.request import parse_request

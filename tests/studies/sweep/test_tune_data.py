@@ -18,7 +18,7 @@ from semcom.data.registry import PARTITIONS
 from semcom.data.sources import digits
 from semcom.data.split import Partition, Split, take_off_split
 from semcom.data.split_file import write_split
-from semcom.runs.resolve import resolve
+from semcom.runs.request.resolve import resolve
 from semcom.studies.sweep.sweep import sweep
 from tests.refusals import refuses
 from tests.studies.sweep.test_tune import pretend

@@ -1,0 +1,247 @@
+"""A run's folder: config.json, metrics.jsonl, summary.json, arrays.npz, checkpoint.pt and the one before it."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from filelock import Timeout
+
+from semcom.config import ConfigError, RunConfig, RunError, list_differences, run_hash
+from semcom.files import (
+    ARRAYS,
+    CHECKPOINT,
+    CONFIG,
+    ERROR,
+    METRICS,
+    PREVIOUS,
+    ROWS,
+    SUMMARY,
+    SWEEP,
+    TABLE,
+    TRAINING,
+    append_to_file,
+    digest_of_file,
+    refuse_file,
+    remove_leftover_files,
+    set_file_aside,
+    sync_file,
+    write_atomically,
+)
+from semcom.runs.folder.arrays import Arrays, read_arrays, write_arrays
+from semcom.runs.folder.lines import DamagedRun, format_lines
+from semcom.runs.folder.lock import LOCK, MOMENT_S, take_lock, watch_lock
+from semcom.runs.folder.stored import format_config, locate_training, read_config
+from semcom.runs.folder.summary import format_summary, read_summary
+from semcom.runs.request.inputs import find_changed_read
+
+LOG = logging.getLogger(__name__)
+SHOWN = 3
+"""Number of fields that are named where a folder holds another run."""
+
+
+class BusyError(ConfigError):
+    """A folder that another process has."""
+
+
+class WriteError(RunError):
+    """A file of the folder that could not be written, as on a full disk: its name and the system's reason."""
+
+
+@contextmanager
+def name_written_file(name: str) -> Iterator[None]:
+    """Turn what the system refuses inside into a WriteError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(f"{name}: {error.strerror or error}") from error
+
+
+class Folder:
+    """The folder of one run.
+
+    A checkpoint must not cover rounds whose lines a crash could still take away. So lines are appended as their rounds
+    end, are synced before a checkpoint is renamed into place (`store`), and those that it does not cover are cut off
+    when a run is taken up (`begin`).
+
+    Args:
+        path: created when it is opened.
+        config: the resolved configuration.
+        again: whether the run that lies there is replaced, be it this one or another.
+    """
+
+    def __init__(self, path: Path, config: RunConfig, again: bool = False) -> None:
+        self.path, self.config, self.again = path, config, again
+        self.check_lock: Callable[[], None] = lambda: None
+
+    def check(self) -> None:
+        """Raise ConfigError when the folder holds another run, or is no folder."""
+        refuse_file(self.path)
+        stored = self.path / CONFIG
+        strange = [name for name in (METRICS, SUMMARY, CHECKPOINT) if (self.path / name).exists()]
+        if not stored.exists():
+            if strange:
+                raise ConfigError(f"out: {self.path} holds {strange[0]} without a {CONFIG}; give another folder")
+            if found := _find_study_sign(self.path):  # it would be hidden: what holds a run is read as that run
+                raise ConfigError(f"out: {self.path} is the folder of a study: it holds {found}; give another folder")
+            return
+        try:
+            other = read_config(stored, "config")
+        except ConfigError as error:  # it may be another tool's, which `again` must not remove
+            if self.again and strange:
+                return
+            raise ConfigError(f"out: {self.path} holds no run ({error}); give another folder") from None
+        if self.again:
+            return
+        if run_hash(other) != run_hash(self.config):
+            found = list_differences(other, self.config)
+            more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+            fields = "; ".join(found[:SHOWN]) + more
+            raise ConfigError(f"out: {self.path} holds another run ({fields}); give another folder, or --again")
+        check_stored_reads(self.path)
+
+    def clear(self) -> None:
+        """Remove the run that is to be replaced: what says that it is finished first, what says which it is last."""
+        if self.again:
+            rows = (path.name for path in self.path.glob(ROWS.format("*")))
+            for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, *rows, METRICS, ARRAYS, CONFIG):
+                (self.path / name).unlink(missing_ok=True)
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Create the folder, keep other processes out, and remove the halves of files that a dead one left.
+
+        The operating system drops the lock with the process, so a dead one's does not block.
+
+        Raises:
+            BusyError: another process has the folder.
+            ConfigError: as `check`; another process may have had it in the meantime.
+            WriteError: the folder cannot be written to.
+        """
+        new = not self.path.exists()
+        with self._locked():
+            self.check()
+            for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT, ARRAYS):
+                remove_leftover_files(self.path / name)
+            try:
+                yield
+            except ConfigError:
+                if new and not (self.path / CONFIG).exists():  # a request that is refused leaves nothing
+                    shutil.rmtree(self.path)
+                raise
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Create the folder and hold its lock; one of a finished run that cannot be written to needs none."""
+        with ExitStack() as stack, name_written_file(f"out: {self.path}"):
+            self.path.mkdir(parents=True, exist_ok=True)
+            try:
+                lock = take_lock(self.path / LOCK, MOMENT_S)
+                stack.callback(lock.release)
+                self.check_lock = watch_lock(lock)
+            except Timeout:
+                wanted = "wait for it, or give another folder"
+                raise BusyError(f"out: another process is running in {self.path}; {wanted}") from None
+            except OSError as error:
+                if error.errno not in (errno.EROFS, errno.EACCES) or not (self.path / SUMMARY).exists():
+                    raise
+            held = stack.pop_all()
+        with held:
+            yield
+
+    @contextmanager
+    def _writing(self, name: str) -> Iterator[None]:
+        """Surround the writing of a file, see `name_written_file`. Raises RunError when the lock is no longer ours."""
+        self.check_lock()
+        with name_written_file(name):
+            yield
+
+    def begin(self, kept: Sequence[dict[str, Any]]) -> None:
+        """Store the configuration, and cut the metrics back to the lines that the checkpoint covers."""
+        for name, text in ((CONFIG, format_config(self.config)), (METRICS, format_lines(kept))):
+            path = self.path / name
+            with self._writing(name):
+                if not path.exists() or path.read_bytes() != text.encode():
+                    write_atomically(path, text)
+        (self.path / ERROR).unlink(missing_ok=True)
+
+    def summary(self) -> dict[str, Any] | None:
+        """Return the summary of a finished run, if there is one; one that is damaged is put aside, with a warning.
+
+        Raises RunError when it is whole and metrics.jsonl is not what the run wrote.
+        """
+        try:
+            return read_summary(self.path, run_hash(self.config))
+        except DamagedRun:
+            raise
+        except RunError as error:
+            self._set_aside(SUMMARY, error, "the run is finished again")
+            return None
+
+    def arrays(self) -> Arrays:
+        """Return the arrays that a finished run has kept; a file that is damaged is put aside, with a warning."""
+        try:
+            return read_arrays(self.path / ARRAYS, run_hash(self.config))
+        except RunError as error:
+            self._set_aside(ARRAYS, error, "the arrays are made again")
+            return {}
+
+    def _set_aside(self, name: str, error: RunError, then: str) -> None:
+        LOG.warning("%s; it is now %s, and %s", error, set_file_aside(self.path / name).name, then)
+
+    def keep(self, found: Arrays) -> None:
+        """Write the arrays that a run keeps on request, in the place of those that were there."""
+        with self._writing(ARRAYS):
+            write_arrays(self.path / ARRAYS, found, run_hash(self.config))
+
+    def write_error(self, text: str) -> None:
+        """Write error.txt; a full disk is ignored."""
+        with suppress(OSError):
+            write_atomically(self.path / ERROR, text)
+
+    def append(self, line: dict[str, Any]) -> None:
+        """Add one line to metrics.jsonl, or, where the disk is full (WriteError), nothing."""
+        with self._writing(METRICS):
+            append_to_file(self.path / METRICS, format_lines([line]).encode())
+
+    @contextmanager
+    def store(self) -> Iterator[Path]:
+        """Surround the writing of a checkpoint, and give its path; the metrics are on the disk before it begins."""
+        with self._writing(METRICS):
+            sync_file(self.path / METRICS)
+        with self._writing(CHECKPOINT):
+            yield self.path / CHECKPOINT
+
+    def finish(self, summary: dict[str, Any]) -> None:
+        """Write summary.json: the run is done. Its checkpoints go where they are not wanted any more.
+
+        Raises RunError when somebody else has changed metrics.jsonl meanwhile.
+        """
+        with self._writing(METRICS):
+            if summary["metrics_digest"] != digest_of_file(self.path / METRICS):
+                raise DamagedRun(self.path / METRICS, "the run did not write all of its lines")
+        with self._writing(SUMMARY):
+            write_atomically(self.path / SUMMARY, format_summary(summary))
+        if self.config.train.drop_checkpoints:
+            for path in (self.path / CHECKPOINT, self.path / PREVIOUS, *self.path.glob(ROWS.format("*"))):
+                path.unlink(missing_ok=True)
+
+
+def check_stored_reads(folder: Path) -> None:
+    """Raise ConfigError where a stored run has read a file that is another one now."""
+    stored = locate_training(folder) / CONFIG
+    if stored.exists() and (changed := find_changed_read(read_config(stored, "config").contents)):
+        words = f"{changed}, which it read, has changed"
+        raise ConfigError(f"out: {folder} holds another run ({words}); give another folder, move it away, or --again")
+
+
+def _find_study_sign(folder: Path) -> str | None:
+    """Name what shows that a folder without a run is that of a study; None: nothing does."""
+    of_sweep = (name for name in (SWEEP, TABLE) if (folder / name).exists())
+    runs = (path.parent.name for path in folder.glob(f"*/{CONFIG}") if path.parent.name != TRAINING)
+    return next(of_sweep, None) or next((f"a run in {name}" for name in runs), None)

@@ -1,0 +1,74 @@
+"""The lock of a folder, which one process has at a time."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from semcom.config import RunError
+
+LOG = logging.getLogger(__name__)
+LOCK = ".lock"
+MOMENT_S = 0.5
+"""Seconds that a lock is waited for: somebody may only look whether it is held."""
+
+
+def take_lock(path: Path, patience_s: float) -> FileLock:
+    """Take a lock, which the system drops with the process; where a file system has none, a line says so.
+
+    Raises:
+        Timeout: another process holds it.
+        OSError: its file cannot be written.
+    """
+    lock = FileLock(path, timeout=patience_s)
+    try:
+        lock.acquire()
+    except (NotImplementedError, OSError) as error:  # the first one is what filelock makes of ENOSYS
+        if isinstance(error, OSError) and error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        LOG.warning("%s: this file system has no locks, so nothing keeps another process out", path.parent)
+    return lock
+
+
+def watch_lock(lock: FileLock) -> Callable[[], None]:
+    """Return a function that raises RunError when the file of a lock that is held has gone from its place.
+
+    Whoever comes then makes another file there, and locks that.
+    """
+    path = Path(lock.lock_file)
+
+    def identify() -> tuple[int, int] | None:
+        with suppress(FileNotFoundError):
+            return (found := path.stat()).st_dev, found.st_ino
+        return None
+
+    def check() -> None:
+        if lock.is_locked and identify() != ours:
+            remedy = "the same command resumes it once nothing runs there"
+            raise RunError(f"{path} was removed meanwhile, so another process may be writing there; {remedy}")
+
+    ours = identify()
+    return check
+
+
+def is_lock_held(lock: Path) -> bool:
+    """Return whether a process holds a lock, such as that of a run's folder, as a running one does.
+
+    To know it, the lock is taken for a moment; who wants it then waits that long (`MOMENT_S`).
+    """
+    if not lock.exists():
+        return False
+    taken = FileLock(lock, timeout=0)
+    try:
+        taken.acquire()
+    except Timeout:
+        return True
+    except (OSError, NotImplementedError):  # in a folder where nothing may be written nobody else can say
+        return False
+    taken.release()
+    return False

@@ -1,0 +1,77 @@
+"""The fields of the last stage that every method can have: filled, and refused where they train nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from channels.registry import describe_unknown_name
+from semcom.config import FINISH, ConfigError, FinishConfig, NoEffect, Resolved, RunConfig
+from semcom.config.options import spelled
+from semcom.methods.base import Method
+from semcom.methods.parts.classifiers import KINDS, holds_classifier, is_head
+from semcom.models.registry import HEADS
+
+
+def check_finish(config: RunConfig, method: Method) -> None:
+    """Raise ConfigError for a kind that is not known, and for settings of a last stage that trains nothing."""
+    finish = config.finish
+    known = [*HEADS.names(), *KINDS]
+    if finish.kind is not None and finish.kind not in known:
+        raise ConfigError(f"finish.kind: {describe_unknown_name(finish.kind, known)}")
+    if is_head(finish.kind) and finish.epochs == 0:
+        raise NoEffect(f"finish.epochs: 0 leaves the {finish.kind} heads of finish.kind untrained; give at least 1")
+    usual = default_finish(method, finish.kind)
+    for name in FINISH:
+        value = getattr(finish, name)
+        if value not in (None, usual[name]) and name not in list_finish_fields(config, method):
+            raise NoEffect(
+                f"finish.{spelled(name)}: {value!r} has no effect, as {_explain_unused_finish(config)}; leave it out"
+            )
+
+
+def _explain_unused_finish(config: RunConfig) -> str:
+    """Return the reason for which a field of `finish` has no effect on a run."""
+    if config.finish.epochs == 0:
+        return "finish.epochs is 0"
+    if holds_classifier(config.finish.kind):
+        return f"{config.finish.kind} is not trained in epochs"
+    if config.new_clients:
+        return "new clients train for new-steps, and no other client after the rounds"
+    return f"{config.method} trains nothing after the rounds without finish.kind"
+
+
+def default_finish(method: Method, kind: str | None = None) -> dict[str, Any]:
+    """Return the values of open fields of `finish`: the method's, and the common ones; with heads of a kind, these."""
+    return {**FINISH, **({} if is_head(kind) else method.finishing or {})}
+
+
+def fill_finish(config: RunConfig, method: Method) -> FinishConfig:
+    """Return `finish` with all fields filled that have an effect, and the others open.
+
+    So a run without a last stage is the same run whatever the defaults are.
+    """
+    finish = config.finish
+    for name, usual in default_finish(method, finish.kind).items():  # epochs first, on which the others depend
+        given = getattr(finish, name)
+        used = name in list_finish_fields(replace(config, finish=finish), method)
+        finish = replace(finish, **{name: (usual if given is None else given) if used else None})
+    return finish
+
+
+def list_finish_fields(config: RunConfig, method: Method) -> set[str]:
+    """Return the fields of `finish` by which anything is trained after the rounds of a run."""
+    stage = method.finishing is not None or is_head(config.finish.kind)
+    joins = config.new_clients > 0 and not holds_classifier(config.finish.kind)
+    moves = joins or (stage and config.finish.epochs != 0)
+    return ({"epochs"} if stage else set()) | ({"lr", "optimizer"} if moves else set())
+
+
+def has_own_stage(method: Method) -> bool:
+    """Return whether a method has a last stage of its own."""
+    return type(method).finish is not Method.finish
+
+
+def makes_heads(config: Resolved) -> bool:
+    """Return whether fresh heads are made after the rounds of a run, beside those of its method."""
+    return is_head(config.finish.kind) or (config.finish.kind is None and config.new_clients > 0)

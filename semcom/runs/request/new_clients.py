@@ -1,0 +1,79 @@
+"""The configuration of new clients, which took no part in training.
+
+They live in a world of their own, with draws of their own. Where a field of the run holds one value per client, they
+take these values in turn (SNRs, rates); they share the band equally, as many at a time as take part in a round.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from semcom.config import ConfigError, NoEffect, Resolved, RunConfig
+from semcom.config.options import spelled
+from semcom.engine.host.keys import key_seed
+from semcom.methods.parts.classifiers import holds_classifier
+
+T = TypeVar("T")
+
+
+def check_new_clients(config: Resolved) -> None:
+    """Raise ConfigError for new clients that a resolved configuration cannot have."""
+    default = {f.name: f.default for f in fields(RunConfig)}
+    for name in ("new_data", "new_steps") if not config.new_clients else ():
+        if getattr(config, name) != default[name]:
+            value = getattr(config, name)
+            raise NoEffect(f"{spelled(name)}: {value!r} has no effect without new clients; set new-clients")
+    if not config.new_clients:
+        return
+    if holds_classifier(config.finish.kind) and config.new_steps != default["new_steps"]:
+        why = f"{config.finish.kind} is not trained in steps"
+        raise NoEffect(f"new-steps: {config.new_steps} has no effect, as {why}; leave it out")
+    kinds = sorted(set(config.model.encoder.split(",")))
+    if len(kinds) > 1:
+        raise ConfigError(f"new-clients: they receive one model, but model.encoder has {' and '.join(kinds)}; give one")
+    if config.new_data == config.data.name:
+        raise ConfigError(f"new-data: {config.new_data!r} is the data of the run; leave it out")
+    if config.new_data is not None and config.partition.kind == "file":
+        raise ConfigError(f"new-data: {config.new_data!r} is not what the file of partition.path divides; leave it out")
+
+
+def configure_new_clients(config: Resolved) -> Resolved:
+    """Return the configuration of the new clients' world."""
+    n, channel, train = config.new_clients, config.channel, config.train
+    lr, down = train.lr, channel.downlink_snr_db
+    return replace(
+        config,
+        clients=n,
+        new_clients=0,
+        seed=key_seed(config.seed, "new clients"),
+        out=None,
+        channel=replace(
+            channel,
+            snr_db=_snrs(channel.snr_db, n),
+            downlink_snr_db=None if down is None else _snrs(down, n),
+            options=_equal_shares(channel.options),
+        ),
+        train=replace(
+            train,
+            lr=_in_turn(lr, n) if isinstance(lr, tuple) else lr,
+            local_epochs=1,
+            local_steps=None,
+            participation=min(n, config.participants) / n,
+            eval_clients=None,
+        ),
+    )
+
+
+def _equal_shares(options: Any) -> Any:
+    return replace(options, shares=None) if hasattr(options, "shares") else options
+
+
+def _snrs(text: float | str, n: int) -> float | str:
+    """Return an SNR field for n clients; only a list with a value per client changes."""
+    return ",".join(_in_turn(tuple(text.split(",")), n)) if isinstance(text, str) and "," in text else text
+
+
+def _in_turn(values: tuple[T, ...], n: int) -> tuple[T, ...]:
+    """Return n values: these, over and over again."""
+    return tuple(values[i % len(values)] for i in range(n))

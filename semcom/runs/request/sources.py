@@ -1,0 +1,282 @@
+"""The user's own files: which they are, their content as this process imported it, and what they open and ask for."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import os
+import re
+import stat
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeGuard
+
+from channels.registry import read_executed_cell
+from semcom.config.identity import READ
+
+_ROOT = str(Path(__file__).parents[3])
+_OURS = tuple(os.path.join(_ROOT, name, "") for name in ("semcom", "channels", "experiments", "figures"))
+_PLACES = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
+_INSTALLED = {os.path.join(sysconfig.get_path(name), "") for name in _PLACES}
+_FOREIGN = (*_OURS, *{place for path in _INSTALLED for place in (path, os.path.join(os.path.realpath(path), ""))})
+_SYSTEM = ("/proc/", "/sys/", "/etc/", "/usr/", os.path.join(os.path.expanduser("~"), "."))
+"""Places whose files say nothing of a run: the system's, and what programs hide at home, as their caches."""
+_SURROUNDINGS = re.compile(
+    "HOME|USER|LOGNAME|PATH|PWD|SHELL|TERM|LANG|DISPLAY|T(E?MP|MPDIR)|HOSTNAME|(LOCAL_|NODE_)?RANK|(LOCAL_)?WORLD_SIZE|"
+    "CUDA_VISIBLE_DEVICES|(XDG|LC|SLURM|PBS|LSB|MASTER|OMP|MKL|OPENBLAS|NCCL|GLOO|RAY|TORCHELASTIC|WANDB|PYTEST)_.*|"
+    ".*(TOKEN|KEY|SECRET|PASSWORD).*"
+)
+"""Variables that say where, by whom and with what a process runs, or hold a secret."""
+_READERS = os.path.join(_ROOT, "semcom", "data", "")
+"""Where the functions are that own code may call to read a file; what semcom opens elsewhere is its own."""
+_VARIABLE = re.compile(rb"""\b(?:environ(?:\.(?:get|pop|setdefault))?|getenv)\s*[\[(]\s*["'](\w+)["']""")
+_WRITING = os.O_WRONLY | os.O_RDWR
+_IMPORT = "<frozen importlib"
+
+Version = tuple[int, int, int]
+_kept: dict[str, bytes] = {}
+"""Own file -> its content when this process imported it."""
+_opened: dict[str, dict[int, dict[str, Version]]] = {}
+"""Own file, or the text of a cell -> its line -> the files that it opened for reading as it was executed."""
+_written = set[str]()
+"""What runs wrote as they were set up, such as a cache, which they may read again."""
+_watched: list[dict[str, Version]] = []
+_busy = False
+
+
+@dataclass(frozen=True)
+class Code:
+    """What something of the user's own rests on."""
+
+    digest: str
+    """Of its text, of the modules that this imports, and of values."""
+    variables: set[str]
+    """Environment variables that it asks for."""
+    sources: Mapping[str, frozenset[int]]
+    """Own file, or the text of a cell -> those of its lines that do not belong to it."""
+
+
+def ships(name: str) -> bool:
+    """Return whether a module is one of semcom's."""
+    return name.partition(".")[0] in ("semcom", "channels", "experiments", "figures")
+
+
+def is_own(file: str | None) -> TypeGuard[str]:
+    """Return whether a file is the user's: it lies outside of semcom, Python and installed packages."""
+    return file is not None and os.path.isabs(file) and _lies_outside(file)
+
+
+@functools.lru_cache(maxsize=65536)
+def _lies_outside(file: str) -> bool:
+    return not file.startswith(_FOREIGN) and not {"site-packages", "dist-packages"} & {*file.split(os.sep)}
+
+
+def read_source(file: Path | str) -> bytes:
+    """Read an own file as this process imported it, or else as it is now."""
+    return _kept.get(os.path.abspath(file)) or Path(file).read_bytes()
+
+
+# -- imports ---------------------------------------------------------------------------------------------------------
+
+
+def add_imports(
+    files: Mapping[str, Path], path: Sequence[str] = (), text: str = "", package: str = ""
+) -> dict[str, Path]:
+    """Return modules with all of the user's own that they import, directly or not, found where Python finds them.
+
+    Args:
+        files: name of a module, as it is add_imports -> its file.
+        path: a folder in which modules are found before those of `sys.path`.
+        text: code that is in no file, whose imports count too.
+        package: that it is in.
+    """
+    found, left, seen = dict(files), [*files, *([""] if text else [])], set[str]()
+    while left:
+        name = left.pop()
+        file = found.get(name)
+        if file is None:
+            wanted = _list_imports(text.encode(), "", package)
+        else:
+            within = name if file.name == "__init__.py" else name.rpartition(".")[0]
+            wanted = _list_imports(read_source(file), str(file), within) if file.suffix == ".py" else frozenset()
+        for module, place in (pair for each in sorted(wanted - seen) for pair in _find_own_files(each, path)):
+            if module not in found:
+                found[module] = place
+                left.append(module)
+        seen |= wanted
+    return dict(sorted(found.items()))
+
+
+@functools.lru_cache(maxsize=4096)  # each request asks anew, of a package for all of its files
+def _list_imports(source: bytes, file: str, package: str) -> frozenset[str]:
+    """Return the dotted names that a file may import, wherever in it; of `from a import b` both a and a.b."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(source, file)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            with suppress(ImportError):  # a relative import without a package, or above it, fails when it is executed
+                base = importlib.util.resolve_name("." * node.level + base, package or None)
+                found |= {base, *(f"{base}.{alias.name}" for alias in node.names)}
+    return frozenset(found)
+
+
+def _find_own_files(name: str, first: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """Yield the files of a module and of the packages that it is in, those that are the user's; `a.*` is all of a."""
+    path: Sequence[str] | None = None
+    words = name.split(".")
+    for count, word in enumerate(words, 1):
+        module = ".".join(words[:count])
+        if word == "*":
+            for file in sorted(inside for folder in path or () for inside in Path(folder).glob("*.py")):
+                if file.name != "__init__.py":
+                    yield f"{module[:-1]}{file.stem}", file
+            return
+        spec = _find_spec(module, path, first)
+        if spec is None:
+            return
+        if spec.origin and spec.has_location and is_own(spec.origin):
+            yield module, Path(spec.origin)
+        elif spec.origin:  # another's package holds nothing of the user's
+            return
+        path = spec.submodule_search_locations
+        if path is None:
+            return
+
+
+def _find_spec(module: str, path: Sequence[str] | None, first: Sequence[str]) -> ModuleSpec | None:
+    """Return where this process has a module from, or Python would find it, without importing anything."""
+    if first and path is None and (beside := PathFinder.find_spec(module, first)) is not None and beside.origin:
+        return beside
+    there: ModuleSpec | None = getattr(sys.modules.get(module), "__spec__", None)
+    if there is not None:
+        return there
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        try:
+            if find is not None and (spec := find(module, path)) is not None:
+                return spec
+        except KeyError:  # a folder without __init__.py inside another, which Python only finds once that is imported
+            spec = ModuleSpec(module, None, is_package=True)
+            spec.submodule_search_locations = [str(Path(folder, module.rpartition(".")[2])) for folder in path or ()]
+            return spec
+    return None
+
+
+# -- what is read ----------------------------------------------------------------------------------------------------
+
+
+def list_variables(sources: Iterable[bytes]) -> set[str]:
+    """Return the environment variables that code asks for by a constant name, but for those of its surroundings."""
+    found = {name.decode() for source in sources for name in _VARIABLE.findall(source)}
+    return {name for name in found if not _SURROUNDINGS.fullmatch(name)}
+
+
+def list_opened(code: Code) -> dict[str, Version]:
+    """Return the files that own code opened as it was imported or executed."""
+    return {
+        path: version
+        for source, others in code.sources.items()
+        for line, paths in _opened.get(source, {}).items()
+        if line not in others
+        for path, version in paths.items()
+    }
+
+
+@contextmanager
+def watch_reads() -> Iterator[dict[str, Version]]:
+    """Give the files that own code opens for reading while the context lasts."""
+    reads: dict[str, Version] = {}
+    _watched.append(reads)
+    try:
+        yield reads
+    finally:
+        _watched.pop()
+
+
+def list_reads(contents: Mapping[str, str]) -> list[str]:
+    """Return the files that a run read as it was set up."""
+    return [name.removeprefix(READ) for name in contents if name.startswith(READ)]
+
+
+def stat_version(path: str) -> Version | None:
+    """Return size and times of change of a file; None for what is no file."""
+    try:
+        at = os.stat(path)
+    except OSError:
+        return None
+    return (at.st_size, at.st_mtime_ns, at.st_ctime_ns) if stat.S_ISREG(at.st_mode) else None
+
+
+def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    """Take note of a file that is opened, or that another one takes the place of: an audit hook of Python's."""
+    global _busy
+    if _busy or event not in ("open", "os.rename"):
+        return
+    path, flags = (arguments[0], arguments[2]) if event == "open" else (arguments[1], _WRITING)
+    if not isinstance(path, str | bytes):
+        return
+    _busy = True
+    try:
+        _note_opened(os.path.abspath(os.fsdecode(path)), flags or 0, sys._getframe(1))
+    except Exception:  # whatever it is, the program that opens a file goes on
+        pass
+    finally:
+        _busy = False
+
+
+def _note_opened(path: str, flags: int, frame: FrameType) -> None:
+    if path.endswith((".py", ".pyc")):
+        path = importlib.util.source_from_cache(path) if path.endswith(".pyc") else path
+        if not frame.f_code.co_filename.startswith(_IMPORT) or not is_own(path):
+            return
+        _keep(path)
+        while frame.f_back and frame.f_code.co_filename.startswith(_IMPORT):
+            frame = frame.f_back
+    if path.startswith((*_FOREIGN, *_SYSTEM)) or not is_own(path):
+        return
+    elif flags & _WRITING:
+        _written.update([path] if _watched else [])
+        for reads in _watched:
+            reads.pop(path, None)
+    elif path not in _written and (reads := _find_reads(frame)) is not None and (version := stat_version(path)):
+        reads[path] = version
+
+
+def _find_reads(frame: FrameType | None) -> dict[str, Version] | None:
+    """Return where the file belongs that a frame opens: to a line of own code, or to a run that is set up; or None."""
+    own = False
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if (cell := read_executed_cell(frame.f_globals)) or is_own(file):
+            own = True
+            if frame.f_code.co_name == "<module>":
+                return _opened.setdefault(cell or file, {}).setdefault(frame.f_lineno, {})
+        elif file.startswith(_IMPORT) and not own:  # somebody else's module is imported
+            return None
+        elif file.startswith(_OURS) and (own or not file.startswith(_READERS)):
+            break
+        frame = frame.f_back
+    return _watched[-1] if own and _watched else None
+
+
+def _keep(file: str) -> None:
+    with suppress(OSError):
+        _kept[file] = Path(file).read_bytes()
+
+
+def listen() -> None:
+    """Begin to take note of own files that are imported, and of those that own code opens."""
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__dict__", {}).get("__file__")
+        if isinstance(file, str) and file.endswith(".py") and is_own(os.path.abspath(file)):
+            _keep(os.path.abspath(file))
+    sys.addaudithook(_hear)

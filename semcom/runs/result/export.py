@@ -1,0 +1,99 @@
+"""A trained model as a file of weights, and a card in Markdown that says what it is and how to load it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from semcom.config import ConfigError, to_dict
+from semcom.config.options import spelled
+from semcom.escape import escape_markdown
+from semcom.files import refuse_file, resolve_file, write_atomically
+from semcom.methods.registry import METHODS
+from semcom.models.weights import encode_weights
+from semcom.runs.result.places import hide_places
+from semcom.runs.result.result import Result
+from semcom.tasks.metric import read_task_metrics
+
+WEIGHTS, CARD = "model.safetensors", "README.md"
+
+
+def export_model(
+    result: Result, client: int | None = None, view: str | None = None, out: Path | str | None = None
+) -> list[Path]:
+    """Write the model of a client as safetensors, with a card beside it.
+
+    Args:
+        result: of the run.
+        client: id (None: one for all, where all clients have the same model).
+        view: name of a view (None: the headline).
+        out: folder of the two files (None: `export` in that of the run).
+
+    Raises:
+        ConfigError: as `Result.module`, clients have models of their own and none is chosen, or there is no folder.
+    """
+    name = view or next(iter(result.views))
+    if client is None:
+        cohorts = result.views[name].population.cohorts
+        if len(cohorts) > 1 or any(n not in cohorts[0].shared for n in cohorts[0].network.state_dict()):
+            raise ConfigError(f"client: in the view {name!r} clients have models of their own; give one, such as 0")
+        client, whose = int(cohorts[0].ids[0]), "the model of all clients"
+    else:
+        whose = f"the model of client {client}"
+    if out is None and result.out is None:
+        raise ConfigError("out: the run has no folder; give one")
+    folder = resolve_file(out) if out is not None else Path(result.out or "") / "export"
+    refuse_file(folder)
+    tensors = result.module(client, name).state_dict()
+    notes = {"semcom": result.summary["versions"]["semcom"], "run": result.summary["hash"]}
+    return [
+        write_atomically(folder / WEIGHTS, encode_weights(tensors, notes)),
+        write_atomically(folder / CARD, write_card(result, name, client, whose)),
+    ]
+
+
+def write_card(result: Result, view: str, client: int, whose: str) -> str:
+    """Write the card of a client's model in a view as Markdown."""
+    config, summary, of_view = result.config, result.summary, result.summary["views"][view]
+    metric, channel = read_task_metrics(summary)[0], config.channel
+    own = of_view["clients"][result.clients.tolist().index(client)] if client in result.clients else None
+    radio = result.world.session.draws.link.noisy
+    link = f"{channel.kind}, trained at {channel.snr_db} dB" if radio else f"{channel.kind}, no noise"
+    told = hide_places(to_dict(config))  # the card goes with the weights, wherever
+    options = {n: v for n, v in (told["partition"]["options"] or {}).items() if v is not None}
+    division = ", ".join([config.partition.kind, *(f"{spelled(name)} {value}" for name, value in options.items())])
+    facts = {
+        "method": f"{config.method} ({METHODS.get(config.method).paper})",
+        "model": f"encoder {config.model.encoder}, {config.model.features} features, head {config.model.head}",
+        "data": f"{told['data']['name']}, {config.clients} clients; {division}; seed {config.seed}",
+        "classes": ", ".join(map(str, result.federation.classes)),
+        "channel": link,
+        "training": f"{config.train.rounds} rounds, {summary['samples']:,} samples visited by all clients",
+        f"{metric.label}, mean over clients": metric.state(of_view[metric.name]),
+        f"{metric.label} of client {client}": "not tested" if own is None else metric.state(own),
+        "run": f"{summary['hash']}, semcom {summary['versions']['semcom']}, commit {summary['commit'] or 'unknown'}",
+    }
+    table = "\n".join(
+        ["| | |", "| --- | --- |", *(f"| {name} | {escape_markdown(text)} |" for name, text in facts.items())]
+    )
+    pictured = result.federation.pictured
+    scaled = "Scale images to [-1, 1] (byte / 127.5 - 1)" if pictured else "Take inputs as they are"
+    between = "scale features to mean square 1 per image, " if result.world.session.draws.link.normalises else ""
+    return f"""# {config.method}: {whose}, view {view}
+
+{table}
+
+## Use
+
+`{WEIGHTS}` holds `encoder.*` and `head.*` of {config.method}. {scaled}, call the encoder, {between}call the head.
+Numbers of a run are measured through its channel.
+
+```python
+from semcom.models.weights import read_weights  # or safetensors.torch.load_file
+
+tensors = read_weights("{WEIGHTS}")
+encoder.load_state_dict({{n.removeprefix("encoder."): t for n, t in tensors.items() if n.startswith("encoder.")}})
+```
+
+With BatchNorm, `load_state_dict(..., strict=False)`: `num_batches_tracked` is not stored. `semcom.load(RUN).module(
+{client})` is the whole model, and `semcom train {config.method} --model.weights {WEIGHTS}` begins with these weights.
+"""

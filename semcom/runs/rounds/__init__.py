@@ -1,0 +1,1 @@
+"""The rounds of a run, from the first to its summary."""

@@ -1,0 +1,51 @@
+"""The last stage that every method can have: classifiers of the clients' own on the frozen encoders of its headline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from semcom.config import Resolved
+from semcom.engine.train.phase import Phase
+from semcom.engine.train.view import View
+from semcom.engine.world import World
+from semcom.methods.base import Method
+from semcom.methods.parts.heads import with_classifiers
+from semcom.runs.request.finish import has_own_stage
+
+FINISHED = "finished"
+"""Name of the view, the headline of a run that has it."""
+
+
+def finish_views(world: World, views: Mapping[str, View]) -> dict[str, View]:
+    """Return the first of some views with `finish.kind` in the place of its head, for the clients that are tested.
+
+    Heads start from fresh weights, and see the features and the noise that those of a method's own last stage see.
+    """
+    for view in views.values():
+        kind, epochs = world.config.finish.kind, world.config.finish.epochs
+        bodies = view.population.select(world.tested())
+        return {FINISHED: with_classifiers(world, bodies, kind, Phase("head", epochs=epochs, log=FINISHED))}
+    return {}
+
+
+def has_last_stage(method: Method, config: Resolved) -> bool:
+    """Return whether a run has a last stage: its method's own, or `finish.kind`."""
+    return has_own_stage(method) or config.finish.kind is not None
+
+
+def finish_run(method: Method, state: Any, world: World) -> Mapping[str, View]:
+    """Carry out the last stage of a run, and return its views, that of `finish.kind` first.
+
+    They are none if the method does without it. It draws as a round T + 1 would.
+
+    Args:
+        method: of the run.
+        state: after the last round, T.
+        world: of the run.
+    """
+    asked = world.config.finish.kind is not None
+    usual = method.views(state, world) if asked else {}  # of round T
+    world.session.tally.begin(world.config.train.rounds + 1)
+    last = method.finish(state, world) or {}
+    return {**finish_views(world, last or usual), **last} if asked else last

@@ -1,0 +1,121 @@
+"""What a run writes at its end: summary.json."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from semcom.config import RunError, run_hash
+from semcom.engine.air.losses import CHOSEN, NEARLY
+from semcom.engine.train.draws import Draws, draw_cell_snrs
+from semcom.engine.world import World
+from semcom.methods.registry import METHODS
+from semcom.runs.folder.machine import describe_machine, read_versions
+from semcom.runs.result.accuracy import compute_constant_accuracies, compute_headlines
+from semcom.runs.result.artifacts import count_classes
+from semcom.tasks.metric import describe_metrics
+
+LOG = logging.getLogger(__name__)
+TOTALS = {"round_s": "time_s", "late": "late", "lost": "lost", "unreached": "unreached"}
+"""Number of a round -> what its sum over the rounds is called."""
+
+
+def summarize_run(
+    world: World,
+    metrics: Sequence[Mapping[str, Any]],
+    finish: Mapping[str, Any] | None,
+    joined: Mapping[str, Any] | None,
+    stopped: int | None = None,
+) -> dict[str, Any]:
+    """Summarize a run, by the names that docs/metrics.md explains, but for when it began and by which commit.
+
+    Args:
+        world: of the run, after its last round.
+        metrics: the lines of its rounds.
+        finish: the line of its last stage, if it has one; what this evaluated counts as evaluated there alone.
+        joined: the evaluation of its new clients, if it has any.
+        stopped: of a run that stopped early the best round on validation images, from which on evaluations count.
+
+    Raises:
+        RunError: nothing was evaluated, or what tests gave is not finite.
+    """
+    config, session, task = world.config, world.session, world.session.draws.task
+    last = compute_headlines([finish] if finish else [], task.metrics)
+    views = last | compute_headlines(metrics, task.metrics, stopped or 0) | last  # the last stage's first
+    if not views:
+        raise RunError(f"{config.method}: nothing was evaluated; it has views neither in rounds nor at the end")
+    first, metric = next(iter(views.values())), task.metrics[0]
+    if not math.isfinite(first[metric.name]):
+        raise RunError(f"{config.method}: it has diverged: its {metric.label} is not finite")
+    tally, seconds = session.tally, session.clock.seconds
+    errors = tally.error_rates()
+    lines = [*metrics, *([finish] if finish else [])]
+    warnings = [f"round {line['round']}: {t}" for line in lines for t in line.get("warnings", {}).values()]
+    for doubt in _list_doubts(world, metrics[-1]["round"]):
+        warnings.append(doubt)
+        LOG.warning(doubt)
+    return {
+        "method": config.method,
+        **({"label": label} if (label := METHODS.get(config.method).label) else {}),
+        **({} if task.classifies else {"task": {"name": config.task, "metrics": describe_metrics(task.metrics)}}),
+        **{name: first[name] for name in (metric.name, metric.key("std"))},
+        "views": views,
+        **({"constant": _measure_constant_answers(world)} if task.classifies else {}),
+        **({"finish": finish} if finish else {}),
+        **({"new_clients": joined} if joined else {}),
+        "warnings": warnings,
+        "rounds": metrics[-1]["round"],
+        **({} if stopped is None else {"stopped": {"rounds": config.train.rounds, "best_on_validation": stopped}}),
+        "clients": config.clients,
+        "evaluated": None if config.train.eval_clients is None else world.tested().tolist(),
+        "bandwidth_ratio": config.model.features / 2 / session.draws.federation.numbers,
+        "samples": tally.visited,
+        "samples_per_second": tally.visited / max(seconds.get("train", 0.0), 1e-9),
+        "seconds": {name: round(value, 3) for name, value in seconds.items()},
+        "traffic": world.air.per_client_round(),
+        **{total: sum(line[name] for line in metrics) for name, total in TOTALS.items() if name in metrics[-1]},
+        "snr_received_db": tally.snr_received_db(),
+        **({"error_rates": errors} if errors else {}),
+        **({} if session.draws.cell is None else {"cell": _places(session.draws)}),
+        "seed": config.seed,
+        "hash": run_hash(config),
+        "device": session.draws.device.type,
+        "machine": describe_machine(session.draws.device),
+        "versions": read_versions(),
+    }
+
+
+def _list_doubts(world: World, rounds: int) -> list[str]:
+    """Return what makes the result of a whole run doubtful: what was never heard, or hardly ever."""
+    config, tally, found = world.config, world.session.tally, list[str]()
+    if silent := tally.list_silent_meters():
+        why = "features are zero, or so large that their squares overflow"
+        found.append(f"nothing but noise was received ({', '.join(silent)}): {why}")
+    if broken := tally.list_broken_meters(NEARLY):
+        each = ", ".join(f"{name} {100 * part:.4g}%" for name, part in broken.items())
+        found.append(f"nearly every block had wrong bits ({each}): the SNR is too low for so many bits")
+    losses = world.air.arrivals.losses
+    if lost := losses.describe(config):
+        found.append(lost)
+    chosen = losses.of(CHOSEN)
+    if chosen and rounds * config.participants >= config.clients > len(chosen):
+        left, scheduling = config.clients - len(chosen), config.network.scheduling
+        found.append(f"network.scheduling {scheduling}: {left} of {config.clients} clients never once took part")
+    return found
+
+
+def _measure_constant_answers(world: World) -> dict[str, float]:
+    """Return the accuracies of answers that never change, among the clients that are tested."""
+    federation, tested = world.session.draws.federation, world.tested()
+    tables = (count_classes(federation, table, tested) for table in (federation.train, federation.test))
+    return compute_constant_accuracies(*tables)
+
+
+def _places(draws: Draws) -> dict[str, list[Any]]:
+    """Return where each client of a cell is, and its mean SNRs."""
+    assert draws.cell is not None
+    up, down = draw_cell_snrs(draws.config, draws.cell, draws.link)
+    lists = {"x_m": draws.cell.x_m, "y_m": draws.cell.y_m, "snr_db": up, "downlink_snr_db": down}
+    return {**{name: values.round(3).tolist() for name, values in lists.items()}, "los": draws.cell.los.tolist()}
