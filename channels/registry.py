@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -53,14 +54,16 @@ def find_place() -> Place | None:
     while frame is not None:
         known = frame.f_globals
         if frame.f_code.co_name == "<module>" and known.get("__name__") == "__main__":
-            return Place(frame.f_code.co_filename, known, read_executed_cell(known))
+            file = frame.f_code.co_filename
+            return Place(file if file.startswith("<") else os.path.abspath(file), known, read_executed_cell(known))
         frame = frame.f_back  # type: ignore[assignment]
     return None
 
 
 def read_executed_cell(known: dict[str, Any]) -> str:
     """Return the cell of a notebook that is executed with these globals; of a script, an empty text."""
-    return str(known["In"][-1]) if "get_ipython" in known and known.get("In") else ""
+    cells = known.get("In") if "get_ipython" in known else None
+    return str(cells[-1]) if isinstance(cells, list) and cells else ""
 
 
 _depends: dict[str | None, dict[object, tuple[object, ...]]] = {}

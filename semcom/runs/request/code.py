@@ -1,7 +1,7 @@
 """The identity of what a script or a notebook registers: the text of that script or those cells, and what they import.
 
-A script counts whole, but for what it does as a program, and functions that nothing else in it mentions. Of a notebook
-those cells count that registered it, that bind what these refer to by name, directly or not, or that change something
+A script counts whole, but for what it does under `if __name__ == "__main__":`, if that only calls. Of a notebook those
+cells count that registered it, that bind what these refer to by name, directly or not, or that change something
 of that. Modules of one's own count whole. What no text tells, as a number from the command line, counts by its value.
 """
 
@@ -11,11 +11,10 @@ import ast
 import builtins
 import functools
 import hashlib
-import importlib
 import importlib.metadata
+import importlib.util
 import linecache
 import os
-import re
 import symtable
 import sys
 import types
@@ -33,8 +32,6 @@ _NUMERIC = ("torch", "numpy", "scipy", "semcom", "channels")
 """Packages of which any change by a cell may change a run's numbers."""
 _SILENT = {*vars(builtins), "display", "get_ipython", "semcom", "channels"} - {"setattr", "delattr", "exec"}
 """Functions, and modules, that change nothing which they are given."""
-_MAGIC = re.compile(r"\A\s*%%(?!writefile|file|python|pypy)\w+.*\n|^\s*%time(it)? ", re.MULTILINE)
-"""What makes more of a cell, or a line, than Python does; a cell for another program stays as it is."""
 
 
 def read_code(entry: Any, place: Place | None) -> Code:
@@ -51,16 +48,16 @@ def read_code(entry: Any, place: Place | None) -> Code:
     file = getattr(sys.modules.get(name), "__file__", None)
     files = {name: Path(file).absolute()} if file and name != "__main__" and is_own(os.path.abspath(file)) else {}
     parts: list[object] = [] if files or name == "__main__" else [_read_version(name)]  # somebody else's
-    chosen = _choose_texts(place, str(getattr(entry, "__name__", ""))) if place else []
+    chosen, others = _choose_texts(place, str(getattr(entry, "__name__", ""))) if place else ([], [])
     text = "\n".join(sorted(each.text for each in chosen))
     if place is not None and name == "__main__" and not text:
         raise ConfigError("what comes by `python -c` or is typed into Python itself leaves no text; use a file")
     if place is not None and text:
-        parts += [text, _list_values(chosen, entry, place.known)]
+        parts += [others, sorted(each.tree for each in chosen), _list_values(chosen, entry, place.known)]
     files = add_imports(files, text=text, package=place.known.get("__package__") or "" if place else "")
     parts += [(module, hashlib.sha256(read_source(path)).hexdigest()) for module, path in files.items()]
     sources = {str(path): frozenset[int]() for path in files.values()}
-    sources |= {source: each.program for each in chosen for source in each.sources}
+    sources |= {each.source: each.program for each in chosen}
     digest = hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()
     return Code(digest, list_variables([text.encode(), *map(read_source, files.values())]), sources)
 
@@ -75,19 +72,22 @@ def find_definition(function: Any) -> Place | None:
 
 @dataclass(frozen=True)
 class _Text:
-    """A script, or a cell, without comments, and the names of globals that it has to do with."""
+    """A script, or a cell, and the names of globals that it has to do with."""
 
+    source: str
+    """The file, or the cell as it was executed."""
     text: str
-    sources: tuple[str, ...]
-    """The file, or the cells as they were typed in, that say this."""
+    """Its Python."""
+    tree: str
+    """The same without comments and layout."""
     program: frozenset[int]
-    """Lines of what it does as a program."""
+    """Lines of a script that do not count."""
     imports: Mapping[str, str]
     """Name that an import binds -> the module that it is of."""
     bound: set[str]
     used: set[str]
     taken: set[str]
-    """Those of the used ones whose value it takes at once, and not in a function."""
+    """Those of the used ones whose value it takes at once, before it sets one."""
     inside: set[str]
     """What its functions and classes take: `name`, and `name.attribute`."""
     changed: set[str]
@@ -95,41 +95,41 @@ class _Text:
     called: set[str]
     """What it calls a method of, is there to call, or is there to hand over."""
     varying: set[str]
-    """Globals and attributes that its functions assign: a run changes them."""
+    """Globals, `name.attribute` and `.attribute` that its functions assign: a run changes them."""
 
 
 # -- which texts -----------------------------------------------------------------------------------------------------
 
 
-def _choose_texts(place: Place, name: str) -> list[_Text]:
-    """Return the script of a place; or the cells on which the one there rests, with what binds a name."""
+def _choose_texts(place: Place, name: str) -> tuple[list[_Text], list[tuple[str, str]]]:
+    """Return the script of a place; or the cells on which the one there, and a name, rest, and modules of others'."""
     if not place.cell:
-        if not os.path.isfile(place.file):
-            return []
-        return [_read_script(read_source(place.file).decode(errors="replace"), place.file, name)]
-    cells = dict[str, _Text]()  # by text, in the order in which they were executed last
+        return [_read_script(read_source(place.file), place.file)] if os.path.isfile(place.file) else [], []
+    cells = place.known["In"] if read_executed_cell(place.known) else []
     here = _read_cell("".join(linecache.getlines(place.file)) or place.cell)
-    for cell in (here, *map(_read_cell, place.known["In"])):
-        if cell is not None:
-            held = cells.pop(cell.text, None)
-            cells[cell.text] = replace(cell, sources=(*held.sources, *cell.sources)) if held else cell
-    every = list(cells.values())
-    imports = {bound: of for each in every for bound, of in each.imports.items()}
-    tops = {bound: of.partition(".")[0] for bound, of in imports.items() if not of.startswith(".")}
-    files = {bound: getattr(sys.modules.get(top), "__file__", None) for bound, top in tops.items()}
-    foreign = {bound for bound, file in files.items() if not is_own(file)}
-    numeric = {bound for bound, top in tops.items() if top in _NUMERIC}
-    chosen = [each for each in every if (here and each.text == here.text) or "*" in each.imports]
+    read = [cell for cell in (here, *map(_read_cell, cells)) if cell is not None]
+    every = list({cell.tree: cell for cell in reversed(read)}.values())[::-1]  # in the order of the last execution
+    foreign, numeric = _list_foreign_imports(every)
+    chosen = [each for each in every if (here and each.tree == here.tree) or "*" in each.imports]
     before, needed = -1, {name}
     while len(chosen) > before:
         before = len(chosen)
         needed.update(*(each.used for each in chosen))
-        found = {each.text for each in chosen} | {each.text for word in needed for each in _find_bindings(every, word)}
-        for each in every:
-            if each.changed & (needed - foreign | numeric) or each.called & (needed - foreign):
-                found.add(each.text)
-        chosen = [each for each in every if each.text in found]
-    return chosen
+        found = {each.tree for each in chosen}
+        found |= {each.tree for word in needed - foreign.keys() for each in _find_bindings(every, word)}
+        found |= {each.tree for each in every if each.changed & (needed - foreign.keys() | numeric)}
+        found |= {each.tree for each in every if each.called & (needed - foreign.keys())}
+        chosen = [each for each in every if each.tree in found]
+    return chosen, sorted((name, of) for name, of in foreign.items() if name in needed)
+
+
+def _list_foreign_imports(texts: list[_Text]) -> tuple[dict[str, str], set[str]]:
+    """Return the names that imports of others' modules bind, with the module, and those that are of `_NUMERIC`."""
+    imports = {name: of for each in texts for name, of in each.imports.items() if not of.startswith(".")}
+    tops = {name: of.partition(".")[0] for name, of in imports.items()}
+    files = {name: getattr(sys.modules.get(top), "__file__", None) for name, top in tops.items()}
+    foreign = {name: of for name, of in imports.items() if not is_own(files[name])}
+    return foreign, {name for name, top in tops.items() if top in _NUMERIC}
 
 
 def _find_bindings(cells: list[_Text], name: str) -> Iterator[_Text]:
@@ -142,96 +142,85 @@ def _find_bindings(cells: list[_Text], name: str) -> Iterator[_Text]:
 
 
 @functools.lru_cache(maxsize=64)
-def _read_script(text: str, file: str, name: str) -> _Text:
-    """Read a script, but for what it does as a program: under `if __name__ == "__main__":`, in functions of that alone.
-
-    What defines something there, or changes something that the script binds outside, counts.
-    """
-    tree, program = ast.parse(text, file), set[int]()
-    whole = _describe_text(tree, (file,), frozenset())
-    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    parts = [node for node in tree.body if not _changes_module(node, whole.bound - whole.imports.keys() - functions)]
-    left = tree.body
-    for node in [node for node in parts if isinstance(node, ast.If) and not node.orelse]:
-        if "__name__ == '__main__'" not in ast.unparse(node.test):
+def _read_script(source: bytes, file: str) -> _Text:
+    """Read a script, but for its part under `if __name__ == "__main__":`, if that defines and changes nothing."""
+    text = importlib.util.decode_source(source)
+    whole, lines = _describe_text(text, file), text.split("\n")
+    for node in ast.parse(text, file).body:
+        if not isinstance(node, ast.If) or node.orelse or "__name__ == '__main__'" not in ast.unparse(node.test):
             continue
-        program |= set(range(node.lineno, (node.end_lineno or 0) + 1))
-        left = [each for each in left if each is not node]
-    unused = [node for node in parts if isinstance(node, ast.FunctionDef) and node.name != name]
-    words = {id(node): {*re.findall(r"\w+", ast.unparse(node))} for node in left}
-    before = -1
-    while len(left) != before:
-        before = len(left)
-        gone = [n for n in unused if not any(n.name in words[id(other)] for other in left if other is not n)]
-        left = [each for each in left if each not in gone]
-    return _describe_text(ast.Module(left, []), (file,), frozenset(program))
-
-
-def _changes_module(node: ast.stmt, bound: set[str]) -> bool:
-    """Return whether a statement defines or registers something within, or may change what a module has bound."""
-    for at in ast.walk(node):
-        if isinstance(at, ast.ClassDef | ast.Global) or getattr(at, "decorator_list", None):
-            return True
-        if isinstance(at, ast.Attribute | ast.Subscript) and not isinstance(at.ctx, ast.Load):
-            if _find_root(at) in {*bound, *_NUMERIC}:
-                return True
-        elif isinstance(at, ast.Attribute) and at.attr == "register":
-            return True
-        elif isinstance(at, ast.Call) and _find_root(at.func) not in _SILENT:
-            given = [*at.args, at.func] if isinstance(at.func, ast.Attribute) else at.args
-            if any(_find_root(each) in bound for each in given):
-                return True
-    return False
+        program = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        rest = _describe_text("\n".join("" if at in program else line for at, line in enumerate(lines, 1)), file)
+        does = _describe_text("\n".join(lines[program.start - 1 : program.stop - 1]), file)
+        foreign, numeric = _list_foreign_imports([whole])
+        functions = [each for each in ast.parse(rest.text).body if isinstance(each, ast.FunctionDef)]
+        pure = {each.name for each in functions if not any(isinstance(at, ast.Global) for at in ast.walk(each))}
+        mine = rest.bound - foreign.keys() - pure
+        changes = does.changed & (mine | numeric) | does.called & mine | does.bound & rest.inside
+        defines = [at for at in ast.walk(node) if isinstance(at, ast.FunctionDef | ast.ClassDef)]
+        registers = [at for at in ast.walk(node) if isinstance(at, ast.Attribute) and at.attr == "register"]
+        if not (changes or defines or registers or does.imports.keys() - foreign.keys()):
+            return replace(rest, program=frozenset(program))
+    return whole
 
 
 @functools.lru_cache(maxsize=4096)
 def _read_cell(source: str) -> _Text | None:
-    """Read a cell; None for one that is not in Python."""
-    transform = importlib.import_module("IPython.core.inputtransformer2").TransformerManager().transform_cell
+    """Read a cell, as IPython makes Python of it; None for one that is not in Python.
+
+    Magics that execute Python, such as `%%time`, count as that.
+    """
     try:
-        return _describe_text(ast.parse(transform(_MAGIC.sub("", source))), (source,), frozenset())
+        lines = source.split("\n")
+        for node in reversed(ast.parse(source).body):
+            call = getattr(node, "value", None)
+            if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("get_ipython().run_"):
+                words = [each.value for each in call.args if isinstance(each, ast.Constant)]
+                if words and words[0] in ("time", "timeit", "capture", "prun"):
+                    lines[node.lineno - 1 : node.end_lineno] = str(words[-1]).split("\n")
+        return _describe_text("\n".join(lines), source)
     except SyntaxError:
         return None
 
 
-def _describe_text(tree: ast.Module, sources: tuple[str, ...], program: frozenset[int]) -> _Text:
-    text = ast.unparse(tree)
+def _describe_text(text: str, source: str) -> _Text:
+    tree = ast.parse(text)
     top, *inner = ([*table.get_symbols()] for table in _list_tables(symtable.symtable(text, "text", "exec")))
     within = [symbol for table in inner for symbol in table]
     declared = {s.get_name() for s in within if s.is_assigned() and s.is_declared_global()}
     bound = {s.get_name() for s in top if s.is_assigned() or s.is_imported() or s.is_namespace()}
-    used = {s.get_name() for s in top if s.is_referenced()}
     inside = {s.get_name() for s in within if s.is_global()}
-    used |= inside
+    used = inside | {s.get_name() for s in top if s.is_referenced()}
     varying = declared | {s.get_name() for s in within if s.is_assigned() and s.is_nonlocal()}
     imports, changed, called = dict[str, str](), set(declared), set[str]()
+    taken, stored = set[str](), set[str]()
     for at, place in _walk(tree):
+        outside = place != "function"
         if isinstance(at, ast.Import | ast.ImportFrom):
             of = "" if isinstance(at, ast.Import) else "." * at.level + (at.module or "")
             imports |= {alias.asname or alias.name.partition(".")[0]: of or alias.name for alias in at.names}
         elif isinstance(at, ast.Attribute | ast.Subscript) and not isinstance(at.ctx, ast.Load):
-            names = {_find_root(at), at.attr if isinstance(at, ast.Attribute) else ""}
-            if place == "function":
-                varying |= names
-            else:
+            if outside:
                 changed |= {_find_root(at)}
+            elif isinstance(at, ast.Attribute):
+                varying |= {f"{_find_root(at)}.{at.attr}", f".{at.attr}"}
         elif isinstance(at, ast.Attribute) and place:
             inside |= {f"{_find_root(at)}.{at.attr}"}
         elif isinstance(at, ast.FunctionDef) and any(isinstance(each, ast.Global) for each in ast.walk(at)):
             used |= {at.name}  # whoever calls it binds a global
-        if isinstance(at, ast.Call) and place != "function" and isinstance(at.func, ast.Attribute):
+        if isinstance(at, ast.Call) and outside and isinstance(at.func, ast.Attribute):
             called |= {_find_root(at.func)}
-        elif isinstance(at, ast.Expr) and isinstance(call := at.value, ast.Call) and place != "function":
-            roots = {_find_root(each) for each in (call.func, *call.args)}
-            called |= roots if _find_root(call.func) not in _SILENT else set()
-    taken, stored = set[str](), set[str]()
+        elif isinstance(at, ast.Expr) and isinstance(call := at.value, ast.Call) and outside:
+            given = (call.func, *call.args, *(each.value for each in call.keywords))
+            called |= {_find_root(each) for each in given} if _find_root(call.func) not in _SILENT else set()
     for statement in tree.body:
         here = [at for at, place in _walk(statement) if not place]
         names = [at for at in here if isinstance(at, ast.Name)]
         taken |= {at.id for at in names if isinstance(at.ctx, ast.Load)} - stored
         taken |= {_find_root(at.target) for at in here if isinstance(at, ast.AugAssign)} - stored
         stored |= {at.id for at in names if isinstance(at.ctx, ast.Store)}
-    return _Text(text, sources, program, imports, bound, used, taken, inside, changed, called - {""}, varying)
+    kinds = (imports, bound, used, taken, inside, changed, called - {""}, varying)
+    return _Text(source, text, ast.dump(tree), frozenset(), *kinds)
 
 
 def _list_tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
@@ -269,15 +258,16 @@ def _list_values(chosen: list[_Text], entry: Any, known: Mapping[str, Any]) -> l
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         held |= {name: _read_closure(cell) for name, cell in cells}
     imported = {name for each in chosen for name in each.imports}
+    varying = {name for each in chosen for name in each.varying}
     for word in {word for each in chosen for word in each.inside}:
         root, _, attribute = word.partition(".")
         value = None if root in imported else known.get(root)
-        held[word] = getattr(value, "__dict__", {}).get(attribute) if attribute else value
-    varying = {name for each in chosen for name in each.varying}
+        if not (isinstance(value, type) and f".{attribute}" in varying):
+            held[word] = getattr(value, "__dict__", {}).get(attribute) if attribute else value
     return sorted(
         (name, repr(value))
         for name, value in held.items()
-        if value is not None and name.rpartition(".")[2] not in varying and not name.startswith(("__", ".__"))
+        if value is not None and name not in varying and not name.startswith(("__", ".__"))
         if all(type(each) in _PLAIN for each in (value if isinstance(value, tuple) else (value,)))
     )
 

@@ -150,7 +150,12 @@ def _read_own_code(config: RunConfig) -> dict[str, tuple[str, Code]]:
             if not ships(module) and module.partition(".")[0] not in packages:  # a plug-in counts whole
                 try:
                     found[f"{CODE}{registry.kind} {name}"] = field, read_code(entry, place)
-                except (ConfigError, OSError, SyntaxError) as error:  # of a module that it imports, or may import
+                except (
+                    ConfigError,
+                    OSError,
+                    SyntaxError,
+                    RecursionError,
+                ) as error:  # of a module that it imports, or may import
                     raise ConfigError(f"{field}: {name!r}: {one_line(error)}") from None
     return found
 

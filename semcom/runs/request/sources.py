@@ -105,7 +105,9 @@ def add_imports(
             wanted = _list_imports(text.encode(), "", package)
         else:
             within = name if file.name == "__init__.py" else name.rpartition(".")[0]
-            wanted = _list_imports(read_source(file), str(file), within) if file.suffix == ".py" else frozenset()
+            wanted = frozenset[str]()
+            with suppress(SyntaxError):  # of what this Python cannot read, and so not import, as for a later one
+                wanted = _list_imports(read_source(file), str(file), within) if file.suffix == ".py" else wanted
         for module, place in (pair for each in sorted(wanted - seen) for pair in _find_own_files(each, path)):
             if module not in found:
                 found[module] = place
@@ -234,9 +236,12 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _note_opened(path: str, flags: int, frame: FrameType) -> None:
-    if path.endswith((".py", ".pyc")):
+    if path.endswith(".py") and not frame.f_code.co_filename.startswith(_IMPORT):
+        if os.path.basename(frame.f_code.co_filename) in ("tokenize.py", "linecache.py", "inspect.py"):
+            return  # it is read to be shown
+    elif path.endswith((".py", ".pyc")):
         path = importlib.util.source_from_cache(path) if path.endswith(".pyc") else path
-        if not frame.f_code.co_filename.startswith(_IMPORT) or not is_own(path):
+        if not is_own(path):
             return
         _keep(path)
         while frame.f_back and frame.f_code.co_filename.startswith(_IMPORT):

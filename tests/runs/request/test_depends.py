@@ -272,6 +272,9 @@ IN_PROGRAM: dict[str, Callable[[Place], object]] = {
     "a patch": begin("torch.nn.functional.celu = torch.relu"),
     "a class": begin("class Own2(Own): pass"),
     "another method of the name": begin("METHODS.register('test-own')(type('Own', (Own,), {}))"),
+    "a name that a function takes": begin("COUNT = 5"),
+    "own modules": begin("import not_used"),
+    "a function that sets a global": begin("configure(rate=9)"),
     "a function that changes": edit(
         "main.py",
         'if __name__ == "__main__":\n',
@@ -353,14 +356,7 @@ OF_SCRIPTS: dict[str, Callable[[Place], object]] = {
     ),
     "another seed in the loop": edit("main.py", "range(1)", "range(2)"),
     "what is printed": edit("main.py", "print(outcome", "print('done', outcome"),
-    "a function that is not used": edit("main.py", "\n@DATASETS", "\ndef draw():\n    return COUNT\n\n@DATASETS"),
-    "what its program calls": edit(
-        "main.py", "\n@DATASETS", "\ndef main():\n    return draw()\n\ndef draw():\n    return COUNT\n\n@DATASETS"
-    ),
-    "a file that the rest opens": edit(
-        "main.py", "        outcome", "        open(HERE / 'other.txt').close()\n        outcome"
-    ),
-    "two runs in one process": edit("main.py", "        outcome", "        semcom.run(request())\n        outcome"),
+    "a plot of it": edit("main.py", "        outcome", "        import time, matplotlib\n        outcome"),
 }
 
 
@@ -384,6 +380,23 @@ def test_what_else_a_script_does_is_no_part_of_a_run(change: str, script: Place)
     place.carry_out()
     OF_SCRIPTS[change](place)
     assert not place.notices()
+
+
+def test_an_attribute_of_the_name_of_an_option_is_another_one(script: Place) -> None:
+    """As of `self.lam = args.lam`."""
+    script.edit("main.py", "super().__init__(hyper)", "super().__init__(hyper)\n        self.alpha = args.alpha")
+    script.edit("main.py", "    alpha = args.alpha\n", "")
+    script.carry_out()
+    script.monkeypatch.setattr(sys, "argv", ["main.py", "2"])
+    assert script.notices()
+
+
+def test_python_that_is_read_and_executed_counts(script: Place) -> None:
+    script.edit("main.py", "SLOTTED = Slotted(3)", "SLOTTED = Slotted(3)\nexec((HERE / 'not_used.py').read_text())")
+    script.carry_out()
+    assert not script.notices()
+    (script.folder / "not_used.py").write_text("SIZE = 2\n")
+    assert script.notices()
 
 
 @pytest.mark.parametrize("change", IN_PROGRAM)
@@ -666,6 +679,10 @@ def test_cells_count_that_a_method_rests_on_as_they_were_executed_last(notebook:
 
 
 MAGIC = {
+    "a function under %%time": ("%%time\ndef helper():\n    return COUNT + {}", {}),
+    "a class by a function": ("configure(n={})", {}),
+    "an import again": ("import torch\nx = {}", None),
+    "a name that is not in Python": ("In = {}", None),
     "%%time": ("%%time\nCOUNT = {}", {}),
     "%%capture": ("%%capture out\nCOUNT = {}", {}),
     "%time": ("%time COUNT = {}", {}),
