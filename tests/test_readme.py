@@ -1,4 +1,4 @@
-"""README.md and pages of docs/: every example runs as it is shown, and every link leads somewhere.
+"""README.md and the pages of docs/ and experiments/: every example runs as it is shown, and every link leads somewhere.
 
 A python block begins with `# name.py` and is saved under that name; a bash block is run, unless the comment before it
 says that it is not. The examples of one section share a folder.
@@ -192,8 +192,9 @@ def test_the_bibliography_entry_is_that_of_the_citation_file() -> None:
 
 
 PAGES = [
-    *("README.md", "CONTRIBUTING.md", "experiments/results/README.md"),
+    *("README.md", "CONTRIBUTING.md"),
     *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+    *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "experiments").rglob("*.md"))),
 ]
 
 
@@ -210,7 +211,7 @@ def test_links_lead_somewhere(page: str) -> None:
 
 def test_the_findings_are_those_of_the_pages_of_results() -> None:
     part = " ".join(read_page(README).partition("\n## Results\n")[2].partition("\n## ")[0].split())
-    pages = sorted({"docs/reproduction.md", *re.findall(r"\]\((docs/[\w-]+\.md)", part)})
+    pages = sorted({"experiments/README.md", *re.findall(r"\]\((experiments/[\w/-]+\.md)", part)})
     page = " ".join(" ".join(map(read_page, pages)).split())
     intervals = re.findall(r"\((-?[\d.]+ to -?[\d.]+)\)", part)
     assert len(intervals) == 12 and all(interval in page for interval in intervals)

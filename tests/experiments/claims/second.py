@@ -1,4 +1,4 @@
-"""The verdict rule of docs/protocol.md a second time, in both editions, by code that shares none with
+"""The verdict rule of experiments/protocol.md a second time, in both editions, by code that shares none with
 `experiments.claims`: `verdict` is the first one, `judge` the second.
 
 It was written from that page and from experiments/papers/README.md. It reads the files of the papers, and the archives
