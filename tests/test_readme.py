@@ -37,7 +37,7 @@ from semcom.tasks.registry import TASKS
 
 ROOT = Path(__file__).parents[1]
 README, EXTENDING, RUNNING = "README.md", "docs/extending.md", "docs/running.md"
-DATA, TASKS_PAGE = "docs/data.md", "docs/tasks.md"
+DATA, TASKS_PAGE, DEEPJSCC = "docs/data.md", "docs/tasks.md", "experiments/deepjscc.md"
 FENCE = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SKIP = "not run by the tests"
 TESTED = {
@@ -49,7 +49,8 @@ TESTED = {
         "What you can choose",
         "Several cores, GPUs and machines",
     ),
-    TASKS_PAGE: ("Images that come back", "What came out", "Your own task"),
+    TASKS_PAGE: ("Images that come back", "Your own task"),
+    DEEPJSCC: ("Images that come back: `deepjscc-federated`",),
     EXTENDING: (
         "A method",
         "A channel",
@@ -349,7 +350,7 @@ def test_images_that_come_back(tmp_path: Path) -> None:
     assert f"fedper: PSNR {summary['psnr']:.2f} dB at 10 dB after 2 rounds" in trained
     assert "bandwidth ratio k/n: 0.0625" in trained
     assert (tmp_path / "runs" / "images" / "images.png").stat().st_size > 1000
-    (table,) = follow(TASKS_PAGE, "What came out", tmp_path)
+    (table,) = follow(DEEPJSCC, "Images that come back: `deepjscc-federated`", tmp_path)
     assert "PSNR in dB" in table
 
 
