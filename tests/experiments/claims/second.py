@@ -24,6 +24,7 @@ from scipy import stats
 
 from experiments import papers
 from semcom.studies.registry import EXPERIMENTS, find_experiment
+from tests.archives import open_runs
 
 RESULTS = Path(papers.__file__).parents[1] / "results"
 Seeds = dict[tuple[int, str], float]
@@ -116,8 +117,9 @@ def read_runs(item: str) -> tuple[list[str], tuple[Run, ...]]:
     if not path.exists():
         return [], ()
     with zipfile.ZipFile(path) as archive:
-        inside = set(archive.namelist())
         sweep = json.loads(archive.read("sweep.json"))
+    with open_runs(path) as archive:
+        inside = set(archive.namelist())
         runs = []
         for name in sorted(inside):
             key, _, file = name.partition("/")
