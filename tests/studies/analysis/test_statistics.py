@@ -1,7 +1,7 @@
 """Intervals on simulated studies whose truth is known, and Holm's correction against published values.
 
-How often an interval covers the truth is compared with the table in experiments/evidence.md, within four standard errors of
-the simulation: a number there that is wrong by more fails here.
+How often an interval covers the truth is compared with the table in experiments/evidence.md, within four standard
+errors of the simulation: a number there that is wrong by more fails here.
 """
 
 from __future__ import annotations
