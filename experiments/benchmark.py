@@ -1,8 +1,8 @@
 """The benchmark: methods in twelve settings, each with a rate of its own, and their ranks.
 
 No paper has this. 27 methods train one network without a radio on two datasets, divided in three ways, with all of 20
-clients in each round and with 20 of 100. What is chosen and reported, and how, stands in docs/protocol.md ("The
-benchmark"), which was written before the first run; docs/benchmark.md says how a method of one's own joins.
+clients in each round and with 20 of 100. What is chosen and reported, and how, stands in experiments/protocol.md ("The
+benchmark"), which was written before the first run; experiments/benchmark.md says how a method of one's own joins.
 
 Two methods are left out, as each is another one here: `fedcrl` is `fedcosr` where both have one schedule, and `fedbn`
 is `fedavg` on a network without BatchNorm. `--methods fedbn --set model.encoder=resnet18` runs it on one that has some.

@@ -1,4 +1,4 @@
-"""What the benchmark's runs end with, and what that says of its hypotheses (docs/protocol.md, "The benchmark").
+"""What the benchmark's runs end with, and what that says of its hypotheses (experiments/protocol.md, "The benchmark").
 
 python -m experiments.hypotheses experiments/results/benchmark-small.zip
 """

@@ -1,7 +1,7 @@
 """The convergence theorems of the FedCL letter and of FedCoSR, beside runs in which their symbols are measured.
 
-docs/bounds.md says what the theorems claim, what is measured, and what comes out. The steps are plain SGD, which both
-theorems are about; a run is several times as long as one that is not measured.
+experiments/bounds.md has what the theorems claim, what is measured, and the results. The steps are plain SGD, which
+both theorems are about. Measuring makes a run several times as long.
 """
 
 from __future__ import annotations

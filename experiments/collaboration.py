@@ -5,7 +5,7 @@ and q images of each; the number of steps on whole models is the same everywhere
 rounds, so that places differ in what clients know and not in how long they learn. Steps on heads alone come on top:
 FedRep's and FedPAC's in each round, those of fine-tuning and of RepPer after the last one. Gains are those of the last
 evaluation, which all methods have at the same time. pFedMe and Per-FedAvg keep their own rates. The choices are ours,
-and were made before the first run (docs/protocol.md).
+and were made before the first run (experiments/protocol.md).
 
 Scale `small`: 20 clients, 20 test images of a class per client, three seeds. Scale `paper`: four numbers of images, 60
 rounds, 100 test images, five seeds.

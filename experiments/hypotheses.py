@@ -1,4 +1,4 @@
-"""What a study says of the hypotheses of docs/protocol.md, each by the rule that is written there.
+"""What a study says of the hypotheses of experiments/protocol.md, each by the rule that is written there.
 
     python -m experiments.hypotheses experiments/results/letter-ablation-small.zip
 
@@ -45,9 +45,9 @@ JUDGES: Registry[Callable[[pd.DataFrame], Iterator[Row]]] = Registry(
         "wireless-network": "experiments.network:judge_wireless_network",
         "wireless-heterogeneity": "experiments.wireless:judge_wireless_heterogeneity",
         "wireless-time": "experiments.wireless_time:judge_wireless_time",
-        "fedcrc-table1": "experiments.fedcrc:judge_fedcrc_table1",
-        "fedcrc-table2": "experiments.fedcrc:judge_fedcrc_table2",
-        "fedcrc-table3": "experiments.fedcrc:judge_fedcrc_table3",
+        "fedcrc-table1": "experiments.fedcrc.items:judge_fedcrc_table1",
+        "fedcrc-table2": "experiments.fedcrc.items:judge_fedcrc_table2",
+        "fedcrc-table3": "experiments.fedcrc.items:judge_fedcrc_table3",
     },
 )
 """Experiment -> the function that answers its hypotheses from the finished runs of its table."""
@@ -67,13 +67,13 @@ def judge_study(path: Path | str) -> pd.DataFrame:
         Columns: hypothesis, place, difference, low, high (points), seeds, answer (supported, refuted, open).
 
     Raises:
-        ConfigError: docs/protocol.md has none about it, or its runs are missing.
+        ConfigError: experiments/protocol.md has none about it, or its runs are missing.
     """
     frame = read_stored_table(path)
     name = frame["experiment"].iloc[0]
     if name not in JUDGES:
         known = ", ".join(JUDGES.names())
-        raise ConfigError(f"hypotheses: docs/protocol.md has none about {name}; it has some about {known}")
+        raise ConfigError(f"hypotheses: experiments/protocol.md has none about {name}; it has some about {known}")
     try:
         runs = READERS.get(name)(path) if name in READERS else frame[frame["status"] == "done"]
         return pd.DataFrame(JUDGES.get(name)(runs))

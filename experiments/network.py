@@ -4,7 +4,7 @@
 (5 dBm: 0 to 35 dB with one user); 8 of them take part in a round. Users of a resource spread the same power over more
 of the band. Their fading lasts for a round and goes on to the next. FedAvg and FedPer exchange models
 error-free, at a rate that follows the SNR; FedCL trains through the link. The choices are ours: nothing is taken from a
-paper. docs/protocol.md says what is asked.
+paper. experiments/protocol.md says what is asked.
 
 Scale `small`: 40 rounds of the schedule of `wireless-snr`, three seeds.
 """

@@ -1,4 +1,4 @@
-"""The benchmark's ranks, by the rules of docs/protocol.md, and its table of every method in every setting.
+"""The benchmark's ranks, by the rules of experiments/protocol.md, and its table of every method in every setting.
 
 semcom figure benchmark --results experiments/results/benchmark-small.zip
 python -m figures.benchmark experiments/results/benchmark-small.zip

@@ -1,6 +1,6 @@
 """The figures of RepPer's items, in the kinds that any study can have; what is of their own is which numbers they show.
 
-All of them come from the stored results of `experiments.repper`.
+All of them come from the stored results of `experiments.repper.items`.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ FOLLOWED = {
 }
 """Page -> sections whose blocks the tests of that page run."""
 FEWER = "clients=4 --set train.rounds=24", "clients=2 --set train.rounds=2 --set partition.shots=3"
-"""What docs/bounds.md has, and what is put in its place to save time."""
+"""What experiments/bounds.md has, and what is put in its place to save time."""
 
 
 def blocks(page: str, run: bool) -> Iterator[Block]:
@@ -85,13 +85,16 @@ def test_every_language_is_one_that_is_looked_at() -> None:
 
 
 def test_the_page_has_the_sizes_that_are_smaller_here() -> None:
-    assert FEWER[0] in read_page("docs/bounds.md")
+    assert FEWER[0] in read_page("experiments/bounds.md")
+
+
+QUICK = ("arms_small", "benchmark", "bounds", "catalogue", "protocol")
+"""Pages beside the experiments that do not read the stored results of a whole paper."""
 
 
 def long(page: str) -> bool:
-    return page.startswith(("docs/evidence", "docs/reproduction", "experiments/results")) and not os.environ.get(
-        "SEMCOM_BLOCKS"
-    )
+    results = page.startswith("experiments/") and Path(page).stem not in QUICK
+    return results and not os.environ.get("SEMCOM_BLOCKS")
 
 
 @pytest.mark.usefixtures("few_draws")

@@ -1,4 +1,4 @@
-"""README.md and pages of docs/: every example runs as it is shown, and every link leads somewhere.
+"""README.md and the pages of docs/ and experiments/: every example runs as it is shown, and every link leads somewhere.
 
 A python block begins with `# name.py` and is saved under that name; a bash block is run, unless the comment before it
 says that it is not. The examples of one section share a folder.
@@ -37,7 +37,7 @@ from semcom.tasks.registry import TASKS
 
 ROOT = Path(__file__).parents[1]
 README, EXTENDING, RUNNING = "README.md", "docs/extending.md", "docs/running.md"
-DATA, TASKS_PAGE = "docs/data.md", "docs/tasks.md"
+DATA, TASKS_PAGE, DEEPJSCC = "docs/data.md", "docs/tasks.md", "experiments/deepjscc.md"
 FENCE = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SKIP = "not run by the tests"
 TESTED = {
@@ -49,7 +49,8 @@ TESTED = {
         "What you can choose",
         "Several cores, GPUs and machines",
     ),
-    TASKS_PAGE: ("Images that come back", "What came out", "Your own task"),
+    TASKS_PAGE: ("Images that come back", "Your own task"),
+    DEEPJSCC: ("Images that come back: `deepjscc-federated`",),
     EXTENDING: (
         "A method",
         "A channel",
@@ -192,8 +193,9 @@ def test_the_bibliography_entry_is_that_of_the_citation_file() -> None:
 
 
 PAGES = [
-    *("README.md", "CONTRIBUTING.md", "experiments/results/README.md"),
+    *("README.md", "CONTRIBUTING.md"),
     *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+    *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "experiments").rglob("*.md"))),
 ]
 
 
@@ -210,7 +212,7 @@ def test_links_lead_somewhere(page: str) -> None:
 
 def test_the_findings_are_those_of_the_pages_of_results() -> None:
     part = " ".join(read_page(README).partition("\n## Results\n")[2].partition("\n## ")[0].split())
-    pages = sorted({"docs/reproduction.md", *re.findall(r"\]\((docs/[\w-]+\.md)", part)})
+    pages = sorted({"experiments/README.md", *re.findall(r"\]\((experiments/[\w/-]+\.md)", part)})
     page = " ".join(" ".join(map(read_page, pages)).split())
     intervals = re.findall(r"\((-?[\d.]+ to -?[\d.]+)\)", part)
     assert len(intervals) == 12 and all(interval in page for interval in intervals)
@@ -348,7 +350,7 @@ def test_images_that_come_back(tmp_path: Path) -> None:
     assert f"fedper: PSNR {summary['psnr']:.2f} dB at 10 dB after 2 rounds" in trained
     assert "bandwidth ratio k/n: 0.0625" in trained
     assert (tmp_path / "runs" / "images" / "images.png").stat().st_size > 1000
-    (table,) = follow(TASKS_PAGE, "What came out", tmp_path)
+    (table,) = follow(DEEPJSCC, "Images that come back: `deepjscc-federated`", tmp_path)
     assert "PSNR in dB" in table
 
 

@@ -12,8 +12,8 @@ import pytest
 from experiments.claims.evidence import COMMITTED
 from semcom.studies.results.archive import read_stored_table
 
-DOCS = Path(__file__).parents[1] / "docs"
-PAGE = (DOCS / "evidence.md").read_text("utf-8")
+PAGES = Path(__file__).parents[1] / "experiments"
+PAGE = (PAGES / "evidence.md").read_text("utf-8")
 STORED = (COMMITTED / "README.md").read_text("utf-8")
 
 
@@ -60,16 +60,16 @@ def test_every_stored_study_has_a_row() -> None:
 
 def test_what_reproduces_is_one_page_of_at_most_700_words() -> None:
     """Words as a reader of the site sees them: of a link its text, of a picture what stands for it."""
-    shown = re.sub(r"\]\([^)]*\)", "]", (DOCS / "reproduction.md").read_text("utf-8"))
+    shown = re.sub(r"\]\([^)]*\)", "]", (PAGES / "README.md").read_text("utf-8"))
     assert sum(any(map(str.isalnum, word)) for word in shown.split()) <= 700
 
 
 def test_every_number_of_that_page_stands_on_the_page_that_its_row_links_to() -> None:
     """An interval may stand there with the other sign, as that of the difference the other way round."""
-    rows = re.findall(r"^\|.* to .*\]\(.*$", (DOCS / "reproduction.md").read_text("utf-8"), re.M)
+    rows = re.findall(r"^\|.* to .*\]\(.*$", (PAGES / "README.md").read_text("utf-8"), re.M)
     assert len(rows) > 20
     for row in rows:
-        page = " ".join((DOCS / re.findall(r"\]\(([\w.-]+)", row)[0]).read_text("utf-8").split())
+        page = " ".join((PAGES / re.findall(r"\]\(([\w./-]+)", row)[0]).read_text("utf-8").split())
         for low, high in re.findall(r"\((-?[\d.]+) to (-?[\d.]+)\)", row):
             turned = [other.removeprefix("-") if other[0] == "-" else f"-{other}" for other in (high, low)]
             assert any(f"{a} to {b}" in page for a, b in [(low, high), turned]), row

@@ -53,12 +53,14 @@ def test_the_page_of_the_command_line_has_every_command(hooks: Any) -> None:
         ("channels.md", "[a](../figures/rendered/channel-ber.md)", "[a](project/figures/rendered/channel-ber.md)"),
         ("project/README.md", "![a](docs/pictures/demo.png)", "![a](../pictures/demo.png)"),
         ("project/README.md", "[a](CONTRIBUTING.md)", "[a](CONTRIBUTING.md)"),
+        ("metrics.md", "[a](../experiments/letter/README.md#b)", "[a](project/experiments/letter/README.md#b)"),
+        ("project/experiments/letter/README.md", "[a](../protocol.md#b)", "[a](../protocol.md#b)"),
         (
             "project/README.md",
             "[![a](docs/pictures/demo.png)](docs/a.md#b)",
             "[![a](../pictures/demo.png)](docs/a.md#b)",
         ),
-        ("project/experiments/results/README.md", "[a](../../docs/bounds.md#b)", "[a](../../../bounds.md#b)"),
+        ("project/experiments/results/README.md", "[a](../../docs/metrics.md#b)", "[a](../../../metrics.md#b)"),
         ("tutorial.md", "[a](missing.md)", "[a](missing.md)"),
         ("tutorial.md", "[a](https://example.org/a.md)", "[a](https://example.org/a.md)"),
         ("tutorial.md", "```text\n[a](../README.md)\n```", "```text\n[a](../README.md)\n```"),
@@ -73,4 +75,6 @@ def test_every_page_is_in_the_navigation() -> None:
     listed = set(re.findall(r"^ +- (?:[^:\n]+: )?([\w/-]+\.md)$", config, re.M))
     pages = {path.name for path in (ROOT / "docs").glob("*.md")}
     assert pages <= listed
+    beside = (path.relative_to(ROOT).as_posix() for path in (ROOT / "experiments").rglob("*.md"))
+    assert {f"project/{page}" for page in beside} <= listed
     assert {f"notebooks/{path.stem}.md" for path in (ROOT / "docs" / "notebooks").glob("*.py")} <= listed

@@ -13,7 +13,6 @@ import hashlib
 import json
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from semcom.plots import render
 from semcom.plots.base import Drawing
 from semcom.plots.registry import FIGURES
 from semcom.studies.registry import EXPERIMENTS
+from tests.archives import open_runs
 
 ROOT = Path(__file__).parents[1]
 ARCHIVES = ROOT / "experiments" / "results"
@@ -52,7 +52,7 @@ def archive_hashes() -> dict[str, str]:
     """Map archives to the digest of the hashes that their stored configurations have now."""
     found = {}
     for path in sorted(ARCHIVES.glob("*.zip")):
-        with zipfile.ZipFile(path) as archive:
+        with open_runs(path) as archive:
             texts = [archive.read(name).decode() for name in archive.namelist() if name.endswith("/config.json")]
         configs = [
             json.loads(text.replace('"elsewhere/', f'"{ROOT}/docs/plugins/')) for text in texts

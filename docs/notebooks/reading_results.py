@@ -111,8 +111,8 @@ print("received SNR in dB:", result.summary["snr_received_db"])
 # %% [markdown]
 # ## A stored study
 #
-# `experiments/results/` holds the studies behind [what reproduces](../reproduction.md). Each is one file, and every
-# command takes it. This one is accuracy against SNR on CIFAR-10 (the FedCL letter's Fig. 2b, smaller):
+# `experiments/results/` holds the studies behind [what reproduces](../../experiments/README.md). Each is one file
+# that every command takes. This one is accuracy against SNR on CIFAR-10 (the FedCL letter's Fig. 2b, smaller):
 
 # %%
 from experiments.catalogue import RESULTS
@@ -137,4 +137,4 @@ for answer in stored.where({"channel.snr_db": [-9, 9]}).compare_all(["fedcl", "f
 # * **How many seeds?** With two or three, Student's intervals are wide, and "inconclusive" is the usual answer.
 # * **How many comparisons?** Of twenty true null hypotheses, one seems to be significant at 5 %.
 # * **Was the setting fair?** Here FedCL's regulariser was tuned at 10 dB, and its runs at low SNR warn that it
-#   dominates. [The result pages](../reproduction-letter.md#what-the-loss-at-low-snr-rests-on) say what that means.
+#   dominates. [The letter's results](../../experiments/letter/README.md#what-the-loss-at-low-snr-rests-on) explain it.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClaimsFlags:
-    """Hold each claim of the five papers against stored results; docs/protocol.md has the rule that decides.
+    """Hold each claim of the five papers against stored results; experiments/protocol.md has the rule that decides.
 
     The verdict is that of the rule's second edition; where the first one had another, that and the reason stand below.
     Results are read from folders and archives of sweeps, and from those that come with semcom.

@@ -1,4 +1,4 @@
-"""When a comparison says yes, and when a claim is reproduced: the rule of docs/protocol.md, in both of its editions."""
+"""When a comparison says yes, and when a claim is reproduced: the rule of experiments/protocol.md, in both editions."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class Rule:
     def _judge_one(
         self, one: Comparison, each: Measured, yes: Sequence[bool], no: Sequence[bool], able: Sequence[bool]
     ) -> Judged:
-        """Return the answer of a difference, by the table of docs/protocol.md; without an interval it is open."""
+        """Return a difference's answer by the table of experiments/protocol.md; without an interval it is open."""
         answer: Answer = "open"
         if not each.known or (one.target is not None and math.isnan(one.target)):
             pass

@@ -1,4 +1,4 @@
-"""The scorecard: what each claim of the five papers comes to in our runs. The rule is that of docs/protocol.md."""
+"""The scorecard: the verdict on each claim of the five papers in our runs, by the rule of experiments/protocol.md."""
 
 from __future__ import annotations
 

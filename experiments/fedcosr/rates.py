@@ -1,4 +1,4 @@
-"""FedCoSR's Table II with rates of each method's own, found on validation images (docs/protocol.md).
+"""FedCoSR's Table II with rates of each method's own, found on validation images (experiments/protocol.md).
 
 FedCoSR gives no rate; FedCRL's Table I gives Adam at 0.003 as "used in FedCRL", and of the other methods that they have
 the optimal hyperparameters of their own papers. `fedcosr-table2` has 0.003 for all that have no rates of their own, at

@@ -1,4 +1,4 @@
-"""The letter at its own size: its rounds, clients and features, and DCGAN's widths (docs/protocol.md).
+"""The letter at its own size: its rounds, clients and features, and DCGAN's widths (experiments/protocol.md).
 
 The letter has 200 rounds, 20 clients, 64 features and DCGAN-like encoders, whose widths it does not give: here those of
 DCGAN for images of 32x32, 64, 128 and 256. What else it leaves open is as in its figures at scale `small`: 3 classes of

@@ -1,4 +1,4 @@
-"""What FedCL's lead is made of: one factor at a time from the base of the letter's figures (docs/protocol.md).
+"""What FedCL's lead is made of: one factor at a time from the base of the letter's figures (experiments/protocol.md).
 
 Under each level of each factor FedCL, FedProto and FedAvg are trained with the same seeds as in the base. The *lead*
 over an arm is FedCL's accuracy minus the arm's; the *effect* of a level is the lead under it minus the lead in the
@@ -115,7 +115,7 @@ def titled(factor: str, level: str) -> str:
 
 
 def make_lead_levels(scale: str, snr_db: float = 9.0) -> tuple[Level, ...]:
-    """Return the levels of all factors, those of docs/protocol.md, where the base has an SNR in dB."""
+    """Return the levels of all factors, those of experiments/protocol.md, where the base has an SNR in dB."""
     own, others = ("fedcl",), RIVALS
     other = "sgd" if base(scale).train.optimizer == "adam" else "adam"
     passes = {"train.local_epochs": 5, "train.rounds": max(1, ROUNDS[scale] // 5)}
@@ -220,7 +220,7 @@ LETTER_LEAD = Experiment(
     axis="seed",
     figures=("letter-lead", "letter-lead-large"),
 )
-"""The screening of docs/protocol.md."""
+"""The screening of experiments/protocol.md."""
 
 
 LOW = (0.0, -3.0)
@@ -332,7 +332,7 @@ LETTER_LEAD_CONFIRM = Experiment(
     scales=each_scale(_confirm),
     axis="seed",
 )
-"""The confirmation of docs/protocol.md."""
+"""The confirmation of experiments/protocol.md."""
 
 
 def measure_lead_effects(
@@ -436,7 +436,7 @@ def _list_lead_ends(values: pd.Series, *names: str) -> dict[str, float]:
 
 
 def decide_lead_verdicts(found: pd.DataFrame) -> pd.DataFrame:
-    """Return what is said of each of the letter's numbers, by the rule of docs/protocol.md.
+    """Return what is said of each of the letter's numbers, by the rule of experiments/protocol.md.
 
     Args:
         found: what `measure_lead_effects` returned.

@@ -1,4 +1,4 @@
-"""The FedCL letter at low SNR, and generated centroids against plain means (docs/protocol.md).
+"""The FedCL letter at low SNR, and generated centroids against plain means (experiments/protocol.md).
 
 `letter-fig2b` has one lambda for each method, a downlink as noisy as the uplink, and prototypes without errors.
 `letter-low` has, at each SNR, both methods at two weights and those that validation images choose; FedCL with a noisy

@@ -1,4 +1,4 @@
-"""Where FedCL helps: its gain over `local` where images are few and clients are many (docs/protocol.md).
+"""Where FedCL helps: its gain over `local` where images are few and clients are many (experiments/protocol.md).
 
 Methods that share nothing, prototypes, heads, a generator of centroids, or the encoder, at 9 dB: the map is over images
 per class, classes per client and clients. All runs have the same number of local steps, 15 in each of 30 rounds, those

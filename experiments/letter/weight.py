@@ -1,4 +1,4 @@
-"""FedCL's lead over FedProto where both regularisers weigh the same (docs/protocol.md).
+"""FedCL's lead over FedProto where both regularisers weigh the same (experiments/protocol.md).
 
 Both pull a feature to a centroid of its class: FedCL by lambda times the squared distance summed over the d features,
 FedProto by lambda times their mean. Here FedCL takes the mean too (`reduction`), so that one lambda is one weight, and

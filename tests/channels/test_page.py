@@ -1,18 +1,21 @@
-"""docs/channels.md: its examples run, one after the other, and say what they give."""
+"""docs/channels.md and the channels of docs/plugins: the examples run, and say what they give."""
 
 from __future__ import annotations
 
 import math
 import re
+import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from scipy import special
 
 from channels import LINKS, PROFILES, link_options, make_link, theory
 
-PAGE = (Path(__file__).parents[2] / "docs" / "channels.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "channels.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"(?<!<!-- not run by the tests -->\n)^```python\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -32,7 +35,7 @@ def run(marker: str) -> dict:
 
 
 def test_no_example_is_left_out():
-    assert len(BLOCKS) == 6
+    assert len(BLOCKS) == 3
 
 
 def test_the_measured_snr_of_the_first_example(capsys):
@@ -48,23 +51,27 @@ def test_a_channel_of_ones_own_takes_its_option():
 
 def test_water_filling_reaches_its_capacity(capsys):
     """At a mean power of 1: the mean of log2(t / cut) over t above the cut is E1(cut) / ln 2; 3.2 dB from AWGN's."""
-    run("water-filling")
+    runpy.run_path(str(DOCS / "plugins" / "water_filling.py"), run_name="__main__")
     power, bits, closed = (float(line.split()[-1]) for line in capsys.readouterr().out.splitlines())
     assert power == pytest.approx(1, abs=0.01) and bits == pytest.approx(closed, abs=0.01)
     assert bits > theory.ergodic_capacity(0.0)
 
 
 def test_repetitions_are_charged_as_often_as_they_happen():
-    names = run("harq")
-    assert names["mean_sent"] == pytest.approx(names["charged"], abs=5 * 1.2 / 100_000**0.5)
-    heard = names["harq"].gain_at(names["drawn"], torch.ones(1, 1, dtype=torch.float64)).abs().square()
+    runpy.run_path(str(DOCS / "plugins" / "chase.py"))
+    link, no = make_link("chase"), torch.ones(1, 1, dtype=torch.float64)
+    drawn = link.draw([100_000], 2, torch.Generator().manual_seed(0), torch.float64)
+    charged = float(link.cost(np.array([2.0]), np.array([0])).uses[0])
+    assert float(link.sent(drawn, no).double().mean()) == pytest.approx(charged, abs=5 * 1.2 / 100_000**0.5)
+    heard = link.gain_at(drawn, no).abs().square()
     p = special.gammainc(4, 2.0)  # four tries do not suffice
     assert abs(float((heard < 2).double().mean()) - p) < 5 * math.sqrt(p * (1 - p) / 100_000)
 
 
 def test_a_profile_of_ones_own_fades_as_it_says(within):
     """Two paths of half the power, 1 us apart: 500 kHz apart h is uncorrelated, 1 MHz apart the same."""
-    link = run("@PROFILES.register")["link"]
+    runpy.run_path(str(DOCS / "plugins" / "two_rays.py"))
+    link = make_link("ofdm", profile="two-rays", csi="ls")
     link = make_link("ofdm", **{**vars(link.options), "subcarriers": 67})
     h = link.draw([1] * 4000, 2 * 67, torch.Generator().manual_seed(1))["fading"]
     within(h[:, 0].abs().square(), 1.0)

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import threading
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from semcom.files import SWEEP
 from semcom.runs.folder.lock import LOCK
 from semcom.studies.analysis.overview import list_changed_settings, read_overview
 from semcom.studies.results.archive import pack_archive
+from tests.archives import open_runs
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import begin, config, line, scored, write
 from tests.terminal import on_pty
@@ -206,7 +206,7 @@ def test_warnings_of_older_versions_advise_options_that_there_are() -> None:
     options = {f"hyper.{field.name.replace('_', '-')}" for field in dataclasses.fields(METHODS.get("fedcl").Hyper)}
     renamed = 0
     for archive in ("letter-encoder-small.zip", "wireless-baselines-small.zip"):
-        with zipfile.ZipFile(COMMITTED / archive) as file:
+        with open_runs(COMMITTED / archive) as file:
             for run in semcom.study(COMMITTED / archive).stored:
                 stored = json.loads(file.read(f"{run.hash}/summary.json"))["warnings"]
                 shown = run.warnings()

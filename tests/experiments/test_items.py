@@ -13,12 +13,13 @@ import torch
 from torch import nn
 
 import semcom
-from experiments import fedcrc, fedcrl, overhead, papers, wireless
+from experiments import fedcrl, overhead, papers, wireless
 from experiments.arms import ALL
 from experiments.claims.claim import Claim, list_claimed_comparisons
 from experiments.claims.evidence import Evidence, read_evidence_number
 from experiments.claims.scorecard import make_scorecard
 from experiments.fedcosr import items as fedcosr
+from experiments.fedcrc import items as fedcrc
 from semcom.config import DataConfig, run_hash
 from semcom.engine.store.population import Cohort, Population
 from semcom.studies.analysis.curves import average_curve_within, measure_curve_speed

@@ -24,7 +24,7 @@ from experiments.letter.lead import (
 from semcom.config import run_hash
 from semcom.studies.results.archive import read_stored_table
 
-PROTOCOL = Path(__file__).parents[2] / "docs" / "protocol.md"
+PROTOCOL = Path(__file__).parents[2] / "experiments" / "protocol.md"
 
 
 def test_every_level_changes_the_base_and_can_be_run() -> None:

@@ -14,11 +14,12 @@ import pytest
 import torch
 
 import semcom
-from experiments import papers, repper
+from experiments import papers
 from experiments.claims.claim import fits_claim
 from experiments.claims.evidence import read_evidence_number
 from experiments.claims.scorecard import make_scorecard
 from experiments.measures import class_groups, gradients
+from experiments.repper import items as repper
 from semcom.config import DataConfig, TrainConfig
 from semcom.engine.host.keys import keyed
 from semcom.files import CONFIG, SWEEP

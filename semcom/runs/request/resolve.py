@@ -184,7 +184,7 @@ def _fill_from_link(config: Resolved, link: Link) -> Resolved:
 def _choose_processes(request: RunConfig) -> int:
     """Choose the number of processes: one a core, or a GPU, but none without a client, nor without the user's code.
 
-    On a CPU they were always faster than the same number of threads on one batch (docs/performance.md).
+    On a CPU they were always faster than the same number of threads on one batch (experiments/speed.md).
     """
     if launched_size() > 1 or find_code(request):
         return 1

@@ -1,4 +1,4 @@
-"""Whether a run has learned anything: the rule of docs/protocol.md for what counts for nothing."""
+"""Whether a run has learned anything: the rule of experiments/protocol.md for what counts for nothing."""
 
 from __future__ import annotations
 

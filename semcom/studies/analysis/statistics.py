@@ -1,7 +1,7 @@
 """Intervals for differences between paired runs, and Holm's correction. Numbers alone; nothing is known of runs here.
 
 S: number of seeds, K: number of clients. Differences are those of one method to another, of the same seed and client.
-What each interval covers in simulated studies is in docs/studies.md; tests/studies/analysis/test_statistics.py
+What each interval covers in simulated studies is in experiments/evidence.md; tests/studies/analysis/test_statistics.py
 measures it.
 """
 
@@ -94,7 +94,7 @@ def bootstrap_two_levels(differences: np.ndarray) -> Interval:
 
     Each resample draws S seeds, and K clients of each of them. SciPy's `bootstrap` draws the seeds and takes the
     percentiles; the clients are drawn inside its statistic. With few seeds the interval is too narrow, see
-    docs/studies.md. There is no p-value.
+    experiments/evidence.md. There is no p-value.
     """
     seeds, clients = differences.shape
     mean = float(differences.mean())

@@ -1,7 +1,8 @@
 """A study in one file, for a repository or a paper's supplement: everything but checkpoints and kept arrays, as a ZIP.
 
 `semcom.study` reads it like the folder that it was made of, and so do the commands. What names a place on one machine
-is left out. The same results give the same bytes.
+is left out. The same results give the same bytes. Runs repeat each other, so they lie in an archive within the archive
+that is compressed as a whole: half as large as with each file by itself.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from tempfile import TemporaryDirectory, TemporaryFile, gettempdir
 from typing import Any
 
 import pandas as pd
@@ -50,14 +51,29 @@ KINDS = (CONFIG, METRICS, SUMMARY, ERROR)
 """Files of a run's folder that an archive holds."""
 OF_SWEEP = (SWEEP, TABLE, REPORT)
 """Files of a sweep's folder that it holds."""
+RUNS = "runs.zip"
+"""The part of an archive with all runs but their arrays: files as they are, compressed together by LZMA."""
 MOST, LARGEST = 200_000, 4 * 2**30
 """Files, and their bytes, of the largest archive that is unpacked: small ones may hold any number of zeros."""
 PLAIN, RATIO = 2**26, 200
 """Bytes that any archive may become, and how many times its size a larger one."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Date of every entry: that of no machine."""
-DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, UnicodeError, RuntimeError)
-"""What reading a file that is no archive, or a damaged one, raises; RuntimeError: it has a password."""
+DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, UnicodeError, RuntimeError, MemoryError)
+"""What reading a file that is no archive, or a damaged one, raises.
+
+RuntimeError: it has a password. MemoryError: an entry of LZMA asks for a larger dictionary than there is memory.
+"""
+
+
+class _Archive(zipfile.ZipFile):
+    """An archive whose entries are read 4 KiB at a time, whatever is asked for: a byte of LZMA may become thousands."""
+
+    def open(self, *args: Any, **kwargs: Any) -> Any:
+        file: Any = super().open(*args, **kwargs)
+        if isinstance(file, zipfile.ZipExtFile):
+            file.__dict__["read"] = lambda _size=-1: file.read1(4096)
+        return file
 
 
 def pack_archive(folder: Path | str, file: Path | str | None = None, *, arrays: bool = False) -> Path:
@@ -81,13 +97,23 @@ def pack_archive(folder: Path | str, file: Path | str | None = None, *, arrays: 
     configs = [file for run in runs for file in (run.folder / CONFIG, run.trained / CONFIG) if file.is_file()]
     places = Places(map(_read_table_of_json, configs), folder.resolve())
     folders, kinds = sorted(run.folder for run in runs), (*KINDS, ARRAYS) if arrays else KINDS
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    buffer, inner = io.BytesIO(), io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive, zipfile.ZipFile(inner, "w") as texts:
         for source in _list_archive_files(folder, folders, kinds):
-            entry = zipfile.ZipInfo(source.relative_to(folder).as_posix(), EPOCH)
-            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-            archive.writestr(entry, _read_archive_content(source, places))
+            name, content = source.relative_to(folder).as_posix(), _read_archive_content(source, places)
+            if name in OF_SWEEP or source.name == ARRAYS:
+                _write_entry(archive, name, content, zipfile.ZIP_DEFLATED)
+            else:  # runs repeat each other, which compression sees across the whole of them only
+                _write_entry(texts, name, content, zipfile.ZIP_STORED)
+        texts.close()
+        _write_entry(archive, RUNS, inner.getvalue(), zipfile.ZIP_LZMA)
     return write_atomically(path, buffer.getvalue())
+
+
+def _write_entry(archive: zipfile.ZipFile, name: str, content: bytes, kind: int) -> None:
+    entry = zipfile.ZipInfo(name, EPOCH)
+    entry.compress_type, entry.external_attr = kind, 0o644 << 16
+    archive.writestr(entry, content, compresslevel=9)
 
 
 def read_stored_table(path: Path | str) -> pd.DataFrame:
@@ -174,12 +200,13 @@ def unpack_archive(file: Path, only: str | None = None) -> TemporaryDirectory[st
         RunError: there is no room for it.
     """
     try:
-        with open_file(file) as content, zipfile.ZipFile(content) as archive:
-            entries = [entry for entry in archive.infolist() if _is_of_study(entry.filename, only)]
-            _check_archive_size(file, entries)
+        with open_file(file) as content, _Archive(content) as outer, _open_runs(file, outer, only) as inner:
+            parts = [(part, [e for e in part.infolist() if _is_of_study(e.filename, only)]) for part in (outer, *inner)]
+            _check_archive_size(file, [entry for _, entries in parts for entry in entries])
             place: TemporaryDirectory[str] = TemporaryDirectory(prefix="semcom-")
             try:
-                archive.extractall(place.name, entries)
+                for part, entries in parts:
+                    part.extractall(place.name, entries)
             except BaseException:
                 place.cleanup()
                 raise
@@ -192,6 +219,21 @@ def unpack_archive(file: Path, only: str | None = None) -> TemporaryDirectory[st
             f"study: {file} is no archive of a study ({error}); give a folder, or a file of pack"
         ) from None
     return place
+
+
+@contextmanager
+def _open_runs(file: Path, outer: zipfile.ZipFile, only: str | None) -> Iterator[list[zipfile.ZipFile]]:
+    """Open the archive of the runs within an archive; the first versions have none, and runs beside the sweep."""
+    found = [entry for entry in outer.infolist() if entry.filename == RUNS and only not in OF_SWEEP]
+    if not found:
+        yield []
+        return
+    _check_archive_size(file, found)
+    with TemporaryFile() as plain:
+        with outer.open(found[0]) as packed:
+            shutil.copyfileobj(packed, plain)
+        with _Archive(plain) as inner:
+            yield [inner]
 
 
 def _is_of_study(name: str, only: str | None) -> bool:

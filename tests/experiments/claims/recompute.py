@@ -1,4 +1,4 @@
-"""Claims held against the papers' own tables: which cells contradict them, by the rule of docs/protocol.md."""
+"""Claims held against the papers' own tables: which cells contradict them, by the rule of experiments/protocol.md."""
 
 from __future__ import annotations
 

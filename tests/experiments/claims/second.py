@@ -1,4 +1,4 @@
-"""The verdict rule of docs/protocol.md a second time, in both editions, by code that shares none with
+"""The verdict rule of experiments/protocol.md a second time, in both editions, by code that shares none with
 `experiments.claims`: `verdict` is the first one, `judge` the second.
 
 It was written from that page and from experiments/papers/README.md. It reads the files of the papers, and the archives
@@ -24,6 +24,7 @@ from scipy import stats
 
 from experiments import papers
 from semcom.studies.registry import EXPERIMENTS, find_experiment
+from tests.archives import open_runs
 
 RESULTS = Path(papers.__file__).parents[1] / "results"
 Seeds = dict[tuple[int, str], float]
@@ -116,8 +117,9 @@ def read_runs(item: str) -> tuple[list[str], tuple[Run, ...]]:
     if not path.exists():
         return [], ()
     with zipfile.ZipFile(path) as archive:
-        inside = set(archive.namelist())
         sweep = json.loads(archive.read("sweep.json"))
+    with open_runs(path) as archive:
+        inside = set(archive.namelist())
         runs = []
         for name in sorted(inside):
             key, _, file = name.partition("/")

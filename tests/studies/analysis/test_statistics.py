@@ -1,7 +1,7 @@
 """Intervals on simulated studies whose truth is known, and Holm's correction against published values.
 
-How often an interval covers the truth is compared with the table in docs/studies.md, within four standard errors of the
-simulation: a number there that is wrong by more fails here.
+How often an interval covers the truth is compared with the table in experiments/evidence.md, within four standard
+errors of the simulation: a number there that is wrong by more fails here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from semcom.studies.analysis.statistics import (
     correct_by_holm,
 )
 
-PAGE = (Path(__file__).parents[3] / "docs" / "studies.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "experiments" / "evidence.md").read_text(encoding="utf-8")
 CLIENTS = 20
 TRUTH = 0.02
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import errno
 import gc
+import io
 import json
+import lzma
 import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -28,6 +31,7 @@ from semcom.studies.results import archive, table
 from semcom.studies.results.archive import pack_archive
 from semcom.studies.results.run import read_stored_runs
 from semcom.studies.results.table import read_table
+from tests.archives import open_runs
 from tests.refusals import refuses
 from tests.studies.folders import begin, config, keep, line, scored, simple, write
 
@@ -66,9 +70,11 @@ def test_an_archive_is_the_study_of_its_folder(folder: Path) -> None:
 
 
 def test_it_tells_no_place_and_holds_no_weights(folder: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(pack_archive(folder)) as packed:
-        names = {Path(name).name for name in packed.namelist()}
-        texts = [packed.read(name).decode() for name in packed.namelist() if name.endswith("json")]
+    path = pack_archive(folder)
+    names, texts = set(), []
+    for packed in (zipfile.ZipFile(path), open_runs(path)):
+        names |= {Path(name).name for name in packed.namelist()} - {archive.RUNS}
+        texts += [packed.read(name).decode() for name in packed.namelist() if name.endswith("json")]
     assert names == {"sweep.json", "config.json", "summary.json", "metrics.jsonl"}
     assert texts and not any(str(tmp_path) in text for text in texts)
     assert json.loads(next(text for text in texts if "variants" in text))["set"] == {"clients": 2}
@@ -103,7 +109,7 @@ def test_no_file_of_it_tells_where_its_author_keeps_what(tmp_path: Path) -> None
     table.write_table(table.make_table(rows), folder / "results.parquet")
     (folder / "results.md").write_text(f"| dataset {data} |\n")
     path = pack_archive(folder)
-    with zipfile.ZipFile(path) as packed:
+    for packed in (zipfile.ZipFile(path), open_runs(path)):
         packed.extractall(tmp_path / "out")
         for name in packed.namelist():
             content = packed.read(name)
@@ -183,7 +189,17 @@ BOMBS: dict[str, Callable[[zipfile.ZipFile], object]] = {
     "zeros": lambda made: made.writestr("a/metrics.jsonl", bytes(65 << 20)),
     "many of them": lambda made: [made.writestr(f"{i}/arrays.npz", bytes(1 << 20)) for i in range(70)],
     "too many": lambda made: [made.writestr(f"{i}/config.json", b"") for i in range(50)],
+    "zeros within": lambda made: made.writestr(archive.RUNS, bytes(65 << 20)),
+    "many within": lambda made: made.writestr(archive.RUNS, of_empty_files(50)),
 }
+
+
+def of_empty_files(n: int) -> bytes:
+    """An archive of n configurations."""
+    with zipfile.ZipFile(inner := io.BytesIO(), "w") as made:
+        for i in range(n):
+            made.writestr(f"{i}/config.json", b"")
+    return inner.getvalue()
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -200,6 +216,52 @@ def test_what_would_fill_the_disk_is_not_unpacked(
     with refuses("study", "it.zip"):
         semcom.study(tmp_path / "it.zip")
     assert temporary(tmp_path / "temporary") == []
+
+
+def test_runs_are_compressed_together(folder: Path, tmp_path: Path) -> None:
+    """By LZMA, to less than half of what each file takes by itself; archives of that kind are read as before."""
+    first = next(path for path in folder.iterdir() if (path / "summary.json").exists())
+    for i in range(20):
+        shutil.copytree(first, folder / f"copy{i}")
+    files = [path for path in folder.rglob("*") if path.name in archive.KINDS]
+    with zipfile.ZipFile(tmp_path / "each.zip", "w", zipfile.ZIP_DEFLATED, compresslevel=9) as made:
+        made.write(folder / SWEEP, SWEEP)
+        for path in files:
+            made.write(path, path.relative_to(folder))
+    path = pack_archive(folder)
+    with zipfile.ZipFile(path) as packed:
+        assert packed.getinfo(archive.RUNS).compress_type == zipfile.ZIP_LZMA
+    assert path.stat().st_size < (tmp_path / "each.zip").stat().st_size / 2
+    tables = [semcom.study(place).rounds for place in (folder, path, tmp_path / "each.zip")]
+    assert tables[0].equals(tables[1]) and tables[0].equals(tables[2])
+
+
+def test_no_more_than_a_few_bytes_of_lzma_are_unpacked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry that says that it is small, of 1 MiB: 4 KiB of it are read, as the rest is beyond what it says."""
+    path, taken = tmp_path / "it.zip", []
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as made:
+        made.writestr("a/metrics.jsonl", np.random.default_rng(0).integers(97, 99, 1 << 20, dtype=np.uint8).tobytes())
+    size = (1 << 20).to_bytes(4, "little")
+    path.write_bytes(path.read_bytes().replace(size, (100).to_bytes(4, "little")))
+    real = lzma.LZMADecompressor
+
+    class Counted:
+        """A decompressor that notes what it is given."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            self.made = real(*args, **kwargs)
+
+        def decompress(self, data: bytes) -> bytes:
+            taken.append(len(data))
+            return self.made.decompress(data)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.made, name)
+
+    monkeypatch.setattr(zipfile.lzma, "LZMADecompressor", Counted)  # type: ignore[attr-defined]
+    with refuses("study", "it.zip"):
+        semcom.study(path)
+    assert taken and sum(taken) <= 4096
 
 
 def test_folders_and_other_files_of_an_archive_stay_there(folder: Path, tmp_path: Path) -> None:
@@ -315,6 +377,6 @@ def test_a_dot_in_a_name_and_an_own_training(folder: Path, tmp_path: Path) -> No
     (run / "error.txt").write_text(f"RuntimeError: lost\n\nTraceback: {tmp_path}/mine.py\n")
     path = pack_archive(moved)
     assert path.name == "study-0.1.zip"
-    with zipfile.ZipFile(path) as packed:
+    with open_runs(path) as packed:
         assert packed.read(f"{run.name}/error.txt") == b"RuntimeError: lost\n"
         assert f"{run.name}/training/metrics.jsonl" in packed.namelist()

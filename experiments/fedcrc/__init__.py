@@ -1,0 +1,1 @@
+"""FedCRC: its tables and figures, and what came out (README.md)."""

@@ -1,0 +1,1 @@
+"""RepPer: its tables and figures, and what came out (README.md)."""
