@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from semcom.studies.names import SHIPPED, Labels
+from semcom.tasks.metric import Metric
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
@@ -40,6 +43,13 @@ class Plot:
     """Method or variant that others are compared with (None: local)."""
     window: int = 1
     """Evaluations over which learning curves are averaged."""
+    labels: Labels = field(default=SHIPPED, repr=False, compare=False)
+    """What methods and numbers are called: filled in from the study that is drawn."""
+
+    @property
+    def metric(self) -> Metric:
+        """The number `y`: its name, its unit and which way is better."""
+        return self.labels.metric(self.y)
 
     @property
     def fields(self) -> tuple[str, ...]:

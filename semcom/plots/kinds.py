@@ -68,7 +68,7 @@ def settle_kind(study: Study, wanted: Plot) -> tuple[Study, Plot]:
     part = study.where(wanted.at)
     asked: dict[str, Any] = {name: _named(part, name, getattr(wanted, name)) for name in ("x", "hue", "facet")}
     part = part.along([name for name in asked.values() if name is not None and name not in OF_X])
-    chosen = replace(wanted, **asked, kind=wanted.kind or _find_kind(part, asked["x"]))
+    chosen = replace(wanted, **asked, kind=wanted.kind or _find_kind(part, asked["x"]), labels=part.labels)
     kind = find(KINDS, str(chosen.kind))
     _check_kind_options(chosen, kind)
     rows = chosen.kind in ("bars", "dots")

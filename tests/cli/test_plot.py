@@ -45,7 +45,7 @@ def test_the_command_on_the_page_draws_the_same(folder: Path, capsys: pytest.Cap
 
 def test_flags_are_the_fields_of_a_request() -> None:
     usual = {field.name: field.default for field in fields(PlotFlags)}
-    own = {field.name: field.default for field in fields(Plot) if field.name != "at"}
+    own = {field.name: field.default for field in fields(Plot) if field.name not in ("at", "labels")}
     assert {name: usual[name] for name in own} == own and set(usual) == {*own, "at", "name", "out", "plugins", "trust"}
 
 
