@@ -64,7 +64,12 @@ class Kind:
     title: str
     """One line: what it shows."""
     numbers: Callable[[Study, Plot], pd.DataFrame]
-    """Function from a study and a settled request to what is drawn and what the CSV holds, nothing else."""
+    """Function from a study and a settled request to what is drawn and what the CSV holds, nothing else.
+
+    It returns a row or more, with columns for the hue and the panels of the request. A kind that is `tabled` has
+    further ones: the abscissa, `mean`, `low` and `high` (the ends of its interval, NaN for none) and `n` (its seeds),
+    and `mark` where the table marks best and second.
+    """
     draw: Callable[[Axes, pd.DataFrame, Plot, Styles], None]
     """Function that draws the numbers of one panel."""
     caption: Callable[[pd.DataFrame, Plot], str]

@@ -127,6 +127,22 @@ def _check_kind(plot: Plot) -> None:
         raise ConfigError(f"y: {plot.y!r} is not one of train, test")
 
 
+def check_numbers(cells: object, plot: Plot) -> None:
+    """Check that the numbers of a kind have rows and the columns that it says, see `Kind.numbers`.
+
+    Raises:
+        ConfigError: they have not; the kind and the first column that is missing are named.
+    """
+    if not isinstance(cells, pd.DataFrame) or cells.empty:
+        given = "no rows" if isinstance(cells, pd.DataFrame) else type(cells).__name__
+        raise ConfigError(f"kind: the numbers of {plot.kind} are {given}; give a DataFrame with a row or more")
+    tabled = KINDS.get(str(plot.kind)).tabled
+    wanted = (*plot.fields, "mean", "low", "high", "n") if tabled else (plot.hue, plot.facet)
+    if missing := [name for name in wanted if name is not None and name not in cells]:
+        unless = ", or declare it with tabled=False" if tabled and missing[0] not in (plot.hue, plot.facet) else ""
+        raise ConfigError(f"kind: the numbers of {plot.kind} have no column {missing[0]!r}; add it{unless}")
+
+
 def named_empty(cells: pd.DataFrame, plot: Plot) -> pd.DataFrame:
     """Return numbers in which empty values of hue and panels are the text "none", by which they are found."""
     names = [name for name in (plot.hue, plot.facet) if name is not None and cells[name].isna().any()]

@@ -127,7 +127,7 @@ def _take_literally(figure: Figure) -> None:
 def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw a request that is put to a study, and write its files."""
     from semcom.plots import page, style
-    from semcom.plots.kinds import KINDS, named_empty, settle_kind
+    from semcom.plots.kinds import KINDS, check_numbers, named_empty, settle_kind
     from semcom.plots.panels import draw_panels
 
     own = replace(chosen.plot, labels=whole.labels)
@@ -137,6 +137,7 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
         raise ConfigError(f"results: no run of {chosen.experiment or 'the study'} finished{wanted}")
     kind = KINDS.get(str(request.kind))
     numbers = (chosen.numbers or kind.numbers)(part, request)
+    check_numbers(numbers, request)
     numbers = named_empty(mark_guessing(part, request, numbers) if kind.crossed else numbers, request)
     text = (chosen.caption or kind.caption)(numbers, request) + kind.note(numbers, request)
     if (
