@@ -58,7 +58,7 @@ Key = tuple[str, tuple[Any, ...], Part | None]
 
 
 class Evidence:
-    """The studies of one or several items as a `claims.Source`.
+    """The studies of one or several items as a `claim.Source`.
 
     Args:
         studies: item -> scale and study.

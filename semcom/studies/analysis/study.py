@@ -371,7 +371,7 @@ class Study:
     def rank(
         self, *, at: Mapping[str, Any] | None = None, view: Views = None, metric: str = "accuracy"
     ) -> pd.DataFrame:
-        """Return the order of the variants at each point, and which may be called best and second: `ranking.rank`.
+        """Return the order of the variants at each point, and which may be called best and second: `rank_variants`.
 
         Args and errors are those of `compare`; there may be several points.
         """
@@ -405,7 +405,7 @@ class Study:
     # -- efficiency and curves ---------------------------------------------------------------------------------------
 
     def pareto(self, cost: str = "uses", *, at: Mapping[str, Any] | None = None, view: Views = None) -> pd.DataFrame:
-        """Return accuracy against cost, means over seeds, and which variants are efficient: `efficiency.pareto`.
+        """Return accuracy against cost, means over seeds, and which variants are efficient: `find_efficient_variants`.
 
         Args:
             cost: floats, uses, bits, airtime_s, energy_j, time_s, samples or rounds, over the whole run.
@@ -435,7 +435,9 @@ class Study:
         view: str | None = None,
         window: int = 1,
     ) -> pd.DataFrame:
-        """Return the cost at which the accuracy, averaged over seeds, first reaches a target: `efficiency.until`.
+        """Return the cost at which the accuracy, averaged over seeds, first reaches a target.
+
+        See `compute_cost_until_target`.
 
         Args:
             target: accuracy, a fraction of 1; of another task a value of its headline.
@@ -482,7 +484,7 @@ class Study:
         return so_far.set_axis(rounds.index).where(whole.notna())
 
     def smooth(self, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:
-        """Return `rounds` where evaluated, with a number averaged over `window` evaluations: `curves.smooth`."""
+        """Return `rounds` where evaluated, with a number averaged over `window` evaluations: `smooth_curves`."""
         return curves.smooth_curves(self.rounds, window, self.find_metric(metric))
 
     def _tell_missing_runs(self, found: T) -> T:
