@@ -12,7 +12,7 @@ from semcom.cli.fields import PLUGIN
 from semcom.config import ConfigError
 from semcom.escape import format_csv
 from semcom.files import resolve_file, write_atomically
-from semcom.runs.plugins import load_plugins
+from semcom.runs.request.plugins import load_plugins
 from semcom.screen import say
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from semcom.cli import flags
 from semcom.cli.analysis import read_analysis_point
 from semcom.cli.fields import PLUGIN
-from semcom.runs.plugins import load_plugins
+from semcom.runs.request.plugins import load_plugins
 from semcom.screen import say
 
 

@@ -17,7 +17,7 @@ from semcom.methods.fedavg import FedAvg
 from semcom.methods.registry import METHODS
 from semcom.plots.kinds import KINDS, settle_kind
 from semcom.plots.panels import draw_panels
-from semcom.runs.runner import run
+from semcom.runs.rounds.runner import run
 from semcom.studies import names
 from semcom.studies.analysis.sheet import make_sheet
 from semcom.studies.analysis.study import Study
