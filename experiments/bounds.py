@@ -15,7 +15,7 @@ def train_and_measure_bounds(config: RunConfig) -> None:
     """Train, measuring after each round; then leave both sides of the method's theorem as `bounds` in the summary.
 
     Raises:
-        ConfigError: the run is none that a theorem is about, see `theorem_of`.
+        ConfigError: the run is none that a theorem is about, see `find_theorem_of_bound`.
     """
     from experiments.measures.bounds_report import report_bounds
     from experiments.measures.bounds_round import find_theorem_of_bound, measure_bounds_of_round

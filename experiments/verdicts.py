@@ -54,7 +54,7 @@ def pend(hypothesis: str, place: str) -> Row:
 
 
 def describe(what: str, place: str, values: pd.Series) -> Row:
-    """Return the row of a number that no hypothesis is about, see `decided`: it has no answer."""
+    """Return the row of a number that no hypothesis is about, see `decide`: it has no answer."""
     return {**decide(f"(reported: {what})", place, values), "answer": ""}
 
 
@@ -66,7 +66,7 @@ def decide_verdict_at_each(
     of: Callable[..., Row] = decide,
     **rule: Any,
 ) -> Iterator[Row]:
-    """Yield the row of each place, as `decided` or another function makes it.
+    """Yield the row of each place, as `decide` or another function makes it.
 
     Args:
         title: of the hypothesis.

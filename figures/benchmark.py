@@ -24,7 +24,7 @@ from semcom.plots.ranks import RANKS, tabulate_ranks
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.ranks import compare_to_control
 from semcom.studies.analysis.study import study
-from semcom.studies.names import name_value
+from semcom.studies.names import SHIPPED
 
 
 def rank_ends(ends: pd.DataFrame, all_runs: bool = False) -> pd.DataFrame:
@@ -75,7 +75,8 @@ def tabulate_benchmark(ends: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for _, rank in ranks.iterrows():
         own = cells[cells["variant"] == rank["variant"]].set_index("setting")
-        row = {"method": name_value("variant", rank["variant"]), "mean rank": _interval(rank), "group": rank["cliques"]}
+        name = SHIPPED.value("variant", rank["variant"])
+        row = {"method": name, "mean rank": _interval(rank), "group": rank["cliques"]}
         row["mean rank, all runs"] = f"{with_guesses[rank['variant']]:.1f}"
         row |= {f"p against {CONTROL}": f"{against[rank['variant']]:.2g}" if rank["variant"] in against else ""}
         row |= {name: _cell(own.loc[name]) for name in dict.fromkeys(cells["setting"]) if name in own.index}
@@ -88,7 +89,7 @@ def tabulate_beside(views: pd.DataFrame) -> pd.DataFrame:
     """Return the table of what has no rank as texts: other views, and answers that never change, in each setting."""
     others = views[~views["counts"]]
     named = zip(others["variant"], others["view"], strict=True)
-    others = others.assign(answers=[f"{name_value('variant', name)}, {view}" for name, view in named])
+    others = others.assign(answers=[f"{SHIPPED.value('variant', name)}, {view}" for name, view in named])
     once = views.dropna(subset=list(CONSTANT)).drop_duplicates([*SETTING, "seed"])
     constant = [
         once.assign(answers=text, guess=False, accuracy=once[name], pooled=np.nan, worst10=np.nan)
@@ -105,7 +106,7 @@ def describe_top_cliques(ends: pd.DataFrame) -> str:
     """Return who is in the top clique without runs that guess and with all runs, where the two differ; else nothing."""
     without, with_guesses = (
         [
-            name_value("variant", row["variant"])
+            SHIPPED.value("variant", row["variant"])
             for _, row in rank_ends(ends, all_runs).iterrows()
             if "1" in row["cliques"].split()
         ]

@@ -232,7 +232,7 @@ LETTER_WEIGHT = Drawing(
 
 
 def by_place(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the gains over one method at each place of the map, see `semcom.plots.gain.gains`."""
+    """Return the gains over one method at each place of the map, see `compute_gains`."""
     return _placed(compute_gains(study.along(FIELDS), plot))
 
 

@@ -77,14 +77,14 @@ TABLE1 = Drawing(
 
 
 def of_one_client(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return `embedding.numbers` of the images of client 0 alone, a panel for each method, seed 0."""
+    """Return `embedding.compute_embedding` of the images of client 0 alone, a panel for each method, seed 0."""
     runs = _of_seed_0(study)
     panels = [embedding.draw_embedding_panel(run, plot.view, client=0).assign(variant=run.variant) for run in runs]
     return _whole(panels, "variant")
 
 
 def of_clients(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return `embedding.numbers` of the images of the first seven clients, a panel for each, and of all images.
+    """Return `embedding.compute_embedding` of the images of the first seven clients, a panel for each, and of all.
 
     The clients are those with the most even classes first, by the share of the most frequent class.
     """

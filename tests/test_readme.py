@@ -31,6 +31,7 @@ from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
 from semcom.engine.air.schedulers import SCHEDULERS
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS
+from semcom.plots.kinds import KINDS
 from semcom.plots.registry import FIGURES
 from semcom.studies.registry import EXPERIMENTS
 from semcom.tasks.registry import TASKS
@@ -60,6 +61,7 @@ TESTED = {
         "A partition",
         "A scheduler",
         "An experiment and its figure",
+        "A kind of figure",
     ),
 }
 """Sections with a test below, of the pages of which every example is run."""
@@ -145,7 +147,7 @@ def smaller(text: str) -> str:
 def own_names(monkeypatch: pytest.MonkeyPatch, thin: None) -> None:
     """What the examples register is forgotten after each test."""
     data = (DATASETS, PARTITIONS, AUGMENTATIONS)
-    for registry in (METHODS, ENCODERS, *data, LINKS, SCHEDULERS, EXPERIMENTS, FIGURES, TASKS):
+    for registry in (METHODS, ENCODERS, *data, LINKS, SCHEDULERS, EXPERIMENTS, FIGURES, KINDS, TASKS):
         monkeypatch.setattr(registry, "_added", dict(registry._added))
 
 
@@ -380,3 +382,15 @@ def test_experiment(tmp_path: Path) -> None:
     assert set(table["status"]) == {"done"} and table["accuracy"].between(0.1, 1).all()
     assert "SNR 10 dB" in printed and (folder / "results.md").is_file()
     assert (folder / "mine.png").stat().st_size > 1000
+
+
+def test_kind_of_figure(tmp_path: Path) -> None:
+    """A row for each run in the CSV file, a row for each method in the table."""
+    follow(EXTENDING, "A kind of figure", tmp_path)
+    runs = pd.read_parquet(tmp_path / "results" / "two" / "results.parquet")
+    drawn = pd.read_csv(tmp_path / "drawn" / "strip.csv")
+    assert drawn["accuracy"].tolist() == pytest.approx(runs["accuracy"].tolist(), abs=1e-12)
+    means = runs.groupby("variant", sort=False)["accuracy"].mean()
+    assert drawn["mean"].tolist() == pytest.approx(runs["variant"].map(means).tolist())
+    page = (tmp_path / "drawn" / "strip.md").read_text().splitlines()
+    assert [row.split(" | ")[0] for row in page if row.startswith("| ")][2:] == ["| Local", "| FedAvg"]

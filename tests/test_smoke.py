@@ -24,7 +24,6 @@ from semcom.plots.kinds import KINDS
 from semcom.plots.registry import find_drawings_of
 from semcom.plots.render import render
 from semcom.runs.folder.summary import write_summary
-from semcom.studies.names import is_share
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.table import list_fields, read_table
 from semcom.studies.sweep.sweep import sweep
@@ -109,6 +108,6 @@ def test_every_experiment_runs_at_smoke_with_its_figures(
         files = render(drawing.name, results=tmp_path / name, out=tmp_path / "figures")
         assert {file.suffix for file in files} == {".pdf", ".png", ".csv", ".md"}
         shown = pd.read_csv(next(file for file in files if file.suffix == ".csv"))
-        share = KINDS.get(str(drawing.plot.kind)).of_y and is_share(drawing.plot.y)
+        share = KINDS.get(str(drawing.plot.kind)).of_y and drawing.plot.metric.share
         assert ("as a fraction of 1" in next(f for f in files if f.suffix == ".md").read_text("utf-8")) == share
         assert len(shown) and not shown.select_dtypes("number").dropna(axis=1, how="all").empty

@@ -15,7 +15,7 @@ from experiments.claims.evidence import Evidence, Key, format_evidence_command, 
 from semcom.config import ConfigError
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.statistics import compute_t_interval
-from semcom.studies.names import name_value
+from semcom.studies.names import SHIPPED
 
 FEWEST = 4
 """Methods without which a rank correlation says nothing."""
@@ -103,7 +103,7 @@ def format_results_beside(frame: pd.DataFrame) -> str:
         half = (cell["high"] - cell["low"]) / 2
         ours = f"{cell['ours']:.1f}" + ("" if pd.isna(half) else f" ± {half:.1f}")
         both = {f"{cell['column']}: paper": f"{cell['paper']:.1f}", f"{cell['column']}: ours": ours}
-        name = "Mean of the methods" if cell["method"] == MEAN else name_value("method", cell["method"])
+        name = "Mean of the methods" if cell["method"] == MEAN else SHIPPED.value("method", cell["method"])
         shown.setdefault(name, {"Method": name}).update(both)
     lines = pd.DataFrame(list(shown.values())).fillna("")
     agreed = [

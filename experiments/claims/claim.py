@@ -105,7 +105,7 @@ class Claim:
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Claim:
-        """Return a row of `papers.claims`, read."""
+        """Return a row of `papers.read_paper_claims`, read."""
         at = papers.parse_paper_point(row["at"])
         return cls(
             relation=row["relation"],

@@ -117,11 +117,11 @@ def _print_claim(row: dict[str, Any]) -> str:
 
 def _print_our_evidence(row: dict[str, Any]) -> str:
     """Return the comparison that decides a claim, how many there are, and what its seeds can find."""
-    from semcom.studies.names import choose_decimals
+    from semcom.tasks.metric import ACCURACY
 
     if not row["seeds"]:
         return ""
-    digits = choose_decimals(True, (row["high"] - row["low"]) / 200)
+    digits = ACCURACY.choose_decimals((row["high"] - row["low"]) / 200)
     interval = "" if math.isnan(row["low"]) else f" [{row['low']:.{digits}f}, {row['high']:.{digits}f}]"
     counts = {word: row[word] for word in ("yes", "level", "no", "open")}
     several = f"; {', '.join(f'{word} {n}' for word, n in counts.items())}" if sum(counts.values()) > 1 else ""

@@ -21,7 +21,7 @@ from semcom.studies.analysis.guessing import is_guess
 from semcom.studies.analysis.selection import make_comparable
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.experiment import Experiment
-from semcom.studies.names import is_share
+from semcom.studies.names import NUMBERS
 from semcom.studies.overrides import format_plain_value
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.run import Stored
@@ -58,7 +58,7 @@ Key = tuple[str, tuple[Any, ...], Part | None]
 
 
 class Evidence:
-    """The studies of one or several items as a `claims.Source`.
+    """The studies of one or several items as a `claim.Source`.
 
     Args:
         studies: item -> scale and study.
@@ -299,7 +299,7 @@ def read_evidence_number(run: Stored, view: str | None, metric: str, part: Part 
         found = sum(counts["floats"] for counts in ways) if ways else None
     else:
         found = flatten_row({**summary.get("clusters", {}), **{k: summary.get(k) for k in OWN_NUMBERS}}).get(metric)
-        if found is not None and is_share(f"clusters.{metric}"):
+        if found is not None and getattr(NUMBERS.get(f"clusters.{metric}"), "share", False):
             found = 100 * float(found)
     return None if found is None else float(found)
 

@@ -35,7 +35,7 @@ def report_bounds(theorem: FedCLBound | FedCoSRBound, lines: Sequence[Mapping[st
 
     Args:
         theorem: of the run's method.
-        lines: of metrics.jsonl; what `experiments.measures.bounds_round.measure` gave is in `observed`.
+        lines: of metrics.jsonl; what `measure_bounds_of_round` gave is in `observed`.
     """
     seen = [line for line in lines if line.get("observed")]
     found = collect_bounds_arrays(theorem, [line["observed"] for line in seen])
@@ -85,7 +85,7 @@ def _report_bound_conditions(
 ) -> dict[str, Any]:
     """Return the factor by which a condition is missed (at most 1: it is met), of the worst client by round.
 
-    `rate`: eta over 2 / L1, below which a step's bound falls. `guarantee`: see `theorems.guarantee`.
+    `rate`: eta over 2 / L1, below which a step's bound falls. `guarantee`: see `compute_theorem_guarantee`.
     """
     rise = found["steps"] * found["smoothness"] * found["rate"] ** 2 * found["variance"] / 2
     rise = rise + bound["mixing"] + bound["targets"]

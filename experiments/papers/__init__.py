@@ -2,9 +2,9 @@
 
     from experiments import papers
 
-    papers.table("fedcosr")  # a row per cell
-    papers.claims()  # a row per claim
-    papers.points()  # where in the space of runs a column of a table stands
+    papers.read_paper_table("fedcosr")  # a row per cell
+    papers.read_paper_claims()  # a row per claim
+    papers.read_paper_points()  # where in the space of runs a column of a table stands
 
 README.md beside this file explains the columns. Files are checked when they are read.
 """

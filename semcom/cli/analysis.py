@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import semcom
 from semcom.cli import flags
+from semcom.cli.fields import PLUGIN
 from semcom.config import ConfigError
 from semcom.escape import format_csv
 from semcom.files import resolve_file, write_atomically
+from semcom.runs.request.plugins import load_plugins
 from semcom.screen import say
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ class ResultsFlags:
     """Folder in which the table, or every one, is written as a CSV file of its name (None: it is printed)."""
     at: flags.At = ()
     """Only runs with these values, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
+    plugins: PLUGIN = ()
+    """Your Python file or module, with what the study needs of yours (repeatable)."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,8 @@ class CompareFlags:
     """What it costs: time_s, energy_j, uses, bits, floats, airtime_s, samples or rounds."""
     csv: str | None = None
     """File in which all numbers of the comparisons are written (None: sentences alone are printed)."""
+    plugins: PLUGIN = ()
+    """Your Python file or module, with what the study needs of yours (repeatable)."""
 
 
 @dataclass(frozen=True)
@@ -120,10 +126,10 @@ def carry_out_compare(words: list[str]) -> None:
 def read_analysis_words(
     words: list[str], names: Sequence[str], start: DataclassInstance, prog: str
 ) -> tuple[list[str], Any]:
-    """Return the words that come first, as many as there are names, and the flags after them.
+    """Return the words that come first, as many as there are names, and the flags after them; import their plug-ins.
 
     Raises:
-        ConfigError: there are fewer, or a flag is wrong.
+        ConfigError: there are fewer, a flag is wrong, or a plug-in cannot be imported.
     """
     given: list[str] = []
     rest = list(words)
@@ -132,6 +138,7 @@ def read_analysis_words(
     wanted = flags.parse_flags(start, f"{prog} {' '.join(names)}", rest, extra={})
     if len(given) < len(names):
         raise ConfigError(f"{names[len(given)]}: none is given; the words are {prog} {' '.join(names)}")
+    load_plugins(getattr(wanted, "plugins", ()))
     return given, wanted
 
 

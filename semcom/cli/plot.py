@@ -47,7 +47,8 @@ class PlotFlags:
     out: str | None = None
     """Folder of the files (None: FOLDER)."""
     plugins: PLUGIN = ()
-    """Your Python file or module in the place of a plug-in that runs name; responses need them (repeatable)."""
+    """Your Python file or module, with a kind of your own, or in the place of a plug-in that runs name; responses need
+    that (repeatable)."""
     trust: TRUST = False
     """Execute the plug-ins that runs name."""
 
@@ -78,6 +79,8 @@ class TableFlags:
     """md: Markdown; csv: a line per cell with all digits; tex: LaTeX with booktabs."""
     out: str | None = None
     """File that is written (None: the table is printed)."""
+    plugins: PLUGIN = ()
+    """Your Python file or module, with what the study needs of yours (repeatable)."""
 
 
 def carry_out_plot(words: list[str]) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from semcom.cli import flags
 from semcom.cli.analysis import read_analysis_point
+from semcom.cli.fields import PLUGIN
+from semcom.runs.request.plugins import load_plugins
 from semcom.screen import say
 
 
@@ -23,6 +25,8 @@ class ReportFlags:
     """Only runs with these values, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
     view: str | None = None
     """View whose accuracies are averaged and compared (None: the first one of each method, its headline)."""
+    plugins: PLUGIN = ()
+    """Your Python file or module, with what the studies need of yours (repeatable)."""
 
 
 def carry_out_report(words: list[str]) -> None:
@@ -31,5 +35,6 @@ def carry_out_report(words: list[str]) -> None:
 
     count = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
     wanted = flags.parse_flags(ReportFlags(), "semcom report FOLDER...", words[count:], extra={})
+    load_plugins(wanted.plugins)
     path = write(words[:count], out=wanted.out, view=wanted.view, at=read_analysis_point(wanted.at))
     say(f"report: {path}")

@@ -12,6 +12,7 @@ import tyro
 
 from channels import LINKS
 from semcom.cli.analysis import read_analysis_words
+from semcom.cli.fields import PLUGIN
 from semcom.cli.printing import format_air_lines
 from semcom.cli.text import hang_text, terminal
 from semcom.config import ConfigError
@@ -48,6 +49,8 @@ class ShowFlags:
 
     watch: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg()] = False
     """Show it again every few seconds, until nothing is running; needs a terminal."""
+    plugins: PLUGIN = ()
+    """Your Python file or module, with what the study needs of yours (repeatable)."""
 
 
 def carry_out_show(words: list[str]) -> None:

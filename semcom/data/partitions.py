@@ -148,7 +148,7 @@ class IID(Divided):
     """Equal random parts of all samples, one per client."""
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """Draw the table by `counts.iid`."""
+        """Draw the table by `counts.count_iid`."""
         return counts.count_iid(stock, clients, rng)
 
 
@@ -168,7 +168,7 @@ class DirichletClient(Divided):
             require("beta", self.beta, MEASURE)
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """Draw the table by `counts.dirichlet_client`."""
+        """Draw the table by `counts.count_by_client_dirichlet`."""
         return counts.count_by_client_dirichlet(stock, clients, self.options.beta, rng)
 
 
@@ -188,7 +188,7 @@ class Dirichlet(Divided):
             require("min_size", self.min_size, NOT_NEGATIVE)
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """Draw the table by `counts.dirichlet`."""
+        """Draw the table by `counts.count_by_dirichlet`."""
         return counts.count_by_dirichlet(stock, clients, self.options.beta, self.options.min_size, rng)
 
 
@@ -208,7 +208,7 @@ class Pathological(Divided):
             require("classes", self.classes, COUNT)
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """Draw the table by `counts.pathological`."""
+        """Draw the table by `counts.count_pathological`."""
         return counts.count_pathological(stock, clients, self.options.classes, rng)
 
 

@@ -1,9 +1,9 @@
 """Layers that are called for one client, or at once for a stack of clients, each with weights of its own.
 
 On a stack, weights, inputs and outputs have the clients as their first axis. A network that is made of such layers
-alone is called on stacks as it is. `own_layers` puts these in the place of torch's; any other network is left to vmap,
-which runs everything, and takes longer: its rules for convolutions, batch normalisation and activations in place make
-copies, and each of its operations costs the host more than the operation itself.
+alone is called on stacks as it is. `replace_by_own_layers` puts these in the place of torch's; any other network is
+left to vmap, which runs everything, and takes longer: its rules for convolutions, batch normalisation and activations
+in place make copies, and each of its operations costs the host more than the operation itself.
 
 Legend: k clients, b samples of each, c channels.
 """

@@ -11,7 +11,7 @@ from semcom.plots.guessing import cross_guessing, describe_guessing
 from semcom.plots.points import average_points_over_seeds, describe_points
 from semcom.plots.style import bar_styles, percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import NAMED, field_label, metric_label, name_place, name_value
+from semcom.studies.names import NAMED, field_label, metric_label
 
 ROW, MARK = 0.15, 0.07
 """Height of a row, and of each further mark in it, in inches."""
@@ -60,14 +60,14 @@ def draw_dots(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> No
 def _draw_bar_series(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles):  # type: ignore[no-untyped-def]
     """Yield label, style, heights and numbers of each hue, on axes that name the rows."""
     names = rows(cells, plot)
-    axes.set_yticks(range(len(names)), [name_value(str(plot.x), name) for name in names])
+    axes.set_yticks(range(len(names)), [plot.labels.value(str(plot.x), name) for name in names])
     axes.set_ylim(-0.7, len(names) - 0.3)
     axes.grid(axis="y", visible=plot.kind == "dots")
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(metric_label(plot.y))
+    axes.set_xlabel(metric_label(plot.metric))
     if plot.x not in NAMED:
         axes.set_ylabel(field_label(str(plot.x)))
-    percent(axes.xaxis, plot.y)
+    percent(axes.xaxis, plot.metric)
     height = {name: i for i, name in enumerate(names)}
     if plot.hue is None:
         yield None, styles[None], cells[plot.x].map(height).to_numpy(float), cells
@@ -75,7 +75,7 @@ def _draw_bar_series(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles
     for hue in styles:
         line = cells[cells[plot.hue] == hue]
         if len(line):
-            yield name_place(plot.hue, hue), styles[hue], line[plot.x].map(height).to_numpy(float), line
+            yield plot.labels.place(plot.hue, hue), styles[hue], line[plot.x].map(height).to_numpy(float), line
 
 
 def _bars(line: pd.DataFrame) -> list[pd.Series] | None:

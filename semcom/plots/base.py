@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from semcom.studies.names import SHIPPED, Labels
+from semcom.tasks.metric import Metric
+
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
@@ -40,6 +43,13 @@ class Plot:
     """Method or variant that others are compared with (None: local)."""
     window: int = 1
     """Evaluations over which learning curves are averaged."""
+    labels: Labels = field(default=SHIPPED, repr=False, compare=False)
+    """What methods and numbers are called: filled in from the study that is drawn."""
+
+    @property
+    def metric(self) -> Metric:
+        """The number `y`: its name, its unit and which way is better."""
+        return self.labels.metric(self.y)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -54,7 +64,12 @@ class Kind:
     title: str
     """One line: what it shows."""
     numbers: Callable[[Study, Plot], pd.DataFrame]
-    """Function from a study and a settled request to what is drawn and what the CSV holds, nothing else."""
+    """Function from a study and a settled request to what is drawn and what the CSV holds, nothing else.
+
+    It returns a row or more, with columns for the hue and the panels of the request. A kind that is `tabled` has
+    further ones: the abscissa, `mean`, `low` and `high` (the ends of its interval, NaN for none) and `n` (its seeds),
+    and `mark` where the table marks best and second.
+    """
     draw: Callable[[Axes, pd.DataFrame, Plot, Styles], None]
     """Function that draws the numbers of one panel."""
     caption: Callable[[pd.DataFrame, Plot], str]

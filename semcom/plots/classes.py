@@ -11,7 +11,7 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import describe_points, select_points_of_view, tidy_points
 from semcom.plots.style import bar_styles, percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import metric_label, name_metric, name_place, name_value
+from semcom.studies.names import metric_label
 
 SHADE = "0.85"
 """Grey behind the clients that have few images."""
@@ -64,7 +64,7 @@ def draw_classes(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) ->
     for i, (hue, style) in enumerate(styles.items()):
         line = cells if plot.hue is None else cells[cells[plot.hue] == hue]
         at, width = line[x].map(places.index) + 0.8 * ((i + 0.5) / count - 0.5), 0.8 / count
-        label = None if plot.hue is None else name_place(plot.hue, hue)
+        label = None if plot.hue is None else plot.labels.place(plot.hue, hue)
         axes.bar(at, line["mean"], width, label=label, zorder=2, **style)
         if line["low"].notna().any():
             bars = [line["mean"] - line["low"], line["high"] - line["mean"]]
@@ -75,12 +75,12 @@ def draw_classes(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) ->
     if count == 1:
         axes.axhline(cells["mean"].mean(), color="black", linestyle="--", linewidth=0.7, zorder=4)
     step = 1 if len(places) <= NAMED else 5 * (1 + len(places) // 50)
-    axes.set_xticks(range(0, len(places), step), [name_value(x, value) for value in places[::step]])
+    axes.set_xticks(range(0, len(places), step), [plot.labels.value(x, value) for value in places[::step]])
     axes.set_xlim(-0.7, len(places) - 0.3)
     axes.grid(axis="x", visible=False)
     axes.set_xlabel("Class" if x == "class" else "Client, least accurate first" if cells["n"].max() > 1 else "Client")
-    axes.set_ylabel(metric_label(plot.y))
-    percent(axes.yaxis, plot.y)
+    axes.set_ylabel(metric_label(plot.metric))
+    percent(axes.yaxis, plot.metric)
 
 
 def height(cells: pd.DataFrame, plot: Plot) -> float:
@@ -90,9 +90,7 @@ def height(cells: pd.DataFrame, plot: Plot) -> float:
 
 def caption_of_clients(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the bars are, and the order of the clients."""
-    order = (
-        f" Clients are sorted by their {name_metric(plot.y)} in each seed, since seeds divide the data in other ways."
-    )
+    order = f" Clients are sorted by their {plot.metric.label} in each seed, since seeds divide the data in other ways."
     return _caption(cells, plot, "each client") + (order if cells["n"].max() > 1 else "") + _describe_scarce(cells)
 
 
@@ -113,7 +111,7 @@ def caption_of_classes(cells: pd.DataFrame, plot: Plot) -> str:
 def _caption(cells: pd.DataFrame, plot: Plot, whose: str) -> str:
     text = describe_points(cells, Plot(**{**vars(plot), "x": None}), "error bars")
     mean = "" if plot.hue else " Dashed: the mean of the bars."
-    name = name_metric(plot.y)
+    name = plot.metric.label
     return text.replace(name, f"{name} of {whose}", 1) + mean
 
 

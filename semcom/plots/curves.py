@@ -20,7 +20,7 @@ from semcom.plots.points import (
 from semcom.plots.style import MANY, choose_depth, percent
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import metric_label, name_place, titled
+from semcom.studies.names import metric_label, titled
 
 DECADE = 10
 """Ratio of the most to the least that a curve costs from which on the abscissa is logarithmic."""
@@ -60,14 +60,13 @@ def draw_curves(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
     """Draw a curve with its band for each hue; the marks of different curves stand at different rounds."""
     lines = list(cells.groupby(plot.hue, sort=False))
     for i, (hue, line) in enumerate(lines):
-        style = styles[hue]
+        style, name = styles[hue], plot.labels.place(str(plot.hue), hue)
         if _is_free(line, plot):
             level = line["mean"].iloc[-1]
-            axes.axhline(level, label=name_place(str(plot.hue), hue), **{**style, "marker": "", "linewidth": 0.7})
+            axes.axhline(level, label=name, **{**style, "marker": "", "linewidth": 0.7})
             continue
         step = max(1, len(line) // MARKS)
         first = min(i * step // len(lines), len(line) - 1)
-        name = name_place(str(plot.hue), hue)
         look = {**style, "linewidth": 1.0, "zorder": choose_depth(style)}
         axes.plot(line[plot.x], line["mean"], label=name, markevery=(first, step), **look)
         cross_guessing(axes, line[-1:], line[plot.x][-1:], line["mean"][-1:])
@@ -84,8 +83,8 @@ def draw_curves(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
             axes.set_xscale("log")
         else:
             axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.set_ylabel(metric_label(plot.y))
-    percent(axes.yaxis, plot.y)
+    axes.set_ylabel(metric_label(plot.metric))
+    percent(axes.yaxis, plot.metric)
 
 
 def _is_free(line: pd.DataFrame, plot: Plot) -> bool:

@@ -14,7 +14,6 @@ from semcom.runs.folder.arrays import FEATURES
 from semcom.runs.result.embedding import embedding, knn_purity, silhouette
 from semcom.studies.analysis.compare import Views, choose_view
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import name_place
 from semcom.studies.results.run import Stored
 
 MOST = 2000
@@ -95,7 +94,7 @@ def caption_embedding(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the dots are, and silhouette and purity of the features."""
     panels = cells.drop_duplicates(str(plot.facet)).to_dict("records")
     of_each = "; ".join(
-        f"{name_place(str(plot.facet), row[str(plot.facet)])}: silhouette {row['silhouette']:.3f}, purity "
+        f"{plot.labels.place(str(plot.facet), row[str(plot.facet)])}: silhouette {row['silhouette']:.3f}, purity "
         f"{row['purity']:.3f}, {row['images']} images"
         for row in panels
     )

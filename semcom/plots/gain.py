@@ -15,7 +15,6 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.heatmap import Cell, draw_heatmap_colour_bar, height, size_heatmap_width, tabulate_heatmap
 from semcom.studies.analysis.comparison import Comparisons
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import is_share, name_metric, name_value
 
 MAP = "RdBu"
 """Red where a method loses, blue where it gains, white at zero; signs stand in the cells, for print in grey."""
@@ -71,7 +70,7 @@ def compute_gains(study: Study, plot: Plot, also: Mapping[str, str] | None = Non
 
 def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a row for each method, a column for each value of the abscissa; bold where a difference can be told."""
-    share = is_share(plot.y)
+    share = plot.metric.share
     tabulate_heatmap(axes, cells, plot, lambda cell: _format_gain(cell, share), lambda cell: cell["supported"], MAP)
 
 
@@ -85,26 +84,26 @@ def _format_gain(cell: Cell, share: bool) -> str:
 
 def scale_gain(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Give all panels one colour scale, which ends at the largest gain and at a loss of that size; show it."""
-    share, most = is_share(plot.y), _find_end(cells, plot)
-    label = f"Gain over {name_value('variant', plot.over)}{' (points)' if share else ''}"
+    share, most = plot.metric.share, _find_end(cells, plot)
+    label = f"Gain over {plot.labels.value('variant', plot.over)}{' (points)' if share else ''}"
     draw_heatmap_colour_bar(figure, (-most, most), label, share)
 
 
 def _find_end(cells: pd.DataFrame, plot: Plot) -> float:
     """Return the gain, and the loss, at which the colour scale ends."""
-    least = LEAST if is_share(plot.y) else 0
+    least = LEAST if plot.metric.share else 0
     return max(float(cells["mean"].max()), least) or float(cells["mean"].abs().max()) or 1.0
 
 
 def caption_gain(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the cells are."""
-    unit = " in percentage points" if is_share(plot.y) else ""
+    unit = " in percentage points" if plot.metric.share else ""
     made = "; ".join(dict.fromkeys(cells["interval"]))
     beyond = " Losses beyond the arrow of the scale are as dark as its end." * bool(
         cells["mean"].min() < -_find_end(cells, plot)
     )
     return (
-        f"Test {name_metric(plot.y)} of each method minus that of {name_value('variant', plot.over)}{unit}, runs "
+        f"Test {plot.metric.label} of each method minus that of {plot.labels.value('variant', plot.over)}{unit}, runs "
         f"paired by seed; behind ± the larger half of the 95 % interval ({made}). Bold: a difference can be told (zero "
         f"is outside its interval, and p < 0.05 after Holm's correction over all cells).{beyond}"
     )

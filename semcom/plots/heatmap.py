@@ -15,7 +15,7 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import average_points_over_seeds, check_panels, describe_points, select_points_of_view
 from semcom.plots.style import CHARACTER
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import field_label, is_share, metric_label, name_value
+from semcom.studies.names import field_label, metric_label
 
 Cell = Mapping[str, Any]
 MAP = "viridis"
@@ -37,7 +37,7 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
 
 def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a row for each hue, a column for each value of the abscissa; the best are bold."""
-    share = is_share(plot.y)
+    share = plot.metric.share
     tabulate_heatmap(
         axes, cells, plot, lambda cell: _text(cell["mean"], share), lambda cell: cell.get("mark") == "best"
     )
@@ -72,7 +72,7 @@ def tabulate_heatmap(
         column, row = (round(value) for value in each.get_position())
         each.set_fontweight("bold" if bold(found[row][column]) else "normal")
     axes.set_xticks(range(len(columns)), [_column(plot, value) for value in columns])
-    axes.set_yticks(range(len(rows)), [name_value(str(plot.hue), row) for row in rows])
+    axes.set_yticks(range(len(rows)), [plot.labels.value(str(plot.hue), row) for row in rows])
     axes.set_xlabel(field_label(str(plot.x)))
 
 
@@ -90,7 +90,7 @@ def draw_heatmap_matrix(axes: Axes, values: np.ndarray, texts: list[list[str]], 
 
 def _column(plot: Plot, value: Any) -> str:
     """Return the label of a column; the unit stands below all of them."""
-    return name_value(str(plot.x), value).removesuffix(" dB")
+    return plot.labels.value(str(plot.x), value).removesuffix(" dB")
 
 
 def _text(value: float, share: bool) -> str:
@@ -100,7 +100,7 @@ def _text(value: float, share: bool) -> str:
 def scale(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Give all panels one colour scale, and show it beside them."""
     ends = float(cells["mean"].min()), float(cells["mean"].max())
-    draw_heatmap_colour_bar(figure, ends, _scale_label(plot), is_share(plot.y) or plot.kind == "confusion")
+    draw_heatmap_colour_bar(figure, ends, _scale_label(plot), plot.metric.share or plot.kind == "confusion")
 
 
 def draw_heatmap_colour_bar(figure: Figure, ends: tuple[float, float], label: str, percent: bool) -> None:
@@ -146,7 +146,7 @@ def _choose_heatmap_ink(axes: Axes) -> None:
 
 
 def _scale_label(plot: Plot) -> str:
-    return "Share of the true class (%)" if plot.kind == "confusion" else metric_label(plot.y)
+    return "Share of the true class (%)" if plot.kind == "confusion" else metric_label(plot.metric)
 
 
 def height(cells: pd.DataFrame, plot: Plot) -> float:
@@ -159,7 +159,7 @@ def size_heatmap_width(cells: pd.DataFrame, plot: Plot, text: float = NUMBER) ->
 
     Numbers that are too many to be written take none.
     """
-    rows = [name_value(str(plot.hue), value) for value in cells[plot.hue].unique()]
+    rows = [plot.labels.value(str(plot.hue), value) for value in cells[plot.hue].unique()]
     columns = [_column(plot, value) for value in cells[plot.x].unique()]
     each = max(text, CHARACTER * max(map(len, columns))) if len(columns) <= WRITTEN else 0.0
     return len(columns) * each, CHARACTER * max(map(len, rows)) + BESIDE

@@ -13,7 +13,6 @@ from semcom.runs.folder.arrays import IMAGES
 from semcom.studies.analysis.compare import Views, choose_view
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
-from semcom.studies.names import name_place
 from semcom.studies.results.run import Stored
 
 ROWS = 4
@@ -99,7 +98,8 @@ def caption_images(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the images are, and their mean PSNR."""
     means = cells.groupby([str(plot.facet), TEST], sort=False, dropna=False)["psnr"].mean()
     of_each = "; ".join(
-        f"{name_place(str(plot.facet), panel)} at {snr:g} dB: {mean:.1f} dB" for (panel, snr), mean in means.items()
+        f"{plot.labels.place(str(plot.facet), panel)} at {snr:g} dB: {mean:.1f} dB"
+        for (panel, snr), mean in means.items()
     )
     return f"Test images as they come back, of one run each, bytes. Mean PSNR of those that are shown: {of_each}."
 

@@ -68,7 +68,7 @@ def settle_kind(study: Study, wanted: Plot) -> tuple[Study, Plot]:
     part = study.where(wanted.at)
     asked: dict[str, Any] = {name: _named(part, name, getattr(wanted, name)) for name in ("x", "hue", "facet")}
     part = part.along([name for name in asked.values() if name is not None and name not in OF_X])
-    chosen = replace(wanted, **asked, kind=wanted.kind or _find_kind(part, asked["x"]))
+    chosen = replace(wanted, **asked, kind=wanted.kind or _find_kind(part, asked["x"]), labels=part.labels)
     kind = find(KINDS, str(chosen.kind))
     _check_kind_options(chosen, kind)
     rows = chosen.kind in ("bars", "dots")
@@ -125,6 +125,22 @@ def _check_kind(plot: Plot) -> None:
         raise ConfigError(f"x: gains are differences of methods, paired by seed, and have no {name!r}; {wanted}")
     if plot.kind == "divisions" and plot.y not in ("train", "test"):
         raise ConfigError(f"y: {plot.y!r} is not one of train, test")
+
+
+def check_numbers(cells: object, plot: Plot) -> None:
+    """Check that the numbers of a kind have rows and the columns that it says, see `Kind.numbers`.
+
+    Raises:
+        ConfigError: they have not; the kind and the first column that is missing are named.
+    """
+    if not isinstance(cells, pd.DataFrame) or cells.empty:
+        given = "no rows" if isinstance(cells, pd.DataFrame) else type(cells).__name__
+        raise ConfigError(f"kind: the numbers of {plot.kind} are {given}; give a DataFrame with a row or more")
+    tabled = KINDS.get(str(plot.kind)).tabled
+    wanted = (*plot.fields, "mean", "low", "high", "n") if tabled else (plot.hue, plot.facet)
+    if missing := [name for name in wanted if name is not None and name not in cells]:
+        unless = ", or declare it with tabled=False" if tabled and missing[0] not in (plot.hue, plot.facet) else ""
+        raise ConfigError(f"kind: the numbers of {plot.kind} have no column {missing[0]!r}; add it{unless}")
 
 
 def named_empty(cells: pd.DataFrame, plot: Plot) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from semcom.plots.points import (
 )
 from semcom.plots.style import MANY, choose_depth, choose_width, percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import field_label, metric_label, name_place
+from semcom.studies.names import field_label, metric_label
 
 DECADES = 50
 """Ratio of the largest to the smallest value from which on the abscissa is logarithmic."""
@@ -68,15 +68,15 @@ def draw_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
         shown = len(styles) <= MANY and line["low"].notna().any()
         bars = [line["mean"] - line["low"], line["high"] - line["mean"]] if shown else None
         axes.errorbar(
-            line[x], line["mean"], yerr=bars, label=name_place(str(plot.hue), hue), markevery=turns[hue],
+            line[x], line["mean"], yerr=bars, label=plot.labels.place(str(plot.hue), hue), markevery=turns[hue],
             ecolor=to_rgba(style["color"], FAINT), elinewidth=0.7, capsize=CAP + WIDER * i,
             zorder=choose_depth(style), linewidth=choose_width(style), **style,
         )  # fmt: skip
     cross_guessing(axes, cells, cells[x], cells["mean"])
     place_lines(axes, cells[x])
     axes.set_xlabel(field_label(x))
-    axes.set_ylabel(metric_label(plot.y))
-    percent(axes.yaxis, plot.y)
+    axes.set_ylabel(metric_label(plot.metric))
+    percent(axes.yaxis, plot.metric)
     axes.margins(y=0.08)
 
 

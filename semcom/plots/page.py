@@ -16,7 +16,7 @@ from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.setting import describe_setting, list_distinct
 from semcom.studies.analysis.sheet import Sheet
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import NAMED, is_share, name_metric
+from semcom.studies.names import NAMED
 from semcom.studies.registry import find_experiment
 from semcom.studies.results.failures import read_repeat
 
@@ -40,7 +40,8 @@ def write_page(
     missing = f" {failed} of {len(frame)} runs failed and are missing." if failed else ""
     paper = {"Paper item": source.paper} if source else {}
     scale = {"Scale": str(record["scale"])} if "scale" in record else {}
-    unit = f" ({name_metric(plot.y)} as a fraction of 1)" if KINDS.get(str(plot.kind)).of_y and is_share(plot.y) else ""
+    share = KINDS.get(str(plot.kind)).of_y and plot.metric.share
+    unit = f" ({plot.metric.label} as a fraction of 1)" if share else ""
     facts = {**paper, **scale, **_list_page_facts(frame), "Plotted numbers": f"{chosen.name}.csv{unit}"}
     swept = read_repeat(record.get("command"))
     commands = [swept.command, *(f"# {word}: {text}" for word, text in swept.blanks().items())] if swept else []
@@ -66,7 +67,7 @@ def _format_page_table(numbers: pd.DataFrame, plot: Plot) -> str:
         if plot.facet:
             numbers = pd.concat(part for _, part in numbers.groupby(plot.facet, sort=False))
     across = tuple(name for name in plot.fields if name not in down)
-    return Sheet(numbers, down, across, plot.y).markdown().rstrip()
+    return Sheet(numbers, down, across, plot.y, labels=plot.labels).markdown().rstrip()
 
 
 def describe_measured_page(chosen: Measured, numbers: pd.DataFrame) -> str:

@@ -16,7 +16,6 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.guessing import GUESSING
 from semcom.plots.kinds import KINDS
 from semcom.plots.style import CHARACTER, WIDE, WIDTH, choose_line_styles
-from semcom.studies.names import name_place
 
 ENTRY, KEY = 0.145, 0.45
 """Height of a line of the legend, and about the width of a key in it, in inches."""
@@ -51,7 +50,7 @@ def draw_panels(cells: pd.DataFrame, plot: Plot, look: Callable[[Sequence[Any]],
         axes = figure.add_subplot(grid[i // columns, i % columns], sharey=panels[0] if kind.shared and panels else None)
         kind.draw(axes, part, plot, styles)
         if plot.facet is not None:
-            axes.set_title(name_place(plot.facet, value), pad=3)
+            axes.set_title(plot.labels.place(plot.facet, value), pad=3)
         panels.append(axes)
     for i, axes in enumerate(panels):  # labels at the outer axes alone
         if i + columns < len(panels):
@@ -62,7 +61,7 @@ def draw_panels(cells: pd.DataFrame, plot: Plot, look: Callable[[Sequence[Any]],
             axes.tick_params(labelleft=False)
     kind.finish(figure, cells, plot)
     if above:
-        _draw_panel_legend(figure, panels, legend, [name_place(str(plot.hue), hue) for hue in styles])
+        _draw_panel_legend(figure, panels, legend, [plot.labels.place(str(plot.hue), hue) for hue in styles])
     return figure
 
 
@@ -93,7 +92,7 @@ def _count_panel_legend_columns(styles: Styles, plot: Plot, width: float) -> int
     """Return how many entries of the legend stand beside each other; none where there is no legend."""
     if plot.hue is None or set(styles) == {None}:
         return 0
-    longest = max(len(name_place(plot.hue, hue)) for hue in styles)
+    longest = max(len(plot.labels.place(plot.hue, hue)) for hue in styles)
     return max(1, min(len(styles), int(width / (KEY + CHARACTER * longest))))
 
 

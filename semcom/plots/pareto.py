@@ -11,7 +11,7 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import add_cost_unit, describe_points, name_abscissa
 from semcom.plots.style import percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import metric_label, name_value, titled
+from semcom.studies.names import metric_label, titled
 
 DECADE = 10
 """Ratio of the largest to the smallest cost from which on the abscissa is logarithmic."""
@@ -41,7 +41,7 @@ def draw_pareto(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
     for row in cells.to_dict("records"):
         style = {**styles[row["variant"]], "linestyle": "none"}
         bars = None if pd.isna(row["low"]) else [[row["mean"] - row["low"]], [row["high"] - row["mean"]]]
-        label = name_value("variant", row["variant"])
+        label = plot.labels.value("variant", row["variant"])
         axes.errorbar([row[x]], [row["mean"]], yerr=bars, label=label, elinewidth=0.6, **style)
     axes.scatter(front[x], front["mean"], s=70, facecolors="none", edgecolors="black", linewidths=0.8, zorder=4)
     axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
@@ -50,8 +50,8 @@ def draw_pareto(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
         axes.set_xscale("log")
     axes.margins(0.08)
     axes.set_xlabel(titled(name_abscissa(cells, x)))
-    axes.set_ylabel(metric_label(plot.y))
-    percent(axes.yaxis, plot.y)
+    axes.set_ylabel(metric_label(plot.metric))
+    percent(axes.yaxis, plot.metric)
 
 
 def caption(cells: pd.DataFrame, plot: Plot) -> str:

@@ -13,7 +13,7 @@ from semcom.studies.analysis.compare import Views, check_views, choose_view
 from semcom.studies.analysis.means import check_seeds_alone, compute_means
 from semcom.studies.analysis.sheet import describe_sheet_intervals
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import metric_unit, name_field, name_metric
+from semcom.studies.names import name_field
 
 SETTING = "setting"
 """Column with what a setting, several fields in one, is called."""
@@ -95,7 +95,7 @@ def format_view(view: str | Mapping[str, str]) -> str:
 
 def describe_points(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str:
     """Return the caption of means: what they are of, against what, and what error bars are."""
-    name = name_metric(plot.y)
+    name = plot.metric.label
     start = f"Test {name}" if name.startswith("accuracy") else name[0].upper() + name[1:]
     against = f" against {name_abscissa(cells, plot.x)}" if plot.x else ""
     view = f", view {format_view(plot.view)}" if plot.view else ""
@@ -104,12 +104,12 @@ def describe_points(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str
 
 def limit_ordinate(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """End the ordinate of fractions little beyond 0 and 1: an interval of few seeds can reach where none can be."""
-    for axes in figure.axes if metric_unit(plot.y) == "%" else ():
+    for axes in figure.axes if plot.metric.shown_unit == "%" else ():
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, -ROOM), min(high, 1 + ROOM))
 
 
 def describe_intervals_beyond(cells: pd.DataFrame, plot: Plot) -> str:
     """Return the sentence of a caption on intervals that `limit_ordinate` cuts; nothing where there are none."""
-    beyond = metric_unit(plot.y) == "%" and (cells["low"].min() < -ROOM or cells["high"].max() > 1 + ROOM)
+    beyond = plot.metric.shown_unit == "%" and (cells["low"].min() < -ROOM or cells["high"].max() > 1 + ROOM)
     return " Some intervals reach beyond the ordinate." if beyond else ""

@@ -31,7 +31,6 @@ from semcom.runs.request.section_options import build_section_options
 from semcom.runs.request.trust import check_trusted_file, take_plugins
 from semcom.studies.analysis.compare import choose_view
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import name_place
 from semcom.studies.results.run import Stored
 
 SYMBOLS = 3000
@@ -101,7 +100,7 @@ def describe_symbols(cells: pd.DataFrame, plot: Plot) -> str:
     apart = []
     for value, part in panels:
         error = np.square(part[["i", "q"]].to_numpy() - part[["sent_i", "sent_q"]].to_numpy()).sum(1).mean()
-        apart.append((f"{name_place(str(plot.facet), value)}: " if plot.facet else "") + f"{error:.3g}")
+        apart.append((f"{plot.labels.place(str(plot.facet), value)}: " if plot.facet else "") + f"{error:.3g}")
     return (
         f"Complex symbols of test images, two features each, at most {SYMBOLS} of a run: as sent, of unit mean power "
         f"per image, and as equalised by the receiver. Mean square error of the shown ones: {'; '.join(apart)}."
@@ -193,7 +192,7 @@ def draw_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
     x, y = ("us", "power_db") if plot.kind == "delays" else ("mhz", "gain_db")
     for hue, style in styles.items():
         line = cells if plot.hue is None else cells[cells[plot.hue] == hue]
-        label = None if plot.hue is None else name_place(plot.hue, hue)
+        label = None if plot.hue is None else plot.labels.place(plot.hue, hue)
         axes.plot(line[x], line[y], label=label, **{k: v for k, v in style.items() if not k.startswith("marker")})
     axes.set_xlabel("Delay (us)" if plot.kind == "delays" else "Frequency from the middle (MHz)")
     axes.set_ylabel("Mean power (dB)" if plot.kind == "delays" else "$|H(f)|^2$ (dB)")
@@ -266,7 +265,8 @@ def draw_cdf(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> Non
     for hue, style in styles.items():
         line = cells if plot.hue is None else cells[cells[plot.hue] == hue]
         look = {k: v for k, v in style.items() if not k.startswith("marker")}
-        axes.ecdf(line["snr_db"].to_numpy(), label=None if plot.hue is None else name_place(plot.hue, hue), **look)
+        label = None if plot.hue is None else plot.labels.place(plot.hue, hue)
+        axes.ecdf(line["snr_db"].to_numpy(), label=label, **look)
     axes.set_xlabel("Mean uplink SNR (dB)")
     axes.set_ylabel("Share of clients")
 

@@ -18,7 +18,6 @@ from semcom.studies.analysis.ranks import (
     rank_in_settings,
 )
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import name_value
 
 ROW, GAP = 0.15, 0.35
 """Height of a row in inches, and room for a bar beside the dots in ranks."""
@@ -86,7 +85,7 @@ def draw_ranks(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
         if last > first:
             at = right + GAP * column * len(cells) / 12
             axes.plot([at, at], [first - 0.3, last + 0.3], color="black", linewidth=1.6, solid_capstyle="butt")
-    axes.set_yticks(places, [name_value("variant", name) for name in cells["variant"]])
+    axes.set_yticks(places, [plot.labels.value("variant", name) for name in cells["variant"]])
     axes.set_ylim(len(cells) - 0.3, -0.7)
     axes.set_xlabel("Mean rank")
     axes.grid(axis="y", visible=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,6 @@ from semcom.runs.request.trust import trust_results
 from semcom.studies.analysis.setting import describe_rounds
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.grid import TEST
-from semcom.studies.names import name_value
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.failures import read_repeat
 
@@ -127,15 +127,17 @@ def _take_literally(figure: Figure) -> None:
 def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path) -> list[Path]:
     """Draw a request that is put to a study, and write its files."""
     from semcom.plots import page, style
-    from semcom.plots.kinds import KINDS, named_empty, settle_kind
+    from semcom.plots.kinds import KINDS, check_numbers, named_empty, settle_kind
     from semcom.plots.panels import draw_panels
 
-    part, request = (whole, chosen.plot) if chosen.numbers else settle_kind(whole, chosen.plot)
+    own = replace(chosen.plot, labels=whole.labels)
+    part, request = (whole, own) if chosen.numbers else settle_kind(whole, own)
     if "done" not in set(part.runs["status"]) and request.kind != "curves":
         wanted = f"; repeat it with: {again.command}" if (again := read_repeat(record.get("command"))) else ""
         raise ConfigError(f"results: no run of {chosen.experiment or 'the study'} finished{wanted}")
     kind = KINDS.get(str(request.kind))
     numbers = (chosen.numbers or kind.numbers)(part, request)
+    check_numbers(numbers, request)
     numbers = named_empty(mark_guessing(part, request, numbers) if kind.crossed else numbers, request)
     text = (chosen.caption or kind.caption)(numbers, request) + kind.note(numbers, request)
     if (
@@ -143,7 +145,7 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
     ):  # means are of one test SNR, and all else is of the first one
         found = {run.test_snr_db for run in part.tests}
         found = found if len(found) == 1 else {run.test_snr_db for run in part.tests if run.is_first_test}
-        text += f" Tested at {' or '.join(name_value(TEST, snr) for snr in found)}."
+        text += f" Tested at {' or '.join(request.labels.value(TEST, snr) for snr in found)}."
     if kind.of_y and request.kind not in PER_ROUND:
         text = f"{text} {describe_rounds(part, request.y, request.view)}".rstrip()
     with style.ieee():

@@ -15,7 +15,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from semcom.plots.fonts import choose_fonts
-from semcom.studies.names import is_share
+from semcom.tasks.metric import Metric
 
 
 @contextmanager
@@ -104,7 +104,7 @@ def style_to_bytes(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def percent(axis: Axis, metric: str) -> None:
+def percent(axis: Axis, metric: Metric) -> None:
     """Show fractions of 1 in percent along an axis, where a number is such a fraction."""
-    if is_share(metric):
+    if metric.share:
         axis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.4g}")

@@ -13,7 +13,6 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.radio import draw_key, select_one_run
 from semcom.plots.style import bar_styles
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import name_place
 
 LABELS = ("Receives", "Computes", "Sends", "Waits")
 
@@ -63,7 +62,7 @@ def describe_times(cells: pd.DataFrame, plot: Plot) -> str:
     for value, part in cells.groupby(plot.facet, sort=False) if plot.facet else [(None, cells)]:
         waited = part["wait_s"].sum() / part["round_s"].sum()
         told.append(
-            (f"{name_place(str(plot.facet), value)}: " if plot.facet else "")
+            (f"{plot.labels.place(str(plot.facet), value)}: " if plot.facet else "")
             + f"{part['round_s'].iloc[0]:.4g} s, {waited:.0%} of the clients' time waiting, {part['late'].sum()} late"
         )
     return (

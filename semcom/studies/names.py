@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike
-
+from semcom.config import ConfigError
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.overrides import format_plain_value
-from semcom.tasks.metric import MS_SSIM, MSE, PSNR, SSIM, Metric
+from semcom.tasks.metric import ACCURACY, Metric
 
 METHODS = {
     "local": "Local",
@@ -103,34 +103,7 @@ FIELDS = {
 }
 """Field or cost -> its name and the unit after its values; any other is shown by its own name. Without a name here the
 values of a field speak for themselves."""
-METRICS = {
-    "accuracy": "accuracy",
-    "accuracy_std": "deviation over clients",
-    "pooled": "accuracy over all test images",
-    "worst10": "accuracy of the worst 10 % of clients",
-    "best": "accuracy in the best round",
-    "last": "accuracy in the last round",
-    "validation": "validation accuracy",
-    "among_own": "accuracy among own classes",
-    "auc": "AUC",
-    "auc_micro": "AUC over all classes together",
-    "lead": "lead",
-    "gain": "gain",
-    "jain": "Jain's index",
-    "best_round": "best round",
-    "new_clients.global.accuracy": "accuracy of new clients",
-    "new_clients.head.accuracy": "accuracy of new clients with heads of their own",
-    "predictor_distance": "distance of the heads",
-    "clusters.silhouette": "silhouette of the features",
-    "clusters.knn_purity": "purity of the features",
-    "clusters.power_common": "power of what all classes have in common",
-    "clusters.power_between": "power of what tells classes apart",
-}
-"""Number of a view, or of a run -> its name; any other is shown by its own name."""
-PLAIN = ("auc", "auc_micro", "jain", "best_round", "predictor_distance", "clusters.silhouette")
-"""Those that are no share of 1, and are not shown in percent."""
 DERIVED = {
-    "": "{}",
     "std": "deviation of the {} over clients",
     "pooled": "{} over all test images",
     "worst10": "{} of the worst 10 % of clients",
@@ -139,93 +112,93 @@ DERIVED = {
     "validation": "{} of validation images",
 }
 """What is derived from a task's metric -> its name."""
-TASKS: dict[str, Metric] = {metric.name: metric for metric in (PSNR, SSIM, MS_SSIM, MSE)}
-"""The metrics of tasks other than classification, by name: those that ship, and those that stored runs have told of."""
-UNRANKED = ("accuracy_std", "best_round", "predictor_distance", "clusters.power_common", "clusters.power_between")
-"""Those of which more is not better."""
-DIFFERENCES = ("lead", "gain")
-"""Those that are differences of shares, in percentage points."""
 
 
-def learn_label(method: str, label: str) -> None:
-    """Note what a method of a user's is called, as a stored run tells it; those that ship keep their names."""
-    METHODS.setdefault(method, label)
+def _derive(metric: Metric) -> Iterator[Metric]:
+    for derived, label in DERIVED.items():
+        higher = metric.higher and derived != "std"
+        yield replace(metric, name=metric.key(derived), label=label.format(metric.label), higher=higher)
 
 
-def learn_metrics(metrics: Iterable[Metric]) -> None:
-    """Note the metrics of a task that a stored run has told of, for their names and units."""
-    TASKS.update({metric.name: metric for metric in metrics if metric.name not in METRICS})
-
-
-def _find_metric(number: str) -> tuple[Metric, str] | None:
-    """Return the task's metric that a number is or is derived from, and how; None for any other."""
-    name = max((name for name in TASKS if number == name or number.startswith(f"{name}_")), key=len, default=None)
-    derived = "" if name is None else number.removeprefix(name).removeprefix("_")
-    return (TASKS[name], derived) if name is not None and derived in DERIVED else None
-
-
-def is_share(metric: str) -> bool:
-    """Return whether a number is a fraction of 1, which is shown in percent."""
-    own = _find_metric(metric)
-    return own[0].share if own else metric in METRICS and metric not in PLAIN
-
-
-def is_ranked(metric: str) -> bool:
-    """Return whether more of a number is better, as far as it is known here: then the best may be marked."""
-    own = _find_metric(metric)
-    return own[0].higher and own[1] != "std" if own else metric in METRICS and metric not in UNRANKED
-
-
-def choose_decimals(share: bool, halves: ArrayLike) -> int:
-    """Return with how many decimals numbers are shown: one of percentages and three of others, or one more where half
-    an interval would have none.
-
-    Args:
-        share: whether the numbers are fractions of 1, shown in percent.
-        halves: of their intervals; NaN where there is none.
-    """
-    return _choose_digits(1 if share else 3, 100 if share else 1, halves)
-
-
-def choose_metric_decimals(metric: str, halves: ArrayLike) -> int:
-    """Return `choose_decimals` of a number; a task's metric says itself how many it has at least."""
-    own = _find_metric(metric)
-    if own is None:
-        return choose_decimals(is_share(metric), halves)
-    return _choose_digits(own[0].digits, 100 if own[0].share else 1, halves)
-
-
-def _choose_digits(digits: int, factor: float, halves: ArrayLike) -> int:
-    return digits + bool(np.any(factor * np.asarray(halves) < 0.5 * 10**-digits))
-
-
-def name_value(field: str, value: Any) -> str:
-    """Return a value of a field with its unit, such as "9 dB", "FedCL" or "FedCL with mean centroids"."""
-    if field in NAMED:
-        if found := ARMS.get(value) or EXCHANGES.get(value):
-            return found
-        method, *rest = str(value).split(" ", maxsplit=1)
-        return " ".join((METHODS.get(method, method), *rest))
-    shown = format_plain_value(value)
-    return "none" if shown == "None" else shown + FIELDS.get(field, ("", ""))[1]
-
-
-def name_place(field: str, value: Any) -> str:
-    """Return a value with the name of its field, such as "SNR 9 dB"; a method is its name alone."""
-    return (
-        name_value(field, value)
-        if field in NAMED
-        else f"{FIELDS.get(field, (field, ''))[0]} {name_value(field, value)}".lstrip()
+_share, _plain = partial(Metric, share=True, digits=1), Metric
+NUMBERS = {
+    metric.name: metric
+    for metric in (
+        ACCURACY,
+        *_derive(ACCURACY),
+        _share("accuracy_std", "deviation over clients", higher=False),
+        _share("validation", "validation accuracy"),
+        _share("among_own", "accuracy among own classes"),
+        _plain("auc", "AUC"),
+        _plain("auc_micro", "AUC over all classes together"),
+        _share("lead", "lead", "points"),
+        _share("gain", "gain", "points"),
+        _plain("jain", "Jain's index"),
+        _plain("best_round", "best round", higher=False),
+        _share("new_clients.global.accuracy", "accuracy of new clients"),
+        _share("new_clients.head.accuracy", "accuracy of new clients with heads of their own"),
+        _plain("predictor_distance", "distance of the heads", higher=False),
+        _plain("clusters.silhouette", "silhouette of the features"),
+        _share("clusters.knn_purity", "purity of the features"),
+        _share("clusters.power_common", "power of what all classes have in common", higher=False),
+        _share("clusters.power_between", "power of what tells classes apart", higher=False),
     )
+}
+"""Numbers of views and of runs that no task declares, and those of the accuracy, by name."""
 
 
-def name_point(point: Mapping[str, Any]) -> str:
-    """Return a point of a study in words, such as "SNR 6 dB, ways 2".
+@dataclass(frozen=True)
+class Labels:
+    """The names that some runs give to their own methods and metrics, beside those that ship.
 
-    Options that its partition or its channel does not have, None, are left out, unless all are None.
+    Attributes:
+        methods: method, or variant of it -> its label.
+        metrics: those of the runs' tasks.
     """
-    there = {name: value for name, value in point.items() if format_plain_value(value) != "None"} or point
-    return ", ".join(name_place(name, value) for name, value in there.items())
+
+    methods: Mapping[str, str] = field(default_factory=dict)
+    metrics: tuple[Metric, ...] = ()
+
+    def metric(self, number: str) -> Metric:
+        """Find the metric that a number is, or is derived from; of an unknown number its name is all that is known.
+
+        Raises:
+            ConfigError: the tasks of the runs mean different numbers by it.
+        """
+        own = [metric for metric in self.metrics if metric != ACCURACY]
+        derived = (each for metric in own for each in _derive(metric))
+        found = [each for each in own if each.name == number] or [each for each in derived if each.name == number]
+        if len({*found}) > 1:
+            raise ConfigError(f"metric: tasks of these runs mean different numbers by {number!r}; give one --at")
+        return found[0] if found else NUMBERS.get(number) or Metric(number, number, higher=False)
+
+    def value(self, field: str, value: Any) -> str:
+        """Name a value of a field with its unit, such as "9 dB", "FedCL" or "FedCL with mean centroids"."""
+        if field in NAMED:
+            if found := ARMS.get(value) or EXCHANGES.get(value):
+                return found
+            method, *rest = str(value).split(" ", maxsplit=1)
+            label = self.methods.get(str(value)) or self.methods.get(method) or METHODS.get(method, method)
+            return " ".join((label, *rest))
+        shown = format_plain_value(value)
+        return "none" if shown == "None" else shown + FIELDS.get(field, ("", ""))[1]
+
+    def place(self, field: str, value: Any) -> str:
+        """Name a value with its field, such as "SNR 9 dB"; a method is its name alone."""
+        name = "" if field in NAMED else FIELDS.get(field, (field, ""))[0]
+        return f"{name} {self.value(field, value)}".lstrip()
+
+    def point(self, point: Mapping[str, Any]) -> str:
+        """Name a point of a study, such as "SNR 6 dB, ways 2".
+
+        Options that its partition or its channel does not have, None, are left out, unless all are None.
+        """
+        there = {name: value for name, value in point.items() if format_plain_value(value) != "None"} or point
+        return ", ".join(self.place(name, value) for name, value in there.items())
+
+
+SHIPPED = Labels()
+"""The names of methods and numbers that ship."""
 
 
 def name_field(field: str) -> str:
@@ -247,23 +220,9 @@ def field_label(field: str) -> str:
     return titled(name_field(field))
 
 
-def name_metric(metric: str) -> str:
-    """Return the name of a number, such as "accuracy"."""
-    own = _find_metric(metric)
-    return DERIVED[own[1]].format(own[0].label) if own else METRICS.get(metric, metric)
-
-
-def metric_label(metric: str) -> str:
+def metric_label(metric: Metric) -> str:
     """Return the name of a number with its unit, such as "Accuracy (%)"."""
-    return titled(name_metric(metric)) + (f" ({unit})" if (unit := metric_unit(metric)) else "")
-
-
-def metric_unit(metric: str) -> str:
-    """Return in what a number is shown: "%", "points" (percentage points), a task's unit, or nothing."""
-    own = _find_metric(metric)
-    if own:
-        return own[0].shown_unit
-    return "" if not is_share(metric) else "points" if metric in DIFFERENCES else "%"
+    return titled(metric.label) + (f" ({metric.shown_unit})" if metric.shown_unit else "")
 
 
 def titled(name: str) -> str:

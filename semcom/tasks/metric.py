@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -14,7 +17,7 @@ class Metric:
     Attributes:
         name: key in summaries and columns, such as "psnr".
         label: what it is called in tables and figures, such as "PSNR".
-        unit: its unit ("": it has none).
+        unit: its unit ("": it has none, and a share is in percent).
         higher: whether more is better.
         share: whether it is a fraction of 1, which is shown in percent.
         digits: decimals that are shown.
@@ -30,7 +33,7 @@ class Metric:
     @property
     def shown_unit(self) -> str:
         """The unit of what `format` gives."""
-        return "%" if self.share else self.unit
+        return self.unit or "%" * self.share
 
     @property
     def heading(self) -> str:
@@ -40,6 +43,15 @@ class Metric:
     def format(self, value: float) -> str:
         """Return a value as it stands in a table, without its unit."""
         return f"{100 * value if self.share else value:.{self.digits}f}"
+
+    def choose_decimals(self, halves: ArrayLike) -> int:
+        """Choose the decimals of values: its digits, or one more where half an interval would have none.
+
+        Args:
+            halves: of their intervals; NaN where there is none.
+        """
+        shown = (100 if self.share else 1) * np.asarray(halves)
+        return self.digits + bool(np.any(shown < 0.5 * 10**-self.digits))
 
     def state(self, value: float) -> str:
         """Return a value with its unit: "63.1 %", "25.31 dB"."""

@@ -12,10 +12,15 @@ import pytest
 import semcom
 from semcom.cli import main as cli
 from semcom.cli.plot import PlotFlags
+from semcom.config import run_hash
 from semcom.plots import Plot
+from semcom.plots.kinds import KINDS
 from semcom.studies.analysis.sheet import make_sheet
+from semcom.tasks.metric import Metric
+from semcom.tasks.registry import TASKS
 from tests.cli.test_analysis import folder, told  # noqa: F401 - a fixture
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
+from tests.studies.folders import begin, config, line, write
 
 
 def test_plot_writes_picture_numbers_and_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
@@ -45,7 +50,7 @@ def test_the_command_on_the_page_draws_the_same(folder: Path, capsys: pytest.Cap
 
 def test_flags_are_the_fields_of_a_request() -> None:
     usual = {field.name: field.default for field in fields(PlotFlags)}
-    own = {field.name: field.default for field in fields(Plot) if field.name != "at"}
+    own = {field.name: field.default for field in fields(Plot) if field.name not in ("at", "labels")}
     assert {name: usual[name] for name in own} == own and set(usual) == {*own, "at", "name", "out", "plugins", "trust"}
 
 
@@ -63,3 +68,49 @@ def test_table_prints_or_writes(folder: Path, capsys: pytest.CaptureFixture[str]
         .splitlines()
     )
     assert told(capsys, "table s --at channel.snr_db=9 --metric worst10")[4].startswith("| FedAvg | 50.0 ± ")
+
+
+OWN = '''
+from dataclasses import replace
+
+from semcom.plots.bars import DOTS
+from semcom.plots.kinds import KINDS
+from semcom.tasks.metric import Metric
+from semcom.tasks.reconstruction import Reconstruction
+from semcom.tasks.registry import TASKS
+
+
+@TASKS.register("own-task")
+class Own(Reconstruction):
+    """Another metric."""
+
+    metrics = (Metric("error", "misfit", unit="mm", higher=False),)
+
+
+KINDS.register("own-kind")(replace(DOTS, title="dots of one's own"))
+'''
+
+
+def test_commands_on_a_study_take_a_plug_in(
+    folder: Path,  # noqa: F811
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without it a kind is unknown, and so is how a run that is not done will be judged."""
+    for registry in (KINDS, TASKS):
+        monkeypatch.setattr(registry, "_added", dict(registry._added))
+    of, metric = config("fedavg", task="own-task"), Metric("error", "misfit", unit="mm", higher=False)
+    view = {"error": 2.0, "clients": [2.0, 2.0]}
+    begin(Path("open", run_hash(of)), of, [line(1, {"personal": view})])
+    done = config("fedcl", task="own-task")
+    write(Path("done", run_hash(done)), done, [line(4, {"personal": view})], (metric,))
+    Path("own.py").write_text(OWN)
+    lines = ["show open", "results open --what rounds", "plot open --kind curves", "report open"]
+    lines += ["plot s --kind own-kind --x method --hue channel.snr_db", "plot done --kind own-kind --x method"]
+    for words in lines:
+        assert cli.main(shlex.split(words)) == 2 and capsys.readouterr().err.startswith("semcom: error: "), words
+    for words in [*lines, "table done", "results done", "compare s fedcl fedavg"]:
+        assert "error" not in told(capsys, f"{words} --plugin own.py")[0], words
+    told(capsys, "plot s --kind dots --x method --hue channel.snr_db --name dots")
+    assert Path("s/own-kind.csv").read_bytes() == Path("s/dots.csv").read_bytes()
+    assert "Misfit in mm" in Path("done/own-kind.md").read_text()

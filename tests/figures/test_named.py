@@ -10,7 +10,7 @@ import pytest
 import semcom
 from experiments.wireless_time import WIRELESS_TIME
 from figures.named import LETTER_FIG3B_OWN, OWN, WAYS, answers, choose_exchange_styles
-from semcom.studies.names import name_value
+from semcom.studies.names import SHIPPED
 
 ARCHIVE = Path(__file__).parents[2] / "experiments" / "results" / "letter-fig3b-small.zip"
 
@@ -22,7 +22,7 @@ def test_arms_have_the_colour_of_their_method_and_the_dashes_of_their_exchange()
     assert len({(style["color"], str(style["linestyle"])) for style in styles.values()}) == len(names) == 10
     assert styles["fedper-8bit"]["linestyle"] == styles["fedavg-8bit"]["linestyle"] == "--"
     assert styles["fedper-8bit"]["color"] == styles["fedper"]["color"] and styles["fedper"]["linestyle"] == "-"
-    assert not any("-" in name_value("variant", name).replace("LG-", "") for name in names), "no raw names"
+    assert not any("-" in SHIPPED.value("variant", name).replace("LG-", "") for name in names), "no raw names"
 
 
 def test_answers_among_own_classes_are_those_that_the_runs_tell() -> None:

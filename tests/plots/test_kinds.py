@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import ttest_1samp
 
 import semcom
 from semcom.config import ConfigError
 from semcom.plots import Plot, gain, style
+from semcom.plots.base import Kind, Styles
 from semcom.plots.kinds import KINDS, named_empty, settle_kind
 from semcom.plots.panels import draw_panels
 from semcom.runs.folder.summary import write_summary
@@ -24,6 +26,7 @@ from semcom.runs.result.accuracy import compute_headlines
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
 from tests.plots.studies import CLASSES, SNR, accuracy, made
+from tests.refusals import refuses
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import config, line, scored, write
 
@@ -329,3 +332,40 @@ def test_gains_are_refused_without_the_other_method_or_over_what_varies(whole: S
         shown(whole, kind="gain", x="partition.ways", over="fedavg")
     with pytest.raises(ConfigError, match=r"^over: 'fedavg' has no effect on lines; leave it out$"):
         shown(whole, kind="lines", x=SNR, over="fedavg")
+
+
+# -- kinds of one's own ----------------------------------------------------------------------------------------------
+
+
+def draw_nothing(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+    """Leave the panel empty."""
+
+
+@pytest.mark.parametrize("tabled", [True, False])
+@pytest.mark.parametrize("lacking", ["", "mean", "low", "high", "n", "variant", SNR, "seed"])
+def test_a_kind_lacks_no_column_that_it_says(
+    lacking: str, tabled: bool, whole: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hue and panels in any case; the abscissa, means, intervals and seeds for the table of the page."""
+
+    def numbers(study: Study, plot: Plot) -> pd.DataFrame:
+        return study.mean(plot.fields).drop(columns=lacking or [])
+
+    kind = Kind("own", numbers, draw_nothing, lambda cells, plot: "Own.", ("x", "hue"), hue="variant", tabled=tabled)
+    monkeypatch.setattr(KINDS, "_added", {**KINDS._added, "violin": kind})
+    wanted = Plot(kind="violin", x="seed", facet=SNR)
+    if lacking in ("variant", SNR) or (tabled and lacking):
+        with refuses("kind", "violin", repr(lacking)):
+            semcom.plot(whole.stored[0].folder.parent, wanted, out=tmp_path)
+        assert not list(tmp_path.glob("violin*"))
+    else:
+        page = semcom.plot(whole.stored[0].folder.parent, wanted, out=tmp_path)[-1].read_text()
+        assert ("| FedCL |" in page) == tabled
+
+
+@pytest.mark.parametrize("found", [None, [], {"mean": [1]}, pd.DataFrame(), pd.DataFrame({"variant": [], "mean": []})])
+def test_a_kind_gives_rows(found: Any, whole: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = Kind("own", lambda study, plot: found, draw_nothing, lambda cells, plot: "Own.", hue="variant")
+    monkeypatch.setattr(KINDS, "_added", {**KINDS._added, "violin": kind})
+    with refuses("kind", "violin"):
+        semcom.plot(whole.stored[0].folder.parent, Plot(kind="violin"), out=tmp_path)

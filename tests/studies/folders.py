@@ -16,6 +16,7 @@ from semcom.files import CONFIG, METRICS
 from semcom.runs.folder.arrays import write_arrays
 from semcom.runs.folder.summary import write_summary
 from semcom.runs.result.accuracy import compute_headlines
+from semcom.tasks.metric import ACCURACY, Metric, describe_metrics
 
 TRAFFIC = {"floats": 10.0, "bits": 320.0, "uses": 100.0, "airtime_s": 0.5, "energy_j": 2.0}
 
@@ -46,15 +47,22 @@ def scored(
     return {**spread, "clients": list(accuracies), "classes": list(classes), **more}
 
 
-def write(folder: Path, of: RunConfig, lines: Sequence[Mapping[str, Any]], **summary: Any) -> Path:
+def write(
+    folder: Path,
+    of: RunConfig,
+    lines: Sequence[Mapping[str, Any]],
+    metrics: Sequence[Metric] = (ACCURACY,),
+    **summary: Any,
+) -> Path:
     """Write a finished run; its summary has the headlines of the lines, and what is given over it."""
     begin(folder, of, lines)
-    views = compute_headlines([*([summary["finish"]] if "finish" in summary else []), *lines])
+    views = compute_headlines([*([summary["finish"]] if "finish" in summary else []), *lines], metrics)
     first = next(iter(views.values()))
+    task = {"task": {"name": of.task, "metrics": describe_metrics(tuple(metrics))}}
     found = {
         "method": of.method,
-        "accuracy": first["accuracy"],
-        "accuracy_std": first["accuracy_std"],
+        **({} if metrics == (ACCURACY,) else task),
+        **{name: first[name] for name in (metrics[0].name, metrics[0].key("std"))},
         "views": views,
         "warnings": [],
         "rounds": of.train.rounds,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from experiments import papers
 from semcom.config import PartitionConfig, RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant
-from semcom.studies.names import ARMS, name_point, name_value
+from semcom.studies.names import ARMS, SHIPPED
 from semcom.studies.overrides import (
     format_duration,
     format_override_values,
@@ -172,17 +172,17 @@ def test_requests_are_plain() -> None:
 def test_a_point_is_named_without_the_options_that_it_does_not_have() -> None:
     """Not those of another partition; a channel called "none" is no missing value, and a lone None stays."""
     dirichlet = {"partition.kind": "dirichlet", "partition.beta": 0.1, "partition.classes": None}
-    assert name_point(dirichlet) == "partition dirichlet, Dirichlet beta 0.1"
+    assert SHIPPED.point(dirichlet) == "partition dirichlet, Dirichlet beta 0.1"
     owned = {"partition.kind": "pathological", "partition.beta": float("nan"), "partition.classes": 2}
-    assert name_point(owned) == "partition pathological, classes of a client 2"
-    assert name_point({"channel.kind": "none", "channel.snr_db": 9.0}) == "channel none, SNR 9 dB"
-    assert name_point({"partition.beta": None}) == "Dirichlet beta none" and name_point({}) == ""
+    assert SHIPPED.point(owned) == "partition pathological, classes of a client 2"
+    assert SHIPPED.point({"channel.kind": "none", "channel.snr_db": 9.0}) == "channel none, SNR 9 dB"
+    assert SHIPPED.point({"partition.beta": None}) == "Dirichlet beta none" and SHIPPED.point({}) == ""
 
 
 def test_arms_have_the_names_of_their_papers() -> None:
-    assert name_value("variant", "fedcosr-without-la") == "FedCoSR without LA"
-    assert name_value("variant", "fedcl with mean centroids") == "FedCL with mean centroids"
-    assert name_value("hyper.kind", "fedcosr-without-la") == "fedcosr-without-la", "no name of a method here"
+    assert SHIPPED.value("variant", "fedcosr-without-la") == "FedCoSR without LA"
+    assert SHIPPED.value("variant", "fedcl with mean centroids") == "FedCL with mean centroids"
+    assert SHIPPED.value("hyper.kind", "fedcosr-without-la") == "fedcosr-without-la", "no name of a method here"
     assert set(ARMS) == {name for name in papers.OWN if name.startswith(("fedcosr", "fedcrc"))}
 
 

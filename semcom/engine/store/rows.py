@@ -249,7 +249,9 @@ class Rows:
         return values | {"file": self.shelf.path.name, "slots": torch.tensor(where, dtype=torch.int64).view(-1, 2)}
 
     def restored(self, values: Any, ids: np.ndarray, folder: Path | None, team: Team) -> Rows:
-        """Return the rows of the clients `ids` that `values` of an earlier process describe; see `checkpoint.restore`.
+        """Return the rows of the clients `ids` that `values` of an earlier process describe.
+
+        `checkpoint.state_from_checkpoint` calls it.
 
         Raises:
             RunError: the values do not fit this run, or the file of the records is missing or damaged.

@@ -36,7 +36,7 @@ def facts(subject: Subject) -> list[Fact]:
     found = [
         ("Command", names.text("; ".join([swept.command, *map(": ".join, swept.blanks().items())]) if swept else "")),
         ("Runs", f"{len(runs)} ({states})"),
-        ("Methods", ", ".join(shown(name, "variant") for name in study.variants)),
+        ("Methods", ", ".join(shown(name, "variant", study.labels) for name in study.variants)),
         *((f"Varied: {heading(axis)}", ", ".join(map(shown, sorted_values(study, axis)))) for axis in study.axes),
         ("Seeds", listed(sorted_values(study, "seed"))),
         ("Set in all runs", names.text(_settings(subject))),

@@ -102,7 +102,7 @@ class Places:
         self.own = {name: [axis for axis in study.axes if counts[axis].get(name, 0) > 1] for name in study.variants}
         self.axes = [axis for axis in study.axes if any(axis in own for own in self.own.values())]
         self.points = [at for name, at in rows if self.own[name] == self.axes] or [at for _, at in rows]
-        self.metric = study.metric
+        self.metric, self.labels = study.metric, study.labels
         self.order = {name: i for i, name in enumerate(study.variants)}
 
     def but(self, along: str | None = None) -> list[dict[str, Any]]:
@@ -131,7 +131,7 @@ class Places:
         mark = {"color": colour, "symbol": SYMBOLS[i % len(SYMBOLS)]}
         group = {"legendgroup": str(i), "legendrank": i + 1}
         return {
-            "name": escape_html(shown(name, "variant")),
+            "name": escape_html(shown(name, "variant", self.labels)),
             **group,
             "line": {"color": colour, "dash": dash},
             "marker": mark,

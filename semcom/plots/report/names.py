@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from semcom.runs.result.places import BEFORE
-from semcom.studies.names import FIELDS, NAMED, name_point, name_value
+from semcom.studies.names import FIELDS, NAMED, SHIPPED, Labels
 from semcom.studies.overrides import format_number
 from semcom.tasks.metric import Metric
 
@@ -44,12 +44,12 @@ def empty(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def shown(value: Any, field: str = "") -> str:
-    """Return the value of a field as text; a method and a variant by the name of the method in its paper."""
+def shown(value: Any, field: str = "", labels: Labels = SHIPPED) -> str:
+    """Return the value of a field as text; a method and a variant by the method's label."""
     if empty(value):
         return "none"
     if field in NAMED:
-        return name_value(field, value)
+        return labels.value(field, value)
     return format_number(value) if isinstance(value, float) else here(str(value))
 
 
@@ -61,7 +61,7 @@ def heading(field: str) -> str:
 
 def placed(point: Mapping[str, Any]) -> str:
     """Return a point of a study in words, such as "SNR 6 dB, ways 2"."""
-    return name_point({name: here(value) if isinstance(value, str) else value for name, value in point.items()})
+    return SHIPPED.point({name: here(value) if isinstance(value, str) else value for name, value in point.items()})
 
 
 def format_metric(metric: Metric, value: Any) -> str:

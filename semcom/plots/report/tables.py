@@ -71,7 +71,7 @@ def _means(study: Study, view: str | None) -> Table:
         mean = Cell(format_metric(metric, row["mean"]), row["mean"], row["mark"])
         ends = [Cell(format_metric(metric, row[end]), _sortable(row[end])) for end in ("low", "high")]
         said = Cell(row["interval"], row["interval"])
-        rows.append([*_place(row, ["variant", *axes]), mean, *ends, Cell(str(row["n"]), row["n"]), said])
+        rows.append([*_place(row, ["variant", *axes], study), mean, *ends, Cell(str(row["n"]), row["n"]), said])
     heads = ["method", *map(heading, axes), _heading(metric), "from", "to", "seeds", "interval"]
     return Table("means", "Means over seeds", _marks_note(means["mark"].any()) if rows else "", heads, rows)
 
@@ -121,7 +121,7 @@ def _failed(study: Study, names: Names) -> Table:
     axes = [axis for axis in study.axes if axis != TEST]  # a run fails before it is tested
     columns = ["variant", *axes, "seed"]
     rows = [
-        [*_place(row, columns), _text(names.text(str(row["error"]))), _text(row["hash"])]
+        [*_place(row, columns, study), _text(names.text(str(row["error"]))), _text(row["hash"])]
         for row in bad.to_dict("records")
     ]
     heads = ["method", *map(heading, axes), "seed", "error", "hash"]
@@ -142,7 +142,7 @@ def _runs(subject: Subject) -> Table:
         again = _repeat(subject, run)
         command, blanks = subject.names.text(again.command), blanks | again.blanks()
         ends = [_text(run.hash), Cell(command, command, "code")]
-        rows.append([*_place({**row, TEST: run.test_snr_db}, columns), _text(row["status"]), *measured, *ends])
+        rows.append([*_place({**row, TEST: run.test_snr_db}, columns, study), _text(row["status"]), *measured, *ends])
     heads = [
         "method",
         *map(heading, study.axes),
@@ -168,8 +168,8 @@ def _uses(run: Stored) -> float | None:
     return read_cost(run, "uses") if run.status == "done" else None
 
 
-def _place(row: Mapping[str, Any], columns: Sequence[str]) -> list[Cell]:
-    return [Cell(shown(row[name], name), _sortable(row[name])) for name in columns]
+def _place(row: Mapping[str, Any], columns: Sequence[str], study: Study) -> list[Cell]:
+    return [Cell(shown(row[name], name, study.labels), _sortable(row[name])) for name in columns]
 
 
 def _text(text: str) -> Cell:

@@ -89,7 +89,7 @@ class _Text:
     taken: set[str]
     """Those of the used ones whose value it takes at once, before it sets one."""
     inside: set[str]
-    """What its functions and classes take: `name`, and `name.attribute`."""
+    """The names that its functions and classes take, also with an attribute."""
     changed: set[str]
     """Of what it assigns parts, and what a function of it assigns as a global."""
     called: set[str]

@@ -22,6 +22,7 @@ from semcom.studies.analysis.statistics import (
     bootstrap_two_levels,
     compute_t_interval,
 )
+from semcom.studies.names import SHIPPED, Labels
 from semcom.studies.results.run import Stored
 from semcom.studies.results.table import flatten_row, read_number_in_row
 
@@ -63,7 +64,12 @@ def group_runs_to_compare(runs: Sequence[Stored], axes: Sequence[str]) -> Cells:
 
 
 def compare_pairs(
-    found: Cells, axes: Sequence[str], pairs: Sequence[tuple[str, str]], view: Views, metric: str
+    found: Cells,
+    axes: Sequence[str],
+    pairs: Sequence[tuple[str, str]],
+    view: Views,
+    metric: str,
+    labels: Labels = SHIPPED,
 ) -> Comparisons:
     """Return the differences of pairs of variants at every point where both have finished a seed.
 
@@ -75,7 +81,7 @@ def compare_pairs(
     made = []
     for first, second in pairs:
         of_pair = [
-            _compare_at_point(first, second, dict(zip(axes, point, strict=True)), variants, view, metric)
+            _compare_at_point(first, second, dict(zip(axes, point, strict=True)), variants, view, metric, labels)
             for point, variants in found.items()
             if variants.get(first, {}).keys() & variants.get(second, {}).keys()
         ]
@@ -92,6 +98,7 @@ def _compare_at_point(
     variants: Mapping[str, Mapping[int, Stored]],
     view: Views,
     metric: str,
+    labels: Labels,
 ) -> Comparison:
     """Return the comparison at one point, before any correction."""
     views = [choose_view(view, name) for name in (first, second)]
@@ -129,6 +136,7 @@ def _compare_at_point(
         wins=int((signs > 0).sum()),
         ties=int((signs == 0).sum()),
         losses=int((signs < 0).sum()),
+        labels=labels,
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
 from semcom.studies.analysis.statistics import LEVEL, Interval, correct_by_holm
-from semcom.studies.names import choose_metric_decimals, is_share, metric_unit, name_metric, name_point
+from semcom.studies.names import SHIPPED, Labels
+from semcom.tasks.metric import ACCURACY, Metric
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Comparison:
         wins: pairs of seed and client whose accuracy is higher with the first variant.
         ties: those with equal accuracies.
         losses: those whose accuracy is lower.
+        labels: what the numbers of its study are called.
     """
 
     first: str
@@ -64,6 +66,7 @@ class Comparison:
     wins: int
     ties: int
     losses: int
+    labels: Labels = field(default=SHIPPED, repr=False, compare=False)
 
     @property
     def supported(self) -> bool:
@@ -79,8 +82,8 @@ class Comparison:
             more, size = ("more", "higher") if self.difference > 0 else ("less", "lower")
             amount = self._amount(abs(self.difference))
             same = f"{amount} {more} accurate than {second}"
-            other = f"{amount} {size} in {name_metric(self.metric)} than {second}"
-            claim = f"{first} is {same if self.metric == 'accuracy' else other}"
+            other = f"{amount} {size} in {self._metric.label} than {second}"
+            claim = f"{first} is {same if self._metric == ACCURACY else other}"
         else:
             claim = f"no difference between {first} and {second} can be told"
             values += f", difference {self._amount(self.difference)}"
@@ -89,6 +92,10 @@ class Comparison:
 
     def __str__(self) -> str:
         return self.sentence
+
+    @property
+    def _metric(self) -> Metric:
+        return self.labels.metric(self.metric)
 
     def _named(self) -> tuple[str, str]:
         """Return the two variants, each with its view where that was asked for."""
@@ -117,7 +124,7 @@ class Comparison:
         pairs = self.wins + self.ties + self.losses
         several = "pairs of seed and client" if len(self.seeds) > 1 else "clients"
         ties = f", and equal for {self.ties}" if self.ties else ""
-        name = name_metric(self.metric)
+        name = self._metric.label
         higher = f" With {self._named()[0]} the {name} is higher for {self.wins} of {pairs} {several}{ties}."
         count = higher if pairs else ""
         one = " This is one seed, and says nothing about others." if len(self.seeds) == 1 else ""
@@ -125,20 +132,20 @@ class Comparison:
 
     def _where(self) -> str:
         """Return the point, and the seed where one stands for many, as the beginning of a sentence."""
-        words = name_point(self.point)
+        words = self.labels.point(self.point)
         seed = f"in seed {self.seeds[0]}, " if len(self.seeds) == 1 else ""
         return (f"at {words}, " if words else "") + seed
 
     def _number(self, value: float) -> str:
-        digits = choose_metric_decimals(self.metric, (self.high - self.low) / 2)
-        return f"{(100 if is_share(self.metric) else 1) * value:z.{digits}f}"
+        digits = self._metric.choose_decimals((self.high - self.low) / 2)
+        return f"{(100 if self._metric.share else 1) * value:z.{digits}f}"
 
     def _amount(self, value: float) -> str:
-        unit = "percentage points" if is_share(self.metric) else metric_unit(self.metric)
+        unit = "percentage points" if self._metric.share else self._metric.unit
         return f"{self._number(value)} {unit}".rstrip()
 
     def _value(self, value: float) -> str:
-        return f"{self._number(value)} {'%' if is_share(self.metric) else metric_unit(self.metric)}".rstrip()
+        return f"{self._number(value)} {'%' if self._metric.share else self._metric.unit}".rstrip()
 
 
 class Comparisons(tuple[Comparison, ...]):
@@ -155,8 +162,8 @@ class Comparisons(tuple[Comparison, ...]):
     @property
     def frame(self) -> pd.DataFrame:
         """A row per comparison: the point, then the other attributes of `Comparison`."""
-        rows = [asdict(each) | {"supported": each.supported} for each in self]
-        return pd.DataFrame([{**row.pop("point"), **row} for row in rows])
+        rows = [{**each.point, **vars(each), "supported": each.supported} for each in self]
+        return pd.DataFrame(rows).drop(columns=["point", "labels"], errors="ignore")
 
     def __str__(self) -> str:
         return "\n".join(each.sentence for each in self)

@@ -14,7 +14,7 @@ from semcom.methods.registry import METHODS
 from semcom.runs.request.resolve import resolve
 from semcom.runs.result.accuracy import LAST
 from semcom.studies.analysis.compare import Views, choose_view
-from semcom.studies.names import name_place, name_value
+from semcom.studies.names import SHIPPED
 from semcom.studies.overrides import format_plain_value
 from semcom.studies.results.table import list_fields
 
@@ -61,7 +61,7 @@ def describe_rounds(study: Study, metric: str, view: Views = None) -> str:
         if run.summary is None or metric not in (run.view(name) or {}):
             continue
         if name in run.summary.get("finish", {}).get("views", {}):
-            last_stage.append(name_value("variant", run.variant))
+            last_stage.append(study.labels.value("variant", run.variant))
         elif "rounds" in run.summary:  # an experiment's own training may not tell
             lengths.add(min(LAST, run.summary["rounds"]))
     if metric.removeprefix(f"{study.metric.name}_") in OF_ONE_ROUND or not (lengths or last_stage):
@@ -81,7 +81,7 @@ def describe_setting(frame: pd.DataFrame, shown: Collection[str] = ()) -> str:
     """
     columns = [c for c in (*SETTING, *_list_set_fields(frame)) if c in frame and c not in shown]
     used = {c: _used(frame, c) for c in dict.fromkeys(columns)}
-    return ", ".join(name_place(c, list_distinct(values)) for c, values in used.items() if values.notna().any())
+    return ", ".join(SHIPPED.place(c, list_distinct(values)) for c, values in used.items() if values.notna().any())
 
 
 def _list_set_fields(frame: pd.DataFrame) -> list[str]:

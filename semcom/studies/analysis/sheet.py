@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,16 +19,8 @@ from semcom.studies.analysis.setting import describe_rounds, describe_setting
 from semcom.studies.analysis.statistics import LEVEL
 from semcom.studies.analysis.study import Study
 from semcom.studies.analysis.study import study as read_study
-from semcom.studies.names import (
-    choose_metric_decimals,
-    field_label,
-    is_share,
-    metric_unit,
-    name_metric,
-    name_point,
-    name_value,
-    titled,
-)
+from semcom.studies.names import SHIPPED, Labels, field_label, titled
+from semcom.tasks.metric import Metric
 
 Spread = Literal["interval", "std"]
 FEWEST = 3
@@ -50,6 +42,7 @@ class Sheet:
         metric: number of a view that the means are of.
         note: further sentences of the caption, on rounds and setting.
         spread: what stands behind a mean of three seeds or more: half of its interval, or the standard deviation.
+        labels: what its methods and its number are called.
     """
 
     cells: pd.DataFrame
@@ -58,10 +51,15 @@ class Sheet:
     metric: str
     note: str = ""
     spread: Spread = "interval"
+    labels: Labels = field(default=SHIPPED, repr=False)
+
+    @property
+    def _metric(self) -> Metric:
+        return self.labels.metric(self.metric)
 
     def frame(self) -> pd.DataFrame:
         """Return the table as texts, such as "63.1 ± 2.0"; each column says in which unit it is."""
-        unit = f" ({unit})" if (unit := metric_unit(self.metric)) else ""
+        unit = f" ({unit})" if (unit := self._metric.shown_unit) else ""
         texts = self._texts(" ± ", {}, str)
         return texts.rename(columns={name: f"{name}{unit}" for name in texts.columns[len(self.rows) :]})
 
@@ -85,18 +83,17 @@ class Sheet:
 
     def caption(self, marks: str) -> str:
         """Return a sentence or two on what the numbers are, and on the marks where there are some."""
-        unit = f" in {unit}" if (unit := metric_unit(self.metric)) else ""
+        unit = f" in {unit}" if (unit := self._metric.shown_unit) else ""
         marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
         claim = f" {marks}, where the paired difference to the next one is supported (Holm, 95 %)." if marked else ""
         seeds = describe_sheet_intervals(self.cells, "±", self.spread)
-        what = f"{titled(name_metric(self.metric))}{unit}, {seeds}."
+        what = f"{titled(self._metric.label)}{unit}, {seeds}."
         return f"{what}{claim} {self.note}".rstrip()
 
     def _texts(self, plus: str, marks: Mapping[str, str], escape: Any, math_mode: bool = False) -> pd.DataFrame:
         """Return the table as texts: first the labels of the rows, then the cells."""
-        share = is_share(self.metric)
         halves = compute_spread(self.cells, self.spread)
-        factor, digits = 100 if share else 1, choose_metric_decimals(self.metric, halves)
+        factor, digits = 100 if self._metric.share else 1, self._metric.choose_decimals(halves)
         found: dict[tuple[Any, ...], str] = {}
         for cell in self.cells.assign(half=halves)[self.cells["mean"].notna()].to_dict("records"):
             mean = marks.get(cell.get("mark", ""), "{}").format(f"{factor * cell['mean']:.{digits}f}")
@@ -104,9 +101,9 @@ class Sheet:
             text = mean + ("" if math.isnan(half) else f"{plus}{half:.{digits}f}")
             found[_place(cell, self.rows), _place(cell, self.columns)] = f"${text}$" if math_mode else text
         down, across = (list(dict.fromkeys(place[i] for place in found)) for i in (0, 1))
-        labels = [[escape(name_value(name, value)) for name, value in zip(self.rows, row, strict=True)] for row in down]
+        labels = [[escape(self.labels.value(*each)) for each in zip(self.rows, row, strict=True)] for row in down]
         names = [
-            escape(name_point(dict(zip(self.columns, column, strict=True))) or titled(name_metric(self.metric)))
+            escape(self.labels.point(dict(zip(self.columns, column, strict=True))) or titled(self._metric.label))
             for column in across
         ]
         head = [escape(field_label(name)) for name in self.rows]
@@ -179,7 +176,8 @@ def make_sheet(
     cells = part.along([*down, *across]).marked([*down, *across], view=view, metric=metric)
     number = part.find_metric(metric)
     setting = f"Setting: {describe_setting(part.runs, {*down, *across})}."
-    return Sheet(cells, down, across, number, f"{describe_rounds(part, number, view)} {setting}".lstrip(), spread)
+    note = f"{describe_rounds(part, number, view)} {setting}".lstrip()
+    return Sheet(cells, down, across, number, note, spread, part.labels)
 
 
 def table(

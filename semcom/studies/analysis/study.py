@@ -35,7 +35,7 @@ from semcom.studies.analysis.frames import TABLES
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.selection import find_axes, order_runs, parse_selection_field, select_runs, tabulate_keys
 from semcom.studies.grid import TEST, TEST_SNR
-from semcom.studies.names import is_in_joule, is_ranked
+from semcom.studies.names import Labels, is_in_joule
 from semcom.studies.results.archive import open_archive
 from semcom.studies.results.run import RATIO, Stored, count_missing_runs, list_damaged_runs, read_stored_runs
 from semcom.studies.results.table import list_configuration_columns, make_table
@@ -126,20 +126,40 @@ class Study:
     @cached_property
     def metric(self) -> Metric:
         """The metric that the runs report of themselves, such as accuracy. Raises ConfigError for runs of two tasks."""
-        told = [run for run in self.stored if run.summary] or [run for run in self.stored if run.fields]
-        found = list(dict.fromkeys(run.metrics[0] for run in told)) or [ACCURACY]
+        found = {run.metrics[0]: run.folder.name for run in self._known_runs}
         if len(found) > 1:
-            names = " and ".join(metric.label for metric in found)
+            names = " and ".join(f"{metric.label} (run {name})" for metric, name in found.items())
             raise ConfigError(
                 f"task: runs of several tasks, judged by {names}, have no number in common; give one --at"
             )
-        return found[0]
+        return next(iter(found), ACCURACY)
+
+    @cached_property
+    def labels(self) -> Labels:
+        """The names that its runs give to their methods and numbers; a method with several has them all."""
+        methods: dict[str, dict[str, None]] = {}
+        for run in self.stored:
+            if run.summary and "label" in run.summary:
+                method = str(run.summary["method"])
+                for name in {method, run.variant if run.variant.startswith(f"{method} ") else method}:
+                    methods.setdefault(name, {})[run.summary["label"]] = None
+        metrics = dict.fromkeys(metric for run in self._known_runs for metric in run.metrics)
+        return Labels({name: " / ".join(labels) for name, labels in methods.items()}, tuple(metrics))
+
+    @property
+    def _known_runs(self) -> list[Stored]:
+        """The runs of which the task is known: finished ones, or else all that have a configuration."""
+        return [run for run in self.stored if run.summary] or [run for run in self.stored if run.fields]
 
     def find_metric(self, name: str) -> str:
-        """Return the name of a number: of another task than classification, its own for accuracy, worst10 and such."""
-        if self.metric == ACCURACY or name not in ("accuracy", "accuracy_std", *NAMED_ALIKE):
-            return name
-        return self.metric.name if name == "accuracy" else self.metric.key(name.removeprefix("accuracy_"))
+        """Find the name of a number: of another task than classification, its own for accuracy, worst10 and such.
+
+        Raises ConfigError for one by which several tasks of the runs mean different numbers.
+        """
+        alike = {"accuracy", "accuracy_std", *NAMED_ALIKE} - {metric.name for metric in self.labels.metrics}
+        if self.metric != ACCURACY and name in alike:
+            name = self.metric.name if name == "accuracy" else self.metric.key(name.removeprefix("accuracy_"))
+        return self.labels.metric(name).name
 
     def __repr__(self) -> str:
         counts = self.runs["status"].value_counts()
@@ -293,7 +313,7 @@ class Study:
         metric = part.find_metric(metric)
         names = part._known(part.variants if variants is None else variants)
         check_views(view, names)
-        found = compare_pairs(part._cells(metric), part.axes, list(combinations(names, 2)), view, metric)
+        found = compare_pairs(part._cells(metric), part.axes, list(combinations(names, 2)), view, metric, part.labels)
         return part._tell_missing_runs(found)
 
     def gains(
@@ -314,7 +334,9 @@ class Study:
         metric = part.find_metric(metric)
         first, *others = part._known([over, *(name for name in part.variants if name != over)])
         check_views(view, [first, *others])
-        found = compare_pairs(part._cells(metric), part.axes, [(other, first) for other in others], view, metric)
+        found = compare_pairs(
+            part._cells(metric), part.axes, [(other, first) for other in others], view, metric, part.labels
+        )
         return part._tell_missing_runs(found)
 
     def mean(
@@ -349,7 +371,7 @@ class Study:
     def rank(
         self, *, at: Mapping[str, Any] | None = None, view: Views = None, metric: str = "accuracy"
     ) -> pd.DataFrame:
-        """Return the order of the variants at each point, and which may be called best and second: `ranking.rank`.
+        """Return the order of the variants at each point, and which may be called best and second: `rank_variants`.
 
         Args and errors are those of `compare`; there may be several points.
         """
@@ -374,7 +396,7 @@ class Study:
         means = part.mean(by, view=view, metric=metric)
         columns = ["variant", *part.axes] if by is None else list(by)
         ranked = {"variant", "method", *part.axes}
-        if not is_ranked(metric) or means.empty or not set(columns) <= ranked:
+        if not part.labels.metric(metric).higher or means.empty or not set(columns) <= ranked:
             return means.assign(mark="")
         methods = {run.variant: run.fields.get("method") for run in part.stored}
         ranks = part.rank(view=view, metric=metric)
@@ -383,7 +405,7 @@ class Study:
     # -- efficiency and curves ---------------------------------------------------------------------------------------
 
     def pareto(self, cost: str = "uses", *, at: Mapping[str, Any] | None = None, view: Views = None) -> pd.DataFrame:
-        """Return accuracy against cost, means over seeds, and which variants are efficient: `efficiency.pareto`.
+        """Return accuracy against cost, means over seeds, and which variants are efficient: `find_efficient_variants`.
 
         Args:
             cost: floats, uses, bits, airtime_s, energy_j, time_s, samples or rounds, over the whole run.
@@ -413,7 +435,9 @@ class Study:
         view: str | None = None,
         window: int = 1,
     ) -> pd.DataFrame:
-        """Return the cost at which the accuracy, averaged over seeds, first reaches a target: `efficiency.until`.
+        """Return the cost at which the accuracy, averaged over seeds, first reaches a target.
+
+        See `compute_cost_until_target`.
 
         Args:
             target: accuracy, a fraction of 1; of another task a value of its headline.
@@ -460,7 +484,7 @@ class Study:
         return so_far.set_axis(rounds.index).where(whole.notna())
 
     def smooth(self, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:
-        """Return `rounds` where evaluated, with a number averaged over `window` evaluations: `curves.smooth`."""
+        """Return `rounds` where evaluated, with a number averaged over `window` evaluations: `smooth_curves`."""
         return curves.smooth_curves(self.rounds, window, self.find_metric(metric))
 
     def _tell_missing_runs(self, found: T) -> T:

@@ -24,7 +24,6 @@ from semcom.runs.folder.summary import read_summary
 from semcom.runs.request.section_options import name_owner_field
 from semcom.runs.result.accuracy import curve_of, curves_in
 from semcom.studies.grid import TEST, TEST_SNR
-from semcom.studies.names import learn_label, learn_metrics
 from semcom.studies.results.lock import OWNER, parse_record
 from semcom.studies.results.outcome import read_first_line
 from semcom.studies.results.table import list_configuration_columns, list_fields, read_table
@@ -368,9 +367,6 @@ def _read_run_status(folder: Path, key: str, row: Mapping[str, Any]) -> dict[str
         return _fail(damage)
     if summary is not None:
         summary = escape_texts(summary)
-        learn_metrics(read_task_metrics(summary))
-        if {"label", "method"} <= summary.keys():
-            learn_label(summary["method"], summary["label"])
         summary["warnings"] = _rename_options(summary.get("warnings", []))
         return {**found, "status": "done", "summary": summary}
     if error := read_first_line(folder / ERROR) or row.get(

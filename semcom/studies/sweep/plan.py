@@ -83,7 +83,7 @@ class Plan:
         )
 
     def row(self, key: str, found: Mapping[str, Any] | None, error: str | None) -> dict[str, Any]:
-        """Build the row of a run, see `semcom.studies.results.table.row`."""
+        """Build the row of a run, see `make_row_of_table`."""
         return table.make_row_of_table(self.runs[key], {**self.origin, "variant": self.variants[key]}, found, error)
 
 
