@@ -59,7 +59,8 @@ from semcom.studies.sweep.request import apply_request, parse_request
 from tests import worlds
 from tests.data import test_datasets, test_partitions
 from tests.runs.request.test_nonsense import Hostile, Stranger, deep
-from tests.runs.rounds import test_new_clients, test_unused_settings
+from tests.runs.request import test_unused_settings
+from tests.runs.rounds import test_new_clients
 from tests.studies import folders, test_overrides
 
 RECORD = Path(__file__).with_suffix(".txt")
