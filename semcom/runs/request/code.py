@@ -95,7 +95,7 @@ class _Text:
     called: set[str]
     """What it calls a method of, is there to call, or is there to hand over."""
     varying: set[str]
-    """Globals, `name.attribute` and `.attribute` that its functions assign: a run changes them."""
+    """Globals and attributes that its functions assign: a run changes them."""
 
 
 # -- which texts -----------------------------------------------------------------------------------------------------
