@@ -1,4 +1,4 @@
-"""Readings of the FedCL letter that no field of a run has: a plug-in with the study of them (experiments/protocol.md).
+"""Readings of the FedCL letter that no field of a run has: a plug-in with the study of them (docs/protocol.md).
 
     semcom sweep docs/plugins/letter_readings.py --scale small
 
