@@ -69,7 +69,8 @@ if TYPE_CHECKING:
     from semcom.studies.registry import EXPERIMENTS
     from semcom.studies.sweep.sweep import sweep
     from semcom.tasks.metric import Metric
-    from semcom.tasks.registry import TASKS
+    from semcom.tasks.registry import METRICS, TASKS
+    from semcom.tasks.scores import ScoreMetric
     from semcom.tasks.task import Task
 
 try:
@@ -89,6 +90,7 @@ _LAZY = {
     "Grid": "semcom.studies.grid",
     "HEADS": "semcom.models.registry",
     "METHODS": "semcom.methods.registry",
+    "METRICS": "semcom.tasks.registry",
     "PARTITIONS": "semcom.data.registry",
     "Dataset": "semcom.data.dataset",
     "Method": "semcom.methods.base",
@@ -97,6 +99,7 @@ _LAZY = {
     "Population": "semcom.engine.store.population",
     "Result": "semcom.runs.result.result",
     "SCHEDULERS": "semcom.engine.air.schedulers",
+    "ScoreMetric": "semcom.tasks.scores",
     "Split": "semcom.data.split",
     "Study": "semcom.studies.analysis.study",
     "TASKS": "semcom.tasks.registry",
@@ -140,6 +143,7 @@ __all__ = [
     "Grid",
     "HEADS",
     "METHODS",
+    "METRICS",
     "Method",
     "Metric",
     "ModelConfig",
@@ -153,6 +157,7 @@ __all__ = [
     "RunConfig",
     "RunError",
     "SCHEDULERS",
+    "ScoreMetric",
     "Split",
     "Study",
     "TASKS",

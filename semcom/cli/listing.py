@@ -44,6 +44,7 @@ LISTS: Mapping[str, str] = {
     "encoders": "semcom.models.registry:ENCODERS",
     "heads": "semcom.models.registry:HEADS",
     "tasks": "semcom.tasks.registry:TASKS",
+    "metrics": "semcom.tasks.registry:METRICS",
     "schedulers": "semcom.engine.air.schedulers:SCHEDULERS",
     "experiments": "semcom.studies.registry:EXPERIMENTS",
     "figures": "semcom.plots.registry:FIGURES",

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from semcom.cli.text import terminal
-from semcom.runs.result.accuracy import LAST, curve_of, list_accuracy_snrs
-from semcom.tasks.metric import Metric, read_task_metrics
+from semcom.runs.result.accuracy import LAST, list_accuracy_snrs
+from semcom.tasks.metric import Metric, curve_of, read_task_metrics
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Indices

@@ -217,8 +217,8 @@ class TrainConfig(Section):
     goes through all rounds)."""
     eval_clients: int | None = None
     """Clients that are evaluated, drawn once per run (None: all)."""
-    auc: bool = False
-    """Measure the area under the ROC curve in evaluations too, one class against the others (`auc`, `auc_micro`)."""
+    metrics: tuple[str, ...] = ()
+    """Metrics of a classification beside those of its task, such as ece,f1,top5,auc; see: semcom list metrics."""
     checkpoint_every: int = 10
     """Largest number of rounds between checkpoints; there is one at the end too."""
     checkpoint_minutes: float = 10.0

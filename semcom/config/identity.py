@@ -59,7 +59,7 @@ LATER: Mapping[str, Any] = {
     "air.top_fraction": 0.1,
     "train.lr_schedule": "milestones",
     "train.patience": None,
-    "train.auc": False,
+    "train.metrics": (),
     "train.deadline_s": None,
     "network.flops": None,
     "network.flops_spread": 0.0,
@@ -73,6 +73,10 @@ LATER: Mapping[str, Any] = {
 """Fields that were added when there were runs already, and what holds for those: with it they are not in the hash."""
 
 
+AREAS = ("auc", "auc_micro")
+"""The `train.metrics` of runs of which `train.auc` asked for areas under the ROC curve; their hashes have that."""
+
+
 def to_dict(config: RunConfig) -> dict[str, Any]:
     """Return the configuration as plain containers, as `config.json` holds it."""
     return dataclasses.asdict(config)
@@ -80,7 +84,16 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 
 def from_dict(values: Mapping[str, Any]) -> RunConfig:
     """Return the configuration of plain containers. Raises ConfigError for a section or field that does not exist."""
-    return _build_config(values)
+    return _build_config(_read_former_fields(values))
+
+
+def _read_former_fields(values: Any) -> Any:
+    """Return a stored configuration with `train.metrics` in the place of `train.auc`."""
+    train = values.get("train") if isinstance(values, Mapping) else None
+    if not isinstance(train, Mapping) or not isinstance(train.get("auc"), bool) or "metrics" in train:
+        return values
+    rest = {name: value for name, value in train.items() if name != "auc"}
+    return {**values, "train": {**rest, "metrics": AREAS if train["auc"] else ()}}
 
 
 def complete_config(config: Any) -> RunConfig:
@@ -133,6 +146,9 @@ def list_earlier_hashes(config: RunConfig) -> list[str]:
 
 
 def _hash_identity(values: dict[str, Any]) -> str:
+    if values["train"].get("metrics") == list(AREAS):
+        train = {name: value for name, value in values["train"].items() if name != "metrics"}
+        values = {**values, "train": {**train, "auc": True}}
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -59,7 +59,26 @@ class Metric:
 
     def key(self, derived: str) -> str:
         """Return what summaries call a number that is derived from it: "psnr_worst10", of the accuracy "worst10"."""
-        return derived if self.name == "accuracy" and derived != "std" else f"{self.name}_{derived}"
+        name = f"{self.name}_{derived}"
+        return SHORT.get(name, name)
+
+
+SHORT = {f"accuracy_{name}": name for name in ("pooled", "worst10", "best", "last", "last_at", "validation", "at")}
+"""Numbers whose names in summaries are older than tasks with metrics of their own -> these names."""
+CURVE = "_at"
+"""End of what summaries call a number's values at each test SNR, a mapping of the SNR in dB to the value."""
+
+
+def curve_of(number: str) -> str:
+    """Return what summaries call a number's values at each test SNR: "psnr_at", of the accuracy "at"."""
+    return SHORT.get(number + CURVE, number + CURVE)
+
+
+def curves_in(view: Mapping[str, Any]) -> dict[str, str]:
+    """Return which numbers of a view are known at each test SNR, in its order: what summaries call that -> number."""
+    long = {SHORT["accuracy_at"]: "accuracy_at"}
+    named = {name: long.get(name, name) for name in view}
+    return {name: full.removesuffix(CURVE) for name, full in named.items() if full.endswith(CURVE)}
 
 
 ACCURACY = Metric("accuracy", "accuracy", share=True, digits=1)
@@ -72,7 +91,7 @@ PADDED = {"ssim": "SSIM (padded)", "ms_ssim": "MS-SSIM (padded)"}
 
 
 def describe_metrics(metrics: tuple[Metric, ...]) -> list[dict[str, Any]]:
-    """Return metrics as plain values, as a summary keeps those of other tasks than classification."""
+    """Return metrics as plain values, as a summary keeps all but a lone accuracy."""
     return [asdict(metric) for metric in metrics]
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from semcom.tasks.metric import Metric
+from semcom.tasks.scores import ScoreMetric
 
 if TYPE_CHECKING:
     from semcom.config import Resolved
@@ -23,14 +24,21 @@ class Task(ABC):
 
     Attributes:
         metrics: how answers are judged, the headline first; `prepare` may add some.
+        beside: metrics of all answers of a client that the run asks for too (`train.metrics`).
         classifies: whether an answer is a score for each class of the images: methods and last stages that work on
             classes need that.
         pictures: whether an answer is an image in [-1, 1], `[channels, size, size]`.
     """
 
     metrics: tuple[Metric, ...]
+    beside: tuple[ScoreMetric, ...] = ()
     classifies: ClassVar[bool] = False
     pictures: ClassVar[bool] = False
+
+    @property
+    def judged(self) -> tuple[Metric, ...]:
+        """All metrics of the run, the headline first."""
+        return (*self.metrics, *(each.metric for each in self.beside))
 
     def prepare(self, config: Resolved) -> None:  # noqa: B027 - most tasks need nothing
         """Take what the task depends on from a resolved run, before any data are loaded.

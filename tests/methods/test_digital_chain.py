@@ -199,7 +199,7 @@ def test_a_classifier_sees_the_images_that_arrive() -> None:
 
 def test_each_image_is_sent_once_in_a_test(sent: Sent) -> None:
     """Though accuracy, that among own classes, and the areas under the ROC curve all ask for the answer to it."""
-    train = TrainConfig(rounds=1, batch_size=10, auc=True)
+    train = TrainConfig(rounds=1, batch_size=10, metrics=("auc_micro",))
     view = run(classified("30,-20", processes=1, train=train, hyper={"codec": "jpeg"})).summary["views"]["digital"]
     assert view["auc_micro"] and view["among_own"] and len(sent.lost) == 2 * 2 * 12
 

@@ -361,7 +361,7 @@ def test_a_linear_autoencoder_reaches_the_optimum_of_linear_coding() -> None:
     w = world("local", data=data, encoder="test-budget", **asked)
     state = rounds(w, n=250)[-1]
     (found,) = measure_views(w.session, {"": View(state.model)}, (SNR_DB,), data.test)
-    assert 10 * math.log10(float(found[""]["mse"][0]) / bound()) == pytest.approx(0.0, abs=0.1)
+    assert 10 * math.log10(float(found[""]["mse"].clients[0]) / bound()) == pytest.approx(0.0, abs=0.1)
 
 
 # -- networks --------------------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ class View:
     def answer(self, heard: Outputs) -> Tensor:
         """Return the scores or other outputs of a batch that has passed the models, `[k, b, ...]`.
 
-        They are computed once, though accuracies, those among own classes, and areas under the ROC curve each ask.
+        They are computed once, though metrics, accuracies among own classes and what keeps all scores each ask.
         """
         if id(self) not in heard.answers:
             heard.answers[id(self)] = self._answer(heard)
@@ -71,6 +71,8 @@ class View:
         return scores.argmax(-1)
 
 
+AMONG = "among_own"
+"""Accuracy of answers among the classes of a client's training images."""
 Note = Callable[[Sequence[str], Outputs], None]
 """`(views, what they heard)`: a function that is shown each batch of a test, for the views of one population."""
 
@@ -135,6 +137,19 @@ def count_confusions_of_views(
     return [{name: t[test] for name, t in found.items()} for test in range(tests)]
 
 
+@dataclass(frozen=True)
+class Measured:
+    """A metric of some clients.
+
+    Attributes:
+        clients: mean over the samples of each, `[K]`; NaN for a client without any.
+        pooled: mean over all samples.
+    """
+
+    clients: np.ndarray
+    pooled: float
+
+
 def measure_views(
     session: Session,
     views: Mapping[str, View],
@@ -142,34 +157,48 @@ def measure_views(
     table: Ragged,
     stream: str = "test",
     metered: bool = True,
-) -> list[dict[str, dict[str, np.ndarray]]]:
-    """Measure answers by the task's metrics: at each SNR of each view, by name, `[K]` means over a client's samples.
+    note: Note | None = None,
+    among: Mapping[str, Tensor] | None = None,
+) -> list[dict[str, dict[str, Measured]]]:
+    """Measure answers by the task's metrics: at each SNR of each view, by name.
 
-    NaN for a client without any. Arguments as for `count_confusions_of_views`.
+    Arguments as for `count_confusions_of_views`; with `among`, for each view classes of its clients, bool `[K, C]`,
+    also the accuracy `among_own` of answers among these.
 
     Raises:
-        Diverged: a metric of some client's samples is not finite.
+        Diverged: an answer is NaN, or a metric of some client's samples is not finite.
     """
     task, tests = session.draws.task, len(snrs_db)
-    names = [metric.name for metric in task.metrics]
-    shape = {name: (tests, len(view.population.ids), len(names)) for name, view in views.items()}
+    names = [*(metric.name for metric in task.metrics), *([] if among is None else [AMONG])]
+    shape = {name: (tests, len(view.population.ids), len(names) + 1) for name, view in views.items()}
     sums = {name: torch.zeros(of, dtype=torch.float64, device=session.draws.device) for name, of in shape.items()}
 
     def add(of: Sequence[str], heard: Outputs) -> None:
         for name in of:
-            each = _measure_pictures(task, heard, views[name].answer(heard))
-            for i, metric in enumerate(names):
+            answers = views[name].answer(heard)
+            each = {**_measure_pictures(task, heard, answers)}
+            if among is not None:
+                each[AMONG] = views[name].decide(heard, among[name][heard.where]) == heard.batch.y
+            each[""] = answers.isnan().reshape(*heard.batch.y.shape, -1).any(-1)
+            for i, metric in enumerate((*names, "")):
                 real = torch.where(heard.batch.weight > 0, each[metric], 0).double()
                 sums[name][heard.test, heard.where, i] += real.sum(1)
+        if note is not None:
+            note(of, heard)
 
     show_tests(session, views, snrs_db, table, add, stream, metered)
-    found: list[dict[str, dict[str, np.ndarray]]] = [{} for _ in snrs_db]
+    found: list[dict[str, dict[str, Measured]]] = [{} for _ in snrs_db]
     for name, t in sums.items():
+        *totals, wrong = np.moveaxis(session.team.sum(t).cpu().numpy(), -1, 0)  # `[tests, K]` each
         sizes = table.sizes[views[name].population.ids]
-        means = session.team.sum(t).cpu().numpy() / np.where(sizes, sizes, np.nan)[:, None]
-        _check_answers(stream, views[name], ~np.isfinite(means).all((0, 2)) & (sizes > 0))
+        means = [total / np.where(sizes, sizes, np.nan) for total in totals]
+        finite = np.isfinite(means).all((0, 1)) & (wrong == 0).all(0)
+        _check_answers(stream, views[name], ~finite & (sizes > 0))
         for test in range(tests):
-            found[test][name] = {metric: means[test, :, i] for i, metric in enumerate(names)}
+            found[test][name] = {
+                metric: Measured(mean[test], float(total[test].sum() / max(1, sizes.sum())))
+                for metric, mean, total in zip(names, means, totals, strict=True)
+            }
     return found
 
 

@@ -56,7 +56,13 @@ class Table:
 def tables(subject: Subject) -> list[Table]:
     """Return the tables of a study; without those that would be empty."""
     study, view = subject.study, subject.view
-    found = [_means(study, view), _compared(study, view), _failed(study, subject.names), _runs(subject)]
+    found = [
+        _means(study, view),
+        _beside(study, view),
+        _compared(study, view),
+        _failed(study, subject.names),
+        _runs(subject),
+    ]
     return [table for table in found if table.rows or table.sentences or table.note]
 
 
@@ -74,6 +80,22 @@ def _means(study: Study, view: str | None) -> Table:
         rows.append([*_place(row, ["variant", *axes], study), mean, *ends, Cell(str(row["n"]), row["n"]), said])
     heads = ["method", *map(heading, axes), _heading(metric), "from", "to", "seeds", "interval"]
     return Table("means", "Means over seeds", _marks_note(means["mark"].any()) if rows else "", heads, rows)
+
+
+def _beside(study: Study, view: str | None) -> Table:
+    """Return the means over seeds of the other metrics that all finished runs measure; no row where there are none."""
+    done = [run for run in study.tests if run.summary]
+    names = dict.fromkeys(metric.name for run in done for metric in run.metrics if metric != study.metric)
+    known = [name for name in names if all(name in (run.view(view) or {}) for run in done)]
+    rows: list[list[Cell]] = []
+    metrics = [study.labels.metric(name) for name in known]
+    for metric in metrics:
+        found = study.marked(view=view, metric=metric.name).to_dict("records")
+        rows = rows or [_place(row, ["variant", *study.axes], study) for row in found]
+        for cells, row in zip(rows, found, strict=True):
+            cells.append(Cell(format_metric(metric, row["mean"]), _sortable(row["mean"]), row["mark"]))
+    heads = ["method", *map(heading, study.axes), *map(_heading, metrics)]
+    return Table("beside", "Other metrics, means over seeds", "", heads, rows)
 
 
 def _heading(metric: Metric) -> str:

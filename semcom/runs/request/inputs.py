@@ -32,7 +32,7 @@ from semcom.runs.request.section_options import (
     replace_section_options,
 )
 from semcom.runs.request.sources import Code, Version, is_own, list_opened, list_reads, ships, stat_version
-from semcom.tasks.registry import TASKS
+from semcom.tasks.registry import METRICS, TASKS
 
 TRAINING = f"{CODE}training"
 """The name in `contents` of a function of the user's that carries out a sweep's runs."""
@@ -170,6 +170,7 @@ def _list_used(config: RunConfig) -> list[tuple[Registry[Any], str, str]]:
     used += [(PROFILES, "channel.profile", getattr(config.channel.options, "profile", ""))]
     used += [(AUGMENTATIONS, "data.augment", config.data.augment)]
     used += [(TASKS, "task", config.task), (SCHEDULERS, "network.scheduling", config.network.scheduling)]
+    used += [(METRICS, "train.metrics", name) for name in config.train.metrics]
     used += [(HEADS, "model.head", config.model.head), (DATASETS, "new-data", config.new_data or "")]
     return [(registry, field, name) for registry, field, name in used if name in registry]
 

@@ -90,6 +90,8 @@ def _resolve_setup(request: RunConfig) -> Setup:
     load_plugins(request.plugins)
     request = build_section_options(request)
     check_config_types(request)  # of the options too, before a path among them is looked up
+    names = tuple(filter(None, ",".join(request.train.metrics).split(",")))  # a flag may have commas between them
+    request = dataclasses.replace(request, train=dataclasses.replace(request.train, metrics=names))
     request = fingerprint_inputs(request)
     request = _fill_features(request)
     method = METHODS.get(request.method)(request.hyper)

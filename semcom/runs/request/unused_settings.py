@@ -148,7 +148,7 @@ RULES = (
         "train.eval_clients", lambda r: r.config.train.eval_clients == r.config.clients, "these are all clients"
     ),
     NoEffectRule(
-        "train.auc", lambda r: not find(TASKS, r.config.task, "task").classifies, "the task asks for no classes"
+        "train.metrics", lambda r: not find(TASKS, r.config.task, "task").classifies, "the task asks for no classes"
     ),
     NoEffectRule("train.preset", lambda r: not r.method.preset, "{method} has no setting of its paper's"),
 )

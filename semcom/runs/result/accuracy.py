@@ -7,34 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from semcom.tasks.metric import ACCURACY, Metric
+from semcom.tasks.metric import ACCURACY, Metric, curve_of, curves_in
 
 LAST = 10
 """Number of evaluations that the headline averages: the last min(LAST, all)."""
-CURVE = "_at"
-"""End of what summaries call a number's values at each test SNR, a mapping of the SNR in dB to the value."""
-
-
-def curve_of(number: str) -> str:
-    """Return what summaries call a number's values at each test SNR: that of accuracy is `at`."""
-    return CURVE[1:] if number == ACCURACY.name else number + CURVE
-
-
-def curves_in(view: Mapping[str, Any]) -> dict[str, str]:
-    """Return which numbers of a view are known at each test SNR, in its order: what summaries call that -> number."""
-    named = {name: name.removesuffix(CURVE) for name in view if name.endswith(CURVE) or name == CURVE[1:]}
-    return {name: ACCURACY.name if name == CURVE[1:] else number for name, number in named.items()}
 
 
 def compute_client_accuracies(confusion: np.ndarray) -> np.ndarray:
     """Return each client's accuracy: `[K, C, C]` counts (true, predicted) -> `[K]`, a fraction of 1."""
     return np.trace(confusion, axis1=1, axis2=2) / confusion.sum((1, 2))
-
-
-def compute_class_accuracies(confusion: np.ndarray) -> list[float | None]:
-    """Return each class's accuracy over all clients, `[C]`; None for a class that no client tests."""
-    total, hit = confusion.sum((0, 2)), np.diagonal(confusion.sum(0))
-    return [float(h / t) if t else None for h, t in zip(hit, total, strict=True)]
 
 
 def compute_constant_accuracies(train: np.ndarray, test: np.ndarray) -> dict[str, float]:
@@ -84,54 +65,49 @@ def summarize_clients(values: np.ndarray, metric: Metric = ACCURACY) -> dict[str
     }
 
 
-def compute_headline(
-    rounds: Sequence[int],
-    evaluations: Sequence[Mapping[str, Any]],
-    metrics: Sequence[Metric] = (ACCURACY,),
-    since: int = 0,
-) -> dict[str, Any]:
-    """Return the numbers that a run reports of a view.
+def compute_headlines(
+    lines: Sequence[Mapping[str, Any]], metric: Metric = ACCURACY, since: int = 0
+) -> dict[str, dict[str, Any]]:
+    """Return the numbers that a run reports of each view that lines of metrics.jsonl evaluated, in their order.
 
     Args:
-        rounds: the evaluated rounds.
-        evaluations: of each, `clients` (of the first metric, `[K]`), `pooled` (its mean over all test samples), the
-            other metrics, with test SNRs curves of them (`at`: SNR -> accuracy), where some client has not all classes
-            `among_own` and `among_own_at`, with `train.auc` `auc` and `auc_micro`, with a validation part `validation`.
-        metrics: of the task.
+        lines: each with its `round` and, where that was evaluated, `views` as of `evaluate_views`.
+        metric: the headline.
         since: the first round whose evaluation may count.
 
     Returns:
-        `summarize_clients` of the per-client means over the last evaluations, these means (`clients`), all others
-        averaged likewise, and the best and the last round by themselves (`last_at`: at each test SNR). Picking the best
-        test round is a known flaw of the field, so it is never the headline.
+        By view `summarize_clients` of the per-client means over the last evaluations, these means (`clients`), all
+        other numbers and their curves over test SNRs averaged likewise, and the best and the last round by themselves
+        (`last_at`: at each test SNR). Picking the best test round is a known flaw of the field, so it is never the
+        headline.
     """
-    last = [e for round_, e in zip(rounds, evaluations, strict=True) if round_ >= since][-LAST:]
-    first = metrics[0]
-    means = [float(np.mean(e["clients"])) for e in evaluations]
-    best = int(np.argmax(means) if first.higher else np.argmin(means))
-    clients = np.mean([e["clients"] for e in last], axis=0)
+    found: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for line in lines:
+        for name, view in line.get("views", {}).items():
+            found.setdefault(name, {})[line["round"]] = view
+    return {name: _average_evaluations(of, metric, since) for name, of in found.items()}
 
-    def known(*names: str) -> dict[str, list[Any]]:
-        return {name: of for name in names if (of := [e[name] for e in last if name in e])}
 
-    curves = {
-        name: {snr: float(np.mean([curve[snr] for curve in of])) for snr in of[-1]}
-        for name, of in known(*curves_in(last[-1])).items()
-    }
-    beside = (*(metric.name for metric in metrics[1:]), first.key("pooled"), "auc", "auc_micro", "among_own")
-    beside = (*beside, first.key("validation"))
-    others = {name: float(np.mean(of)) for name, of in known(*beside).items()}
-    own = curve_of(first.name)
-    ended = {curve_of(first.key("last")): dict(last[-1][own])} if own in last[-1] else {}
+def _average_evaluations(of: Mapping[int, Mapping[str, Any]], metric: Metric, since: int) -> dict[str, Any]:
+    """Return the numbers of one view from its evaluations by round."""
+    last = [view for round_, view in of.items() if round_ >= since][-LAST:]
+    means = {round_: float(np.mean(view["clients"])) for round_, view in of.items()}
+    best = (max if metric.higher else min)(means, key=means.__getitem__)
+    clients = np.mean([view["clients"] for view in last], axis=0)
+    spread = summarize_clients(clients, metric)
+    plain = dict.fromkeys(name for view in last for name, value in view.items() if isinstance(value, float))
+    others = {name: [view[name] for view in last if name in view] for name in plain if name not in spread}
+    curves = {name: [view[name] for view in last if name in view] for name in curves_in(last[-1])}
+    own = curve_of(metric.name)
     return {
-        **summarize_clients(clients, first),
+        **spread,
         "clients": clients.tolist(),
-        **curves,
-        **others,
-        first.key("best"): means[best],
-        "best_round": rounds[best],
-        first.key("last"): means[-1],
-        **ended,
+        **{name: {snr: float(np.mean([curve[snr] for curve in c])) for snr in c[-1]} for name, c in curves.items()},
+        **{name: float(np.mean(values)) for name, values in others.items()},
+        metric.key("best"): means[best],
+        "best_round": best,
+        metric.key("last"): list(means.values())[-1],
+        **({curve_of(metric.key("last")): dict(last[-1][own])} if own in last[-1] else {}),
     }
 
 
@@ -143,15 +119,3 @@ def list_accuracy_snrs(views: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """
     view = next(iter(views.values()), {})
     return next((list(view[curve]) for curve in curves_in(view)), [])
-
-
-def compute_headlines(
-    lines: Sequence[Mapping[str, Any]], metrics: Sequence[Metric] = (ACCURACY,), since: int = 0
-) -> dict[str, dict[str, Any]]:
-    """Return each view's `headline` over the lines of metrics.jsonl that evaluated it, in the order of their views."""
-    names = dict.fromkeys(name for line in lines for name in line.get("views", {}))
-    found = {name: [line for line in lines if name in line.get("views", {})] for name in names}
-    return {
-        name: compute_headline([r["round"] for r in of], [r["views"][name] for r in of], metrics, since)
-        for name, of in found.items()
-    }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,21 +13,14 @@ from semcom.config import ConfigError, NoEffect, Resolved
 from semcom.data.federation import Federation
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.train.session import Session
-from semcom.engine.train.view import Note, View, count_confusion, count_confusions_of_views, measure_views
+from semcom.engine.train.view import AMONG, View, measure_views
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.runs.request.finish import has_own_stage
-from semcom.runs.result.accuracy import (
-    LAST,
-    compute_class_accuracies,
-    compute_client_accuracies,
-    curve_of,
-    summarize_clients,
-)
-from semcom.runs.result.auc import RocAreas
-from semcom.tasks.metric import Metric
+from semcom.runs.result.accuracy import LAST, summarize_clients
+from semcom.tasks.metric import Metric, curve_of
 
 
 def is_evaluation_due(config: Resolved, round_: int) -> bool:
@@ -67,72 +59,115 @@ def find_stall(patience: int | None, lines: Sequence[Mapping[str, Any]], metric:
 def evaluate_views(session: Session, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
     """Return what each view's answers on the clients' test samples are worth, as a line of metrics.jsonl holds it.
 
-    The first test SNR gives the numbers of clients; where `channel.test_snr_db` is set, all give a curve. Where some
-    client has not all classes, the same answers taken among its own classes stand beside them. Where the partition sets
-    samples aside for validation, their accuracy does too, at the first test SNR, and with `train.auc` areas under the
-    ROC curve.
+    Each metric of the task, and each that the run asks for beside, is a number: the mean over clients. The first test
+    SNR gives those of clients; where `channel.test_snr_db` is set, all give a curve. Of classes, their accuracies stand
+    beside them and, where some client has not all, those of the same answers taken among its own. Where the partition
+    sets samples aside for validation, their headline does too, at the first test SNR.
     """
     draws = session.draws
     if draws.config.train.eval_clients is not None:
         views = narrow_views(views, draws.tested())
-    first, classifies = draws.task.metrics[0], draws.task.classifies
+    task, first, own = draws.task, draws.task.metrics[0], draws.federation.owned
+    classes = ClassHits(session, views) if task.classifies else None
+    scores = Scores(session, views) if task.beside else None
+    among = {name: own[view.population.ids] for name, view in views.items()}
     found: dict[str, dict[str, Any]] = {name: {} for name in views}
-    tests = _score_classes(session, views) if classifies else _score_metrics(session, views)
-    for test, (snr, scores) in enumerate(zip(draws.test_snrs, tests, strict=True)):
-        for name, (clients, more, means) in scores.items():
+
+    def note(names: Sequence[str], heard: Outputs) -> None:
+        for each in (classes, scores):
+            if each is not None:
+                each(names, heard)
+
+    tests = measure_views(
+        session,
+        views,
+        draws.test_snrs,
+        draws.federation.test,
+        note=note,
+        among=send_to_device(among, draws.device) if task.classifies and not own.all() else None,
+    )
+    for test, (snr, measured) in enumerate(zip(draws.test_snrs, tests, strict=True)):
+        for name, of in measured.items():
+            head = of[first.name]
+            means = {metric.name: float(of[metric.name].clients.mean()) for metric in task.metrics}
+            means |= {first.key("pooled"): head.pooled}
+            means |= {AMONG: float(of[AMONG].clients.mean())} if AMONG in of else {}
+            means |= scores.compute(name, test) if scores is not None else {}
             if test == 0:
-                found[name] = {**summarize_clients(clients, first), "clients": clients.tolist(), **more, **means}
+                by_class = {} if classes is None else {"classes": classes.shares(name)}
+                found[name] = {**summarize_clients(head.clients, first), "clients": head.clients.tolist(), **by_class}
+                found[name] |= means
             if snr is not None:
                 for number, mean in means.items():
                     found[name].setdefault(curve_of(number), {})[f"{snr:g}"] = mean
-    if views and draws.federation.validation.sizes.any():
-        for name, values in (_validate_classes if classifies else _validate_metric)(session, views).items():
-            if len(values):
-                found[name][first.key("validation")] = float(values.mean())
+    table = draws.federation.validation
+    if views and table.sizes.any():
+        (validated,) = measure_views(session, views, draws.test_snrs[:1], table, "validation", metered=False)
+        for name, of in validated.items():
+            values = of[first.name].clients[table.sizes[views[name].population.ids] > 0]
+            found[name] |= {first.key("validation"): float(values.mean())} if len(values) else {}
     return found
 
 
-Scores = Iterator[dict[str, tuple[np.ndarray, dict[str, Any], dict[str, float]]]]
-"""For each test, by view: the headline of each client `[K]`, what else the first test tells, and means over clients."""
+class ClassHits:
+    """Counts the right answers to each class at the first test SNR; called with each batch.
+
+    Args:
+        session: the run.
+        views: what is tested.
+    """
+
+    def __init__(self, session: Session, views: Mapping[str, View]) -> None:
+        draws, self.session, self.views = session.draws, session, views
+        shape = 2, len(draws.federation.classes)
+        self.hits = {name: torch.zeros(shape, dtype=torch.int64, device=draws.device) for name in views}
+
+    def __call__(self, names: Sequence[str], heard: Outputs) -> None:
+        """Count a batch, for the views of one population."""
+        y, real = heard.batch.y.flatten(), heard.batch.weight.flatten().to(torch.int64)
+        for name in names if heard.test == 0 else ():
+            right = (self.views[name].decide(heard) == heard.batch.y).flatten()
+            for row, counted in zip(self.hits[name], (real * right, real), strict=True):
+                row.scatter_add_(0, y, counted)
+
+    def shares(self, name: str) -> list[float | None]:
+        """Return the accuracy of each class over all clients of a view, `[C]`; None for one that no client tests."""
+        hits, total = self.session.team.sum(self.hits[name]).tolist()
+        return [h / t if t else None for h, t in zip(hits, total, strict=True)]
 
 
-def _score_classes(session: Session, views: Mapping[str, View]) -> Scores:
-    """Yield what the answers of a classification are worth: accuracies, also among the clients' own classes."""
-    draws = session.draws
-    among = None if draws.federation.owned.all() else AmongOwn(session, views)
-    areas = RocAreas(session, views) if draws.config.train.auc else None
+class Scores:
+    """Keeps the scores that each view gives, for the metrics that the run asks for beside; called with each batch.
 
-    notes: list[Note] = [each for each in (among, areas) if each is not None]
+    Args:
+        session: the run.
+        views: what is tested.
+    """
 
-    def note(names: Sequence[str], heard: Outputs) -> None:
-        for each in notes:
-            each(names, heard)
+    def __init__(self, session: Session, views: Mapping[str, View]) -> None:
+        draws, self.session, self.views = session.draws, session, views
+        shape = len(draws.test_snrs), len(draws.federation.test.flat), len(draws.federation.classes)
+        self.scores = {name: torch.zeros(shape, dtype=torch.float32, device=draws.device) for name in views}
 
-    tests = count_confusions_of_views(session, views, draws.test_snrs, draws.federation.test, note=note)
-    for test, tables in enumerate(tests):
-        scores = {}
-        for name, counts in tables.items():
-            table = counts.cpu().numpy()
-            accuracies = compute_client_accuracies(table)
-            own = {} if among is None else {"among_own": among.accuracy(name, test)}
-            more: dict[str, Any] = {"classes": compute_class_accuracies(table)}
-            more |= areas.summarize(name) if areas is not None and test == 0 else {}
-            pooled = float(np.trace(table.sum(0)) / table.sum())
-            scores[name] = accuracies, more, {"accuracy": float(accuracies.mean()), "pooled": pooled, **own}
-        yield scores
+    def __call__(self, names: Sequence[str], heard: Outputs) -> None:
+        """Keep the scores of a batch, for the views of one population."""
+        real = heard.batch.weight > 0
+        for name in names:
+            self.scores[name][heard.test, heard.at[real]] = self.views[name].answer(heard)[real].float()
 
-
-def _score_metrics(session: Session, views: Mapping[str, View]) -> Scores:
-    """Yield what the answers of any other task are worth, by its metrics."""
-    draws = session.draws
-    first, sizes = draws.task.metrics[0], draws.federation.test.sizes
-    for tables in measure_views(session, views, draws.test_snrs, draws.federation.test):
-        scores = {}
-        for name, of in tables.items():
-            means = {metric: float(values.mean()) for metric, values in of.items()}
-            pooled = np.average(of[first.name], weights=sizes[views[name].population.ids])
-            scores[name] = of[first.name], dict[str, Any](), {**means, first.key("pooled"): float(pooled)}
-        yield scores
+    def compute(self, name: str, test: int) -> dict[str, float]:
+        """Compute each metric of a view in a test: the mean over the clients that have one."""
+        federation, ids = self.session.draws.federation, self.views[name].population.ids
+        scores = self.session.team.sum(self.scores[name][test]).cpu()
+        labels, starts, found = federation.labels[federation.test.flat].cpu(), federation.test.offsets, {}
+        for each in self.session.draws.task.beside:
+            parts = [slice(starts[k], starts[k + 1]) for k in ids]
+            values = np.array([float(each.compute(scores[part], labels[part])) for part in parts])
+            weights = federation.test.sizes[ids] if each.by_samples else np.ones(len(ids))
+            known = ~np.isnan(values)
+            if known.any():
+                found[each.metric.name] = float(np.average(values[known], weights=weights[known]))
+        return found
 
 
 def check_evaluated_views(method: Method, state: Any, world: World) -> None:
@@ -144,58 +179,6 @@ def check_evaluated_views(method: Method, state: Any, world: World) -> None:
     if not (isinstance(views, Mapping) and views and all(isinstance(view, View) for view in views.values())):
         wanted = "without a `finish`, it has to give at least one View by name"
         raise ConfigError(f"method: `views` of {name} gives {views!r:.80}; {wanted}")
-
-
-class AmongOwn:
-    """Counts the right answers that a test has where each client answers among the classes of its training images.
-
-    Called with each batch of the test, see `semcom.engine.train.view.Note`.
-
-    Args:
-        session: the run.
-        views: what is tested.
-    """
-
-    def __init__(self, session: Session, views: Mapping[str, View]) -> None:
-        draws, self.team, self.views = session.draws, session.team, views
-        self.sizes = {name: draws.federation.test.sizes[view.population.ids] for name, view in views.items()}
-        owned = {name: draws.federation.owned[view.population.ids] for name, view in views.items()}
-        self.owned = send_to_device(owned, draws.device)
-        shape = {name: (len(draws.test_snrs), len(sizes)) for name, sizes in self.sizes.items()}
-        self.right = {name: torch.zeros(of, dtype=torch.int64, device=draws.device) for name, of in shape.items()}
-
-    def __call__(self, names: Sequence[str], heard: Outputs) -> None:
-        """Count a batch, for the views of one population."""
-        for name in names:
-            among = self.owned[name][heard.where]
-            right = self.views[name].decide(heard, among) == heard.batch.y
-            self.right[name][heard.test, heard.where] += (right * heard.batch.weight).sum(1).to(torch.int64)
-
-    @cached_property
-    def accuracies(self) -> dict[str, np.ndarray]:
-        """Each view's accuracies over all ranks, `[tests, K]`."""
-        return {name: self.team.sum(t).cpu().numpy() / self.sizes[name] for name, t in self.right.items()}
-
-    def accuracy(self, name: str, test: int) -> float:
-        """Return the mean over clients of a view's accuracy in one test."""
-        return float(self.accuracies[name][test].mean())
-
-
-def _validate_classes(session: Session, views: Mapping[str, View]) -> dict[str, np.ndarray]:
-    """Return each view's accuracies on validation samples, of those clients of it that have some."""
-    draws = session.draws
-    table = draws.federation.validation
-    counts = count_confusion(session, views, draws.test_snrs[0], table, "validation", metered=False)
-    tables = {name: found.cpu().numpy() for name, found in counts.items()}
-    return {name: compute_client_accuracies(found[found.sum((1, 2)) > 0]) for name, found in tables.items()}
-
-
-def _validate_metric(session: Session, views: Mapping[str, View]) -> dict[str, np.ndarray]:
-    """Return the same of the headline of any other task."""
-    draws = session.draws
-    first, table = draws.task.metrics[0].name, draws.federation.validation
-    (found,) = measure_views(session, views, draws.test_snrs[:1], table, "validation", metered=False)
-    return {name: of[first][table.sizes[views[name].population.ids] > 0] for name, of in found.items()}
 
 
 def narrow_views(views: Mapping[str, View], ids: np.ndarray) -> dict[str, View]:

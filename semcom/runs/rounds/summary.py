@@ -15,7 +15,7 @@ from semcom.methods.registry import METHODS
 from semcom.runs.folder.machine import describe_machine, read_versions
 from semcom.runs.result.accuracy import compute_constant_accuracies, compute_headlines
 from semcom.runs.result.artifacts import count_classes
-from semcom.tasks.metric import describe_metrics
+from semcom.tasks.metric import ACCURACY, describe_metrics
 
 LOG = logging.getLogger(__name__)
 TOTALS = {"round_s": "time_s", "late": "late", "lost": "lost", "unreached": "unreached"}
@@ -42,8 +42,9 @@ def summarize_run(
         RunError: nothing was evaluated, or what tests gave is not finite.
     """
     config, session, task = world.config, world.session, world.session.draws.task
-    last = compute_headlines([finish] if finish else [], task.metrics)
-    views = last | compute_headlines(metrics, task.metrics, stopped or 0) | last  # the last stage's first
+    last = compute_headlines([finish] if finish else [], task.metrics[0])
+    judged = task.judged
+    views = last | compute_headlines(metrics, task.metrics[0], stopped or 0) | last  # the last stage's first
     if not views:
         raise RunError(f"{config.method}: nothing was evaluated; it has views neither in rounds nor at the end")
     first, metric = next(iter(views.values())), task.metrics[0]
@@ -59,7 +60,7 @@ def summarize_run(
     return {
         "method": config.method,
         **({"label": label} if (label := METHODS.get(config.method).label) else {}),
-        **({} if task.classifies else {"task": {"name": config.task, "metrics": describe_metrics(task.metrics)}}),
+        **({} if judged == (ACCURACY,) else {"task": {"name": config.task, "metrics": describe_metrics(judged)}}),
         **{name: first[name] for name in (metric.name, metric.key("std"))},
         "views": views,
         **({"constant": _measure_constant_answers(world)} if task.classifies else {}),

@@ -176,7 +176,7 @@ def _read_course(run: Stored, name: str, swept: bool) -> Course:
         state = "running"
     rounds = run.fields.get("train.rounds")
     done = (run.summary or {}).get("rounds", lines[-1]["round"] if lines else 0)
-    views = compute_headlines(lines, run.metrics) if run.summary is None else run.summary.get("views", {})
+    views = compute_headlines(lines, run.metrics[0]) if run.summary is None else run.summary.get("views", {})
     return Course(run, name, state, done, None if rounds is None else int(rounds), views)
 
 

@@ -39,12 +39,10 @@ from semcom.studies.names import Labels, is_in_joule
 from semcom.studies.results.archive import open_archive
 from semcom.studies.results.run import RATIO, Stored, count_missing_runs, list_damaged_runs, read_stored_runs
 from semcom.studies.results.table import list_configuration_columns, make_table
-from semcom.tasks.metric import ACCURACY, Metric
+from semcom.tasks.metric import ACCURACY, SHORT, Metric
 
 T = TypeVar("T")
 LOG = logging.getLogger(__name__)
-NAMED_ALIKE = ("pooled", "worst10", "best", "last", "validation")
-"""What is derived from the accuracy without being called so."""
 
 
 def study(folder: Path | str) -> Study:
@@ -156,10 +154,11 @@ class Study:
 
         Raises ConfigError for one by which several tasks of the runs mean different numbers.
         """
-        alike = {"accuracy", "accuracy_std", *NAMED_ALIKE} - {metric.name for metric in self.labels.metrics}
-        if self.metric != ACCURACY and name in alike:
-            name = self.metric.name if name == "accuracy" else self.metric.key(name.removeprefix("accuracy_"))
-        return self.labels.metric(name).name
+        long = {short: full for full, short in SHORT.items()}.get(name, name)
+        alike = {"accuracy", "accuracy_std", *SHORT} - {metric.name for metric in self.labels.metrics}
+        if self.metric != ACCURACY and long in alike and name not in {metric.name for metric in self.labels.metrics}:
+            long = self.metric.name if long == "accuracy" else self.metric.key(long.removeprefix("accuracy_"))
+        return self.labels.metric(SHORT.get(long, long)).name
 
     def __repr__(self) -> str:
         counts = self.runs["status"].value_counts()

@@ -22,12 +22,11 @@ from semcom.runs.folder.schema import find_lines_fault
 from semcom.runs.folder.stored import locate_training, read_config
 from semcom.runs.folder.summary import read_summary
 from semcom.runs.request.section_options import name_owner_field
-from semcom.runs.result.accuracy import curve_of, curves_in
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.results.lock import OWNER, parse_record
 from semcom.studies.results.outcome import read_first_line
 from semcom.studies.results.table import list_configuration_columns, list_fields, read_table
-from semcom.tasks.metric import Metric, read_task_metrics
+from semcom.tasks.metric import Metric, curve_of, curves_in, read_task_metrics
 from semcom.tasks.registry import list_metrics
 
 LOG = logging.getLogger(__name__)
@@ -110,7 +109,8 @@ class Stored:
         """The metrics of its task, the headline's first; of one that is not done, those of a task that is known."""
         if self.summary is not None:
             return read_task_metrics(self.summary)
-        return list_metrics(str(self.fields.get("task", "classification")))
+        beside = str(self.fields.get("train.metrics") or "")
+        return list_metrics(str(self.fields.get("task", "classification")), filter(None, beside.split(",")))
 
     @property
     def headline(self) -> str | None:
@@ -265,7 +265,7 @@ def _fill_later_options(runs: list[Stored]) -> list[Stored]:
         owner = name_owner_field(section)
         takers = {run.fields.get(owner) for run in runs if column in run.fields}
         runs = [
-            replace(run, fields={**run.fields, column: before})
+            replace(run, fields={**run.fields, column: ",".join(before) if isinstance(before, tuple) else before})
             if column not in run.fields and run.fields.get(owner) in takers
             else run
             for run in runs

@@ -13,7 +13,7 @@ import pandas as pd
 
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, run_hash, to_dict
 from semcom.files import TABLE, open_file, write_atomically
-from semcom.runs.result.accuracy import curve_of
+from semcom.tasks.metric import curve_of
 
 PLACES = ("out", "data.root")
 """Fields that only say where files lie on one machine: they are in each run's config.json, not in the table."""

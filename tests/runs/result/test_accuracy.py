@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,10 +12,9 @@ from hypothesis import strategies as st
 
 from semcom.runs.result.accuracy import (
     LAST,
-    compute_class_accuracies,
     compute_client_accuracies,
     compute_constant_accuracies,
-    compute_headline,
+    compute_headlines,
     jain,
     summarize_clients,
     worst,
@@ -22,9 +24,8 @@ TABLE = np.array([[[3, 1, 0], [0, 4, 0], [0, 0, 0]], [[0, 0, 0], [2, 2, 0], [0, 
 """Two clients, three classes; nobody tests the third."""
 
 
-def test_per_client_and_per_class() -> None:
+def test_per_client() -> None:
     assert compute_client_accuracies(TABLE).tolist() == [7 / 8, 0.5]
-    assert compute_class_accuracies(TABLE) == [0.75, 0.75, None]  # 3 of 4; 4 + 2 of 8
 
 
 def test_answers_that_never_change() -> None:
@@ -34,7 +35,7 @@ def test_answers_that_never_change() -> None:
 
 def test_rows_are_true_classes() -> None:
     table = np.array([[[0, 5], [0, 5]]])
-    assert compute_client_accuracies(table).tolist() == [0.5] and compute_class_accuracies(table) == [0.0, 1.0]
+    assert compute_client_accuracies(table).tolist() == [0.5]
 
 
 @pytest.mark.parametrize(("n", "count"), [(1, 1), (4, 1), (10, 1), (14, 1), (20, 2), (100, 10)])
@@ -70,10 +71,15 @@ def evaluation(*clients: float, **at: float) -> dict[str, object]:
     return {"clients": list(clients), **({"at": at} if at else {})}
 
 
+def headline(rounds: Sequence[int], evaluations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    lines = [{"round": n, "views": {"global": each}} for n, each in zip(rounds, evaluations, strict=True)]
+    return compute_headlines(lines)["global"]
+
+
 def test_headline_is_the_mean_over_the_last_evaluations() -> None:
     assert LAST == 10
     runs = [evaluation(1.0, 1.0, low=1.0)] * 2 + [evaluation(i / 10, 0.5, low=i / 20) for i in range(10)]
-    got = compute_headline(list(range(1, 13)), runs)
+    got = headline(list(range(1, 13)), runs)
     assert got["clients"] == pytest.approx([0.45, 0.5]) and got["accuracy"] == pytest.approx(0.475)
     assert got["accuracy_std"] == pytest.approx(0.025) and got["worst10"] == pytest.approx(0.45)
     assert got["at"] == pytest.approx({"low": 0.225})
@@ -85,12 +91,12 @@ def test_headline_averages_what_else_the_last_evaluations_have() -> None:
     """Those of a version that did not have a number yet are left out."""
     lines = [{"clients": [0.5], "validation": 0.1}]
     lines += [{"clients": [0.5], "among_own": i / 10, "among_own_at": {"9": i / 20}} for i in range(9)]
-    got = compute_headline(list(range(1, 11)), lines)
+    got = headline(list(range(1, 11)), lines)
     assert (got["among_own"], got["validation"]) == pytest.approx((0.4, 0.1))
     assert got["among_own_at"] == pytest.approx({"9": 0.2})
 
 
 def test_headline_of_a_short_run() -> None:
-    got = compute_headline([10, 20, 30], [evaluation(0.1), evaluation(0.6), evaluation(0.2)])
+    got = headline([10, 20, 30], [evaluation(0.1), evaluation(0.6), evaluation(0.2)])
     assert got["accuracy"] == pytest.approx(0.3) and got["best_round"] == 20 and got["last"] == 0.2
     assert "at" not in got and "last_at" not in got

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
 import semcom
-from semcom.cli import main as cli
 from semcom.config import run_hash
-from semcom.runs.result.auc import compute_roc_areas
 from semcom.runs.rounds.runner import run
+from semcom.tasks.areas import compute_roc_areas
 from tests import worlds
-from tests.refusals import refuses
 
 
 def test_areas_by_hand() -> None:
@@ -36,9 +32,9 @@ def test_areas_are_those_of_scikit_learn() -> None:
     assert micro == pytest.approx(roc_auc_score(own, scores, average="micro"))
 
 
-def test_a_run_tells_the_areas_of_its_test_samples(tmp_path: Path) -> None:
+def test_a_run_tells_the_areas_of_its_test_samples() -> None:
     plain = worlds.request("fedper", train={"rounds": 2}, channel={"kind": "ideal"})
-    asked = worlds.request("fedper", train={"rounds": 2, "auc": True}, channel={"kind": "ideal"})
+    asked = worlds.request("fedper", train={"rounds": 2, "metrics": ("auc", "auc_micro")}, channel={"kind": "ideal"})
     assert run_hash(semcom.resolve(plain)) != run_hash(semcom.resolve(asked))
     before, result = run(plain), run(asked)
     view = result.summary["views"]["personal"]
@@ -55,31 +51,3 @@ def test_a_run_tells_the_areas_of_its_test_samples(tmp_path: Path) -> None:
     sizes = data.test.sizes
     assert last["auc_micro"] == pytest.approx(np.average([micro for _, micro in found], weights=sizes))
     assert view["auc"] == pytest.approx(np.mean([line["views"]["personal"]["auc"] for line in result.metrics]))
-
-
-def test_tables_and_comparisons_take_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for method in ("local", "fedper"):
-        for seed in (0, 1):
-            request = worlds.request(
-                method, train={"rounds": 1, "auc": True}, seed=seed, out=str(tmp_path / f"{method}{seed}")
-            )
-            run(request)
-    study = semcom.study(tmp_path)
-    table = semcom.table(study, "accuracy", "pooled", "auc")
-    assert list(table.columns) == ["Method", "Accuracy (%)", "Accuracy over all test images (%)", "AUC"]
-    mean = study.mean(metric="auc").set_index("variant")["mean"]
-    assert table.set_index("Method")["AUC"].to_dict() == {
-        "Local": f"{mean['local']:.3f}",
-        "FedPer": f"{mean['fedper']:.3f}",
-    }
-    assert cli.main(["table", str(tmp_path), "--metric", "auc"]) == 0
-    assert capsys.readouterr().out.startswith("AUC, mean over 2 seeds")
-    assert cli.main(["compare", str(tmp_path), "fedper", "local", "--metric", "auc"]) == 0
-    assert f"{mean['fedper']:.3f} against {mean['local']:.3f}" in capsys.readouterr().out
-    assert cli.main(["plot", str(tmp_path), "--y", "auc", "--out", str(tmp_path / "drawn")]) == 0
-    assert f"{mean['fedper']:.6f}"[:6] in (tmp_path / "drawn" / "bars.csv").read_text()
-
-
-def test_other_tasks_have_none() -> None:
-    with refuses("train.auc", "asks for no classes"):
-        semcom.resolve(worlds.request("fedavg", task="reconstruction", train={"rounds": 1, "auc": True}))
