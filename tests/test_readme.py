@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import semcom
 from channels import LINKS
 from semcom.cli import main as cli
 from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
@@ -34,7 +35,7 @@ from semcom.models.registry import ENCODERS
 from semcom.plots.kinds import KINDS
 from semcom.plots.registry import FIGURES
 from semcom.studies.registry import EXPERIMENTS
-from semcom.tasks.registry import TASKS
+from semcom.tasks.registry import METRICS, TASKS
 
 ROOT = Path(__file__).parents[1]
 README, EXTENDING, RUNNING = "README.md", "docs/extending.md", "docs/running.md"
@@ -60,6 +61,7 @@ TESTED = {
         "An augmentation",
         "A partition",
         "A scheduler",
+        "A metric",
         "An experiment and its figure",
         "A kind of figure",
     ),
@@ -147,7 +149,7 @@ def smaller(text: str) -> str:
 def own_names(monkeypatch: pytest.MonkeyPatch, thin: None) -> None:
     """What the examples register is forgotten after each test."""
     data = (DATASETS, PARTITIONS, AUGMENTATIONS)
-    for registry in (METHODS, ENCODERS, *data, LINKS, SCHEDULERS, EXPERIMENTS, FIGURES, KINDS, TASKS):
+    for registry in (METHODS, ENCODERS, *data, LINKS, SCHEDULERS, EXPERIMENTS, FIGURES, KINDS, METRICS, TASKS):
         monkeypatch.setattr(registry, "_added", dict(registry._added))
 
 
@@ -382,6 +384,20 @@ def test_experiment(tmp_path: Path) -> None:
     assert set(table["status"]) == {"done"} and table["accuracy"].between(0.1, 1).all()
     assert "SNR 10 dB" in printed and (folder / "results.md").is_file()
     assert (folder / "mine.png").stat().st_size > 1000
+
+
+def test_metric(tmp_path: Path) -> None:
+    """Kappa is (right - by chance) / (1 - by chance), where chance answers with the same classes as often."""
+    table = follow(EXTENDING, "A metric", tmp_path)[0].splitlines()
+    view = finished(tmp_path / "runs" / "kappa", "fedavg", clients=2, rounds=2)["views"]["global"]
+    assert len(sections(EXTENDING)["A metric"][0].text.splitlines()) < 20
+    result = semcom.load(tmp_path / "runs" / "kappa")
+    last, kappas = result.metrics[-1]["views"]["global"], []
+    for counts in result.confusion["global"]:
+        n, chance = counts.sum(), counts.sum(0) @ counts.sum(1) / counts.sum() ** 2
+        kappas.append((np.trace(counts) / n - chance) / (1 - chance))
+    assert last["kappa"] == pytest.approx(np.mean(kappas), abs=1e-6) and 0 < view["f1"] < 1
+    assert [row.split(" | ")[1].rstrip(" |") for row in table if row.startswith("| FedAvg")] == [f"{view['kappa']:.2f}"]
 
 
 def test_kind_of_figure(tmp_path: Path) -> None:

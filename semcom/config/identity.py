@@ -74,7 +74,7 @@ LATER: Mapping[str, Any] = {
 
 
 AREAS = ("auc", "auc_micro")
-"""The `train.metrics` of runs of which `train.auc` asked for areas under the ROC curve; their hashes have that."""
+"""The metrics of runs that asked for areas under the ROC curve by a field of their own, `auc`: their hashes have it."""
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def from_dict(values: Mapping[str, Any]) -> RunConfig:
 
 
 def _read_former_fields(values: Any) -> Any:
-    """Return a stored configuration with `train.metrics` in the place of `train.auc`."""
+    """Return a stored configuration with `train.metrics` in the place of its former field `auc`."""
     train = values.get("train") if isinstance(values, Mapping) else None
     if not isinstance(train, Mapping) or not isinstance(train.get("auc"), bool) or "metrics" in train:
         return values

@@ -56,7 +56,7 @@ def write(
 ) -> Path:
     """Write a finished run; its summary has the headlines of the lines, and what is given over it."""
     begin(folder, of, lines)
-    views = compute_headlines([*([summary["finish"]] if "finish" in summary else []), *lines], metrics)
+    views = compute_headlines([*([summary["finish"]] if "finish" in summary else []), *lines], metrics[0])
     first = next(iter(views.values()))
     task = {"task": {"name": of.task, "metrics": describe_metrics(tuple(metrics))}}
     found = {

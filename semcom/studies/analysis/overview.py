@@ -55,7 +55,7 @@ class Course:
     rounds: int | None
     """T: rounds that it will do; None where that is not known."""
     views: Mapping[str, Mapping[str, Any]]
-    """View -> its numbers as in a summary (`compute_headline`), from the evaluations so far."""
+    """View -> its numbers as in a summary (`compute_headlines`), from the evaluations so far."""
 
     @property
     def first(self) -> Mapping[str, Any]:
