@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from semcom.data.dataset import Dataset
     from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
     from semcom.data.split import Partition, Split
+    from semcom.engine.air.registry import ACCESS, COMPRESSIONS, RATES
     from semcom.engine.air.schedulers import SCHEDULERS
     from semcom.engine.store.population import Population, average
     from semcom.methods.base import Method
@@ -96,6 +97,7 @@ _LAZY = {
     "Plot": "semcom.plots.base",
     "Population": "semcom.engine.store.population",
     "Result": "semcom.runs.result.result",
+    **dict.fromkeys(("ACCESS", "COMPRESSIONS", "RATES"), "semcom.engine.air.registry"),
     "SCHEDULERS": "semcom.engine.air.schedulers",
     "Split": "semcom.data.split",
     "Study": "semcom.studies.analysis.study",
@@ -153,6 +155,9 @@ __all__ = [
     "RunConfig",
     "RunError",
     "SCHEDULERS",
+    "ACCESS",
+    "COMPRESSIONS",
+    "RATES",
     "Split",
     "Study",
     "TASKS",

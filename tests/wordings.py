@@ -58,8 +58,8 @@ from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.sweep.request import apply_request, parse_request
 from tests import worlds
 from tests.data import test_datasets, test_partitions
-from tests.runs.request.test_nonsense import Hostile, Stranger, deep
 from tests.runs.request import test_unused_settings
+from tests.runs.request.test_nonsense import Hostile, Stranger, deep
 from tests.runs.rounds import test_new_clients
 from tests.studies import folders, test_overrides
 
