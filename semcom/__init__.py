@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from semcom.data.dataset import Dataset
     from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
     from semcom.data.split import Partition, Split
+    from semcom.engine.air.registry import ACCESS, COMPRESSIONS, RATES
     from semcom.engine.air.schedulers import SCHEDULERS
     from semcom.engine.store.population import Population, average
     from semcom.methods.base import Method
@@ -98,6 +99,7 @@ _LAZY = {
     "Plot": "semcom.plots.base",
     "Population": "semcom.engine.store.population",
     "Result": "semcom.runs.result.result",
+    **dict.fromkeys(("ACCESS", "COMPRESSIONS", "RATES"), "semcom.engine.air.registry"),
     "SCHEDULERS": "semcom.engine.air.schedulers",
     "ScoreMetric": "semcom.tasks.scores",
     "Split": "semcom.data.split",
@@ -158,6 +160,9 @@ __all__ = [
     "RunError",
     "SCHEDULERS",
     "ScoreMetric",
+    "ACCESS",
+    "COMPRESSIONS",
+    "RATES",
     "Split",
     "Study",
     "TASKS",

@@ -29,6 +29,7 @@ import semcom
 from channels import LINKS
 from semcom.cli import main as cli
 from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
+from semcom.engine.air.registry import ACCESS, COMPRESSIONS, RATES
 from semcom.engine.air.schedulers import SCHEDULERS
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS
@@ -60,6 +61,8 @@ TESTED = {
         "A dataset",
         "An augmentation",
         "A partition",
+        "A way of access to the air",
+        "A compression, a rate",
         "A scheduler",
         "A metric",
         "An experiment and its figure",
@@ -148,8 +151,8 @@ def smaller(text: str) -> str:
 @pytest.fixture(autouse=True)
 def own_names(monkeypatch: pytest.MonkeyPatch, thin: None) -> None:
     """What the examples register is forgotten after each test."""
-    data = (DATASETS, PARTITIONS, AUGMENTATIONS)
-    for registry in (METHODS, ENCODERS, *data, LINKS, SCHEDULERS, EXPERIMENTS, FIGURES, KINDS, METRICS, TASKS):
+    data, air = (DATASETS, PARTITIONS, AUGMENTATIONS), (ACCESS, COMPRESSIONS, RATES, SCHEDULERS)
+    for registry in (METHODS, ENCODERS, *data, LINKS, *air, EXPERIMENTS, FIGURES, KINDS, METRICS, TASKS):
         monkeypatch.setattr(registry, "_added", dict(registry._added))
 
 
@@ -306,6 +309,8 @@ RUNS = {
     (EXTENDING, "An encoder"): ("mixed", "fedcl", 2, "model.encoder", "small-cnn,dcgan", 2 * 2 * 45),
     (EXTENDING, "A partition"): ("blocks", "fedavg", 4, "partition.options", {"tests": 30}, 2 * (1797 - 4 * 30)),
     (EXTENDING, "An augmentation"): ("dim", "fedavg", 4, "data.augment", "dim", 2 * 4 * 45),
+    (EXTENDING, "A way of access to the air"): ("signs", "fedavg", 4, "air.access", "sign-majority", 2 * 4 * 45),
+    (EXTENDING, "A compression, a rate"): ("smaller", "fedavg", 4, "air.compress", "bfloat16", 2 * 4 * 45),
     (EXTENDING, "A scheduler"): ("rested", "fedavg", 4, "network.scheduling", "rested-best", 2 * 2 * 45),
     (DATA, "Clients with little data"): ("scarce", "fedavg", 4, "partition.scarce", [3], 2 * (3 * 45 + 4)),
 }

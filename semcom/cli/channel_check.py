@@ -16,6 +16,7 @@ from channels import theory
 from channels.check import CHECKS, LIMIT, Finding, Lab, format_findings, run_checks
 from semcom.config import AirConfig, ConfigError, RunError
 from semcom.engine.air.air import Air, Traffic
+from semcom.engine.air.registry import RATES
 from semcom.files import write_atomically
 from semcom.runs.folder.machine import read_versions
 from semcom.runs.request.resolve import find_device
@@ -73,7 +74,13 @@ def _check_channel_traffic(lab: Lab, clients: int, kind: str, options: Mapping[s
         raise AssertionError("counting draws nothing and sends nothing")
 
     link = lab.make(kind, **options).in_band(clients, clients, SAMPLES, FEATURES)
-    air = Air(AirConfig(bandwidth_hz=link.bandwidth_hz or 1e6), link, nothing, nothing, nothing)
+    air = Air(
+        AirConfig(bandwidth_hz=link.bandwidth_hz or 1e6, options=RATES.get("fixed").Options()),
+        link,
+        nothing,
+        nothing,
+        nothing,
+    )
     air.begin(clients)
     air.features(np.arange(clients), [[SAMPLES] * 5] * clients, FEATURES, 0.0)
     return Traffic(**air.per_client_round()["up"])

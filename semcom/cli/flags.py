@@ -29,13 +29,13 @@ from semcom.config.options import describe_untaken_option, spelled
 from semcom.methods.registry import METHODS
 from semcom.runs.request.plugins import load_plugins, locate_plugin
 from semcom.runs.request.section_options import (
-    KINDS,
-    REGISTRIES,
+    NAMING,
+    OWNERS,
     build_section_options,
-    find_owner_of_options,
+    find_options_class,
     find_owners_of_option,
-    read_section_options,
-    replace_section_options,
+    read_owner,
+    replace_owners,
 )
 from semcom.runs.request.stop import Stopped
 from semcom.runs.request.trust import take_plugins
@@ -144,7 +144,8 @@ class FigureFlags:
 class ListFlags:
     """List what there is (WHAT), or all that one of them takes (WHAT NAME).
 
-    WHAT: methods, channels, partitions, datasets, encoders, heads, experiments, figures or benches.
+    WHAT: methods, channels, partitions, datasets, encoders, heads, accesses, compressions, rates, experiments, figures
+    or benches.
     """
 
 
@@ -183,7 +184,7 @@ def read_train_flags(early: Early) -> RunConfig:
 
     Its `contents` are those of --config, whose files may have changed since.
 
-    `--help` prints the flags, with those of the method, partition, dataset and link, and raises SystemExit.
+    `--help` prints the flags, with those of all that is chosen by name and has some, and raises SystemExit.
 
     Raises:
         ValueError: one line about the first thing that is wrong (ConfigError, or a registry's error).
@@ -196,32 +197,19 @@ def read_train_flags(early: Early) -> RunConfig:
     if method is None and not HELP & set(early.rest):
         raise ConfigError(f"method: none is given; known are {', '.join(METHODS.names())}")
     wanted = dataclasses.replace(base, plugins=plugins)
-    kinds = ({"hyper": method} if method else {}) | read_kinds(early.rest)
-    config = build_section_options(add_owners_to_flags(wanted, kinds))
+    chosen = ({"method": method} if method else {}) | read_owners(early.rest)
+    config = build_section_options(replace_owners(wanted, chosen))
     config = config if method else dataclasses.replace(config, hyper=None)
     return parse_flags(config, f"semcom train {method or 'METHOD'}", early.rest, TRAIN, TRAIN_TEXT)
 
 
-def read_kinds(words: Sequence[str]) -> dict[str, str]:
-    """Return the link, the partition and the dataset that the words choose, by section. Raises ConfigError."""
+def read_owners(words: Sequence[str]) -> dict[str, str]:
+    """Return the link, the partition and the like that the words choose, by their fields. Raises ConfigError."""
     parser = _EarlyParser(add_help=False, allow_abbrev=False)
-    for section, kind in KINDS.items():
-        parser.add_argument(f"--{section}.{kind}", dest=section)
-    return {section: value for section, value in vars(parser.parse_known_args(words)[0]).items() if value is not None}
-
-
-def add_owners_to_flags(config: RunConfig, chosen: Mapping[str, str]) -> RunConfig:
-    """Return a configuration with other owners; the options of those that it had go with them."""
-    for section, name in chosen.items():
-        if find_owner_of_options(config, section) == name:
-            continue
-        config = replace_section_options(config, section, None)
-        if section == "hyper":
-            config = dataclasses.replace(config, method=name)
-        else:
-            part = dataclasses.replace(getattr(config, section), **{KINDS[section]: name})
-            config = dataclasses.replace(config, **{section: part})
-    return config
+    for field in NAMING:
+        if field != "method":
+            parser.add_argument(f"--{field}", dest=field)
+    return {field: value for field, value in vars(parser.parse_known_args(words)[0]).items() if value is not None}
 
 
 PLUGIN_HELP = "Python file or module that registers own methods, channels, partitions, datasets ... (repeatable)."
@@ -255,7 +243,8 @@ TRAIN: Mapping[str, tuple[Any, Any]] = {
 TRAIN_TEXT = """\
 Train one method. METHOD comes first (see: semcom list methods).
 --help after METHOD shows its own flags too, --hyper.NAME; likewise
---help after --channel.kind, --partition.kind or --data.name."""
+--help after --channel.kind, --partition.kind, --data.name,
+--air.access, --air.compress or --air.rate."""
 
 
 def parse_flags(
@@ -368,20 +357,18 @@ def _join_flag_help(box: str) -> str:
 def _describe_flag_of_others(word: str, config: object) -> str:
     """Return the error for a flag of another method, link, partition or dataset than the chosen one, or nothing."""
     section, _, name = word.removeprefix("--").partition("=")[0].partition(".")
-    if section not in REGISTRIES or not hasattr(config, section):
+    if section not in OWNERS or not hasattr(config, section):
         return ""
     run = cast(RunConfig, config)  # or what has some of its sections, as `semcom split` takes
     if section == "hyper" and run.hyper is None:
         return ""
     name = name.replace("-", "_")
     others = find_owners_of_option(section, name)
-    return (
-        describe_untaken_option(
-            section, name, find_owner_of_options(run, section), type(read_section_options(run, section)), others
-        )
-        if others
-        else ""
-    )
+    if not others:
+        return ""
+    owner = read_owner(run, others[0][0])  # of the kind that takes it
+    options = find_options_class(others[0][0], owner)
+    return describe_untaken_option(section, name, owner, options, [other for _, other in others])
 
 
 def _refuse_unknown_flag(word: str, known: Sequence[str], config: object) -> str:
@@ -418,7 +405,7 @@ def _find_near_flag(flag: str, known: Sequence[str]) -> str | None:
     if dot:  # another section's flag has to have the same end
         own = {end: name for end, name in ends.items() if name == f"{section}.{end}"}
         return ends.get(last) or next((own[end] for end in difflib.get_close_matches(last, own, n=1, cutoff=0.8)), None)
-    kinds = [f"{part}.{kind}" for part, kind in KINDS.items() if flag.startswith(part)]
+    kinds = [field for part, fields in OWNERS.items() if flag.startswith(part) and len(fields) == 1 for field in fields]
     alike = [ends[end] for end in difflib.get_close_matches(flag, ends, n=1, cutoff=0.8)]
     shortest = sorted(ends.items(), key=lambda each: len(each[0]))  # `--snr` is snr-db, and not snr-input
     words = [name for end, name in shortest if flag in (end.split("-")[0], end.split("-")[-1])]

@@ -13,12 +13,12 @@ from semcom.cli.flags import SweepFlags
 from semcom.config import ConfigError, RunConfig
 from semcom.config.options import describe_untaken_option, spelled
 from semcom.runs.request.section_options import (
-    KINDS,
-    REGISTRIES,
+    NAMING,
+    OWNERS,
     build_section_options,
     find_options_class,
-    find_owner_of_options,
     find_owners_of_option,
+    read_owner,
 )
 
 if TYPE_CHECKING:
@@ -83,8 +83,8 @@ class Typed:
     """
 
     def __init__(self, methods: Sequence[str], base: RunConfig) -> None:
-        known = [name for name in methods if name in REGISTRIES["hyper"]]  # others are refused with their runs
-        self._first = {"hyper": known, **{section: [find_owner_of_options(base, section)] for section in KINDS}}
+        known = [name for name in methods if name in NAMING["method"]]  # others are refused with their runs
+        self._first = {field: [read_owner(base, field)] for field in NAMING} | {"method": known}
 
     def __call__(self, field: str, word: str) -> Any:
         """Return the value that a word spells; several values of a field have spaces between them.
@@ -114,17 +114,18 @@ class Typed:
 
     def _owners(self, section: str) -> Iterator[tuple[str, Any]]:
         """Yield what may own the options of a section, with the dataclass of these: first what is in use."""
-        if section in REGISTRIES:
-            for one in dict.fromkeys((*self._first[section], *REGISTRIES[section].names())):
-                yield one, find_options_class(section, one)
+        for field, registry in OWNERS.get(section, {}).items():
+            for one in dict.fromkeys((*self._first[field], *registry.names())):
+                yield one, find_options_class(field, one)
 
     def _no_field(self, field: str, word: str) -> ConfigError:
         """Return the error about a field that is not there, with the nearest one."""
         section, _, rest = field.rpartition(".")
         for name, cls in self._owners(section) if section == "hyper" else ():
-            return ConfigError(describe_untaken_option("hyper", rest, name, cls, find_owners_of_option("hyper", rest)))
+            others = [other for _, other in find_owners_of_option("hyper", rest)]
+            return ConfigError(describe_untaken_option("hyper", rest, name, cls, others))
         config = build_section_options(
-            dataclasses.replace(RunConfig(), method=next(iter(self._first["hyper"]), "fedcl"))
+            dataclasses.replace(RunConfig(), method=next(iter(self._first["method"]), "fedcl"))
         )
         try:
             flags.parse_flags(config, "semcom sweep", [f"--{spelled(field)}={word}"], {})

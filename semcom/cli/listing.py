@@ -46,6 +46,9 @@ LISTS: Mapping[str, str] = {
     "tasks": "semcom.tasks.registry:TASKS",
     "metrics": "semcom.tasks.registry:METRICS",
     "schedulers": "semcom.engine.air.schedulers:SCHEDULERS",
+    "accesses": "semcom.engine.air.registry:ACCESS",
+    "compressions": "semcom.engine.air.registry:COMPRESSIONS",
+    "rates": "semcom.engine.air.registry:RATES",
     "experiments": "semcom.studies.registry:EXPERIMENTS",
     "figures": "semcom.plots.registry:FIGURES",
     "kinds": "semcom.plots.kinds:KINDS",
@@ -157,12 +160,12 @@ def _traits(method: type[Method]) -> dict[str, str]:
 # -- what has options ------------------------------------------------------------------------------------------------
 
 
-def _list_owner(section: str) -> Callable[[str, Any], list[str]]:
-    """Return what tells about a link, a partition or a dataset."""
+def _list_owner(owner: str) -> Callable[[str, Any], list[str]]:
+    """Return the function that tells about an owner of options, which the field `owner` names."""
 
     def tell(name: str, entry: type) -> list[str]:
         head = _list_head(name, inspect.getdoc(entry) or "", whole=True)
-        return [*head, "", *_list_options(find_options_class(section, name), section, "options")]
+        return [*head, "", *_list_options(find_options_class(owner, name), owner.partition(".")[0], "options")]
 
     return tell
 
@@ -303,9 +306,12 @@ def _documented(name: str, entry: object) -> list[str]:
 _DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
     **dict.fromkeys(("augmentations", "schedulers", "tasks"), _documented),
     "methods": _list_method,
-    "channels": _list_owner("channel"),
-    "partitions": _list_owner("partition"),
-    "datasets": _list_owner("data"),
+    "channels": _list_owner("channel.kind"),
+    "partitions": _list_owner("partition.kind"),
+    "datasets": _list_owner("data.name"),
+    "accesses": _list_owner("air.access"),
+    "compressions": _list_owner("air.compress"),
+    "rates": _list_owner("air.rate"),
     "encoders": _encoder,
     "heads": _head_of_model,
     "experiments": _list_experiment,

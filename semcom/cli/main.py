@@ -58,6 +58,7 @@ commands:
   image-curve         write PSNR against SNR of images sent digitally, as CSV
   list WHAT [NAME]    WHAT: methods, channels, partitions, datasets,
                       augmentations, encoders, heads, tasks, schedulers,
+                      accesses (to the air), compressions, rates,
                       experiments, figures, kinds (of figures) or benches;
                       NAME: all that one takes
 

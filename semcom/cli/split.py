@@ -22,7 +22,7 @@ from semcom.data.split import Split
 from semcom.data.split_file import write_split
 from semcom.runs.request.limits import check_archive_limits
 from semcom.runs.request.plugins import load_plugins
-from semcom.runs.request.section_options import build_section_options
+from semcom.runs.request.section_options import build_section_options, replace_owners
 from semcom.screen import say
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class SplitFlags:
 def read_split_flags(early: flags.Early) -> SplitFlags:
     """Return the flags of `semcom split`. Raises ConfigError or ValueError for the first thing that is wrong."""
     load_plugins(early.plugins)
-    config = build_section_options(flags.add_owners_to_flags(RunConfig(), flags.read_kinds(early.rest)))
+    config = build_section_options(replace_owners(RunConfig(), flags.read_owners(early.rest)))
     start = SplitFlags(config.data, config.partition, plugins=early.plugins)
     wanted = flags.parse_flags(start, "semcom split", early.rest, {"log_level": flags.EARLY["log_level"]})
     _check_split_out(wanted.out)

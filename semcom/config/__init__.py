@@ -15,6 +15,7 @@ from semcom.config.fields import (
 from semcom.config.identity import (
     CODE,
     DEPENDS,
+    FORMER,
     LATER,
     NOT_IDENTITY,
     READ,
@@ -38,6 +39,7 @@ __all__ = [
     "VARIABLE",
     "COMMON",
     "FINISH",
+    "FORMER",
     "LATER",
     "NOT_IDENTITY",
     "SNR",

@@ -36,7 +36,6 @@ RANGES: dict[Rule, tuple[str, ...]] = {
     ),
     POSITIVE: ("train.lr", "train.lr_decay", "train.checkpoint_minutes", "finish.lr"),
     MEASURE: (
-        "air.bits_per_use",
         "air.bandwidth_hz",
         "air.symbol_energy",
         "network.exponent",
@@ -47,20 +46,14 @@ RANGES: dict[Rule, tuple[str, ...]] = {
     WHOLE: ("new_clients", "finish.epochs"),
     NOT_NEGATIVE: (
         "seed",
-        "air.csi_error",
         "network.flops_spread",
         "train.momentum",
         "train.weight_decay",
     ),
-    SHARE: ("train.participation", "partition.scarce_fraction", "air.top_fraction"),
-    Rule(lambda v: 1 <= v <= 32, "a whole number from 1 to 32", whole=True): ("air.quantise_bits",),
+    SHARE: ("train.participation", "partition.scarce_fraction"),
     Rule(lambda v: v >= 2, "a whole number of at least 2", whole=True): ("train.lr_milestones",),
     Rule(lambda v: 0 <= v < 1, "a number in [0, 1)"): ("partition.validation",),
-    Rule(lambda v: 0 < v < 1, "a number in (0, 1)"): ("air.outage",),
-    Rule(lambda v: -60 <= v <= 10, "a number from -60 to 10 dB"): ("air.truncation_db",),
-    Rule(lambda v: 0 <= v <= 60, "a number from 0 to 60 dB"): (
-        *("air.backoff_db", "network.shadowing_db", "network.noise_figure_db"),
-    ),
+    Rule(lambda v: 0 <= v <= 60, "a number from 0 to 60 dB"): ("network.shadowing_db", "network.noise_figure_db"),
     Rule(lambda v: -100 <= v <= 100, "a number from -100 to 100 dBm"): ("network.power_dbm", "network.base_power_dbm"),
     Rule(lambda v: NEAREST_M < v <= 1e5, "a number of metres above 10 and up to 100,000"): ("network.radius_m",),
 }

@@ -101,40 +101,19 @@ class AirConfig(Section):
 
     parameters: Literal["ideal", "analog"] = "ideal"
     """`ideal`: error-free; `analog`: uncoded through the run's channel, models up as their update."""
-    access: Literal["orthogonal", "superposed"] = "orthogonal"
-    """What is averaged is sent by each client for itself (`orthogonal`), or by all at once, so that the channel adds it
-    up (`superposed`: over-the-air computation by truncated channel inversion)."""
-    truncation_db: float = -10.0
-    """|h|^2 in dB of its mean, below which a client does not take part in a superposed symbol."""
-    csi_error: float = 0.0
-    """Variance of the error in what a client takes for its h when it inverts it; E|h|^2 is 1."""
+    access: str = "orthogonal"
+    """How what is averaged reaches the base station (see: semcom list accesses): sent by each client for itself
+    (`orthogonal`), or by all at once, so that the channel adds it up (`superposed`: over-the-air computation)."""
     bits_per_float: int = 32
     """Size of a number that is sent error-free."""
-    compress: Literal["none", "quantise", "top-k"] = "none"
-    """What is done to what goes up error-free: `quantise`, each number of an update (the difference to the model as
-    received), of prototypes and the like rounded at random to one of evenly spaced levels; `top-k`, only the largest
-    numbers of each tensor of an update, what is left out being added to the client's next one."""
-    quantise_bits: int = 8
-    """Bits of each number with `quantise`."""
-    top_fraction: float = 0.1
-    """Part of each tensor's numbers that `top-k` sends."""
-    rate: Literal["fixed", "capacity", "mcs"] = "fixed"
-    """Rate of error-free exchange: `fixed`, whatever the SNR; `capacity`, what each client's SNR allows less a backoff;
-    `mcs`, the fastest of 5G's schemes that is not above that."""
-    bits_per_use: float = 2.0
-    """The fixed rate, bit per complex channel use (2: uncoded QPSK)."""
-    backoff_db: float = 3.0
-    """Backoff of the rates `capacity` and `mcs` in dB: what a code of finite length lacks to Shannon's limit."""
-    outage: float = 0.1
-    """Share of the blocks over fading that the rate `capacity` loses, and `mcs` at most, see `repeat`: their fades then
-    carry less than the rate."""
-    coverage: Literal["repetition", "none"] = "repetition"
-    """Clients for whom even the slowest scheme of `mcs` is too fast: they repeat it, as often as it takes
-    (`repetition`), or take no part in the round (`none`)."""
-    repeat: bool = True
-    """Whether transmissions that the rates `capacity` and `mcs` lose are repeated until they arrive. Otherwise the base
-    station goes on without what a client sent, and a client that lost what came down takes no part in the round; over
-    a channel without fading with the probability `outage`."""
+    compress: str = "none"
+    """What is done to what goes up error-free (see: semcom list compressions): `quantise`, each number is rounded;
+    `top-k`, only the largest numbers of an update are sent."""
+    rate: str = "fixed"
+    """Rate of error-free exchange (see: semcom list rates): `fixed`, whatever the SNR; `capacity`, what each client's
+    SNR allows less a backoff; `mcs`, the fastest of 5G's schemes that is not above that."""
+    options: Any = None
+    """Options of the access, the compression and the rate: a mapping with some of their fields."""
     bandwidth_hz: float | None = None
     """Band that the participating clients share (None: that of the link's subcarriers if it has any, or 1 MHz)."""
     symbol_energy: float = 1.0

@@ -6,12 +6,12 @@ import dataclasses
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from semcom.config.declared import declared_types
 from semcom.config.errors import ConfigError
-from semcom.config.fields import RunConfig
+from semcom.config.fields import AirConfig, RunConfig
 from semcom.config.misplaced import describe_misplaced_field, describe_misplaced_section
 from semcom.config.options import parse_option_value, spelled
 
@@ -28,6 +28,14 @@ NOT_IDENTITY = (
 )
 """Fields that only say where or how a run is carried out: they are not in its hash."""
 
+FORMER: dict[str, Any] = {
+    **{"truncation_db": -10.0, "csi_error": 0.0},
+    **{"quantise_bits": 8, "top_fraction": 0.1},
+    **{"bits_per_use": 2.0, "backoff_db": 3.0, "outage": 0.1, "repeat": True, "coverage": "repetition"},
+}
+"""Options of the air from before they had owners: every run writes them down, those of other owners with these values.
+
+An option that came later is written down by runs alone whose access, compression or rate has it."""
 LATER: Mapping[str, Any] = {
     "task": "classification",
     "data.size": 32,
@@ -46,17 +54,8 @@ LATER: Mapping[str, Any] = {
     "channel.options.round_doppler": None,
     "hyper.average_encoder": False,
     "hyper.outage": 0.1,
-    "air.access": "orthogonal",
-    "air.truncation_db": -10.0,
-    "air.csi_error": 0.0,
-    "air.rate": "fixed",
-    "air.backoff_db": 3.0,
-    "air.outage": 0.1,
-    "air.coverage": "repetition",
-    "air.repeat": True,
-    "air.compress": "none",
-    "air.quantise_bits": 8,
-    "air.top_fraction": 0.1,
+    **{"air.access": "orthogonal", "air.rate": "fixed", "air.compress": "none"},
+    **{f"air.{name}": value for name, value in FORMER.items() if name != "bits_per_use"},
     "train.lr_schedule": "milestones",
     "train.patience": None,
     "train.metrics": (),
@@ -78,8 +77,11 @@ AREAS = ("auc", "auc_micro")
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
-    """Return the configuration as plain containers, as `config.json` holds it."""
-    return dataclasses.asdict(config)
+    """Return the configuration as plain containers, as `config.json` holds it: options of the air among its fields."""
+    values = dataclasses.asdict(config)
+    own = values["air"].pop("options") or {}
+    values["air"] |= FORMER | (own if isinstance(own, dict) else {"options": own})
+    return values
 
 
 def from_dict(values: Mapping[str, Any]) -> RunConfig:
@@ -117,6 +119,8 @@ def _build_section(cls: type, values: Any, prefix: str) -> Any:
     if not isinstance(values, Mapping):
         raise ConfigError(describe_misplaced_section(cls, prefix.rstrip(".") or "config", values))
     known = {f.name: f for f in dataclasses.fields(cls)}
+    if cls is AirConfig:
+        values = _gather_options(values, known)
     built, hints = {}, declared_types(cls)
     for name, value in values.items():
         if not isinstance(name, str) or name not in known:
@@ -126,6 +130,16 @@ def _build_section(cls: type, values: Any, prefix: str) -> Any:
             value = _build_section(section, vars(value) if isinstance(value, section) else value, f"{prefix}{name}.")
         built[name] = parse_option_value(value, hints[name])
     return cls(**built)
+
+
+def _gather_options(values: Mapping[str, Any], known: Collection[str]) -> Mapping[str, Any]:
+    """Return a section with those of its options in `options` that stand among its fields, as `to_dict` puts them."""
+    beside = {name: value for name, value in values.items() if isinstance(name, str) and name not in known}
+    given = values.get("options")
+    table = vars(given) if dataclasses.is_dataclass(given) else given or {}
+    if not beside or not isinstance(table, Mapping):
+        return values
+    return {name: value for name, value in values.items() if name not in beside} | {"options": {**table, **beside}}
 
 
 # -- identity --------------------------------------------------------------------------------------------------------

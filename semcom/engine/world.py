@@ -230,7 +230,7 @@ class World:
         return Population(tuple(self._initial.constant(e, ids, names, value, team) for e, ids in self._encoders()))
 
     def remember(self, part: Prefix) -> None:
-        """Begin to remember what `top-k` leaves out of each client's updates of a part; `population` comes first."""
+        """Begin to remember what compression leaves out of the clients' updates of a part; `population` comes first."""
         tensors = next(iter(self._initial.networks.values())).state_dict()
         names = [name for name, t in tensors.items() if in_part(name, part) and is_compressed(name, t)]
         self.air.compression.residual = self.constant(names, 0.0)

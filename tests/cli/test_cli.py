@@ -25,8 +25,9 @@ from channels.options import BaseOptions
 from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.cli import printing as report
-from semcom.config import ChannelConfig, ConfigError, RunConfig, RunError, TrainConfig, to_dict
+from semcom.config import AirConfig, ChannelConfig, ConfigError, RunConfig, RunError, TrainConfig, to_dict
 from semcom.data.partitions import Shots
+from semcom.engine.air.rates import Fixed
 from semcom.runs.request.section_options import build_section_options
 from semcom.runs.request.setup import Setup
 from tests.terminal import on_pty
@@ -71,6 +72,7 @@ def test_the_flags_of_the_issue_reach_the_configuration() -> None:
         data=semcom.DataConfig("cifar10", "DIR", BaseOptions()),
         partition=semcom.PartitionConfig("shots", options=Shots.Options(ways=3, shots=100)),
         channel=ChannelConfig("awgn", 9.0, options=AWGN.Options()),
+        air=AirConfig(options=Fixed.Options()),
         train=TrainConfig(rounds=60, batch_size=50, lr=0.001),
     )
     assert config == expected

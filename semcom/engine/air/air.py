@@ -30,9 +30,9 @@ from channels.link import Cost
 from channels.statistics import ClientStatistics
 from semcom.config import AirConfig
 from semcom.engine.air.arrivals import Arrivals
-from semcom.engine.air.compression import Compression, count_quantised_bits
 from semcom.engine.air.losses import MEANT
-from semcom.engine.air.rates import Direction, Rates
+from semcom.engine.air.rates import Direction
+from semcom.engine.air.registry import ACCESS, COMPRESSIONS, RATES
 from semcom.engine.air.timeline import Timeline
 from semcom.engine.air.uncoded import Uncoded, weigh
 from semcom.engine.air.updates import Received, map_update_starts, read_shared_start
@@ -78,7 +78,8 @@ class Air:
         lowering: `(direction, ids) -> [n]`, the part of its power that a client sends with under power control.
         powers_beside: `(direction, client) -> [U]`, the powers of several users as `Fades` has them.
         timeline: the time of the round; None: it is not counted.
-        rates, compression, uncoded: of error-free numbers, and of others.
+        access, compression, rates: the parts of the exchange that the configuration names.
+        uncoded: transmissions of numbers that are not sent error-free.
         arrivals: who gets through.
     """
 
@@ -98,12 +99,13 @@ class Air:
     timeline: Timeline | None = None
 
     def __post_init__(self) -> None:
-        channel = (self.config, self.link.carrier, self.draw, self.key, self.snr_db)
-        statistics = ClientStatistics(self.link.carrier, self.powers_beside)
-        self.rates = Rates(*channel, statistics, self.logs)
-        self.uncoded = Uncoded(*channel, statistics)
-        self.arrivals = Arrivals(self.config, self.rates, self.timeline)
-        self.compression = Compression(self.config, self.key)
+        own, statistics = self.config, ClientStatistics(self.link.carrier, self.powers_beside)
+        channel = (self.link.carrier, self.draw, self.key, self.snr_db, statistics)
+        self.uncoded = Uncoded(*channel)
+        self.rates = RATES.get(own.rate)(own.options, *channel, self.logs)
+        self.access = ACCESS.get(own.access)(own.options, self.uncoded)
+        self.compression = COMPRESSIONS.get(own.compress)(own.options, own.bits_per_float, self.key)
+        self.arrivals = Arrivals(own.bits_per_float, self.rates, self.timeline)
 
     def up(self, pop: Population, part: Prefix, name: str = "", since: Population | None = None) -> Population:
         """Send a part of each model, parameters and buffers, from the clients to the base station.
@@ -113,13 +115,12 @@ class Air:
             part: prefix or prefixes of what is sent.
             name: names the draws; a second model that goes the same way in a round takes a name, to meet its own noise.
             since: what `down` gave, where these models began: uncoded or compressed, the difference to it is sent, and
-                the base station adds what it had sent itself (None: the models themselves are sent). `top-k` compresses
-                only updates without a name.
+                the base station adds what it had sent itself (None: the models themselves are sent).
 
         Returns:
             the models as the base station has them; those that did not get through too, see `arrivals`.
         """
-        if self.config.compress == "quantise" or (self.config.compress == "top-k" and since is not None and not name):
+        if self.compression.compresses_models(since, name):
             self._add_error_free("up", pop.ids, *self.compression.count_models(pop, part), name=name)
             return self.compression.send_models(pop, part, name, since)
         self._count("up", pop.ids, pop.numbers(part), name=name)
@@ -148,8 +149,8 @@ class Air:
     ) -> dict[str, Tensor]:
         """Send a part of the clients' models up, and return its weighted mean as the base station has it.
 
-        With `air.access superposed` all clients send at once and the channel adds: see `channels.superposition`. The
-        mean is over the clients that got through; without any it is what `since` began with ({} without `since`).
+        By `air.access` each client sends for itself, or all send at once and the channel adds. The mean is over the
+        clients that got through; without any it is what `since` began with ({} without `since`).
 
         Args:
             pop, part, since, name: as for `up`.
@@ -158,8 +159,7 @@ class Air:
         Returns:
             name -> `[1, ...]`, ready for `Population.share`.
         """
-        at_once = self.config.access == "superposed"
-        if at_once:
+        if self.access.at_once:
             floats = pop.numbers(part)
             cost = self.link.cost(floats[:1].astype(np.float64), pop.ids[:1])
             together = Cost(cost.uses, cost.energy * len(floats))  # all of them send
@@ -172,9 +172,11 @@ class Air:
         if not here.all():
             weights, ids = Order(np.flatnonzero(here), weights.device)(weights), pop.ids[here]
             pop, since, weights = pop.select(ids), since and since.select(ids), weights / weights.sum()
-        return self._average_superposed(pop, part, weights, since, name) if at_once else average(pop, part, weights)
+        if self.access.at_once:
+            return self._average_at_once(pop, part, weights, since, name)
+        return average(pop, part, weights)
 
-    def _average_superposed(
+    def _average_at_once(
         self, pop: Population, part: Prefix, weights: Tensor, since: Population | None, name: str
     ) -> dict[str, Tensor]:
         shares = 1 if self.powers_w is None else self.participants  # a power is spread over the whole band, not a part
@@ -187,7 +189,7 @@ class Air:
             ]
             each = [weigh(mine, t - start.received) for mine, t, start in held]
             missed = [weigh(mine, start.missed) for mine, _, start in held]
-            error, sent = self.uncoded.superpose(name + tensor, torch.cat(each), ids, shares)
+            error, sent = self.access.find_error(name + tensor, torch.cat(each), ids, shares)
             if sent is not None:
                 silent.append(1 - sent)
             mean[tensor] = mean[tensor] + (torch.cat(missed).sum(0) + error)
@@ -217,11 +219,10 @@ class Air:
             floats: how many numbers of each tensor are sent, `[n]`.
             broadcast: the tensors are one and the same, which all clients hear at once: counted once.
         """
-        if direction == "up" and self.config.compress == "quantise":
-            own = self.config
-            bits = np.where(floats > 0, count_quantised_bits(floats, own.quantise_bits, own.bits_per_float), 0)
+        if direction == "up" and self.compression.compresses_tensors():
+            bits = np.where(floats > 0, self.compression.count_bits(floats), 0)
             self._add_error_free("up", ids, floats, bits, name=name)
-            return self.compression.quantise_sent(name, values, ids)
+            return self.compression.send_tensors(name, values, ids)
         self._count(direction, ids, floats, broadcast, name)
         if self.config.parameters == "ideal":
             return values

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from semcom.config import AirConfig
 from semcom.engine.air.losses import MEANT, Losses
 from semcom.engine.air.rates import Direction, Rates
 from semcom.engine.air.timeline import Timeline
@@ -20,7 +19,7 @@ class Arrivals:
     """Arrivals of the current round.
 
     Attributes:
-        config, timeline: as of an `Air`.
+        bits_per_float, timeline: as of an `Air` and its configuration.
         rates: of the run.
         through: whether a client got through, by the name of what it sent.
         late: clients that were beyond the deadline when they had sent.
@@ -32,7 +31,7 @@ class Arrivals:
         losses: of the run so far, by client.
     """
 
-    config: AirConfig
+    bits_per_float: int
     rates: Rates
     timeline: Timeline | None
     through: dict[str, dict[int, bool]] = field(default_factory=dict)
@@ -58,7 +57,7 @@ class Arrivals:
     @property
     def everybody(self) -> bool:
         """True if all clients that are called take part."""
-        return self.config.repeat and self.config.coverage == "repetition"
+        return self.rates.repeats and self.rates.covers_all
 
     def reach(self, ids: np.ndarray, numbers: int) -> np.ndarray:
         """Return those of the clients called to this round who decode what comes down, the call among it.
@@ -72,11 +71,11 @@ class Arrivals:
         if self.everybody:
             return ids
         if self.called is None:
-            self.down_bits = float(numbers * self.config.bits_per_float)
+            self.down_bits = float(numbers * self.bits_per_float)
             bits = np.full(len(ids), self.down_bits)
-            covered = ids[self.rates.cover(ids, bits)] if self.config.coverage == "none" else ids
+            covered = ids if self.rates.covers_all else ids[self.rates.cover(ids, bits)]
             lost = np.zeros(len(covered), dtype=bool)
-            if not self.config.repeat:
+            if not self.rates.repeats:
                 lost = self.rates.draw_losses("down", covered, bits[: len(covered)])
             self.called, self.reached = covered, covered[~lost]
             self.unreached = len(ids) - len(self.reached)
@@ -97,7 +96,7 @@ class Arrivals:
             broadcast: whether all get the same.
             name: of what is sent.
         """
-        if self.config.repeat:
+        if self.rates.repeats:
             return self.rates.measure(direction, ids, bits, broadcast)
         if broadcast and self.called is not None:  # at the rate of the worst, who may not have heard it
             rates = self.rates.choose(direction, self.called, np.full(len(self.called), self.down_bits), True)
@@ -118,7 +117,7 @@ class Arrivals:
             late, lost = np.zeros(len(new), dtype=bool), np.zeros(len(new), dtype=bool)
             if self.timeline is not None:
                 late = self.timeline.find_late(new)
-            if not self.config.repeat:
+            if not self.rates.repeats:
                 sent = self.sent.get(name, {})
                 bits = np.array([sent.get(k, self.down_bits) for k in new.tolist()])
                 lost = self.rates.draw_losses("up", new, bits, name)
@@ -137,7 +136,7 @@ class Arrivals:
             found["round_s"] = self.timeline.length_s()
             if self.timeline.deadline_s is not None:
                 found["late"] = len(self.late)
-        if not self.config.repeat:
+        if not self.rates.repeats:
             found["lost"] = self.lost
         if not self.everybody:
             found["unreached"] = self.unreached

@@ -9,15 +9,16 @@ feedback: S. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with memory", Ne
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.config import AirConfig
+from channels.options import SHARE, BaseOptions, Rule, require
+from semcom.engine.air.part import Part, Planned
 from semcom.engine.air.updates import map_update_starts
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Cohort, Population, Prefix, StoredCohort, in_part
@@ -48,7 +49,7 @@ def quantise(values: Tensor, bits: int, uniforms: Tensor) -> Tensor:
 
 
 def keep_largest(values: Tensor, fraction: float) -> Tensor:
-    """Set all but the largest magnitudes of each client's tensor to zero: `[k, ...]`, as many as `kept` says."""
+    """Set all but the largest magnitudes of each client's tensor to zero: `[k, ...]`, as many as `count_kept` says."""
     flat = values.flatten(1)
     largest = flat.abs().topk(count_kept(flat.shape[1], fraction), dim=1).indices
     return torch.zeros_like(flat).scatter(1, largest, flat.gather(1, largest)).view_as(values)
@@ -59,31 +60,46 @@ def count_kept(numbers: int, fraction: float) -> int:
     return max(1, round(fraction * numbers))
 
 
-def count_quantised_bits(numbers: Count, bits: int, bits_per_float: int) -> Count:
-    """Count the bits of a quantised tensor, or of several: its numbers, and its largest magnitude as it is."""
-    return numbers * bits + bits_per_float
-
-
-def count_sparse_bits(numbers: int, fraction: float, bits_per_float: int) -> int:
-    """Count the bits of the numbers that are kept of a tensor, and of their places in it."""
-    return count_kept(numbers, fraction) * (bits_per_float + math.ceil(math.log2(numbers)))
-
-
 @dataclass
-class Compression:
-    """The compression of a run.
+class Compression(Part):
+    """What is done to what goes up error-free; the base of all.
 
     Attributes:
-        config, key: as of an `Air`.
-        residual: what `top-k` has left out of each client's updates so far; None: nothing is left out.
+        options: of the air.
+        bits_per_float: of a number that is sent as it is.
+        key: as of an `Air`.
+        residual: what was left out of each client's updates so far; None: nothing is left out.
+        remembers: whether what is left out is added to the client's next update (error feedback).
     """
 
-    config: AirConfig
+    options: Any
+    bits_per_float: int
     key: Callable[[str, str, int], torch.Generator]
     residual: Population | None = None
+    remembers: ClassVar[bool] = False
+
+    def compresses_models(self, since: Population | None, name: str) -> bool:
+        """Return whether models are compressed that go up as `name`, or as updates `since` what `Air.down` gave."""
+        return True
+
+    def compresses_tensors(self) -> bool:
+        """Return whether tensors that are no models are compressed: prototypes and the like."""
+        return True
+
+    def count_sent(self, numbers: int) -> int:
+        """Count the numbers that are sent of a tensor."""
+        return numbers
+
+    def count_bits(self, numbers: Any) -> Any:
+        """Count the bits of a tensor of so many numbers; `compresses_tensors` counts several, `[n]`, too."""
+        raise NotImplementedError(f"{type(self).__name__} compresses and has no `count_bits`")
+
+    def compress(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
+        """Return tensors of the clients `ids` as they arrive, `[n, ...]`; `name` is for draws."""
+        raise NotImplementedError(f"{type(self).__name__} compresses and has no `compress`")
 
     def send_models(self, pop: Population, part: Prefix, name: str, since: Population | None) -> Population:
-        """Return the models as the base station has them; remember what `top-k` leaves out of their updates.
+        """Return the models as the base station has them; remember what is left out of their updates.
 
         Args:
             pop, part, name, since: as for `Air.up`.
@@ -99,7 +115,7 @@ class Compression:
                 received = start(n).received
                 update = c.tensors[n] - received
                 wanted = update if left is None else update + left.tensors[n]
-                sent = self._compress(name + n, wanted, c.ids)
+                sent = self.compress(name + n, wanted, c.ids)
                 arrived[n], missing[n] = received + sent, wanted - sent
             cohorts.append(replace(c, tensors={**c.tensors, **arrived}))
             if left is not None:
@@ -108,32 +124,104 @@ class Compression:
             self.residual = self.residual.put(Population(tuple(rest)))
         return Population(tuple(cohorts))
 
-    def quantise_sent(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
-        """Return tensors `[n, ...]` as they arrive quantised; zeros, which may not be sent at all, stay zeros."""
-        arrived = self._compress(name, values.reshape(len(values), -1), ids).view_as(values)
+    def send_tensors(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
+        """Return tensors `[n, ...]` as they arrive compressed; zeros, which may not be sent at all, stay zeros."""
+        arrived = self.compress(name, values.reshape(len(values), -1), ids).view_as(values)
         return torch.where(values != 0, arrived, 0.0)
-
-    def _compress(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
-        if self.config.compress == "top-k":
-            return keep_largest(values, self.config.top_fraction)
-        generators = [self.key("compress", name, int(k)) for k in ids]
-        uniforms = [torch.rand(values[0].numel(), generator=g, dtype=torch.float64) for g in generators]
-        return quantise(values, self.config.quantise_bits, send_to_device(torch.stack(uniforms), values.device))
 
     def count_models(self, pop: Population, part: Prefix) -> tuple[np.ndarray, np.ndarray]:
         """Return how many numbers and bits of its model each client sends, `[K]` both."""
-        own, floats = self.config, pop.numbers(part)
-        bits = floats * own.bits_per_float
+        floats = pop.numbers(part)
+        bits = floats * self.bits_per_float
         for c in pop.cohorts:
             for n in [c.tensors[name][0].numel() for name in _list_compressed(c, part)]:
-                if own.compress == "quantise":
-                    sent, size = n, count_quantised_bits(n, own.quantise_bits, own.bits_per_float)
-                else:
-                    sent = count_kept(n, own.top_fraction)
-                    size = count_sparse_bits(n, own.top_fraction, own.bits_per_float)
-                floats[pop.at(c)] += sent - n
-                bits[pop.at(c)] += size - n * own.bits_per_float
+                floats[pop.at(c)] += self.count_sent(n) - n
+                bits[pop.at(c)] += self.count_bits(n) - n * self.bits_per_float
         return floats, bits
+
+
+class Whole(Compression):
+    """Numbers go up as they are."""
+
+    def compresses_models(self, since: Population | None, name: str) -> bool:
+        """Return False."""
+        return False
+
+    def compresses_tensors(self) -> bool:
+        """Return False."""
+        return False
+
+
+class Quantise(Compression):
+    """Each number of an update, of prototypes and the like is rounded at random to one of evenly spaced levels.
+
+    A model's update is its difference to the model as received.
+    """
+
+    @dataclass(frozen=True)
+    class Options(BaseOptions):
+        """Options of the levels."""
+
+        quantise_bits: int = 8
+        """Bits of each number with `quantise`."""
+
+        def check(self) -> None:
+            """Check the range."""
+            bits = Rule(lambda v: 1 <= v <= 32, "a whole number from 1 to 32", whole=True)
+            require("quantise_bits", self.quantise_bits, bits)
+
+    def count_bits(self, numbers: Count) -> Count:
+        """Count the bits of a tensor, or of several: its numbers, and its largest magnitude as it is."""
+        return numbers * self.options.quantise_bits + self.bits_per_float
+
+    def compress(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
+        """Quantise the tensors."""
+        generators = [self.key("compress", name, int(k)) for k in ids]
+        uniforms = [torch.rand(values[0].numel(), generator=g, dtype=torch.float64) for g in generators]
+        return quantise(values, self.options.quantise_bits, send_to_device(torch.stack(uniforms), values.device))
+
+
+class TopK(Compression):
+    """Of each tensor of an update the largest numbers are sent; the others are added to the client's next one."""
+
+    remembers = True
+
+    @dataclass(frozen=True)
+    class Options(BaseOptions):
+        """Options of the choice."""
+
+        top_fraction: float = 0.1
+        """Part of each tensor's numbers that `top-k` sends."""
+
+        def check(self) -> None:
+            """Check the range."""
+            require("top_fraction", self.top_fraction, SHARE)
+
+    @classmethod
+    def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
+        """Yield itself where there are no updates."""
+        if not run.method.averages:
+            yield "", "{method} averages no models"
+
+    def compresses_models(self, since: Population | None, name: str) -> bool:
+        """Return whether they are updates, without a name of their own."""
+        return since is not None and not name
+
+    def compresses_tensors(self) -> bool:
+        """Return False: they are no updates."""
+        return False
+
+    def count_sent(self, numbers: int) -> int:
+        """Count the numbers that are kept."""
+        return count_kept(numbers, self.options.top_fraction)
+
+    def count_bits(self, numbers: int) -> int:
+        """Count the bits of the numbers that are kept of a tensor, and of their places in it."""
+        return self.count_sent(numbers) * (self.bits_per_float + math.ceil(math.log2(numbers)))
+
+    def compress(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
+        """Keep the largest numbers of each tensor."""
+        return keep_largest(values, self.options.top_fraction)
 
 
 def _list_compressed(c: Cohort | StoredCohort, part: Prefix) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from channels import LINKS
 from semcom.config import ConfigError, Resolved
 from semcom.config.options import spell_options_as_flags
+from semcom.engine.air.registry import ACCESS
 
 if TYPE_CHECKING:
     from channels import Link
@@ -38,5 +39,5 @@ def _check_users(users: int, config: Resolved) -> None:
     """Raise ConfigError unless the clients of a round make whole groups, each on a resource of its own."""
     if config.participants % users:
         raise ConfigError(f"channel.users: {users} do not divide the {config.participants} clients of a round")
-    if config.air.access == "superposed":
-        raise ConfigError(f"channel.users: {users} are told apart, and air.access superposed adds all up; choose one")
+    if ACCESS.get(access := config.air.access).at_once:
+        raise ConfigError(f"channel.users: {users} are told apart, and air.access {access} adds all up; choose one")

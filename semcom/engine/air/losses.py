@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from operator import attrgetter
+from typing import Any
 
 from semcom.config import Resolved
 from semcom.config.options import spelled
@@ -48,7 +48,7 @@ class Losses:
             return None
         parts = {option: sum(each.values()) / sent for option, each in missing.items()}
         blamed = sorted(parts, key=lambda option: -parts[option])
-        each = ", ".join(f"{spelled(o)} {attrgetter(o)(config)}: {100 * parts[o]:.3g}%" for o in blamed)
+        each = ", ".join(f"{spelled(o)} {_read_option(config, o)}: {100 * parts[o]:.3g}%" for o in blamed)
         text = f"{100 * lost / sent:.4g}% of what {len(meant)} clients were to send up did not arrive ({each})"
         if not never:
             return f"{text}; hardly anything but what they began with is in this result"
@@ -62,3 +62,10 @@ class Losses:
     def resume(self, counters: Mapping[str, float]) -> None:
         """Continue from what `counters` returned."""
         self.counts = defaultdict(float, counters)
+
+
+def _read_option(config: Resolved, name: str) -> Any:
+    """Return the value of a field, or of an option, of a section."""
+    section, _, last = name.partition(".")
+    part = getattr(config, section)
+    return getattr(part if hasattr(part, last) else part.options, last)

@@ -1,17 +1,17 @@
 """The rate of error-free exchange: the bits that each client sends per channel use, and what is lost at that rate.
 
-With `air.rate fixed` it is `bits_per_use`. Otherwise it follows the client's SNR: over fading so that a part `outage`
-of the blocks meets a channel that is too bad for it. Whom even 5G's slowest scheme is too fast for repeats it, until
-all repetitions together carry a block; with incremental redundancy, as is assumed, the rate is then the limit itself.
+A fixed one is `bits_per_use`. Others follow the client's SNR: over fading so that a part `outage` of the blocks meets a
+channel that is too bad for it. Whom even 5G's slowest scheme is too fast for repeats it, until all repetitions together
+carry a block; with incremental redundancy, as is assumed, the rate is then the limit itself.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,38 +19,53 @@ from torch import Tensor
 
 from channels import Link
 from channels.coding.mcs import TABLE, capacity
+from channels.options import MEASURE, BaseOptions, Rule, require
 from channels.statistics import ROUNDING, ClientStatistics, Sender
-from semcom.config import AirConfig
+from semcom.engine.air.part import Part, Planned
 
 logger = logging.getLogger(__name__)
 
 Direction = Literal["up", "down"]
-RATES = np.array(sorted(scheme.efficiency for scheme in TABLE))
+EFFICIENCIES = np.array(sorted(scheme.efficiency for scheme in TABLE))
 """Bits per channel use of 5G's schemes."""
 
 
 @dataclass
-class Rates:
-    """The rates of a run.
+class Rates(Part):
+    """The rates of a run; the base of all.
 
     Attributes:
-        config, link, draw, key, snr_db, logs: as of an `Air`.
+        options: of the air.
+        link, draw, key, snr_db, logs: as of an `Air`.
         statistics: of the link's fading.
+        repeats: whether what is lost is repeated until it arrives.
+        covers_all: whether all clients are within reach.
     """
 
-    config: AirConfig
+    options: Any
     link: Link
     draw: Callable[[str, str, int, int], dict[str, Tensor]]
     key: Callable[[str, str, int], torch.Generator]
     snr_db: Callable[[Direction, np.ndarray], Tensor]
     statistics: ClientStatistics
     logs: bool
+    repeats = True
+    covers_all = True
 
     def __post_init__(self) -> None:
         self._broadcast = ClientStatistics(self.link.broadcast())
 
-    def measure(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
-        """Return the bits that arrive per channel use of each client, `[n]`, what has to be sent again included.
+    @classmethod
+    def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
+        """Yield the options where nothing goes at a rate."""
+        names = [f.name for f in fields(cls.Options)]
+        if not run.link.radio:
+            yield from ((name, "there is no channel with channel.kind {kind}") for name in names)
+        if not (run.error_free or run.method.split):
+            yield from ((name, "nothing is sent error-free") for name in names)
+
+    def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
+        """Return the bits per channel use that each client sends, or is sent, `[n]`.
 
         Args:
             direction: up or down.
@@ -58,33 +73,102 @@ class Rates:
             bits: of each client's block, `[n]`.
             broadcast: all get the same, over the whole band.
         """
+        raise NotImplementedError(f"{type(self).__name__} has no `choose`")
+
+    def measure(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
+        """Return the bits that arrive per channel use of each client, `[n]`, what has to be sent again included.
+
+        Arguments as of `choose`.
+        """
+        return self.choose(direction, ids, bits, broadcast)
+
+    def cover(self, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:
+        """Return which clients are within reach both ways, bool `[n]`; arguments as of `choose`."""
+        return np.ones(len(ids), dtype=bool)
+
+    def draw_losses(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, name: str = "") -> np.ndarray:
+        """Draw which clients lose what they send, each at its rate, or what all are sent at the slowest; bool `[n]`."""
+        return np.zeros(len(ids), dtype=bool)
+
+
+class Fixed(Rates):
+    """The same rate for all, whatever the SNR."""
+
+    @dataclass(frozen=True)
+    class Options(BaseOptions):
+        """Options of the rate."""
+
+        bits_per_use: float = 2.0
+        """The fixed rate, bit per complex channel use (2: uncoded QPSK)."""
+
+        def check(self) -> None:
+            """Check the range."""
+            require("bits_per_use", self.bits_per_use, MEASURE)
+
+    def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
+        """Return the rate; warn of one that is too high for an SNR."""
+        if self.logs and self.link.noisy and len(ids):
+            self._check_rate(float(self.snr_db(direction, ids).amin()))
+        return np.full(len(ids), self.options.bits_per_use)
+
+    def _check_rate(self, snr_db: float) -> None:
+        """Warn, once in a run, of a fixed rate that cannot be had at an SNR."""
+        if self.options.bits_per_use > capacity(snr_db):
+            self.logs = False
+            logger.warning(
+                "air.bits-per-use: %g bit per use are more than the capacity at %g dB, %.2g; with air.rate capacity or "
+                "mcs the rate follows the SNR",
+                *(self.options.bits_per_use, snr_db, capacity(snr_db)),
+            )
+
+
+class Capacity(Rates):
+    """What each client's SNR allows, less a backoff."""
+
+    @dataclass(frozen=True)
+    class Options(BaseOptions):
+        """Options of rates that follow the SNR."""
+
+        backoff_db: float = 3.0
+        """Backoff of the rates `capacity` and `mcs` in dB: what a code of finite length lacks to Shannon's limit."""
+        outage: float = 0.1
+        """Share of the blocks over fading that the rate `capacity` loses, and `mcs` at most, see `repeat`: their fades
+        then carry less than the rate."""
+        repeat: bool = True
+        """Whether transmissions that the rates `capacity` and `mcs` lose are repeated until they arrive. Otherwise the
+        base station goes on without what a client sent, and a client that lost what came down takes no part in the
+        round; over a channel without fading with the probability `outage`."""
+
+        def check(self) -> None:
+            """Check the ranges."""
+            require("backoff_db", self.backoff_db, Rule(lambda v: 0 <= v <= 60, "a number from 0 to 60 dB"))
+            require("outage", self.outage, Rule(lambda v: 0 < v < 1, "a number in (0, 1)"))
+
+    @classmethod
+    def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
+        """Yield what is about losses where nothing is lost."""
+        yield from super().list_unused(run)
+        if run.options.repeat and not run.fades:
+            yield "outage", "{kind} does not fade"
+        if not run.error_free:
+            yield "repeat", "no number is sent error-free"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.repeats = self.options.repeat
+
+    def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
+        """Return the bits per use that all but a part `outage` of the clients' blocks carry, `[n]`."""
+        senders = zip(ids.tolist(), self._list_senders(direction, ids, bits, broadcast), strict=True)
+        of = self._choose_statistics(broadcast).of
+        return np.array([of(direction, k).find_limit(s, self.options.outage) for k, s in senders], dtype=float)
+
+    def measure(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
+        """Return the rates less what is lost at them; see `Rates.measure`."""
         rates = self.choose(direction, ids, bits, broadcast)
-        if self.config.rate == "fixed":
-            return rates
         senders = zip(ids.tolist(), self._list_senders(direction, ids, bits, broadcast), rates.tolist(), strict=True)
         of = self._choose_statistics(broadcast).of
         return rates * np.array([1 - of(direction, k).find_outage(sender, rate) for k, sender, rate in senders])
-
-    def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
-        """Return the bits per channel use that each client sends, or is sent, `[n]`; arguments as of `measure`."""
-        own = self.config
-        if own.rate == "fixed":
-            if self.logs and self.link.noisy and len(ids):
-                self._check_rate(float(self.snr_db(direction, ids).amin()))
-            return np.full(len(ids), own.bits_per_use)
-        limit = self._find_limits(direction, ids, bits, broadcast)
-        if own.rate == "mcs":
-            scheme = np.searchsorted(RATES * (1 - ROUNDING), limit, "right") - 1
-            if self.logs and (scheme < 0).any():
-                self._tell_of_repetition(direction, ids, limit)
-            limit = np.where(scheme < 0, limit, RATES[scheme])
-        return limit
-
-    def cover(self, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:
-        """Return for which clients 5G's slowest scheme is not too fast, both ways, bool `[n]`."""
-        slowest = RATES[0] * (1 - ROUNDING)
-        ways: tuple[Direction, ...] = ("up", "down")
-        return np.logical_and.reduce([self._find_limits(way, ids, bits, way == "down") >= slowest for way in ways])
 
     def draw_losses(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, name: str = "") -> np.ndarray:
         """Draw which clients lose what they send, each at its rate, or what all are sent at the slowest; bool `[n]`.
@@ -103,7 +187,7 @@ class Rates:
         statistics = self._choose_statistics(direction == "down").of(direction, client)
         if not statistics.fades:
             generator = self.key("lost" if direction == "up" else "lost down", name, client)
-            return 0.0 if float(torch.rand((), generator=generator)) < self.config.outage else rate
+            return 0.0 if float(torch.rand((), generator=generator)) < self.options.outage else rate
         if self.link.block_fading and not alone:
             return float(statistics.measure(self.draw(direction, named, client, 2), sender)[0])
         return statistics.draw_information(sender, self.key(direction, named, client))
@@ -111,26 +195,50 @@ class Rates:
     def _choose_statistics(self, broadcast: bool) -> ClientStatistics:
         return self._broadcast if broadcast else self.statistics
 
-    def _find_limits(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool) -> np.ndarray:
-        """Return the bits per use that all but a part `outage` of the clients' blocks carry, `[n]`."""
-        senders = zip(ids.tolist(), self._list_senders(direction, ids, bits, broadcast), strict=True)
-        of = self._choose_statistics(broadcast).of
-        return np.array([of(direction, k).find_limit(s, self.config.outage) for k, s in senders], dtype=float)
-
     def _list_senders(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool) -> list[Sender]:
         """Return the senders of blocks, each as long as its rate makes it, by steps of half an octave."""
         ratios = torch.pow(10.0, self.snr_db(direction, ids).double() / 10).tolist()
-        backoff, of = 10 ** (self.config.backoff_db / 10), self._choose_statistics(broadcast).of
+        backoff, of = 10 ** (self.options.backoff_db / 10), self._choose_statistics(broadcast).of
         senders = [Sender(snr, backoff) for snr in ratios]
         if self.link.block_fading:
             return senders
         for rates in ([math.log1p(snr / backoff) / math.log(2) for snr in ratios], None):
             each = zip(ids.tolist(), senders, bits.tolist(), strict=True)
-            known = rates or [of(direction, k).find_limit(s, self.config.outage) for k, s, _ in each]
+            known = rates or [of(direction, k).find_limit(s, self.options.outage) for k, s, _ in each]
             uses = [max(1.0, n / rate) for n, rate in zip(bits.tolist(), known, strict=True)]
             steps = [round(2 * math.log2(n)) / 2 for n in uses]
             senders = [Sender(snr, backoff, 2**step) for snr, step in zip(ratios, steps, strict=True)]
         return senders
+
+
+class MCS(Capacity):
+    """The fastest of 5G's schemes that is not above what each client's SNR allows."""
+
+    @dataclass(frozen=True)
+    class Options(Capacity.Options):
+        """Options of rates that follow the SNR in steps."""
+
+        coverage: Literal["repetition", "none"] = "repetition"
+        """Clients for whom even the slowest scheme of `mcs` is too fast: they repeat it, as often as it takes
+        (`repetition`), or take no part in the round (`none`)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.covers_all = self.options.coverage == "repetition"
+
+    def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
+        """Return the schemes' rates, and the limit itself for whom the slowest is too fast, `[n]`."""
+        limit = super().choose(direction, ids, bits, broadcast)
+        scheme = np.searchsorted(EFFICIENCIES * (1 - ROUNDING), limit, "right") - 1
+        if self.logs and (scheme < 0).any():
+            self._tell_of_repetition(direction, ids, limit)
+        return np.where(scheme < 0, limit, EFFICIENCIES[scheme])
+
+    def cover(self, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:
+        """Return for which clients 5G's slowest scheme is not too fast, both ways, bool `[n]`."""
+        slowest = EFFICIENCIES[0] * (1 - ROUNDING)
+        up, down = super().choose("up", ids, bits), super().choose("down", ids, bits, broadcast=True)
+        return (up >= slowest) & (down >= slowest)
 
     def _tell_of_repetition(self, direction: Direction, ids: np.ndarray, limit: np.ndarray) -> None:
         """Say, once in a run, that 5G's slowest scheme is too fast for a client."""
@@ -139,15 +247,5 @@ class Rates:
         logger.warning(
             "air.rate: client %d gets %.2g bit per use through (%s), and 5G's slowest scheme has %.2g: it is repeated, "
             "%.1f times; with air.coverage none such a client takes no part",
-            *(int(ids[worst]), limit[worst], direction, RATES[0], RATES[0] / limit[worst]),
+            *(int(ids[worst]), limit[worst], direction, EFFICIENCIES[0], EFFICIENCIES[0] / limit[worst]),
         )
-
-    def _check_rate(self, snr_db: float) -> None:
-        """Warn, once in a run, of a fixed rate that cannot be had at an SNR."""
-        if self.config.bits_per_use > capacity(snr_db):
-            self.logs = False
-            logger.warning(
-                "air.bits-per-use: %g bit per use are more than the capacity at %g dB, %.2g; with air.rate capacity or "
-                "mcs the rate follows the SNR",
-                *(self.config.bits_per_use, snr_db, capacity(snr_db)),
-            )

@@ -25,9 +25,10 @@ from semcom.models.registry import ENCODERS, HEADS
 from semcom.runs.request.code import find_definition, read_code
 from semcom.runs.request.plugins import locate_plugin, read_plugin
 from semcom.runs.request.section_options import (
-    REGISTRIES,
-    find_owner_of_options,
-    name_owner_field,
+    NAMING,
+    OWNERS,
+    list_owners,
+    read_owner,
     read_section_options,
     replace_section_options,
 )
@@ -47,7 +48,7 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
 
     Raises ConfigError for what cannot be read, or is not what a digest in `config.contents` says.
     """
-    named = {section: list_paths_in_options(read_section_options(config, section)) for section in REGISTRIES}
+    named = {section: list_paths_in_options(read_section_options(config, section)) for section in OWNERS}
     _check_input_paths(config, named)
     data, root, out = config.data, config.data.root, config.out
     config = replace(
@@ -162,10 +163,7 @@ def _read_own_code(config: RunConfig) -> dict[str, tuple[str, Code]]:
 
 def _list_used(config: RunConfig) -> list[tuple[Registry[Any], str, str]]:
     """Return what the run uses of registries: the registry, the field, the name."""
-    used = [
-        (REGISTRIES[section], name_owner_field(section), find_owner_of_options(config, section))
-        for section in REGISTRIES
-    ]
+    used = [(registry, field, read_owner(config, field)) for field, registry in NAMING.items()]
     used += [(ENCODERS, "model.encoder", name) for name in config.model.encoder.split(",")]
     used += [(PROFILES, "channel.profile", getattr(config.channel.options, "profile", ""))]
     used += [(AUGMENTATIONS, "data.augment", config.data.augment)]
@@ -214,7 +212,7 @@ def _check_input_paths(config: RunConfig, named: Mapping[str, Mapping[str, str]]
     for section, own in named.items():
         fields = {f"{section}.{spelled(name)}": path for name, path in own.items()}
         places |= fields
-        if REGISTRIES[section].ships(find_owner_of_options(config, section)):
+        if all(NAMING[field].ships(name) for field, name in list_owners(config, section).items()):
             files |= fields.keys()
     for field, path in {**places, "out": config.out}.items():
         if path == "":

@@ -41,7 +41,7 @@ from semcom.runs.request.new_clients import check_new_clients as check_newcomers
 from semcom.runs.request.new_clients import configure_new_clients
 from semcom.runs.request.plugins import load_plugins
 from semcom.runs.request.section_options import (
-    REGISTRIES,
+    OWNERS,
     build_section_options,
     read_section_options,
     replace_section_options,
@@ -104,7 +104,7 @@ def _resolve_setup(request: RunConfig) -> Setup:
     config = replace_section_options(config, "partition", split)
     check_config(config)
     check_size_limits(config)
-    for section in REGISTRIES:
+    for section in OWNERS:
         check_options(section, read_section_options(config, section))
     link, cautions = build_link(config)
     setup = Setup(config, method, link, None, cautions)

@@ -1,62 +1,104 @@
 """The owners of a section's options, and a configuration with its options built.
 
 The method of a run owns `hyper` (flags `--hyper.NAME`); its dataset, partition and link own the `options` of theirs.
+Those of the air belong to its access, its compression and its rate, together.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from functools import partial
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from channels import LINKS
 from channels.options import BaseOptions
 from channels.registry import Registry
-from semcom.config import RunConfig
-from semcom.config.options import build_options
+from semcom.config import FORMER, ConfigError, NoEffect, RunConfig
+from semcom.config.declared import declared_types
+from semcom.config.errors import show_value
+from semcom.config.misplaced import describe_misplaced_field
+from semcom.config.options import build_options, parse_option_value, spelled, usual
 from semcom.data.registry import DATASETS, PARTITIONS
+from semcom.engine.air.registry import ACCESS, COMPRESSIONS, RATES
 from semcom.methods.registry import METHODS
 from semcom.registry import find
 
 R = TypeVar("R", bound=RunConfig)
 
-REGISTRIES: Mapping[str, Registry[Any]] = {
-    "hyper": METHODS,
-    "data": DATASETS,
-    "partition": PARTITIONS,
-    "channel": LINKS,
+OWNERS: Mapping[str, Mapping[str, Registry[Any]]] = {
+    "hyper": {"method": METHODS},
+    "data": {"data.name": DATASETS},
+    "partition": {"partition.kind": PARTITIONS},
+    "channel": {"channel.kind": LINKS},
+    "air": {"air.access": ACCESS, "air.compress": COMPRESSIONS, "air.rate": RATES},
 }
-"""Section, as its flags begin -> the registry of those that own its options."""
-KINDS: Mapping[str, str] = {"data": "name", "partition": "kind", "channel": "kind"}
-"""Section -> its field that names the owner."""
+"""Section, as its flags begin -> the field that names an owner of its options -> the registry of such owners."""
+NAMING: Mapping[str, Registry[Any]] = {name: each for fields in OWNERS.values() for name, each in fields.items()}
+"""The same without sections."""
 
 
-def name_owner_field(section: str) -> str:
-    """Return the field that names the owner of a section's options, as a flag spells it."""
-    return f"{section}.{KINDS[section]}" if section in KINDS else "method"
+def read_owner(config: RunConfig, field: str) -> str:
+    """Return the name that a field of `NAMING` holds."""
+    section, _, name = field.rpartition(".")
+    return getattr(getattr(config, section) if section else config, name)
 
 
-def find_owner_of_options(config: RunConfig, section: str) -> str:
-    """Return the name of what owns the options of a section."""
-    return config.method if section == "hyper" else getattr(getattr(config, section), KINDS[section])
-
-
-def find_options_class(section: str, name: str) -> type:
-    """Return the dataclass of the options that `name` takes. Raises ConfigError for a name that is not known.
+def find_options_class(field: str, name: str) -> type:
+    """Return the dataclass of the options that an owner takes. Raises ConfigError for a name that is not known.
 
     A dataset that is not registered is a file or a folder, which takes none.
+
+    Args:
+        field: of `NAMING`, which holds the name.
+        name: of the owner.
     """
-    if section == "data" and name not in DATASETS:
+    if field == "data.name" and name not in DATASETS:
         return BaseOptions
-    entry = find(REGISTRIES[section], name, name_owner_field(section))
-    return getattr(entry, "Hyper" if section == "hyper" else "Options", BaseOptions)
+    return getattr(find(NAMING[field], name, field), "Hyper" if field == "method" else "Options", BaseOptions)
 
 
-def find_owners_of_option(section: str, option: str) -> list[str]:
-    """Return the names of those in a section that take an option."""
-    classes = {name: find_options_class(section, name) for name in REGISTRIES[section].names()}
-    return [name for name, cls in classes.items() if option in (f.name for f in dataclasses.fields(cls))]
+def list_owners(config: RunConfig, section: str) -> dict[str, str]:
+    """Return the fields that name the owners of a section's options, with these names."""
+    return {field: read_owner(config, field) for field in OWNERS[section]}
+
+
+def find_owners_of_option(section: str, option: str) -> list[tuple[str, str]]:
+    """Return those that take an option of a section: the field that names each, and its name."""
+    known = [(field, name) for field, registry in OWNERS[section].items() for name in registry.names()]
+    return [owner for owner in known if option in (f.name for f in dataclasses.fields(find_options_class(*owner)))]
+
+
+@functools.cache
+def join_options_classes(*classes: type) -> type:
+    """Return the dataclass of the options of several owners; that of one which alone has any.
+
+    Raises ValueError for an option that two of them have.
+    """
+    having = [cls for cls in classes if dataclasses.fields(cls)]
+    if len(having) < 2:
+        return having[0] if having else classes[0]
+    names = [field.name for cls in having for field in dataclasses.fields(cls)]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"{spelled(twice)}: two have an option of this name; rename that of your own")
+
+    def check(options: Any) -> None:
+        """Check the values, each owner's its own."""
+        for cls in having:
+            if hasattr(cls, "check"):
+                cls.check(options)
+
+    def reduce(options: Any) -> tuple[Any, ...]:
+        """Return how to build the options again, for pickle, which finds no class that was made."""
+        return _rebuild_options, (classes, vars(options))
+
+    needs = {name: others for cls in having for name, others in getattr(cls, "needs", {}).items()}
+    own = {"check": check, "needs": needs, "__module__": "builtins", "__reduce__": reduce}
+    return dataclasses.make_dataclass("Options", [], bases=tuple(having[::-1]), namespace=own, frozen=True)
+
+
+def _rebuild_options(classes: Sequence[type], values: Mapping[str, Any]) -> Any:
+    return join_options_classes(*classes)(**values)
 
 
 def build_section_options(config: R) -> R:
@@ -64,15 +106,49 @@ def build_section_options(config: R) -> R:
 
     Raises ConfigError for an owner that is not known, and for an option that its owner does not take.
     """
-    for section in REGISTRIES:
+    for section in OWNERS:
         config = replace_section_options(config, section, _build_options(config, section))
     return config
 
 
 def _build_options(config: RunConfig, section: str) -> Any:
-    name = find_owner_of_options(config, section)
-    cls, given = find_options_class(section, name), read_section_options(config, section)
-    return build_options(cls, given, section, name, partial(find_owners_of_option, section))
+    owners, given = list_owners(config, section), read_section_options(config, section)
+    classes = [find_options_class(*owner) for owner in owners.items()]
+    try:
+        cls = join_options_classes(*classes)
+    except (TypeError, ValueError) as error:  # as of a dataclass that is not frozen
+        raise ConfigError(f"{section}.{error}") from None
+    if len(owners) > 1 and type(given) is not cls:
+        given = _leave_former_options(config, section, cls, given)
+    named = " and ".join(owners.values())
+    return build_options(cls, given, section, named, lambda name: [o for _, o in find_owners_of_option(section, name)])
+
+
+def _leave_former_options(config: RunConfig, section: str, cls: type, given: Any) -> Any:
+    """Return options without those that no owner takes, which have the default of one that does.
+
+    They stand in what runs wrote down before options had owners, and in the options of other owners.
+
+    Raises NoEffect for one with another value, and ConfigError for one that nothing takes.
+    """
+    given = vars(given) if dataclasses.is_dataclass(given) else given
+    if not isinstance(given, Mapping):
+        return given
+    known, kept = {field.name for field in dataclasses.fields(cls)}, {}
+    for name, value in given.items():
+        if name in known or not isinstance(name, str):
+            kept[name] = value
+            continue
+        if not (owners := find_owners_of_option(section, name)):
+            raise ConfigError(describe_misplaced_field(type(getattr(config, section)), f"{section}.", name, value))
+        taking = [find_options_class(*owner) for owner in owners]
+        neutral = [*(usual(cls, name) for cls in taking), *([FORMER[name]] if name in FORMER else [])]
+        value = parse_option_value(value, declared_types(taking[0])[name])
+        if show_value(value) not in map(show_value, neutral):
+            others = " or ".join(owner for _, owner in owners)
+            why = f"{show_value(value)} has no effect, as {owners[0][0]} is not {others}; leave it out"
+            raise NoEffect(f"{section}.{spelled(name)}: {why}")
+    return kept
 
 
 def read_section_options(config: RunConfig, section: str) -> Any:
@@ -86,3 +162,27 @@ def replace_section_options(config: R, section: str, value: Any) -> R:
         return dataclasses.replace(config, hyper=value)
     part = dataclasses.replace(getattr(config, section), options=value)
     return dataclasses.replace(config, **{section: part})
+
+
+def replace_owners(config: R, chosen: Mapping[str, str]) -> R:
+    """Return a configuration with other owners of options; the options of those that it had go with them.
+
+    Args:
+        config: the configuration.
+        chosen: fields of `NAMING` with what they are to hold.
+    """
+    for section in OWNERS:
+        owners = list_owners(config, section)
+        changed = {f: chosen[f] for f in owners if f in chosen and chosen[f] != owners[f]}
+        if not changed:
+            continue
+        stay = [find_options_class(f, name) for f, name in owners.items() if f not in changed]
+        given = read_section_options(config, section)
+        table = vars(given) if dataclasses.is_dataclass(given) else given or {}
+        own = {f.name: table[f.name] for cls in stay for f in dataclasses.fields(cls) if f.name in table}
+        config = replace_section_options(config, section, own or None)
+        for field, name in changed.items():
+            part = {field.rpartition(".")[2]: name}
+            whole = {section: dataclasses.replace(getattr(config, section), **part)} if section != "hyper" else part
+            config = dataclasses.replace(config, **whole)
+    return config

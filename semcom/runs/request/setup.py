@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
+from channels import Link
 from semcom.config import Resolved
 from semcom.methods.base import Method
 from semcom.runs.request.sources import Version
-
-if TYPE_CHECKING:
-    from channels import Link
 
 
 @dataclass(frozen=True)
@@ -33,3 +31,18 @@ class Setup:
     joined_link: Link | None
     cautions: tuple[str, ...]
     reads: Mapping[str, Version] = field(default_factory=dict)
+
+    @property
+    def options(self) -> Any:
+        """The options of the air."""
+        return self.config.air.options
+
+    @property
+    def error_free(self) -> bool:
+        """Whether parameters, prototypes and the like are sent, and without errors."""
+        return self.method.exchanges and self.config.air.parameters == "ideal"
+
+    @property
+    def fades(self) -> bool:
+        """Whether the channel has gains other than 1."""
+        return type(self.link).gain is not Link.gain

@@ -13,18 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from channels import Link
 from semcom.config import COMMON, NetworkConfig, NoEffect, Resolved, TrainConfig, parse_snr
 from semcom.config.options import spelled, usual
 from semcom.registry import find
 from semcom.runs.request.finish import makes_heads
+from semcom.runs.request.section_options import NAMING, OWNERS, read_owner
 from semcom.runs.request.setup import Setup
 from semcom.tasks.registry import TASKS
-
-
-def _error_free(run: Setup) -> bool:
-    """Return whether parameters, prototypes and the like are sent, and without errors."""
-    return run.method.exchanges and run.config.air.parameters == "ideal"
 
 
 def _sends(run: Setup) -> bool:
@@ -32,15 +27,10 @@ def _sends(run: Setup) -> bool:
     return run.method.split or run.method.exchanges
 
 
-def _fades(run: Setup) -> bool:
-    """Return whether the channel has gains other than 1."""
-    return type(run.link).gain is not Link.gain
-
-
 def _hears_noise(run: Setup) -> bool:
     """Return whether anything comes down that is changed by noise, or comes at a rate that follows the SNR."""
     gradients = run.method.split and run.link.downlink == "noisy"
-    models = run.method.exchanges and (not _error_free(run) or run.config.air.rate != "fixed")
+    models = run.method.exchanges and (not run.error_free or run.config.air.rate != "fixed")
     return run.link.noisy and (gradients or models)
 
 
@@ -62,7 +52,7 @@ class NoEffectRule:
 NO_CHANNEL = "there is no channel with channel.kind {kind}"
 OF_A_CHANNEL = (
     *("channel.snr_db", "channel.test_snr_db", "channel.downlink_snr_db"),
-    *("air.parameters", "air.access", "air.rate", "air.bits_per_use", "air.bandwidth_hz", "air.symbol_energy"),
+    *("air.parameters", "air.access", "air.rate", "air.bandwidth_hz", "air.symbol_energy"),
 )
 """Fields that say how a channel is, or how its uses are counted."""
 NO_NOISE = "{kind} has no noise"
@@ -86,40 +76,15 @@ RULES = (
     ),
     NoEffectRule("channel.power_control", _has_one_snr, "all clients have the same SNR"),
     NoEffectRule("air.parameters", lambda r: not r.method.exchanges, "{method} exchanges no parameters"),
-    NoEffectRule("air.bits_per_float", lambda r: not _error_free(r), "no number is sent error-free"),
-    *(
-        NoEffectRule(f"air.{field}", lambda r: not (_error_free(r) or r.method.split), "nothing is sent error-free")
-        for field in ("rate", "bits_per_use", "backoff_db", "outage")
-    ),
-    NoEffectRule("air.bits_per_use", lambda r: r.config.air.rate != "fixed", "air.rate is not fixed"),
-    NoEffectRule("air.backoff_db", lambda r: r.config.air.rate == "fixed", "air.rate is fixed"),
-    NoEffectRule("air.outage", lambda r: r.config.air.rate == "fixed", "air.rate is fixed"),
-    NoEffectRule("air.outage", lambda r: r.config.air.repeat and not _fades(r), "{kind} does not fade"),
-    NoEffectRule("air.coverage", lambda r: r.config.air.rate != "mcs", "air.rate is not mcs"),
-    NoEffectRule("air.repeat", lambda r: r.config.air.rate == "fixed", "air.rate is fixed, where nothing is lost"),
-    NoEffectRule("air.repeat", lambda r: not _error_free(r), "no number is sent error-free"),
-    NoEffectRule("air.compress", lambda r: not _error_free(r), "no number is sent error-free"),
-    NoEffectRule(
-        "air.compress",
-        lambda r: r.config.air.compress == "top-k" and not r.method.averages,
-        "{method} averages no models",
-    ),
-    NoEffectRule("air.quantise_bits", lambda r: r.config.air.compress != "quantise", "air.compress is not quantise"),
-    NoEffectRule("air.top_fraction", lambda r: r.config.air.compress != "top-k", "air.compress is not top-k"),
+    NoEffectRule("air.bits_per_float", lambda r: not r.error_free, "no number is sent error-free"),
+    NoEffectRule("air.rate", lambda r: not (r.error_free or r.method.split), "nothing is sent error-free"),
+    NoEffectRule("air.compress", lambda r: not r.error_free, "no number is sent error-free"),
     NoEffectRule("network.flops_spread", lambda r: r.config.network.flops is None, "network.flops is not given"),
     NoEffectRule("train.deadline_s", lambda r: r.config.network.flops is None, "network.flops is not given"),
     NoEffectRule("train.deadline_s", lambda r: not _sends(r), NOTHING_SENT),
     NoEffectRule("air.rate", lambda r: not r.link.noisy, NO_NOISE),
     NoEffectRule("air.access", lambda r: not r.method.averages, "{method} averages no models"),
     NoEffectRule("air.access", lambda r: r.config.air.parameters == "ideal", "air.parameters is not analog"),
-    *(
-        NoEffectRule(f"air.{field}", when, why)
-        for field in ("truncation_db", "csi_error")
-        for when, why in (
-            (lambda r: r.config.air.access == "orthogonal", "air.access is not superposed"),
-            (lambda r: not _fades(r), "{kind} does not fade"),
-        )
-    ),
     NoEffectRule(  # in a cell the noise of the tests is that of the band
         "air.bandwidth_hz", lambda r: not _sends(r) and r.config.network.kind != "cell", NOTHING_SENT
     ),
@@ -166,14 +131,16 @@ def check_unused_settings(run: Setup, common: TrainConfig, band_hz: float) -> No
     for rule in RULES:
         if rule.when(run) and not (rule.field == "air.bandwidth_hz" and config.air.bandwidth_hz == band_hz):
             _refuse_unused_setting(rule.field, config, rule.why)
+    for field in OWNERS["air"]:
+        for name, why in find(NAMING[field], read_owner(config, field)).list_unused(run):
+            _refuse_unused_setting(f"air.{name}" if name else field, config, why)
     for name, _, value in (entry.partition("=") for entry in run.method.unused):
         if name == "model.init" and makes_heads(config):
             continue  # it is how these begin
         section, _, field = name.rpartition(".")
-        if value and getattr(getattr(config, section), field) != value:
-            continue
-        default = getattr(common, field) if field in COMMON else usual(getattr(config, section), field)
-        _refuse_unused_setting(name, config, "{method} does not use it", default)
+        if not value or getattr(getattr(config, section), field) == value:
+            default = [getattr(common, field)] if section == "train" and field in COMMON else []
+            _refuse_unused_setting(name, config, "{method} does not use it", *default)
 
 
 def _refuse_unused_setting(name: str, config: Resolved, why: str, *default: Any) -> None:

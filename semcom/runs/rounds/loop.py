@@ -94,7 +94,7 @@ class Loop:
             self.world = World(config, members, device, setup.link, split=self.method.split, clock=clock, team=ranks)
             self.tally = self.world.session.tally
             self.state = self.method.setup(self.world)
-            if config.air.compress == "top-k":
+            if self.world.air.compression.remembers:
                 self.world.remember(self.method.averages)
         self.residual = self.world.air.compression.residual
         self.metrics: list[dict[str, Any]] = []

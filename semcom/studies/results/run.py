@@ -21,7 +21,7 @@ from semcom.runs.folder.lock import LOCK, is_lock_held
 from semcom.runs.folder.schema import find_lines_fault
 from semcom.runs.folder.stored import locate_training, read_config
 from semcom.runs.folder.summary import read_summary
-from semcom.runs.request.section_options import name_owner_field
+from semcom.runs.request.section_options import OWNERS
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.results.lock import OWNER, parse_record
 from semcom.studies.results.outcome import read_first_line
@@ -262,7 +262,7 @@ def _fill_later_options(runs: list[Stored]) -> list[Stored]:
     for name, before in LATER.items():
         column = name.replace(".options.", ".")
         section = column.partition(".")[0]
-        owner = name_owner_field(section)
+        owner = next(iter(OWNERS.get(section, OWNERS["hyper"])))
         takers = {run.fields.get(owner) for run in runs if column in run.fields}
         runs = [
             replace(run, fields={**run.fields, column: ",".join(before) if isinstance(before, tuple) else before})

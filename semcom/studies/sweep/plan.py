@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import semcom
-from channels import LINKS
 from semcom.config import NOT_IDENTITY, ConfigError, Resolved, RunConfig, run_hash
-from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
+from semcom.data.registry import AUGMENTATIONS
 from semcom.engine.air.schedulers import SCHEDULERS
 from semcom.files import resolve_file
-from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS, HEADS
 from semcom.runs.request.inputs import digest_training
 from semcom.runs.request.plugins import load_plugins, locate_plugin
+from semcom.runs.request.section_options import NAMING
 from semcom.studies.analysis import means
 from semcom.studies.cost import estimate_run_cost
 from semcom.studies.experiment import Experiment
@@ -38,6 +37,7 @@ from semcom.studies.sweep.request import (
     list_joining_methods,
     make_experiment_of_request,
 )
+from semcom.tasks.registry import TASKS
 
 LOG = logging.getLogger(__name__)
 VARIANT = "variant"
@@ -197,7 +197,7 @@ def _find_own_plugin(name: str | None, declared: Experiment) -> tuple[str, ...]:
     """Find the file that declares the experiment, if runs need more of it than the experiment."""
     if name is None or not name.endswith(".py"):
         return ()
-    registries = (METHODS, LINKS, PARTITIONS, DATASETS, AUGMENTATIONS, ENCODERS, HEADS, SCHEDULERS)
+    registries = (*NAMING.values(), AUGMENTATIONS, ENCODERS, HEADS, SCHEDULERS, TASKS)
     used = any(r.source(entry) == locate_plugin(name) for r in registries for entry in r.names())
     return (name,) if used or declared.train is not None else ()
 

@@ -11,7 +11,7 @@ from typing import Any
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig
 from semcom.config.options import parse_option_value
 from semcom.methods.registry import METHODS
-from semcom.runs.request.section_options import KINDS, find_owner_of_options
+from semcom.runs.request.section_options import NAMING, replace_owners
 from semcom.studies.experiment import Experiment
 from semcom.studies.grid import Axis, Grid, Variant, check_grid_field, parse_axis, set_fields
 from semcom.studies.overrides import format_override_values, format_set_override, format_vary_override
@@ -109,7 +109,7 @@ def apply_request(declared: Experiment, scale: str, request: Request) -> Experim
         own = {name: value for name, value in common.items() if name not in NOT_IDENTITY}
         common = {name: value for name, value in common.items() if name in NOT_IDENTITY}
         variants = tuple(dataclasses.replace(v, set=own) if v.name in joining else v for v in variants)
-    base = set_fields(_drop_replaced_options(grid.base, common), common)
+    base = set_fields(replace_owners(grid.base, {f: common[f] for f in NAMING if f in common}), common)
     changed = dataclasses.replace(grid, base=base, vary=vary)
     found = dataclasses.replace(declared, variants=variants, scales={scale: changed})
     _check_request_has_effect(changed, variants, declared.name, request.set)
@@ -142,14 +142,6 @@ def _check_whole_axis(axis: Axis, axes: Mapping[tuple[str, ...], Axis], name: st
         if common and fields != axis.fields:
             joint = ",".join(fields)
             raise ConfigError(f"{common[0]}: {name} varies {joint} together; give them together: --vary {joint}=...")
-
-
-def _drop_replaced_options(base: RunConfig, fixed: Mapping[str, Any]) -> RunConfig:
-    """Remove the options of a dataset, partition or link that another one replaces."""
-    for section, kind in KINDS.items():
-        if fixed.get(f"{section}.{kind}", find_owner_of_options(base, section)) != find_owner_of_options(base, section):
-            base = set_fields(base, {f"{section}.options": None})
-    return base
 
 
 def _check_request_has_effect(grid: Grid, variants: Sequence[Variant], name: str, fixed: Mapping[str, Any]) -> None:

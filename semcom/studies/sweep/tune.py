@@ -206,7 +206,7 @@ def read_candidates(
 
 def _list_untaken(fields: Sequence[str], method: str) -> list[str]:
     """Return the hyperparameters among some fields that a method does not have, and other fields that it ignores."""
-    known = {f"hyper.{field.name}" for field in dataclasses.fields(find_options_class("hyper", method))}
+    known = {f"hyper.{field.name}" for field in dataclasses.fields(find_options_class("method", method))}
     ignored = find(METHODS, method).unused
     return [name for name in fields if name in ignored or (name.startswith("hyper.") and name not in known)]
 

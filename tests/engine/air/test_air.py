@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from semcom.engine.air.access import Superposed
 from semcom.engine.store.population import Population, average
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
@@ -378,7 +378,7 @@ def test_all_at_once_takes_the_uses_of_one() -> None:
 def test_the_mean_over_the_air_is_unbiased_and_as_noisy_as_it_is_said(kind: str) -> None:
     """Over AWGN the error of a mean of updates is that of the client whose weighted update is the loudest."""
     w = analog(kind, snr_db=0.0)
-    w.air.config = replace(w.air.config, access="superposed")
+    w.air.access = Superposed(Superposed.Options(), w.air.uncoded)
     pop = w.population()
     errors = []
     for round_ in range(1, 40):

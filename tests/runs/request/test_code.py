@@ -27,9 +27,12 @@ from torch import nn
 import semcom
 from channels import LINKS
 from channels.fading import AWGN
-from semcom import DATASETS, ENCODERS, HEADS, METHODS, PARTITIONS
+from semcom import ACCESS, COMPRESSIONS, DATASETS, ENCODERS, HEADS, METHODS, PARTITIONS, RATES
 from semcom.data.partitions import IID
 from semcom.data.sources import digits
+from semcom.engine.air.access import Superposed
+from semcom.engine.air.compression import TopK
+from semcom.engine.air.rates import Capacity
 from semcom.methods.fedavg import FedAvg
 COUNT, LEVELS, seen = 3, [1.0, 2.0], []
 
@@ -64,6 +67,18 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "dataset": (
         "@DATASETS.register('test-own')\ndef own(root):\n    return helper(digits(root)), Layer, LEVELS\n",
         {"data": {"name": "test-own"}},
+    ),
+    "access": (
+        "@ACCESS.register('test-own')\nclass Own(Superposed):\n    def more(self): return helper(1), Layer, LEVELS\n",
+        {"air": {"access": "test-own", "parameters": "analog"}},
+    ),
+    "compression": (
+        "@COMPRESSIONS.register('test-own')\nclass Own(TopK):\n    def more(self): return helper(1), Layer, LEVELS\n",
+        {"air": {"compress": "test-own"}},
+    ),
+    "rate": (
+        "@RATES.register('test-own')\nclass Own(Capacity):\n    def more(self): return helper(1), Layer, LEVELS\n",
+        {"air": {"rate": "test-own"}},
     ),
     "partition": (
         "@PARTITIONS.register('test-own')\nclass Own(IID):\n    def more(self): return helper(1), Layer, LEVELS\n",

@@ -32,7 +32,7 @@ from semcom.engine.train.descent import Diverged
 from semcom.methods.registry import METHODS
 from semcom.models.registry import HEADS
 from semcom.runs.request.resolve import resolve
-from semcom.runs.request.section_options import find_options_class
+from semcom.runs.request.section_options import OWNERS, find_options_class
 from semcom.runs.rounds.runner import run
 from tests import worlds
 
@@ -61,7 +61,7 @@ class Hostile:
         raise RuntimeError("not\nequal")
 
     def __hash__(self) -> int:
-        return 0
+        return 7  # of no text and no number that is a key beside it
 
     def __repr__(self) -> str:
         raise RuntimeError("no\nwords")
@@ -175,16 +175,21 @@ FIELDS |= {
 """Section and field -> declared type."""
 
 
-def owned(section: str, name: str) -> dict[str, Any]:
-    """Option -> declared type, of what is called `name`."""
-    hints = typing.get_type_hints(cls := find_options_class(section, name))
+PARTS = {field: registry.names() for field, registry in OWNERS["air"].items()}
+"""Fields that name the parts of the air -> the names that ship."""
+
+
+def owned(field: str, name: str) -> dict[str, Any]:
+    """Option -> declared type, of what a field calls `name`."""
+    hints = typing.get_type_hints(cls := find_options_class(field, name))
     return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
 
 
 OWNED = {
-    "hyper": {name: owned("hyper", name) for name in METHOD_NAMES},
-    "partition": {name: owned("partition", name) for name in SPLIT_NAMES},
-    "channel": {name: owned("channel", name) for name in LINK_NAMES},
+    "hyper": {name: owned("method", name) for name in METHOD_NAMES},
+    "partition": {name: owned("partition.kind", name) for name in SPLIT_NAMES},
+    "channel": {name: owned("channel.kind", name) for name in LINK_NAMES},
+    "air": {f"{field} {name}": owned(field, name) for field, names in PARTS.items() for name in names},
 }
 """Where options are -> owner -> option -> declared type."""
 FOREIGN = sorted({(place, option) for place, names in OWNED.items() for known in names.values() for option in known})
@@ -212,7 +217,7 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         "partition": {"kind": split, "options": dict(SPLITS.get(split, {}))},
         "model": {"encoder": "test-patches", "head": draw(st.sampled_from(HEAD_NAMES)), "features": 4},
         "channel": {"kind": kind, "options": {}},
-        "air": {},
+        "air": {"options": {}},
         "train": worlds.used(method, schedule),
         "finish": {} if METHODS.get(method).finishing is None else {"epochs": 2},
         **{"clients": draw(st.integers(1, 4)), "device": "cpu", "new_steps": 2},
@@ -224,7 +229,11 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
     for (section, name), hint in draw(st.lists(st.sampled_from(list(FIELDS.items())), max_size=3)):
         value = draw(typed(hint, name) if draw(st.integers(0, 5)) else anything)
         (table[section] if section else table)[name] = value
-    for place, owner in (("hyper", method), ("partition", split), ("channel", kind)):
+    parts = {field: draw(st.sampled_from(names)) for field, names in PARTS.items()}
+    if draw(st.booleans()):
+        table["air"] |= {field.removeprefix("air."): name for field, name in parts.items()}
+    of_air = [("air", f"{field} {name}") for field, name in parts.items()]
+    for place, owner in (("hyper", method), ("partition", split), ("channel", kind), *of_air):
         for name, hint in OWNED[place][owner].items():
             if draw(st.integers(0, 6)) == 0:
                 value = draw(typed(hint, name) if draw(st.integers(0, 9)) else anything)

@@ -99,7 +99,7 @@ def test_blocks_that_all_have_wrong_bits_are_told() -> None:
 
 def test_shares_are_those_of_all_that_was_meant_to_be_sent() -> None:
     """10 transmissions of client 0 and 30 of client 7: 36.5 are missing, of them 9 of the first for one reason."""
-    losses, config = Losses(), worlds.settings("fedavg", "test-conv", 4)
+    losses, config = Losses(), worlds.settings("fedavg", "test-conv", 4, air={"rate": "mcs"})
     losses.add(MEANT, [0] * 10 + [7] * 30)
     losses.add("air.outage", [0] * 9)
     assert losses.describe(config) is None
@@ -107,7 +107,7 @@ def test_shares_are_those_of_all_that_was_meant_to_be_sent() -> None:
     text = losses.describe(config)
     assert text is not None and text.startswith("91.25% of what 2 clients")
     assert "(train.deadline-s None: 68.8%, air.outage 0.1: 22.5%)" in text and "never once" not in text
-    losses.add("air.truncation_db", [0], [0.5])
+    losses.add("air.coverage", [0], [0.5])
     assert (losses.describe(config) or "").endswith("client 0 never once got through")
 
 

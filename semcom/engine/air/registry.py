@@ -1,0 +1,42 @@
+"""The exchange by the names of its parts: access to the air, compression, rate. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from channels.registry import Registry
+
+if TYPE_CHECKING:
+    from semcom.engine.air.access import Access
+    from semcom.engine.air.compression import Compression
+    from semcom.engine.air.rates import Rates
+
+ACCESS: Registry[type[Access]] = Registry(
+    "access",
+    {"orthogonal": "semcom.engine.air.access:Orthogonal", "superposed": "semcom.engine.air.access:Superposed"},
+    base="semcom.engine.air.access:Access",
+    options="Options",
+)
+"""Ways in which what is averaged reaches the base station: name -> subclass of `Access`."""
+COMPRESSIONS: Registry[type[Compression]] = Registry(
+    "compression",
+    {
+        "none": "semcom.engine.air.compression:Whole",
+        "quantise": "semcom.engine.air.compression:Quantise",
+        "top-k": "semcom.engine.air.compression:TopK",
+    },
+    base="semcom.engine.air.compression:Compression",
+    options="Options",
+)
+"""Ways to make smaller what goes up error-free: name -> subclass of `Compression`."""
+RATES: Registry[type[Rates]] = Registry(
+    "rate",
+    {
+        "fixed": "semcom.engine.air.rates:Fixed",
+        "capacity": "semcom.engine.air.rates:Capacity",
+        "mcs": "semcom.engine.air.rates:MCS",
+    },
+    base="semcom.engine.air.rates:Rates",
+    options="Options",
+)
+"""Rates of error-free exchange: name -> subclass of `Rates`."""

@@ -1,0 +1,196 @@
+"""A user's own access to the air, compression and rate: docs/extending.md's, their values, flags and identity."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import pickle
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import semcom
+from semcom.cli import flags
+from semcom.cli import main as cli
+from semcom.config import AirConfig, RunConfig, from_dict, run_hash, to_dict
+from semcom.engine.air.registry import ACCESS, COMPRESSIONS, RATES
+from semcom.engine.store.population import average
+from tests import worlds
+from tests.engine.air.test_air import BOTH, moved
+from tests.refusals import refuses
+
+PAGE = (Path(__file__).parents[3] / "docs" / "extending.md").read_text(encoding="utf-8")
+PLUGINS = {name: text for name, text in re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.M | re.S)}
+SIGNS = {"parameters": "analog", "access": "sign-majority"}
+K, STEP = 3, 0.25
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder of the plug-ins, which are registered; they are forgotten after the test."""
+    for registry in (ACCESS, COMPRESSIONS, RATES):
+        monkeypatch.setattr(registry, "_added", dict(registry._added))  # type: ignore[attr-defined]
+    for name in ("sign_majority.py", "smaller.py"):
+        (tmp_path / name).write_text(PLUGINS[name])
+        exec(compile(PLUGINS[name], name, "exec"), {"__name__": __name__})
+    yield tmp_path
+
+
+def vote(values: torch.Tensor, snr_db: float | str, **channel: Any) -> torch.Tensor:
+    """What the base station adds to a model after `values` `[K, n]` were sent over AWGN, or another channel."""
+    air = {**SIGNS, "step": STEP}
+    w = worlds.world("fedavg", (4,) * K, air=air, channel={"kind": "awgn", "snr_db": snr_db, **channel})
+    error, _ = w.air.access.find_error("x", values, np.arange(K))
+    return values.sum(0) + error
+
+
+def test_the_example_is_short() -> None:
+    assert len(PLUGINS["sign_majority.py"].splitlines()) < 60
+
+
+def test_without_noise_it_is_the_majority() -> None:
+    values = torch.randn(K, 500, generator=torch.Generator().manual_seed(1)).double()
+    positive = (values > 0).sum(0)
+    assert torch.equal(vote(values, "inf"), torch.where(positive >= 2, STEP, -STEP).double())
+    values[0] = 0  # with two left a tie is possible, and then nothing moves
+    tied = (values[1] > 0) != (values[2] > 0)
+    assert tied.any() and torch.equal(vote(values, "inf") == 0, tied)
+
+
+@pytest.mark.parametrize("snr_db", [-12.0, -9.0, -6.0])
+def test_the_majority_errs_as_often_as_its_closed_form(snr_db: float) -> None:
+    """Each number of a symbol of two has noise of variance 1 / snr beside the sum, K."""
+    n = 40_000
+    wrong = float((vote(torch.full((K, n), 0.01).double(), snr_db) < 0).double().mean())
+    expected = math.erfc(K * 10 ** (snr_db / 20) / math.sqrt(2)) / 2
+    assert abs(wrong - expected) < 4 * math.sqrt(expected * (1 - expected) / n)
+
+
+def test_a_mean_goes_a_step_from_where_it_began() -> None:
+    """In every number but BatchNorm's variances, whatever the lengths and the weights of the updates."""
+    w = worlds.world("fedavg", (7, 5, 3), air={**SIGNS, "step": STEP}, channel={"snr_db": "inf"})
+    pop = w.population()
+    updated = moved(pop, 1.0)
+    got = w.air.average(updated, BOTH, w.weights(pop.ids), since=pop)
+    start, mean = (average(p, BOTH, w.weights(p.ids)) for p in (pop, updated))
+    for name, tensor in got.items():
+        if name.endswith("running_var"):
+            torch.testing.assert_close(tensor, mean[name])
+        elif tensor.is_floating_point():
+            torch.testing.assert_close((tensor - start[name]).abs(), torch.full_like(tensor, STEP))
+    assert w.air.totals["up"].uses == pytest.approx(math.ceil(pop.numbers(BOTH)[0] / 2)), "all of them in one"
+
+
+def test_a_compression_and_a_rate_of_ones_own_are_counted() -> None:
+    """16 bits a number at half the capacity; over Rayleigh fading with less outage, 1 - exp(-(2^(r/2) - 1) / snr)."""
+    channel = {"kind": "rayleigh", "snr_db": 10.0}
+    air = {"compress": "bfloat16", "rate": "half-capacity", "backoff_db": 0.0, "outage": 0.2}
+    w = worlds.world("fedavg", (4, 4), air=air, channel=channel)
+    pop = w.population()
+    arrived = w.air.up(pop, BOTH)
+    for c, got in zip(pop.cohorts, arrived.cohorts, strict=True):
+        for name, tensor in c.tensors.items():
+            sent = tensor.is_floating_point() and not name.endswith("running_var")
+            assert torch.equal(got.tensors[name], tensor.to(torch.bfloat16).double() if sent else tensor)
+    up, rate = w.air.totals["up"], math.log2(1 - 10 * math.log1p(-0.2)) / 2
+    whole = sum(t[0].numel() for n, t in pop.cohorts[0].tensors.items() if n.endswith("running_var"))
+    assert up.bits == 2 * 32 * whole + 16 * (pop.numbers(BOTH).sum() - 2 * whole)
+    assert up.bits / up.uses == pytest.approx(rate * math.exp(-(2**rate - 1) / 10), rel=1e-6)
+
+
+# -- flags, files, identity ------------------------------------------------------------------------------------------
+
+OWN = {
+    "access": (
+        "sign_majority.py",
+        "--air.parameters analog --air.access sign-majority",
+        ("--air.step", "0.5", "step", 0.5),
+        "step = 0.001 (a number)",
+    ),
+    "compress": ("smaller.py", "--air.compress bfloat16", None, "no options"),
+    "rate": (
+        "smaller.py",
+        "--air.rate half-capacity",
+        ("--air.backoff-db", "1", "backoff_db", 1.0),
+        "backoff-db = 3.0 (a number)",
+    ),
+}
+"""Field -> plug-in, flags, an option with its flag and value, and how the option is listed."""
+LISTED = {"access": "accesses", "compress": "compressions", "rate": "rates"}
+
+
+def read(*words: str) -> RunConfig:
+    return flags.read_train_flags(flags.read_early_flags(["fedavg", *words], config=True))
+
+
+@pytest.mark.parametrize("field", OWN)
+def test_by_flag_in_the_hash_from_json_and_listed(field: str, own: Path, capsys: Any, monkeypatch: Any) -> None:
+    for registry in (ACCESS, COMPRESSIONS, RATES):
+        monkeypatch.setattr(registry, "_added", {})
+    plugin, words, option, listed = OWN[field]
+    chosen = ["--plugin", str(own / plugin), *words.split()]
+    config = semcom.resolve(read(*chosen))
+    assert run_hash(config) != run_hash(semcom.resolve(read()))
+    stored = json.loads(json.dumps(to_dict(config)))
+    if option:
+        flag, word, name, value = option
+        other = semcom.resolve(read(*chosen, flag, word))
+        assert getattr(other.air.options, name) == value and run_hash(other) != run_hash(config)
+        stored = json.loads(json.dumps(to_dict(other)))
+        assert stored["air"][name] == value
+        assert run_hash(from_dict(stored)) == run_hash(other), "it is the same before it is resolved again"
+        assert semcom.resolve(from_dict(stored)) == other == pickle.loads(pickle.dumps(other))
+        with refuses(f"air.{name}"):
+            read(flag, word)
+    assert cli.main(["list", LISTED[field], words.split()[-1], "--plugin", str(own / plugin)]) == 0
+    assert listed in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        read(*chosen, "--help")
+    helped = capsys.readouterr().out
+    assert option is None or option[0] in helped
+
+
+def test_options_go_with_the_owner_that_is_replaced_alone(own: Path) -> None:
+    path = own / "config.json"
+    air = {**SIGNS, "step": 0.5, "bits_per_use": 4.0}
+    path.write_text(json.dumps(to_dict(semcom.resolve(RunConfig("fedcl", hyper={"average_encoder": True}, air=air)))))  # type: ignore[arg-type]
+    again = flags.read_train_flags(
+        flags.read_early_flags(["--config", str(path), "--air.access", "orthogonal"], config=True)
+    )
+    assert vars(again.air.options) == {"bits_per_use": 4.0}
+
+
+def test_what_runs_wrote_before_options_had_owners_is_read() -> None:
+    """All options stood in each; those of others had their defaults, and such are left out, any other refused."""
+    plain = semcom.resolve(RunConfig("fedavg"))
+    flat = to_dict(plain)["air"]
+    assert {"truncation_db", "csi_error", "outage", "repeat", "coverage", "quantise_bits"} < flat.keys()
+    assert semcom.resolve(from_dict(to_dict(plain))) == plain
+    for name, value in {"truncation_db": -5.0, "outage": 0.2, "top_fraction": 0.5}.items():
+        with refuses(f"air.{name}", value):
+            semcom.resolve(RunConfig("fedavg", air={name: value}))  # type: ignore[arg-type]
+    with refuses("air.acess", "'access'"):
+        semcom.resolve(RunConfig("fedavg", air={"acess": "superposed"}))  # type: ignore[arg-type]
+
+
+def test_options_of_another_owner_are_replaced_in_python() -> None:
+    config = semcom.resolve(RunConfig("fedavg", air=AirConfig(rate="mcs", options={"outage": 0.1})))
+    again = dataclasses.replace(config, air=dataclasses.replace(config.air, rate="fixed"))
+    assert vars(semcom.resolve(again).air.options) == {"bits_per_use": 2.0}
+
+
+def test_two_options_of_one_name_are_refused() -> None:
+    @COMPRESSIONS.register("test-clash")
+    class Clash(COMPRESSIONS.get("quantise")):  # type: ignore[misc]
+        @dataclasses.dataclass(frozen=True)
+        class Options(COMPRESSIONS.get("quantise").Options):  # type: ignore[name-defined, misc]
+            bits_per_use: float = 1.0
+
+    with refuses("air.bits_per_use"):
+        semcom.resolve(RunConfig("fedavg", air=AirConfig(compress="test-clash")))
