@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any, Generic, Literal, TypeVar
 
 from channels.options import find_undeclared_options
@@ -54,10 +55,15 @@ def find_place() -> Place | None:
     while frame is not None:
         known = frame.f_globals
         if frame.f_code.co_name == "<module>" and known.get("__name__") == "__main__":
-            file = frame.f_code.co_filename
-            return Place(file if file.startswith("<") else os.path.abspath(file), known, read_executed_cell(known))
+            return Place(locate_source(frame.f_code), known, read_executed_cell(known))
         frame = frame.f_back  # type: ignore[assignment]
     return None
+
+
+def locate_source(code: CodeType) -> str:
+    """Return the absolute path of the file that code is of; a profiled script names itself as it was called."""
+    file = code.co_filename
+    return file if file.startswith("<") else os.path.abspath(file)
 
 
 def read_executed_cell(known: dict[str, Any]) -> str:

@@ -128,9 +128,11 @@ _LAZY = {
 """Exported name -> the module that is imported when it is first asked for."""
 
 __all__ = [
+    "ACCESS",
     "AUGMENTATIONS",
     "AirConfig",
     "Augmentation",
+    "COMPRESSIONS",
     "ChannelConfig",
     "ConfigError",
     "DATASETS",
@@ -155,14 +157,12 @@ __all__ = [
     "PartitionConfig",
     "Plot",
     "Population",
+    "RATES",
     "Result",
     "RunConfig",
     "RunError",
     "SCHEDULERS",
     "ScoreMetric",
-    "ACCESS",
-    "COMPRESSIONS",
-    "RATES",
     "Split",
     "Study",
     "TASKS",

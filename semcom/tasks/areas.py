@@ -7,7 +7,10 @@ Legend: n test samples of a client, C classes.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import torch
 from torch import Tensor
 
 from semcom.tasks.metric import Metric
@@ -20,8 +23,10 @@ class RocArea(ScoreMetric):
     metric = Metric("auc", "AUC")
 
     def compute(self, scores: Tensor, labels: Tensor) -> float:
-        """Compute the macro average of `compute_roc_areas`."""
-        return compute_roc_areas(scores.numpy(), labels.numpy())[0]
+        """Compute the mean of the classes' areas, NaN where there is no such class; ties count half."""
+        own = labels[:, None] == torch.arange(scores.shape[1])
+        told = own.any(0) & ~own.all(0)
+        return float(_compute_areas(scores[:, told], own[:, told]).mean()) if told.any() else math.nan
 
 
 class RocAreaOfAll(ScoreMetric):
@@ -30,27 +35,15 @@ class RocAreaOfAll(ScoreMetric):
     metric, by_samples = Metric("auc_micro", "AUC over all classes together"), True
 
     def compute(self, scores: Tensor, labels: Tensor) -> float:
-        """Compute the micro average of `compute_roc_areas`."""
-        return compute_roc_areas(scores.numpy(), labels.numpy())[1]
+        """Compute the area of all n C scores, of which n are for the sample's class; ties count half."""
+        own = labels[:, None] == torch.arange(scores.shape[1])
+        return float(_compute_areas(scores.reshape(-1, 1), own.reshape(-1, 1))[0])
 
 
-def compute_roc_areas(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """Compute the areas under the ROC curve of scores `[n, C]` and labels `[n]`; ties count half.
-
-    Returns:
-        macro: the mean over the classes that some samples have and others have not, NaN where there is none;
-        micro: that of all n C scores together, of which n are for the sample's class.
-    """
+def _compute_areas(scores: Tensor, own: Tensor) -> np.ndarray:
+    """Return Mann and Whitney's U over the number of pairs, for each column of scores `[m, c]` and bool `[m, c]`."""
     from scipy.stats import rankdata  # takes half a second to import
 
-    own = labels[:, None] == np.arange(scores.shape[1])
-    told = own.any(0) & ~own.all(0)
-    each = _compute_area(rankdata(scores[:, told], axis=0), own[:, told])
-    micro = _compute_area(rankdata(scores)[:, None], own.reshape(-1, 1))
-    return float(each.mean()) if len(each) else float("nan"), float(micro[0])
-
-
-def _compute_area(ranks: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Return Mann and Whitney's U over the number of pairs, for each column."""
-    positive, negative = own.sum(0), (~own).sum(0)
-    return ((ranks * own).sum(0) - positive * (positive + 1) / 2) / (positive * negative)
+    ranks, of = rankdata(scores.numpy(), axis=0), own.numpy()
+    positive, negative = of.sum(0), (~of).sum(0)
+    return ((ranks * of).sum(0) - positive * (positive + 1) / 2) / (positive * negative)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from sklearn.metrics import roc_auc_score
 
 import semcom
 from semcom.config import run_hash
 from semcom.runs.rounds.runner import run
-from semcom.tasks.areas import compute_roc_areas
+from semcom.tasks.areas import RocArea, RocAreaOfAll
 from tests import worlds
+
+
+def compute_roc_areas(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """Both metrics of one client."""
+    given = torch.from_numpy(scores), torch.from_numpy(labels)
+    return RocArea().compute(*given), RocAreaOfAll().compute(*given)
 
 
 def test_areas_by_hand() -> None:

@@ -81,14 +81,7 @@ class Superposed(Access):
             yield from (("truncation_db", "{kind} does not fade"), ("csi_error", "{kind} does not fade"))
 
     def find_error(self, name: str, values: Tensor, ids: np.ndarray, shares: int = 1) -> tuple[Tensor, Tensor | None]:
-        """Return the error of the sum, which is taken as it arrives; see `Access.find_error`."""
-        return self.superpose(name, values, ids, shares)
-
-    def superpose(self, name: str, values: Tensor, ids: np.ndarray, shares: int = 1) -> tuple[Tensor, Tensor | None]:
-        """Send `values` at once; return the error of their sum as it arrives, and which symbols each client sends.
-
-        Arguments as of `find_error`.
-        """
+        """Return the error of the sum as it arrives, and which symbols each client sends; see `Access.find_error`."""
         symbols, of = pair_numbers(values), self.uncoded
         drawn = stack_realisations([of.draw("up", name, int(k), 2 * symbols.shape[1]) for k in ids])
         gains, sent, inversion = of.link.gain(drawn), None, self._inversion(tuple(ids.tolist()))

@@ -11,12 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from semcom.config import RunError
-from semcom.files import (
-    CHECKPOINT,
-    METRICS,
-    open_file,
-    to_json,
-)
+from semcom.files import CHECKPOINT, METRICS, open_file, to_json
 from semcom.runs.folder.stored import locate_training
 
 

@@ -9,14 +9,7 @@ from typing import Any
 
 from semcom.config import ConfigError, RunConfig, from_dict, to_dict
 from semcom.config.checks import check_config_types
-from semcom.files import (
-    CONFIG,
-    SWEEP,
-    TRAINING,
-    open_file,
-    to_json,
-    write_atomically,
-)
+from semcom.files import CONFIG, SWEEP, TRAINING, open_file, to_json, write_atomically
 
 LARGEST = 64 << 20
 """Bytes of the largest config.json: that of a million clients with a rate each."""

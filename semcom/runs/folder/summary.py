@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from semcom.config import RunError
-from semcom.files import (
-    METRICS,
-    SUMMARY,
-    digest_of_file,
-    read_json,
-    to_json,
-    write_atomically,
-)
+from semcom.files import METRICS, SUMMARY, digest_of_file, read_json, to_json, write_atomically
 from semcom.runs.folder.lines import check_metrics
 from semcom.runs.folder.schema import find_summary_fault
 from semcom.runs.folder.stored import locate_training

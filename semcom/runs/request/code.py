@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from channels.registry import Place, read_executed_cell
+from channels.registry import Place, locate_source, read_executed_cell
 from semcom.config import ConfigError
 from semcom.runs.request.sources import Code, add_imports, is_own, list_variables, read_source
 
@@ -67,7 +67,7 @@ def find_definition(function: Any) -> Place | None:
     code = getattr(function, "__code__", None)
     if code is None or function.__module__ != "__main__":
         return None
-    return Place(code.co_filename, function.__globals__, read_executed_cell(function.__globals__))
+    return Place(locate_source(code), function.__globals__, read_executed_cell(function.__globals__))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeGuard
 
-from channels.registry import read_executed_cell
+from channels.registry import locate_source, read_executed_cell
 from semcom.config.identity import READ
 
 _ROOT = str(Path(__file__).parents[3])
@@ -260,7 +260,7 @@ def _find_reads(frame: FrameType | None) -> dict[str, Version] | None:
     """Return where the file belongs that a frame opens: to a line of own code, or to a run that is set up; or None."""
     own = False
     while frame is not None:
-        file = frame.f_code.co_filename
+        file = locate_source(frame.f_code)
         if (cell := read_executed_cell(frame.f_globals)) or is_own(file):
             own = True
             if frame.f_code.co_name == "<module>":

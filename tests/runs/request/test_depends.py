@@ -171,6 +171,7 @@ class Place:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, plugin: bool) -> None:
         self.folder, self.monkeypatch, self.plugin, self.fields = folder, monkeypatch, plugin, dict(FIELDS)
+        self.path = str(folder / "main.py")
         for name, text in FILES.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(text)
@@ -211,7 +212,7 @@ class Place:
                 semcom.run(wanted, again=again)  # type: ignore[arg-type]
             else:
                 scope = {"__name__": "__main__", "request": lambda: wanted, "again": again}
-                exec(compile(main.read_text(), str(main), "exec"), scope)
+                exec(compile(main.read_text(), self.path, "exec"), scope)
         finally:
             for kind in (METHODS, DATASETS, ENCODERS):
                 for name in [name for name in kind._added if name.startswith("test-own")]:
@@ -388,6 +389,16 @@ def test_an_attribute_of_the_name_of_an_option_is_another_one(script: Place) -> 
     script.edit("main.py", "    alpha = args.alpha\n", "")
     script.carry_out()
     script.monkeypatch.setattr(sys, "argv", ["main.py", "2"])
+    assert script.notices()
+
+
+def test_a_script_that_names_itself_as_it_was_called_counts_with_its_files(script: Place) -> None:
+    """As `python -m cProfile main.py` does."""
+    script.monkeypatch.chdir(script.folder)
+    script.path = "main.py"
+    script.carry_out()
+    assert not script.notices()
+    (script.folder / "table.txt").write_text("1 3\n")
     assert script.notices()
 
 
