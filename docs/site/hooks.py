@@ -7,6 +7,7 @@ scratch folder and become pages with their outputs. The page of the command line
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import posixpath
 import re
@@ -50,10 +51,12 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Point links at the places that their targets have in the site, and fill the page of the command line."""
+    """Point links at their targets' places in the site, and fill the pages of the command line and the methods."""
     here = page.file.src_uri
     if here == "cli.md":
         markdown += "".join(f"\n## {name}\n\n```text\n{text}```\n" for name, text in helps())
+    if here == "methods.md":
+        markdown += "".join(f"\n### {name}\n\n{text}\n" for name, text in describe_methods())
     source = here.removeprefix(f"{OUTSIDE}/") if here.startswith(f"{OUTSIDE}/") else f"{DOCS}/{here}"
 
     def moved(match: re.Match[str]) -> str:
@@ -93,6 +96,14 @@ def notebook(path: Path, config: Any) -> Iterator[File]:
         text = text.replace(f"({name})", f"({renamed})")
         yield File.generated(config, f"notebooks/{renamed}", content=content)
     yield File.generated(config, f"notebooks/{path.stem}.md", content=text)
+
+
+def describe_methods() -> Iterator[tuple[str, str]]:
+    """Yield each method's name and the docstring of its file."""
+    from semcom.methods.registry import METHODS
+
+    for name in METHODS.names():
+        yield name, inspect.getdoc(inspect.getmodule(METHODS.get(name))) or ""
 
 
 def helps() -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ import inspect
 import os
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -144,7 +144,9 @@ def _list_method(name: str, method: type[Method]) -> list[str]:
         last = {**FINISH, **method.finishing}
         facts["finish"] = ", ".join(f"{key} {shown(value)}" for key, value in last.items()) + " (--finish.NAME)"
     options = _list_options(method.Hyper, "hyper", "hyperparameters")
-    return [*_list_head(name, inspect.cleandoc(method.__doc__ or "")), "", *_facts(facts), "", *options]
+    _, *paragraphs = (inspect.getdoc(inspect.getmodule(method)) or "").split("\n\n")
+    head = _list_head(name, inspect.cleandoc(method.__doc__ or ""))
+    return [*head, *_space_out(paragraphs), "", *_facts(facts), "", *options]
 
 
 def _paper(method: type[Method]) -> str:
@@ -328,9 +330,13 @@ def _list_head(name: str, text: str, whole: bool = False) -> list[str]:
     """Return the name and the first paragraph of a docstring, or with `whole` all of them."""
     first, *more = text.split("\n\n")
     lines = hang_text(f"{name}  ", first)
-    for paragraph in more if whole else ():
-        lines += ["", *hang_text("", paragraph)]
-    return lines
+    return lines + _space_out(more if whole else ())
+
+
+def _space_out(paragraphs: Iterable[str]) -> list[str]:
+    """Fit paragraphs to the terminal, each after an empty line; an indented one keeps its lines."""
+    fitted = (text.split("\n") if text.startswith(" ") else hang_text("", text) for text in paragraphs)
+    return [line for lines in fitted for line in ("", *lines)]
 
 
 def _facts(facts: Mapping[str, str]) -> list[str]:

@@ -1,19 +1,20 @@
 """APFL: a mixture of a global and a local model, whose weight each client learns.
 
 Deng, Kamani, Mahdavi, "Adaptive Personalized Federated Learning", arXiv:2003.13461, 2020, Algorithm 1. Up and down: the
-global model w. The client keeps v_k and the weight alpha_k; what it uses is `alpha v + (1 - alpha) w`. In every
-mini-batch w takes a step on its own CE, and v one on that of the mixture, `alpha grad CE(mixture)`. Both passes meet
-the same images and the same noise. v's BatchNorm has the running statistics of the mixture.
+global model w, trained as in FedAvg. The client keeps v_k and the weight alpha_k, and uses `alpha v + (1 - alpha) w`.
+In every mini-batch w takes a step on its own CE, and v a step on that of the mixture, along `alpha grad CE(mixture)`.
+Both passes see the same images and the same noise. v has the running statistics of the mixture.
 
-alpha_k takes one step of SGD in a round (Eq. 10), on its first mini-batch as in the authors' code, with v and w as they
-were before theirs: `alpha - eta_alpha <v - w, grad CE(mixture)>`, clipped into [0, 1].
+alpha_k takes one step of SGD in a round (Eq. 10), on its first mini-batch as in the authors' code, with v and w from
+before their own steps: `alpha - eta_alpha <v - w, grad CE(mixture)>`, clipped into [0, 1]. `personal` is the mixture
+with the newest w.
 
-Choices where the paper is silent: alpha_k of the start.
+Choices where the paper is silent: `alpha` 0.5 at the start.
 
-Departures: w is averaged by p_k (Algorithm 1: plain mean). The step of alpha has a rate of its own, whatever optimiser
-w and v have (the paper: SGD at one rate for all three); one step of a new Adam would be as long as its rate, whatever
-the gradient. It has none of the decay of alpha that is in the authors' code. Mixed with v_k in tests is the newest w
-(the algorithm: the client's own).
+Departures: w is averaged by p_k (Algorithm 1: plain mean). alpha has its own rate, `eta_alpha` 0.05, for any optimiser
+of w and v (the paper: SGD at one rate for all three), because one step of a new Adam is as long as its rate, whatever
+the gradient. alpha has no decay, which the authors' code has. Tests mix v_k with the newest w (the algorithm: with the
+client's own).
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
 """Ditto: a personal model beside the global one, held near it.
 
 Li, Hu, Beirami, Smith, "Ditto: Fair and Robust Federated Learning Through Personalization", ICML 2021, Algorithm 1 and
-Eq. 2. Up and down: the global model w; the personal v_k stays and moves only in rounds that its client takes part in.
-The pull of v_k is towards w as received, before the client trains it.
+Eq. 2. Up and down: the global model w, trained as in FedAvg. The personal v_k stays, and trains in the rounds of its
+client on `CE + lam/2 ||v - w_received||^2`: the pull is towards w as received, before the client trains it. w and v_k
+see the same batches and the same noise.
 
-Choices where the paper is silent: lambda, which the authors choose from 0.1, 1 and 2 on validation data; and that v_k
-takes as many epochs as w.
+Choices where the paper is silent: `lam` 1.0, which the authors choose from 0.1, 1 and 2 on validation data; v_k takes
+as many epochs as w.
 
-Departures: the clients' models are averaged by p_k (Algorithm 1 takes the plain mean of their updates).
+Departures: the clients' models are averaged by p_k (Algorithm 1: plain mean of their updates).
 """
 
 from __future__ import annotations

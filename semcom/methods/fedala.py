@@ -1,19 +1,26 @@
-"""FedALA: each client learns, number by number, how much of the global model's top layers to take over.
+"""FedALA: each client learns, number by number, how much of the global model's top layers to adopt.
 
 Zhang, Hua, Wang, Song, Xue, Ma, Guan, "FedALA: Adaptive Local Aggregation for Personalized Federated Learning", AAAI
-2023, Algorithm 1. Up and down: the whole model; the weights W_k of the top p parameter tensors stay. From round 2 on
-local training starts at w_k + (w - w_k) W_k in these tensors, and at w in those below, with w's BatchNorm statistics.
+2023, Algorithm 1. Up and down: the whole model. The weights W_k of the top p parameter tensors stay (2: weight and bias
+of a linear head). From round 2 on, local training starts at w_k + (w - w_k) W_k in these tensors, and at w below, with
+w's BatchNorm statistics.
 
-A client learns W_k by plain SGD on a part of its samples, new in each round, with the whole model in evaluation mode:
-the first time until the losses of the epochs are steady, later for one epoch.
+W_k starts at 1 and is kept. Before each training a client learns it by plain SGD at rate eta on a part s of its images,
+drawn anew in each round, with the whole model in evaluation mode, and clips it into [0, 1] after each step: for one
+epoch, and the first time until the standard deviation of the last 10 losses is below 0.1. `initialised`, the headline,
+is the mixed model before local training, which the authors test; `trained` is the model after it.
 
-Choices where the paper is silent: `cap`, the largest number of epochs in a client's first learning of W.
+`trained` can be below `initialised`, in the authors' procedure too: early epochs move the decision between a client's
+two classes to and fro, and the mixture averages such models. A last mini-batch of a single image makes it worse, so
+choose a batch size without a tiny rest.
 
-Departures: p counts parameter tensors, as in the authors' code (the paper: layers). From their code: the part is a
-random subset, whose order is new in each epoch (there: a random slice in the order of the file); smaller last batches
-are kept (there they are dropped, in local training and tests too); steadiness is of the epochs' mean losses (there: of
-their last mini-batches'); only the round's clients mix (there: all of them); `initialised` has the global model of the
-round's start (there: the newest). docs/methods.md says what they amount to.
+Choices where the paper is silent: `cap` 100, the largest number of epochs in a client's first learning of W.
+
+Departures: `p` counts parameter tensors, as in the authors' code (the paper: layers). From their code: the part is a
+random subset, in a new order in each epoch (there: a random slice in the order of the file); smaller last batches are
+kept (there: dropped, in local training and tests too); steadiness is of the epochs' mean losses (there: of their last
+mini-batches'); only the round's clients mix (there: all clients); `initialised` has the global model of the round's
+start (there: the newest), so our curve lags by one round.
 """
 
 from __future__ import annotations

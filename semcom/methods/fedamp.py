@@ -1,4 +1,4 @@
-"""FedAMP: every client gets a cloud model of its own, mixed from those clients whose models are like its own.
+"""FedAMP: every client gets its own cloud model, mixed from clients with similar models.
 
 Huang, Chu, Zhou, Wang, Liu, Pei, Zhang, "Personalized Cross-Silo Federated Learning on Non-IID Data", AAAI 2021,
 Algorithm 1, and its heuristic form, HeurFedAMP. Up: a client's model w_k. Down: its cloud model u_k = sum_j xi_kj w_j.
@@ -7,14 +7,17 @@ Among the n clients of a round
     cosine:  xi_kj = (1 - 1/n) softmax over j != k of sigma cos(w_k, w_j)
     euclid:  xi_kj = min(alpha, sigma / n) / sigma exp(-||w_k - w_j||^2 / sigma)
 
-and xi_kk is the rest to 1.
+and xi_kk is the rest to 1. Distances and cosines are of parameters; running statistics are mixed with the same weights.
+A client trains on `CE + lam/(2 alpha) ||w - u_k||^2`. alpha is 1e4, times 0.1 every 30 rounds. At 1e4 the pull is weak,
+so the start counts more: at u_k, or with `start` `own` at w_k. A run by SGD in which alpha would fall below lam times
+the rate / (2 + 2 momentum), where each step overshoots u_k, is refused.
 
 Choices where the paper is silent: xi_kk = 1/n of `cosine`, sigma of `euclid` (the median squared distance), rates and
 schedule.
 
-Departures: `cosine`, HeurFedAMP, is the default. A client trains E epochs from u_k, where the paper minimises, and the
-clouds are made of the participants' models alone. The server's step of `euclid` is at most sigma / n: with the paper's
-alpha the others' weights would sum to thousands where models are near each other.
+Departures: `weights` `cosine`, HeurFedAMP, is the default. A client trains E epochs from u_k, where the paper
+minimises. Clouds consist of the participants' models only. The server's step of `euclid` is at most sigma / n: with the
+paper's alpha the others' weights would sum to thousands between similar models.
 """
 
 from __future__ import annotations

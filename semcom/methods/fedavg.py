@@ -1,10 +1,11 @@
-"""FedAvg, and the family of methods that train locally and average some part of the model.
+"""FedAvg, and the family of methods that train locally and average a part of the model.
 
 McMahan, Moore, Ramage, Hampson, Aguera y Arcas, "Communication-Efficient Learning of Deep Networks from Decentralized
-Data", AISTATS 2017, Algorithm 1. Up and down: the averaged part, parameters and BatchNorm buffers.
+Data", AISTATS 2017, Algorithm 1. Up and down: the averaged part, parameters and BatchNorm buffers. Each client
+overwrites its model by the shared one and trains E epochs on CE; the base station averages the models with weights p_k.
 
-Choices where the paper is silent: the preset's rate of 0.1 in all rounds. The paper tunes its rates, and on CIFAR-10
-multiplies them by 0.99 after each round.
+Choices where the paper is silent: the preset keeps its rate of 0.1 in all rounds. The paper tunes the rate for each
+task, and on CIFAR-10 multiplies it by 0.99 after each round.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""FedAvg + FT: the global model, fine-tuned by each client on its own data after the last round.
+"""FedAvg + FT: each client fine-tunes the global model on its own data after the last round.
 
-Wang, Mathews, Kiddon, Eichner, Beaufays, Ramage, "Federated Evaluation of On-device Personalization",
-arXiv:1910.10252, 2019. Up and down: the whole model; the fine-tuned copies stay with their clients.
+Wang, Mathews, Kiddon, Eichner, Beaufays, Ramage, "Federated Evaluation of On-device Personalization", arXiv:1910.10252,
+2019. Up and down: the whole model. After the last round, each client trains a copy of the global model by plain CE, the
+head only or (`tune` `all`) everything; the copies stay with their clients. RepPer's baseline (Jing et al.,
+arXiv:2204.11841, 2022, Sec. 6.1) has 10 epochs of SGD, `--finish.epochs 10 --finish.optimizer sgd`, and gives no rate.
 
-Choices where the paper is silent: what is tuned, the head, and for how long, which is as in a baseline of RepPer (Jing
-et al., arXiv:2204.11841, 2022).
+Choices where the paper is silent: `tune` `head`, as in RepPer's baseline, and the length and rate of the fine-tuning.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""FedBABU: body aggregation and body update; the head is random, common and frozen until fine-tuning.
+"""FedBABU: the body is trained and averaged; the head is random, common and frozen until fine-tuning.
 
 Oh, Kim, Yun, "FedBABU: Towards Enhanced Representation for Federated Image Classification", ICLR 2022, Algorithm 1. Up
-and down: the encoder. All clients know the head from the start, whatever `model.init` says, and it is not in the
-optimiser; after the last round each client fine-tunes body and head from the aggregated body.
+and down: the encoder. All clients know the head from the start, whatever `model.init` says, and no optimiser or weight
+decay touches it. `global` is the model after the last round. Each client then fine-tunes a copy of body and head from
+the aggregated body, for 5 epochs as in the paper.
 
-Departures: bodies are averaged by p_k (the authors' code takes the plain mean).
+Choices where the paper is silent: none known.
+
+Departures: bodies are averaged by p_k (the authors' code: plain mean).
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Li, Jiang, Zhang, Kamp, Dou, "FedBN: Federated Learning on Non-IID Features via 
 Algorithm 1. Up and down: the model without its BatchNorm layers, whose parameters and running statistics are each
 client's own. On a network without BatchNorm it is FedAvg.
 
+Choices where the paper is silent: none known.
+
 Departures: the other layers are averaged by p_k (Algorithm 1: plain mean).
 """
 

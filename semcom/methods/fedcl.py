@@ -2,22 +2,29 @@
 
 Wang, Ni, Yi, Xu, Zhang, Nallanathan, "Federated Contrastive Learning for Personalized Semantic Communication", IEEE
 Communications Letters, 2024; equation numbers are the letter's. Up: features and labels. Down: gradients. No model
-crosses the air: the base station holds one decoder instance per client, their average, and the centroid generator.
+crosses the air: the base station holds a decoder instance per client, their average, and the semantic centroid
+generator (SCG), a small network that turns a fixed random vector per class into the global centroid of that class.
 
-Steps are SGD's (Eqs. 4 and 6; for the SCG Theorem 1, whose eta E' G is the way of E' such steps), also in the preset.
-In a run by Adam the SCG's optimiser is Adam too, whose moments go on from round to round: one step a round of a new
-Adam would move every weight by the rate, whatever its gradient. What all centroids have in common leaves Eq. 9 as
-printed as it is, so the gradient of the SCG's last bias is zero but for rounding. By Adam in float32 that moves it all
-the same, by a third of what the weights move; by SGD and in float64 it stays.
+In a round each client encodes and sends its features up. The base station decodes them with the client's instance,
+takes the loss of Eq. 10, steps the instance and sends the gradient down, by which the client steps its encoder. The
+received features give local centroids (Eq. 7). Then the SCG takes E' steps on Eqs. 8 and 9, and the instances are
+averaged with weights p_k (Eq. 5). With `warmup` 0, the SCG's random first centroids pull from round 1 on. `source`
+`pass` costs another uplink.
+
+Steps are SGD's (Eqs. 4 and 6; Theorem 1 for the SCG), also in the preset. In a run by Adam the SCG's optimiser is Adam
+too, whose moments continue from round to round: one step a round of a new Adam would move every weight by the rate,
+whatever its gradient. `sgd` as `scg_optimizer` has neither momentum nor weight decay. A common offset of all centroids
+leaves Eq. 9 as printed unchanged, so the gradient of the SCG's last bias is zero but for rounding. Adam in float32
+moves this bias all the same, by a third as much as the weights; SGD and float64 do not.
 
 Choices where the letter is silent: the regulariser of Eq. 10 is the squared norm summed over the d features, inside the
-sample mean, on the received features (the authors' proof). Its Lemma 2 uses the unsquared norm on noise-free features,
-so Theorem 1 does not cover Eq. 10 as written. Eq. 9 as printed has only negatives in the log-sum and raw dot products:
-it is unbounded below and the centroids grow without end, so `infonce` is offered beside it. Their mean norm is logged,
-and a run warns when the regulariser dominates the loss.
+sample mean, on the received features (the authors' proof). Eq. 9 as printed is unbounded below, so `infonce` is offered
+beside it; only the classes that a client owns count for it, as Eq. 7 is not defined for the others. The mean norm of
+the centroids is logged, and a run warns when the regulariser dominates the loss. docs/methods.md explains this, and the
+letter's results list the other choices.
 
-Departures: the sum over clients in Eq. 9 is their mean. `average_encoder` is not the letter's: its encoders are
-personal, and no model crosses the air.
+Departures: the sum over clients in Eq. 9 is their mean. Adam replaces SGD unless `--train.optimizer sgd` or the preset
+says otherwise. `average_encoder` is not the letter's, whose encoders are personal.
 """
 
 from __future__ import annotations

@@ -1,20 +1,25 @@
 """FedCoSR: contrast with the federation's label centroids; a body mixed of a client's own and the global one.
 
 Huang, Chen, Zhang, Wang, "FedCoSR: Personalized Federated Learning with Contrastive Shareable Representations for Label
-Heterogeneity in Non-IID Data", arXiv:2404.17916v3; equations and lines (of Algorithm 1, whose initialisation is round 1
-here) are as numbered there. Up: the body, and d numbers per class that the client owns. Down: the global body, and d
-numbers per class that has a centroid. The base station knows a client's samples per class, as it knows p_k.
+Heterogeneity in Non-IID Data", arXiv:2404.17916v3; equations and lines are those of the paper and its Algorithm 1,
+whose initialisation is round 1 here. Up: the body, and d numbers per class that the client owns. Down: the global body,
+and d numbers per class that has a centroid. The base station knows a client's samples per class, as it knows p_k.
 
-Choices where the paper is silent: L_Reg of Eq. 7 is the mean over the client's last local epoch, not weighted by alpha;
-while there is none (round 1 has no centroids) the global body overwrites the client's. Classes without a centroid are
-neither positives nor negatives. `personal` is the model of Eq. 9, with which the client would start from the newest
-global body, and not that body itself: one that keeps its own (gamma = 0) is evaluated as in local training.
+Training starts from the body `tau_k body_k + (1 - tau_k) body_global` and the own head, on `CE + alpha InfoNCE(f,
+global centroids)`. `tau_k = exp(-gamma L_Reg)` follows from the client's contrastive loss. Centroids are class means of
+received features from a pass after training, weighted by counts. `personal` is the mixture from which the client would
+start the next round with the newest global body; with gamma = 0 a client keeps its own body and is tested as in local
+training. `trained` is its model as last trained. Ablations: `alpha` 0 (w/o CRL), `local_aggregation` off (w/o LA: the
+global body overwrites), `separate` off (w/o Sep: the whole model is averaged).
 
-The hyperparameters are those that FedCRL prints: this paper prints none.
+Choices where the paper is silent: its hyperparameters, here those that FedCRL prints; L_Reg of Eq. 7 is the mean over
+the client's last local epoch, not weighted by `alpha`; while there is none (round 1 has no centroids), the global body
+overwrites the client's. Classes without a centroid are neither positives nor negatives.
 
-Departures: `personal` is the headline, where line 28 of Algorithm 1 returns the model after training, `trained` (its
-line 2 names the mixture). Weights are not clipped into [0, 1] (line 22, `clip`). In the study of scarce data (Fig. 6)
-clients keep their test images; the paper cuts "the data size" and does not say of which.
+Departures: the headline is `personal`, the mixture of Eq. 9; line 28 of Algorithm 1 returns the trained model,
+`trained` (its line 2 names the mixture). Weights are not clipped into [0, 1] (line 22, `clip`): without negative
+weights the network learns far less. In the study of scarce data (Fig. 6) clients keep their test images, where the
+paper cuts "the data size" and does not say which.
 """
 
 from __future__ import annotations

@@ -3,10 +3,15 @@
 Wang, Xie, Yu, Qu, Zhang, Cao, "Federated Learning with Common Representation Learning Criterion and Personalized
 Predictor", Algorithm 1; equation numbers are the paper's. Up and down: the encoder theta, the global predictor phi_g.
 
-Choices where the paper is silent: which body FedCRC-Per is tested with. Its h_k is trained on the client's own body
-(Algorithm 1) and explained with the shared one (Eq. 5). `personal` has the mean body, which is what a client gets next,
-`own_body` the client's own after its last participation. Eq. 6 does not say which way its KL divergence goes; the batch
-size and the widths of its network are not printed. The optimiser starts anew in each of the three phases of a round.
+A round trains the body for E epochs with phi_g frozen, the own head h_k for E epochs on that body, and phi_g for one
+epoch on CE + KL(h_k || phi_g), without gradient to h_k. The optimiser starts anew in each of the three. The base
+station averages bodies by p_k and moves phi_g to `tau phi_g + (1 - tau) mean`. `global` is the paper's FedCRC.
+FedCRC-Per is h_k on a body: on the mean body in `personal`, which a client gets next, on the client's own after its
+last participation in `own_body`.
+
+Choices where the paper is silent: the body of FedCRC-Per, as Algorithm 1 trains h_k on the client's own body while Eq.
+5 speaks of the common one; `divergence` `forward`, as Eq. 6 does not name the direction of its divergence (`reverse`
+swaps the two); the batch size and the widths of the network.
 """
 
 from __future__ import annotations

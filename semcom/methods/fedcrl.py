@@ -1,14 +1,14 @@
 """FedCRL: the first version of FedCoSR's paper, with the same equations and algorithm.
 
 Huang, Chen, Zhang, Wang, "FedCRL: Personalized Federated Learning with Contrastive Shared Representations for Label
-Heterogeneity in Non-IID Data", arXiv:2404.17916v1. It alone prints hyperparameters: Table I, and Adam; k = 128 of that
-table belongs to the network.
+Heterogeneity in Non-IID Data", arXiv:2404.17916v1. Only this version prints hyperparameters: Table I, and Adam. Its k =
+128 belongs to the network.
 
 Choices where the paper is silent: those of `fedcosr`, and the place of the dropout of 0.3 in Table I (the encoder
-`cnn-dropout` has it on the features, `cnn-linear` none).
+`cnn-dropout` has it on the features, `cnn-linear` has none).
 
-Departures: `personal`, the mixture of Eq. 9, is the headline; Algorithm 1 returns the model after training (line 28),
-which is `trained`. Weights are not clipped into [0, 1] (line 22, `clip`).
+Departures: the headline is `personal`, the mixture of Eq. 9; line 28 of Algorithm 1 returns the trained model,
+`trained`. Weights are not clipped into [0, 1] (line 22, `clip`).
 """
 
 from __future__ import annotations

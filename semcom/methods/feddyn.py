@@ -1,14 +1,18 @@
 """FedDyn: a regulariser that each client renews, so that the clients' minima and the global one agree.
 
 Acar, Zhao, Matas Navarro, Mattina, Whatmough, Saligrama, "Federated Learning Based on Dynamic Regularization", ICLR
-2021, Algorithm 1. Up and down: the whole model. Client k keeps g_k, its paper's grad L_k(theta_k): one number for each
-parameter; the base station keeps h. BatchNorm's running statistics are averaged and have neither.
+2021, Algorithm 1. Up and down: the whole model. Client k keeps g_k, the paper's grad L_k(theta_k), one number for each
+parameter. The base station keeps h. BatchNorm's running statistics are averaged and have neither.
 
-Choices where the paper is silent: alpha, which it chooses from 0.1, 0.01 and 0.001.
+The loss is `CE - <g_k, w> + alpha/2 ||w - w_received||^2`. Then g_k becomes `g_k - alpha (w_k - w_received)`, h becomes
+`h - alpha sum_k (D_k / D) (w_k - w)`, D over all clients, and w becomes the mean minus `h / alpha`, so alpha must not
+be 0.
+
+Choices where the paper is silent: `alpha` 0.1, which the paper chooses from 0.1, 0.01 and 0.001.
 
 Departures: models are averaged by p_k, and h sums the clients by their numbers of images (Algorithm 1: plain means; the
-authors' code divides alpha by a client's weight in their place). E epochs where the paper minimises, without the
-clipping of gradients that their code has.
+authors' code divides `alpha` by a client's weight instead). Clients train E epochs where the paper minimises, without
+the gradient clipping of the authors' code.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
 """FedGH: clients with encoders of their own, and a head that the base station trains on their prototypes.
 
 Yi, Wang, Liu, Shi, Yu, "FedGH: Heterogeneous Federated Learning with Generalized Global Header", ACM Multimedia 2023,
-Algorithm 1. Up: a client's prototypes, d numbers per class that it owns. Down: the global head phi. The base station
-has no other data: one step of plain SGD for each (client, class) mean, client by client in the order of their ids.
+Algorithm 1. Down: the global head phi, which overwrites the client's; the client then trains its whole model. Up: its
+prototypes, d numbers per class that it owns. The base station trains phi by plain SGD at `server_lr`, one step per
+(client, class) mean in one pass. `trained` is the model after local training, `personal` its encoder with the newest
+phi.
 
-Choices where the paper is silent: the order of the base station's steps, by client and class.
+Choices where the paper is silent: the order of the base station's steps, here by client id and class.
 
-Departures: no gradients are clipped, and a prototype is the mean over all of a client's images of a class, measured in
-evaluation mode (the authors' script clips at 50 and takes means of batches' means). At the base station that script
-steps the clients' optimiser, which leaves phi as it began; here it is phi's, as in Algorithm 1. Its momentum and weight
-decay are not in the preset.
+Departures: no gradients are clipped (the authors' script clips at 50), and a prototype is the mean over all of a
+client's images of a class, measured in evaluation mode (the script: the mean of batches' means). The base station steps
+phi, as in Algorithm 1 (the script steps the clients' optimiser, and phi stays). The preset omits the script's momentum
+and weight decay.
 """
 
 from __future__ import annotations

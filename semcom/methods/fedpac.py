@@ -1,18 +1,22 @@
-"""FedPAC: features that are aligned by prototypes, heads that are combined for each client.
+"""FedPAC: prototypes align the features, and heads are combined for each client.
 
 Xu, Tong, Huang, "Personalized Federated Learning with Feature Alignment and Classifier Collaboration", ICLR 2023,
-Algorithm 1. Per round: V and h of the received body's features, head epochs with that body, body epochs with that head
-and the distance to the global prototypes, prototypes of the trained body. The base station averages bodies by p_k and
-prototypes by counts, and solves a programme per client for its combination of the participants' heads.
+Algorithm 1. Up: encoder and head; d numbers of a prototype, d of h and a count per class that a client owns; V. Down:
+encoder, the client's combined head, the global prototypes.
 
-Up: encoder and head; d numbers of a prototype, d of h and a count per class that a client owns; V. Down: encoder, the
-client's combined head, the global prototypes. Evaluated: the averaged encoder under the combined heads.
+Before training, each client measures the received body's features: `h = [p_c mu_c]`, the class means times the classes'
+shares, and V, their variance over the number of samples. It trains the head for `head_epochs` at `head_lr`, then the
+body for E epochs on CE + lam MSE to the global prototypes, from round 2 on (a class without one has the client's own
+mean). The base station averages bodies by p_k and prototypes by counts. It combines heads for client i by the weights a
+on the simplex that minimise `a'Pa`, `P_jl = V_j [j = l] + <h_i - h_j, h_i - h_l>`. Weights up to 1e-3 are dropped and
+the others scaled to sum 1. A client for which the solver fails keeps its own head, as all do with `collaboration` off.
+Tests combine the averaged encoder and the combined heads.
 
-Choices where the paper is silent: the head has the run's rate (`head_lr`; the authors' code has 0.1).
+Choices where the paper is silent: the head has the run's rate (`head_lr`; the authors' code: 0.1).
 
-Departures: statistics and prototypes are measured in evaluation mode (the authors' code: in training mode), and a class
-whose owners are all absent keeps its global prototype (the code forgets it). The programme is solved as a non-negative
-least-squares problem, where the code has a general solver.
+Departures: statistics and prototypes are measured in evaluation mode (the authors' code: training mode). A class whose
+owners are all absent keeps its global prototype (the code forgets it). The weights solve a non-negative least-squares
+problem, where the code has a general solver.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """FedPer: the body is federated, the head is personal.
 
 Arivazhagan, Aggarwal, Singh, Choudhary, "Federated Learning with Personalization Layers", arXiv:1912.00818, 2019,
-Algorithms 1 and 2. Up and down: the encoder, parameters and BatchNorm buffers. Body and head are trained together, and
-a head stays with its client from round to round.
+Algorithms 1 and 2. Up and down: the encoder, parameters and BatchNorm buffers. Body and head train together, and a head
+stays with its client from round to round.
 """
 
 from __future__ import annotations

@@ -1,12 +1,20 @@
 """FedProto: clients exchange class prototypes and keep their models.
 
 Tan, Long, Liu, Zhou, Lu, Jiang, Zhang, "FedProto: Federated Prototype Learning across Heterogeneous Clients", AAAI
-2022, Algorithm 1. Up: a client's prototypes, d numbers per class that it owns. Down: the global ones, d per class that
-has one.
+2022, Algorithm 1. Up: a client's prototypes, d numbers per class that it owns. Down: the global prototypes, d per class
+that has one.
 
-Departures: `personal`, the headline, decides by the head, as the other methods do; the paper's rule is the nearest
-prototype, `prototype`. Global prototypes are the plain mean over their owners, as in the authors' code (Eq. 6 weights
-them by samples: `aggregation`), which drops last batches that are smaller; here they are trained on.
+The loss is CE + lam times the mean over samples of `||f - P_class||^2 / d`, with the global prototype P of the image's
+class (Eq. 7). A class without a prototype adds zero, so round 1 is local training. Local prototypes are class means of
+the received features f over the last local epoch (`source` `pass`: from an extra pass after it). `personal`, the
+headline, decides by the head; `prototype`, the paper's rule, by the nearest global prototype among the client's own
+classes.
+
+Choices where the paper is silent: none known.
+
+Departures: the headline decides by the head, as in the other methods. Global prototypes are the plain mean over their
+owners (`aggregation` `mean`), as in the authors' code (Eq. 6: weighted by samples). Smaller last batches are kept,
+which the code drops.
 """
 
 from __future__ import annotations

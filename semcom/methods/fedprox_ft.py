@@ -1,10 +1,12 @@
-"""FedProx + FT: FedProx's global model, fine-tuned by each client on its own data after the last round.
+"""FedProx + FT: each client fine-tunes FedProx's global model on its own data after the last round.
 
 Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020, with the fine-tuning of `fedavg_ft`: plain
 CE, without the proximal term, as in a baseline of RepPer (Jing et al., arXiv:2204.11841, 2022). Up and down: the whole
 model.
 
-Choices where the paper is silent: the fine-tuning is no part of it. Departures: those of `fedprox`.
+Choices where the paper is silent: the fine-tuning, which is not part of it.
+
+Departures: those of `fedprox`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 """FedRep: a common representation, and per client a head that is fitted to it first.
 
 Collins, Hassani, Mokhtari, Shakkottai, "Exploiting Shared Representations for Personalized Federated Learning", ICML
-2021, Algorithm 1. Up and down: the encoder. The head's epochs see the received body in evaluation mode (its BatchNorm
-is frozen with it), the body's epochs the head as those left it. The body takes `train.local_epochs`, in the same batch
-order.
+2021, Algorithm 1. Up and down: the encoder. The head trains `head_epochs` on the received body in evaluation mode,
+whose BatchNorm is frozen with it. Then the body trains `train.local_epochs` with that head frozen, in the same order of
+batches.
 
-Departures: bodies are averaged by p_k, as in the authors' code (Algorithm 1 takes the plain mean). That code adds a
-last round in which every client trains; here a client that is absent keeps its head.
+Choices where the paper is silent: none known.
+
+Departures: bodies are averaged by p_k, as in the authors' code (Algorithm 1: plain mean). That code adds a last round
+in which every client trains; here an absent client keeps its head.
 """
 
 from __future__ import annotations

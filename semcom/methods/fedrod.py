@@ -1,14 +1,15 @@
 """FedRoD: two heads on one encoder, a generic one for all classes and a personal one for the client's own.
 
 Chen, Chao, "On Bridging Generic and Personalized Federated Learning for Image Classification", ICLR 2022, Algorithm 1
-(its linear personal head). Up and down: encoder and generic head. The generic logits g are trained by the balanced
-softmax, CE of `g + gamma log N_k` with the client's numbers of images per class; the personal head gives what is to be
-added to them, and trains by plain CE of the sum on features and generic logits without gradient. It has the
-architecture of the run's head, and starts as its copy, as in PFLlib.
+(its linear personal head). Up and down: encoder and generic head. These train on the balanced softmax, CE of `g + gamma
+log N_k` with the generic logits g and the client's numbers of images per class, without the classes that it does not
+own. The personal head adds to the generic logits, and trains on the CE of the sum, on features and generic logits
+without gradient. It has the architecture of the run's head and starts as its copy, as in PFLlib. `personal` answers by
+the sum, `global` by the generic head.
 
 Choices where the paper is silent: none known.
 
-Departures: no hypernetwork, by which the paper gives personal heads to new clients.
+Departures: no hypernetwork, which in the paper makes personal heads for new clients.
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
 Liang, Liu, Ziyin, Allen, Auerbach, Brent, Salakhutdinov, Morency, "Think Locally, Act Globally: Federated Learning with
 Local and Global Representations", arXiv:2001.01523, 2020, Algorithm 1 (its supervised part). Up and down: the head.
 Encoders stay with their clients and may differ in architecture. The authors start from FedAvg's model: with
-`pretraining` the first rounds are FedAvg's, and the whole model crosses the air in them.
+`pretraining` n, the first n rounds are FedAvg's, in which the whole model crosses the air, and every client continues
+from its own.
 
-Choices where the paper is silent: no `pretraining`.
+Choices where the paper is silent: none known. Its `pretraining` is off by default.
 
-Departures: heads are averaged by p_k (the authors' code takes the plain mean). The common part is the head; the
-authors' is as many upper layers as they choose. The last models are tested; the authors' code keeps, for each client,
-the model that did best on its tests.
+Departures: heads are averaged by p_k (the authors' code: plain mean). The common part is the head (the code: any upper
+layers). The last models are tested (the code: each client's best by its tests).
 """
 
 from __future__ import annotations

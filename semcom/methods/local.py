@@ -1,4 +1,4 @@
-"""Local training: no client ever hears of another, and nothing is sent. The floor for every federated method."""
+"""Local training: clients exchange nothing. The floor for every federated method."""
 
 from __future__ import annotations
 

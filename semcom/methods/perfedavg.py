@@ -1,18 +1,22 @@
 """Per-FedAvg: a global model from which one gradient step on own data leads to a good personal one.
 
-Fallah, Mokhtari, Ozdaglar, "Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic
-Meta-Learning Approach", NeurIPS 2020, Algorithm 1 in its first-order (`fo`) and Hessian-free (`hf`) forms. Up and down:
-the whole model. Both rates are hyperparameters. The run's optimiser only gives the schedule, `train.lr_milestones`,
-which scales the outer rate beta, not alpha.
+Fallah, Mokhtari, Ozdaglar, "Personalized Federated Learning with Theoretical Guarantees: A Model-Agnostic Meta-Learning
+Approach", NeurIPS 2020, Algorithm 1 in its first-order (`fo`) and Hessian-free (`hf`) forms. Up and down: the whole
+model.
 
-Only the outer pass, on a batch in FedAvg's order, moves BatchNorm's running statistics; the inner and the third batch
-have orders and noise of their own. The tests take w after one step on all of a client's training data, anew for each
-test.
+A step goes to `w - beta g` along the gradient g at the point `w - alpha grad CE(w)`, with separate batches for the two
+gradients. `fo` omits the term of the Hessian. `hf` computes it as a difference of two gradients, at `w + delta g` and
+`w - delta g`, on a third batch. Both rates are hyperparameters; of the run's optimiser only the schedule counts,
+`train.lr_milestones`, which scales beta, not alpha.
 
-Choices where the paper is silent: delta, which is lost to float32 at 1e-4, and the step of `personal` on all of a
-client's training data at once.
+Only the outer pass, whose batch follows FedAvg's order, moves BatchNorm's running statistics. The inner and the third
+batch have orders and noise of their own. `personal` is w after a step at rate alpha on the client's training images,
+taken anew for each test.
 
-Departures: the clients' models are averaged by p_k (Algorithm 1 takes the plain mean).
+Choices where the paper is silent: `delta` 0.01 (float32 loses the difference at 1e-4), and the step of `personal` on
+all training images of a client at once.
+
+Departures: the clients' models are averaged by p_k (Algorithm 1: plain mean).
 """
 
 from __future__ import annotations

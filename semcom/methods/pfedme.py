@@ -1,16 +1,22 @@
 """pFedMe: personal models tied to a global one by Moreau envelopes.
 
 Dinh, Tran, Nguyen, "Personalized Federated Learning with Moreau Envelopes", NeurIPS 2020, Algorithm 1. Up and down: the
-global model w; the personal theta stays. Each mini-batch takes K steps on theta, with the same noise, from where the
-last batch left it (at the round's start from w), then one step of w towards theta. Both rates are hyperparameters. The
-run's optimiser only gives the schedule, `train.lr_milestones`, which scales the outer rate eta, not lr_p.
+global model w. The personal theta stays.
 
-BatchNorm's running statistics move once per mini-batch, in the last of the K passes; theta is tested with those of its
-own training.
+Each mini-batch takes K = `inner_steps` steps `theta <- theta - lr_p (grad CE + lam (theta - w) + nu theta)` with the
+same noise, then `w <- w - eta lam (w - theta)`. theta starts at w in each round and continues from batch to batch. The
+new global model is `(1 - beta) w + beta mean`, the mean with weights p_k. Values with lr_p (lam + nu) > 2, where the
+inner step diverges, are refused. Both rates are hyperparameters; of the run's optimiser only the schedule counts,
+`train.lr_milestones`, which scales eta, not lr_p.
 
-Departures: only the clients of a round train, and their w are averaged by p_k. In Algorithm 1 all clients train in
-every round and the plain mean is over a drawn part of them; the authors' code averages by p_k too. The weight decay nu
-is 0 (in the authors' code 0.001).
+BatchNorm's running statistics move once per mini-batch, in the last of the K passes, and are averaged. `personal` is
+theta with the statistics of its own training.
+
+Choices where the paper is silent: none known.
+
+Departures: only the clients of a round train, and their w are averaged by p_k (Algorithm 1: all clients train, and the
+plain mean is over a drawn part of them; the authors' code averages by p_k too). The weight decay `nu` is 0.0 (the code:
+0.001).
 """
 
 from __future__ import annotations

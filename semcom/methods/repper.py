@@ -3,15 +3,19 @@
 Jing, Huang, Zhuang, Sun, Huang, Xiao, Ding, "A Closer Look at Personalization in Federated Image Classification",
 arXiv:2204.11841, 2022, Algorithm 1, Eqs. 4-9. Up and down: the encoder, parameters and BatchNorm buffers; never a head.
 
-The paper says neither how images are augmented (here as SimCLR does, see `semcom.methods.parts.augment`) nor at what
-rate heads train; `finish` has one optimiser for all methods. Its "MLP" is a head of one layer, trained by SGD
-(Sec. 6.3), as is `linear`, our default; `finish.kind` has its `svm` and `lr` (Sec. 6.4) too. Its loss is a sum over
-samples, here their mean. z is the received feature, normalised; there is no projection.
+Each image has two random views, each with its own way through the link. The loss is the supervised contrastive loss
+with the mean over positives inside the logarithm (Eq. 5; `form` `outside` is that of Khosla et al.), of normalised
+received features without projection. Heads are trained after the last round on the frozen body, so earlier rounds are
+not evaluated. `finish.kind` has the classifiers of Table 3: its "MLP" is our default `linear`, one layer trained by SGD
+(Sec. 6.3), beside `svm` and `lr` (Sec. 6.4). Eqs. 15 and 25 lack the factor 1/(tau ||r||) of Eqs. 14 and 23;
+`semcom.methods.parts.contrast.anchor_gradient` has it in both.
 
-Choices where the paper is silent: in the preset the rate decays by 0.1 in rounds 50 and 75 (the paper gives the factor
-and no rounds); of its values of C and E the preset has 0.4 and 10.
+Choices where the paper is silent: augmentations, here SimCLR's crop, mirror, colour jitter and grey, the last two for
+three channels; the rate at which heads train (the paper: 10 epochs of SGD), as the last stage has one optimiser for all
+methods. In the preset the rate decays by 0.1 in rounds 50 and 75, where the paper gives the factor only, and of the
+paper's values of C and E the preset has 0.4 and 10.
 
-Departures: the mean of the losses in place of their sum.
+Departures: the loss is a mean over images, not a sum.
 """
 
 from __future__ import annotations

@@ -1,14 +1,18 @@
 """SCAFFOLD: control variates take the drift out of local steps.
 
 Karimireddy, Kale, Mohri, Reddi, Stich, Suresh, "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML
-2020, Algorithm 1, option II. Up: the model w_k and the change of c_k, one number for each parameter. Down: w and c. c_k
-stays. Local steps are plain SGD at a rate of their own: option II takes the way from w to w_k over steps and rate for a
-gradient. `train.lr_milestones` scale it. Round 1 is FedAvg's. BatchNorm's running statistics have no control.
+2020, Algorithm 1, option II. Up: the model w_k and the change of the control c_k, one number for each parameter. Down:
+w and c. c_k stays.
 
-Choices where the paper is silent: eta_l, which it tunes for each task.
+Local steps are plain SGD along `grad CE + c - c_k`, at a rate of their own: option II infers a gradient from the way
+from w to w_k, the number of steps and the rate. `train.lr_milestones` scale this rate. Afterwards c_k becomes `c_k - c
++ (w - w_k) / (steps eta_l)`, c moves by the mean of the changes, and w moves by `eta_g` times the way to the clients'
+mean. Round 1 is FedAvg's. BatchNorm's running statistics have no control.
 
-Departures: models are averaged by p_k, and c is the mean of all c_k by the clients' numbers of images (Algorithm 1
-takes plain means), so that corrections cancel in the average of unequal clients too.
+Choices where the paper is silent: `eta_l` 0.05; the paper tunes it for each task.
+
+Departures: models are averaged by p_k, and c is the mean of all c_k weighted by the clients' numbers of images
+(Algorithm 1: plain means), so that corrections cancel in the average of unequal clients too.
 """
 
 from __future__ import annotations
