@@ -87,19 +87,3 @@ def test_the_scheme_and_the_fate_of_images():
     scheme = names["scheme"]
     assert f"{scheme.modulation}-QAM at rate {scheme.code_rate:.2f}" in PAGE
     assert not names["received"].lost.any()
-
-
-@pytest.mark.parametrize("kind", [kind for kind in LINKS.names() if kind != "digital"])
-def test_the_table_of_options_names_those_of_each_link(kind):
-    """`digital` has a table of its own."""
-    table = PAGE.partition("| option | links | default |")[2].partition("\n\n")[0]
-    rows = [line.strip("| ").split(" | ")[:2] for line in table.splitlines()[2:]]
-    listed = {
-        name.strip("`") for name, links in rows if (kind not in links if "all but" in links else f"`{kind}`" in links)
-    }
-    assert listed == set(link_options(kind))
-
-
-def test_the_table_of_the_digital_link_names_its_options():
-    table = PAGE.partition("| option | default | what it is |")[2].partition("\n\n")[0]
-    assert set(re.findall(r"`(\w+)`", table)) & set(link_options("digital")) == set(link_options("digital"))
