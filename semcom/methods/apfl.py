@@ -90,8 +90,9 @@ class APFL(FedAvg):
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """Evaluate the mixture as `personal` and w as `global`."""
-        mixture = mix_models(state.model.named(), state.model.parameters())
-        return {"personal": View(state.model.replaced(mixture)), "global": View(state.model)}
+        weights = state.model.parameters()
+        mixture = state.model.derive(lambda some: some.replaced(mix_models(some.named(), weights)))
+        return {"personal": View(mixture), "global": View(state.model)}
 
 
 def mix_models(tensors: Mapping[str, Tensor], weights: Container[str]) -> dict[str, Tensor]:

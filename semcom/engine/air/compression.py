@@ -21,7 +21,7 @@ from channels.options import SHARE, BaseOptions, Rule, require
 from semcom.engine.air.part import Part, Planned
 from semcom.engine.air.updates import map_update_starts
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.store.population import Cohort, Population, Prefix, StoredCohort, in_part
+from semcom.engine.store.population import AnyCohort, Cohort, Population, Prefix, in_part
 
 Count = TypeVar("Count", int, np.ndarray)
 
@@ -224,6 +224,6 @@ class TopK(Compression):
         return keep_largest(values, self.options.top_fraction)
 
 
-def _list_compressed(c: Cohort | StoredCohort, part: Prefix) -> list[str]:
+def _list_compressed(c: AnyCohort, part: Prefix) -> list[str]:
     """Return the tensors of a part that are compressed."""
     return [n for n, t in c.tensors.items() if in_part(n, part) and is_compressed(n, t)]

@@ -6,13 +6,13 @@ that ends in a dot (`"encoder."`, `"head.0."`), by the whole name of one, or by 
 Populations are values: no operation changes one in place.
 
 During training a cohort is a stack of tensors; in a State it is a row store. `select` loads rows, `put` writes them
-back.
+back. `derive` computes models from others for the clients that are read, so no K of them are ever in memory.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -100,6 +100,18 @@ class Cohort:
         picked = {name: t if name in self.shared else at(t) for name, t in self.tensors.items()}
         return dataclasses.replace(self, tensors=picked, ids=keep)
 
+    def narrow(self, ids: np.ndarray) -> Cohort:
+        """Return the cohort of those `ids` that are in this one, as `select` does."""
+        return self.select(ids)
+
+    def list_alike(self) -> np.ndarray:
+        """List the clients that have one and the same model: all where all tensors are shared, else nobody."""
+        return self.ids if self.tensors.keys() <= self.shared else self.ids[:0]
+
+    def merge(self, ids: np.ndarray) -> Cohort:
+        """Return some of the clients that `list_alike` gives, who then share all tensors."""
+        return self.select(ids)
+
     def put(self, other: Cohort) -> Cohort:
         """Return the cohort with the own tensors of `other`'s clients replaced; shared ones stay."""
         at = self._at(other.ids)
@@ -132,7 +144,7 @@ class StoredCohort:
     Attributes:
         network, ids: as of a `Cohort`.
         own: the rows.
-        common: tensors that all clients share, `[1, ...]`.
+        common: tensors that all clients share, `[1, ...]`, also in place of rows' tensors of these names.
         device: where rows that are asked for go.
     """
 
@@ -160,24 +172,37 @@ class StoredCohort:
         """Return those `ids` that are in this cohort, as stacks."""
         return self._gather(find_common_clients(ids, self.ids))
 
+    def narrow(self, ids: np.ndarray) -> StoredCohort:
+        """Return the cohort of those `ids` that are in this one, at rest."""
+        return dataclasses.replace(self, ids=find_common_clients(ids, self.ids))
+
+    def list_alike(self) -> np.ndarray:
+        """List the clients that have one and the same model: those whose rows are still as all began, `[n]`."""
+        if self.own.layout.places.keys() <= self.shared:
+            return self.ids
+        if not self.own.alike:
+            return self.ids[:0]
+        return np.setdiff1d(self.ids, np.fromiter(self.own.changed, dtype=self.ids.dtype), assume_unique=True)
+
+    def merge(self, ids: np.ndarray) -> Cohort:
+        """Return some of the clients that `list_alike` gives, who then share all tensors."""
+        first = self._gather(ids[:1])
+        return dataclasses.replace(first, ids=ids, shared=frozenset(first.tensors))
+
     def put(self, other: Cohort) -> StoredCohort:
         """Return the cohort with the clients of `other` as the newest version of their rows; shared tensors stay."""
         if not self.own.layout.places:
             return self
         return dataclasses.replace(self, own=self.own.replace(other.ids, other.tensors))
 
-    def share(self, values: Mapping[str, Tensor]) -> StoredCohort | Cohort:
-        """Return the cohort with new values, `[1, ...]`, of tensors in common.
-
-        Where one of them was the clients' own, the cohort is no longer at rest.
-        """
-        if not self.common.keys() >= values.keys():
-            return self.dense().share(values)
+    def share(self, values: Mapping[str, Tensor]) -> StoredCohort:
+        """Return the cohort with the tensors in `values`, `[1, ...]`, in common to all."""
         return dataclasses.replace(self, common={**self.common, **{name: t.clone() for name, t in values.items()}})
 
     def counts(self, part: Prefix) -> int:
         """Return how many numbers a part of one model has."""
-        own = sum(shape.numel() for name, (_, shape, _) in self.own.layout.places.items() if in_part(name, part))
+        places = self.own.layout.places.items()
+        own = sum(shape.numel() for name, (_, shape, _) in places if in_part(name, part) and name not in self.common)
         return own + sum(t.numel() for name, t in self.common.items() if in_part(name, part))
 
     def _gather(self, ids: np.ndarray) -> Cohort:
@@ -186,17 +211,106 @@ class StoredCohort:
 
 
 @dataclass(frozen=True)
+class DerivedCohort:
+    """A cohort that a function makes of another one, computed for the clients that are read.
+
+    Attributes:
+        base: the other cohort, at rest.
+        function: makes the models, of stacks of any of the clients.
+        alike: whether equal models give equal ones, whoever has them.
+        first: what becomes of the first client, which has the network and the names of shared tensors.
+    """
+
+    base: StoredCohort | DerivedCohort
+    function: Callable[[Cohort], Cohort]
+    alike: bool
+    first: Cohort
+
+    @staticmethod
+    def of(base: StoredCohort | DerivedCohort, function: Callable[[Cohort], Cohort], alike: bool) -> DerivedCohort:
+        """Return the cohort that a function makes of another one."""
+        return DerivedCohort(base, function, alike, function(base.select(base.ids[:1])))
+
+    @property
+    def network(self) -> nn.Module:
+        """The architecture."""
+        return self.first.network
+
+    @property
+    def ids(self) -> np.ndarray:
+        """The client ids, ascending, `[n]`."""
+        return self.base.ids
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the tensors."""
+        return self.base.device
+
+    @property
+    def shared(self) -> frozenset[str]:
+        """The names of the tensors that all clients have in common."""
+        return self.first.shared
+
+    @property
+    def common(self) -> dict[str, Tensor]:
+        """The tensors that all clients share, `[1, ...]`."""
+        return self.first.common
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors by name, every client's computed: `[n, ...]`, `[1, ...]` for the shared ones."""
+        return self.dense().tensors
+
+    def dense(self) -> Cohort:
+        """Compute all clients, as stacks."""
+        return self.select(self.ids)
+
+    def select(self, ids: np.ndarray) -> Cohort:
+        """Compute those `ids` that are in this cohort, as stacks."""
+        with torch.enable_grad():  # the reader may need no gradients where the function takes a step along one
+            return self.function(self.base.select(ids))
+
+    def narrow(self, ids: np.ndarray) -> DerivedCohort:
+        """Return the cohort of those `ids` that are in this one; nothing is computed."""
+        return dataclasses.replace(self, base=self.base.narrow(ids))
+
+    def list_alike(self) -> np.ndarray:
+        """List the clients that have one and the same model, `[n]`."""
+        return self.base.list_alike() if self.alike else self.ids[:0]
+
+    def merge(self, ids: np.ndarray) -> Cohort:
+        """Return some of the clients that `list_alike` gives, who then share all tensors."""
+        first = self.select(ids[:1])
+        return dataclasses.replace(first, ids=ids, shared=frozenset(first.tensors))
+
+    def put(self, other: Cohort) -> Cohort:
+        """Compute all clients, as stacks, and put those of `other` in their places."""
+        return self.dense().put(other)
+
+    def share(self, values: Mapping[str, Tensor]) -> DerivedCohort:
+        """Return the cohort with the tensors in `values`, `[1, ...]`, in common to all."""
+        return DerivedCohort.of(self, lambda cohort: cohort.share(values), alike=True)
+
+    def counts(self, part: Prefix) -> int:
+        """Return how many numbers a part of one model has."""
+        return self.first.counts(part)
+
+
+AnyCohort = Cohort | StoredCohort | DerivedCohort
+
+
+@dataclass(frozen=True)
 class Population:
     """Models of K clients, one cohort per architecture. Results per client are ordered by `ids`."""
 
-    cohorts: tuple[Cohort | StoredCohort, ...]
+    cohorts: tuple[AnyCohort, ...]
 
     @cached_property
     def ids(self) -> np.ndarray:
         """The client ids, ascending, `[K]`."""
         return self.cohorts[0].ids if len(self.cohorts) == 1 else np.sort(np.concatenate([c.ids for c in self.cohorts]))
 
-    def at(self, cohort: Cohort | StoredCohort) -> np.ndarray:
+    def at(self, cohort: AnyCohort) -> np.ndarray:
         """Return the positions of a cohort's clients in `ids`."""
         return np.searchsorted(self.ids, cohort.ids)
 
@@ -207,13 +321,35 @@ class Population:
 
     def narrow(self, ids: np.ndarray) -> Population:
         """Return the sub-population of some clients, as `select` does, but leave at rest what is at rest."""
-        picked = (
-            dataclasses.replace(c, ids=find_common_clients(ids, c.ids))
-            if isinstance(c, StoredCohort)
-            else c.select(ids)
-            for c in self.cohorts
-        )
+        picked = (c.narrow(ids) for c in self.cohorts)
         return Population(tuple(c for c in picked if len(c.ids)))
+
+    def derive(self, function: Callable[[Population], Population], alike: bool = True) -> Population:
+        """Return the population that a function makes of this one, computed for the clients that are read.
+
+        A view that is made of all K models never has them all in memory so.
+
+        Args:
+            function: makes the models of some clients, as stacks, from theirs here; it treats each client by itself,
+                and may be called again whenever clients are read.
+            alike: whether equal models give equal ones; False where it also looks at a client's data, say.
+
+        Example:
+            >>> import semcom
+            >>> result = semcom.run(semcom.RunConfig("local", clients=2, train=semcom.TrainConfig(rounds=1)))
+            >>> models = result.views["personal"].population
+            >>> halved = models.derive(lambda some: some.replaced({n: t / 2 for n, t in some.named("head.").items()}))
+            >>> bool((2 * halved.named()["head.weight"] == models.named()["head.weight"]).all())
+            True
+        """
+
+        def change(cohort: Cohort) -> Cohort:
+            (changed,) = function(Population((cohort,))).stacks()
+            return changed
+
+        return Population(
+            tuple(change(c) if isinstance(c, Cohort) else DerivedCohort.of(c, change, alike) for c in self.cohorts)
+        )
 
     def put(self, other: Population) -> Population:
         """Return the population with the clients of `other` written back; shared tensors stay as they are.
@@ -298,7 +434,7 @@ class Population:
         for c in self.cohorts:
             yield from c.tensors.values()
 
-    def _only(self) -> Cohort | StoredCohort:
+    def _only(self) -> AnyCohort:
         """Return the one cohort; raise ValueError if there are several."""
         if len(self.cohorts) != 1:
             raise ValueError(f"{len(self.cohorts)} architectures have no tensors in common")

@@ -214,12 +214,14 @@ class Rows:
         shelf: where the records lie.
         initial: client id -> record `[R]` of its initial model.
         changed: client id -> handle of its record, for those that have trained.
+        alike: whether all have the same initial model.
     """
 
     layout: Layout
     shelf: Shelf
     initial: Callable[[int], Tensor] = field(repr=False)
     changed: Mapping[int, Any] = field(default_factory=dict, repr=False)
+    alike: bool = False
 
     def gather(self, ids: Iterable[int], device: torch.device) -> dict[str, Tensor]:
         """Return copies of some rows as stacks, `[n, ...]` each."""

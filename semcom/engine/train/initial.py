@@ -125,7 +125,8 @@ class Initial:
         once = record(first) if layout.places else torch.empty(0, dtype=torch.uint8, device=self.device)
         own = model.init == "client" and bool(layout.places)
         initial = (lambda client: record(self._start(encoder, extend, client))) if own else lambda client: once
-        return StoredCohort(network, Rows(layout, self._shelf(layout.size, team), initial), common, ids, self.device)
+        rows = Rows(layout, self._shelf(layout.size, team), initial, alike=not own)
+        return StoredCohort(network, rows, common, ids, self.device)
 
     def constant(self, encoder: str, ids: np.ndarray, names: Sequence[str], value: float, team: Team) -> StoredCohort:
         """Return clients' own numbers beside their models: shaped like the tensors `names`, all `value` at first."""
@@ -134,7 +135,7 @@ class Initial:
         first = {name: torch.full(like[name].shape, value, dtype=self.dtype, device=self.device) for name in names}
         layout = Layout.of(first)
         record = layout.pack({name: t[None] for name, t in first.items()}, 1)[0]
-        rows = Rows(layout, self._shelf(layout.size, team), lambda client: record)
+        rows = Rows(layout, self._shelf(layout.size, team), lambda client: record, alike=True)
         return StoredCohort(network, rows, {}, ids, self.device)
 
     def heads(self, name: str, ids: np.ndarray) -> Population:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from semcom.data.federation import Ragged
-from semcom.engine.store.population import Cohort, StoredCohort, in_part
+from semcom.engine.store.population import AnyCohort, Cohort, in_part
 
 ENCODER = "encoder."
 KNOWN_BYTES = 2**28
@@ -38,7 +38,7 @@ class Known:
 
 
 def find_known_features(
-    cohorts: Mapping[str, Cohort | StoredCohort],
+    cohorts: Mapping[str, AnyCohort],
     images: Callable[[], Tensor],
     encode: Callable[[Cohort, Tensor], Tensor],
     total: int,
@@ -89,7 +89,7 @@ def find_encoder_twins(cohorts: Mapping[str, Cohort]) -> dict[str, str]:
     return found
 
 
-def shares_encoder(cohort: Cohort | StoredCohort) -> bool:
+def shares_encoder(cohort: AnyCohort) -> bool:
     """Return whether all clients of a cohort share the whole encoder."""
     return all(name in cohort.shared for name in cohort.network.state_dict() if in_part(name, ENCODER))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from channels import Link, Meter
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.host.ranks import Team
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.store.population import Cohort, Order, Population, StoredCohort, in_part
+from semcom.engine.store.population import AnyCohort, Cohort, Order, Population, in_part
 from semcom.engine.train.draws import Draws
 from semcom.engine.train.forward import Batch, Signal, StackedModel, lay_channels_last
 from semcom.engine.train.known import ENCODER, Known, find_encoder_twins, find_known_features, list_distinct
@@ -123,7 +124,7 @@ def infer_on_visit(
     source = Source(draws, table, stream, link or draws.link, meters, federation or draws.federation)
     mine = {name: _share_clients(session.team, pop, table) for name, pop in pops.items()}
     with set_precision(draws.config.precision):
-        for cohorts in _pair_cohorts(mine):
+        for cohorts in _list_groups(mine):
             shared = source.known(cohorts)
             everyone = next(iter(cohorts.values())).ids
             k = session.chunk_of(len(everyone))
@@ -213,7 +214,7 @@ class Source:
                     passed = raw[source], received[source], logits
                     yield Outputs(name, test, met, *passed, where[name][: cut.n], at, self.federation, index)
 
-    def known(self, cohorts: Mapping[str, Cohort | StoredCohort]) -> dict[str, Known]:
+    def known(self, cohorts: Mapping[str, AnyCohort]) -> dict[str, Known]:
         """Return the features of distinct images by those encoders that all clients of a cohort share."""
         ids, draws = next(iter(cohorts.values())).ids, self.draws
         if draws.config.model.snr_input:
@@ -268,12 +269,23 @@ def _share_clients(team: Team, pop: Population, table: Ragged) -> Population:
     return pop.narrow(pop.ids[team.share(table.sizes[pop.ids])[team.rank]])
 
 
-def _pair_cohorts(pops: Mapping[str, Population]) -> Iterator[dict[str, Cohort | StoredCohort]]:
-    """Yield cohorts of the same encoder architecture and clients, by population; their heads may differ."""
-    groups: dict[tuple[int, bytes], dict[str, Cohort | StoredCohort]] = {}
+def _list_groups(pops: Mapping[str, Population]) -> Iterator[Mapping[str, AnyCohort]]:
+    """Yield cohorts of the same encoder architecture and clients, by population; their heads may differ.
+
+    Clients who have one model in each population, as those that have not trained yet, are a group of their own, in
+    which no image is encoded twice.
+    """
+    groups: dict[tuple[int, bytes], dict[str, AnyCohort]] = {}
     for name, pop in pops.items():
         for cohort in pop.cohorts:
             if len(cohort.ids):
                 encoder = cohort.network.get_submodule("encoder")
                 groups.setdefault((id(encoder), cohort.ids.tobytes()), {})[name] = cohort
-    yield from groups.values()
+    for cohorts in groups.values():
+        everyone = next(iter(cohorts.values())).ids
+        alike = reduce(np.intersect1d, (cohort.list_alike() for cohort in cohorts.values()))
+        others = np.setdiff1d(everyone, alike, assume_unique=True)
+        if len(alike):
+            yield {name: cohort.merge(alike) for name, cohort in cohorts.items()}
+        if len(others):
+            yield {name: cohort.narrow(others) for name, cohort in cohorts.items()}

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from semcom.config import RunError
 from semcom.engine.host.ranks import ALONE, Team
-from semcom.engine.store.population import Cohort, Population, StoredCohort
+from semcom.engine.store.population import AnyCohort, Cohort, Population, StoredCohort
 from semcom.engine.store.rows import MISFIT, Slot
 from semcom.engine.train.descent import STEPS
 from semcom.files import PREVIOUS, open_file, write_atomically
@@ -42,7 +42,7 @@ def state_to_checkpoint(state: Any) -> dict[str, Any]:
     return values
 
 
-def _cohort_to_checkpoint(cohort: Cohort | StoredCohort) -> dict[str, Any]:
+def _cohort_to_checkpoint(cohort: AnyCohort) -> dict[str, Any]:
     """Return a cohort's clients, and its tensors with the names of shared ones, or its rows with what they share."""
     ids = torch.from_numpy(cohort.ids.copy())
     if isinstance(cohort, StoredCohort):
@@ -87,7 +87,7 @@ def state_from_checkpoint(template: Any, values: Any, folder: Path | None = None
 
 
 def _cohort_from_checkpoint(
-    known: Sequence[Cohort | StoredCohort], value: Any, folder: Path | None, team: Team
+    known: Sequence[AnyCohort], value: Any, folder: Path | None, team: Team
 ) -> Cohort | StoredCohort:
     """Return a cohort with the network, or the rows, of the first of some that it fits."""
     if isinstance(value, dict) and known and "ids" not in value:  # of a version that relied on `setup`
@@ -130,7 +130,7 @@ def _item(values: Any, name: str) -> Any:
     return values.get(name) if isinstance(values, dict) else None
 
 
-def _list_cohorts(state: Any, values: Any = None) -> Iterator[tuple[Cohort | StoredCohort, Any]]:
+def _list_cohorts(state: Any, values: Any = None) -> Iterator[tuple[AnyCohort, Any]]:
     """Yield the cohorts of all populations in a State, each with what `values` of `state_to_checkpoint` hold of it."""
     for field in dataclasses.fields(state):
         value, stored = getattr(state, field.name), _item(values, field.name)

@@ -184,7 +184,7 @@ def check_evaluated_views(method: Method, state: Any, world: World) -> None:
 def narrow_views(views: Mapping[str, View], ids: np.ndarray) -> dict[str, View]:
     """Return the views of some clients; those of one population still share one, and with it their forward passes."""
     populations = {id(view.population): view.population for view in views.values()}
-    picked = {key: pop.select(ids) for key, pop in populations.items()}
+    picked = {key: pop.narrow(ids) for key, pop in populations.items()}
     chosen = {}
     for name, view in views.items():
         at = torch.as_tensor(np.searchsorted(view.population.ids, ids))
