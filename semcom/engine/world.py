@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Literal
@@ -258,6 +258,16 @@ class World:
         made = copy(self)
         made.session = replace(self.session, draws=self.session.draws.over(encode_frozen(self.session, pop)))
         return made
+
+    def aside(self) -> World:
+        """Return the run as of this round, for work that each process does for itself, whenever it comes to it."""
+        made = copy(self)
+        made.session = replace(self.session, draws=copy(self.session.draws), tally=self.session.tally.alone())
+        return made
+
+    def hold(self, parts: Iterable[Population]) -> Population:
+        """Return models of clients, which come some at a time, as one population at rest, where `store` says."""
+        return self._initial.hold(parts, self.session.team)
 
     def _encoders(self) -> list[tuple[str, np.ndarray]]:
         """Return each encoder that has clients, with their ids."""

@@ -140,6 +140,8 @@ class FedCoSR(Method):
 
     def views(self, state: FedCoSR.State, world: World) -> dict[str, View]:
         """Evaluate where each client would start the next round as `personal`, and its last training as `trained`."""
-        ids = world.tested()
-        start = self.aggregate(state.trained.select(ids), state.model.select(ids), state.regulariser[world.tensor(ids)])
-        return {"personal": View(start), "trained": View(state.trained)}
+
+        def start(own: Population) -> Population:
+            return self.aggregate(own, state.model.select(own.ids), state.regulariser[world.tensor(own.ids)])
+
+        return {"personal": View(state.trained.derive(start)), "trained": View(state.trained)}

@@ -80,9 +80,10 @@ class LGFedAvg(FedAvg):
         pretrained = FedAvg(self.hyper).round(FedAvg.State(state.pretrained), world).model
         if left:
             return replace(state, pretrained=pretrained)
-        everyone = state.model.select(state.model.ids).take("encoder.", pretrained)
-        head = pretrained.one("head.").named("head.")
-        return self.State(state.model.put(everyone).share(head), pretrained)
+        model, head = state.model, pretrained.one("head.").named("head.")
+        for some in model.pieces():
+            model = model.put(some.take("encoder.", pretrained.select(some.ids)))
+        return self.State(model.share(head), pretrained)
 
     def views(self, state: LGFedAvg.State, world: World) -> dict[str, View]:
         """Evaluate `personal`: the clients' models, or FedAvg's while that goes on."""

@@ -87,6 +87,7 @@ class PerFedAvg(FedAvg):
         return world.fit(received, Gradient(self.gradient), phase=phase, optimizer=optimizer).models
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
-        """Evaluate w after one step as `personal`, for the tested clients alone, and w itself as `global`."""
-        tested = state.model.select(world.tested())
-        return {"personal": View(take_whole_step(world, tested, self.hyper.alpha)), "global": View(state.model)}
+        """Evaluate w after one step as `personal`, taken when a client is tested, and w itself as `global`."""
+        aside = world.aside()
+        stepped = state.model.derive(lambda some: take_whole_step(aside, some, self.hyper.alpha), alike=False)
+        return {"personal": View(stepped), "global": View(state.model)}

@@ -103,4 +103,4 @@ class RepPer(FedAvg):
 
     def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """Evaluate the common body with the heads of the tested clients (Eq. 9) as `personal`."""
-        return {"personal": with_classifiers(world, state.model.select(world.tested()))}
+        return {"personal": with_classifiers(world, state.model.narrow(world.tested()))}

@@ -21,7 +21,7 @@ from channels.options import SHARE, BaseOptions, Rule, require
 from semcom.engine.air.part import Part, Planned
 from semcom.engine.air.updates import map_update_starts
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.store.population import AnyCohort, Cohort, Population, Prefix, in_part
+from semcom.engine.store.population import AnyCohort, Population, Prefix, in_part
 
 Count = TypeVar("Count", int, np.ndarray)
 

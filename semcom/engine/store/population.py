@@ -24,6 +24,8 @@ from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.rows import Rows
 
 Prefix = str | Sequence[str]
+AT_ONCE = 64
+"""The largest number of clients whose models are in memory at once where all are gone through."""
 
 
 def in_part(name: str, part: Prefix) -> bool:
@@ -323,6 +325,10 @@ class Population:
         """Return the sub-population of some clients, as `select` does, but leave at rest what is at rest."""
         picked = (c.narrow(ids) for c in self.cohorts)
         return Population(tuple(c for c in picked if len(c.ids)))
+
+    def pieces(self) -> Iterator[Population]:
+        """Yield all clients, at most `AT_ONCE` at a time, as stacks."""
+        yield from (self.select(self.ids[i : i + AT_ONCE]) for i in range(0, len(self.ids), AT_ONCE))
 
     def derive(self, function: Callable[[Population], Population], alike: bool = True) -> Population:
         """Return the population that a function makes of this one, computed for the clients that are read.

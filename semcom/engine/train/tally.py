@@ -48,7 +48,7 @@ class Tally:
     def alone(self) -> Tally:
         """Return the same counters in a process that shares its clients with no other."""
         made = copy(self)
-        made.team = ALONE
+        made.team, made.log = ALONE, dict(self.log)
         return made
 
     def begin(self, round_: int) -> None:

@@ -6,11 +6,10 @@ each encoder has given once, and which meet the training link anew at every visi
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections import defaultdict
 
-import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from semcom.engine.store.population import Cohort, Population, Prefix
 from semcom.engine.train.descent import Optimizer
@@ -53,10 +52,21 @@ def fine_tuned(world: World, pop: Population, part: Prefix, own: int | None = No
         epochs = own
     if not epochs:
         return pop
-    phase, tested = Phase("tune", epochs=epochs), pop.select(world.tested())
+    phase, tested = Phase("tune", epochs=epochs), pop.narrow(world.tested())
     if part == "head.":
         return train_heads(world, tested, _heads_of(tested), phase)
-    return world.fit(tested, plain_objective, train=part, phase=phase, optimizer=make_head_optimizer(world)).models
+    optimizer, logs = make_head_optimizer(world), defaultdict[str, list[Tensor]](list)
+
+    def tune(some: Population) -> Population:
+        fitted = world.fit(some, plain_objective, train=part, phase=phase, optimizer=optimizer)
+        for name, values in fitted.log.items():
+            logs[name].append(values)
+        return fitted.models
+
+    tuned = world.hold(map(tune, tested.pieces()))
+    for name, values in logs.items():
+        world.report(phase.logged(name), torch.cat(values))
+    return tuned
 
 
 def train_heads(world: World, bodies: Population, heads: Population, phase: Phase) -> Population:
@@ -77,22 +87,22 @@ def make_head_optimizer(world: World) -> Optimizer:
 
 def _heads_of(pop: Population) -> Population:
     """Return the heads of models of one architecture, as models whose encoder passes on what it is given."""
-    (cohort,) = pop.stacks()
-    inside = {name: t for name, t in cohort.tensors.items() if name.startswith("head.")}
+    (cohort,) = pop.cohorts
+    inside = {name for name in cohort.network.state_dict() if name.startswith("head.")}
+    own = [{name: t for name, t in some.named("head.").items()} for some in pop.pieces()]
+    tensors = {n: cohort.common[n] if n in cohort.shared else torch.cat([of[n] for of in own]) for n in inside}
     network = SplitModel(nn.Identity(), cohort.network.get_submodule("head"))
-    return Population((Cohort(network, inside, cohort.ids, cohort.shared & inside.keys()),))
+    return Population((Cohort(network, tensors, cohort.ids, cohort.shared & inside),))
 
 
 def _join_heads(bodies: Population, heads: Population) -> Population:
     """Return models with the encoders of `bodies` and `heads`, which have one architecture."""
-    (own,) = heads.stacks()
 
-    def join(body: Cohort) -> Cohort:
-        at = torch.as_tensor(np.searchsorted(own.ids, body.ids), device=own.device)
+    def join(some: Population) -> Population:
+        (body,), (own,) = some.stacks(), heads.select(some.ids).stacks()
         tensors = {name: t for name, t in body.tensors.items() if name.startswith("encoder.")}
-        shared = body.shared & tensors.keys()
-        tensors |= {name: t if name in own.shared else t[at] for name, t in own.tensors.items()}
         network = SplitModel(body.network.get_submodule("encoder"), own.network.get_submodule("head"))
-        return replace(body, network=network, tensors=tensors, shared=shared | own.shared)
+        shared = (body.shared & tensors.keys()) | own.shared
+        return Population((Cohort(network, {**tensors, **own.tensors}, body.ids, shared),))
 
-    return Population(tuple(join(cohort) for cohort in bodies.stacks()))
+    return bodies.derive(join, alike=False)

@@ -24,7 +24,7 @@ def finish_views(world: World, views: Mapping[str, View]) -> dict[str, View]:
     """
     for view in views.values():
         kind, epochs = world.config.finish.kind, world.config.finish.epochs
-        bodies = view.population.select(world.tested())
+        bodies = view.population.narrow(world.tested())
         return {FINISHED: with_classifiers(world, bodies, kind, Phase("head", epochs=epochs, log=FINISHED))}
     return {}
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from channels import Link
@@ -17,9 +18,6 @@ from semcom.engine.world import World
 from semcom.methods.parts.heads import with_classifiers
 from semcom.runs.request.new_clients import configure_new_clients
 from semcom.runs.result.evaluation import evaluate_views
-
-AT_ONCE = 64
-"""Models of clients that are held at once to be averaged."""
 
 
 def evaluate_new_clients(
@@ -36,9 +34,8 @@ def evaluate_new_clients(
         newcomers: their images.
         link: their channel.
         views: what the run has trained. Its `global` view is the model; without one, the average of the models in the
-            first view, weighted by their samples. That view has all clients' models, unless the method makes them for
-            the tests alone (FedCoSR's mixed bodies, heads trained in a last stage): then, with `train.eval_clients`,
-            the clients that are tested are all that is averaged.
+            first view, weighted by their samples. That view has all clients' models, except one of a last stage with
+            `train.eval_clients`, which has those that are tested.
 
     Returns:
         Name -> a line as of `evaluate_views`.
@@ -58,19 +55,17 @@ def evaluate_new_clients(
         found["global"] = View(usual.share({name: model[name] for name in usual.named()}))
     encoder = {name: t for name, t in model.items() if name.startswith("encoder.")}
     received = joined.population(shared=("encoder.",)).share(encoder)
-    bodies = received.select(received.ids)
-    own = with_classifiers(joined, bodies, config.finish.kind, Phase(steps=config.new_steps))
+    own = with_classifiers(joined, received, config.finish.kind, Phase(steps=config.new_steps))
     return evaluate_views(joined.session, {**found, "head": own})
 
 
 def average_model_for_new_clients(world: World, pop: Population) -> dict[str, Tensor]:
     """Return one model of a population's clients: name -> `[1, ...]`, averaged by samples, buffers too."""
     weights, model = world.weights(pop.ids), dict[str, Tensor]()
-    for i in range(0, len(pop.ids), AT_ONCE):
-        some = pop.select(pop.ids[i : i + AT_ONCE])
+    for some in pop.pieces():
         (cohort,) = some.stacks()
         own = [name for name in cohort.tensors if name not in cohort.shared]
         model |= {name: cohort.tensors[name] for name in cohort.shared}
-        for name, t in average(some, own, weights[i : i + AT_ONCE]).items():
+        for name, t in average(some, own, weights[np.searchsorted(pop.ids, some.ids)]).items():
             model[name] = model[name] + t if name in model and t.is_floating_point() else t
     return model

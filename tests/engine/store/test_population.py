@@ -320,12 +320,14 @@ def test_at_rest_is_what_stacks_are(
 
 
 @pytest.mark.parametrize("store", ["host", "disk"])
-def test_a_part_that_becomes_common_is_no_longer_at_rest(store: str) -> None:
-    """A tensor that each client had of its own cannot be taken out of the rows: stacks again, and the same numbers."""
+def test_a_part_that_becomes_common_takes_the_place_of_its_rows(store: str) -> None:
     pop = resting(store, ())
     values = average(pop, "head.", torch.full((5,), 0.2, dtype=torch.float64))
-    got = pop.share(values)
-    assert alike(got, dense(pop).share(values)) and not any(isinstance(c, StoredCohort) for c in got.cohorts)
+    got, twin = pop.share(values), dense(pop).share(values)
+    assert alike(got, twin) and all(isinstance(c, StoredCohort) for c in got.cohorts)
+    assert np.array_equal(got.numbers(""), twin.numbers(""))
+    moved = plus(got.select(ids(0, 2)).spread("encoder."), 1.0)
+    assert alike(got.put(moved), twin.put(moved))
 
 
 def test_rows_that_are_read_are_copies() -> None:
