@@ -9,9 +9,11 @@ from torch import Tensor
 
 from semcom.engine.train.context import Context, Log
 from semcom.engine.train.forward import Batch, StackedModel
+from semcom.methods.parts.slopes import take_whole_step
 from semcom.methods.perfedavg import PerFedAvg
 from semcom.methods.registry import METHODS
 from semcom.runs.folder.checkpoint import state_from_checkpoint, state_to_checkpoint
+from semcom.runs.result.evaluation import evaluate_views
 from tests.methods.arms import X, Y, as_toy, assert_toy, assert_toys, rounds, toy_world, toys
 from tests.methods.by_hand import Toy, mean
 from tests.worlds import client, gap, world
@@ -150,7 +152,13 @@ def test_adapting_leaves_no_trace_and_can_be_done_again() -> None:
 
 
 def test_only_those_who_are_tested_adapt() -> None:
-    w = world("perfedavg", train={"eval_clients": 2})
+    """A step is taken when a client's model is read, and the first client's once more, for the shapes."""
+    w = world("perfedavg", sizes=(7, 5, 3, 2), train={"eval_clients": 2}, chunk=1)
     method = METHODS.get("perfedavg")(w.config.hyper)
     views = method.views(method.setup(w), w)
-    assert len(views["personal"].population.ids) == 2 and len(views["global"].population.ids) == 3
+    before = w.session.tally.visited
+    evaluate_views(w.session, views)
+    assert w.session.tally.visited == before  # it is done aside
+    one = np.array([1])
+    stepped = take_whole_step(w, views["global"].population.select(one), w.config.hyper.alpha)
+    assert gap(views["personal"].population.select(one), stepped) == 0
