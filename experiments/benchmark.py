@@ -26,14 +26,15 @@ from typing import Any
 import pandas as pd
 
 from experiments.arms import PERFEDAVG, PFEDME
-from experiments.fedcosr.items import DIVISION, Division
+from experiments.fedcosr.items import DIVISION, KIND, Division
 from experiments.fedcosr.rates import FIRST, choose_place, make_trials
 from experiments.fedcosr.rates import OWN as PAIRS
 from experiments.letter.search import SEED
+from experiments.papers.items import make_item
 from experiments.shell import run_on_studies_of_shell
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.analysis.means import format_markdown
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.table import read_number_in_row
@@ -144,14 +145,8 @@ def _make_benchmark(scale: str) -> Grid:
     return Grid(make_benchmark_base(scale), vary, apart={"clients": DRAWN[scale]}, apart_of=rates)
 
 
-BENCHMARK = Experiment(
-    name="benchmark",
-    title="27 methods in twelve settings, each with a rate of its own",
-    paper="none",
-    variants=METHODS,
-    scales=each_scale(_make_benchmark),
-    axis="partition.kind",
-    figures=("benchmark",),
+BENCHMARK = make_item(
+    "benchmark", "none", "27 methods in twelve settings, each with a rate of its own", METHODS, _make_benchmark, KIND
 )
 """The comparison."""
 
@@ -162,14 +157,10 @@ def _make_rate_search(scale: str) -> Grid:
     return Grid(base, {DIVISION: list_divisions(scale)[: 1 if scale == "smoke" else None], "seed": (SEED,)})
 
 
-BENCHMARK_RATES = Experiment(
-    name="benchmark-rates",
-    title="Rates of the benchmark's methods, on validation images",
-    paper="none",
-    variants=tuple(make_trials(BENCHMARK.compared(), list_candidates)),
-    scales=each_scale(_make_rate_search),
-    axis="partition.kind",
-)
+BENCHMARK_RATES = make_item(
+    "benchmark-rates", "none", "Rates of the benchmark's methods, on validation images",
+    tuple(make_trials(BENCHMARK.compared(), list_candidates)), _make_rate_search, KIND, figures=(),
+)  # fmt: skip
 """The search for each method's own rate."""
 
 

@@ -22,6 +22,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.arms import ALL
+from experiments.papers.items import make_item
 from experiments.verdicts import (
     OPEN,
     REFUTED,
@@ -35,7 +36,7 @@ from experiments.verdicts import (
 )
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.analysis.statistics import compute_t_interval
-from semcom.studies.experiment import Experiment, Grid, each_scale
+from semcom.studies.experiment import Grid
 
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"rounds": 1, "steps": 2, "clients": 3, "test": 3, "seeds": (0,)},
@@ -66,15 +67,11 @@ def _grid(scale: str) -> Grid:
     return Grid(make_collaboration_base(scale), vary)
 
 
-COLLABORATION = Experiment(
-    name="collaboration",
-    title="What every method gains over local training, against images per class and classes per client",
-    paper="none",
-    variants=ALL,
-    scales=each_scale(_grid),
-    axis="partition.shots",
-    figures=("collaboration", "collaboration-ways"),
-)
+COLLABORATION = make_item(
+    "collaboration", "none",
+    "What every method gains over local training, against images per class and classes per client",
+    ALL, _grid, "partition.shots", ("collaboration", "collaboration-ways"),
+)  # fmt: skip
 """The map of where sharing pays."""
 
 SMALL_GAIN = 3.0

@@ -26,11 +26,12 @@ import pandas as pd
 
 import semcom
 from experiments.arms import ALL
-from experiments.fedcosr.items import SEEDS, first_division, make_fedcosr_base
+from experiments.fedcosr.items import KIND, SEEDS, get_first_division, make_fedcosr_base
+from experiments.papers.items import make_item
 from experiments.shell import run_on_studies_of_shell
 from semcom.config import RunConfig
 from semcom.studies.analysis.means import format_markdown
-from semcom.studies.experiment import Experiment, Grid, each_scale
+from semcom.studies.experiment import Grid
 from semcom.studies.grid import set_fields
 from semcom.studies.names import METHODS
 from semcom.studies.results.archive import read_stored_table
@@ -132,18 +133,14 @@ def _make_overhead_grid(scale: str) -> Grid:
         "partition.fraction": {"smoke": 0.1, "small": 0.05}.get(scale, 1.0),
     }
     seeds = SEEDS[scale] if scale != "small" else (0, 1)
-    return Grid(set_fields(make_fedcosr_base(scale), {**first_division(scale), **short}), {"seed": seeds})
+    return Grid(set_fields(make_fedcosr_base(scale), {**get_first_division(scale), **short}), {"seed": seeds})
 
 
-OVERHEAD = Experiment(
-    name="overhead",
-    title="What each method sends per client and round, measured, beside FedCoSR's formulas",
-    paper="FedCoSR and FedCRL, the sections on communication",
-    variants=ALL,
-    scales=each_scale(_make_overhead_grid),
-    axis="partition.kind",
-    train=train_and_count_overhead,
-)
+OVERHEAD = make_item(
+    "overhead", "FedCoSR and FedCRL, the sections on communication",
+    "What each method sends per client and round, measured, beside FedCoSR's formulas",
+    ALL, _make_overhead_grid, KIND, figures=(), train=train_and_count_overhead,
+)  # fmt: skip
 """Traffic of all methods."""
 
 

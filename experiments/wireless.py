@@ -28,6 +28,7 @@ import numpy as np
 import pandas as pd
 
 from experiments.arms import ALL
+from experiments.papers.items import make_item
 from experiments.verdicts import (
     OPEN,
     Row,
@@ -39,7 +40,8 @@ from experiments.verdicts import (
     tabulate_by_seed,
 )
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
+from semcom.studies.grid import TEST_SNR
 
 NOTHING = {"air.parameters": "ideal"}
 """The setting of methods that exchange neither models nor prototypes: there is nothing to pass over the air."""
@@ -79,56 +81,38 @@ def make_wireless_base(scale: str) -> RunConfig:
     )
 
 
-def _snr(scale: str) -> Grid:
-    vary = {"channel.kind": CHANNELS[scale], "channel.test_snr_db": SNRS[scale], "seed": SIZES[scale]["seeds"]}
+def _make_snr(scale: str) -> Grid:
+    vary = {"channel.kind": CHANNELS[scale], TEST_SNR: SNRS[scale], "seed": SIZES[scale]["seeds"]}
     return Grid(make_wireless_base(scale), vary)
 
 
-def _exchange(scale: str) -> Grid:
+def _make_exchange(scale: str) -> Grid:
     exchanges = ("ideal", "analog") if scale != "smoke" else ("analog",)
-    vary = {"air.parameters": exchanges, "channel.test_snr_db": SNRS[scale], "seed": SIZES[scale]["seeds"]}
+    vary = {"air.parameters": exchanges, TEST_SNR: SNRS[scale], "seed": SIZES[scale]["seeds"]}
     return Grid(make_wireless_base(scale), vary)
 
 
-def _make_wireless_heterogeneity(scale: str) -> Grid:
+def _make_heterogeneity(scale: str) -> Grid:
     vary = {
         ("partition.ways", "partition.shots"): WAYS[scale],
-        "channel.test_snr_db": SNRS[scale],  # those of `wireless-snr`, whose runs over AWGN are some of these
+        TEST_SNR: SNRS[scale],  # those of `wireless-snr`, whose runs over AWGN are some of these
         "seed": SIZES[scale]["seeds"],
     }
     return Grid(make_wireless_base(scale), vary)
 
 
-WIRELESS_SNR = Experiment(
-    name="wireless-snr",
-    title="All methods against test SNR over three channels, with exchange free of errors",
-    paper="none",
-    variants=ALL,
-    scales=each_scale(_snr),
-    axis="channel.test_snr_db",
-    figures=("wireless-snr",),
-)
-"""All methods against SNR, trained at 10 dB."""
-WIRELESS_EXCHANGE = Experiment(
-    name="wireless-exchange",
-    title="All methods against test SNR over AWGN, with exchange free of errors and over the air",
-    paper="none",
-    variants=ARMS,
-    scales=each_scale(_exchange),
-    axis="channel.test_snr_db",
-    figures=("wireless-exchange",),
-)
-"""All methods over one channel, with what they exchange on the air too; `wireless-snr` has its error-free runs too."""
-WIRELESS_HETEROGENEITY = Experiment(
-    name="wireless-heterogeneity",
-    title="All methods against classes per client at constant data, trained at 10 dB",
-    paper="none",
-    variants=ALL,
-    scales=each_scale(_make_wireless_heterogeneity),
-    axis="partition.ways",
-    figures=("wireless-heterogeneity",),
-)
-"""All methods against m."""
+# fmt: off
+WIRELESS_SNR = make_item("wireless-snr", "none",
+                         "All methods against test SNR over three channels, with exchange free of errors",
+                         ALL, _make_snr, TEST_SNR)
+# Over one channel, with what they exchange on the air too; `wireless-snr` has its error-free runs too.
+WIRELESS_EXCHANGE = make_item("wireless-exchange", "none",
+                              "All methods against test SNR over AWGN, with exchange free of errors and over the air",
+                              ARMS, _make_exchange, TEST_SNR)
+WIRELESS_HETEROGENEITY = make_item("wireless-heterogeneity", "none",
+                                   "All methods against classes per client at constant data, trained at 10 dB",
+                                   ALL, _make_heterogeneity, "partition.ways")
+# fmt: on
 
 CHANNEL = "channel.kind"
 COMMON_DECODER = ("fedcl", "lg_fedavg", "fedgh")

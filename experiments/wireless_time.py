@@ -18,9 +18,10 @@ from dataclasses import replace
 import pandas as pd
 
 from experiments import wireless
+from experiments.papers.items import make_item
 from experiments.verdicts import Row, decide, describe, pend, read_verdict_of_variant, tabulate_by_seed
 from semcom.config import AirConfig, ChannelConfig, NetworkConfig, RunConfig
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 
 BITS = {"air.compress": "quantise"}
 TOP = {"air.compress": "top-k", "air.top_fraction": 0.05}
@@ -57,15 +58,11 @@ def _grid(scale: str) -> Grid:
     return Grid(found, {"seed": wireless.SIZES[scale]["seeds"]})
 
 
-WIRELESS_TIME = Experiment(
-    name="wireless-time",
-    title="Accuracy against the seconds and joule that training alone and nine ways to learn together take in a cell",
-    paper="none",
-    variants=VARIANTS,
-    scales=each_scale(_grid),
-    axis="network.radius_m",
-    figures=("wireless-time", "wireless-time-energy"),
-)
+WIRELESS_TIME = make_item(
+    "wireless-time", "none",
+    "Accuracy against the seconds and joule that training alone and nine ways to learn together take in a cell",
+    VARIANTS, _grid, "network.radius_m", ("wireless-time", "wireless-time-energy"),
+)  # fmt: skip
 """Training alone and together, by time and energy."""
 
 

@@ -24,11 +24,22 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.fedcosr.items import DEFAULT, DIVISION, HARDER, SEEDS, SIZES, TABLE2, make_fedcosr_base, table3
+from experiments.fedcosr.items import (
+    DEFAULT,
+    DIVISION,
+    HARDER,
+    KIND,
+    SEEDS,
+    SIZES,
+    TABLE2,
+    make_fedcosr_base,
+    make_table3,
+)
 from experiments.letter.search import TIED, read_search_validation
+from experiments.papers.items import make_item
 from experiments.shell import run_on_studies_of_shell
 from semcom.studies.analysis.means import format_markdown
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 
@@ -90,14 +101,10 @@ def _make_rate_search(scale: str) -> Grid:
     return Grid(set_fields(make_fedcosr_base(scale), aside), {DIVISION: divisions, "seed": (1000,)})
 
 
-FEDCOSR_RATES = Experiment(
-    name="fedcosr-rates",
-    title="Rates of sixteen methods, on validation images",
-    paper="FedCoSR (not in it)",
-    variants=tuple(make_trials(TABLE2.compared(), list_candidate_rates)),
-    scales=each_scale(_make_rate_search, ("smoke", "small")),
-    axis="partition.kind",
-)
+FEDCOSR_RATES = make_item(
+    "fedcosr-rates", "FedCoSR (not in it)", "Rates of sixteen methods, on validation images",
+    tuple(make_trials(TABLE2.compared(), list_candidate_rates)), _make_rate_search, KIND, (), ("smoke", "small"),
+)  # fmt: skip
 """The search for each method's own rate."""
 
 
@@ -123,39 +130,29 @@ def choose_rate(rows: pd.DataFrame) -> dict[str, int]:
     return {str(name): choose_place(of) for name, of in rows.groupby("arm")}
 
 
-def _make_tuned_rates(arm: Variant) -> Variant:
+def _set_chosen_rate(arm: Variant) -> Variant:
     """Return an arm with its own rate; one that has that of `fedcosr-table2` is the same run."""
     place = CHOSEN.get(arm.name, FIRST)
     more: dict[str, Any] = list_candidate_rates(arm.method)[place] if place != FIRST else {}
     return replace(arm, set={**arm.set, **more})
 
 
-def _table(scale: str) -> Grid:
+def _make_table2(scale: str) -> Grid:
     divisions = DEFAULT[scale][: 1 if scale == "smoke" else None]
     return Grid(make_fedcosr_base(scale), {DIVISION: divisions, "seed": {**SEEDS, "small": tuple(range(10))}[scale]})
 
 
-TABLE2_RATES = Experiment(
-    name="fedcosr-table2-rates",
-    title="Sixteen methods in the default divisions, each with a rate of its own",
-    paper="FedCoSR, Table II",
-    variants=tuple(map(_make_tuned_rates, TABLE2.compared())),
-    scales=each_scale(_table),
-    axis="partition.kind",
-)
-"""Table II with the rates that were chosen."""
-
+TUNED = tuple(map(_set_chosen_rate, TABLE2.compared()))
 UNSTABLE = {"smoke": HARDER["smoke"], "small": (HARDER["small"][1], HARDER["small"][3])}
 """Scale -> the columns of Table III in which the common rate leaves some seeds of some methods near guessing."""
-TABLE3_RATES = Experiment(
-    name="fedcosr-table3-rates",
-    title="Sixteen methods with Dirichlet beta 1 and with fifty classes, each with a rate of its own",
-    paper="FedCoSR, Table III",
-    variants=tuple(map(_make_tuned_rates, TABLE2.compared())),
-    scales=each_scale(partial(table3, columns=UNSTABLE), ("smoke", "small")),
-    axis="partition.kind",
-)
-"""Two columns of Table III with the rates that were chosen for Table II."""
+# fmt: off
+TABLE2_RATES = make_item("fedcosr-table2-rates", "FedCoSR, Table II",
+                         "Sixteen methods in the default divisions, each with a rate of its own",
+                         TUNED, _make_table2, KIND, figures=())
+TABLE3_RATES = make_item("fedcosr-table3-rates", "FedCoSR, Table III",
+                         "Sixteen methods with Dirichlet beta 1 and with fifty classes, each with a rate of its own",
+                         TUNED, partial(make_table3, columns=UNSTABLE), KIND, (), ("smoke", "small"))
+# fmt: on
 
 
 def _print_rates(path: str) -> None:

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from experiments.papers.items import make_item
 from experiments.verdicts import (
     Row,
     decide,
@@ -45,13 +46,14 @@ from experiments.verdicts import (
     read_verdict_of_variant,
 )
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.studies.experiment import Experiment, Grid, each_scale
+from semcom.studies.experiment import Grid
 from semcom.studies.grid import set_fields
 from semcom.studies.results.outcome import train_and_add_outcome
 
 if TYPE_CHECKING:
     from semcom.engine.store.population import Population
 
+TAU = "hyper.tau"
 ARMS = ("fedavg", "fedprox", "fedbabu", "fedper", "fedrep", "fedcrc")
 """The methods of its tables; FedCRC-Per is the view `personal` of `fedcrc`."""
 DIVISION = ("data.name", "partition.kind", "partition.beta")
@@ -113,20 +115,20 @@ def make_fedcrc_base(scale: str, data: str = "cifar10") -> RunConfig:
     )
 
 
-def _table1(scale: str) -> Grid:
+def _make_table1(scale: str) -> Grid:
     apart = {"data.name": {"cifar100": {"model.encoder": "resnet18-pooled", "model.features": 512}}}
     vary = {DIVISION: SKEWED[scale], "seed": SEEDS[scale]}
     return Grid(make_fedcrc_base(scale), vary, apart if scale == "paper" else {}, own=HEADS.get(scale, {}))
 
 
-def _table2(scale: str) -> Grid:
+def _make_table2(scale: str) -> Grid:
     joining = {"partition.kind": "dirichlet-client"}
     few, new = (6, 4) if scale == "smoke" else (60, 40)
     fixed = set_fields(make_fedcrc_base(scale), {**joining, "clients": few, "new_clients": new})
     return Grid(fixed, {"partition.beta": BETAS[scale], "seed": SEEDS[scale]}, own=HEADS.get(scale, {}))
 
 
-def _make_fedcrc_table3(scale: str) -> Grid:
+def _make_table3(scale: str) -> Grid:
     small = scale == "small"
     divisions = tuple(("dirichlet-client", beta) for beta in BETAS[scale][: 1 if small else None])
     equal = () if scale == "smoke" else (("iid", None),)
@@ -138,7 +140,7 @@ def _make_fedcrc_table3(scale: str) -> Grid:
     return Grid(make_fedcrc_base(scale), vary)
 
 
-def _make_fedcrc_fig3(scale: str) -> Grid:
+def _make_fig3(scale: str) -> Grid:
     every = {"train.participation": 1.0, "train.local_epochs": 1, "train.eval_every": 1}
     vary = {
         ("partition.kind", "partition.beta"): (("dirichlet-client", BETAS[scale][0]), ("iid", None)),
@@ -146,47 +148,6 @@ def _make_fedcrc_fig3(scale: str) -> Grid:
     }
     fewer = {"train.rounds": 20, "train.lr_milestones": (10, 15)} if scale == "small" else {}
     return Grid(set_fields(make_fedcrc_base(scale), {**every, **fewer}), vary)
-
-
-TABLE1 = Experiment(
-    name="fedcrc-table1",
-    title="Global and personal models of six methods for different skews of labels",
-    paper="FedCRC, Table I",
-    variants=ARMS,
-    scales=each_scale(_table1),
-    axis="data.name",
-)
-"""Table I."""
-TABLE2 = Experiment(
-    name="fedcrc-table2",
-    title="Global models on clients that took no part",
-    paper="FedCRC, Table II",
-    variants=ARMS,
-    scales=each_scale(_table2),
-    axis="partition.beta",
-)
-"""Table II. Its numbers are those of the new clients (`new_clients` in a run's summary), not those of the table that a
-sweep prints. FedPer and FedRep have no global model: the average of their personal ones stands for it."""
-TABLE3 = Experiment(
-    name="fedcrc-table3",
-    title="FedCRC against tau, the weight of the moving average",
-    paper="FedCRC, Table III",
-    variants=("fedcrc",),
-    scales=each_scale(_make_fedcrc_table3),
-    axis="hyper.tau",
-    figures=("fedcrc-table3",),
-)
-"""Table III."""
-FIG3 = Experiment(
-    name="fedcrc-fig3",
-    title="Learning curves with all clients in each round",
-    paper="FedCRC, Fig. 3",
-    variants=("fedavg", "fedcrc"),
-    scales=each_scale(_make_fedcrc_fig3),
-    axis="partition.kind",
-    figures=("fedcrc-fig3",),
-)
-"""Fig. 3."""
 
 
 def train_and_compare_fedcrc(config: RunConfig) -> None:
@@ -206,7 +167,7 @@ def distance(population: Population) -> float:
     return math.sqrt(sum(float((head[0] - head[1]).double().square().sum()) for head in heads))
 
 
-def _make_fedcrc_fig1(scale: str) -> Grid:
+def _make_fig1(scale: str) -> Grid:
     whole = {
         "clients": 2,
         "partition.fraction": 0.2 if scale == "smoke" else 0.05,
@@ -224,19 +185,24 @@ def _make_fedcrc_fig1(scale: str) -> Grid:
     return Grid(set_fields(make_fedcrc_base(scale, "mnist"), whole), vary)
 
 
-FIG1 = Experiment(
-    name="fedcrc-fig1",
-    title="Distance between the predictors of two clients against their updates",
-    paper="FedCRC, Fig. 1",
-    variants=("fedavg_ft",),
-    scales=each_scale(_make_fedcrc_fig1),
-    axis="finish.epochs",
-    figures=("fedcrc-fig1",),
-    train=train_and_compare_fedcrc,
-)
-"""Fig. 1: a last stage of the predictor alone, after a common training."""
+# fmt: off
+TABLE1 = make_item("fedcrc-table1", "FedCRC, Table I",
+                   "Global and personal models of six methods for different skews of labels",
+                   ARMS, _make_table1, "data.name", figures=())
+# Its numbers are those of the new clients (`new_clients` in a run's summary), not those of the table that a sweep
+# prints. FedPer and FedRep have no global model: the average of their personal ones stands for it.
+TABLE2 = make_item("fedcrc-table2", "FedCRC, Table II", "Global models on clients that took no part",
+                   ARMS, _make_table2, "partition.beta", figures=())
+TABLE3 = make_item("fedcrc-table3", "FedCRC, Table III", "FedCRC against tau, the weight of the moving average",
+                   ("fedcrc",), _make_table3, TAU)
+# A last stage of the predictor alone, after a common training.
+FIG1 = make_item("fedcrc-fig1", "FedCRC, Fig. 1",
+                 "Distance between the predictors of two clients against their updates",
+                 ("fedavg_ft",), _make_fig1, "finish.epochs", train=train_and_compare_fedcrc)
+FIG3 = make_item("fedcrc-fig3", "FedCRC, Fig. 3", "Learning curves with all clients in each round",
+                 ("fedavg", "fedcrc"), _make_fig3, "partition.kind")
+# fmt: on
 
-TAU = "hyper.tau"
 PLACE = "division"
 """Column of the judged tables: the name of a division."""
 

@@ -24,9 +24,10 @@ from typing import Any
 import pandas as pd
 
 from experiments.measures.features import train_and_measure_features
+from experiments.papers.items import make_item
 from experiments.verdicts import Row, decide, describe, tabulate_by_seed
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 
 ARMS = ("fedcl", "fedproto", "fedavg")
 """The methods that the letter compares."""
@@ -52,7 +53,6 @@ WAYS = {
 TEST_SNRS = tuple(float(snr) for snr in range(-15, 19, 3))
 MIXED = "dcgan-narrow,dcgan-deep,dcgan,cnn"
 """Encoders that clients take in turn."""
-Vary = Mapping[Any, tuple[Any, ...]]
 
 
 def base(scale: str, snr_db: float = 10.0, clients: int = 20, eval_every: int = 20) -> RunConfig:
@@ -88,106 +88,6 @@ def seeds(scale: str, small: int = 3) -> tuple[int, ...]:
     return tuple(range({"smoke": 1, "small": small, "paper": 5}[scale]))
 
 
-def _make_letter_fig2a(scale: str) -> Grid:
-    return Grid(
-        base(scale, eval_every=CURVE[scale]),
-        {"clients": (2, 4) if scale == "smoke" else (5, 20), "seed": seeds(scale, 5)},
-        own=set_lambda_of_letter(scale),
-    )
-
-
-FIG2A = Experiment(
-    name="letter-fig2a",
-    title="Learning curves with 5 and 20 clients",
-    paper="FedCL letter, Fig. 2(a)",
-    variants=ARMS,
-    scales=each_scale(_make_letter_fig2a),
-    axis="clients",
-    figures=("letter-fig2a",),
-)
-"""Fig. 2(a); the SNR, 10 dB, is ours."""
-
-
-def _fig2b(scale: str) -> Grid:
-    snrs = {"smoke": (0.0, 9.0, 18.0), "small": (-15.0, -9.0, -3.0, 3.0, 9.0, 18.0), "paper": TEST_SNRS}[scale]
-    return Grid(base(scale), {"channel.snr_db": snrs, "seed": seeds(scale)}, own=set_lambda_of_letter(scale))
-
-
-FIG2B = Experiment(
-    name="letter-fig2b",
-    title="Accuracy against SNR with 20 clients, trained and tested at each SNR",
-    paper="FedCL letter, Fig. 2(b)",
-    variants=ARMS,
-    scales=each_scale(_fig2b),
-    figures=("letter-fig2b",),
-)
-"""Fig. 2(b) if models are trained at the SNR at which they are tested."""
-
-
-def _fig2b_once(scale: str) -> Grid:
-    snrs = TEST_SNRS if scale != "smoke" else (-9.0, 9.0)
-    features = (16, 64) if scale != "smoke" else (16,)
-    vary = {"channel.test_snr_db": snrs, "model.features": features, "seed": seeds(scale)}
-    return Grid(base(scale, 9.0), vary, own=set_lambda_of_letter(scale))
-
-
-FIG2B_ONCE = Experiment(
-    name="letter-fig2b-once",
-    title="Accuracy against test SNR with 20 clients, trained once at 9 dB",
-    paper="FedCL letter, Fig. 2(b), another reading",
-    variants=ARMS,
-    scales=each_scale(_fig2b_once),
-    axis="channel.test_snr_db",
-    figures=("letter-fig2b-once",),
-)
-"""Fig. 2(b) if models are trained at one SNR; with 16 features the accuracy falls at a higher SNR than with 64."""
-
-
-def _fig3(scale: str, eval_every: int) -> Grid:
-    vary = {("partition.ways", "partition.shots"): WAYS[scale], "seed": seeds(scale, 5)}
-    return Grid(base(scale, clients=5, eval_every=eval_every), vary, own=set_lambda_of_letter(scale))
-
-
-FIG3A = Experiment(
-    name="letter-fig3a",
-    title="Learning curves of FedCL for m classes per client, equal data",
-    paper="FedCL letter, Fig. 3(a)",
-    variants=("fedcl",),
-    scales=each_scale(lambda scale: _fig3(scale, CURVE[scale])),
-    axis="partition.ways",
-    figures=("letter-fig3a",),
-)
-"""Fig. 3(a); 10 dB is that of Fig. 3(b)."""
-
-FIG3B = Experiment(
-    name="letter-fig3b",
-    title="Accuracy against m classes per client, equal data",
-    paper="FedCL letter, Fig. 3(b)",
-    variants=ARMS,
-    scales=each_scale(lambda scale: _fig3(scale, 20)),
-    axis="partition.ways",
-    figures=("letter-fig3b", "letter-fig3b-own"),
-)
-"""Fig. 3(b)."""
-
-
-def _fig4(scale: str) -> Grid:
-    return Grid(replace(base(scale, 5.0), keep=("features",)), {"seed": seeds(scale)}, own=set_lambda_of_letter(scale))
-
-
-FIG4 = Experiment(
-    name="letter-fig4",
-    title="Received features at 5 dB: their clusters",
-    paper="FedCL letter, Fig. 4",
-    variants=ARMS,
-    scales=each_scale(_fig4),
-    axis="channel.snr_db",
-    figures=("letter-fig4",),
-    train=train_and_measure_features,
-)
-"""Fig. 4, with numbers for what its drawings show."""
-
-
 CHANGED = (
     "fedcl",
     Variant("mean centroids", "fedcl", {"hyper.centroids": "mean"}),
@@ -204,7 +104,36 @@ CHANGED = (
 """FedCL, it with one thing changed, and the arms beside it."""
 
 
-def _make_letter_ablation(scale: str) -> Grid:
+def _make_grid(scale: str, start: RunConfig, vary: Mapping[Any, tuple[Any, ...]], small: int = 3) -> Grid:
+    """Make a grid over the seeds of a scale, with the letter's lambda for FedCL."""
+    return Grid(start, {**vary, "seed": seeds(scale, small)}, own=set_lambda_of_letter(scale))
+
+
+def _make_fig2a(scale: str) -> Grid:
+    clients = (2, 4) if scale == "smoke" else (5, 20)
+    return _make_grid(scale, base(scale, eval_every=CURVE[scale]), {"clients": clients}, small=5)
+
+
+def _make_fig2b(scale: str) -> Grid:
+    snrs = {"smoke": (0.0, 9.0, 18.0), "small": (-15.0, -9.0, -3.0, 3.0, 9.0, 18.0), "paper": TEST_SNRS}[scale]
+    return _make_grid(scale, base(scale), {"channel.snr_db": snrs})
+
+
+def _make_fig2b_once(scale: str) -> Grid:
+    snrs, features = (TEST_SNRS, (16, 64)) if scale != "smoke" else ((-9.0, 9.0), (16,))
+    return _make_grid(scale, base(scale, 9.0), {"channel.test_snr_db": snrs, "model.features": features})
+
+
+def _make_fig3(scale: str, eval_every: int = 20) -> Grid:
+    vary = {("partition.ways", "partition.shots"): WAYS[scale]}
+    return _make_grid(scale, base(scale, clients=5, eval_every=eval_every), vary, small=5)
+
+
+def _make_fig4(scale: str) -> Grid:
+    return _make_grid(scale, replace(base(scale, 5.0), keep=("features",)), {})
+
+
+def _make_ablation(scale: str) -> Grid:
     snrs = (9.0, *(snr for snr in TEST_SNRS if snr != 9.0)) if scale != "smoke" else (9.0, -9.0)
     times = {"lambda / 4": 1 / 4, "16 lambda": 16}
     own = set_lambda_of_letter(scale, CHANGED) | {name: {"hyper.lam": by * LAMBDA[scale]} for name, by in times.items()}
@@ -212,36 +141,36 @@ def _make_letter_ablation(scale: str) -> Grid:
     return Grid(start, {"channel.test_snr_db": snrs, "seed": seeds(scale, 5)}, own=own)
 
 
-ABLATION = Experiment(
-    name="letter-ablation",
-    title="FedCL, and it with one thing changed",
-    paper="none",
-    variants=CHANGED,
-    scales=each_scale(_make_letter_ablation),
-    axis="channel.test_snr_db",
-    figures=("letter-ablation",),
-    train=train_and_measure_features,
-)
-"""What FedCL's accuracy is made of, at 9 dB and tested at others, and what its features are like."""
+def _make_encoders(scale: str) -> Grid:
+    return _make_grid(scale, base(scale, 9.0), {"model.encoder": (base(scale).model.encoder, MIXED)})
 
 
-def _encoders(scale: str) -> Grid:
-    encoder = base(scale).model.encoder
-    return Grid(
-        base(scale, 9.0), {"model.encoder": (encoder, MIXED), "seed": seeds(scale)}, own=set_lambda_of_letter(scale)
-    )
-
-
-ENCODERS = Experiment(
-    name="letter-encoders",
-    title="One encoder for all clients, and four in turn",
-    paper="none (the letter's text says that encoders may differ)",
-    variants=("fedcl", "fedproto", "fedgh", "lg_fedavg", "local"),
-    scales=each_scale(_encoders),
-    axis="model.encoder",
-    figures=("letter-encoders",),
-)
-"""Methods whose clients may have encoders of their own."""
+# fmt: off
+FIG2A = make_item("letter-fig2a", "FedCL letter, Fig. 2(a)", "Learning curves with 5 and 20 clients",
+                  ARMS, _make_fig2a, "clients")
+# Fig. 2(b) if models are trained at the SNR at which they are tested.
+FIG2B = make_item("letter-fig2b", "FedCL letter, Fig. 2(b)",
+                  "Accuracy against SNR with 20 clients, trained and tested at each SNR",
+                  ARMS, _make_fig2b, "channel.snr_db")
+# Fig. 2(b) if models are trained at one SNR; with 16 features the accuracy falls at a higher SNR than with 64.
+FIG2B_ONCE = make_item("letter-fig2b-once", "FedCL letter, Fig. 2(b), another reading",
+                       "Accuracy against test SNR with 20 clients, trained once at 9 dB",
+                       ARMS, _make_fig2b_once, "channel.test_snr_db")
+FIG3A = make_item("letter-fig3a", "FedCL letter, Fig. 3(a)",
+                  "Learning curves of FedCL for m classes per client, equal data",
+                  ("fedcl",), lambda scale: _make_fig3(scale, CURVE[scale]), "partition.ways")
+FIG3B = make_item("letter-fig3b", "FedCL letter, Fig. 3(b)", "Accuracy against m classes per client, equal data",
+                  ARMS, _make_fig3, "partition.ways", ("letter-fig3b", "letter-fig3b-own"))
+FIG4 = make_item("letter-fig4", "FedCL letter, Fig. 4", "Received features at 5 dB: their clusters",
+                 ARMS, _make_fig4, "channel.snr_db", train=train_and_measure_features)
+# What FedCL's accuracy is made of, at 9 dB and tested at others, and what its features are like.
+ABLATION = make_item("letter-ablation", "none", "FedCL, and it with one thing changed",
+                     CHANGED, _make_ablation, "channel.test_snr_db", train=train_and_measure_features)
+# Methods whose clients may have encoders of their own.
+ENCODERS = make_item("letter-encoders", "none (the letter's text says that encoders may differ)",
+                     "One encoder for all clients, and four in turn",
+                     ("fedcl", "fedproto", "fedgh", "lg_fedavg", "local"), _make_encoders, "model.encoder")
+# fmt: on
 
 
 def judge_ablation(frame: pd.DataFrame) -> Iterator[Row]:

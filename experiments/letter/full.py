@@ -36,6 +36,7 @@ from experiments.letter.low import (
     answer_low_as_stated,
 )
 from experiments.letter.weight import AS_PRINTED
+from experiments.papers.items import make_item
 from experiments.verdicts import (
     Row,
     decide,
@@ -45,7 +46,7 @@ from experiments.verdicts import (
     tabulate_by_seed,
 )
 from semcom.config import RunConfig
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 
 PLAIN = Variant("fedcl with mean centroids", "fedcl", {"hyper.centroids": "mean"})
@@ -77,14 +78,11 @@ def _make_full_search(scale: str) -> Grid:
     return Grid(fixed, {SNR: SNRS[scale], LAMBDA: CANDIDATES, "seed": (1000,)})
 
 
-LETTER_FULL_SEARCH = Experiment(
-    name="letter-full-search",
-    title="lambda of FedCL and of FedProto for 200 rounds, on validation images",
-    paper="FedCL letter (not in it)",
-    variants=(AS_PRINTED, "fedproto"),
-    scales=each_scale(_make_full_search, ("smoke", "small")),
-    axis=SNR,
-)
+LETTER_FULL_SEARCH = make_item(
+    "letter-full-search", "FedCL letter (not in it)",
+    "lambda of FedCL and of FedProto for 200 rounds, on validation images",
+    (AS_PRINTED, "fedproto"), _make_full_search, SNR, (), ("smoke", "small"),
+)  # fmt: skip
 """The search for lambda where training is as long as the letter's; with the narrow encoder."""
 
 
@@ -103,18 +101,6 @@ def _full(scale: str) -> Grid:
     return Grid(start_letter_full(scale), {SNR: SNRS[scale], "seed": SEEDS[scale]})
 
 
-LETTER_FULL = Experiment(
-    name="letter-full",
-    title="The letter's methods at its own size",
-    paper="FedCL letter, Figs. 2(a) and 2(b)",
-    variants=("fedcl", PLAIN, "fedproto", "fedavg", "local", *list_tuned_full()),
-    scales=each_scale(_full),
-    axis=SNR,
-    figures=("letter-full",),
-)
-"""200 rounds of 20 clients with the wider encoder; FedCL with its default lambda, 1/64 of the sum."""
-
-
 INFONCE = Variant("fedcl with InfoNCE", "fedcl", {"hyper.scg_loss": "infonce"})
 
 
@@ -123,44 +109,33 @@ def _make_full_infonce(scale: str) -> Grid:
     return Grid(start_letter_full(scale), {SNR: SNRS[scale], "seed": seeds})
 
 
-LETTER_FULL_INFONCE = Experiment(
-    name="letter-full-infonce",
-    title="FedCL with InfoNCE in the place of Eq. 9 at the letter's own size",
-    paper="FedCL letter, Fig. 2(b), with another loss of the generator",
-    variants=(INFONCE, "fedproto"),
-    scales=each_scale(_make_full_infonce),
-    axis=SNR,
-)
-"""Whether what FedCL loses at its own size is Eq. 9's work; five seeds, three of them those of `letter-full`."""
-
-
 def _adam(scale: str, snrs: Sequence[float] = (9.0,)) -> Grid:
     adam = {"train.optimizer": "adam", "train.batch_size": 50}
     return Grid(set_fields(start_letter_full(scale), adam), {SNR: snrs, "seed": SEEDS[scale]})
 
 
-LETTER_FULL_ADAM = Experiment(
-    name="letter-full-adam",
-    title="The letter's methods at its own size, trained by Adam",
-    paper="FedCL letter, Figs. 2(a) and 2(b)",
-    variants=("fedcl", PLAIN, "fedproto", "fedavg"),
-    scales=each_scale(_adam),
-    axis=SNR,
-)
-"""The only schedule at which FedCL led FedProto after 30 rounds, for 200."""
-
 WEIGHTED = tuple(
     Variant(f"fedcl with lambda {Fraction(lam)}", "fedcl", {LAMBDA: lam}) for lam in (1 / 64, 1 / 16, 1 / 4, 1.0, 4.0)
 )
-LETTER_FULL_ADAM_WEIGHTS = Experiment(
-    name="letter-full-adam-weights",
-    title="FedCL's lambda at the letter's own size, trained by Adam",
-    paper="FedCL letter, Figs. 2(a) and 2(b)",
-    variants=(*WEIGHTED, "fedproto", "local"),
-    scales=each_scale(lambda scale: _adam(scale, SNRS[scale])),
-    axis=SNR,
-)
-"""Whether another weight, or another SNR, gives FedCL a lead with Adam."""
+
+# fmt: off
+# 200 rounds of 20 clients with the wider encoder; FedCL with its default lambda, 1/64 of the sum.
+LETTER_FULL = make_item("letter-full", "FedCL letter, Figs. 2(a) and 2(b)", "The letter's methods at its own size",
+                        ("fedcl", PLAIN, "fedproto", "fedavg", "local", *list_tuned_full()), _full, SNR)
+# Whether what FedCL loses at its own size is Eq. 9's work; five seeds, three of them those of `letter-full`.
+LETTER_FULL_INFONCE = make_item("letter-full-infonce", "FedCL letter, Fig. 2(b), with another loss of the generator",
+                                "FedCL with InfoNCE in the place of Eq. 9 at the letter's own size",
+                                (INFONCE, "fedproto"), _make_full_infonce, SNR, figures=())
+# The only schedule at which FedCL led FedProto after 30 rounds, for 200.
+LETTER_FULL_ADAM = make_item("letter-full-adam", "FedCL letter, Figs. 2(a) and 2(b)",
+                             "The letter's methods at its own size, trained by Adam",
+                             ("fedcl", PLAIN, "fedproto", "fedavg"), _adam, SNR, figures=())
+# Whether another weight, or another SNR, gives FedCL a lead with Adam.
+LETTER_FULL_ADAM_WEIGHTS = make_item("letter-full-adam-weights", "FedCL letter, Figs. 2(a) and 2(b)",
+                                     "FedCL's lambda at the letter's own size, trained by Adam",
+                                     (*WEIGHTED, "fedproto", "local"),
+                                     lambda scale: _adam(scale, SNRS[scale]), SNR, figures=())
+# fmt: on
 
 PLAIN_ARMS = {
     **dict.fromkeys(("fedcl bounded features", "fedproto bounded features"), "bounded features"),

@@ -28,16 +28,18 @@ import pandas as pd
 
 from experiments.claims.rule import NEAR, WIDEST
 from experiments.letter.figures import LAMBDA, MIXED, SCHEDULES, base, set_lambda_of_letter
+from experiments.papers.items import make_item
 from experiments.shell import run_on_studies_of_shell
 from experiments.verdicts import Row, answer
 from semcom.config import ChannelConfig
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.statistics import compute_t_interval
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.table import read_number_in_row
 
+ORIGIN = "none (what the FedCL letter's lead could follow from)"
 ARMS = ("fedcl", "fedproto", "fedavg")
 """The methods that the letter compares."""
 RIVALS = ARMS[1:]
@@ -211,17 +213,12 @@ def _list_own_lead_levels(scale: str, variants: Sequence[Variant]) -> dict[str, 
     return found
 
 
-LETTER_LEAD = Experiment(
-    name="letter-lead",
-    title="FedCL, FedProto and FedAvg with one factor changed at a time",
-    paper="none (what the FedCL letter's lead could follow from)",
-    variants=tuple(Variant(variant.name, variant.method) for variant in _variants("small")),
-    scales=each_scale(_grid),
-    axis="seed",
-    figures=("letter-lead", "letter-lead-large"),
-)
+LETTER_LEAD = make_item(
+    "letter-lead", ORIGIN, "FedCL, FedProto and FedAvg with one factor changed at a time",
+    tuple(Variant(variant.name, variant.method) for variant in _variants("small")), _grid, "seed",
+    ("letter-lead", "letter-lead-large"),
+)  # fmt: skip
 """The screening of experiments/protocol.md."""
-
 
 LOW = (0.0, -3.0)
 """SNRs of `letter-lead-low` in dB."""
@@ -258,14 +255,11 @@ def _make_lead_low(scale: str) -> Grid:
     return Grid(start, {"seed": SEEDS[scale]}, own=_list_own_lead_levels(scale, _list_low_lead_variants(scale)))
 
 
-LETTER_LEAD_LOW = Experiment(
-    name="letter-lead-low",
-    title="FedCL and FedProto at 0 and -3 dB with one factor changed at a time",
-    paper="none (what the FedCL letter's lead could follow from)",
-    variants=tuple(Variant(variant.name, variant.method) for variant in _list_low_lead_variants("small")),
-    scales=each_scale(_make_lead_low),
-    axis="seed",
-)
+LETTER_LEAD_LOW = make_item(
+    "letter-lead-low", ORIGIN, "FedCL and FedProto at 0 and -3 dB with one factor changed at a time",
+    tuple(Variant(variant.name, variant.method) for variant in _list_low_lead_variants("small")),
+    _make_lead_low, "seed", figures=(),
+)  # fmt: skip
 """The screening at the SNRs where FedCL has led FedProto's own rule."""
 
 
@@ -324,14 +318,12 @@ def _confirm(scale: str) -> Grid:
     return Grid(start, {"seed": SEEDS[scale][:3]}, own=_list_confirmed_lead_fields(scale, CONFIRMED))
 
 
-LETTER_LEAD_CONFIRM = Experiment(
-    name="letter-lead-confirm",
-    title="The base of letter-lead and what raises FedCL's lead most, with a wider encoder and 60 rounds",
-    paper="none (what the FedCL letter's lead could follow from)",
-    variants=tuple(Variant(name, name.partition(" ")[0]) for name in _list_confirmed_lead_fields("small", CONFIRMED)),
-    scales=each_scale(_confirm),
-    axis="seed",
-)
+LETTER_LEAD_CONFIRM = make_item(
+    "letter-lead-confirm", ORIGIN,
+    "The base of letter-lead and what raises FedCL's lead most, with a wider encoder and 60 rounds",
+    tuple(Variant(name, name.partition(" ")[0]) for name in _list_confirmed_lead_fields("small", CONFIRMED)),
+    _confirm, "seed", figures=(),
+)  # fmt: skip
 """The confirmation of experiments/protocol.md."""
 
 

@@ -30,6 +30,7 @@ from experiments.letter.figures import base
 from experiments.letter.lead import STATED
 from experiments.letter.search import TIED, read_search_validation
 from experiments.letter.weight import AS_PRINTED, MEAN, PLAIN
+from experiments.papers.items import make_item
 from experiments.shell import run_on_studies_of_shell
 from experiments.verdicts import (
     OPEN,
@@ -44,7 +45,7 @@ from experiments.verdicts import (
 )
 from semcom.config import ConfigError
 from semcom.studies.analysis.means import format_markdown
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 
@@ -82,14 +83,11 @@ def _make_low_search(scale: str) -> Grid:
     return Grid(start, {SNR: SNRS[scale], LAMBDA: CANDIDATES, "seed": SEARCH_SEEDS[scale]})
 
 
-LETTER_LOW_SEARCH = Experiment(
-    name="letter-low-search",
-    title="lambda of FedCL and of FedProto at each SNR, on validation images",
-    paper="FedCL letter (not in it)",
-    variants=TUNED,
-    scales=each_scale(_make_low_search, ("smoke", "small")),
-    axis=SNR,
-)
+LETTER_LOW_SEARCH = make_item(
+    "letter-low-search", "FedCL letter (not in it)",
+    "lambda of FedCL and of FedProto at each SNR, on validation images",
+    TUNED, _make_low_search, SNR, (), ("smoke", "small"),
+)  # fmt: skip
 """The search for lambda at each SNR."""
 
 
@@ -123,14 +121,11 @@ def _low(scale: str) -> Grid:
     return Grid(base(scale), {(SNR, LAMBDA): places(scale), "seed": SEEDS[scale]})
 
 
-LETTER_LOW = Experiment(
-    name="letter-low",
-    title="FedCL and FedProto at low SNR, over the same air and at the same weight",
-    paper="FedCL letter, Fig. 2(b), with what it leaves open varied",
-    variants=(AS_PRINTED, IDEAL, PLAIN, "fedproto", BY_AIR),
-    scales=each_scale(_low),
-    axis=SNR,
-)
+LETTER_LOW = make_item(
+    "letter-low", "FedCL letter, Fig. 2(b), with what it leaves open varied",
+    "FedCL and FedProto at low SNR, over the same air and at the same weight",
+    (AS_PRINTED, IDEAL, PLAIN, "fedproto", BY_AIR), _low, SNR, figures=(),
+)  # fmt: skip
 """What FedCL loses at low SNR, and what that rests on."""
 
 HEAVY = (4.0, 16.0, 64.0)
@@ -142,14 +137,11 @@ def _scg(scale: str) -> Grid:
     return Grid(base(scale), {SNR: SCG_SNRS[scale], LAMBDA: HEAVY, "seed": SEEDS[scale]})
 
 
-LETTER_SCG = Experiment(
-    name="letter-scg",
-    title="FedCL with generated and with plain mean centroids, over lambda",
-    paper="FedCL letter, Fig. 2(b), read as trainable against aggregated centroids",
-    variants=(AS_PRINTED, PLAIN),
-    scales=each_scale(_scg),
-    axis=LAMBDA,
-)
+LETTER_SCG = make_item(
+    "letter-scg", "FedCL letter, Fig. 2(b), read as trainable against aggregated centroids",
+    "FedCL with generated and with plain mean centroids, over lambda",
+    (AS_PRINTED, PLAIN), _scg, LAMBDA, figures=(),
+)  # fmt: skip
 """The letter's own comparison, in one architecture."""
 
 

@@ -31,6 +31,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.letter.figures import base, seeds, set_lambda_of_letter
+from experiments.papers.items import make_item
 from experiments.verdicts import (
     Row,
     decide,
@@ -41,9 +42,10 @@ from experiments.verdicts import (
     tabulate_by_seed,
 )
 from semcom.config import ChannelConfig, RunConfig
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 
+ORIGIN = "none (where the FedCL letter's idea should pay)"
 PLACE = ("partition.shots", "partition.ways", "clients")
 """The fields of the map: q, m, K."""
 PLACES = {
@@ -134,35 +136,20 @@ def _start(scale: str) -> RunConfig:
     return set_fields(base(scale, 9.0), {"train.rounds": rounds, "train.local_steps": steps, "train.batch_size": 20})
 
 
-LETTER_REGIME = Experiment(
-    name="letter-regime",
-    title="Methods with personal or common encoders against images per class, classes and clients",
-    paper="none (where the FedCL letter's idea should pay)",
-    variants=VARIANTS,
-    scales=each_scale(_grid),
-    axis="partition.shots",
-    figures=("letter-regime", "letter-regime-uses"),
-)
-"""The map."""
-LETTER_ENCODER = Experiment(
-    name="letter-encoder",
-    title="What a common encoder gains, with one thing changed at a time between two settings",
-    paper="none (where the FedCL letter's idea should pay)",
-    variants=tuple(Variant(one.name, one.method) for one in IN_SETTINGS),
-    scales=each_scale(_make_regime_encoder),
-    axis="partition.shots",
-    figures=("letter-encoder",),
-)
-"""Why the map and that of `collaboration` differ."""
-LETTER_UNSEEN = Experiment(
-    name="letter-unseen",
-    title="What methods leave for clients that took no part, which train a head alone",
-    paper="none (where the FedCL letter's idea should pay)",
-    variants=PARTAKERS,
-    scales=each_scale(_unseen),
-    axis="partition.shots",
-)
-"""New clients. The table that a sweep prints is of the run's own clients."""
+# fmt: off
+# The map.
+LETTER_REGIME = make_item("letter-regime", ORIGIN,
+                          "Methods with personal or common encoders against images per class, classes and clients",
+                          VARIANTS, _grid, PLACE[0], ("letter-regime", "letter-regime-uses"))
+# Why the map and that of `collaboration` differ.
+LETTER_ENCODER = make_item("letter-encoder", ORIGIN,
+                           "What a common encoder gains, with one thing changed at a time between two settings",
+                           tuple(Variant(one.name, one.method) for one in IN_SETTINGS), _make_regime_encoder, PLACE[0])
+# New clients. The table that a sweep prints is of the run's own clients.
+LETTER_UNSEEN = make_item("letter-unseen", ORIGIN,
+                          "What methods leave for clients that took no part, which train a head alone",
+                          PARTAKERS, _unseen, PLACE[0], figures=())
+# fmt: on
 
 NAMED = "q {:g}, m {:g}, K {:g}"
 """What a place of the letter's map is called."""

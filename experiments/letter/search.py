@@ -24,10 +24,11 @@ import math
 import pandas as pd
 
 from experiments.letter import figures as letter
+from experiments.papers.items import make_item
 from experiments.shell import run_on_studies_of_shell
 from semcom.config import ConfigError, RunConfig
 from semcom.studies.analysis.means import format_markdown
-from semcom.studies.experiment import Experiment, Grid, Variant
+from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.table import read_number_in_row
@@ -36,7 +37,7 @@ TIED = 0.005
 """Difference of scores below which two settings are tied."""
 SEED = 1000
 """Seed of the search; figures take 0, 1, 2 ..."""
-PASSES = {scale: letter.ROUNDS[scale] for scale in ("smoke", "small")}
+PASSES = {"smoke": letter.ROUNDS["smoke"], "small": letter.ROUNDS["small"]}
 """Scale -> passes over a client's images, E times T."""
 EPOCHS = {"smoke": (1, 2), "small": (1, 5)}
 """Scale -> values of E."""
@@ -63,14 +64,11 @@ def _make_schedule_search(scale: str) -> Grid:
     return Grid(_base(scale), vary)
 
 
-LETTER_SEARCH = Experiment(
-    name="letter-search",
-    title="Optimiser, batch size and local epochs that the letter leaves open, on validation images",
-    paper="FedCL letter (not in it)",
-    variants=("fedcl", "fedproto", "fedavg"),
-    scales={scale: _make_schedule_search(scale) for scale in PASSES},
-    axis="train.local_epochs",
-)
+LETTER_SEARCH = make_item(
+    "letter-search", "FedCL letter (not in it)",
+    "Optimiser, batch size and local epochs that the letter leaves open, on validation images",
+    ("fedcl", "fedproto", "fedavg"), _make_schedule_search, "train.local_epochs", (), PASSES,
+)  # fmt: skip
 """The search for one schedule of all arms."""
 
 
@@ -111,18 +109,15 @@ def _lambdas(scale: str) -> Grid:
     return Grid(_base(scale), {"seed": (SEED,)})
 
 
-LETTER_SEARCH_LAMBDA = Experiment(
-    name="letter-search-lambda",
-    title="lambda of FedCL and of FedProto, on validation images",
-    paper="FedCL letter (not in it)",
-    variants=tuple(
+LETTER_SEARCH_LAMBDA = make_item(
+    "letter-search-lambda", "FedCL letter (not in it)", "lambda of FedCL and of FedProto, on validation images",
+    tuple(
         Variant(f"{method} {value:.3g}", method, {"hyper.lam": value})
         for method, values in LAMBDAS.items()
         for value in values
     ),
-    scales={scale: _lambdas(scale) for scale in PASSES},
-    axis="seed",
-)
+    _lambdas, "seed", (), PASSES,
+)  # fmt: skip
 """The search for either lambda."""
 
 

@@ -24,15 +24,17 @@ import pandas as pd
 
 from experiments.claims.rule import NEAR
 from experiments.letter.figures import base
-from experiments.letter.lead import GIVES, GIVES_NOT, STATED, describe_lead_reach
+from experiments.letter.lead import GIVES, GIVES_NOT, ORIGIN, STATED, describe_lead_reach
+from experiments.papers.items import make_item
 from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, decide_verdict_at_each, describe, tabulate_by_seed
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 
 MEAN = {"hyper.reduction": "mean"}
 """FedCL's distance as FedProto has it."""
 AS_PRINTED = Variant("fedcl", "fedcl", MEAN)
 PLAIN = Variant("fedcl with mean centroids", "fedcl", {**MEAN, "hyper.centroids": "mean"})
-PLACE = ("model.encoder", "train.rounds", "hyper.lam")
+ENCODER, LAMBDA = "model.encoder", "hyper.lam"
+PLACE = (ENCODER, "train.rounds", LAMBDA)
 """The fields that vary."""
 LARGEST = 64.0
 """The number of features: FedProto then has the sum, at its default."""
@@ -62,28 +64,14 @@ def _pull(scale: str) -> Grid:
     return Grid(base(scale, 9.0), {PLACE: largest, "seed": SEEDS[scale]})
 
 
-LETTER_WEIGHT = Experiment(
-    name="letter-weight",
-    title="FedCL and FedProto with regularisers of one weight",
-    paper="none (what the FedCL letter's lead could follow from)",
-    variants=(AS_PRINTED, PLAIN, "fedproto"),
-    scales=each_scale(_grid),
-    axis="hyper.lam",
-    figures=("letter-weight",),
-)
-"""FedCL against FedProto over the weight of their regularisers."""
-LETTER_PULL = Experiment(
-    name="letter-pull",
-    title="FedCL with the largest lambda, and what its generator is",
-    paper="none (what the FedCL letter's lead could follow from)",
-    variants=(AS_PRINTED, UNTRAINED, INFONCE, PLAIN, "fedproto"),
-    scales=each_scale(_pull),
-    axis="model.encoder",
-)
-"""What about generated centroids stands a large lambda."""
-
-ENCODER = "model.encoder"
-LAMBDA = "hyper.lam"
+# fmt: off
+# FedCL against FedProto over the weight of their regularisers.
+LETTER_WEIGHT = make_item("letter-weight", ORIGIN, "FedCL and FedProto with regularisers of one weight",
+                          (AS_PRINTED, PLAIN, "fedproto"), _grid, LAMBDA)
+# What about generated centroids stands a large lambda.
+LETTER_PULL = make_item("letter-pull", ORIGIN, "FedCL with the largest lambda, and what its generator is",
+                        (AS_PRINTED, UNTRAINED, INFONCE, PLAIN, "fedproto"), _pull, ENCODER, figures=())
+# fmt: on
 
 
 def judge_weight(frame: pd.DataFrame) -> Iterator[Row]:

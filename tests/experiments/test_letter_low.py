@@ -60,7 +60,7 @@ def test_no_search_has_a_seed_of_a_study() -> None:
 
 def test_a_method_without_another_rate_keeps_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fedcosr_rates, "CHOSEN", {"moon": 2, "pfedme": 1})
-    arms = {arm.name: fedcosr_rates._make_tuned_rates(arm) for arm in fedcosr_rates.TABLE2.compared()}
+    arms = {arm.name: fedcosr_rates._set_chosen_rate(arm) for arm in fedcosr_rates.TABLE2.compared()}
     changed = {
         name
         for name, arm in arms.items()
