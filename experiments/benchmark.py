@@ -31,7 +31,7 @@ from experiments.fedcosr.rates import FIRST, choose_place, make_trials
 from experiments.fedcosr.rates import OWN as PAIRS
 from experiments.letter.search import SEED
 from experiments.papers.items import make_item
-from experiments.shell import run_on_studies_of_shell
+from experiments.shell import run_on_named_studies
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Grid, Variant
@@ -102,7 +102,7 @@ CHOSEN: Mapping[str, Mapping[str, Mapping[str, int]]] = {}
 """Scale -> dataset -> method -> place of the candidate that `benchmark-rates` has chosen; others have the first."""
 
 
-def make_benchmark_base(scale: str) -> RunConfig:
+def make_base(scale: str) -> RunConfig:
     """Return the configuration that the runs of a scale share: all clients in each round, the first rate."""
     size, first = SIZES[scale], COMMON[FIRST]
     return RunConfig(
@@ -136,35 +136,35 @@ def collect_chosen_rates(scale: str) -> dict[str, dict[str, dict[str, dict[str, 
     return found
 
 
-def _make_benchmark(scale: str) -> Grid:
+def _make_grid(scale: str) -> Grid:
     """Return the settings of a scale; `paper` has each of them with two networks."""
     networks: dict[Any, Any] = {"model.encoder": NETWORKS[scale]} if len(NETWORKS[scale]) > 1 else {}
     clients = (SIZES[scale]["clients"], *DRAWN[scale])
     vary = {DIVISION: list_divisions(scale), "clients": clients, **networks, "seed": SEEDS[scale]}
     rates = collect_chosen_rates(scale)
-    return Grid(make_benchmark_base(scale), vary, apart={"clients": DRAWN[scale]}, apart_of=rates)
+    return Grid(make_base(scale), vary, apart={"clients": DRAWN[scale]}, apart_of=rates)
 
 
 BENCHMARK = make_item(
-    "benchmark", "none", "27 methods in twelve settings, each with a rate of its own", METHODS, _make_benchmark, KIND
+    "benchmark", "none", "27 methods in twelve settings, each with a rate of its own", METHODS, _make_grid, KIND
 )
 """The comparison."""
 
 
-def _make_rate_search(scale: str) -> Grid:
+def _make_search(scale: str) -> Grid:
     """Return the divisions with all clients in each round, and a fifth of the training images set aside."""
-    base = set_fields(make_benchmark_base(scale), {"partition.validation": 0.2})
+    base = set_fields(make_base(scale), {"partition.validation": 0.2})
     return Grid(base, {DIVISION: list_divisions(scale)[: 1 if scale == "smoke" else None], "seed": (SEED,)})
 
 
 BENCHMARK_RATES = make_item(
     "benchmark-rates", "none", "Rates of the benchmark's methods, on validation images",
-    tuple(make_trials(BENCHMARK.compared(), list_candidates)), _make_rate_search, KIND, figures=(),
+    tuple(make_trials(BENCHMARK.compared(), list_candidates)), _make_search, KIND, figures=(),
 )  # fmt: skip
 """The search for each method's own rate."""
 
 
-def read_rate_scores(frame: pd.DataFrame) -> pd.DataFrame:
+def read_scores(frame: pd.DataFrame) -> pd.DataFrame:
     """Return dataset, method, place and score of each candidate: its mean validation accuracy over divisions, in %.
 
     A candidate of which a run has failed, as one that diverges has, has the score NaN.
@@ -190,13 +190,13 @@ def choose_rates(rows: pd.DataFrame) -> dict[str, dict[str, int]]:
     return found
 
 
-def _print_rates(path: str) -> None:
+def _print_choice(path: str) -> None:
     """Print the scores and the choice."""
-    rows = read_rate_scores(read_stored_table(path))
+    rows = read_scores(read_stored_table(path))
     wide = rows.pivot(index=["data.name", "method"], columns="place", values="score").round(1).rename(columns=str)
     print(format_markdown(wide.reset_index().map(str)) + "\n")
     print(choose_rates(rows))
 
 
 if __name__ == "__main__":
-    run_on_studies_of_shell(_print_rates)
+    run_on_named_studies(_print_choice)

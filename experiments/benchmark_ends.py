@@ -32,7 +32,7 @@ SAME = 0.7
 """Rank correlation above which two orders are said to be the same."""
 
 
-def read_end(run: Stored, view: str) -> dict[str, Any]:
+def read_final(run: Stored, view: str) -> dict[str, Any]:
     """Read what the last evaluation of a finished run, or its last stage, says of a view: a view of metrics.jsonl."""
     return next(line["views"][view] for line in reversed(run.lines()) if view in line.get("views", {}))
 
@@ -58,7 +58,7 @@ def tabulate_views(of: Study) -> pd.DataFrame:
             whole["floats"] = sum(way["floats"] for way in run.summary.get("traffic", {}).values())
             whole["seconds"] = sum(s for name, s in run.summary.get("seconds", {}).items() if "/" not in name)
             for view in run.summary["views"]:
-                end = read_end(run, view)
+                end = read_final(run, view)
                 guess = is_guess(end["accuracy"], end["clients"], len(end.get("classes", ())) or None)
                 of_view = {"view": view, "counts": view == counting, "guess": guess}
                 rows.append({**row, **of_view, **{name: end.get(name) for name in NUMBERS}, **whole})
@@ -113,7 +113,7 @@ def tabulate_accuracies(ends: pd.DataFrame) -> pd.DataFrame:
     return whole[whole.index.get_level_values("seed").isin(settings.index[settings == settings.max()])]
 
 
-def judge_benchmark(ends: pd.DataFrame) -> Iterator[Row]:
+def judge_ranks(ends: pd.DataFrame) -> Iterator[Row]:
     """Yield what the ends of runs, of `select_ends`, say of the three hypotheses."""
     found = tabulate_accuracies(ends)
     ranks = tabulate_ranks(average_settings(ends), list(SETTING)).set_index("variant")

@@ -31,7 +31,7 @@ from experiments.verdicts import (
     decide,
     describe,
     over_places,
-    read_verdict_of_variant,
+    read_variant,
     tabulate_by_seed,
 )
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
@@ -49,7 +49,7 @@ SHOTS = {"smoke": (3,), "small": (5, 30), "paper": (5, 20, 80, 200)}
 """Scale -> training images of each."""
 
 
-def make_collaboration_base(scale: str) -> RunConfig:
+def make_base(scale: str) -> RunConfig:
     """Return the configuration that the runs of a scale share."""
     size, smoke = SIZES[scale], scale == "smoke"
     return RunConfig(
@@ -64,7 +64,7 @@ def make_collaboration_base(scale: str) -> RunConfig:
 
 def _grid(scale: str) -> Grid:
     vary = {"partition.ways": WAYS[scale], "partition.shots": SHOTS[scale], "seed": SIZES[scale]["seeds"]}
-    return Grid(make_collaboration_base(scale), vary)
+    return Grid(make_base(scale), vary)
 
 
 COLLABORATION = make_item(
@@ -80,10 +80,10 @@ MAP = ("partition.ways", "partition.shots")
 """The fields of collaboration's places: m, q."""
 
 
-def judge_collaboration(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_gains(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield which methods gain over `local`: those with a common encoder, those without, and most with two classes."""
     found = tabulate_by_seed(frame, "last", MAP)
-    personal = read_verdict_of_variant(frame, "fedbabu", "last", MAP, "personal")
+    personal = read_variant(frame, "fedbabu", "last", MAP, "personal")
     gains = found.assign(fedbabu=personal).drop(columns="local").sub(found["local"], axis=0)
     several = gains[gains.index.get_level_values("partition.ways") > 2]
     for method in ("fedper", "fedrep", "fedbabu"):

@@ -29,7 +29,7 @@ SIZES: dict[str, dict[str, Any]] = {
 WAYS, CLASSES = 3, 10
 
 
-def _make_deepjscc(scale: str) -> Grid:
+def _make_grid(scale: str) -> Grid:
     size, smoke = SIZES[scale], scale == "smoke"
     fixed = RunConfig(
         task="reconstruction",
@@ -56,6 +56,6 @@ CHAINS = (
 DEEPJSCC_FEDERATED = make_item(
     "deepjscc-federated", "none",
     "Images rebuilt against SNR: trained centrally, alone and federated, beside the digital chain",
-    (Variant("central", "local"), "local", "fedavg", "fedper", "fedrep", *CHAINS), _make_deepjscc, TEST_SNR,
+    (Variant("central", "local"), "local", "fedavg", "fedper", "fedrep", *CHAINS), _make_grid, TEST_SNR,
 )  # fmt: skip
 """Images rebuilt by clients of three classes, and sent digitally."""

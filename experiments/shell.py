@@ -8,7 +8,7 @@ from collections.abc import Callable
 from semcom.config import ConfigError
 
 
-def run_on_studies_of_shell(tell: Callable[..., None], at_most: int = 1) -> None:
+def run_on_named_studies(tell: Callable[..., None], at_most: int = 1) -> None:
     """Call a function with the folders or archives of studies that the shell names, as texts.
 
     Args:

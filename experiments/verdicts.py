@@ -58,7 +58,7 @@ def describe(what: str, place: str, values: pd.Series) -> Row:
     return {**decide(f"(reported: {what})", place, values), "answer": ""}
 
 
-def decide_verdict_at_each(
+def decide_at_each(
     title: str,
     values: pd.Series,
     fields: Sequence[str],
@@ -80,7 +80,7 @@ def decide_verdict_at_each(
         yield of(title, place.format(*key), part, **rule)
 
 
-def read_verdict_of_variant(
+def read_variant(
     frame: pd.DataFrame,
     variant: str,
     metric: str,
@@ -91,7 +91,7 @@ def read_verdict_of_variant(
     """Look up a number of a variant's runs in percent, by place and seed; arguments are those of `tabulate_by_seed`."""
     part = frame[frame["variant"] == variant]
     index = pd.MultiIndex.from_frame(part[[*places, "seed"]]) if places else pd.Index(part["seed"])
-    return 100 * list_verdict_numbers(part, metric, view, test_snr_db).set_axis(index)
+    return 100 * list_numbers(part, metric, view, test_snr_db).set_axis(index)
 
 
 def tabulate_by_seed(
@@ -110,11 +110,11 @@ def tabulate_by_seed(
         view: name of the view (None: the headline).
         test_snr_db: the test SNR that it is of (None: the first one).
     """
-    found = frame.assign(value=list_verdict_numbers(frame, metric, view, test_snr_db))
+    found = frame.assign(value=list_numbers(frame, metric, view, test_snr_db))
     return 100 * found.pivot(index=[*places, "seed"], columns="variant", values="value")
 
 
-def list_verdict_numbers(
+def list_numbers(
     frame: pd.DataFrame, metric: str, view: str | None = None, test_snr_db: float | None = None
 ) -> pd.Series:
     """Look up a number of each run; arguments are those of `tabulate_by_seed`."""

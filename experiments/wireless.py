@@ -33,10 +33,10 @@ from experiments.verdicts import (
     OPEN,
     Row,
     decide,
-    decide_verdict_at_each,
+    decide_at_each,
     describe,
     over_places,
-    read_verdict_of_variant,
+    read_variant,
     tabulate_by_seed,
 )
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
@@ -67,7 +67,7 @@ WAYS = {
 """Scale -> classes of a client, and training images of each: their product is constant."""
 
 
-def make_wireless_base(scale: str) -> RunConfig:
+def make_base(scale: str) -> RunConfig:
     """Return the configuration that the runs of a scale share."""
     size, smoke = SIZES[scale], scale == "smoke"
     split = {"ways": 3, "shots": 5 if smoke else 50, "test_per_class": size["test"]}
@@ -83,13 +83,13 @@ def make_wireless_base(scale: str) -> RunConfig:
 
 def _make_snr(scale: str) -> Grid:
     vary = {"channel.kind": CHANNELS[scale], TEST_SNR: SNRS[scale], "seed": SIZES[scale]["seeds"]}
-    return Grid(make_wireless_base(scale), vary)
+    return Grid(make_base(scale), vary)
 
 
 def _make_exchange(scale: str) -> Grid:
     exchanges = ("ideal", "analog") if scale != "smoke" else ("analog",)
     vary = {"air.parameters": exchanges, TEST_SNR: SNRS[scale], "seed": SIZES[scale]["seeds"]}
-    return Grid(make_wireless_base(scale), vary)
+    return Grid(make_base(scale), vary)
 
 
 def _make_heterogeneity(scale: str) -> Grid:
@@ -98,7 +98,7 @@ def _make_heterogeneity(scale: str) -> Grid:
         TEST_SNR: SNRS[scale],  # those of `wireless-snr`, whose runs over AWGN are some of these
         "seed": SIZES[scale]["seeds"],
     }
-    return Grid(make_wireless_base(scale), vary)
+    return Grid(make_base(scale), vary)
 
 
 # fmt: off
@@ -123,19 +123,19 @@ LARGE_LOSS, SMALL_LOSS = 5.0, 2.0
 """Points that exchange over the air is said to cost at least, and at most."""
 
 
-def judge_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_snr(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield what a common decoder loses in noise, and whether channels change the order of methods."""
     more: dict[str, dict[str, pd.Series]] = {}  # number -> method -> what it loses more than local, in points
     for number in ("last", "among_own"):
         lost = {
-            name: read_verdict_of_variant(frame, name, number, [CHANNEL], "personal", 10)
-            - read_verdict_of_variant(frame, name, number, [CHANNEL], "personal", -5)
+            name: read_variant(frame, name, number, [CHANNEL], "personal", 10)
+            - read_variant(frame, name, number, [CHANNEL], "personal", -5)
             for name in ("local", *COMMON_DECODER)
         }
         more[number] = {name: lost[name] - lost["local"] for name in COMMON_DECODER}
     title = "under a common decoder more is lost in noise than with local training"
     for name, values in more["last"].items():
-        yield from decide_verdict_at_each(title, values, [CHANNEL], f"{name}, {{}}")
+        yield from decide_at_each(title, values, [CHANNEL], f"{name}, {{}}")
     g, h = (pd.concat(list(of.values()), axis=1).mean(axis=1, skipna=False) for of in more.values())
     for channel in g.index.get_level_values(CHANNEL).unique():
         lost = describe("what is lost more, mean of the three", f"{channel}, among ten classes: g", g[channel])
@@ -157,13 +157,13 @@ def judge_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
         yield decide(f"the order of methods is that over AWGN: rho above {SAME_ORDER:g}", channel, rho, SAME_ORDER)
 
 
-def judge_wireless_exchange(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_exchange(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield what exchange over the air costs methods that average encoders, and those that do not."""
     found = tabulate_by_seed(frame, "last", ["air.parameters"], test_snr_db=10)
     free = found.loc["ideal"]
     for name in ("fedavg", "fedper", "fedrep"):
         analog = frame[frame["air.parameters"] == "analog"]
-        received = read_verdict_of_variant(analog, name, "last", [], "received", 10)
+        received = read_variant(analog, name, "last", [], "received", 10)
         title = f"exchange over the air costs more than {LARGE_LOSS:g} points where encoders are averaged"
         yield decide(title, name, free[name] - received, LARGE_LOSS)
         yield describe("with the base station's encoder", name, free[name] - found.loc["analog"][name])
@@ -172,7 +172,7 @@ def judge_wireless_exchange(frame: pd.DataFrame) -> Iterator[Row]:
         yield decide(title, name, free[name] - found.loc["analog"][name], SMALL_LOSS, above=False)
 
 
-def judge_wireless_heterogeneity(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_heterogeneity(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether common encoders gain over `local` with several classes, and less in noise."""
     several = frame[frame["partition.ways"] > 3]
     gains = {}

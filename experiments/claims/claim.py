@@ -105,8 +105,8 @@ class Claim:
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Claim:
-        """Return a row of `papers.read_paper_claims`, read."""
-        at = papers.parse_paper_point(row["at"])
+        """Return a row of `papers.read_claims`, read."""
+        at = papers.parse_point(row["at"])
         return cls(
             relation=row["relation"],
             left=papers.names(row["left"]),
@@ -147,20 +147,20 @@ class Claim:
         return self.relation == "below" or (self.relation == "best" and self.metric in LOW_IS_GOOD)
 
 
-def list_claimed_comparisons(claim: Claim, source: Source) -> list[Comparison]:
+def list_comparisons(claim: Claim, source: Source) -> list[Comparison]:
     """Return the comparisons of a claim at the points of a source; those without numbers have empty values."""
-    where, found = list_claimed_points(claim, source), _Comparisons(claim, source)
+    where, found = list_points(claim, source), _Comparisons(claim, source)
     if claim.relation in ("falls_with", "rises_with"):
-        made = found.steps(group_claims(claim, where, source))
+        made = found.steps(group_points(claim, where, source))
     else:
-        points = group_claims(claim, where, source) if claim.along else [[key] for key in where]
+        points = group_points(claim, where, source) if claim.along else [[key] for key in where]
         made = found.of(points)
     return [replace(one, exact=claim.metric == "floats") for one in made]
 
 
-def list_claimed_points(claim: Claim, source: Source) -> list[Key]:
+def list_points(claim: Claim, source: Source) -> list[Key]:
     """Return the points of a source that a claim is about."""
-    return [k for k, place in source.places.items() if fits_claim(place, claim.asked) and _part(place) == claim.part]
+    return [k for k, place in source.places.items() if fits_point(place, claim.asked) and _part(place) == claim.part]
 
 
 def _part(place: Mapping[str, tuple[str, ...]]) -> str | None:
@@ -168,7 +168,7 @@ def _part(place: Mapping[str, tuple[str, ...]]) -> str | None:
     return next((name for name in papers.PARTS if name in place), None)
 
 
-def fits_claim(place: Mapping[str, tuple[str, ...]], asked: Mapping[str, tuple[str, ...]]) -> bool:
+def fits_point(place: Mapping[str, tuple[str, ...]], asked: Mapping[str, tuple[str, ...]]) -> bool:
     """Return whether a point is one of those asked for.
 
     Where several kinds of partition are asked for, an option that the point's partition does not have is passed over.
@@ -178,7 +178,7 @@ def fits_claim(place: Mapping[str, tuple[str, ...]], asked: Mapping[str, tuple[s
     return all(set(place.get(field, ())) & set(values) for field, values in needed.items())
 
 
-def group_claims(claim: Claim, where: Sequence[Key], source: Source) -> list[list[Key]]:
+def group_points(claim: Claim, where: Sequence[Key], source: Source) -> list[list[Key]]:
     """Return the points along the claim's axis, a list of two or more for each combination of the other fields.
 
     They are in the order in which the claim lists the axis' values, or ascend; a fall goes down from the largest.

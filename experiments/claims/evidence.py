@@ -117,7 +117,7 @@ class Evidence:
     ) -> None:
         """Add the runs of a point, and those with rates of their own, as a whole and part by part."""
         shared = {name: reduced.get(name, {}).get(value, value) for name, value in _common(runs).items()}
-        for part in (None, *dict.fromkeys(part for run in runs for part in _split_evidence(run))):
+        for part in (None, *dict.fromkeys(part for run in runs for part in _list_parts(run))):
             key = (item, point, part)
             self._runs[key], self._own[key] = runs, own
             self.places[key] = {name: (value,) for name, value in [*shared.items(), *([part] if part else [])]}
@@ -148,7 +148,7 @@ class Evidence:
             return pd.concat(each, axis=1).dropna().mean(axis=1) if each else pd.Series(dtype=float)
         view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
         metric = END if metric == "accuracy" and key[2] is None and key[0] in self.ended else metric
-        found = {self._name_seed(run): read_evidence_number(run, view, metric, key[2]) for run in self._of(method, key)}
+        found = {self._name_seed(run): read_number(run, view, metric, key[2]) for run in self._of(method, key)}
         return pd.Series({seed: value for seed, value in found.items() if value is not None}, dtype=float)
 
     def _name_seed(self, run: Stored) -> str:
@@ -260,7 +260,7 @@ def _has_last_stage(run: Stored) -> bool:
     return "finish" in (run.summary or {})
 
 
-def _split_evidence(run: Stored) -> Iterator[Part]:
+def _list_parts(run: Stored) -> Iterator[Part]:
     """Yield the parts of a run of which its summary has numbers."""
     summary = run.summary or {}
     for group in GROUPS:
@@ -273,14 +273,14 @@ def _split_evidence(run: Stored) -> Iterator[Part]:
         yield "round", span
 
 
-def read_evidence_number(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
+def read_number(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
     """Return a number of a run, or of a part of it; None where it has no such.
 
     Accuracies and other shares are in percent. Where clients join at the end, accuracy is theirs, with the model as it
     is, or with heads of their own where its classes are others.
     """
     if part is not None:
-        return _read_evidence_of_part(run, view, metric, *part)
+        return _read_number_of_part(run, view, metric, *part)
     summary, headline = run.summary or {}, view or run.headline
     joined = summary.get("new_clients", {})
     found: float | None
@@ -304,7 +304,7 @@ def read_evidence_number(run: Stored, view: str | None, metric: str, part: Part 
     return None if found is None else float(found)
 
 
-def _read_evidence_of_part(run: Stored, view: str | None, metric: str, field: str, part: str) -> float | None:
+def _read_number_of_part(run: Stored, view: str | None, metric: str, field: str, part: str) -> float | None:
     """Return a number of a part of a run.
 
     That of its third of the classes in `groups` of the summary, the accuracy of a new client with a head of its own, or
@@ -343,12 +343,12 @@ def read_evidence(
         items: names of experiments.
         folder: that holds folders and archives of sweeps, <item>-<scale>; after it those of the package are looked at.
         changes: of `rule.CHANGES`, those that are made.
-        read: reads a study (None: `read_stored_evidence`); one that remembers them reads each once.
+        read: reads a study (None: `find_study`); one that remembers them reads each once.
     """
     studied = list_studied(items, changes)
 
     def read_all(scale: str, names: Mapping[str, str]) -> dict[str, tuple[str, Study]]:
-        found = {item: (read or read_stored_evidence)(name, scale, folder) for item, name in names.items()}
+        found = {item: (read or find_study)(name, scale, folder) for item, name in names.items()}
         return {item: (scale, each) for item, each in found.items() if each}
 
     at_scale = {scale: read_all(scale, {item: item for item in studied}) for scale in SCALES}
@@ -359,7 +359,7 @@ def read_evidence(
     return Evidence(at_scale[scale], read_all(scale, own)).under(changes)
 
 
-def read_stored_evidence(item: str, scale: str, folder: Path) -> Study | None:
+def find_study(item: str, scale: str, folder: Path) -> Study | None:
     """Return the first study of an item at a scale with a run that is done; None where there is none."""
     for path in (folder / f"{item}-{scale}", *(root / f"{item}-{scale}.zip" for root in (folder, COMMITTED))):
         try:
@@ -372,7 +372,7 @@ def read_stored_evidence(item: str, scale: str, folder: Path) -> Study | None:
     return None
 
 
-def format_evidence_command(item: str, asked: Mapping[str, Sequence[str]] | None = None) -> str | None:
+def format_sweep_command(item: str, asked: Mapping[str, Sequence[str]] | None = None) -> str | None:
     """Return the command that makes the results of an item; None where no experiment has its name.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from experiments import papers
-from experiments.claims.claim import Claim, Comparison, Group, Source, fits_claim, list_claimed_comparisons
+from experiments.claims.claim import Claim, Comparison, Group, Source, fits_point, list_comparisons
 
 Cell = tuple[str, str, str]
 """Item, row, column."""
@@ -30,12 +30,10 @@ class Tables:
     @classmethod
     def of(cls, paper: str) -> Tables:
         """Return what a paper prints."""
-        table, points = papers.read_paper_table(paper), papers.read_paper_points()
+        table, points = papers.read_table(paper), papers.read_points()
         values = {(c["item"], c["row"], c["column"]): (c["value"], c["std"]) for _, c in table.iterrows()}
         places = {
-            (p["item"], p["column"]): papers.parse_paper_point(p["at"])
-            for _, p in points.iterrows()
-            if p["paper"] == paper
+            (p["item"], p["column"]): papers.parse_point(p["at"]) for _, p in points.iterrows() if p["paper"] == paper
         }
         return cls(values, places)
 
@@ -56,22 +54,22 @@ def list_printed_comparisons(claim: Mapping[str, Any], tables: Tables) -> list[C
         return []
     # What stands in a column of another metric is no accuracy.
     places = {k: place for k, place in tables.places.items() if k[0] in items and "metric" not in place}
-    return [one for one in list_claimed_comparisons(read, replace(tables, places=places)) if all(map(len, one.values))]
+    return [one for one in list_comparisons(read, replace(tables, places=places)) if all(map(len, one.values))]
 
 
-def list_printed_effects(
+def list_paper_effects(
     claim: Mapping[str, Any], comparisons: Sequence[Comparison], source: Source, tables: Tables
 ) -> list[list[float]]:
     """Return what a paper prints for the values of comparisons of runs, NaN where it prints nothing.
 
     Args:
-        claim: a row of `papers.read_paper_claims`.
+        claim: a row of `papers.read_claims`.
         comparisons: of runs.
         source: of which they are.
         tables: of the claim's paper.
     """
     run = [source.places[key] for key in dict.fromkeys(key for one in comparisons for key in one.keys)]
-    places = {cell: place for cell, place in tables.places.items() if any(fits_claim(of, place) for of in run)}
+    places = {cell: place for cell, place in tables.places.items() if any(fits_point(of, place) for of in run)}
     printed: dict[tuple[str, str], list[Comparison]] = {}
     for one in list_printed_comparisons(claim, replace(tables, places=places)):
         printed.setdefault((one.method, one.against), []).append(one)
@@ -93,6 +91,6 @@ def list_printed_effects(
 def _is_there(keys: Group, printed: Group, source: Source, tables: Tables) -> bool:
     """Return whether points of runs are those of a table."""
     return len(keys) == len(printed) and all(
-        fits_claim(source.places[key], tables.places[cell])  # type: ignore[index]
+        fits_point(source.places[key], tables.places[cell])  # type: ignore[index]
         for key, cell in zip(keys, printed, strict=True)
     )

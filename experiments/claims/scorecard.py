@@ -13,16 +13,16 @@ from typing import Any
 import pandas as pd
 
 from experiments import papers
-from experiments.claims.claim import Claim, Comparison, list_claimed_comparisons, list_claimed_points
+from experiments.claims.claim import Claim, Comparison, list_comparisons, list_points
 from experiments.claims.evidence import (
     EVIDENCE,
     Evidence,
-    format_evidence_command,
+    find_study,
+    format_sweep_command,
     list_studied,
     read_evidence,
-    read_stored_evidence,
 )
-from experiments.claims.printed import Tables, list_printed_effects
+from experiments.claims.printed import Tables, list_paper_effects
 from experiments.claims.rule import CHANGES, FIRST, SECOND, Judged, Rule, State
 
 
@@ -73,7 +73,7 @@ class Case:
     """A claim with what is known of it, to be judged under any changes of the rule.
 
     Args:
-        claim: a row of `papers.read_paper_claims`.
+        claim: a row of `papers.read_claims`.
         first: the results of its items themselves (None: there are none).
         second: those that stand for them where rates were sought.
         tables: of its paper.
@@ -99,8 +99,8 @@ class Case:
         # points at one rate are not held against points at another
         found = found.under(changes - {"own rates"} if self.read.across else changes)
         try:
-            comparisons = list_claimed_comparisons(self.read, found)
-            return Compared(found, comparisons, list_printed_effects(self.claim, comparisons, found, self.tables))
+            comparisons = list_comparisons(self.read, found)
+            return Compared(found, comparisons, list_paper_effects(self.claim, comparisons, found, self.tables))
         except ValueError as error:
             return Compared(found, notes=[str(error)])
 
@@ -118,7 +118,7 @@ class Case:
         if found is None:
             return Verdict("not run", judged, notes)
         asked = [*read.left, *read.right]
-        guessing = found.list_guessing(asked, list_claimed_points(read, found), read.metric)
+        guessing = found.list_guessing(asked, list_points(read, found), read.metric)
         alone = [f"{name} guesses at some points" for name in guessing if [name] == read.left]
         if not any(one.seeds for one in judged):
             none = alone or [f"the runs have no {read.metric} at its points"]
@@ -145,13 +145,13 @@ def _describe_absent(judged: Sequence[Judged]) -> list[str]:
     return [f"no results for {', '.join(absent)} at some points"] if absent else []
 
 
-def make_scorecard_row(
+def judge_claim(
     claim: Mapping[str, Any], first: Evidence | None, found: Evidence | None, tables: Tables
 ) -> dict[str, Any]:
     """Return a claim's row of the scorecard.
 
     Args:
-        claim: a row of `papers.read_paper_claims`.
+        claim: a row of `papers.read_claims`.
         first: the results of its items, as the first edition of the rule has them (None: there are none).
         found: those that the second one has.
         tables: of its paper.
@@ -170,7 +170,7 @@ def make_scorecard_row(
         and found.ended & set(list_studied(claim["item"].split(), SECOND))
     ):
         more.append("accuracies are those of the end, where all methods are tested")
-    mean, low, high = _format_score(read, least) if least else (math.nan,) * 3
+    mean, low, high = _orient_interval(read, least) if least else (math.nan,) * 3
     return {
         "id": claim["id"],
         "paper": claim["paper"],
@@ -194,9 +194,7 @@ def make_scorecard_row(
         "scale": ", ".join(found.scales) if found is not None and known else "",
         "note": "; ".join([*more, *(stands if known else [])]),
         "warnings": _warned(found, known) if found is not None else "",
-        "command": "; ".join(
-            filter(None, (format_evidence_command(item, read.asked) for item in claim["item"].split()))
-        ),
+        "command": "; ".join(filter(None, (format_sweep_command(item, read.asked) for item in claim["item"].split()))),
     }
 
 
@@ -214,7 +212,7 @@ def _favour(judged: Judged) -> tuple[int, float]:
     return rank, judged.mean if target is None else -abs(judged.mean - target)
 
 
-def _format_score(read: Claim, judged: Judged) -> tuple[float, float, float]:
+def _orient_interval(read: Claim, judged: Judged) -> tuple[float, float, float]:
     """Return mean and interval of left minus right, whatever sign speaks for the claim."""
     if (
         judged.comparison.target is None
@@ -263,8 +261,8 @@ def make_scorecard(folder: Path | str = "results", paper: str | None = None) -> 
         ConfigError: no such paper, or results that cannot be read.
     """
     if paper is not None:
-        papers.read_paper_table(paper)
-    frame, read = papers.read_paper_claims(), functools.cache(read_stored_evidence)
+        papers.read_table(paper)
+    frame, read = papers.read_claims(), functools.cache(find_study)
     wanted = frame if paper is None else frame[frame["paper"] == paper]
     tables = {name: Tables.of(name) for name in wanted["paper"].unique()}
     first, second = (
@@ -272,8 +270,7 @@ def make_scorecard(folder: Path | str = "results", paper: str | None = None) -> 
         for edition in (FIRST, SECOND)
     )
     return pd.DataFrame(
-        make_scorecard_row(row, first[row["item"]], second[row["item"]], tables[row["paper"]])
-        for _, row in wanted.iterrows()
+        judge_claim(row, first[row["item"]], second[row["item"]], tables[row["paper"]]) for _, row in wanted.iterrows()
     )
 
 
@@ -306,7 +303,7 @@ SHOWN = (
 """Columns of the page."""
 
 
-def format_scorecard_page(frame: pd.DataFrame) -> str:
+def format_page(frame: pd.DataFrame) -> str:
     """Return the scorecard as one HTML page, a table per paper, which needs no network."""
     parts = []
     for paper, of in frame.groupby("paper", sort=False):

@@ -35,9 +35,9 @@ from experiments.fedcosr.items import (
     make_fedcosr_base,
     make_table3,
 )
-from experiments.letter.search import TIED, read_search_validation
+from experiments.letter.search import TIED, read_validation
 from experiments.papers.items import make_item
-from experiments.shell import run_on_studies_of_shell
+from experiments.shell import run_on_named_studies
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
@@ -80,7 +80,7 @@ CHOSEN: Mapping[str, int] = {
 """Method -> place of the candidate that `fedcosr-rates` has chosen at `small`; no method keeps the first."""
 
 
-def list_candidate_rates(method: str) -> tuple[dict[str, float], ...]:
+def list_candidates(method: str) -> tuple[dict[str, float], ...]:
     """Return the settings that are tried for a method, that of `fedcosr-table2` first."""
     return OWN.get(method, COMMON)
 
@@ -94,7 +94,7 @@ def make_trials(
             yield replace(arm, name=f"{arm.name} {place}", set={**arm.set, **candidate})
 
 
-def _make_rate_search(scale: str) -> Grid:
+def _make_search(scale: str) -> Grid:
     """Return the default divisions with a part of the training images set aside."""
     aside = {"partition.validation": 0.2, "train.eval_every": SIZES[scale]["rounds"]}
     divisions = DEFAULT[scale][: 1 if scale == "smoke" else None]
@@ -103,19 +103,19 @@ def _make_rate_search(scale: str) -> Grid:
 
 FEDCOSR_RATES = make_item(
     "fedcosr-rates", "FedCoSR (not in it)", "Rates of sixteen methods, on validation images",
-    tuple(make_trials(TABLE2.compared(), list_candidate_rates)), _make_rate_search, KIND, (), ("smoke", "small"),
+    tuple(make_trials(TABLE2.compared(), list_candidates)), _make_search, KIND, (), ("smoke", "small"),
 )  # fmt: skip
 """The search for each method's own rate."""
 
 
-def read_rate_scores(frame: pd.DataFrame) -> pd.DataFrame:
+def read_scores(frame: pd.DataFrame) -> pd.DataFrame:
     """Return method, place and score of each candidate: its mean validation accuracy over divisions, in %.
 
     Raises:
         ConfigError: a run has failed, and there is nothing to choose from yet.
     """
     named = frame["variant"].str.rsplit(" ", n=1, expand=True)
-    rows = frame.assign(arm=named[0], place=named[1].astype(int), score=100 * read_search_validation(frame))
+    rows = frame.assign(arm=named[0], place=named[1].astype(int), score=100 * read_validation(frame))
     return rows.groupby(["arm", "place"], as_index=False)["score"].mean()
 
 
@@ -125,15 +125,15 @@ def choose_place(of: pd.DataFrame) -> int:
     return FIRST if score.get(FIRST, -math.inf) >= score.max() - 100 * TIED else int(score.idxmax())
 
 
-def choose_rate(rows: pd.DataFrame) -> dict[str, int]:
+def choose_places(rows: pd.DataFrame) -> dict[str, int]:
     """Return method -> place of its candidate, see `choose_place`."""
     return {str(name): choose_place(of) for name, of in rows.groupby("arm")}
 
 
-def _set_chosen_rate(arm: Variant) -> Variant:
+def _set_chosen(arm: Variant) -> Variant:
     """Return an arm with its own rate; one that has that of `fedcosr-table2` is the same run."""
     place = CHOSEN.get(arm.name, FIRST)
-    more: dict[str, Any] = list_candidate_rates(arm.method)[place] if place != FIRST else {}
+    more: dict[str, Any] = list_candidates(arm.method)[place] if place != FIRST else {}
     return replace(arm, set={**arm.set, **more})
 
 
@@ -142,7 +142,7 @@ def _make_table2(scale: str) -> Grid:
     return Grid(make_fedcosr_base(scale), {DIVISION: divisions, "seed": {**SEEDS, "small": tuple(range(10))}[scale]})
 
 
-TUNED = tuple(map(_set_chosen_rate, TABLE2.compared()))
+TUNED = tuple(map(_set_chosen, TABLE2.compared()))
 UNSTABLE = {"smoke": HARDER["smoke"], "small": (HARDER["small"][1], HARDER["small"][3])}
 """Scale -> the columns of Table III in which the common rate leaves some seeds of some methods near guessing."""
 # fmt: off
@@ -155,13 +155,13 @@ TABLE3_RATES = make_item("fedcosr-table3-rates", "FedCoSR, Table III",
 # fmt: on
 
 
-def _print_rates(path: str) -> None:
+def _print_choice(path: str) -> None:
     """Print the scores and the choice."""
-    rows = read_rate_scores(read_stored_table(path))
+    rows = read_scores(read_stored_table(path))
     wide = rows.pivot(index="arm", columns="place", values="score").round(1).rename(columns=str).reset_index()
     print(format_markdown(wide.map(str)) + "\n")
-    print({name: place for name, place in choose_rate(rows).items() if place != FIRST})
+    print({name: place for name, place in choose_places(rows).items() if place != FIRST})
 
 
 if __name__ == "__main__":
-    run_on_studies_of_shell(_print_rates)
+    run_on_named_studies(_print_choice)

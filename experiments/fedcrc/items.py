@@ -39,11 +39,11 @@ from experiments.papers.items import make_item
 from experiments.verdicts import (
     Row,
     decide,
-    decide_verdict_at_each,
+    decide_at_each,
     describe,
     level,
     over_places,
-    read_verdict_of_variant,
+    read_variant,
 )
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Grid
@@ -92,7 +92,7 @@ EPOCHS = {"smoke": (1, 4), "small": (1, 2, 5, 10, 20), "paper": (1, 2, 5, 10, 20
 """Scale -> epochs of the predictor alone in Fig. 1."""
 
 
-def make_fedcrc_base(scale: str, data: str = "cifar10") -> RunConfig:
+def make_base(scale: str, data: str = "cifar10") -> RunConfig:
     """Return the configuration that the runs of a scale share; what clients own is set by the axes."""
     size = SIZES[scale]
     return RunConfig(
@@ -118,13 +118,13 @@ def make_fedcrc_base(scale: str, data: str = "cifar10") -> RunConfig:
 def _make_table1(scale: str) -> Grid:
     apart = {"data.name": {"cifar100": {"model.encoder": "resnet18-pooled", "model.features": 512}}}
     vary = {DIVISION: SKEWED[scale], "seed": SEEDS[scale]}
-    return Grid(make_fedcrc_base(scale), vary, apart if scale == "paper" else {}, own=HEADS.get(scale, {}))
+    return Grid(make_base(scale), vary, apart if scale == "paper" else {}, own=HEADS.get(scale, {}))
 
 
 def _make_table2(scale: str) -> Grid:
     joining = {"partition.kind": "dirichlet-client"}
     few, new = (6, 4) if scale == "smoke" else (60, 40)
-    fixed = set_fields(make_fedcrc_base(scale), {**joining, "clients": few, "new_clients": new})
+    fixed = set_fields(make_base(scale), {**joining, "clients": few, "new_clients": new})
     return Grid(fixed, {"partition.beta": BETAS[scale], "seed": SEEDS[scale]}, own=HEADS.get(scale, {}))
 
 
@@ -137,7 +137,7 @@ def _make_table3(scale: str) -> Grid:
         "hyper.tau": TAUS[scale],
         "seed": tuple(range(6)) if small else SEEDS[scale],
     }
-    return Grid(make_fedcrc_base(scale), vary)
+    return Grid(make_base(scale), vary)
 
 
 def _make_fig3(scale: str) -> Grid:
@@ -147,10 +147,10 @@ def _make_fig3(scale: str) -> Grid:
         "seed": SEEDS[scale],
     }
     fewer = {"train.rounds": 20, "train.lr_milestones": (10, 15)} if scale == "small" else {}
-    return Grid(set_fields(make_fedcrc_base(scale), {**every, **fewer}), vary)
+    return Grid(set_fields(make_base(scale), {**every, **fewer}), vary)
 
 
-def train_and_compare_fedcrc(config: RunConfig) -> None:
+def train_and_compare(config: RunConfig) -> None:
     """Train two clients; then leave the distance of their predictors as `predictor_distance`.
 
     Args:
@@ -182,7 +182,7 @@ def _make_fig1(scale: str) -> Grid:
         "finish.epochs": EPOCHS[scale],
         "seed": SEEDS[scale],
     }
-    return Grid(set_fields(make_fedcrc_base(scale, "mnist"), whole), vary)
+    return Grid(set_fields(make_base(scale, "mnist"), whole), vary)
 
 
 # fmt: off
@@ -198,7 +198,7 @@ TABLE3 = make_item("fedcrc-table3", "FedCRC, Table III", "FedCRC against tau, th
 # A last stage of the predictor alone, after a common training.
 FIG1 = make_item("fedcrc-fig1", "FedCRC, Fig. 1",
                  "Distance between the predictors of two clients against their updates",
-                 ("fedavg_ft",), _make_fig1, "finish.epochs", train=train_and_compare_fedcrc)
+                 ("fedavg_ft",), _make_fig1, "finish.epochs", train=train_and_compare)
 FIG3 = make_item("fedcrc-fig3", "FedCRC, Fig. 3", "Learning curves with all clients in each round",
                  ("fedavg", "fedcrc"), _make_fig3, "partition.kind")
 # fmt: on
@@ -207,15 +207,15 @@ PLACE = "division"
 """Column of the judged tables: the name of a division."""
 
 
-def judge_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_table1(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether FedCRC's models are above or level with others, at each division and on average, at the end."""
     frame = frame.assign(division=_divisions(frame))
 
     def of(method: str, view: str) -> pd.Series:
-        return read_verdict_of_variant(frame, method, "last", [PLACE], view)
+        return read_variant(frame, method, "last", [PLACE], view)
 
     def and_mean(title: str, difference: pd.Series) -> Iterator[Row]:
-        yield from decide_verdict_at_each(title, difference, [PLACE])
+        yield from decide_at_each(title, difference, [PLACE])
         yield decide(title, "mean over the divisions", over_places(difference))
 
     yield from and_mean("FedCRC's global model is above fedavg", of("fedcrc", "global") - of("fedavg", "global"))
@@ -231,24 +231,22 @@ def judge_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
         )
 
 
-def judge_fedcrc_table2(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_table2(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether FedCRC's global model is above FedAvg's on clients that took no part, at each beta."""
     places, number = ["partition.beta"], "new_clients.global.accuracy"
-    difference = read_verdict_of_variant(frame, "fedcrc", number, places) - read_verdict_of_variant(
-        frame, "fedavg", number, places
-    )
-    yield from decide_verdict_at_each("on new clients FedCRC is above FedAvg", difference, places, "beta {:g}")
+    difference = read_variant(frame, "fedcrc", number, places) - read_variant(frame, "fedavg", number, places)
+    yield from decide_at_each("on new clients FedCRC is above FedAvg", difference, places, "beta {:g}")
 
 
-def judge_fedcrc_table3(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_table3(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether a tau of 0.99 is better than one of 0.2, at each division, and how personal models compare."""
     frame = frame.assign(division=_divisions(frame))
-    found = read_verdict_of_variant(frame, "fedcrc", "accuracy", [TAU, PLACE])
-    yield from decide_verdict_at_each("tau 0.99 is better than 0.2", found[0.99] - found[0.2], [PLACE])
+    found = read_variant(frame, "fedcrc", "accuracy", [TAU, PLACE])
+    yield from decide_at_each("tau 0.99 is better than 0.2", found[0.99] - found[0.2], [PLACE])
     for view in ("personal", "own_body"):
-        own = read_verdict_of_variant(frame, "fedcrc", "accuracy", [TAU, PLACE], view)
-        yield from decide_verdict_at_each(f"{view}: tau 0.99 minus 0.2", own[0.99] - own[0.2], [PLACE], of=describe)
-        yield from decide_verdict_at_each(f"{view} minus global", own - found, [TAU, PLACE], "tau {:g}, {}", describe)
+        own = read_variant(frame, "fedcrc", "accuracy", [TAU, PLACE], view)
+        yield from decide_at_each(f"{view}: tau 0.99 minus 0.2", own[0.99] - own[0.2], [PLACE], of=describe)
+        yield from decide_at_each(f"{view} minus global", own - found, [TAU, PLACE], "tau {:g}, {}", describe)
 
 
 def _divisions(frame: pd.DataFrame) -> pd.Series:

@@ -33,16 +33,16 @@ from experiments.letter.low import (
     READINGS,
     SNR,
     TO,
-    answer_low_as_stated,
+    answer_as_stated,
 )
 from experiments.letter.weight import AS_PRINTED
 from experiments.papers.items import make_item
 from experiments.verdicts import (
     Row,
     decide,
-    decide_verdict_at_each,
+    decide_at_each,
     describe,
-    read_verdict_of_variant,
+    read_variant,
     tabulate_by_seed,
 )
 from semcom.config import RunConfig
@@ -64,29 +64,29 @@ CHOSEN: Mapping[float, Mapping[str, float]] = {
 `experiments.letter.low`. Empty until it is stored; filled before the first run of `letter-full`."""
 
 
-def start_letter_full(scale: str, encoder: str = "dcgan", snr_db: float = 9.0) -> RunConfig:
+def make_base(scale: str, encoder: str = "dcgan", snr_db: float = 9.0) -> RunConfig:
     """Return the configuration that the runs of a scale share: the letter's size, but for a smoke test."""
     size = {"train.rounds": ROUNDS[scale], "train.batch_size": 50 if scale == "smoke" else 20}
     whole = {} if scale == "smoke" else {"train.optimizer": "sgd", "model.encoder": encoder}
     return set_fields(base(scale, snr_db), {**size, **whole})
 
 
-def _make_full_search(scale: str) -> Grid:
+def _make_search(scale: str) -> Grid:
     rounds = ROUNDS[scale]
     aside = {"partition.validation": 0.2, "partition.test_per_class": 10, "train.eval_every": rounds}
-    fixed = set_fields(start_letter_full(scale, "dcgan-narrow"), aside)
+    fixed = set_fields(make_base(scale, "dcgan-narrow"), aside)
     return Grid(fixed, {SNR: SNRS[scale], LAMBDA: CANDIDATES, "seed": (1000,)})
 
 
 LETTER_FULL_SEARCH = make_item(
     "letter-full-search", "FedCL letter (not in it)",
     "lambda of FedCL and of FedProto for 200 rounds, on validation images",
-    (AS_PRINTED, "fedproto"), _make_full_search, SNR, (), ("smoke", "small"),
+    (AS_PRINTED, "fedproto"), _make_search, SNR, (), ("smoke", "small"),
 )  # fmt: skip
 """The search for lambda where training is as long as the letter's; with the narrow encoder."""
 
 
-def list_tuned_full() -> tuple[Variant, ...]:
+def list_tuned() -> tuple[Variant, ...]:
     """Return FedCL and FedProto with what was chosen for each at an SNR, where that is not its default."""
     found = []
     for snr, of in CHOSEN.items():
@@ -98,20 +98,20 @@ def list_tuned_full() -> tuple[Variant, ...]:
 
 
 def _full(scale: str) -> Grid:
-    return Grid(start_letter_full(scale), {SNR: SNRS[scale], "seed": SEEDS[scale]})
+    return Grid(make_base(scale), {SNR: SNRS[scale], "seed": SEEDS[scale]})
 
 
 INFONCE = Variant("fedcl with InfoNCE", "fedcl", {"hyper.scg_loss": "infonce"})
 
 
-def _make_full_infonce(scale: str) -> Grid:
+def _make_infonce(scale: str) -> Grid:
     seeds = SEEDS["smoke" if scale == "smoke" else "paper"]
-    return Grid(start_letter_full(scale), {SNR: SNRS[scale], "seed": seeds})
+    return Grid(make_base(scale), {SNR: SNRS[scale], "seed": seeds})
 
 
 def _adam(scale: str, snrs: Sequence[float] = (9.0,)) -> Grid:
     adam = {"train.optimizer": "adam", "train.batch_size": 50}
-    return Grid(set_fields(start_letter_full(scale), adam), {SNR: snrs, "seed": SEEDS[scale]})
+    return Grid(set_fields(make_base(scale), adam), {SNR: snrs, "seed": SEEDS[scale]})
 
 
 WEIGHTED = tuple(
@@ -121,11 +121,11 @@ WEIGHTED = tuple(
 # fmt: off
 # 200 rounds of 20 clients with the wider encoder; FedCL with its default lambda, 1/64 of the sum.
 LETTER_FULL = make_item("letter-full", "FedCL letter, Figs. 2(a) and 2(b)", "The letter's methods at its own size",
-                        ("fedcl", PLAIN, "fedproto", "fedavg", "local", *list_tuned_full()), _full, SNR)
+                        ("fedcl", PLAIN, "fedproto", "fedavg", "local", *list_tuned()), _full, SNR)
 # Whether what FedCL loses at its own size is Eq. 9's work; five seeds, three of them those of `letter-full`.
 LETTER_FULL_INFONCE = make_item("letter-full-infonce", "FedCL letter, Fig. 2(b), with another loss of the generator",
                                 "FedCL with InfoNCE in the place of Eq. 9 at the letter's own size",
-                                (INFONCE, "fedproto"), _make_full_infonce, SNR, figures=())
+                                (INFONCE, "fedproto"), _make_infonce, SNR, figures=())
 # The only schedule at which FedCL led FedProto after 30 rounds, for 200.
 LETTER_FULL_ADAM = make_item("letter-full-adam", "FedCL letter, Figs. 2(a) and 2(b)",
                              "The letter's methods at its own size, trained by Adam",
@@ -145,72 +145,70 @@ PLAIN_ARMS = {
 """Variants of `letter-readings` that change both arms -> the reading."""
 
 
-def judge_letter_full(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_methods(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield FedCL's leads at the letter's size, whether they can be the letter's, and what its generator is worth."""
     for number, place in NUMBERS.items():
         found = tabulate_by_seed(frame, number, [SNR])
-        mine, theirs = (_add_tuned_full(found, method) for method in ("fedcl", "fedproto"))
+        mine, theirs = (_merge_tuned(found, method) for method in ("fedcl", "fedproto"))
         leads = {"default lambda": found["fedcl"] - found["fedproto"]}
         if any("chosen" in name for name in found):
             leads["chosen lambda"] = mine - theirs
         for name, lead in leads.items():
-            yield from decide_verdict_at_each("FedCL is above FedProto", lead, [SNR], f"{{:g}} dB, {name}{place}")
+            yield from decide_at_each("FedCL is above FedProto", lead, [SNR], f"{{:g}} dB, {name}{place}")
             for stated in STATED["fedproto"]:
                 where = f"{FROM:g} dB, {name}{place}"
                 rival = float((found["fedproto"] if name == "default lambda" else theirs)[FROM].mean())
-                yield answer_low_as_stated(f"the lead over FedProto is {stated:g} points", where, lead[FROM], stated)
+                yield answer_as_stated(f"the lead over FedProto is {stated:g} points", where, lead[FROM], stated)
                 share = f"the lead over FedProto is {stated:g} % of its accuracy"
-                yield answer_low_as_stated(share, where, lead[FROM], stated * rival / 100)
+                yield answer_as_stated(share, where, lead[FROM], stated * rival / 100)
         for stated in STATED["fedavg"]:
             lead = (found["fedcl"] - found["fedavg"])[FROM]
             where, rival = f"{FROM:g} dB{place}", float(found["fedavg"][FROM].mean())
-            yield answer_low_as_stated(f"the lead over FedAvg is {stated:g} points", where, lead, stated)
-            yield answer_low_as_stated(
+            yield answer_as_stated(f"the lead over FedAvg is {stated:g} points", where, lead, stated)
+            yield answer_as_stated(
                 f"the lead over FedAvg is {stated:g} % of its accuracy", where, lead, stated * rival / 100
             )
         title = "generated centroids are above plain means"
-        yield from decide_verdict_at_each(title, found["fedcl"] - found[PLAIN.name], [SNR], f"{{:g}} dB{place}")
+        yield from decide_at_each(title, found["fedcl"] - found[PLAIN.name], [SNR], f"{{:g}} dB{place}")
         for other in [name for name in ("local",) if name in found]:
-            yield from decide_verdict_at_each(
+            yield from decide_at_each(
                 "FedCL gains over training alone", mine - found[other], [SNR], f"{{:g}} dB{place}"
             )
 
 
-def judge_full_infonce(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_infonce(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield FedCL's leads with InfoNCE under each reading, whether they can be the letter's, and what SNR costs."""
     for reading, (number, view) in READINGS.items():
-        mine = read_verdict_of_variant(frame, INFONCE.name, number, [SNR])
-        theirs = read_verdict_of_variant(frame, "fedproto", number, [SNR], view)
+        mine = read_variant(frame, INFONCE.name, number, [SNR])
+        theirs = read_variant(frame, "fedproto", number, [SNR], view)
         lead, place = mine - theirs, f"{{:g}} dB, {reading}"
-        yield from decide_verdict_at_each("FedCL with InfoNCE is above FedProto", lead, [SNR], place)
+        yield from decide_at_each("FedCL with InfoNCE is above FedProto", lead, [SNR], place)
         for snr, of in lead.groupby(SNR, sort=False):
             for stated in STATED["fedproto"] if snr == FROM else STATED["fedproto"][:1]:
                 where, share = place.format(snr), stated * float(theirs[snr].mean()) / 100
-                yield answer_low_as_stated(f"its lead is {stated:g} points", where, of, stated)
-                yield answer_low_as_stated(f"its lead is {stated:g} % of FedProto's accuracy", where, of, share)
+                yield answer_as_stated(f"its lead is {stated:g} points", where, of, stated)
+                yield answer_as_stated(f"its lead is {stated:g} % of FedProto's accuracy", where, of, share)
         losses = [each[FROM] - each[TO] for each in (mine, theirs)]
-        yield answer_low_as_stated(
-            "FedCL loses about 10 points from 9 to -9 dB", reading, losses[0], ABOUT_TEN, lead=False
-        )
+        yield answer_as_stated("FedCL loses about 10 points from 9 to -9 dB", reading, losses[0], ABOUT_TEN, lead=False)
         yield decide("FedProto loses more from 9 to -9 dB", reading, losses[1] - losses[0])
 
 
-def judge_full_adam_weights(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_adam_weights(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield FedCL's lead over FedProto under each reading and its gain over Local, with Adam and each lambda."""
     for weighted in WEIGHTED:
         place = f"{{:g}} dB, lambda {Fraction(weighted.set[LAMBDA])}"
         for reading, (number, view) in READINGS.items():
-            mine = read_verdict_of_variant(frame, weighted.name, number, [SNR])
-            lead, where = mine - read_verdict_of_variant(frame, "fedproto", number, [SNR], view), f"{place}, {reading}"
-            yield from decide_verdict_at_each("FedCL is above FedProto", lead, [SNR], where)
+            mine = read_variant(frame, weighted.name, number, [SNR])
+            lead, where = mine - read_variant(frame, "fedproto", number, [SNR], view), f"{place}, {reading}"
+            yield from decide_at_each("FedCL is above FedProto", lead, [SNR], where)
             title = "its lead over FedProto is below 10 points"
-            yield from decide_verdict_at_each(title, lead, [SNR], where, limit=10.0, above=False)
+            yield from decide_at_each(title, lead, [SNR], where, limit=10.0, above=False)
         for number, among in NUMBERS.items():
-            mine, alone = (read_verdict_of_variant(frame, name, number, [SNR]) for name in (weighted.name, "local"))
-            yield from decide_verdict_at_each("FedCL gains over training alone", mine - alone, [SNR], f"{place}{among}")
+            mine, alone = (read_variant(frame, name, number, [SNR]) for name in (weighted.name, "local"))
+            yield from decide_at_each("FedCL gains over training alone", mine - alone, [SNR], f"{place}{among}")
 
 
-def _add_tuned_full(found: pd.DataFrame, method: str) -> pd.Series:
+def _merge_tuned(found: pd.DataFrame, method: str) -> pd.Series:
     """Return a method's numbers, at each SNR those with the lambda that was chosen there, where there are such."""
     better = [found[name] for name in found if name.startswith(f"{method} with lambda chosen")]
     series = found[method]
@@ -219,7 +217,7 @@ def _add_tuned_full(found: pd.DataFrame, method: str) -> pd.Series:
     return series
 
 
-def judge_full_readings(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_readings(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield the lead over FedProto under each reading, held against 10 points, and what it changes in the lead."""
     for number, place in NUMBERS.items():
         found = tabulate_by_seed(frame, number)

@@ -29,7 +29,7 @@ import pandas as pd
 from experiments.claims.rule import NEAR, WIDEST
 from experiments.letter.figures import LAMBDA, MIXED, SCHEDULES, base, set_lambda_of_letter
 from experiments.papers.items import make_item
-from experiments.shell import run_on_studies_of_shell
+from experiments.shell import run_on_named_studies
 from experiments.verdicts import Row, answer
 from semcom.config import ChannelConfig
 from semcom.studies.analysis.means import format_markdown
@@ -89,7 +89,7 @@ class Level:
     @property
     def title(self) -> str:
         """Its name and that of its factor."""
-        return titled(self.factor, self.name)
+        return name_level(self.factor, self.name)
 
 
 @dataclass(frozen=True)
@@ -111,18 +111,18 @@ class Reading:
     level: str = BASE
 
 
-def titled(factor: str, level: str) -> str:
+def name_level(factor: str, level: str) -> str:
     """Return what a level of a factor is called; the base has neither."""
     return f"{factor}: {level}" if level else BASE
 
 
-def make_lead_levels(scale: str, snr_db: float = 9.0) -> tuple[Level, ...]:
+def list_levels(scale: str, snr_db: float = 9.0) -> tuple[Level, ...]:
     """Return the levels of all factors, those of experiments/protocol.md, where the base has an SNR in dB."""
     own, others = ("fedcl",), RIVALS
     other = "sgd" if base(scale).train.optimizer == "adam" else "adam"
     passes = {"train.local_epochs": 5, "train.rounds": max(1, ROUNDS[scale] // 5)}
     rounds = {"train.rounds": MANY[scale]}
-    many = titled("rounds", "many")
+    many = name_level("rounds", "many")
     steps = {"train.local_steps": 300 // SCHEDULES[scale]["batch_size"]}  # those of the base, for 300 images
     noisy = {  # the images are, and the channel is not, whose SNR is left as it is
         **{"data.name": "noisy", "data.options": {"of": base(scale).data.name, "snr_db": snr_db}},
@@ -171,7 +171,7 @@ def make_lead_levels(scale: str, snr_db: float = 9.0) -> tuple[Level, ...]:
     )
 
 
-AIR = titled("exchange", "over the air")
+AIR = name_level("exchange", "over the air")
 OWN = "among_own"
 READ = (
     Reading("answer", "among own classes", dict.fromkeys(ARMS, OWN)),
@@ -192,18 +192,16 @@ READ = (
 
 def _grid(scale: str) -> Grid:
     start = set_fields(base(scale, 9.0), {"train.rounds": ROUNDS[scale]})
-    return Grid(start, {"seed": SEEDS[scale]}, own=_list_own_lead_levels(scale, _variants(scale)))
+    return Grid(start, {"seed": SEEDS[scale]}, own=_list_own_settings(scale, _variants(scale)))
 
 
 def _variants(scale: str) -> list[Variant]:
     """Return the arms in the base and under each level, with what the level sets at a scale."""
-    changed = [
-        Variant(f"{arm} | {level.title}", arm, level.set) for level in make_lead_levels(scale) for arm in level.arms
-    ]
+    changed = [Variant(f"{arm} | {level.title}", arm, level.set) for level in list_levels(scale) for arm in level.arms]
     return [*(Variant(f"{arm} | {BASE}", arm) for arm in ARMS), *changed]
 
 
-def _list_own_lead_levels(scale: str, variants: Sequence[Variant]) -> dict[str, dict[str, Any]]:
+def _list_own_settings(scale: str, variants: Sequence[Variant]) -> dict[str, dict[str, Any]]:
     """Return variant -> its settings at a scale, lambda among them; the names are the same at all scales."""
     most = FEWER if scale == "smoke" else {}
     found = set_lambda_of_letter(scale, variants)
@@ -225,11 +223,11 @@ LOW = (0.0, -3.0)
 LOW_ARMS = ARMS[:2]
 
 
-def list_low_lead_levels(scale: str, snr_db: float) -> tuple[Level, ...]:
+def list_low_levels(scale: str, snr_db: float) -> tuple[Level, ...]:
     """Return the levels at a low SNR: those at 9 dB but the SNRs 3 dB off, as the other of `LOW` is one of them."""
     return tuple(
         replace(level, arms=tuple(arm for arm in level.arms if arm in LOW_ARMS))
-        for level in make_lead_levels(scale, snr_db)
+        for level in list_levels(scale, snr_db)
         if level.factor != "SNR" or "data.name" in level.set
     )
 
@@ -239,34 +237,32 @@ def _at(name: str, snr_db: float) -> str:
     return f"{name} at {snr_db:g} dB"
 
 
-def _list_low_lead_variants(scale: str) -> list[Variant]:
+def _list_low_variants(scale: str) -> list[Variant]:
     """Return FedCL and FedProto in the base and under each level, at each low SNR."""
     found = []
     for snr in LOW:
         there = {"channel.snr_db": snr}
         found += [Variant(_at(f"{arm} | {BASE}", snr), arm, there) for arm in LOW_ARMS]
-        for level in list_low_lead_levels(scale, snr):
+        for level in list_low_levels(scale, snr):
             found += [Variant(_at(f"{arm} | {level.title}", snr), arm, {**there, **level.set}) for arm in level.arms]
     return found
 
 
-def _make_lead_low(scale: str) -> Grid:
+def _make_low(scale: str) -> Grid:
     start = set_fields(base(scale), {"train.rounds": ROUNDS[scale]})
-    return Grid(start, {"seed": SEEDS[scale]}, own=_list_own_lead_levels(scale, _list_low_lead_variants(scale)))
+    return Grid(start, {"seed": SEEDS[scale]}, own=_list_own_settings(scale, _list_low_variants(scale)))
 
 
 LETTER_LEAD_LOW = make_item(
     "letter-lead-low", ORIGIN, "FedCL and FedProto at 0 and -3 dB with one factor changed at a time",
-    tuple(Variant(variant.name, variant.method) for variant in _list_low_lead_variants("small")),
-    _make_lead_low, "seed", figures=(),
+    tuple(Variant(variant.name, variant.method) for variant in _list_low_variants("small")),
+    _make_low, "seed", figures=(),
 )  # fmt: skip
 """The screening at the SNRs where FedCL has led FedProto's own rule."""
 
 
-def measure_low_lead_effects(
-    frame: pd.DataFrame, snr_db: float, view: str | None, scale: str = "small"
-) -> pd.DataFrame:
-    """Measure lead and effect of each level at a low SNR over a view of FedProto, as `measure_lead_effects` does.
+def measure_low_effects(frame: pd.DataFrame, snr_db: float, view: str | None, scale: str = "small") -> pd.DataFrame:
+    """Measure lead and effect of each level at a low SNR over a view of FedProto, as `measure_effects` does.
 
     Args:
         frame: the table of the sweep.
@@ -277,22 +273,22 @@ def measure_low_lead_effects(
     end = _at("", snr_db)
     part = frame[frame["variant"].str.endswith(end)]
     part = part.assign(variant=part["variant"].str.removesuffix(end))
-    return measure_lead_effects(part, scale, list_low_lead_levels(scale, snr_db), RIVALS[:1], (), view)
+    return measure_effects(part, scale, list_low_levels(scale, snr_db), RIVALS[:1], (), view)
 
 
 CONFIRMED = ("lambda of FedProto: 64 times", "classes at 300 images: 2")
-"""Titles of the levels that `find_strongest_lead` has chosen from the screening's stored results."""
+"""Titles of the levels that `find_strongest_levels` has chosen from the screening's stored results."""
 TOGETHER = "together"
 """The factor of both of them at once."""
 
 
-def confirm_lead(scale: str, titles: Sequence[str] = CONFIRMED) -> tuple[Level, ...]:
+def list_confirmed_levels(scale: str, titles: Sequence[str] = CONFIRMED) -> tuple[Level, ...]:
     """Return the levels of the confirmation: each of the titles, and where there are two both together.
 
-    The fields that both together set depend on the method (`_list_confirmed_lead_fields`): it has none of its own. A
+    The fields that both together set depend on the method (`_list_confirmed_fields`): it has none of its own. A
     method that only one of them changes is run once, under that one.
     """
-    chosen = tuple(level for title in titles for level in make_lead_levels(scale) if level.title == title)
+    chosen = tuple(level for title in titles for level in list_levels(scale) if level.title == title)
     if len(chosen) < 2:
         return chosen
     by = {arm: [level.title for level in chosen if arm in level.arms] for arm in ARMS}
@@ -302,32 +298,32 @@ def confirm_lead(scale: str, titles: Sequence[str] = CONFIRMED) -> tuple[Level, 
     return (*chosen, Level(TOGETHER, " and ".join(titles), {}, arms, never, others=once))
 
 
-def _list_confirmed_lead_fields(scale: str, titles: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _list_confirmed_fields(scale: str, titles: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return variant -> its settings in the confirmation, the base's among them."""
-    parts, variants = confirm_lead(scale, titles), [Variant(f"{arm} | {BASE}", arm) for arm in ARMS]
+    parts, variants = list_confirmed_levels(scale, titles), [Variant(f"{arm} | {BASE}", arm) for arm in ARMS]
     for level in parts:
         of = [one for one in parts if one.factor != TOGETHER] if level.factor == TOGETHER else [level]
         for arm in level.arms:
             both = {name: value for one in of if arm in one.arms for name, value in one.set.items()}
             variants.append(Variant(f"{arm} | {level.title}", arm, both))
-    return _list_own_lead_levels(scale, variants)
+    return _list_own_settings(scale, variants)
 
 
 def _confirm(scale: str) -> Grid:
     start = set_fields(base(scale, 9.0), {"model.encoder": "dcgan"})
-    return Grid(start, {"seed": SEEDS[scale][:3]}, own=_list_confirmed_lead_fields(scale, CONFIRMED))
+    return Grid(start, {"seed": SEEDS[scale][:3]}, own=_list_confirmed_fields(scale, CONFIRMED))
 
 
 LETTER_LEAD_CONFIRM = make_item(
     "letter-lead-confirm", ORIGIN,
     "The base of letter-lead and what raises FedCL's lead most, with a wider encoder and 60 rounds",
-    tuple(Variant(name, name.partition(" ")[0]) for name in _list_confirmed_lead_fields("small", CONFIRMED)),
+    tuple(Variant(name, name.partition(" ")[0]) for name in _list_confirmed_fields("small", CONFIRMED)),
     _confirm, "seed", figures=(),
 )  # fmt: skip
 """The confirmation of experiments/protocol.md."""
 
 
-def measure_lead_effects(
+def measure_effects(
     frame: pd.DataFrame,
     scale: str = "small",
     of: Sequence[Level] | None = None,
@@ -355,22 +351,20 @@ def measure_lead_effects(
     for row in frame[frame["status"] == "done"].to_dict("records"):
         runs.setdefault(row["variant"], {})[row["seed"]] = row
     pair = partial(_pair, runs, view=view)
-    rows = [_make_lead_row(BASE, "", rival, *pair(rival, {}), None, pair(rival, {}, OWN)) for rival in rivals]
-    for level in make_lead_levels(scale) if of is None else of:
+    rows = [_make_row(BASE, "", rival, *pair(rival, {}), None, pair(rival, {}, OWN)) for rival in rivals]
+    for level in list_levels(scale) if of is None else of:
         begun = dict.fromkeys(ARMS, level.start)
         where = {**begun, **level.others, **dict.fromkeys(level.arms, level.title)}
         for rival in (name for name in rivals if name not in level.never):
             start = _lead(*pair(rival, begun, level.metric))
             among = pair(rival, where, OWN) if level.metric == "accuracy" else None
-            rows.append(
-                _make_lead_row(level.factor, level.name, rival, *pair(rival, where, level.metric), start, among)
-            )
+            rows.append(_make_row(level.factor, level.name, rival, *pair(rival, where, level.metric), start, among))
     for reading in readings:
         for rival in reading.rivals:
             first = _numbers(runs, f"fedcl | {BASE}", reading.numbers.get("fedcl", "accuracy"))
             second = _numbers(runs, f"{rival} | {reading.level}", reading.numbers.get(rival, "accuracy"))
             rows.append(
-                _make_lead_row(reading.factor, reading.name, rival, first, second, _lead(*_pair(runs, rival, {})), None)
+                _make_row(reading.factor, reading.name, rival, first, second, _lead(*_pair(runs, rival, {})), None)
             )
     return pd.DataFrame(rows)
 
@@ -396,7 +390,7 @@ def _lead(first: pd.Series, second: pd.Series) -> pd.Series:
     return (first - second).dropna()
 
 
-def _make_lead_row(
+def _make_row(
     factor: str,
     level: str,
     rival: str,
@@ -405,21 +399,21 @@ def _make_lead_row(
     start: pd.Series | None,
     among: tuple[pd.Series, pd.Series] | None,
 ) -> dict[str, Any]:
-    """Return a row of `measure_lead_effects` from both arms' numbers, leads in the base, and numbers of own classes."""
+    """Return a row of `measure_effects` from both arms' numbers, leads in the base, and numbers of own classes."""
     lead = _lead(first, second)
     effect = pd.Series(dtype=float) if start is None else _lead(lead, start)
     own = pd.Series(dtype=float) if among is None else _lead(*among)
     return {
         **{"factor": factor, "level": level, "rival": rival},
-        **_list_lead_ends(lead, "lead", "lead_low", "lead_high"),
+        **_measure_interval(lead, "lead", "lead_low", "lead_high"),
         "rival_accuracy": second[second.index.isin(lead.index)].mean(),
-        **_list_lead_ends(effect, "effect", "low", "high"),
-        **_list_lead_ends(own, "own", "own_low", "own_high"),
+        **_measure_interval(effect, "effect", "low", "high"),
+        **_measure_interval(own, "own", "own_low", "own_high"),
         "seeds": len(lead),
     }
 
 
-def _list_lead_ends(values: pd.Series, *names: str) -> dict[str, float]:
+def _measure_interval(values: pd.Series, *names: str) -> dict[str, float]:
     """Return the mean of values and the ends of its interval by three names; NaN where there are none."""
     if values.empty:
         return dict.fromkeys(names, math.nan)
@@ -427,11 +421,11 @@ def _list_lead_ends(values: pd.Series, *names: str) -> dict[str, float]:
     return dict(zip(names, (found.mean, found.low, found.high), strict=True))
 
 
-def decide_lead_verdicts(found: pd.DataFrame) -> pd.DataFrame:
+def judge_stated(found: pd.DataFrame) -> pd.DataFrame:
     """Return what is said of each of the letter's numbers, by the rule of experiments/protocol.md.
 
     Args:
-        found: what `measure_lead_effects` returned.
+        found: what `measure_effects` returned.
 
     Returns:
         Columns: rival, stated (percent), reading, verdict ("can give it", "inconclusive" or "no setting tried gives
@@ -444,7 +438,7 @@ def decide_lead_verdicts(found: pd.DataFrame) -> pd.DataFrame:
             said = {}
             for row in mine.to_dict("records"):
                 goal = stated if reading == "points" else stated * row["rival_accuracy"] / 100
-                said[titled(row["factor"], row["level"])] = describe_lead_reach(row["lead_low"], row["lead_high"], goal)
+                said[name_level(row["factor"], row["level"])] = describe_reach(row["lead_low"], row["lead_high"], goal)
             verdict = next((v for v in (GIVES, INCONCLUSIVE) if v in said.values()), GIVES_NOT)
             settings = "; ".join(title for title, one in said.items() if one == verdict != GIVES_NOT)
             rows.append(
@@ -453,7 +447,7 @@ def decide_lead_verdicts(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def describe_lead_reach(low: float, high: float, goal: float) -> str:
+def describe_reach(low: float, high: float, goal: float) -> str:
     """Return what the interval of a lead says of a number of points that it could be."""
     if high < goal - NEAR:
         return GIVES_NOT
@@ -461,29 +455,29 @@ def describe_lead_reach(low: float, high: float, goal: float) -> str:
     return GIVES if sure else INCONCLUSIVE
 
 
-def find_strongest_lead(found: pd.DataFrame, scale: str = "small") -> list[str]:
+def find_strongest_levels(found: pd.DataFrame, scale: str = "small") -> list[str]:
     """Return the titles of the levels that are confirmed, by the protocol's rule: at most one for each rival.
 
     For each rival in turn, the level with the largest effect above zero whose interval excludes zero, of those that can
     be combined with what is there.
 
     Args:
-        found: what `measure_lead_effects` returned.
+        found: what `measure_effects` returned.
         scale: of it.
     """
-    known = {level.title: level for level in make_lead_levels(scale)}
+    known = {level.title: level for level in list_levels(scale)}
     chosen: list[str] = []
     for rival in RIVALS:
         up = found[(found["rival"] == rival) & (found["low"] > 0)].sort_values("effect", ascending=False, kind="stable")
-        titles = [titled(factor, level) for factor, level in zip(up["factor"], up["level"], strict=True)]
+        titles = [name_level(factor, level) for factor, level in zip(up["factor"], up["level"], strict=True)]
         usable = (
-            t for t in titles if t in known and t not in chosen and _combine_leads(known[t], *map(known.get, chosen))
+            t for t in titles if t in known and t not in chosen and _can_combine(known[t], *map(known.get, chosen))
         )
         chosen += [title for title in (next(usable, None),) if title]
     return chosen
 
 
-def _combine_leads(one: Level, *others: Level | None) -> bool:
+def _can_combine(one: Level, *others: Level | None) -> bool:
     """Return whether a level can be confirmed beside others: all are of other factors, and set other fields.
 
     The confirmation has an encoder and a number of rounds of its own.
@@ -493,32 +487,32 @@ def _combine_leads(one: Level, *others: Level | None) -> bool:
     return apart and not fields & {"model.encoder", "train.rounds"}
 
 
-def format_lead(found: pd.DataFrame) -> pd.Series:
-    """Return which effects, of those that `measure_lead_effects` returned, have an interval that excludes zero."""
+def mark_significant(found: pd.DataFrame) -> pd.Series:
+    """Return which effects, of those that `measure_effects` returned, have an interval that excludes zero."""
     return (found["low"] > 0) | (found["high"] < 0)
 
 
-def _print_lead(path: str) -> None:
+def _print_effects(path: str) -> None:
     """Print what the screening or the confirmation has found."""
     frame = read_stored_table(path)
     if frame["experiment"].iloc[0] == LETTER_LEAD_LOW.name:
         for (snr, name), found in _measure_all_low(frame):
             print(f"{snr:g} dB, over FedProto's {name}\n")
-            for table in (found, decide_lead_verdicts(found)):
+            for table in (found, judge_stated(found)):
                 print(format_markdown(table.map(_cell)), end="\n\n")
         return
     screening = frame["experiment"].iloc[0] == LETTER_LEAD.name
-    found = measure_lead_effects(frame, of=None if screening else confirm_lead("small"))
-    for table in (found[found["seeds"] > 0], decide_lead_verdicts(found)):
+    found = measure_effects(frame, of=None if screening else list_confirmed_levels("small"))
+    for table in (found[found["seeds"] > 0], judge_stated(found)):
         print(format_markdown(table.map(_cell)), end="\n\n")
     if screening:
-        print(f"to be confirmed: {' and '.join(find_strongest_lead(found)) or 'the base alone'}")
+        print(f"to be confirmed: {' and '.join(find_strongest_levels(found)) or 'the base alone'}")
 
 
 def _measure_all_low(frame: pd.DataFrame) -> Iterator[tuple[tuple[float, str], pd.DataFrame]]:
-    """Yield SNR, what FedProto answers by, and what `measure_low_lead_effects` returns."""
+    """Yield SNR, what FedProto answers by, and what `measure_low_effects` returns."""
     for snr, (view, name) in product(LOW, ((None, "head"), ("prototype", "nearest prototype"))):
-        yield (snr, name), measure_low_lead_effects(frame, snr, view)
+        yield (snr, name), measure_low_effects(frame, snr, view)
 
 
 def _cell(value: Any) -> str:
@@ -529,15 +523,15 @@ def _cell(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    run_on_studies_of_shell(_print_lead)
+    run_on_named_studies(_print_effects)
 
 
-def judge_lead(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_levels(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether a level gives FedCL a large lead, what its lead over FedAvg depends on, what the SCG is worth."""
-    found = measure_lead_effects(frame)
+    found = measure_effects(frame)
     over = {rival: rows.set_index(["factor", "level"]) for rival, rows in found.groupby("rival")}
     proto, avg = over["fedproto"].dropna(subset=["lead_high"]), over["fedavg"]
-    yield _judge_highest_lead(proto)
+    yield _judge_highest(proto)
     base = avg.loc[BASE, ""]
     title = "the lead over FedAvg exceeds 15 points where it answers among ten classes"
     yield _of_interval(title, "base", base, "lead", answer(base["lead_low"], base["lead_high"], 15))
@@ -554,7 +548,7 @@ def judge_lead(frame: pd.DataFrame) -> Iterator[Row]:
         yield _of_interval(title, changed, row, "effect", answer(row["low"], row["high"]))
 
 
-def judge_lead_low(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_low_levels(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether a level gives FedCL a large lead at low SNR, and what three of them do to it."""
     changes = (
         (("loss of the SCG", "InfoNCE"), "InfoNCE raises FedCL", True),
@@ -564,13 +558,13 @@ def judge_lead_low(frame: pd.DataFrame) -> Iterator[Row]:
     for (snr, name), found in _measure_all_low(frame):
         rows = found.set_index(["factor", "level"]).dropna(subset=["lead_high"])
         where = f"{snr:g} dB, over FedProto's {name}"
-        yield _judge_highest_lead(rows, f"{where}, ")
+        yield _judge_highest(rows, f"{where}, ")
         for place, title, above in changes:
             row = rows.loc[place]
             yield _of_interval(title, where, row, "effect", answer(row["low"], row["high"], above=above))
 
 
-def _judge_highest_lead(rows: pd.DataFrame, where: str = "") -> Row:
+def _judge_highest(rows: pd.DataFrame, where: str = "") -> Row:
     """Return the row of the hypothesis that no level gives a lead of 10 points over FedProto."""
     most = rows.loc[rows["lead_high"].idxmax()]
     said = answer(rows["lead_low"].max(), rows["lead_high"].max(), 10, above=False)
@@ -579,7 +573,7 @@ def _judge_highest_lead(rows: pd.DataFrame, where: str = "") -> Row:
 
 
 def _of_interval(hypothesis: str, place: str, row: pd.Series, number: str, said: str) -> Row:
-    """Return the row of a hypothesis from one of `measure_lead_effects`: its lead or its effect."""
+    """Return the row of a hypothesis from one of `measure_effects`: its lead or its effect."""
     low, high = ("lead_low", "lead_high") if number == "lead" else ("low", "high")
     ends = {"difference": row[number], "low": row[low], "high": row[high], "seeds": row["seeds"]}
     return {"hypothesis": hypothesis, "place": place, **ends, "answer": said}

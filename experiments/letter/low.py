@@ -28,19 +28,19 @@ from experiments.claims.claim import Comparison
 from experiments.claims.rule import FIRST, Rule
 from experiments.letter.figures import base
 from experiments.letter.lead import STATED
-from experiments.letter.search import TIED, read_search_validation
+from experiments.letter.search import TIED, read_validation
 from experiments.letter.weight import AS_PRINTED, MEAN, PLAIN
 from experiments.papers.items import make_item
-from experiments.shell import run_on_studies_of_shell
+from experiments.shell import run_on_named_studies
 from experiments.verdicts import (
     OPEN,
     REFUTED,
     SUPPORTED,
     Row,
     decide,
-    decide_verdict_at_each,
+    decide_at_each,
     describe,
-    read_verdict_of_variant,
+    read_variant,
     tabulate_by_seed,
 )
 from semcom.config import ConfigError
@@ -75,7 +75,7 @@ SEARCH_SEEDS = {"smoke": (1000,), "small": (1000, 1001)}
 SEARCH_ROUNDS = {"smoke": 2, "small": 30}
 
 
-def _make_low_search(scale: str) -> Grid:
+def _make_search(scale: str) -> Grid:
     """Return the runs that lambda is chosen by: images set aside from training; the few tests count for nothing."""
     rounds = SEARCH_ROUNDS[scale]
     aside = {"partition.validation": 0.2, "partition.test_per_class": 10, "train.rounds": rounds}
@@ -86,23 +86,23 @@ def _make_low_search(scale: str) -> Grid:
 LETTER_LOW_SEARCH = make_item(
     "letter-low-search", "FedCL letter (not in it)",
     "lambda of FedCL and of FedProto at each SNR, on validation images",
-    TUNED, _make_low_search, SNR, (), ("smoke", "small"),
+    TUNED, _make_search, SNR, (), ("smoke", "small"),
 )  # fmt: skip
 """The search for lambda at each SNR."""
 
 
-def read_low_scores(frame: pd.DataFrame) -> pd.DataFrame:
+def read_scores(frame: pd.DataFrame) -> pd.DataFrame:
     """Return SNR, variant, lam and score of each candidate: its mean validation accuracy over seeds, in %.
 
     Raises:
         ConfigError: a run has failed, and there is nothing to choose from yet.
     """
-    each = frame.assign(score=100 * read_search_validation(frame))
+    each = frame.assign(score=100 * read_validation(frame))
     of = each.rename(columns={SNR: "snr", LAMBDA: "lam"}).astype({"snr": float, "lam": float})
     return of.groupby(["snr", "variant", "lam"], as_index=False)["score"].mean()
 
 
-def choose_low(rows: pd.DataFrame) -> dict[float, dict[str, float]]:
+def choose_lambdas(rows: pd.DataFrame) -> dict[float, dict[str, float]]:
     """Return SNR -> arm -> the best weight; of those within half a point of it the nearest to 1, as a factor."""
     found: dict[float, dict[str, float]] = {}
     for (snr, variant), of in rows.groupby(["snr", "variant"]):
@@ -145,12 +145,12 @@ LETTER_SCG = make_item(
 """The letter's own comparison, in one architecture."""
 
 
-def _print_low(path: str) -> None:
+def _print_choice(path: str) -> None:
     """Print the scores and the choice."""
-    rows = read_low_scores(read_stored_table(path))
+    rows = read_scores(read_stored_table(path))
     wide = rows.pivot(index=["variant", "snr"], columns="lam", values="score").round(2).rename(columns=str)
     print(format_markdown(wide.reset_index().map(str)) + "\n")
-    print(choose_low(rows))
+    print(choose_lambdas(rows))
 
 
 SAME_AIR: Mapping[str, tuple[str, str]] = {
@@ -174,34 +174,34 @@ ABOUT_TEN = 10.0
 """What FedCL loses at low SNR by the letter, in percent."""
 
 
-def judge_letter_low(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_arms(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield where FedCL stands to FedProto at low SNR, what each choice does, and what the letter says of it."""
     found = {number: tabulate_by_seed(frame, number, [SNR, LAMBDA]) for number in NUMBERS}
     for number, place in NUMBERS.items():
         for air, (fedcl, fedproto) in SAME_AIR.items():
-            for name, (mine, theirs) in _read_low_at_weights(found[number], fedcl, fedproto).items():
+            for name, (mine, theirs) in _pair_at_weights(found[number], fedcl, fedproto).items():
                 where = f"{air}, {name}{place}"
                 lead = (mine - theirs).dropna()
-                yield from decide_verdict_at_each("FedCL is above FedProto", lead, [SNR], f"{{:g}} dB, {where}")
+                yield from decide_at_each("FedCL is above FedProto", lead, [SNR], f"{{:g}} dB, {where}")
                 by_snr = lead.unstack(SNR)
                 grown = by_snr[TO] - by_snr[FROM]
                 yield decide("its lead is larger at -9 dB than at 9 dB", where, grown)
                 losses = [each.unstack(SNR)[FROM] - each.unstack(SNR)[TO] for each in (mine, theirs)]
-                yield answer_low_as_stated(
+                yield answer_as_stated(
                     "FedCL loses about 10 points from 9 to -9 dB", where, losses[0], ABOUT_TEN, lead=False
                 )
                 yield decide("FedProto loses more from 9 to -9 dB", where, losses[1] - losses[0])
-    yield from _list_low_choices(found["accuracy"])
+    yield from _judge_choices(found["accuracy"])
     for number, place in NUMBERS.items():
         for weight in EVEN:
             of = found[number].xs(weight, level=LAMBDA)
             title = "generated centroids are above plain means"
-            yield from decide_verdict_at_each(
+            yield from decide_at_each(
                 title, of["fedcl"] - of[PLAIN.name], [SNR], f"{{:g}} dB, lambda {weight:g}{place}"
             )
 
 
-def _read_low_at_weights(found: pd.DataFrame, one: str, other: str) -> dict[str, tuple[pd.Series, pd.Series]]:
+def _pair_at_weights(found: pd.DataFrame, one: str, other: str) -> dict[str, tuple[pd.Series, pd.Series]]:
     """Return both arms at weights of one size, and at those that were chosen, by SNR and seed."""
     pairs = {f"lambda {lam:g}": tuple(found.xs(lam, level=LAMBDA)[name] for name in (one, other)) for lam in EVEN}
     if CHOSEN:
@@ -209,7 +209,7 @@ def _read_low_at_weights(found: pd.DataFrame, one: str, other: str) -> dict[str,
     return pairs  # type: ignore[return-value]
 
 
-def list_low_leads(frame: pd.DataFrame) -> Iterator[tuple[str, str, str, pd.Series]]:
+def list_leads(frame: pd.DataFrame) -> Iterator[tuple[str, str, str, pd.Series]]:
     """Yield setting, weights, reading and FedCL's lead over FedProto in points, by SNR and seed, under each reading.
 
     Raises:
@@ -220,11 +220,11 @@ def list_low_leads(frame: pd.DataFrame) -> Iterator[tuple[str, str, str, pd.Seri
     for air, (fedcl, fedproto) in SAME_AIR.items():
         for reading, (number, view) in READINGS.items():
             sides = [
-                read_verdict_of_variant(frame, fedcl, number, [SNR, LAMBDA]),
-                read_verdict_of_variant(frame, fedproto, number, [SNR, LAMBDA], view),
+                read_variant(frame, fedcl, number, [SNR, LAMBDA]),
+                read_variant(frame, fedproto, number, [SNR, LAMBDA], view),
             ]
             both = pd.concat(sides, axis=1, keys=[fedcl, fedproto]).sort_index()
-            for weights, (mine, theirs) in _read_low_at_weights(both, fedcl, fedproto).items():
+            for weights, (mine, theirs) in _pair_at_weights(both, fedcl, fedproto).items():
                 yield air, weights, reading, (mine - theirs).dropna()
 
 
@@ -234,57 +234,49 @@ def _chosen(found: pd.DataFrame, name: str) -> pd.Series:
     return pd.concat(parts, names=[SNR])
 
 
-def _list_low_choices(found: pd.DataFrame) -> Iterator[Row]:
+def _judge_choices(found: pd.DataFrame) -> Iterator[Row]:
     """Yield what each of the three choices of `letter-fig2b` costs or gains, by itself, at each SNR."""
     one, four = (found.xs(lam, level=LAMBDA) for lam in EVEN)
     for name in ("fedcl", IDEAL.name):
         title = "a quarter of lambda raises FedCL"
-        yield from decide_verdict_at_each(title, one[name] - four[name], [SNR], f"{{:g}} dB, {name}")
+        yield from decide_at_each(title, one[name] - four[name], [SNR], f"{{:g}} dB, {name}")
     for weight, of in zip(EVEN, (one, four), strict=True):
         place = f"{{:g}} dB, lambda {weight:g}"
-        yield from decide_verdict_at_each("an ideal downlink raises FedCL", of[IDEAL.name] - of["fedcl"], [SNR], place)
+        yield from decide_at_each("an ideal downlink raises FedCL", of[IDEAL.name] - of["fedcl"], [SNR], place)
         title = "prototypes over the air lower FedProto"
-        yield from decide_verdict_at_each(title, of["fedproto"] - of[BY_AIR.name], [SNR], place)
+        yield from decide_at_each(title, of["fedproto"] - of[BY_AIR.name], [SNR], place)
     as_stored = four["fedcl"] - one["fedproto"]
-    yield from decide_verdict_at_each(
-        "FedCL minus FedProto as letter-fig2b has them", as_stored, [SNR], "{:g} dB", describe
-    )
+    yield from decide_at_each("FedCL minus FedProto as letter-fig2b has them", as_stored, [SNR], "{:g} dB", describe)
 
 
-def judge_low_scg(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_scg(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield the lead of generated over plain mean centroids, and whether it can be the letter's."""
     for number, place in NUMBERS.items():
         found = tabulate_by_seed(frame, number, [SNR, LAMBDA])
         lead = found["fedcl"] - found[PLAIN.name]
         named = f"{{:g}} dB, lambda {{:g}}{place}"
-        yield from decide_verdict_at_each("generated centroids are above plain means", lead, [SNR, LAMBDA], named)
+        yield from decide_at_each("generated centroids are above plain means", lead, [SNR, LAMBDA], named)
         for stated in STATED["fedproto"]:
             for (snr, lam), of in lead.groupby([SNR, LAMBDA], sort=False):
                 where = named.format(snr, lam)
                 rival = float(found.loc[of.index, PLAIN.name].mean())
                 title = f"the lead is {stated:g}"
-                yield answer_low_as_stated(f"{title} points", where, of, stated)
-                yield answer_low_as_stated(
-                    f"{title} % of the accuracy with plain means", where, of, stated * rival / 100
-                )
+                yield answer_as_stated(f"{title} points", where, of, stated)
+                yield answer_as_stated(f"{title} % of the accuracy with plain means", where, of, stated * rival / 100)
         by_snr, by_lambda = lead.unstack(SNR), lead.unstack(LAMBDA)
         grown = by_snr[0.0] - by_snr[FROM]
-        yield from decide_verdict_at_each(
-            "the lead is larger at 0 dB than at 9 dB", grown, [LAMBDA], f"lambda {{:g}}{place}"
-        )
+        yield from decide_at_each("the lead is larger at 0 dB than at 9 dB", grown, [LAMBDA], f"lambda {{:g}}{place}")
         more = by_lambda[HEAVY[-1]] - by_lambda[HEAVY[0]]
-        yield from decide_verdict_at_each(
-            "the lead is larger with lambda 64 than with 4", more, [SNR], f"{{:g}} dB{place}"
-        )
+        yield from decide_at_each("the lead is larger with lambda 64 than with 4", more, [SNR], f"{{:g}} dB{place}")
         for name in ("fedcl", PLAIN.name):
             lost = found[name].unstack(LAMBDA)
             for lam in HEAVY[1:]:
                 title = f"lambda {lam:g} minus {HEAVY[0]:g}"
                 difference = lost[lam] - lost[HEAVY[0]]
-                yield from decide_verdict_at_each(title, difference, [SNR], f"{{:g}} dB, {name}{place}", describe)
+                yield from decide_at_each(title, difference, [SNR], f"{{:g}} dB, {name}{place}", describe)
 
 
-def answer_low_as_stated(title: str, place: str, values: pd.Series, target: float, lead: bool = True) -> Row:
+def answer_as_stated(title: str, place: str, values: pd.Series, target: float, lead: bool = True) -> Row:
     """Return the row of a number that the letter states, answered by the rule for claims."""
     known = values.dropna()
     one = Comparison((known.reset_index(drop=True),), target, None, "fedcl", PLAIN.name, place, lead=lead)
@@ -294,4 +286,4 @@ def answer_low_as_stated(title: str, place: str, values: pd.Series, target: floa
 
 
 if __name__ == "__main__":
-    run_on_studies_of_shell(_print_low)
+    run_on_named_studies(_print_choice)

@@ -35,10 +35,10 @@ from experiments.papers.items import make_item
 from experiments.verdicts import (
     Row,
     decide,
-    decide_verdict_at_each,
+    decide_at_each,
     describe,
     over_places,
-    read_verdict_of_variant,
+    read_variant,
     tabulate_by_seed,
 )
 from semcom.config import ChannelConfig, RunConfig
@@ -96,13 +96,13 @@ COMPARED = (Variant("local", "local"), Variant("fedper", "fedper"), OWN_DECODERS
 """What is trained in each setting."""
 
 
-def in_setting(name: str, setting: str) -> str:
+def name_in_setting(name: str, setting: str) -> str:
     """Return what a variant is called in a setting."""
     return f"{name} | {setting}"
 
 
 IN_SETTINGS = tuple(
-    Variant(in_setting(one.name, setting), one.method, {**one.set, **fields})
+    Variant(name_in_setting(one.name, setting), one.method, {**one.set, **fields})
     for setting, fields in SETTINGS.items()
     for one in COMPARED
 )
@@ -118,7 +118,7 @@ def _grid(scale: str) -> Grid:
     return Grid(_start(scale), {PLACE: PLACES[scale], "seed": seeds(scale)}, own=set_lambda_of_letter(scale, VARIANTS))
 
 
-def _make_regime_encoder(scale: str) -> Grid:
+def _make_encoder(scale: str) -> Grid:
     own = set_lambda_of_letter(scale, IN_SETTINGS)
     short = SHORT if scale == "smoke" else {}
     for one in IN_SETTINGS:
@@ -144,7 +144,7 @@ LETTER_REGIME = make_item("letter-regime", ORIGIN,
 # Why the map and that of `collaboration` differ.
 LETTER_ENCODER = make_item("letter-encoder", ORIGIN,
                            "What a common encoder gains, with one thing changed at a time between two settings",
-                           tuple(Variant(one.name, one.method) for one in IN_SETTINGS), _make_regime_encoder, PLACE[0])
+                           tuple(Variant(one.name, one.method) for one in IN_SETTINGS), _make_encoder, PLACE[0])
 # New clients. The table that a sweep prints is of the run's own clients.
 LETTER_UNSEEN = make_item("letter-unseen", ORIGIN,
                           "What methods leave for clients that took no part, which train a head alone",
@@ -155,7 +155,7 @@ NAMED = "q {:g}, m {:g}, K {:g}"
 """What a place of the letter's map is called."""
 
 
-def judge_regime(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_map(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield where FedCL's gain over `local` grows, and what an averaged encoder and the SCG add."""
     found = tabulate_by_seed(frame, places=PLACE)
     gain = found["fedcl"] - found["local"]
@@ -169,37 +169,31 @@ def judge_regime(frame: pd.DataFrame) -> Iterator[Row]:
     for title, (first, second) in pairs.items():
         difference = found[first] - found[second]
         yield decide(title, "mean over all places", over_places(difference))
-        yield from decide_verdict_at_each(title, difference, PLACE, NAMED)
+        yield from decide_at_each(title, difference, PLACE, NAMED)
 
 
-def judge_regime_encoder(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_encoder(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield what a common encoder gains in each setting, what a setting adds, and what FedCL's training adds to it."""
     found = tabulate_by_seed(frame, places=PLACE)
-    gains = {s: found[in_setting("fedper", s)] - found[in_setting("local", s)] for s in SETTINGS}
-    rest = {s: found[in_setting(OWN_DECODERS.name, s)] - found[in_setting("fedper", s)] for s in SETTINGS}
+    gains = {s: found[name_in_setting("fedper", s)] - found[name_in_setting("local", s)] for s in SETTINGS}
+    rest = {s: found[name_in_setting(OWN_DECODERS.name, s)] - found[name_in_setting("fedper", s)] for s in SETTINGS}
 
     for setting, gain in gains.items():
-        yield from decide_verdict_at_each("FedPer minus local", gain, PLACE[:1], f"{setting}, q {{:g}}", describe)
+        yield from decide_at_each("FedPer minus local", gain, PLACE[:1], f"{setting}, q {{:g}}", describe)
     for setting in SETTINGS:
         if setting != THE_MAPS:
             title = "the setting raises what a common encoder gains"
-            yield from decide_verdict_at_each(
-                title, gains[setting] - gains[THE_MAPS], PLACE[:1], f"{setting}, q {{:g}}"
-            )
+            yield from decide_at_each(title, gains[setting] - gains[THE_MAPS], PLACE[:1], f"{setting}, q {{:g}}")
     for setting, more in rest.items():
-        yield from decide_verdict_at_each(
-            "FedCL's training minus FedPer's", more, PLACE[:1], f"{setting}, q {{:g}}", describe
-        )
+        yield from decide_at_each("FedCL's training minus FedPer's", more, PLACE[:1], f"{setting}, q {{:g}}", describe)
     title = "FedCL's training adds less to a common encoder with GroupNorm"
-    yield from decide_verdict_at_each(title, rest[THE_MAPS] - rest["GroupNorm"], PLACE[:1], "GroupNorm, q {:g}")
+    yield from decide_at_each(title, rest[THE_MAPS] - rest["GroupNorm"], PLACE[:1], "GroupNorm, q {:g}")
 
 
-def judge_regime_unseen(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_unseen(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether FedCL leaves new clients a better encoder than local training, and than sharing the encoder."""
     number = "new_clients.head.accuracy"
-    ours = read_verdict_of_variant(frame, "fedcl", number, PLACE)
+    ours = read_variant(frame, "fedcl", number, PLACE)
     for rival in ("local", "fedper"):
         title = f"FedCL leaves new clients a better encoder than {rival}"
-        yield from decide_verdict_at_each(
-            title, ours - read_verdict_of_variant(frame, rival, number, PLACE), PLACE, NAMED
-        )
+        yield from decide_at_each(title, ours - read_variant(frame, rival, number, PLACE), PLACE, NAMED)

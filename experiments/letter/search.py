@@ -25,7 +25,7 @@ import pandas as pd
 
 from experiments.letter import figures as letter
 from experiments.papers.items import make_item
-from experiments.shell import run_on_studies_of_shell
+from experiments.shell import run_on_named_studies
 from semcom.config import ConfigError, RunConfig
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Grid, Variant
@@ -52,7 +52,7 @@ def _base(scale: str) -> RunConfig:
     return set_fields(letter.base(scale, eval_every=PASSES[scale]), aside)
 
 
-def _make_schedule_search(scale: str) -> Grid:
+def _make_schedules(scale: str) -> Grid:
     """Return every schedule of a scale, all with the same number of passes."""
     local = tuple((epochs, PASSES[scale] // epochs) for epochs in EPOCHS[scale])
     optimizers = tuple((name, size) for name in ("sgd", "adam") for size in (10, 20, 50))
@@ -67,17 +67,17 @@ def _make_schedule_search(scale: str) -> Grid:
 LETTER_SEARCH = make_item(
     "letter-search", "FedCL letter (not in it)",
     "Optimiser, batch size and local epochs that the letter leaves open, on validation images",
-    ("fedcl", "fedproto", "fedavg"), _make_schedule_search, "train.local_epochs", (), PASSES,
+    ("fedcl", "fedproto", "fedavg"), _make_schedules, "train.local_epochs", (), PASSES,
 )  # fmt: skip
 """The search for one schedule of all arms."""
 
 
-def read_searched_schedules(frame: pd.DataFrame) -> pd.DataFrame:
+def score_schedules(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a row per schedule with its score and each arm's validation accuracy, in %, from the table of the sweep.
 
     The best come first. `steps` is what a client takes in a run with 240 images.
     """
-    cells = frame.assign(accuracy=read_search_validation(frame)).pivot_table(
+    cells = frame.assign(accuracy=read_validation(frame)).pivot_table(
         "accuracy", [*SCHEDULE, "train.rounds"], "variant"
     )
     rows = cells.assign(score=cells.mean(axis=1, skipna=False)).mul(100).reset_index()
@@ -85,14 +85,14 @@ def read_searched_schedules(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(steps=steps).sort_values("score", ascending=False, ignore_index=True, kind="stable")
 
 
-def choose_searched_schedule(rows: pd.DataFrame) -> pd.Series:
+def choose_schedule(rows: pd.DataFrame) -> pd.Series:
     """Return the tied schedule with the fewest steps, then SGD's."""
     tied = rows[rows["score"] >= rows["score"].max() - 100 * TIED]
     order = tied.assign(adam=tied["train.optimizer"] == "adam")
     return order.sort_values(["steps", "adam", "train.local_epochs"], kind="stable").drop(columns="adam").iloc[0]
 
 
-def read_search_validation(frame: pd.DataFrame) -> pd.Series:
+def read_validation(frame: pd.DataFrame) -> pd.Series:
     """Return the validation accuracy of each run's headline view, from the table of a search.
 
     Raises:
@@ -121,13 +121,13 @@ LETTER_SEARCH_LAMBDA = make_item(
 """The search for either lambda."""
 
 
-def read_searched_lambdas(frame: pd.DataFrame) -> pd.DataFrame:
+def score_lambdas(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a row per method and lambda with its validation accuracy in %, from the table of the sweep."""
-    rows = frame.assign(score=100 * read_search_validation(frame), lam=frame["hyper.lam"].astype(float))
+    rows = frame.assign(score=100 * read_validation(frame), lam=frame["hyper.lam"].astype(float))
     return rows[["method", "lam", "score"]].sort_values(["method", "lam"], ignore_index=True)
 
 
-def choose_searched_lambda(rows: pd.DataFrame) -> dict[str, float]:
+def choose_lambda(rows: pd.DataFrame) -> dict[str, float]:
     """Return method -> the tied lambda that is nearest to the default, as a factor."""
     found = {}
     for method, of in rows.groupby("method"):
@@ -141,15 +141,15 @@ def _print(rows: pd.DataFrame) -> None:
     print(format_markdown(rows.map(lambda value: f"{value:.4g}" if isinstance(value, float) else str(value))) + "\n")
 
 
-def _print_search(schedules_of: str, lambdas_of: str | None = None) -> None:
-    table = read_searched_schedules(read_stored_table(schedules_of))
+def _print_choices(schedules_of: str, lambdas_of: str | None = None) -> None:
+    table = score_schedules(read_stored_table(schedules_of))
     _print(table)
-    print(choose_searched_schedule(table).to_string() + "\n")
+    print(choose_schedule(table).to_string() + "\n")
     if lambdas_of is not None:
-        values = read_searched_lambdas(read_stored_table(lambdas_of))
+        values = score_lambdas(read_stored_table(lambdas_of))
         _print(values)
-        print(choose_searched_lambda(values))
+        print(choose_lambda(values))
 
 
 if __name__ == "__main__":
-    run_on_studies_of_shell(_print_search, at_most=2)
+    run_on_named_studies(_print_choices, at_most=2)

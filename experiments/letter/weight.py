@@ -24,9 +24,9 @@ import pandas as pd
 
 from experiments.claims.rule import NEAR
 from experiments.letter.figures import base
-from experiments.letter.lead import GIVES, GIVES_NOT, ORIGIN, STATED, describe_lead_reach
+from experiments.letter.lead import GIVES, GIVES_NOT, ORIGIN, STATED, describe_reach
 from experiments.papers.items import make_item
-from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, decide_verdict_at_each, describe, tabulate_by_seed
+from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, decide_at_each, describe, tabulate_by_seed
 from semcom.studies.experiment import Grid, Variant
 
 MEAN = {"hyper.reduction": "mean"}
@@ -74,39 +74,37 @@ LETTER_PULL = make_item("letter-pull", ORIGIN, "FedCL with the largest lambda, a
 # fmt: on
 
 
-def judge_weight(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_lambda(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield FedCL's lead over FedProto with regularisers of one weight, what it could be, and whose work it is."""
     places = [ENCODER, LAMBDA]
     found = tabulate_by_seed(frame, places=places)
     lead, plain = (found[name] - found["fedproto"] for name in ("fedcl", PLAIN.name))
     title = f"FedCL leads FedProto by more than {NEAR:g} points with lambda {LARGEST:g} for both"
-    for row in decide_verdict_at_each(title, lead.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR):
+    for row in decide_at_each(title, lead.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR):
         yield row
         for stated in STATED["fedproto"]:
-            said = {GIVES: SUPPORTED, GIVES_NOT: REFUTED}.get(
-                describe_lead_reach(row["low"], row["high"], stated), OPEN
-            )
+            said = {GIVES: SUPPORTED, GIVES_NOT: REFUTED}.get(describe_reach(row["low"], row["high"], stated), OPEN)
             yield {**row, "hypothesis": f"this can be the letter's lead of {stated:g}", "answer": said}
     title = f"it is so without the generator: more than {NEAR:g} points"
-    yield from decide_verdict_at_each(title, plain.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR)
+    yield from decide_at_each(title, plain.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR)
     by_lambda = lead.unstack(LAMBDA).dropna()
     grown = by_lambda[LARGEST] - by_lambda[1.0]
-    yield from decide_verdict_at_each("the lead grows with lambda", grown, [ENCODER], f"{{}}, {LARGEST:g} minus 1")
-    yield from decide_verdict_at_each("FedCL minus FedProto", lead, places, "{}, lambda {:g}", describe)
+    yield from decide_at_each("the lead grows with lambda", grown, [ENCODER], f"{{}}, {LARGEST:g} minus 1")
+    yield from decide_at_each("FedCL minus FedProto", lead, places, "{}, lambda {:g}", describe)
     for name in ("fedcl", PLAIN.name, "fedproto"):
         by_lambda = found[name].unstack(LAMBDA).dropna()
         more = by_lambda[LARGEST] - by_lambda.drop(columns=LARGEST).max(axis=1)
-        yield from decide_verdict_at_each(
+        yield from decide_at_each(
             f"lambda {LARGEST:g} minus the best one below", more, [ENCODER], f"{{}}, {name}", describe
         )
 
 
-def judge_weight_pull(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_pull(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether generated centroids stand a large lambda by their contrast, or by their length alone."""
     for number, place in (("accuracy", "{}"), ("among_own", "{}, among own classes")):
         found = tabulate_by_seed(frame, number, [ENCODER])
         trained = found["fedcl"] - found[UNTRAINED.name]
-        yield from decide_verdict_at_each("training the generator helps", trained, [ENCODER], place)
+        yield from decide_at_each("training the generator helps", trained, [ENCODER], place)
         for name in (UNTRAINED.name, INFONCE.name):
             title = f"{name} leads FedProto by more than {NEAR:g} points"
-            yield from decide_verdict_at_each(title, found[name] - found["fedproto"], [ENCODER], place, limit=NEAR)
+            yield from decide_at_each(title, found[name] - found["fedproto"], [ENCODER], place, limit=NEAR)

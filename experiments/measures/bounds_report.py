@@ -17,8 +17,8 @@ from experiments.measures.theorems import (
     FedCLBound,
     FedCoSRBound,
     Values,
-    bound_theorem_information,
-    compute_theorem_guarantee,
+    bound_information,
+    compute_guarantee,
 )
 
 SLACK = 1e-6
@@ -35,10 +35,10 @@ def report_bounds(theorem: FedCLBound | FedCoSRBound, lines: Sequence[Mapping[st
 
     Args:
         theorem: of the run's method.
-        lines: of metrics.jsonl; what `measure_bounds_of_round` gave is in `observed`.
+        lines: of metrics.jsonl; what `measure_round` gave is in `observed`.
     """
     seen = [line for line in lines if line.get("observed")]
-    found = collect_bounds_arrays(theorem, [line["observed"] for line in seen])
+    found = collect_arrays(theorem, [line["observed"] for line in seen])
     constants = {name: float(np.max(found[name])) for name in CONSTANTS if name in found}
     sides = {"own": found, "run": {**found, **{name: np.array(value) for name, value in constants.items()}}}
     measured = {**{part: found[part] for part in PARTS}, "total": sum(found[part] for part in PARTS)}
@@ -49,12 +49,12 @@ def report_bounds(theorem: FedCLBound | FedCoSRBound, lines: Sequence[Mapping[st
         "bound": {name: _means(each) for name, each in bounds.items()},
         "violated": {name: _means(_violated(measured, each)) for name, each in bounds.items()},
         "excess": _worst({part: measured[part] - bounds["own"][part] for part in measured}),
-        "conditions": _report_bound_conditions(theorem, found, bounds["own"]),
+        "conditions": _list_conditions(theorem, found, bounds["own"]),
         "constants": {name: json_safe(value) for name, value in constants.items()},
     }
 
 
-def collect_bounds_arrays(theorem: FedCLBound | FedCoSRBound, observed: Sequence[Mapping[str, Any]]) -> Found:
+def collect_arrays(theorem: FedCLBound | FedCoSRBound, observed: Sequence[Mapping[str, Any]]) -> Found:
     """Return the measured numbers by name, `[T, K]` (`[T, 1]` for the base station's); smoothness is the largest found.
 
     "squares" then has the terms that the theorem's sum has.
@@ -80,23 +80,23 @@ def _violated(measured: Mapping[str, Values], bound: Mapping[str, Values]) -> di
     return {part: np.asarray(measured[part] > bound[part] + SLACK, dtype=float) for part in measured}
 
 
-def _report_bound_conditions(
+def _list_conditions(
     theorem: FedCLBound | FedCoSRBound, found: Mapping[str, np.ndarray], bound: Mapping[str, Values]
 ) -> dict[str, Any]:
     """Return the factor by which a condition is missed (at most 1: it is met), of the worst client by round.
 
-    `rate`: eta over 2 / L1, below which a step's bound falls. `guarantee`: see `compute_theorem_guarantee`.
+    `rate`: eta over 2 / L1, below which a step's bound falls. `guarantee`: see `compute_guarantee`.
     """
     rise = found["steps"] * found["smoothness"] * found["rate"] ** 2 * found["variance"] / 2
     rise = rise + bound["mixing"] + bound["targets"]
-    fall = compute_theorem_guarantee(found["rate"], found["smoothness"], found["squares"], rise)
+    fall = compute_guarantee(found["rate"], found["smoothness"], found["squares"], rise)
     shared = {"rate": found["rate"] * found["smoothness"] / 2, "guarantee": fall}
     if isinstance(theorem, FedCLBound):
-        return {**_worst({**shared, **_report_fedcl_bound(theorem, found)})}
-    return {**_worst({**shared, **_report_fedcosr_bound(found)}), **_means(_format_bound(theorem, found))}
+        return {**_worst({**shared, **_list_fedcl_conditions(theorem, found)})}
+    return {**_worst({**shared, **_list_fedcosr_conditions(found)}), **_means(_list_fedcosr_results(theorem, found))}
 
 
-def _report_fedcl_bound(theorem: FedCLBound, found: Mapping[str, np.ndarray]) -> dict[str, Values]:
+def _list_fedcl_conditions(theorem: FedCLBound, found: Mapping[str, np.ndarray]) -> dict[str, Values]:
     """Return FedCL's own conditions.
 
     `lambda`: over S / (L2 E' G), above which no rate of clients and SCG lets the bound fall; S is the sum of squared
@@ -112,23 +112,23 @@ def _report_fedcl_bound(theorem: FedCLBound, found: Mapping[str, np.ndarray]) ->
     }
 
 
-def _report_fedcosr_bound(found: Mapping[str, np.ndarray]) -> dict[str, Values]:
+def _list_fedcosr_conditions(found: Mapping[str, np.ndarray]) -> dict[str, Values]:
     """Return FedCoSR's own conditions.
 
     `gradient`: the gradient's norm after training over L1 / 2, which it must not exceed if L1 epsilon / 2 is to bound
     its product with a way of length epsilon. `information`: log C - L_Reg over H(y), which nothing exceeds.
     """
-    least = bound_theorem_information(found["candidates"], found["contrast"])
+    least = bound_information(found["candidates"], found["contrast"])
     return {
         "gradient": 2 * np.sqrt(found["last_square"]) / found["smoothness"],
         "information": _ratio(least, found["entropy"]),
     }
 
 
-def _format_bound(theorem: FedCoSRBound, found: Mapping[str, np.ndarray]) -> dict[str, Values]:
+def _list_fedcosr_results(theorem: FedCoSRBound, found: Mapping[str, np.ndarray]) -> dict[str, Values]:
     """Return FedCoSR's Theorem 1, in nat, and the share of clients for whom Corollary 1 has a learning rate."""
     return {
-        "least_information": bound_theorem_information(found["candidates"], found["contrast"]),
+        "least_information": bound_information(found["candidates"], found["contrast"]),
         "has_rate": np.asarray(theorem.has_rate(found["steps"], found), dtype=float),
     }
 

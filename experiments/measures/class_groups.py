@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.measures.features import measure_feature_separation
+from experiments.measures.features import measure_separation
 
 if TYPE_CHECKING:
     from semcom.runs.result.result import Result
@@ -25,7 +25,7 @@ Groups = Mapping[str, Mapping[str, float]]
 """Third -> name of a number -> the number. A third of which there is nothing to be said lacks it."""
 
 
-def split_classes_in_thirds(counts: np.ndarray) -> np.ndarray:
+def split_in_thirds(counts: np.ndarray) -> np.ndarray:
     """Return the third of each client's classes, `[K, C]`: a place in `GROUPS`, or -1 for a class without images.
 
     Args:
@@ -36,7 +36,7 @@ def split_classes_in_thirds(counts: np.ndarray) -> np.ndarray:
     return np.where(counts > 0, np.floor(3 * (place + 0.5) / owned).astype(int), -1)
 
 
-def average_class_groups(values: np.ndarray, third: np.ndarray, name: str) -> dict[str, dict[str, float]]:
+def average_thirds(values: np.ndarray, third: np.ndarray, name: str) -> dict[str, dict[str, float]]:
     """Return the mean of some values in each third that has any; NaN counts as none.
 
     Args:
@@ -49,13 +49,13 @@ def average_class_groups(values: np.ndarray, third: np.ndarray, name: str) -> di
     return {group: {name: float(of.mean())} for group, of in found.items() if len(of)}
 
 
-def together(*parts: Groups) -> dict[str, dict[str, float]]:
+def merge_tables(*parts: Groups) -> dict[str, dict[str, float]]:
     """Return the numbers of several tables as one."""
     names = [group for group in GROUPS if any(group in part for part in parts)]
     return {group: {k: v for part in parts for k, v in part.get(group, {}).items()} for group in names}
 
 
-def measure_class_group_accuracy(confusion: np.ndarray, counts: np.ndarray) -> dict[str, dict[str, float]]:
+def measure_accuracy_of_thirds(confusion: np.ndarray, counts: np.ndarray) -> dict[str, dict[str, float]]:
     """Return the accuracy of each third, a fraction of 1: every class of every client that tests it counts the same.
 
     Args:
@@ -64,10 +64,10 @@ def measure_class_group_accuracy(confusion: np.ndarray, counts: np.ndarray) -> d
     """
     tested, right = confusion.sum(2), np.diagonal(confusion, axis1=1, axis2=2)
     share = np.where(tested > 0, right / np.maximum(tested, 1), np.nan)
-    return average_class_groups(share, split_classes_in_thirds(counts), "accuracy")
+    return average_thirds(share, split_in_thirds(counts), "accuracy")
 
 
-def measure_class_silhouettes(features: np.ndarray, labels: np.ndarray, clients: np.ndarray) -> np.ndarray:
+def measure_silhouettes(features: np.ndarray, labels: np.ndarray, clients: np.ndarray) -> np.ndarray:
     """Return the silhouette of each image among the images of its own client, `[n]`.
 
     As `semcom.silhouette` has it, but clients are taken one by one: where encoders are the clients' own, features of
@@ -90,21 +90,21 @@ def measure_class_silhouettes(features: np.ndarray, labels: np.ndarray, clients:
     return found
 
 
-def measure_class_separation(result: Result) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+def measure_separation_by_thirds(result: Result) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Return how well the classes of a client lie apart among its received test features, in all and by thirds.
 
-    Both are means of `measure_class_silhouettes` over the images: `silhouette`. In the first there are
+    Both are means of `measure_silhouettes` over the images: `silhouette`. In the first there are
     `silhouette_all` and `knn_purity` too, of the images of all clients together.
     """
-    found, counts = result.features(), count_training_classes(result)
-    each = measure_class_silhouettes(found.received, found.labels, found.clients)
-    of_image = split_classes_in_thirds(counts)[found.clients, found.labels]
-    of_all = measure_feature_separation(found)
+    found, counts = result.features(), count_training_images(result)
+    each = measure_silhouettes(found.received, found.labels, found.clients)
+    of_image = split_in_thirds(counts)[found.clients, found.labels]
+    of_all = measure_separation(found)
     whole = {"silhouette": float(np.nanmean(each)), "silhouette_all": of_all.pop("silhouette"), **of_all}
-    return whole, average_class_groups(each, of_image, "silhouette")
+    return whole, average_thirds(each, of_image, "silhouette")
 
 
-def count_training_classes(result: Result) -> np.ndarray:
+def count_training_images(result: Result) -> np.ndarray:
     """Return the training images of each client and class of a run, `[K, C]`."""
     from semcom.runs.result.artifacts import count_classes
 

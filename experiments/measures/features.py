@@ -20,16 +20,16 @@ def train_and_measure_features(config: RunConfig) -> None:
     Args:
         config: of the run; it has to keep its `features`.
     """
-    train_and_add_outcome(config, measure_feature_clusters)
+    train_and_add_outcome(config, measure_clusters)
 
 
-def measure_feature_clusters(result: Result) -> dict[str, Any]:
+def measure_clusters(result: Result) -> dict[str, Any]:
     """Return those numbers of the test images' received features, all d of them, in the headline view."""
     found = result.features()
-    return {"clusters": {**measure_feature_separation(found), **measure_feature_power(found)}}
+    return {"clusters": {**measure_separation(found), **measure_power(found)}}
 
 
-def measure_feature_separation(found: Features) -> dict[str, float]:
+def measure_separation(found: Features) -> dict[str, float]:
     """Return silhouette and purity of received features, of all images together."""
     return {
         "silhouette": semcom.silhouette(found.received, found.labels),
@@ -37,7 +37,7 @@ def measure_feature_separation(found: Features) -> dict[str, float]:
     }
 
 
-def measure_feature_power(found: Features) -> dict[str, float]:
+def measure_power(found: Features) -> dict[str, float]:
     """Return how the power of received features divides, client by client, as the mean over clients.
 
     The power of a client's features, the mean of |z|^2, is the sum of three: |m|^2 with their mean m, which all classes

@@ -17,10 +17,10 @@ import numpy as np
 
 from experiments.measures.class_groups import (
     GROUPS,
-    average_class_groups,
-    count_training_classes,
-    split_classes_in_thirds,
-    together,
+    average_thirds,
+    count_training_images,
+    merge_tables,
+    split_in_thirds,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ CONTRAST, ENTROPY, SINE = "contrast", "cross_entropy", "sine"
 """Length of the gradient of Eq. 5 and of the cross-entropy, and what Eqs. 16 and 17 are about."""
 
 
-def measure_contrast_gradients(features: Tensor, labels: Tensor, tau: float = TAU) -> Tensor:
+def measure_contrast(features: Tensor, labels: Tensor, tau: float = TAU) -> Tensor:
     """Return the length of the gradient of each anchor's l_j by its own r_j (Eqs. 13 to 15), `[b]`.
 
     Args:
@@ -50,7 +50,7 @@ def measure_contrast_gradients(features: Tensor, labels: Tensor, tau: float = TA
     return (parts.positives + parts.negatives)[0].norm(dim=1).masked_fill(alone, float("nan"))
 
 
-def compute_sine_of_gradients(features: Tensor, labels: Tensor) -> Tensor:
+def compute_sine(features: Tensor, labels: Tensor) -> Tensor:
     """Return the mean of sqrt(1 - (z_j . z_p)^2) over the positives p of each anchor j, `[b]`; NaN without any.
 
     Section 5 takes it as 1 for rare classes (Eq. 16) and as 0 for frequent ones (Eq. 17).
@@ -63,9 +63,7 @@ def compute_sine_of_gradients(features: Tensor, labels: Tensor) -> Tensor:
     return (away * positive).sum(1) / positive.sum(1)
 
 
-def compute_cross_entropy_gradients(
-    features: Tensor, labels: Tensor, head: nn.Module, weights: dict[str, Tensor]
-) -> Tensor:
+def measure_cross_entropy(features: Tensor, labels: Tensor, head: nn.Module, weights: dict[str, Tensor]) -> Tensor:
     """Return the length of the gradient of each sample's cross-entropy by its own r_j, `[b]`.
 
     Args:
@@ -84,14 +82,14 @@ def compute_cross_entropy_gradients(
     return found.norm(dim=1)
 
 
-def measure_gradients_of_view(result: Result, view: View) -> dict[str, dict[str, float]]:
+def measure_view(result: Result, view: View) -> dict[str, dict[str, float]]:
     """Return the mean lengths of gradients in each third of a client's classes, over all clients' training images.
 
     Returns:
         third -> `contrast`, `contrast_share`, `cross_entropy`, `cross_entropy_share` (share of the third in the sum of
         lengths of all images), `sine`, and `image_share` (its share of the images).
     """
-    third, rows, group = split_classes_in_thirds(count_training_classes(result)), [], []
+    third, rows, group = split_in_thirds(count_training_images(result)), [], []
     for client in map(int, view.population.ids):
         for labels, numbers in _batches(result, view, client):
             rows.append(numbers)
@@ -100,8 +98,8 @@ def measure_gradients_of_view(result: Result, view: View) -> dict[str, dict[str,
     names = (CONTRAST, ENTROPY, SINE)
     shares = [_shares(row, of, name) for name, row in zip(names[:2], values[:2], strict=True)]
     images = _shares(np.ones(len(of)), of, "image")
-    return together(
-        *(average_class_groups(row, of, name) for name, row in zip(names, values, strict=True)), *shares, images
+    return merge_tables(
+        *(average_thirds(row, of, name) for name, row in zip(names, values, strict=True)), *shares, images
     )
 
 
@@ -124,17 +122,17 @@ def _batches(result: Result, view: View, client: int) -> Iterator[tuple[np.ndarr
     head = cohort.network.get_submodule("head")
     weights = {name[5:]: t[0] for name, t in cohort.tensors.items() if name.startswith("head.")}
     for some in images[torch.randperm(len(images), generator=generator)].split(config.train.batch_size):
-        features = torch.cat([_list_seen_for_gradients(result, view, client, some, generator) for _ in range(2)])
+        features = torch.cat([_infer_features(result, view, client, some, generator) for _ in range(2)])
         labels = members.labels[some.to(members.labels.device)].repeat(2).to(features.device)
         numbers = (
-            measure_contrast_gradients(features, labels),
-            compute_cross_entropy_gradients(features, labels, head, weights),
-            compute_sine_of_gradients(features, labels),
+            measure_contrast(features, labels),
+            measure_cross_entropy(features, labels, head, weights),
+            compute_sine(features, labels),
         )
         yield labels.cpu().numpy(), torch.stack(numbers).cpu().double().numpy()
 
 
-def _list_seen_for_gradients(result: Result, view: View, client: int, some: Tensor, generator: object) -> Tensor:
+def _infer_features(result: Result, view: View, client: int, some: Tensor, generator: object) -> Tensor:
     """Return the received features of a random view of some images, `[b, d]`."""
     import torch
 

@@ -27,7 +27,7 @@ Curves = dict[str, dict[str, dict[str, dict[str, float]]]]
 """Chain ("webp-sent") -> SNR in dB -> channel uses -> what became of the images."""
 
 
-def measure_image_curves(result: Result, snrs: Sequence[float], uses: Sequence[int]) -> Curves:
+def measure_chains(result: Result, snrs: Sequence[float], uses: Sequence[int]) -> Curves:
     """Return what becomes of images with two codecs, their headers sent and known, at every SNR and number of uses.
 
     Args:
@@ -58,7 +58,7 @@ class Point:
         """Send all clients' test images; return accuracy (mean over clients), part lost, bytes of those that fitted.
 
         Args:
-            result: as of `measure_image_curves`.
+            result: as of `measure_chains`.
             sample: training images through the codec.
         """
         federation, session = result.federation, result.world.session
@@ -73,10 +73,10 @@ class Point:
             parts.append(send_images(images, self.uses, self.snr_db, generator, choices, self.headers))
             answer = score_received(session, view, client, parts[-1], link).argmax(-1)
             accuracies.append(float((answer == federation.labels[index]).double().mean()))
-        return {"accuracy": float(np.mean(accuracies)), **_count_image_bytes(parts)}
+        return {"accuracy": float(np.mean(accuracies)), **_count_bytes(parts)}
 
 
-def _count_image_bytes(parts: Sequence[Received]) -> dict[str, float]:
+def _count_bytes(parts: Sequence[Received]) -> dict[str, float]:
     """Return the part of images that was lost, and mean bytes of payload and header of the others (0: no others)."""
     lost, payload, headers = (torch.cat([getattr(p, n) for p in parts]) for n in ("lost", "payload", "headers"))
     fitted = payload > 0

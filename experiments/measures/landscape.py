@@ -105,14 +105,14 @@ class Listener(World):
         return super().fit(pop, objective, given=given, phase=phase, optimizer=optimizer, **options)
 
 
-def list_landscape_trainings(method: Method, state: Any, world: World) -> list[Call]:
+def list_trainings(method: Method, state: Any, world: World) -> list[Call]:
     """Return the trainings of the world's round from a State, as they were carried out once more."""
     listener = Listener(world)
     method.round(state, listener)
     return listener.calls
 
 
-def find_next_landscape_training(method: Method, state: Any, world: World) -> Call:
+def find_next_training(method: Method, state: Any, world: World) -> Call:
     """Return the first training of the round that follows the world's, from the State that it begins with.
 
     Call it where nothing counts: what was logged in the world's round is gone.
@@ -142,12 +142,12 @@ class Step:
     gradient: Tensor
 
 
-def list_landscape_steps(world: World, call: Call) -> tuple[list[Step], Fitted]:
+def list_steps(world: World, call: Call) -> tuple[list[Step], Fitted]:
     """Return the steps of a training of one client, or of a network of the base station, and what comes of it."""
     taken: list[Step] = []
 
     def note(model: StackedModel, batch: Any, context: Context) -> tuple[dict[str, Tensor], Log]:
-        loss, log = _evaluate_landscape(call.objective, model, batch, context)
+        loss, log = _evaluate_loss(call.objective, model, batch, context)
         grads = compute_gradients(loss, model.params)
         taken.append(Step({name: t.detach().clone() for name, t in model.params.items()}, flat(grads)))
         return grads, {**log, "loss": loss}
@@ -192,7 +192,7 @@ class Landscape:
         sums = {f"{STREAM}/{name}": torch.zeros_like(t, dtype=torch.float64) for name, t in leaves.items()}
 
         def piece(model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
-            loss, log = _evaluate_landscape(call.objective, model, batch, context)
+            loss, log = _evaluate_loss(call.objective, model, batch, context)
             grads = compute_gradients(loss, model.params)
             for name, grad in grads.items():
                 context.carry[f"{STREAM}/{name}"].add_(grad, alpha=float(batch.count) / self.size)
@@ -208,7 +208,7 @@ class Landscape:
         return Point(log.pop("loss"), log, flat({name: fitted.carried[f"{STREAM}/{name}"] for name in leaves}))
 
 
-def select_landscape_leaves(pop: Population, leaves: Mapping[str, Tensor]) -> Leaves:
+def select_leaves(pop: Population, leaves: Mapping[str, Tensor]) -> Leaves:
     """Return the tensors of one client that have the names of `leaves`, `[1, ...]`."""
     return {name: t for name, t in pop.named().items() if name in leaves}
 
@@ -225,22 +225,17 @@ def distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
 
 def slopes(points: Sequence[Point], weights: Sequence[Leaves]) -> list[float]:
     """Return the change of the gradient over the length of each step along a path: smoothness is at least that."""
-    return [
-        float((b.gradient - a.gradient).norm()) / length for a, b, way, length in _list_landscape_ways(points, weights)
-    ]
+    return [float((b.gradient - a.gradient).norm()) / length for a, b, way, length in _list_ways(points, weights)]
 
 
 def bends(points: Sequence[Point], weights: Sequence[Leaves]) -> list[float]:
     """Return how far each step's loss is above the tangent, over half its squared length: again a least smoothness."""
     return [
-        2 * (b.loss - a.loss - float(a.gradient @ way)) / length**2
-        for a, b, way, length in _list_landscape_ways(points, weights)
+        2 * (b.loss - a.loss - float(a.gradient @ way)) / length**2 for a, b, way, length in _list_ways(points, weights)
     ]
 
 
-def _list_landscape_ways(
-    points: Sequence[Point], weights: Sequence[Leaves]
-) -> Iterator[tuple[Point, Point, Tensor, float]]:
+def _list_ways(points: Sequence[Point], weights: Sequence[Leaves]) -> Iterator[tuple[Point, Point, Tensor, float]]:
     """Yield both ends, the way and the length of each step that has one."""
     for i, (start, end) in enumerate(zip(weights[:-1], weights[1:], strict=True)):
         way = flat(end) - flat(start)
@@ -248,14 +243,14 @@ def _list_landscape_ways(
             yield points[i], points[i + 1], way, length
 
 
-def step_aside_on_landscape(leaves: Mapping[str, Tensor], length: float, *key: object) -> Leaves:
+def step_aside(leaves: Mapping[str, Tensor], length: float, *key: object) -> Leaves:
     """Return weights moved by `length` in a random direction that is keyed by `key`."""
     drawn = {name: torch.randn(t.shape, generator=keyed(*key, name)).to(t) for name, t in leaves.items()}
     norm = float(flat(drawn).norm())
     return {name: t + drawn[name] * (length / norm) for name, t in leaves.items()}
 
 
-def _evaluate_landscape(objective: Objective, model: StackedModel, batch: Any, context: Context) -> tuple[Tensor, Log]:
+def _evaluate_loss(objective: Objective, model: StackedModel, batch: Any, context: Context) -> tuple[Tensor, Log]:
     """Return an objective's loss and log. Raises TypeError for one that gives gradients instead."""
     if isinstance(objective, Gradient):
         raise TypeError("the method gives no loss but what it descends, and that has no theorem here")

@@ -36,7 +36,7 @@ def bound_local_steps(rate: Values, smoothness: Values, squares: Values, steps: 
     return -(rate - smoothness * rate**2 / 2) * squares + steps * smoothness * rate**2 * variance / 2
 
 
-def compute_theorem_guarantee(rate: Values, smoothness: Values, squares: Values, rise: Values) -> Values:
+def compute_guarantee(rate: Values, smoothness: Values, squares: Values, rise: Values) -> Values:
     """Return what may raise the loss over what surely lowers it, `rise` / ((eta - L1 eta^2 / 2) sum ||grad||^2).
 
     The bound promises a lower loss where this is below 1. It is infinite where the step is too long to lower anything.
@@ -112,7 +112,7 @@ class FedCoSRBound:
         return squares**2 >= (smoothness * squares + steps * smoothness * found["variance"]) * rise
 
 
-def bound_theorem_information(candidates: Values, contrast: Values) -> Values:
+def bound_information(candidates: Values, contrast: Values) -> Values:
     """Return log C - L_Reg, from which on Theorem 1 of FedCoSR puts the mutual information, in nat.
 
     Args:

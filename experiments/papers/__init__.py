@@ -2,9 +2,9 @@
 
     from experiments import papers
 
-    papers.read_paper_table("fedcosr")  # a row per cell
-    papers.read_paper_claims()  # a row per claim
-    papers.read_paper_points()  # where in the space of runs a column of a table stands
+    papers.read_table("fedcosr")  # a row per cell
+    papers.read_claims()  # a row per claim
+    papers.read_points()  # where in the space of runs a column of a table stands
 
 README.md beside this file explains the columns. Files are checked when they are read.
 """
@@ -77,7 +77,7 @@ POINT = ("paper", "item", "column", "at")
 FOLDER = Path(__file__).parent
 
 
-def read_paper_table(paper: str) -> pd.DataFrame:
+def read_table(paper: str) -> pd.DataFrame:
     """Return the numbers of a paper, a row per cell of its tables.
 
     Args:
@@ -97,9 +97,9 @@ def read_paper_table(paper: str) -> pd.DataFrame:
     frame = _read(name, CELL)
     known, placed = (
         _methods(),
-        {(p["item"], p["column"]) for _, p in _lines(read_paper_points()) if p["paper"] == paper},
+        {(p["item"], p["column"]) for _, p in _lines(read_points()) if p["paper"] == paper},
     )
-    _check_unique_in_paper(name, frame, ["item", "row", "column"])
+    _check_unique(name, frame, ["item", "row", "column"])
     for line, cell in _lines(frame):
         _require(cell["paper"] == paper, name, line, f"the paper is {cell['paper']!r}")
         _require(cell["legible"] in ("yes", "repaired", "no"), name, line, f"legible is {cell['legible']!r}")
@@ -109,46 +109,46 @@ def read_paper_table(paper: str) -> pd.DataFrame:
             _require(cell["row"] in known, name, line, f"method {cell['row']!r} is unknown")
             there = (cell["item"], cell["column"]) in placed
             _require(there, name, line, f"points.csv does not have column {cell['column']!r} of {cell['item']}")
-    return _parse_paper_numbers(name, frame, ("value", "std"))
+    return _parse_numbers(name, frame, ("value", "std"))
 
 
-def read_paper_claims() -> pd.DataFrame:
+def read_claims() -> pd.DataFrame:
     """Return what the papers claim, a row per ordering or number.
 
     Returns:
         The columns `CLAIM`; `value` is a float (NaN: none), `page` an integer or missing, all others text. `at` is
-        read by `parse_paper_point`, several names and cells by `names` and `cells`.
+        read by `parse_point`, several names and cells by `names` and `cells`.
 
     Raises:
         ValueError: the file is damaged; the message names the file and the line.
     """
     name, frame = "claims.csv", _read("claims.csv", CLAIM)
-    _check_unique_in_paper(name, frame, ["id"])
-    printed, methods = {paper: read_paper_table(paper) for paper in PAPERS}, _methods()
+    _check_unique(name, frame, ["id"])
+    printed, methods = {paper: read_table(paper) for paper in PAPERS}, _methods()
     known = {paper: set(zip(t["item"], t["row"], t["column"], strict=True)) for paper, t in printed.items()}
     for line, claim in _lines(frame):
         _require(claim["paper"] in PAPERS, name, line, f"paper {claim['paper']!r} is unknown")
         _check_claim(name, line, claim, methods)
         for cell in cells(claim["contradicted_by"]):
             _require(cell in known[claim["paper"]], name, line, f"there is no cell {'/'.join(cell)}")
-    return _parse_paper_numbers(name, frame, ("value",))
+    return _parse_numbers(name, frame, ("value",))
 
 
-def read_paper_points() -> pd.DataFrame:
+def read_points() -> pd.DataFrame:
     """Return the columns of all tables with the point at which each stands; columns `POINT`, all text.
 
     Raises:
         ValueError: the file is damaged; the message names the file and the line.
     """
     name, frame = "points.csv", _read("points.csv", POINT)
-    _check_unique_in_paper(name, frame, ["paper", "item", "column"])
+    _check_unique(name, frame, ["paper", "item", "column"])
     for line, point in _lines(frame):
         _require(point["paper"] in PAPERS, name, line, f"paper {point['paper']!r} is unknown")
-        _describe_place_in_paper(name, line, point["at"])
+        _parse_point_at(name, line, point["at"])
     return frame
 
 
-def parse_paper_point(text: str) -> dict[str, tuple[str, ...]]:
+def parse_point(text: str) -> dict[str, tuple[str, ...]]:
     """Return a point as field -> values: "clients=5|20;channel.snr_db=9" has two values of `clients` and one SNR.
 
     Raises:
@@ -193,7 +193,7 @@ def _lines(frame: pd.DataFrame) -> Iterable[tuple[int, dict[str, str]]]:
     return enumerate(frame.to_dict("records"), start=2)
 
 
-def _parse_paper_numbers(name: str, frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
+def _parse_numbers(name: str, frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
     """Return the table with numbers in some columns and in `page`."""
     for line, row in _lines(frame):
         for column in (*columns, "page"):
@@ -202,7 +202,7 @@ def _parse_paper_numbers(name: str, frame: pd.DataFrame, columns: tuple[str, ...
     return frame.assign(page=pages, **{column: pd.to_numeric(frame[column]).astype(float) for column in columns})
 
 
-def _check_unique_in_paper(name: str, frame: pd.DataFrame, key: list[str]) -> None:
+def _check_unique(name: str, frame: pd.DataFrame, key: list[str]) -> None:
     """Check that no two rows have the same key."""
     seen = set()
     for line, row in _lines(frame):
@@ -212,7 +212,7 @@ def _check_unique_in_paper(name: str, frame: pd.DataFrame, key: list[str]) -> No
 
 
 def _check_claim(name: str, line: int, claim: Mapping[str, str], methods: set[str]) -> None:
-    relation, here = claim["relation"], _describe_place_in_paper(name, line, claim["at"])
+    relation, here = claim["relation"], _parse_point_at(name, line, claim["at"])
     _require(relation in RELATIONS, name, line, f"relation {relation!r} is unknown")
     _require(claim["unit"] in ("", "points", "percent-relative"), name, line, f"unit {claim['unit']!r} is unknown")
     _require(claim["protocol"] in ("known", "unknown"), name, line, f"protocol is {claim['protocol']!r}")
@@ -226,10 +226,10 @@ def _check_claim(name: str, line: int, claim: Mapping[str, str], methods: set[st
     _require(set(here.get("quantifier", ())) <= set(QUANTIFIERS), name, line, "the quantifier is unknown")
 
 
-def _describe_place_in_paper(name: str, line: int, text: str) -> dict[str, tuple[str, ...]]:
+def _parse_point_at(name: str, line: int, text: str) -> dict[str, tuple[str, ...]]:
     """Return `at` of a line."""
     try:
-        return parse_paper_point(text)
+        return parse_point(text)
     except ValueError as error:
         raise ValueError(f"{name}, line {line}: {error}") from None
 

@@ -99,7 +99,7 @@ IID, MILD, STRONG = 100.0, 1.0, 0.5
 """The values of alpha."""
 
 
-def make_repper_base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
+def make_base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
     """Return the configuration that the runs of a scale share; C is `share`."""
     paper, smoke = scale == "paper", scale == "smoke"
     longer = LONGER if scale == "small" and share == FEW else {}
@@ -122,14 +122,12 @@ def make_repper_base(scale: str, alpha: float = MILD, share: float = 0.4) -> Run
     )
 
 
-def make_repper_grid(
-    scale: str, vary: Mapping[Any, tuple[Any, ...]], start: RunConfig | None = None, **more: Any
-) -> Grid:
+def make_grid(scale: str, vary: Mapping[Any, tuple[Any, ...]], start: RunConfig | None = None, **more: Any) -> Grid:
     """Return a grid of a scale over its seeds: one in a smoke test, three otherwise."""
     seeds = (0,) if scale == "smoke" else (0, 1, 2)
     heads = {name: HEADS[scale] for name in TUNED}
     own = {**heads, "fedrep": {"hyper.head_epochs": 5}} if scale == "small" else heads
-    return Grid(start or make_repper_base(scale), {**vary, "seed": seeds}, own=own, **more)
+    return Grid(start or make_base(scale), {**vary, "seed": seeds}, own=own, **more)
 
 
 # What is measured beside the accuracy ---------------------------------------------------------------------------------
@@ -142,12 +140,12 @@ def train_and_group(config: RunConfig) -> None:
 
 def _measure_groups(result: Result) -> dict[str, Any]:
     confusion = result.confusion[next(iter(result.views))]
-    whole, silhouettes = class_groups.measure_class_separation(result)
-    accuracies = class_groups.measure_class_group_accuracy(confusion, class_groups.count_training_classes(result))
-    return {"clusters": whole, "groups": class_groups.together(accuracies, silhouettes)}
+    whole, silhouettes = class_groups.measure_separation_by_thirds(result)
+    accuracies = class_groups.measure_accuracy_of_thirds(confusion, class_groups.count_training_images(result))
+    return {"clusters": whole, "groups": class_groups.merge_tables(accuracies, silhouettes)}
 
 
-def train_and_pull_repper(config: RunConfig) -> None:
+def train_and_pull(config: RunConfig) -> None:
     """Train; then leave the lengths of gradients for frequent and rare classes as `groups`.
 
     `gradient` is that of the loss by which the method trains its encoder. `groups_initial` has the same of the models
@@ -162,7 +160,7 @@ def _measure_pull(result: Result) -> dict[str, Any]:
     own = gradients.CONTRAST if result.config.method == "repper" else gradients.ENTROPY
     start = View(result.world.population(shared=("encoder.", "head.")))
     views = {"groups": next(iter(result.views.values())), "groups_initial": start}
-    tables = {name: gradients.measure_gradients_of_view(result, view) for name, view in views.items()}
+    tables = {name: gradients.measure_view(result, view) for name, view in views.items()}
     return {
         name: {group: {**numbers, "gradient": numbers[own]} for group, numbers in table.items() if own in numbers}
         for name, table in tables.items()
@@ -174,13 +172,13 @@ def _measure_pull(result: Result) -> dict[str, Any]:
 
 def _make_table1(scale: str) -> Grid:
     if scale == "paper":
-        return make_repper_grid(scale, {SHARE: (0.2, 0.4, 0.8), LOCAL: EPOCHS[scale], BETA: (IID, MILD, STRONG)})
+        return make_grid(scale, {SHARE: (0.2, 0.4, 0.8), LOCAL: EPOCHS[scale], BETA: (IID, MILD, STRONG)})
     if scale == "smoke":
-        return make_repper_grid(scale, {SHARE: (0.4,), LOCAL: (1,), BETA: (IID, STRONG)})
+        return make_grid(scale, {SHARE: (0.4,), LOCAL: (1,), BETA: (IID, STRONG)})
     few, many = EPOCHS[scale]
     settings = ((0.4, few), (0.4, many), (0.2, few), (0.8, few))
     places = tuple((share, epochs, alpha) for share, epochs in settings for alpha in (IID, MILD))
-    return make_repper_grid(
+    return make_grid(
         scale,
         {(SHARE, LOCAL, BETA): (*places, (0.4, few, STRONG))},
         apart={SHARE: {FEW: {f"train.{name}": value for name, value in LONGER.items()}}},
@@ -191,12 +189,12 @@ def _make_table2(scale: str) -> Grid:
     paper = ("cinic10", "cifar10", "cifar100")
     data = {"smoke": ("digits",), "small": ("cifar10", "cifar100"), "paper": paper}[scale]
     alphas = (MILD, STRONG) if scale != "smoke" else (MILD,)
-    return make_repper_grid(scale, {"data.name": data, BETA: alphas}, make_repper_base(scale, share=FEW))
+    return make_grid(scale, {"data.name": data, BETA: alphas}, make_base(scale, share=FEW))
 
 
 def _make_table3(scale: str) -> Grid:
     kinds = ("linear", "svm", "lr") if scale != "smoke" else ("linear", "svm")
-    return make_repper_grid(scale, {"finish.kind": kinds}, apart={"finish.kind": {"linear": HEADS[scale]}})
+    return make_grid(scale, {"finish.kind": kinds}, apart={"finish.kind": {"linear": HEADS[scale]}})
 
 
 def _make_table4(scale: str) -> Grid:
@@ -204,12 +202,12 @@ def _make_table4(scale: str) -> Grid:
     small = (("dcgan-narrow", 64), ("cnn", 64))
     data = {"smoke": ("digits",), "small": ("cifar10",), "paper": ("cifar10", "cifar100")}[scale]
     vary: dict[Any, Any] = {("model.encoder", "model.features"): networks if scale == "paper" else small}
-    return make_repper_grid(scale, {**vary, "data.name": data})
+    return make_grid(scale, {**vary, "data.name": data})
 
 
 def _make_skewed(scale: str, *keep: Literal["confusion", "features"]) -> Grid:
-    start = make_repper_base(scale, STRONG, share=FEW)
-    return make_repper_grid(scale, {BETA: (STRONG,)}, replace(start, keep=keep))
+    start = make_base(scale, STRONG, share=FEW)
+    return make_grid(scale, {BETA: (STRONG,)}, replace(start, keep=keep))
 
 
 def _make_fig1(scale: str) -> Grid:
@@ -221,7 +219,7 @@ def _make_fig4(scale: str) -> Grid:
 
 
 def _make_fig3(scale: str) -> Grid:
-    start = make_repper_base(scale)
+    start = make_base(scale)
     schedule = replace(start.train, rounds=1, local_epochs=None, local_steps=1, lr_milestones=None, lr_decay=None)
     whole = PartitionConfig("dirichlet", options={"test": "own"})
     shown = replace(start, model=ModelConfig("dcgan-narrow"), partition=whole, train=schedule, keep=("confusion",))
@@ -231,13 +229,11 @@ def _make_fig3(scale: str) -> Grid:
 
 def _make_fig6(scale: str) -> Grid:
     if scale == "smoke":
-        return make_repper_grid(
-            scale, {BETA: (MILD,)}, replace(make_repper_base(scale, share=1.0), new_clients=3, new_steps=10)
-        )
-    start = make_repper_base(scale, share=1.0)
+        return make_grid(scale, {BETA: (MILD,)}, replace(make_base(scale, share=1.0), new_clients=3, new_steps=10))
+    start = make_base(scale, share=1.0)
     joined = replace(start, new_clients=20, new_data="cifar10", new_steps=100, data=DataConfig(name="cifar100"))
     heads = FinishConfig(optimizer="sgd", lr=HEADS[scale]["finish.lr"])
-    return make_repper_grid(scale, {BETA: (MILD,)}, replace(joined, finish=heads))
+    return make_grid(scale, {BETA: (MILD,)}, replace(joined, finish=heads))
 
 
 # fmt: off
@@ -263,5 +259,5 @@ FIG6 = make_item("repper-fig6", "RepPer, Fig. 6", "Accuracy of 20 new clients wi
                  ("fedavg", "fedprox", "lg_fedavg", "fedrep", "repper"), _make_fig6, BETA, scales=("smoke", "paper"))
 # Eqs. 10 to 17, measured.
 GRADIENTS = make_item("repper-gradients", "RepPer, section 5", "Gradients of images of frequent and rare classes",
-                      ("repper", "fedavg"), _make_skewed, BETA, train=train_and_pull_repper)
+                      ("repper", "fedavg"), _make_skewed, BETA, train=train_and_pull)
 # fmt: on
