@@ -15,7 +15,6 @@ from semcom.studies.experiment import Experiment, Grid
 
 
 def _make_grid(data: str, fraction: float, features: int, rounds: int) -> Grid:
-    """Return both partitions of a part of a dataset over 20 clients."""
     base = RunConfig(
         data=DataConfig(name=data),
         partition=PartitionConfig(options={"fraction": fraction}),

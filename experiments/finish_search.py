@@ -139,7 +139,6 @@ FINISH_SEARCH = Experiment(
 
 
 def _print_choice(path: str) -> None:
-    """Print the scores and the choice."""
     table = compute_scores(read_stored_table(path))
     print(
         format_markdown(

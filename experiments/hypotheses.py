@@ -1,9 +1,9 @@
-"""What a study says of the hypotheses of experiments/protocol.md, each by the rule that is written there.
+"""Judge the hypotheses of experiments/protocol.md by a study, each by the rule that is written there.
 
     python -m experiments.hypotheses experiments/results/letter-ablation-small.zip
 
 prints a row for each hypothesis and place. Differences are paired by seed and in percentage points, but for rank
-correlations (rho); intervals are 95 %, Student's t over seeds, and nothing is corrected for the number of rows.
+correlations (rho); intervals are 95 %, Student's t over seeds, without correction for the number of rows.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ JUDGES: Registry[Callable[[pd.DataFrame], Iterator[Row]]] = Registry(
         "fedcrc-table3": "experiments.fedcrc.items:judge_table3",
     },
 )
-"""Experiment -> the function that answers its hypotheses from the finished runs of its table."""
+"""Experiment -> function that answers its hypotheses from the finished runs of its table."""
 READERS: Registry[Callable[[Path | str], pd.DataFrame]] = Registry(
     "experiment", {"benchmark": "experiments.benchmark_ends:read_ends"}
 )
-"""Experiment -> the function that reads what its judge is given in the place of these."""
+"""Experiment -> function that reads the argument of its judge in place of these runs."""
 
 
 def judge_study(path: Path | str) -> pd.DataFrame:
@@ -67,7 +67,7 @@ def judge_study(path: Path | str) -> pd.DataFrame:
         Columns: hypothesis, place, difference, low, high (points), seeds, answer (supported, refuted, open).
 
     Raises:
-        ConfigError: experiments/protocol.md has none about it, or its runs are missing.
+        ConfigError: experiments/protocol.md has no hypotheses about it, or its runs are missing.
     """
     frame = read_stored_table(path)
     name = frame["experiment"].iloc[0]

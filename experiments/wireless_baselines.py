@@ -37,7 +37,6 @@ def train_and_send_baselines(config: RunConfig) -> None:
 
 
 def _make_base(data: str, clients: int, shots: int, test: int, rounds: int) -> RunConfig:
-    """Return the configuration that the scales share."""
     return RunConfig(
         data=DataConfig(name=data),
         model=ModelConfig(encoder="dcgan-narrow"),

@@ -244,7 +244,6 @@ def by_uses(study: Study, plot: Plot) -> pd.DataFrame:
 
 
 def _placed(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return cells with one column for the joint fields of the map, in the place of theirs."""
     q, m, k = FIELDS
     if cells[list(FIELDS)].isna().any(axis=None):
         raise ConfigError(f"results: not every run has {', '.join(FIELDS)}")

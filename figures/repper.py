@@ -36,7 +36,6 @@ RANK, WHOSE, CLIENT, LOSS, MODEL, THIRD = "rank", "whose", "client", "loss", "mo
 
 
 def _done(study: Study) -> list[Stored]:
-    """Return the finished runs."""
     return [run for run in study.stored if run.status == "done"]
 
 

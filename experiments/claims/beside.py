@@ -1,4 +1,4 @@
-"""A table of a paper beside ours: both accuracies of each method, and how far the two orders of methods agree."""
+"""Compare a table of a paper with ours: both accuracies of each method, and the agreement of both orders of methods."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.names import SHIPPED
 
 FEWEST = 4
-"""Methods without which a rank correlation says nothing."""
+"""Least number of methods for a rank correlation."""
 MEAN = "averaged"
 """The row of a paper's table that is the mean of the others."""
 
 
 def compare_table(item: str, folder: Path | str = "results") -> pd.DataFrame:
-    """Return the numbers of a paper's table, each beside ours.
+    """Set the numbers of a paper's table beside ours.
 
     Args:
         item: name of a table, such as fedcosr-table2.
-        folder: that holds results of sweeps, <experiment>-<scale>; those that come with the package are read too.
+        folder: results of sweeps, <experiment>-<scale>; those of a checkout of semcom are read too.
 
     Returns:
         A row per cell of the columns that have been run: column, method, paper (as printed, %), ours (mean over seeds,
-        %), low, high (95 % interval, Student's t; NaN for one seed), seeds, scale, end (whether ours is that of the end
+        %), low, high (95 % interval, Student's t; NaN for one seed), seeds, scale, end (whether ours is from the end
         of training, see `Evidence.ended`).
 
     Raises:
@@ -51,7 +51,6 @@ def compare_table(item: str, folder: Path | str = "results") -> pd.DataFrame:
 
 
 def _list_cells(cells: pd.DataFrame, found: Evidence) -> Iterator[dict[str, object]]:
-    """Yield the cells that have been run, column by column."""
     points = papers.read_points()
     for column, of in cells.groupby("column", sort=False):
         here = points[(points["item"] == of["item"].iloc[0]) & (points["column"] == column)]
@@ -70,7 +69,7 @@ def _list_cells(cells: pd.DataFrame, found: Evidence) -> Iterator[dict[str, obje
 
 
 def _find_point(column: str, at: str, found: Evidence) -> Key | None:
-    """Return the point of our runs at which a column stands; None where it has not been run."""
+    """Find the point of our runs that a column stands for; None if it has not been run."""
     asked = papers.parse_point(at)
     keys = [key for key, place in found.places.items() if key[2] is None and fits_point(place, asked)]
     if len(keys) > 1:
@@ -79,14 +78,14 @@ def _find_point(column: str, at: str, found: Evidence) -> Key | None:
 
 
 def measure_agreement(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return how far a paper's order of methods agrees with ours, a row per column with `FEWEST` methods or more.
+    """Measure how far a paper's order of methods agrees with ours, a row per column with `FEWEST` methods or more.
 
     Args:
-        frame: as `compare_table` returns it.
+        frame: result of `compare_table`.
 
     Returns:
         Columns: column, methods (their number), rho (Spearman's rank correlation of the accuracies), p (two-sided, of
-        the hypothesis that the orders have nothing to do with each other).
+        independent orders).
     """
     rows = []
     for column, of in frame[frame["method"] != MEAN].groupby("column", sort=False):
@@ -97,7 +96,7 @@ def measure_agreement(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def format_tables(frame: pd.DataFrame) -> str:
-    """Return both tables as Markdown: a row per method, two columns for each of the paper's, then the agreement."""
+    """Format both tables as Markdown: a row per method, two columns for each of the paper's, then the agreement."""
     shown: dict[str, dict[str, str]] = {}
     for cell in frame.to_dict("records"):
         half = (cell["high"] - cell["low"]) / 2

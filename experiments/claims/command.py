@@ -39,7 +39,7 @@ class ClaimsFlags:
 
 
 def carry_out_claims_command(words: list[str]) -> None:
-    """Carry out `semcom claims`."""
+    """Print the scorecard or write it to files: the command `semcom claims`."""
     from experiments.claims.scorecard import format_page, make_scorecard
 
     wanted = flags.parse_flags(ClaimsFlags(), "semcom claims", words, {})
@@ -61,7 +61,7 @@ def _show_table(wanted: ClaimsFlags) -> None:
     """Print a table of a paper beside ours, or write its numbers.
 
     Raises:
-        ConfigError: flags of the scorecard are given too, or there is no such table, or nothing of it has been run.
+        ConfigError: flags of the scorecard are given too, the table is unknown, or has no runs.
     """
     from experiments.claims.beside import compare_table, format_tables
 
@@ -105,7 +105,7 @@ def _print_claims(frame: pd.DataFrame) -> None:
 
 
 def _format_claim(row: dict[str, Any]) -> str:
-    """Return a claim, how its percentage is read, where it belongs, and why it is inconclusive or leaves arms out."""
+    """Format a claim with the reading of its percentage, its item, and notes on guessing and inconclusive runs."""
     read = {"points": " Read as points.", "percent-relative": " Read as a percentage of the rival's accuracy."}
     reading = read.get(row["unit"], "") if row["relation"] == "by" else ""
     notes = [row["note"]] if row["note"] and row["state"] == "inconclusive" else []
@@ -116,7 +116,7 @@ def _format_claim(row: dict[str, Any]) -> str:
 
 
 def _format_evidence(row: dict[str, Any]) -> str:
-    """Return the comparison that decides a claim, how many there are, and what its seeds can find."""
+    """Format the comparison that decides a claim, the counts of all comparisons, and the power of the seeds."""
     from semcom.tasks.metric import ACCURACY
 
     if not row["seeds"]:
@@ -130,7 +130,6 @@ def _format_evidence(row: dict[str, Any]) -> str:
 
 
 def _format_power(row: dict[str, Any]) -> str:
-    """Return with what probability the seeds find the effect, and how many would tell of an inconclusive claim."""
     if math.isnan(row["power"]):
         return ""
     from experiments.claims.rule import POWER

@@ -156,7 +156,6 @@ TABLE3_RATES = make_item("fedcosr-table3-rates", "FedCoSR, Table III",
 
 
 def _print_choice(path: str) -> None:
-    """Print the scores and the choice."""
     rows = read_scores(read_stored_table(path))
     wide = rows.pivot(index="arm", columns="place", values="score").round(1).rename(columns=str).reset_index()
     print(format_markdown(wide.map(str)) + "\n")

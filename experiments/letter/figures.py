@@ -1,4 +1,4 @@
-"""The figures of the FedCL letter, and what its gain is made of.
+"""The figures of the FedCL letter, and an ablation of its gain.
 
 Wang, Ni, Yi, Xu, Zhang, Nallanathan, "Federated Contrastive Learning for Personalized Semantic Communication", IEEE
 Communications Letters, 2024.
@@ -10,7 +10,7 @@ images per client in Fig. 3; steps of SGD (Eqs. 4 and 6).
 It does not give: classes and images of a client (here 3 and 100 of each, FedProto's public setting, unless they vary),
 widths of the encoder, batch size, local epochs, lambda of FedCL and of FedProto, SNRs of Figs. 2(a) and 2(b) (10 dB;
 -15 to 18 dB), values of m in Fig. 3, clients of Fig. 4 (20), number of seeds, and test images. At scale `paper` these
-are semcom's defaults, at scale `small` what `experiments.letter.search` has chosen on validation images.
+are semcom's defaults, at scale `small` the choices of `experiments.letter.search` on validation images.
 
 Scale `small` has the narrow encoder, 60 rounds, at most 100 test images of a class per client, and three to five seeds.
 """
@@ -37,11 +37,11 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "small": {"optimizer": "sgd", "batch_size": 20},
     "paper": {"optimizer": "sgd", "batch_size": 50},
 }
-"""Scale -> optimiser and batch size: at `small` those that `letter-search` has chosen on validation images, with one
-local epoch; the results of the search come with semcom."""
+"""Scale -> optimiser and batch size: at `small` the choice of `letter-search` on validation images, with one local
+epoch; the results of the search are in the repository."""
 LAMBDA = {"smoke": 1 / 64, "small": 1 / 16, "paper": 1 / 64}
-"""Scale -> lambda of FedCL: at `small` what `letter-search-lambda` has chosen, elsewhere the method's default. That of
-FedProto, 1, is its default and was chosen too."""
+"""Scale -> lambda of FedCL: at `small` the choice of `letter-search-lambda`, elsewhere the method's default. FedProto's
+default, 1, was chosen too."""
 CURVE = {"smoke": 1, "small": 4, "paper": 4}
 """Scale -> rounds between the evaluations of a learning curve."""
 WAYS = {
@@ -56,35 +56,30 @@ MIXED = "dcgan-narrow,dcgan-deep,dcgan,cnn"
 
 
 def base(scale: str, snr_db: float = 10.0, clients: int = 20, eval_every: int = 20) -> RunConfig:
-    """Return the configuration that the runs of a scale share."""
+    """Make the configuration that the runs of a scale share."""
     smoke = scale == "smoke"
     split: dict[str, Any] = {"ways": 3, "shots": 10 if smoke else 100}
+    if scale != "paper":
+        split["test_per_class"] = 10 if smoke else 100
     return RunConfig(
         data=DataConfig(name="digits" if smoke else "cifar10"),
-        partition=PartitionConfig(
-            options=split if scale == "paper" else {**split, "test_per_class": 10 if smoke else 100}
-        ),
+        partition=PartitionConfig(options=split),
         model=ModelConfig(encoder="dcgan" if scale == "paper" else "dcgan-narrow"),
         channel=ChannelConfig(snr_db=snr_db),
         clients=min(4, clients) if smoke else clients,
-        train=TrainConfig(
-            rounds=ROUNDS[scale],
-            lr=1e-3,
-            **SCHEDULES[scale],
-            eval_every=eval_every,
-        ),
+        train=TrainConfig(rounds=ROUNDS[scale], lr=1e-3, **SCHEDULES[scale], eval_every=eval_every),
     )
 
 
 def set_lambda_of_letter(scale: str, variants: Iterable[Variant | str] = ("fedcl",)) -> dict[str, dict[str, Any]]:
-    """Return what `Grid.own` sets at a scale: FedCL's lambda in each of the variants that are trained with it."""
+    """Set FedCL's lambda at a scale in the variants that are trained with it, for `Grid.own`."""
     found = [one if isinstance(one, Variant) else Variant(one, one) for one in variants]
     trained = [one for one in found if one.method == "fedcl" and one.set.get("hyper.centroids") != "none"]
     return {one.name: {"hyper.lam": LAMBDA[scale]} for one in trained}
 
 
 def seeds(scale: str, small: int = 3) -> tuple[int, ...]:
-    """Return the seeds of a scale: one in a smoke test, five at `paper`."""
+    """List the seeds of a scale: one in a smoke test, five at `paper`."""
     return tuple(range({"smoke": 1, "small": small, "paper": 5}[scale]))
 
 
@@ -101,7 +96,7 @@ CHANGED = (
     "fedproto",
     "local",
 )
-"""FedCL, it with one thing changed, and the arms beside it."""
+"""FedCL, FedCL with one change, and other methods."""
 
 
 def _make_grid(scale: str, start: RunConfig, vary: Mapping[Any, tuple[Any, ...]], small: int = 3) -> Grid:
@@ -163,7 +158,7 @@ FIG3B = make_item("letter-fig3b", "FedCL letter, Fig. 3(b)", "Accuracy against m
                   ARMS, _make_fig3, "partition.ways", ("letter-fig3b", "letter-fig3b-own"))
 FIG4 = make_item("letter-fig4", "FedCL letter, Fig. 4", "Received features at 5 dB: their clusters",
                  ARMS, _make_fig4, "channel.snr_db", train=train_and_measure_features)
-# What FedCL's accuracy is made of, at 9 dB and tested at others, and what its features are like.
+# Trained at 9 dB and tested at other SNRs too, with numbers for the features.
 ABLATION = make_item("letter-ablation", "none", "FedCL, and it with one thing changed",
                      CHANGED, _make_ablation, "channel.test_snr_db", train=train_and_measure_features)
 # Methods whose clients may have encoders of their own.
@@ -174,7 +169,7 @@ ENCODERS = make_item("letter-encoders", "none (the letter's text says that encod
 
 
 def judge_ablation(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield what FedCL's regulariser does to the power of features, and its common decoder to answers."""
+    """Judge the effect of FedCL's regulariser on the power of features, and of its common decoder on answers."""
     common, between = (tabulate_by_seed(frame, f"clusters.power_{part}") for part in ("common", "between"))
     title = "the regulariser gives power to what classes have in common"
     for other in ("no regulariser", "fedproto"):

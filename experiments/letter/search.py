@@ -1,15 +1,15 @@
-"""The search for what the FedCL letter leaves open, on validation images: one schedule for all arms, then each lambda.
+"""Search the settings that the FedCL letter leaves open, on validation images: a schedule for all arms, then lambdas.
 
 The letter gives the rate 0.001. It does not give batch size, local epochs, and lambda of FedCL and of FedProto; its
 Eqs. 4 and 6 are SGD's, but it does not name an optimiser. The first sweep has every combination of optimiser, batch
 size and local epochs, with as many passes over the images as the letter's figures have at scale `small`; the second
 one, with the schedule chosen from the first, has five values of either lambda. Both grids are tried as a whole.
 
-The rule, written before the first run. What counts is accuracy on images that were set aside from the clients' training
-images, in the headline view, the mean of the last ten evaluations; no test image is looked at, and the seed is none of
-those of the figures. First sweep: the score of a schedule is its mean over the three arms. Second sweep: the score of a
+The rule, written before the first run. The score is the accuracy on images that were set aside from the clients'
+training images, in the headline view, the mean of the last ten evaluations; no test image is looked at, and the figures
+have other seeds. First sweep: the score of a schedule is its mean over the three arms. Second sweep: the score of a
 lambda is that of its arm. Scores within half a point of the best are tied. Of tied schedules the one with the fewest
-steps is chosen, then SGD; of tied lambdas the one that is nearest to the default. The sweeps leave the accuracies; this
+steps is chosen, then SGD; of tied lambdas the nearest to the default. The sweeps store the accuracies; this module
 prints scores and choices:
 
     semcom sweep letter-search --scale small
@@ -42,18 +42,17 @@ PASSES = {"smoke": letter.ROUNDS["smoke"], "small": letter.ROUNDS["small"]}
 EPOCHS = {"smoke": (1, 2), "small": (1, 5)}
 """Scale -> values of E."""
 LAMBDAS = {"fedcl": (1 / 1024, 1 / 256, 1 / 64, 1 / 16, 1 / 4), "fedproto": (0.1, 0.3, 1.0, 3.0, 10.0)}
-"""Method -> values of its lambda. The middle ones are the defaults."""
+"""Method -> values of its lambda, the default in the middle."""
 SCHEDULE = ("train.optimizer", "train.batch_size", "train.local_epochs")
 
 
 def _base(scale: str) -> RunConfig:
-    """Return the configuration of the figures, with images set aside and few tests."""
     aside = {"partition.validation": 0.2, "partition.test_per_class": 10}
     return set_fields(letter.base(scale, eval_every=PASSES[scale]), aside)
 
 
 def _make_schedules(scale: str) -> Grid:
-    """Return every schedule of a scale, all with the same number of passes."""
+    """Make the grid of all schedules, with the same number of passes each."""
     local = tuple((epochs, PASSES[scale] // epochs) for epochs in EPOCHS[scale])
     optimizers = tuple((name, size) for name in ("sgd", "adam") for size in (10, 20, 50))
     vary = {
@@ -73,9 +72,9 @@ LETTER_SEARCH = make_item(
 
 
 def score_schedules(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per schedule with its score and each arm's validation accuracy, in %, from the table of the sweep.
+    """Score the schedules of a sweep's table: a row each with the score and each arm's validation accuracy, in %.
 
-    The best come first. `steps` is what a client takes in a run with 240 images.
+    The best come first. `steps` are those of a client with 240 images in a run.
     """
     cells = frame.assign(accuracy=read_validation(frame)).pivot_table(
         "accuracy", [*SCHEDULE, "train.rounds"], "variant"
@@ -86,17 +85,17 @@ def score_schedules(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def choose_schedule(rows: pd.DataFrame) -> pd.Series:
-    """Return the tied schedule with the fewest steps, then SGD's."""
+    """Choose the tied schedule with the fewest steps, then SGD's."""
     tied = rows[rows["score"] >= rows["score"].max() - 100 * TIED]
     order = tied.assign(adam=tied["train.optimizer"] == "adam")
     return order.sort_values(["steps", "adam", "train.local_epochs"], kind="stable").drop(columns="adam").iloc[0]
 
 
 def read_validation(frame: pd.DataFrame) -> pd.Series:
-    """Return the validation accuracy of each run's headline view, from the table of a search.
+    """Read the validation accuracy of each run's headline view from the table of a search.
 
     Raises:
-        ConfigError: a run has failed, and there is nothing to choose from yet.
+        ConfigError: a run has failed.
     """
     failed = frame[frame["status"] != "done"]
     if len(failed):
@@ -104,8 +103,7 @@ def read_validation(frame: pd.DataFrame) -> pd.Series:
     return frame.apply(read_number_in_row, axis=1, metric="validation").astype(float)
 
 
-def _lambdas(scale: str) -> Grid:
-    """Return the grid in which lambda alone varies, under the chosen schedule."""
+def _make_lambdas(scale: str) -> Grid:
     return Grid(_base(scale), {"seed": (SEED,)})
 
 
@@ -116,25 +114,26 @@ LETTER_SEARCH_LAMBDA = make_item(
         for method, values in LAMBDAS.items()
         for value in values
     ),
-    _lambdas, "seed", (), PASSES,
+    _make_lambdas, "seed", (), PASSES,
 )  # fmt: skip
 """The search for either lambda."""
 
 
 def score_lambdas(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per method and lambda with its validation accuracy in %, from the table of the sweep."""
+    """Score the lambdas of a sweep's table: a row per method and lambda with its validation accuracy in %."""
     rows = frame.assign(score=100 * read_validation(frame), lam=frame["hyper.lam"].astype(float))
     return rows[["method", "lam", "score"]].sort_values(["method", "lam"], ignore_index=True)
 
 
 def choose_lambda(rows: pd.DataFrame) -> dict[str, float]:
-    """Return method -> the tied lambda that is nearest to the default, as a factor."""
-    found = {}
-    for method, of in rows.groupby("method"):
-        tied = of[of["score"] >= of["score"].max() - 100 * TIED]
-        default = LAMBDAS[str(method)][2]
-        found[str(method)] = float(min(tied["lam"], key=lambda value: abs(math.log(value / default))))
-    return found
+    """Choose method -> the tied lambda that is nearest to the default, as a factor."""
+    return {str(name): choose_nearest(of, LAMBDAS[str(name)][2]) for name, of in rows.groupby("method")}
+
+
+def choose_nearest(candidates: pd.DataFrame, default: float) -> float:
+    """Choose the tied `lam` of the candidates that is nearest to a default, as a factor."""
+    tied = candidates[candidates["score"] >= candidates["score"].max() - 100 * TIED]
+    return float(min(tied["lam"], key=lambda value: abs(math.log(value / default))))
 
 
 def _print(rows: pd.DataFrame) -> None:

@@ -1,6 +1,6 @@
-"""What the symbols of a convergence theorem are worth in one round of a run, client by client.
+"""Measure the symbols of a convergence theorem in one round of a run, client by client.
 
-All numbers are lists over the clients, but for those of FedCL's generator, which the base station has one of.
+All numbers are lists over the clients, but for those of FedCL's generator at the base station.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from semcom.methods.fedcosr import FedCoSR
 from semcom.methods.registry import METHODS
 
 DIRECTIONS = 2
-"""Random directions, beside that of the path, in which smoothness is measured at the start of a round."""
+"""Random directions, beside the path, in which smoothness is measured at the start of a round."""
 
 
 def find_theorem(config: Resolved) -> FedCLBound | FedCoSRBound:
-    """Return the theorem of a run's method.
+    """Find the theorem of a run's method.
 
     Raises:
-        ConfigError: its method has none here, or the run is not what the theorem is about.
+        ConfigError: the method has no theorem here, or the run does not meet its assumptions.
     """
     method, train, hyper = METHODS.get(config.method), config.train, config.hyper
     plain = train.optimizer == "sgd" and not train.momentum and not train.weight_decay
@@ -60,13 +60,13 @@ def find_theorem(config: Resolved) -> FedCLBound | FedCoSRBound:
 
 
 def measure_round(before: Any, after: Any, world: World) -> dict[str, Any]:
-    """Return what was measured in the world's round, JSON-safe: an observer of `semcom.runs.rounds.runner.run`.
+    """Measure the world's round, JSON-safe: an observer of `semcom.runs.rounds.runner.run`.
 
-    In rounds that the method's theorem does not speak of it is empty.
+    The result is empty in rounds that the method's theorem is not about.
 
     Args:
         before, after: the method's States around the round.
-        world: the run, where nothing counts.
+        world: the run, with meters that do not count.
     """
     config = world.config
     if world.round < find_theorem(config).first:
@@ -90,9 +90,9 @@ class _End:
     """The end of a client's local training.
 
     Attributes:
-        leaves: its weights then.
-        trained: what the method logs there.
-        mixed: what it logs at the weights that the server then makes of them, with the old centroids.
+        leaves: its weights.
+        trained: the method's log there.
+        mixed: its log at the weights that the server makes of them, with the old centroids.
     """
 
     leaves: Leaves
@@ -101,7 +101,7 @@ class _End:
 
 
 def _follow_client(world: World, now: Call, then: Call, client: int) -> tuple[dict[str, float], _End]:
-    """Return what both theorems need of a client, along its steps and to the start of the next round."""
+    """Measure the numbers of both theorems for a client, along its steps and to the start of the next round."""
     taken, fitted = list_steps(world, now)
     here, there = Landscape(world, now), Landscape(world, then)
     last = select_leaves(fitted.models, taken[0].leaves)
@@ -133,14 +133,14 @@ def _follow_client(world: World, now: Call, then: Call, client: int) -> tuple[di
 
 
 def _measure_fedcl(world: World, now: Call, then: Call, client: int, end: _End) -> dict[str, float]:
-    """Return how far centroids of a client's classes moved, and its features' distance to the old ones (r.m.s.)."""
+    """Measure how far centroids of a client's classes moved, and its features' r.m.s. distance to the old centroids."""
     owned = world.tensor(world.owned(np.array([client]))[0])
     moved = then.given.common["centroids"] - now.given.common["centroids"]
     return {"shift": float(moved[owned].norm(dim=-1).max()), "spread": math.sqrt(end.mixed["distance"])}
 
 
 def _measure_fedcosr(world: World, now: Call, after: Any, client: int, end: _End) -> dict[str, float]:
-    """Return epsilon, and what Theorem 1 is about: L_Reg, candidates, H(y), and an estimate of the information.
+    """Measure epsilon, and the numbers of Theorem 1: L_Reg, candidates, H(y), and an estimate of the information.
 
     The head's cross-entropy bounds H(y | f) from above, so H(y) less that is an estimate from below.
     """
@@ -160,7 +160,7 @@ def _measure_fedcosr(world: World, now: Call, after: Any, client: int, end: _End
 
 
 def _measure_scg(world: World, calls: Sequence[Call]) -> dict[str, Any]:
-    """Return eta, G and L2 of FedCL's generator, its loss (Eq. 8) and the mean norm of the new centroids."""
+    """Measure eta, G and L2 of FedCL's generator, its loss (Eq. 8) and the mean norm of the new centroids."""
     call = next(call for call in calls if call.phase.stream == "scg")
     taken, fitted = list_steps(world, call)
     weights = [*(step.leaves for step in taken), select_leaves(fitted.models, taken[0].leaves)]
@@ -171,14 +171,16 @@ def _measure_scg(world: World, calls: Sequence[Call]) -> dict[str, Any]:
     found = {
         "scg_rate": call.rate(0),
         "scg_gradient": max(float(step.gradient.norm()) for step in taken),
-        "scg_lipschitz": max((_generated(call, a, b) / distance(a, b) for a, b in ways if distance(a, b)), default=0.0),
+        "scg_lipschitz": max(
+            (_measure_shift(call, *way) / distance(*way) for way in ways if distance(*way)), default=0.0
+        ),
         "scg_loss": float(fitted.log["loss"].mean()),
         "centroid_norm": float(generate(fitted.models).norm(dim=-1).mean()),
     }
     return {name: json_safe(value) for name, value in found.items()}
 
 
-def _generated(call: Call, one: Leaves, other: Leaves) -> float:
-    """Return the longest way of a centroid between two sets of the generator's weights."""
+def _measure_shift(call: Call, one: Leaves, other: Leaves) -> float:
+    """Measure the longest shift of a centroid between two sets of the generator's weights."""
     centroids = [generate(call.models.replaced(leaves)) for leaves in (one, other)]
     return float((centroids[0] - centroids[1]).double().norm(dim=-1).max())

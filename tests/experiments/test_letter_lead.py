@@ -22,6 +22,7 @@ from experiments.letter.lead import (
     measure_effects,
 )
 from semcom.config import run_hash
+from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 
 PROTOCOL = Path(__file__).parents[2] / "experiments" / "protocol.md"
@@ -102,28 +103,19 @@ def test_the_strongest_levels_raise_the_lead_one_for_each_rival() -> None:
 
 
 def test_what_is_confirmed_alone_and_together() -> None:
-    """Each arm has what its levels set; what no level changes is the base's, and what one changes is run once."""
-    titles = ("power: free", "training of the others: no channel")
-    fields, found = lead._list_confirmed_fields("small", titles), lead.list_confirmed_levels("small", titles)
-    both = f"together: {' and '.join(titles)}"
-    assert [(level.title, level.arms) for level in found] == [
-        (titles[0], lead.ARMS),
-        (titles[1], lead.RIVALS),
-        (both, lead.RIVALS),
-    ]
-    assert found[2].others == {"fedcl": titles[0]}
-    lam, free, quiet = {"hyper.lam": 1 / 16}, {"channel.power": "free"}, {"train.through_link": False}
-    assert fields == {
-        **{"fedcl | base": lam, "fedproto | base": {}, "fedavg | base": {}},
-        **{f"{arm} | {titles[0]}": {**(lam if arm == "fedcl" else {}), **free} for arm in lead.ARMS},
-        **{f"{arm} | {titles[1]}": quiet for arm in lead.RIVALS},
-        **{f"{arm} | {both}": {**free, **quiet} for arm in lead.RIVALS},
-    }
-    assert (
-        lead.list_confirmed_levels("small", titles[:1]) == found[:1] and lead.list_confirmed_levels("small", ()) == ()
-    )
-    without = lead._list_confirmed_fields("small", ("centroids: none",))
-    assert without["fedcl | centroids: none"] == {"hyper.centroids": "none"}, "lambda has no effect then"
+    """Each arm has the settings of its levels beside the base's; an arm that one level changes is run once."""
+    runs = {run.variant: run.config for run in lead.LETTER_LEAD_CONFIRM.runs("small") if run.config.seed == 10}
+    runs_of_base = {arm: runs[f"{arm} | {BASE}"] for arm in lead.ARMS}
+    assert runs_of_base["fedcl"].hyper == {"lam": 1 / 16}
+    weight, classes, both = lead.list_confirmed_levels("small")
+    assert (weight.title, classes.title) == lead.CONFIRMED and both.others == {"fedcl": classes.title}
+    lam, fewer = {"hyper.lam": 64.0}, {"partition.ways": 2, "partition.shots": 150}
+    for arm in lead.ARMS:
+        changes = {BASE: {}, weight.title: lam, classes.title: fewer, both.title: {**lam, **fewer}}
+        own = changes if arm == "fedproto" else {title: changes[title] for title in (BASE, classes.title)}
+        for title, fields in own.items():
+            assert runs.pop(f"{arm} | {title}") == set_fields(runs_of_base[arm], fields), (arm, title)
+    assert not runs
 
 
 def test_the_confirmation_has_a_wider_encoder_more_rounds_and_three_of_the_seeds() -> None:
@@ -243,14 +235,14 @@ def test_the_confirmation_has_what_the_stored_screening_chose() -> None:
 
 
 def test_both_levels_together_have_the_runs_of_one_where_the_other_changes_nothing() -> None:
-    """FedCL has power free alone: 70 % against FedProto's 40 % with both, and 60 % against 50 % in the base."""
-    of = lead.list_confirmed_levels("small", ("power: free", "training of the others: no channel"))
+    """FedCL has fewer classes only: 70 % against FedProto's 40 % with both, and 60 % against 50 % in the base."""
+    _, classes, both = lead.list_confirmed_levels("small")
     values = {
-        **{f"fedcl | {BASE}": [0.60], f"fedproto | {BASE}": [0.50]},
-        **{"fedcl | power: free": [0.70], "fedproto | power: free": [0.55], f"fedproto | {of[2].title}": [0.40]},
+        **{f"fedcl | {BASE}": [0.60], f"fedproto | {BASE}": [0.50], f"fedproto | {both.title}": [0.40]},
+        **{f"fedcl | {classes.title}": [0.70], f"fedproto | {classes.title}": [0.55]},
     }
-    found = measure_effects(frame(values, view="a"), of=of).set_index(["factor", "rival"])
-    row = found.loc[lead.TOGETHER, "fedproto"]
+    found = measure_effects(frame(values, view="a"), levels=lead.list_confirmed_levels("small"))
+    row = found.set_index(["factor", "rival"]).loc["together", "fedproto"]
     assert (row["lead"], row["effect"]) == (pytest.approx(30), pytest.approx(20))
 
 
