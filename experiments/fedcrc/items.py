@@ -36,15 +36,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from experiments.papers.items import make_item
-from experiments.verdicts import (
-    Row,
-    decide,
-    decide_at_each,
-    describe,
-    level,
-    over_places,
-    read_variant,
-)
+from experiments.verdicts import Row, decide, decide_at_each, describe, level, over_places, read_variant
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Grid
 from semcom.studies.grid import set_fields

@@ -23,26 +23,10 @@ import pandas as pd
 
 from experiments.letter.figures import TEST_SNRS, base
 from experiments.letter.lead import STATED
-from experiments.letter.low import (
-    CANDIDATES,
-    FROM,
-    LAMBDA,
-    NUMBERS,
-    READINGS,
-    SNR,
-    judge_losses,
-    judge_stated_lead,
-)
+from experiments.letter.low import CANDIDATES, FROM, LAMBDA, NUMBERS, READINGS, SNR, judge_losses, judge_stated_lead
 from experiments.letter.weight import AS_PRINTED
 from experiments.papers.items import make_item
-from experiments.verdicts import (
-    Row,
-    decide,
-    decide_at_each,
-    describe,
-    read_variant,
-    tabulate_by_seed,
-)
+from experiments.verdicts import Row, decide, decide_at_each, describe, read_variant, tabulate_by_seed
 from semcom.config import RunConfig
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields

@@ -32,15 +32,7 @@ import pandas as pd
 
 from experiments.letter.figures import base, seeds, set_lambda_of_letter
 from experiments.papers.items import make_item
-from experiments.verdicts import (
-    Row,
-    decide,
-    decide_at_each,
-    describe,
-    over_places,
-    read_variant,
-    tabulate_by_seed,
-)
+from experiments.verdicts import Row, decide, decide_at_each, describe, over_places, read_variant, tabulate_by_seed
 from semcom.config import ChannelConfig, RunConfig
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields

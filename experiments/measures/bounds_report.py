@@ -12,14 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.measures.theorems import (
-    PARTS,
-    FedCLBound,
-    FedCoSRBound,
-    Values,
-    bound_information,
-    compute_guarantee,
-)
+from experiments.measures.theorems import PARTS, FedCLBound, FedCoSRBound, Values, bound_information, compute_guarantee
 
 SLACK = 1e-6
 """Nat by which a measured change may exceed its bound: the rounding of losses in single precision."""

@@ -43,15 +43,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.measures import class_groups, gradients
 from experiments.papers.items import make_item
-from semcom.config import (
-    ChannelConfig,
-    DataConfig,
-    FinishConfig,
-    ModelConfig,
-    PartitionConfig,
-    RunConfig,
-    TrainConfig,
-)
+from semcom.config import ChannelConfig, DataConfig, FinishConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Grid
 from semcom.studies.results.outcome import train_and_add_outcome
 

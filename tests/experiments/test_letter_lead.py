@@ -12,15 +12,7 @@ import pytest
 import semcom
 from experiments.claims.evidence import COMMITTED
 from experiments.letter import lead
-from experiments.letter.lead import (
-    BASE,
-    LETTER_LEAD,
-    LETTER_LEAD_LOW,
-    READ,
-    judge_stated,
-    list_levels,
-    measure_effects,
-)
+from experiments.letter.lead import BASE, LETTER_LEAD, LETTER_LEAD_LOW, READ, judge_stated, list_levels, measure_effects
 from semcom.config import run_hash
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
