@@ -14,8 +14,7 @@ from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfi
 from semcom.studies.experiment import Experiment, Grid
 
 
-def _make_arms_grid(data: str, fraction: float, features: int, rounds: int) -> Grid:
-    """Return both partitions of a part of a dataset over 20 clients."""
+def _make_grid(data: str, fraction: float, features: int, rounds: int) -> Grid:
     base = RunConfig(
         data=DataConfig(name=data),
         partition=PartitionConfig(options={"fraction": fraction}),
@@ -32,7 +31,7 @@ ARMS_SMALL = Experiment(
     title="All methods on small clients with skewed labels, without a channel",
     paper="none (the partitions of FedCoSR's Table II, in small)",
     variants=ALL,
-    scales={"smoke": _make_arms_grid("digits", 1.0, 16, 2), "small": _make_arms_grid("cifar10", 8000 / 60000, 128, 30)},
+    scales={"smoke": _make_grid("digits", 1.0, 16, 2), "small": _make_grid("cifar10", 8000 / 60000, 128, 30)},
     axis="partition.kind",
     figures=("arms-small",),
 )

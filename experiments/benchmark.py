@@ -1,8 +1,8 @@
-"""The benchmark: methods in twelve settings, each with a rate of its own, and their ranks.
+"""The benchmark: methods in twelve settings, each with a searched rate, and their ranks.
 
 No paper has this. 27 methods train one network without a radio on two datasets, divided in three ways, with all of 20
-clients in each round and with 20 of 100. What is chosen and reported, and how, stands in experiments/protocol.md ("The
-benchmark"), which was written before the first run; experiments/benchmark.md says how a method of one's own joins.
+clients in each round and with 20 of 100. experiments/protocol.md ("The benchmark"), written before the first run,
+defines the choices and the reported numbers; experiments/benchmark.md shows how to add another method.
 
 Two methods are left out, as each is another one here: `fedcrl` is `fedcosr` where both have one schedule, and `fedbn`
 is `fedavg` on a network without BatchNorm. `--methods fedbn --set model.encoder=resnet18` runs it on one that has some.
@@ -26,35 +26,33 @@ from typing import Any
 import pandas as pd
 
 from experiments.arms import PERFEDAVG, PFEDME
-from experiments.fedcosr.items import DIVISION, Division
+from experiments.fedcosr.items import DIVISION, KIND, Division
 from experiments.fedcosr.rates import FIRST, choose_place, make_trials
 from experiments.fedcosr.rates import OWN as PAIRS
 from experiments.letter.search import SEED
-from experiments.shell import run_on_studies_of_shell
+from experiments.papers.items import make_item
+from experiments.shell import run_on_named_studies
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.analysis.means import format_markdown
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.table import read_number_in_row
 
 SCAFFOLD = Variant("scaffold", "scaffold", PFEDME.set)
 METHODS: tuple[str | Variant, ...] = (
-    *("local", "fedavg", "fedprox", "moon", SCAFFOLD, "feddyn", "fedavg_ft", "fedprox_ft", PERFEDAVG, "ditto", PFEDME),
-    *("apfl", "fedamp", "fedala", "feddbe", "fedrod", "fedper", "fedrep", "fedbabu", "repper", "lg_fedavg", "fedgh"),
-    *("fedcl", "fedproto", "fedpac", "fedcrc", "fedcosr"),
-)
-"""What is compared, in the order of `semcom list methods`."""
+    "local", "fedavg", "fedprox", "moon", SCAFFOLD, "feddyn", "fedavg_ft", "fedprox_ft", PERFEDAVG, "ditto", PFEDME,
+    "apfl", "fedamp", "fedala", "feddbe", "fedrod", "fedper", "fedrep", "fedbabu", "repper", "lg_fedavg", "fedgh",
+    "fedcl", "fedproto", "fedpac", "fedcrc", "fedcosr",
+)  # fmt: skip
+"""Compared methods, in the order of `semcom list methods`."""
 VIEWS: Mapping[str, str] = {"fedbabu": "personal", "fedproto": "prototype", "fedcrc": "personal"}
-"""Method -> the view that counts, of methods whose first one is not what their paper's clients use in the end."""
+"""Method -> view that counts, if the clients of its paper do not use its first view in the end."""
 
 SMALLEST = 40
 """Training images of the smallest client in Dirichlet proportions before `partition.fraction`."""
-DIGITS: tuple[Division, ...] = (
-    ("digits", "pathological", None, 2, None),
-    ("digits", "dirichlet", 0.5, None, None),
-)
-"""What clients own in a smoke test, by the fields of `DIVISION`."""
+DIGITS: tuple[Division, ...] = (("digits", "pathological", None, 2, None), ("digits", "dirichlet", 0.5, None, None))
+"""Divisions of a smoke test, by the fields of `DIVISION`."""
 CIFAR: tuple[Division, ...] = (
     ("cifar10", "pathological", None, 2, None),
     ("cifar10", "dirichlet", 0.1, None, SMALLEST),
@@ -63,7 +61,7 @@ CIFAR: tuple[Division, ...] = (
     ("cifar100", "dirichlet", 0.1, None, SMALLEST),
     ("cifar100", "dirichlet", 0.5, None, SMALLEST),
 )
-"""What they own at the other scales."""
+"""Divisions of the other scales."""
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"rounds": 1, "batch": 10, "features": 16, "clients": 4, "fraction": 1.0, "tests": 1.0, "pixels": 16},
     "small": {"rounds": 20, "batch": 20, "features": 84, "clients": 20, "fraction": 0.06, "tests": 0.3, "pixels": 32},
@@ -75,12 +73,12 @@ DRAWN: Mapping[str, Mapping[int, dict[str, Any]]] = {
     "small": {100: {"train.participation": 0.2, "partition.fraction": 0.2, "train.rounds": 40}},
     "paper": {100: {"train.participation": 0.2}},
 }
-"""Scale -> number of clients of which as many as above take part in a round -> what is set otherwise with them."""
+"""Scale -> larger number of clients, of which as many as above take part in a round -> settings that differ."""
 NETWORKS = {"smoke": ("cnn",), "small": ("lenet",), "paper": ("cnn", "resnet18")}
 SEEDS = {"smoke": (0,), "small": (0, 1, 2, 3, 4), "paper": (0, 1, 2, 3, 4)}
 
 COMMON = ({"train.lr": 0.001}, {"train.lr": 0.003}, {"train.lr": 0.0003})
-"""Rates of Adam that are tried."""
+"""Candidate rates of Adam."""
 OWN: Mapping[str, tuple[dict[str, float], ...]] = {
     "scaffold": ({"hyper.eta_l": 0.05}, {"hyper.eta_l": 0.02}, {"hyper.eta_l": 0.01}),
     "pfedme": (
@@ -96,13 +94,13 @@ OWN: Mapping[str, tuple[dict[str, float], ...]] = {
         {"hyper.alpha": 0.1, "hyper.beta": 0.1},
     ),
 }
-"""Method -> what is tried of rates that it has in the place of Adam's, those of semcom's defaults first."""
+"""Method -> candidates of its own rates in place of Adam's, semcom's defaults first."""
 CHOSEN: Mapping[str, Mapping[str, Mapping[str, int]]] = {}
-"""Scale -> dataset -> method -> place of the candidate that `benchmark-rates` has chosen; others have the first."""
+"""Scale -> dataset -> method -> place of the candidate that `benchmark-rates` chose; others have the first."""
 
 
-def make_benchmark_base(scale: str) -> RunConfig:
-    """Return the configuration that the runs of a scale share: all clients in each round, the first rate."""
+def make_base(scale: str) -> RunConfig:
+    """Make the configuration that the runs of a scale share: all clients in each round, the first rate."""
     size, first = SIZES[scale], COMMON[FIRST]
     return RunConfig(
         data=DataConfig(size=size["pixels"]),
@@ -117,17 +115,17 @@ def make_benchmark_base(scale: str) -> RunConfig:
 
 
 def list_candidates(method: str) -> tuple[dict[str, float], ...]:
-    """List the settings that are tried for a method, the first one first."""
+    """List the candidates of a method in their order."""
     return OWN.get(method, COMMON)
 
 
 def list_divisions(scale: str) -> tuple[Division, ...]:
-    """List what clients own at a scale."""
+    """List the divisions of a scale."""
     return DIGITS if scale == "smoke" else CIFAR
 
 
 def collect_chosen_rates(scale: str) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
-    """Collect what was chosen at a scale, as `Grid.apart_of` has it: variant -> data.name -> dataset -> settings."""
+    """Collect the choices at a scale for `Grid.apart_of`: variant -> data.name -> dataset -> settings."""
     found: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
     for data, places in CHOSEN.get(scale, {}).items():
         for method, place in places.items():
@@ -135,52 +133,40 @@ def collect_chosen_rates(scale: str) -> dict[str, dict[str, dict[str, dict[str, 
     return found
 
 
-def _make_benchmark(scale: str) -> Grid:
-    """Return the settings of a scale; `paper` has each of them with two networks."""
+def _make_grid(scale: str) -> Grid:
+    """Make the settings of a scale; `paper` has two networks in each."""
     networks: dict[Any, Any] = {"model.encoder": NETWORKS[scale]} if len(NETWORKS[scale]) > 1 else {}
     clients = (SIZES[scale]["clients"], *DRAWN[scale])
     vary = {DIVISION: list_divisions(scale), "clients": clients, **networks, "seed": SEEDS[scale]}
     rates = collect_chosen_rates(scale)
-    return Grid(make_benchmark_base(scale), vary, apart={"clients": DRAWN[scale]}, apart_of=rates)
+    return Grid(make_base(scale), vary, apart={"clients": DRAWN[scale]}, apart_of=rates)
 
 
-BENCHMARK = Experiment(
-    name="benchmark",
-    title="27 methods in twelve settings, each with a rate of its own",
-    paper="none",
-    variants=METHODS,
-    scales=each_scale(_make_benchmark),
-    axis="partition.kind",
-    figures=("benchmark",),
+BENCHMARK = make_item(
+    "benchmark", "none", "27 methods in twelve settings, each with a rate of its own", METHODS, _make_grid, KIND
 )
 """The comparison."""
 
 
-def _make_rate_search(scale: str) -> Grid:
-    """Return the divisions with all clients in each round, and a fifth of the training images set aside."""
-    base = set_fields(make_benchmark_base(scale), {"partition.validation": 0.2})
+def _make_search(scale: str) -> Grid:
+    """Make the divisions with all clients in each round, and a fifth of the training images set aside."""
+    base = set_fields(make_base(scale), {"partition.validation": 0.2})
     return Grid(base, {DIVISION: list_divisions(scale)[: 1 if scale == "smoke" else None], "seed": (SEED,)})
 
 
-BENCHMARK_RATES = Experiment(
-    name="benchmark-rates",
-    title="Rates of the benchmark's methods, on validation images",
-    paper="none",
-    variants=tuple(make_trials(BENCHMARK.compared(), list_candidates)),
-    scales=each_scale(_make_rate_search),
-    axis="partition.kind",
-)
+BENCHMARK_RATES = make_item(
+    "benchmark-rates", "none", "Rates of the benchmark's methods, on validation images",
+    tuple(make_trials(BENCHMARK.compared(), list_candidates)), _make_search, KIND, figures=(),
+)  # fmt: skip
 """The search for each method's own rate."""
 
 
-def read_rate_scores(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return dataset, method, place and score of each candidate: its mean validation accuracy over divisions, in %.
+def read_scores(frame: pd.DataFrame) -> pd.DataFrame:
+    """Read dataset, method, place and score of each candidate: its mean validation accuracy over divisions, in %.
 
-    A candidate of which a run has failed, as one that diverges has, has the score NaN.
+    A candidate with a failed run, such as a diverged run, has the score NaN.
     """
-    scores = [
-        100 * float(read_number_in_row(row, "validation", VIEWS.get(row["method"]))) for _, row in frame.iterrows()
-    ]
+    scores = [100 * float(read_number_in_row(r, "validation", VIEWS.get(r["method"]))) for _, r in frame.iterrows()]
     rows = frame.assign(place=frame["variant"].str.rsplit(" ", n=1).str[-1].astype(int), score=scores)
     rows["score"] = rows["score"].where(rows["status"] == "done")
     groups = rows.groupby(["data.name", "method", "place"])["score"]
@@ -188,10 +174,7 @@ def read_rate_scores(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def choose_rates(rows: pd.DataFrame) -> dict[str, dict[str, int]]:
-    """Return dataset -> method -> place of its candidate, see `choose_place`.
-
-    Methods that keep the first are left out, and candidates without a score.
-    """
+    """Choose dataset -> method -> place of its candidate by `choose_place`, without methods that keep the first."""
     found: dict[str, dict[str, int]] = {}
     for (data, method), of in rows.dropna().groupby(["data.name", "method"]):
         if (place := choose_place(of)) != FIRST:
@@ -199,13 +182,12 @@ def choose_rates(rows: pd.DataFrame) -> dict[str, dict[str, int]]:
     return found
 
 
-def _print_rates(path: str) -> None:
-    """Print the scores and the choice."""
-    rows = read_rate_scores(read_stored_table(path))
+def _print_choice(path: str) -> None:
+    rows = read_scores(read_stored_table(path))
     wide = rows.pivot(index=["data.name", "method"], columns="place", values="score").round(1).rename(columns=str)
     print(format_markdown(wide.reset_index().map(str)) + "\n")
     print(choose_rates(rows))
 
 
 if __name__ == "__main__":
-    run_on_studies_of_shell(_print_rates)
+    run_on_named_studies(_print_choice)

@@ -1,4 +1,4 @@
-"""What the benchmark's runs end with, and what that says of its hypotheses (experiments/protocol.md, "The benchmark").
+"""Read the final numbers of the benchmark's runs, and judge its hypotheses (experiments/protocol.md, "The benchmark").
 
 python -m experiments.hypotheses experiments/results/benchmark-small.zip
 """
@@ -20,29 +20,29 @@ from semcom.studies.analysis.study import Study, study
 from semcom.studies.results.run import Stored
 
 SETTING = (*DIVISION, "clients", "model.encoder")
-"""The fields that tell settings apart; some have one value at a scale."""
+"""Fields that distinguish settings; some have one value at a scale."""
 CONTROL = "fedavg_ft"
-"""The method that others are tested against one by one."""
+"""Method that the others are tested against."""
 NUMBERS = ("accuracy", "pooled", "worst10")
 CONSTANT = {"own": "each client's most frequent class", "common": "the most frequent class of all"}
-"""Answers that never change, as summary.json has them -> what they are called."""
+"""Constant answers in summary.json -> their names."""
 LEAD = 2.0
-"""Points that no method is said to be above the control."""
+"""Points above the control that no method reaches by the hypothesis."""
 SAME = 0.7
-"""Rank correlation above which two orders are said to be the same."""
+"""Rank correlation above which two orders count as the same."""
 
 
-def read_end(run: Stored, view: str) -> dict[str, Any]:
-    """Read what the last evaluation of a finished run, or its last stage, says of a view: a view of metrics.jsonl."""
+def read_final(run: Stored, view: str) -> dict[str, Any]:
+    """Read a view of the last evaluation of a finished run, or of its last stage, from metrics.jsonl."""
     return next(line["views"][view] for line in reversed(run.lines()) if view in line.get("views", {}))
 
 
 def tabulate_views(of: Study) -> pd.DataFrame:
-    """Return a row per run and view: variant, the fields of `SETTING`, seed, view, counts, guess and numbers.
+    """Tabulate runs and views: variant, the fields of `SETTING`, seed, view, counts, guess and numbers.
 
     Numbers are `NUMBERS`, floats (of a client in a round, both ways), seconds (of all sections of the run), and the
-    accuracies of `CONSTANT`. `counts` is True for the view that a method is ranked by. A run that has failed has one
-    row without a view or numbers, and guesses.
+    accuracies of `CONSTANT`. `counts` is True for the view that a method is ranked by. A failed run has one row without
+    a view or numbers, and counts as guessing.
 
     Raises:
         ConfigError: no run has finished.
@@ -54,11 +54,11 @@ def tabulate_views(of: Study) -> pd.DataFrame:
         row: dict[str, Any] = {"variant": run.variant, **fields, "view": None, "counts": True, "guess": True}
         if run.status == "done" and run.summary is not None:
             counting = VIEWS.get(run.variant, run.headline)
-            whole = {name: run.summary.get("constant", {}).get(name) for name in CONSTANT}  # older runs have none
+            whole = {name: run.summary.get("constant", {}).get(name) for name in CONSTANT}  # None in older runs
             whole["floats"] = sum(way["floats"] for way in run.summary.get("traffic", {}).values())
             whole["seconds"] = sum(s for name, s in run.summary.get("seconds", {}).items() if "/" not in name)
             for view in run.summary["views"]:
-                end = read_end(run, view)
+                end = read_final(run, view)
                 guess = is_guess(end["accuracy"], end["clients"], len(end.get("classes", ())) or None)
                 of_view = {"view": view, "counts": view == counting, "guess": guess}
                 rows.append({**row, **of_view, **{name: end.get(name) for name in NUMBERS}, **whole})
@@ -71,7 +71,7 @@ def tabulate_views(of: Study) -> pd.DataFrame:
 
 
 def select_ends(views: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `tabulate_views` that count, one per run."""
+    """Select the rows of `tabulate_views` that count, one per run."""
     return views[views["counts"]]
 
 
@@ -81,16 +81,16 @@ def read_ends(path: Path | str) -> pd.DataFrame:
 
 
 def average_settings(ends: pd.DataFrame, all_runs: bool = False, by: str = "variant") -> pd.DataFrame:
-    """Return a row per variant and setting: means over the seeds that do not guess, `guesses` and n, all its seeds.
+    """Average over the seeds that do not guess: a row per variant and setting.
 
     Args:
-        ends: of `select_ends`.
+        ends: result of `select_ends`.
         all_runs: whether runs that guess count too.
-        by: column that takes the place of variant.
+        by: column in place of variant.
 
     Returns:
-        Columns: `by`, those of `SETTING`, mean (accuracy; -1 where all runs guess, which is the last place), those of
-        `NUMBERS`, floats and seconds, guesses, n.
+        Columns: `by`, `SETTING`, mean (accuracy; -1 if all runs guess, which is the last place), `NUMBERS`, floats and
+        seconds, guesses (their number), n (all seeds).
     """
     shown = [*NUMBERS, "floats", "seconds"]
     kept = ends if all_runs else ends.assign(**{name: ends[name].mask(ends["guess"]) for name in NUMBERS})
@@ -102,7 +102,7 @@ def average_settings(ends: pd.DataFrame, all_runs: bool = False, by: str = "vari
 def tabulate_accuracies(ends: pd.DataFrame) -> pd.DataFrame:
     """Lay out accuracies in percent: a row per setting and seed, a column per variant, NaN for a run that guesses.
 
-    Settings are those that are whole, seeds those that all of these have; fields that a setting lacks are "".
+    Only complete settings and their common seeds are kept; fields that a setting lacks are "".
     """
     rows = ends.assign(accuracy=100 * ends["accuracy"].mask(ends["guess"]))
     rows[list(SETTING)] = rows[list(SETTING)].astype(object).where(rows[list(SETTING)].notna(), "")
@@ -113,8 +113,8 @@ def tabulate_accuracies(ends: pd.DataFrame) -> pd.DataFrame:
     return whole[whole.index.get_level_values("seed").isin(settings.index[settings == settings.max()])]
 
 
-def judge_benchmark(ends: pd.DataFrame) -> Iterator[Row]:
-    """Yield what the ends of runs, of `select_ends`, say of the three hypotheses."""
+def judge_ranks(ends: pd.DataFrame) -> Iterator[Row]:
+    """Judge the three hypotheses by a result of `select_ends`."""
     found = tabulate_accuracies(ends)
     ranks = tabulate_ranks(average_settings(ends), list(SETTING)).set_index("variant")
     yield from _judge_control(found, ranks)
@@ -125,7 +125,7 @@ def judge_benchmark(ends: pd.DataFrame) -> Iterator[Row]:
 
 
 def _judge_control(found: pd.DataFrame, ranks: pd.DataFrame) -> Iterator[Row]:
-    """Yield by how much each method leads the control, and whether the control is among the best."""
+    """Judge whether the control is among the best, and the lead of each method over it."""
     behind, critical = ranks.loc[CONTROL, "mean"] - ranks["mean"].min(), ranks.loc[CONTROL, "critical"]
     leads = found.drop(columns=CONTROL).sub(found[CONTROL], axis=0).groupby("seed").mean().dropna(axis=1, how="all")
     title = f"fewer than {LEAD:g} points above fine-tuned FedAvg"
@@ -139,7 +139,7 @@ def _judge_control(found: pd.DataFrame, ranks: pd.DataFrame) -> Iterator[Row]:
 
 
 def _judge_classes(gains: pd.Series) -> Iterator[Row]:
-    """Yield whether the median personalised method gains more over Local with many classes a client than with few."""
+    """Judge whether the median personalised method gains more over Local with many classes a client than with few."""
     where = gains.index.to_frame()
     few, many = where["partition.kind"] == "pathological", where["partition.beta"] == 0.5
     places = ["data.name", "clients", "model.encoder", "seed"]
@@ -151,7 +151,7 @@ def _judge_classes(gains: pd.Series) -> Iterator[Row]:
 
 
 def _judge_order(found: pd.DataFrame) -> Row:
-    """Return whether the order of the methods is the same with all clients in a round and with some of many."""
+    """Judge whether the order of the methods is the same with all clients in a round and with some of many."""
     title, divisions = "the order is the same with 20 of 100 clients (rho)", [*DIVISION, "model.encoder", "seed"]
     ranks = found.fillna(-1.0).rank(axis=1, ascending=False)
     sizes = sorted({*ranks.index.get_level_values("clients")})

@@ -15,21 +15,19 @@ def train_and_measure_bounds(config: RunConfig) -> None:
     """Train, measuring after each round; then leave both sides of the method's theorem as `bounds` in the summary.
 
     Raises:
-        ConfigError: the run is none that a theorem is about, see `find_theorem_of_bound`.
+        ConfigError: the run is none that a theorem is about, see `find_theorem`.
     """
     from experiments.measures.bounds_report import report_bounds
-    from experiments.measures.bounds_round import find_theorem_of_bound, measure_bounds_of_round
+    from experiments.measures.bounds_round import find_theorem, measure_round
     from semcom.runs.request.resolve import resolve
 
-    theorem = find_theorem_of_bound(resolve(config))
+    theorem = find_theorem(resolve(config))
     train_and_add_outcome(
-        config, lambda result: {"bounds": report_bounds(theorem, result.metrics)}, observe=measure_bounds_of_round
+        config, lambda result: {"bounds": report_bounds(theorem, result.metrics)}, observe=measure_round
     )
 
 
-def _make_bounds_grid(
-    data: str, encoder: str, clients: int, shots: int, batch: int, rounds: int, rate: float = 1e-2
-) -> Grid:
+def _make_grid(data: str, encoder: str, clients: int, shots: int, batch: int, rounds: int, rate: float = 1e-2) -> Grid:
     """Return the grid of one scale; at a rate of 0.01 a short run comes further than at the letter's 0.001."""
     base = RunConfig(
         data=DataConfig(name=data),
@@ -48,9 +46,9 @@ CONVERGENCE_BOUND = Experiment(
     paper="FedCL letter, Theorem 1; FedCoSR, Theorems 1 and 2",
     variants=("fedcl", "fedcosr"),
     scales={
-        "smoke": _make_bounds_grid("digits", "dcgan-narrow", 3, 15, 15, 2),
-        "small": _make_bounds_grid("cifar10", "dcgan-narrow", 5, 50, 50, 20),
-        "paper": _make_bounds_grid("cifar10", "dcgan", 20, 100, 50, 200, 1e-3),
+        "smoke": _make_grid("digits", "dcgan-narrow", 3, 15, 15, 2),
+        "small": _make_grid("cifar10", "dcgan-narrow", 5, 50, 50, 20),
+        "paper": _make_grid("cifar10", "dcgan", 20, 100, 50, 200, 1e-3),
     },
     axis="channel.snr_db",
     figures=("convergence-bound",),

@@ -22,6 +22,7 @@ from typing import Any
 import pandas as pd
 
 from experiments.arms import ALL
+from experiments.papers.items import make_item
 from experiments.verdicts import (
     OPEN,
     REFUTED,
@@ -30,12 +31,12 @@ from experiments.verdicts import (
     decide,
     describe,
     over_places,
-    read_verdict_of_variant,
+    read_variant,
     tabulate_by_seed,
 )
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.analysis.statistics import compute_t_interval
-from semcom.studies.experiment import Experiment, Grid, each_scale
+from semcom.studies.experiment import Grid
 
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"rounds": 1, "steps": 2, "clients": 3, "test": 3, "seeds": (0,)},
@@ -48,7 +49,7 @@ SHOTS = {"smoke": (3,), "small": (5, 30), "paper": (5, 20, 80, 200)}
 """Scale -> training images of each."""
 
 
-def make_collaboration_base(scale: str) -> RunConfig:
+def make_base(scale: str) -> RunConfig:
     """Return the configuration that the runs of a scale share."""
     size, smoke = SIZES[scale], scale == "smoke"
     return RunConfig(
@@ -63,18 +64,14 @@ def make_collaboration_base(scale: str) -> RunConfig:
 
 def _grid(scale: str) -> Grid:
     vary = {"partition.ways": WAYS[scale], "partition.shots": SHOTS[scale], "seed": SIZES[scale]["seeds"]}
-    return Grid(make_collaboration_base(scale), vary)
+    return Grid(make_base(scale), vary)
 
 
-COLLABORATION = Experiment(
-    name="collaboration",
-    title="What every method gains over local training, against images per class and classes per client",
-    paper="none",
-    variants=ALL,
-    scales=each_scale(_grid),
-    axis="partition.shots",
-    figures=("collaboration", "collaboration-ways"),
-)
+COLLABORATION = make_item(
+    "collaboration", "none",
+    "What every method gains over local training, against images per class and classes per client",
+    ALL, _grid, "partition.shots", ("collaboration", "collaboration-ways"),
+)  # fmt: skip
 """The map of where sharing pays."""
 
 SMALL_GAIN = 3.0
@@ -83,10 +80,10 @@ MAP = ("partition.ways", "partition.shots")
 """The fields of collaboration's places: m, q."""
 
 
-def judge_collaboration(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_gains(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield which methods gain over `local`: those with a common encoder, those without, and most with two classes."""
     found = tabulate_by_seed(frame, "last", MAP)
-    personal = read_verdict_of_variant(frame, "fedbabu", "last", MAP, "personal")
+    personal = read_variant(frame, "fedbabu", "last", MAP, "personal")
     gains = found.assign(fedbabu=personal).drop(columns="local").sub(found["local"], axis=0)
     several = gains[gains.index.get_level_values("partition.ways") > 2]
     for method in ("fedper", "fedrep", "fedbabu"):

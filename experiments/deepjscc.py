@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from experiments.papers.items import make_item
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
+from semcom.studies.grid import TEST_SNR
 
 TRAINED = 10.0
 """SNR of the training, in dB."""
@@ -27,7 +29,7 @@ SIZES: dict[str, dict[str, Any]] = {
 WAYS, CLASSES = 3, 10
 
 
-def _make_deepjscc(scale: str) -> Grid:
+def _make_grid(scale: str) -> Grid:
     size, smoke = SIZES[scale], scale == "smoke"
     fixed = RunConfig(
         task="reconstruction",
@@ -41,7 +43,7 @@ def _make_deepjscc(scale: str) -> Grid:
     )
     images = size["clients"] * WAYS * size["shots"]
     one = {"clients": 1, "partition.ways": CLASSES, "partition.shots": images // CLASSES}
-    return Grid(fixed, {"channel.test_snr_db": SNRS[scale], "seed": size["seeds"]}, own={"central": one})
+    return Grid(fixed, {TEST_SNR: SNRS[scale], "seed": size["seeds"]}, own={"central": one})
 
 
 CHAINS = (
@@ -51,13 +53,9 @@ CHAINS = (
 )
 """The digital chain, headers known: by what is best for each SNR, by one choice for all, and what bounds it."""
 
-DEEPJSCC_FEDERATED = Experiment(
-    name="deepjscc-federated",
-    title="Images rebuilt against SNR: trained centrally, alone and federated, beside the digital chain",
-    paper="none",
-    variants=(Variant("central", "local"), "local", "fedavg", "fedper", "fedrep", *CHAINS),
-    scales=each_scale(_make_deepjscc),
-    axis="channel.test_snr_db",
-    figures=("deepjscc-federated",),
-)
+DEEPJSCC_FEDERATED = make_item(
+    "deepjscc-federated", "none",
+    "Images rebuilt against SNR: trained centrally, alone and federated, beside the digital chain",
+    (Variant("central", "local"), "local", "fedavg", "fedper", "fedrep", *CHAINS), _make_grid, TEST_SNR,
+)  # fmt: skip
 """Images rebuilt by clients of three classes, and sent digitally."""

@@ -12,50 +12,22 @@ defaults. Its curves are smoothed over 20 rounds. Its headline is the mixture of
 
 from __future__ import annotations
 
-from experiments.fedcosr.items import ARMS, PERSONAL, features, make_curves, make_table2, table3
+from experiments.fedcosr.items import ARMS, KIND, PERSONAL, make_curves, make_features, make_table2, make_table3
 from experiments.measures.features import train_and_measure_features
-from semcom.studies.experiment import Experiment, each_scale
+from experiments.papers.items import make_item
 
-METHODS = tuple(arm for arm in ARMS if arm != "fedcosr")
-"""The methods that the paper compares with its own."""
+METHODS = (*(arm for arm in ARMS if arm != "fedcosr"), "fedcrl")
+"""The methods of its tables."""
 
-TABLE2 = Experiment(
-    name="fedcrl-table2",
-    title="Sixteen methods in the default divisions",
-    paper="FedCRL, Table II",
-    variants=(*METHODS, "fedcrl"),
-    scales=each_scale(make_table2),
-    axis="partition.kind",
-    figures=("fedcrl-table2",),
-)
-"""Table II."""
-TABLE3 = Experiment(
-    name="fedcrl-table3",
-    title="Sixteen methods with 100 clients, and in more and less skewed divisions",
-    paper="FedCRL, Table III",
-    variants=(*METHODS, "fedcrl"),
-    scales=each_scale(table3),
-    axis="partition.kind",
-)
-"""Table III."""
-CURVES = Experiment(
-    name="fedcrl-curves",
-    title="Learning curves of personalised methods in the default divisions",
-    paper="FedCRL, the figure of its learning curves",
-    variants=(*PERSONAL, "fedcrl"),
-    scales=each_scale(make_curves),
-    axis="partition.kind",
-    figures=("fedcrl-curves",),
-)
-"""The figure of learning curves."""
-TSNE = Experiment(
-    name="fedcrl-tsne",
-    title="Features of the test images of FedCRL and FedAvg: their clusters",
-    paper="FedCRL, the figure of t-SNE",
-    variants=("fedavg", "fedcrl"),
-    scales=each_scale(features),
-    axis="partition.kind",
-    figures=("fedcrl-tsne",),
-    train=train_and_measure_features,
-)
-"""The figure of features, with two numbers for what it shows."""
+# fmt: off
+TABLE2 = make_item("fedcrl-table2", "FedCRL, Table II", "Sixteen methods in the default divisions",
+                   METHODS, make_table2, KIND)
+TABLE3 = make_item("fedcrl-table3", "FedCRL, Table III",
+                   "Sixteen methods with 100 clients, and in more and less skewed divisions",
+                   METHODS, make_table3, KIND, figures=())
+CURVES = make_item("fedcrl-curves", "FedCRL, the figure of its learning curves",
+                   "Learning curves of personalised methods in the default divisions",
+                   (*PERSONAL, "fedcrl"), make_curves, KIND)
+TSNE = make_item("fedcrl-tsne", "FedCRL, the figure of t-SNE",
+                 "Features of the test images of FedCRL and FedAvg: their clusters",
+                 ("fedavg", "fedcrl"), make_features, KIND, train=train_and_measure_features)

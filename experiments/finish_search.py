@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import semcom
-from experiments.shell import run_on_studies_of_shell
+from experiments.shell import run_on_named_studies
 from semcom.config import FinishConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
 from semcom.runs.folder.summary import write_summary
 from semcom.studies.analysis.means import format_markdown
@@ -50,11 +50,11 @@ COLUMN = "search"
 """What the columns of the accuracies begin with."""
 
 
-def make_finish_search(config: RunConfig) -> None:
-    """Train, and leave the validation accuracy of each candidate and stage as `make_finish_search` in the summary."""
+def train_and_search(config: RunConfig) -> None:
+    """Train, and leave the validation accuracy of each candidate and stage as `train_and_search` in the summary."""
     result = semcom.run(set_fields(config, {"out": None}))
     body = next(iter(result.views.values()))
-    found = {_name(candidate): dict(_read_finish_scores(result.world, body, candidate)) for candidate in CANDIDATES}
+    found = {_name(candidate): dict(_score_stages(result.world, body, candidate)) for candidate in CANDIDATES}
     write_summary(locate_run_folder(config), {**result.summary, COLUMN: found, "hash": run_hash(config)})
 
 
@@ -62,7 +62,7 @@ def _name(candidate: FinishConfig) -> str:
     return f"{candidate.optimizer} {candidate.lr:g} x {candidate.epochs}"
 
 
-def _read_finish_scores(world: World, body: View, candidate: FinishConfig) -> Iterator[tuple[str, float]]:
+def _score_stages(world: World, body: View, candidate: FinishConfig) -> Iterator[tuple[str, float]]:
     """Yield the validation accuracy after each stage that trains by a candidate, after the rounds of a run."""
     from semcom.engine.train.view import View
     from semcom.methods.fedavg import FedAvg
@@ -72,13 +72,13 @@ def _read_finish_scores(world: World, body: View, candidate: FinishConfig) -> It
     trial.session = replace(world.session, chunk=None)  # all heads at once, which is faster
     trial.config = replace(world.config, finish=candidate)
     for kind in HEADS:
-        yield kind, _read_finish_accuracy(trial, with_classifiers(trial, body.population, kind))
+        yield kind, _measure_accuracy(trial, with_classifiers(trial, body.population, kind))
     if world.config.method == "fedbabu":
         trial.config = replace(world.config, finish=replace(candidate, epochs=5))
-        yield "all", _read_finish_accuracy(trial, View(fine_tuned(trial, body.population, FedAvg.averages)))
+        yield "all", _measure_accuracy(trial, View(fine_tuned(trial, body.population, FedAvg.averages)))
 
 
-def _read_finish_accuracy(world: World, view: View) -> float:
+def _measure_accuracy(world: World, view: View) -> float:
     """Return the accuracy on validation images, the mean over clients."""
     from semcom.engine.train.view import count_confusion
     from semcom.runs.result.accuracy import compute_client_accuracies
@@ -89,7 +89,7 @@ def _read_finish_accuracy(world: World, view: View) -> float:
     return float(compute_client_accuracies(counts[""].cpu().numpy()).mean())
 
 
-def compute_finish_scores(frame: pd.DataFrame) -> pd.DataFrame:
+def compute_scores(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a row per candidate with its score in %, the best first, from the table of a sweep.
 
     Columns: optimizer, lr, epochs, score, and the mean of each stage (`linear`, `mlp`, `all`).
@@ -104,7 +104,7 @@ def compute_finish_scores(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("score", ascending=False, ignore_index=True, kind="stable")
 
 
-def choose_finish(rows: pd.DataFrame) -> pd.Series:
+def choose_candidate(rows: pd.DataFrame) -> pd.Series:
     """Return the row of the cheapest candidate among those that are tied with the best one."""
     tied = rows[rows.score >= rows.score.max() - 100 * TIED]
     return tied.assign(adam=tied.optimizer == "adam").sort_values(["epochs", "adam", "lr"]).drop(columns="adam").iloc[0]
@@ -133,22 +133,21 @@ FINISH_SEARCH = Experiment(
         "small": Grid(BASE, {"data.name": ("digits", "cifar10")}, APART),
     },
     axis="data.name",
-    train=make_finish_search,
+    train=train_and_search,
 )
 """The experiment behind the defaults of `finish`."""
 
 
-def _print_finish_search(path: str) -> None:
-    """Print the scores and the choice."""
-    table = compute_finish_scores(read_stored_table(path))
+def _print_choice(path: str) -> None:
+    table = compute_scores(read_stored_table(path))
     print(
         format_markdown(
             table.map(lambda value: f"{value:.1f}" if isinstance(value, float) and value > 1 else f"{value}")
         )
     )
-    choice = choose_finish(table)
+    choice = choose_candidate(table)
     print(f"\nchosen: {choice.epochs} epochs of {choice.optimizer} at {choice.lr:g}")
 
 
 if __name__ == "__main__":
-    run_on_studies_of_shell(_print_finish_search)
+    run_on_named_studies(_print_choice)

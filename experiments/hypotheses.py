@@ -1,9 +1,9 @@
-"""What a study says of the hypotheses of experiments/protocol.md, each by the rule that is written there.
+"""Judge the hypotheses of experiments/protocol.md by a study, each by the rule that is written there.
 
     python -m experiments.hypotheses experiments/results/letter-ablation-small.zip
 
 prints a row for each hypothesis and place. Differences are paired by seed and in percentage points, but for rank
-correlations (rho); intervals are 95 %, Student's t over seeds, and nothing is corrected for the number of rows.
+correlations (rho); intervals are 95 %, Student's t over seeds, without correction for the number of rows.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from channels.registry import Registry
-from experiments.shell import run_on_studies_of_shell
+from experiments.shell import run_on_named_studies
 from experiments.verdicts import Row
 from semcom.config import ConfigError
 from semcom.studies.analysis.means import format_markdown
@@ -24,37 +24,37 @@ JUDGES: Registry[Callable[[pd.DataFrame], Iterator[Row]]] = Registry(
     "experiment",
     {
         "letter-ablation": "experiments.letter.figures:judge_ablation",
-        "letter-lead": "experiments.letter.lead:judge_lead",
-        "letter-lead-low": "experiments.letter.lead:judge_lead_low",
-        "letter-weight": "experiments.letter.weight:judge_weight",
-        "letter-pull": "experiments.letter.weight:judge_weight_pull",
-        "letter-low": "experiments.letter.low:judge_letter_low",
-        "letter-scg": "experiments.letter.low:judge_low_scg",
-        "letter-full": "experiments.letter.full:judge_letter_full",
-        "letter-full-adam": "experiments.letter.full:judge_letter_full",
-        "letter-full-adam-weights": "experiments.letter.full:judge_full_adam_weights",
-        "letter-full-infonce": "experiments.letter.full:judge_full_infonce",
-        "letter-readings": "experiments.letter.full:judge_full_readings",
-        "letter-regime": "experiments.letter.regime:judge_regime",
-        "letter-encoder": "experiments.letter.regime:judge_regime_encoder",
-        "letter-unseen": "experiments.letter.regime:judge_regime_unseen",
-        "benchmark": "experiments.benchmark_ends:judge_benchmark",
-        "collaboration": "experiments.collaboration:judge_collaboration",
-        "wireless-snr": "experiments.wireless:judge_wireless_snr",
-        "wireless-exchange": "experiments.wireless:judge_wireless_exchange",
-        "wireless-network": "experiments.network:judge_wireless_network",
-        "wireless-heterogeneity": "experiments.wireless:judge_wireless_heterogeneity",
-        "wireless-time": "experiments.wireless_time:judge_wireless_time",
-        "fedcrc-table1": "experiments.fedcrc.items:judge_fedcrc_table1",
-        "fedcrc-table2": "experiments.fedcrc.items:judge_fedcrc_table2",
-        "fedcrc-table3": "experiments.fedcrc.items:judge_fedcrc_table3",
+        "letter-lead": "experiments.letter.lead:judge_levels",
+        "letter-lead-low": "experiments.letter.lead:judge_low_levels",
+        "letter-weight": "experiments.letter.weight:judge_lambda",
+        "letter-pull": "experiments.letter.weight:judge_pull",
+        "letter-low": "experiments.letter.low:judge_arms",
+        "letter-scg": "experiments.letter.low:judge_scg",
+        "letter-full": "experiments.letter.full:judge_methods",
+        "letter-full-adam": "experiments.letter.full:judge_methods",
+        "letter-full-adam-weights": "experiments.letter.full:judge_adam_weights",
+        "letter-full-infonce": "experiments.letter.full:judge_infonce",
+        "letter-readings": "experiments.letter.full:judge_readings",
+        "letter-regime": "experiments.letter.regime:judge_map",
+        "letter-encoder": "experiments.letter.regime:judge_encoder",
+        "letter-unseen": "experiments.letter.regime:judge_unseen",
+        "benchmark": "experiments.benchmark_ends:judge_ranks",
+        "collaboration": "experiments.collaboration:judge_gains",
+        "wireless-snr": "experiments.wireless:judge_snr",
+        "wireless-exchange": "experiments.wireless:judge_exchange",
+        "wireless-network": "experiments.network:judge_settings",
+        "wireless-heterogeneity": "experiments.wireless:judge_heterogeneity",
+        "wireless-time": "experiments.wireless_time:judge_costs",
+        "fedcrc-table1": "experiments.fedcrc.items:judge_table1",
+        "fedcrc-table2": "experiments.fedcrc.items:judge_table2",
+        "fedcrc-table3": "experiments.fedcrc.items:judge_table3",
     },
 )
-"""Experiment -> the function that answers its hypotheses from the finished runs of its table."""
+"""Experiment -> function that answers its hypotheses from the finished runs of its table."""
 READERS: Registry[Callable[[Path | str], pd.DataFrame]] = Registry(
     "experiment", {"benchmark": "experiments.benchmark_ends:read_ends"}
 )
-"""Experiment -> the function that reads what its judge is given in the place of these."""
+"""Experiment -> function that reads the argument of its judge in place of these runs."""
 
 
 def judge_study(path: Path | str) -> pd.DataFrame:
@@ -67,7 +67,7 @@ def judge_study(path: Path | str) -> pd.DataFrame:
         Columns: hypothesis, place, difference, low, high (points), seeds, answer (supported, refuted, open).
 
     Raises:
-        ConfigError: experiments/protocol.md has none about it, or its runs are missing.
+        ConfigError: experiments/protocol.md has no hypotheses about it, or its runs are missing.
     """
     frame = read_stored_table(path)
     name = frame["experiment"].iloc[0]
@@ -86,4 +86,4 @@ def _print(path: str) -> None:
 
 
 if __name__ == "__main__":
-    run_on_studies_of_shell(_print)
+    run_on_named_studies(_print)

@@ -78,7 +78,7 @@ SMALL_LOSS, NEAR = 2.0, 2.0
 """Points that sharing a resource costs at most, and within which two schedulers are the same."""
 
 
-def judge_wireless_network(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_settings(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield what antennas give, what users on a resource cost, and whom schedulers leave behind."""
     mean, worst = (tabulate_by_seed(frame, number, list(FIELDS)) for number in ("last", "worst10"))
     one, alone, pair, four = (mean.loc[each] for each in SETTINGS["small"][:4])

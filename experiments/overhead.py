@@ -26,11 +26,12 @@ import pandas as pd
 
 import semcom
 from experiments.arms import ALL
-from experiments.fedcosr.items import SEEDS, first_division, make_fedcosr_base
-from experiments.shell import run_on_studies_of_shell
+from experiments.fedcosr.items import KIND, SEEDS, get_first_division, make_fedcosr_base
+from experiments.papers.items import make_item
+from experiments.shell import run_on_named_studies
 from semcom.config import RunConfig
 from semcom.studies.analysis.means import format_markdown
-from semcom.studies.experiment import Experiment, Grid, each_scale
+from semcom.studies.experiment import Grid
 from semcom.studies.grid import set_fields
 from semcom.studies.names import METHODS
 from semcom.studies.results.archive import read_stored_table
@@ -83,7 +84,7 @@ FORMULAS: Mapping[str, Formula] = {
 """Method -> floats per client and round, up and down together, by Section V-C2; it has nothing on the others."""
 
 
-def measure_overhead_sizes(result: Result) -> Sizes:
+def measure_sizes(result: Result) -> Sizes:
     """Return the sizes of a finished run's models. Its first client stands for all: they have one architecture."""
     population = next(iter(result.views.values())).population
     encoder, head = (int(population.numbers(part)[0]) for part in ("encoder.", "head."))
@@ -104,14 +105,14 @@ def train_and_count_overhead(config: RunConfig) -> None:
     formula = FORMULAS.get(config.method)
 
     def counted(result: Result) -> dict[str, Any]:
-        said = None if formula is None else float(formula(measure_overhead_sizes(result)))
-        last = read_last_overhead(result.summary["traffic"], shorter.summary["traffic"], rounds)
+        said = None if formula is None else float(formula(measure_sizes(result)))
+        last = isolate_last_round(result.summary["traffic"], shorter.summary["traffic"], rounds)
         return {"traffic": last, "floats_formula": said}
 
     train_and_add_outcome(config, counted)
 
 
-def read_last_overhead(whole: Traffic, before: Traffic, rounds: int) -> dict[str, dict[str, float]]:
+def isolate_last_round(whole: Traffic, before: Traffic, rounds: int) -> dict[str, dict[str, float]]:
     """Return the traffic of the last round, from the means over all rounds and over those before it.
 
     Args:
@@ -125,29 +126,25 @@ def read_last_overhead(whole: Traffic, before: Traffic, rounds: int) -> dict[str
     }
 
 
-def _make_overhead_grid(scale: str) -> Grid:
+def _make_grid(scale: str) -> Grid:
     short = {
         "train.rounds": 2 if scale == "smoke" else 3,
         "channel.kind": "awgn",
         "partition.fraction": {"smoke": 0.1, "small": 0.05}.get(scale, 1.0),
     }
     seeds = SEEDS[scale] if scale != "small" else (0, 1)
-    return Grid(set_fields(make_fedcosr_base(scale), {**first_division(scale), **short}), {"seed": seeds})
+    return Grid(set_fields(make_fedcosr_base(scale), {**get_first_division(scale), **short}), {"seed": seeds})
 
 
-OVERHEAD = Experiment(
-    name="overhead",
-    title="What each method sends per client and round, measured, beside FedCoSR's formulas",
-    paper="FedCoSR and FedCRL, the sections on communication",
-    variants=ALL,
-    scales=each_scale(_make_overhead_grid),
-    axis="partition.kind",
-    train=train_and_count_overhead,
-)
+OVERHEAD = make_item(
+    "overhead", "FedCoSR and FedCRL, the sections on communication",
+    "What each method sends per client and round, measured, beside FedCoSR's formulas",
+    ALL, _make_grid, KIND, figures=(), train=train_and_count_overhead,
+)  # fmt: skip
 """Traffic of all methods."""
 
 
-def make_overhead_table(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate_costs(frame: pd.DataFrame) -> pd.DataFrame:
     """Return a row per method: floats up and down, bits, channel uses, airtime in ms, energy, formula, and the ratio.
 
     Args:
@@ -174,7 +171,7 @@ def _both(runs: pd.DataFrame, cost: str) -> float:
     return float(sum(runs[f"traffic.{way}.{cost}"].mean() for way in ("up", "down")))
 
 
-def _format_overhead(value: object) -> str:
+def _format_cell(value: object) -> str:
     """Return a cell as text: three digits of small numbers, whole large ones, a dash where there is none."""
     if not isinstance(value, float):
         return str(value)
@@ -182,8 +179,8 @@ def _format_overhead(value: object) -> str:
 
 
 def _tell(path: str) -> None:
-    print(format_markdown(make_overhead_table(read_stored_table(path)).map(_format_overhead)))
+    print(format_markdown(tabulate_costs(read_stored_table(path)).map(_format_cell)))
 
 
 if __name__ == "__main__":
-    run_on_studies_of_shell(_tell)
+    run_on_named_studies(_tell)

@@ -1,7 +1,7 @@
-"""What an interval says of a hypothesis: supported, refuted or open; and the numbers of runs that it is about.
+"""Judge hypotheses by intervals: supported, refuted or open; and look up the numbers of runs that they are about.
 
-Differences are paired by seed and in percentage points. What is asked stands beside each experiment;
-`experiments.hypotheses` finds it.
+Differences are paired by seed and in percentage points. The hypotheses are beside their experiments;
+`experiments.hypotheses` finds them.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ SUPPORTED, REFUTED, OPEN, PENDING = "supported", "refuted", "open", "pending"
 
 
 def answer(low: float, high: float, limit: float = 0.0, above: bool = True) -> str:
-    """Return what an interval says of a number that is claimed to be above a limit, or below it."""
+    """Answer by an interval the hypothesis that a number is above a limit, or below it."""
     sides = {True: low > limit, False: high < limit}
     return SUPPORTED if sides[above] else REFUTED if sides[not above] else OPEN
 
 
 def level(low: float, high: float, within: float = NEAR) -> str:
-    """Return what an interval says of a difference that is claimed to be 0, give or take some points."""
+    """Answer by an interval the hypothesis that a difference is 0 within some points."""
     return SUPPORTED if -within < low and high < within else REFUTED if low > within or high < -within else OPEN
 
 
 def decide(hypothesis: str, place: str, values: pd.Series, limit: float = 0.0, above: bool = True) -> Row:
-    """Return the row of a hypothesis that the values of the seeds, in points, are above a limit, or below it.
+    """Decide the hypothesis that the values of the seeds, in points, are above a limit, or below it.
 
     Raises:
-        ConfigError: there is no value.
+        ConfigError: there are no values.
     """
     known = values.dropna()
     if known.empty:
@@ -48,17 +48,17 @@ def decide(hypothesis: str, place: str, values: pd.Series, limit: float = 0.0, a
 
 
 def pend(hypothesis: str, place: str) -> Row:
-    """Return the row of a hypothesis whose runs have been declared and not carried out."""
+    """Make the row of a hypothesis about runs that are declared and not carried out."""
     ends = dict.fromkeys(("difference", "low", "high"), math.nan)
     return {"hypothesis": hypothesis, "place": place, **ends, "seeds": 0, "answer": PENDING}
 
 
 def describe(what: str, place: str, values: pd.Series) -> Row:
-    """Return the row of a number that no hypothesis is about, see `decide`: it has no answer."""
+    """Make the row of a number without a hypothesis, see `decide`: it has no answer."""
     return {**decide(f"(reported: {what})", place, values), "answer": ""}
 
 
-def decide_verdict_at_each(
+def decide_at_each(
     title: str,
     values: pd.Series,
     fields: Sequence[str],
@@ -66,21 +66,21 @@ def decide_verdict_at_each(
     of: Callable[..., Row] = decide,
     **rule: Any,
 ) -> Iterator[Row]:
-    """Yield the row of each place, as `decide` or another function makes it.
+    """Decide a hypothesis at each place by `decide` or another function.
 
     Args:
-        title: of the hypothesis.
+        title: hypothesis.
         values: in points, by place and seed.
-        fields: those that tell places apart.
-        place: what one is called, a format of its fields.
-        of: function to a row.
-        rule: what else it takes.
+        fields: fields that distinguish places.
+        place: name of a place, a format of its fields.
+        of: function that makes a row.
+        rule: further arguments of `of`.
     """
     for key, part in values.groupby(list(fields), sort=False):
         yield of(title, place.format(*key), part, **rule)
 
 
-def read_verdict_of_variant(
+def read_variant(
     frame: pd.DataFrame,
     variant: str,
     metric: str,
@@ -91,7 +91,7 @@ def read_verdict_of_variant(
     """Look up a number of a variant's runs in percent, by place and seed; arguments are those of `tabulate_by_seed`."""
     part = frame[frame["variant"] == variant]
     index = pd.MultiIndex.from_frame(part[[*places, "seed"]]) if places else pd.Index(part["seed"])
-    return 100 * list_verdict_numbers(part, metric, view, test_snr_db).set_axis(index)
+    return 100 * list_numbers(part, metric, view, test_snr_db).set_axis(index)
 
 
 def tabulate_by_seed(
@@ -106,15 +106,15 @@ def tabulate_by_seed(
     Args:
         frame: the finished runs of a sweep's table.
         metric: number of a view, or with a dot of the run, such as clusters.power_common.
-        places: fields that tell places apart.
+        places: fields that distinguish places.
         view: name of the view (None: the headline).
-        test_snr_db: the test SNR that it is of (None: the first one).
+        test_snr_db: test SNR of the number (None: the first test SNR).
     """
-    found = frame.assign(value=list_verdict_numbers(frame, metric, view, test_snr_db))
+    found = frame.assign(value=list_numbers(frame, metric, view, test_snr_db))
     return 100 * found.pivot(index=[*places, "seed"], columns="variant", values="value")
 
 
-def list_verdict_numbers(
+def list_numbers(
     frame: pd.DataFrame, metric: str, view: str | None = None, test_snr_db: float | None = None
 ) -> pd.Series:
     """Look up a number of each run; arguments are those of `tabulate_by_seed`."""
@@ -123,5 +123,5 @@ def list_verdict_numbers(
 
 
 def over_places(values: pd.Series) -> pd.Series:
-    """Return the mean over places of each seed; NaN for a seed that lacks one."""
+    """Average over places for each seed; NaN for a seed that lacks a place."""
     return values.unstack("seed").mean(skipna=False)

@@ -28,18 +28,20 @@ import numpy as np
 import pandas as pd
 
 from experiments.arms import ALL
+from experiments.papers.items import make_item
 from experiments.verdicts import (
     OPEN,
     Row,
     decide,
-    decide_verdict_at_each,
+    decide_at_each,
     describe,
     over_places,
-    read_verdict_of_variant,
+    read_variant,
     tabulate_by_seed,
 )
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
+from semcom.studies.grid import TEST_SNR
 
 NOTHING = {"air.parameters": "ideal"}
 """The setting of methods that exchange neither models nor prototypes: there is nothing to pass over the air."""
@@ -65,7 +67,7 @@ WAYS = {
 """Scale -> classes of a client, and training images of each: their product is constant."""
 
 
-def make_wireless_base(scale: str) -> RunConfig:
+def make_base(scale: str) -> RunConfig:
     """Return the configuration that the runs of a scale share."""
     size, smoke = SIZES[scale], scale == "smoke"
     split = {"ways": 3, "shots": 5 if smoke else 50, "test_per_class": size["test"]}
@@ -79,56 +81,38 @@ def make_wireless_base(scale: str) -> RunConfig:
     )
 
 
-def _snr(scale: str) -> Grid:
-    vary = {"channel.kind": CHANNELS[scale], "channel.test_snr_db": SNRS[scale], "seed": SIZES[scale]["seeds"]}
-    return Grid(make_wireless_base(scale), vary)
+def _make_snr(scale: str) -> Grid:
+    vary = {"channel.kind": CHANNELS[scale], TEST_SNR: SNRS[scale], "seed": SIZES[scale]["seeds"]}
+    return Grid(make_base(scale), vary)
 
 
-def _exchange(scale: str) -> Grid:
+def _make_exchange(scale: str) -> Grid:
     exchanges = ("ideal", "analog") if scale != "smoke" else ("analog",)
-    vary = {"air.parameters": exchanges, "channel.test_snr_db": SNRS[scale], "seed": SIZES[scale]["seeds"]}
-    return Grid(make_wireless_base(scale), vary)
+    vary = {"air.parameters": exchanges, TEST_SNR: SNRS[scale], "seed": SIZES[scale]["seeds"]}
+    return Grid(make_base(scale), vary)
 
 
-def _make_wireless_heterogeneity(scale: str) -> Grid:
+def _make_heterogeneity(scale: str) -> Grid:
     vary = {
         ("partition.ways", "partition.shots"): WAYS[scale],
-        "channel.test_snr_db": SNRS[scale],  # those of `wireless-snr`, whose runs over AWGN are some of these
+        TEST_SNR: SNRS[scale],  # those of `wireless-snr`, whose runs over AWGN are some of these
         "seed": SIZES[scale]["seeds"],
     }
-    return Grid(make_wireless_base(scale), vary)
+    return Grid(make_base(scale), vary)
 
 
-WIRELESS_SNR = Experiment(
-    name="wireless-snr",
-    title="All methods against test SNR over three channels, with exchange free of errors",
-    paper="none",
-    variants=ALL,
-    scales=each_scale(_snr),
-    axis="channel.test_snr_db",
-    figures=("wireless-snr",),
-)
-"""All methods against SNR, trained at 10 dB."""
-WIRELESS_EXCHANGE = Experiment(
-    name="wireless-exchange",
-    title="All methods against test SNR over AWGN, with exchange free of errors and over the air",
-    paper="none",
-    variants=ARMS,
-    scales=each_scale(_exchange),
-    axis="channel.test_snr_db",
-    figures=("wireless-exchange",),
-)
-"""All methods over one channel, with what they exchange on the air too; `wireless-snr` has its error-free runs too."""
-WIRELESS_HETEROGENEITY = Experiment(
-    name="wireless-heterogeneity",
-    title="All methods against classes per client at constant data, trained at 10 dB",
-    paper="none",
-    variants=ALL,
-    scales=each_scale(_make_wireless_heterogeneity),
-    axis="partition.ways",
-    figures=("wireless-heterogeneity",),
-)
-"""All methods against m."""
+# fmt: off
+WIRELESS_SNR = make_item("wireless-snr", "none",
+                         "All methods against test SNR over three channels, with exchange free of errors",
+                         ALL, _make_snr, TEST_SNR)
+# Over one channel, with what they exchange on the air too; `wireless-snr` has its error-free runs too.
+WIRELESS_EXCHANGE = make_item("wireless-exchange", "none",
+                              "All methods against test SNR over AWGN, with exchange free of errors and over the air",
+                              ARMS, _make_exchange, TEST_SNR)
+WIRELESS_HETEROGENEITY = make_item("wireless-heterogeneity", "none",
+                                   "All methods against classes per client at constant data, trained at 10 dB",
+                                   ALL, _make_heterogeneity, "partition.ways")
+# fmt: on
 
 CHANNEL = "channel.kind"
 COMMON_DECODER = ("fedcl", "lg_fedavg", "fedgh")
@@ -139,19 +123,19 @@ LARGE_LOSS, SMALL_LOSS = 5.0, 2.0
 """Points that exchange over the air is said to cost at least, and at most."""
 
 
-def judge_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_snr(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield what a common decoder loses in noise, and whether channels change the order of methods."""
     more: dict[str, dict[str, pd.Series]] = {}  # number -> method -> what it loses more than local, in points
     for number in ("last", "among_own"):
         lost = {
-            name: read_verdict_of_variant(frame, name, number, [CHANNEL], "personal", 10)
-            - read_verdict_of_variant(frame, name, number, [CHANNEL], "personal", -5)
+            name: read_variant(frame, name, number, [CHANNEL], "personal", 10)
+            - read_variant(frame, name, number, [CHANNEL], "personal", -5)
             for name in ("local", *COMMON_DECODER)
         }
         more[number] = {name: lost[name] - lost["local"] for name in COMMON_DECODER}
     title = "under a common decoder more is lost in noise than with local training"
     for name, values in more["last"].items():
-        yield from decide_verdict_at_each(title, values, [CHANNEL], f"{name}, {{}}")
+        yield from decide_at_each(title, values, [CHANNEL], f"{name}, {{}}")
     g, h = (pd.concat(list(of.values()), axis=1).mean(axis=1, skipna=False) for of in more.values())
     for channel in g.index.get_level_values(CHANNEL).unique():
         lost = describe("what is lost more, mean of the three", f"{channel}, among ten classes: g", g[channel])
@@ -173,13 +157,13 @@ def judge_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
         yield decide(f"the order of methods is that over AWGN: rho above {SAME_ORDER:g}", channel, rho, SAME_ORDER)
 
 
-def judge_wireless_exchange(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_exchange(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield what exchange over the air costs methods that average encoders, and those that do not."""
     found = tabulate_by_seed(frame, "last", ["air.parameters"], test_snr_db=10)
     free = found.loc["ideal"]
     for name in ("fedavg", "fedper", "fedrep"):
         analog = frame[frame["air.parameters"] == "analog"]
-        received = read_verdict_of_variant(analog, name, "last", [], "received", 10)
+        received = read_variant(analog, name, "last", [], "received", 10)
         title = f"exchange over the air costs more than {LARGE_LOSS:g} points where encoders are averaged"
         yield decide(title, name, free[name] - received, LARGE_LOSS)
         yield describe("with the base station's encoder", name, free[name] - found.loc["analog"][name])
@@ -188,7 +172,7 @@ def judge_wireless_exchange(frame: pd.DataFrame) -> Iterator[Row]:
         yield decide(title, name, free[name] - found.loc["analog"][name], SMALL_LOSS, above=False)
 
 
-def judge_wireless_heterogeneity(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_heterogeneity(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether common encoders gain over `local` with several classes, and less in noise."""
     several = frame[frame["partition.ways"] > 3]
     gains = {}

@@ -24,20 +24,19 @@ USES = tuple(2**i for i in range(5, 13))
 
 def train_and_send_baselines(config: RunConfig) -> None:
     """Train; a run over the link `ideal` then sends its test images through the image chain: its summary's `images`."""
-    from experiments.measures.image_curve import measure_image_curves
+    from experiments.measures.image_curve import measure_chains
     from semcom.engine.host.ranks import run_single_rank
 
     def sent(result: Result) -> dict[str, Any]:
         if config.channel.kind != "ideal":
             return {}
         with run_single_rank():
-            return {"images": measure_image_curves(result, SNRS, USES)}
+            return {"images": measure_chains(result, SNRS, USES)}
 
     train_and_add_outcome(config, sent)
 
 
-def _make_baselines_base(data: str, clients: int, shots: int, test: int, rounds: int) -> RunConfig:
-    """Return the configuration that the scales share."""
+def _make_base(data: str, clients: int, shots: int, test: int, rounds: int) -> RunConfig:
     return RunConfig(
         data=DataConfig(name=data),
         model=ModelConfig(encoder="dcgan-narrow"),
@@ -58,8 +57,8 @@ WIRELESS_BASELINES = Experiment(
     paper="none",
     variants=("fedcl",),
     scales={
-        "smoke": Grid(_make_baselines_base("digits", 2, 15, 4, 4), {**KINDS, "seed": (0,)}, APART),
-        "small": Grid(_make_baselines_base("cifar10", 20, 100, 50, 60), KINDS, APART),
+        "smoke": Grid(_make_base("digits", 2, 15, 4, 4), {**KINDS, "seed": (0,)}, APART),
+        "small": Grid(_make_base("cifar10", 20, 100, 50, 60), KINDS, APART),
     },
     axis="channel.kind",
     figures=("wireless-baselines",),

@@ -18,9 +18,10 @@ from dataclasses import replace
 import pandas as pd
 
 from experiments import wireless
-from experiments.verdicts import Row, decide, describe, pend, read_verdict_of_variant, tabulate_by_seed
+from experiments.papers.items import make_item
+from experiments.verdicts import Row, decide, describe, pend, read_variant, tabulate_by_seed
 from semcom.config import AirConfig, ChannelConfig, NetworkConfig, RunConfig
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 
 BITS = {"air.compress": "quantise"}
 TOP = {"air.compress": "top-k", "air.top_fraction": 0.05}
@@ -46,7 +47,7 @@ LARGE_LOSS, SMALL_LOSS = 5.0, 2.0
 
 
 def _grid(scale: str) -> Grid:
-    base = wireless.make_wireless_base(scale)
+    base = wireless.make_base(scale)
     found: RunConfig = replace(
         base,
         channel=ChannelConfig(kind="rayleigh"),
@@ -57,19 +58,15 @@ def _grid(scale: str) -> Grid:
     return Grid(found, {"seed": wireless.SIZES[scale]["seeds"]})
 
 
-WIRELESS_TIME = Experiment(
-    name="wireless-time",
-    title="Accuracy against the seconds and joule that training alone and nine ways to learn together take in a cell",
-    paper="none",
-    variants=VARIANTS,
-    scales=each_scale(_grid),
-    axis="network.radius_m",
-    figures=("wireless-time", "wireless-time-energy"),
-)
+WIRELESS_TIME = make_item(
+    "wireless-time", "none",
+    "Accuracy against the seconds and joule that training alone and nine ways to learn together take in a cell",
+    VARIANTS, _grid, "network.radius_m", ("wireless-time", "wireless-time-energy"),
+)  # fmt: skip
 """Training alone and together, by time and energy."""
 
 
-def judge_wireless_time(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_costs(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield what fewer bits and sending at once cost, how long FedCL's rounds are, and what it gains over Local.
 
     Where arms that were added later have not been run, the answer is "pending".
@@ -85,7 +82,7 @@ def judge_wireless_time(frame: pd.DataFrame) -> Iterator[Row]:
         yield decide(title, name, last[plain] - last[name], SMALL_LOSS, above=False)
         yield decide(half, name, 100 * whole[name] / whole[plain], 50, False)
     title = f"all at once costs more than {LARGE_LOSS:g} points"
-    received = read_verdict_of_variant(frame, "fedavg-at-once", "last", [], "received")
+    received = read_variant(frame, "fedavg-at-once", "last", [], "received")
     yield decide(title, "fedavg-at-once", last["fedavg"] - received, LARGE_LOSS)
     title = "FedPer is more accurate at the end than FedCL"
     yield decide(title, "", last["fedper"] - last["fedcl"])

@@ -59,7 +59,6 @@ def _chains(sent: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def _cells(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the points of one scheme over their seeds."""
     cells = compute_means(runs.astype({"accuracy": float}), ["scheme", "uses"], "accuracy")
     cells.insert(1, "snr_db", float(runs[SNR].iloc[0]))
     return cells

@@ -18,7 +18,7 @@ from experiments.benchmark_ends import (
     select_ends,
     tabulate_views,
 )
-from experiments.shell import run_on_studies_of_shell
+from experiments.shell import run_on_named_studies
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.ranks import RANKS, tabulate_ranks
 from semcom.studies.analysis.means import format_markdown
@@ -66,7 +66,7 @@ def _name_settings(cells: pd.DataFrame) -> pd.Series:
     return cells.apply(name, axis=1)
 
 
-def tabulate_benchmark(ends: pd.DataFrame) -> pd.DataFrame:
+def tabulate_methods(ends: pd.DataFrame) -> pd.DataFrame:
     """Return the table of the benchmark as texts: methods by rank; accuracy and worst tenth in each setting, in %."""
     cells, ranks = average_settings(ends), rank_ends(ends)
     with_guesses = rank_ends(ends, all_runs=True).set_index("variant")["mean"]
@@ -131,9 +131,9 @@ def _cell(row: pd.Series) -> str:
 def _print_tables(path: str) -> None:
     views = tabulate_views(study(path))
     ends = select_ends(views)
-    tables = map(format_markdown, (tabulate_benchmark(ends), tabulate_beside(views)))
+    tables = map(format_markdown, (tabulate_methods(ends), tabulate_beside(views)))
     print("\n\n".join(filter(None, (*tables, describe_top_cliques(ends)))))
 
 
 if __name__ == "__main__":
-    run_on_studies_of_shell(_print_tables)
+    run_on_named_studies(_print_tables)

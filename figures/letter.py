@@ -9,9 +9,9 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
-from experiments.letter.lead import BASE, STATED, format_lead, measure_lead_effects, titled
-from experiments.letter.low import LAMBDA, SNR, list_low_leads
-from experiments.letter.regime import COMPARED, SETTINGS, in_setting
+from experiments.letter.lead import BASE, STATED, mark_significant, measure_effects, name_level
+from experiments.letter.low import LAMBDA, SNR, list_leads
+from experiments.letter.regime import COMPARED, SETTINGS, name_in_setting
 from experiments.letter.regime import PLACE as FIELDS
 from semcom.config import ConfigError
 from semcom.plots.base import Drawing, Plot
@@ -39,14 +39,14 @@ def leads(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: FedCL and a rival have not both finished a run of any level.
     """
-    found = measure_lead_effects(study.runs).dropna(subset=["lead"])
+    found = measure_effects(study.runs).dropna(subset=["lead"])
     if found.empty:
         raise ConfigError("results: FedCL and another arm have not both finished a run of any level")
     whole = found.rename(columns={"low": "effect_low", "high": "effect_high"})
     whole = whole.rename(columns={"lead": "mean", "lead_low": "low", "lead_high": "high", "seeds": "n"})
-    names = [titled(factor, level) for factor, level in zip(found["factor"], found["level"], strict=True)]
+    names = [name_level(factor, level) for factor, level in zip(found["factor"], found["level"], strict=True)]
     rivals = whole["rival"].map(lambda name: f"Lead over {METHODS[name]}")
-    cells = whole.assign(**{LEVEL: names, DOUBTLESS: format_lead(found), RIVAL: rivals}).set_index([RIVAL, LEVEL])
+    cells = whole.assign(**{LEVEL: names, DOUBTLESS: mark_significant(found), RIVAL: rivals}).set_index([RIVAL, LEVEL])
     both = pd.MultiIndex.from_product([dict.fromkeys(rivals), dict.fromkeys(names)], names=[RIVAL, LEVEL])
     points = ["mean", "low", "high", "effect", "effect_low", "effect_high"]
     shown = pd.concat([cells[points] / 100, cells[["n", DOUBTLESS]]], axis=1).reindex(both)
@@ -152,7 +152,7 @@ def readings(study: Study, plot: Plot) -> pd.DataFrame:
     """Return FedCL's lead over FedProto at each SNR, under each reading, in each setting and with each weight."""
     done = study.runs[study.runs["status"] == "done"]
     rows = []
-    for air, weights, reading, lead in list_low_leads(done):
+    for air, weights, reading, lead in list_leads(done):
         for snr, of in lead.groupby(SNR):
             found = compute_t_interval(of.to_numpy() / 100)
             ends = {"mean": found.mean, "low": found.low, "high": found.high, "n": len(of)}
@@ -161,7 +161,7 @@ def readings(study: Study, plot: Plot) -> pd.DataFrame:
     return pd.DataFrame(sorted(rows, key=lambda row: order.index(row[WEIGHTS]))).drop(columns=WEIGHTS)
 
 
-def mark_letters_lead(figure: Figure, cells: pd.DataFrame) -> None:
+def mark_stated(figure: Figure, cells: pd.DataFrame) -> None:
     """Draw lines where nothing is led by, and at the letter's lead with 20 clients."""
     for axes in figure.axes:
         axes.axhline(0, color="0.5", linewidth=0.6, zorder=0)
@@ -185,7 +185,7 @@ LETTER_LOW = Drawing(
         "points."
     ),
     shows=(LAMBDA,),
-    finish=mark_letters_lead,
+    finish=mark_stated,
 )
 """FedCL's lead over FedProto at low SNR, by what it is held against."""
 
@@ -244,7 +244,6 @@ def by_uses(study: Study, plot: Plot) -> pd.DataFrame:
 
 
 def _placed(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return cells with one column for the joint fields of the map, in the place of theirs."""
     q, m, k = FIELDS
     if cells[list(FIELDS)].isna().any(axis=None):
         raise ConfigError(f"results: not every run has {', '.join(FIELDS)}")
@@ -302,7 +301,7 @@ def in_settings(study: Study, plot: Plot) -> pd.DataFrame:
         | {"mean": one.difference, "low": one.low, "high": one.high, "n": len(one.seeds)}
         for setting in SETTINGS
         for method in methods
-        for one in study.compare_all([in_setting(method.name, setting), in_setting("local", setting)])
+        for one in study.compare_all([name_in_setting(method.name, setting), name_in_setting("local", setting)])
     ]
     return pd.DataFrame(rows).sort_values(PLACE, key=lambda names: names.str.split().str[0].astype(int), kind="stable")
 

@@ -18,9 +18,9 @@ from experiments import papers
 LOW_IS_GOOD = ("accuracy_std", "fall", "spread", "roughness", "floats")
 """Metrics that are best where they are lowest."""
 DERIVED = {"gain": "accuracy", "fall": "accuracy", "spread": "accuracy", "silhouette-gain": "silhouette"}
-"""Metric -> the number that it is made of."""
+"""Metric -> the number that it is computed from."""
 FORMULA = "_formula"
-"""What follows a metric in the name of the number that the paper's formula gives for it."""
+"""Ending of the name of a number that the paper's formula gives for a metric."""
 Key = Hashable
 """A point of a source."""
 Group = Sequence[Key]
@@ -35,30 +35,30 @@ class Source(Protocol):
         """Point -> its fields, each with the values that it stands for."""
 
     def is_dash(self, method: str, key: Any, metric: str) -> bool:
-        """Return whether a method counts for nothing at a point, as where a table has a dash; else it was not run."""
+        """Check whether a method is out of the comparison at a point, like a dash in a table."""
 
     def value(self, method: str, key: Any, metric: str) -> pd.Series:
-        """Return a number of a method at a point, by seed, accuracies in percent; empty where it is not known."""
+        """Look up a number of a method at a point by seed, accuracies in percent; empty if it is unknown."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One of the comparisons that a claim consists of.
+    """One of the comparisons that make up a claim.
 
     Attributes:
-        values: by seed; where there is no target, positive ones speak for the claim. Of `top` one for each rival, whose
-            positive values speak for the rival.
-        target: the number that the values should have (None: they should be positive).
-        top: number of places that the method should be among (None: it is no such claim).
-        rivals: of `top`, whose leads the values are.
-        keys: all the points that it is made of.
-        method: whose numbers they are.
-        against: the rival; the method itself where there is none.
-        key: the point, the later one of a step along an axis.
-        lead: whether the target is that of a lead, over the best rival.
-        exact: whether the numbers are counted, so that equal ones are known exactly.
+        values: differences by seed. Without a target, positive differences support the claim. For `top`, a series per
+            rival, and positive differences support the rival.
+        target: number that the values should have (None: they should be positive).
+        top: number of places that the method should be among (None for other relations).
+        method: method under test.
+        against: rival; the method itself in a comparison without a rival.
+        key: point; for a step along an axis the later point.
+        lead: whether the target is a lead over the best rival.
+        exact: whether the numbers are counts, so that equal numbers are known exactly.
         point: size of a point: 1 for percentages, a hundredth of the rival's or the formula's number for counts.
-        absent: rivals that have not been run.
+        absent: rivals without runs.
+        rivals: for `top`, the rivals in the order of `values`.
+        keys: all points of the comparison.
     """
 
     values: tuple[pd.Series, ...]
@@ -77,19 +77,19 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, read.
+    """A parsed claim.
 
     Attributes:
         relation: one of `papers.RELATIONS`.
-        left: the methods that it speaks of.
+        left: methods that the claim is about.
         right: their rivals.
-        value: the number that it states; NaN for none.
-        relative: whether that is a percentage of an accuracy.
+        value: stated number; NaN without a number.
+        relative: whether `value` is a percentage of an accuracy.
         metric: one of `papers.METRICS`.
-        axis: the field that varies along it.
+        axis: field that varies.
         quantifier: one of `papers.QUANTIFIERS`.
-        asked: field -> values of the points that it is about.
-        formula: whether the paper's formula gives the number that it states.
+        asked: field -> values of the points that the claim is about.
+        formula: whether the paper's formula gives the stated number.
     """
 
     relation: str
@@ -105,8 +105,8 @@ class Claim:
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Claim:
-        """Return a row of `papers.read_paper_claims`, read."""
-        at = papers.parse_paper_point(row["at"])
+        """Parse a row of `papers.read_claims`."""
+        at = papers.parse_point(row["at"])
         return cls(
             relation=row["relation"],
             left=papers.names(row["left"]),
@@ -122,66 +122,65 @@ class Claim:
 
     @property
     def of_accuracy(self) -> bool:
-        """True if it is about accuracies, or about differences of them."""
+        """True for claims about accuracies or differences of accuracies."""
         return DERIVED.get(self.metric, self.metric) in ("accuracy", "class_accuracy", "accuracy_of_each")
 
     @property
     def along(self) -> bool:
-        """True if it is about points along its axis together."""
+        """True for claims about several points along an axis at once."""
         return self.metric in ("fall", "spread") or self.relation in ("falls_with", "rises_with")
 
     @property
     def across(self) -> bool:
-        """True if it holds points against each other."""
+        """True for claims that compare points with each other."""
         return self.along or self.metric in ("gain", "silhouette-gain") and self.axis is not None
 
     @property
     def part(self) -> str | None:
-        """The field that tells the parts of runs apart that it is about, one of `papers.PARTS`; None: whole runs."""
+        """The field of `papers.PARTS` whose parts of runs the claim is about; None for whole runs."""
         named = (name for name in papers.PARTS if name == self.axis or name in self.asked)
         return next(named, "new_client" if self.metric == "accuracy_of_each" else None)
 
     @property
     def low(self) -> bool:
-        """True if it is about lower values."""
+        """True if lower values support the claim."""
         return self.relation == "below" or (self.relation == "best" and self.metric in LOW_IS_GOOD)
 
 
-def list_claimed_comparisons(claim: Claim, source: Source) -> list[Comparison]:
-    """Return the comparisons of a claim at the points of a source; those without numbers have empty values."""
-    where, found = list_claimed_points(claim, source), _Comparisons(claim, source)
+def list_comparisons(claim: Claim, source: Source) -> list[Comparison]:
+    """List the comparisons of a claim at the points of a source; values are empty where the source has no numbers."""
+    where, found = list_points(claim, source), _Comparisons(claim, source)
     if claim.relation in ("falls_with", "rises_with"):
-        made = found.steps(group_claims(claim, where, source))
+        made = found.steps(group_points(claim, where, source))
     else:
-        points = group_claims(claim, where, source) if claim.along else [[key] for key in where]
+        points = group_points(claim, where, source) if claim.along else [[key] for key in where]
         made = found.of(points)
     return [replace(one, exact=claim.metric == "floats") for one in made]
 
 
-def list_claimed_points(claim: Claim, source: Source) -> list[Key]:
-    """Return the points of a source that a claim is about."""
-    return [k for k, place in source.places.items() if fits_claim(place, claim.asked) and _part(place) == claim.part]
+def list_points(claim: Claim, source: Source) -> list[Key]:
+    """List the points of a source that a claim is about."""
+    return [k for k, place in source.places.items() if fits_point(place, claim.asked) and _part(place) == claim.part]
 
 
 def _part(place: Mapping[str, tuple[str, ...]]) -> str | None:
-    """Return the field by which a point is a part of its runs; None for a point of whole runs."""
     return next((name for name in papers.PARTS if name in place), None)
 
 
-def fits_claim(place: Mapping[str, tuple[str, ...]], asked: Mapping[str, tuple[str, ...]]) -> bool:
-    """Return whether a point is one of those asked for.
+def fits_point(place: Mapping[str, tuple[str, ...]], asked: Mapping[str, tuple[str, ...]]) -> bool:
+    """Check whether a point has one of the asked values in each field.
 
-    Where several kinds of partition are asked for, an option that the point's partition does not have is passed over.
+    If several kinds of partition are asked for, options that the point's partition does not have are ignored.
     """
     mixed = len(asked.get("partition.kind", ())) > 1
     needed = {f: values for f, values in asked.items() if f in place or not (mixed and f.startswith("partition."))}
     return all(set(place.get(field, ())) & set(values) for field, values in needed.items())
 
 
-def group_claims(claim: Claim, where: Sequence[Key], source: Source) -> list[list[Key]]:
-    """Return the points along the claim's axis, a list of two or more for each combination of the other fields.
+def group_points(claim: Claim, where: Sequence[Key], source: Source) -> list[list[Key]]:
+    """Group points into lines along the claim's axis, two or more points for each combination of the other fields.
 
-    They are in the order in which the claim lists the axis' values, or ascend; a fall goes down from the largest.
+    Points are in the order of the claim's values of the axis, or ascend; for a fall they descend.
 
     Raises:
         ValueError: two points have the same place on the axis.
@@ -205,9 +204,9 @@ def group_claims(claim: Claim, where: Sequence[Key], source: Source) -> list[lis
 
 
 def _align_points(line: Sequence[pd.Series]) -> list[pd.Series]:
-    """Return the values of one method at several points by seed, whatever the devices: such runs share no more.
+    """Pair the values of one method at several points by seed, across devices.
 
-    What is made of them is named by seed and devices, so that it is a pair of what other methods have on the same ones.
+    The index has the seed and all devices, so that the results pair with those of other methods on the same devices.
     """
     named = [{str(name).split()[0]: name for name in values.index} for values in line]
     seeds = [seed for seed in named[0] if all(seed in each for each in named)]
@@ -219,13 +218,13 @@ def _align_points(line: Sequence[pd.Series]) -> list[pd.Series]:
 
 
 class _Comparisons:
-    """Makes the comparisons of one claim."""
+    """The comparisons of one claim."""
 
     def __init__(self, claim: Claim, source: Source) -> None:
         self.claim, self.source = claim, source
 
     def measure(self, method: str, group: Group) -> pd.Series:
-        """Return what is compared, by seed; empty where a number is missing."""
+        """Measure the claim's metric by seed; empty if a number is missing."""
         metric = DERIVED.get(self.claim.metric, self.claim.metric)
         line = [self.source.value(method, key, metric) for key in group]
         line = _align_points(line) if len(line) > 1 else line
@@ -240,21 +239,17 @@ class _Comparisons:
         return line[0]
 
     def _best(self, rivals: Sequence[pd.Series]) -> pd.Series:
-        """Return the values with the highest mean. The highest of each seed would be that of no method.
-
-        Nothing where one of them has not been run: it might be the best.
-        """
-        if not all(map(len, rivals)):
+        """Find the rival with the highest mean; empty if a rival has no runs, as it might be the best."""
+        if not rivals or not all(map(len, rivals)):
             return pd.Series(dtype=float)
-        return max(rivals, key=lambda values: values.mean()) if rivals else pd.Series(dtype=float)
+        return max(rivals, key=lambda values: values.mean())  # the best of each seed would be no method's
 
     def _counts(self, method: str, group: Group) -> bool:
-        """Return whether a method counts at all points of a group."""
         metric = DERIVED.get(self.claim.metric, self.claim.metric)
         return not any(self.source.is_dash(method, key, metric) for key in group)
 
     def steps(self, lines: Sequence[Group]) -> Iterator[Comparison]:
-        """Yield each method's steps along the axis."""
+        """Compare each method with itself at the next point along the axis."""
         sign = 1 if self.claim.relation == "rises_with" else -1
         for line, method in itertools.product(lines, self.claim.left):
             for one, other in itertools.pairwise(line):
@@ -265,7 +260,7 @@ class _Comparisons:
                 yield Comparison((step,), None, None, method, method, other, keys=(one, other))
 
     def of(self, points: Sequence[Group]) -> Iterator[Comparison]:
-        """Yield the comparisons at each point."""
+        """Compare the claim's methods at each point."""
         for group in points:
             left = [name for name in self.claim.left if self._counts(name, group)]
             if self.claim.quantifier == "any":  # at each point one of `left` is enough
@@ -281,34 +276,28 @@ class _Comparisons:
         absent = tuple(name for name, values in rivals.items() if not len(values))
         if claim.relation == "top":
             sign = -1 if claim.metric in LOW_IS_GOOD else 1
-            ahead = {name: (sign * (other - mine)).dropna() for name, other in rivals.items()} or {
-                "": pd.Series(dtype=float)
-            }
-            places = int(claim.value)
-            yield Comparison(
-                tuple(ahead.values()), None, places, method, method, key, absent=absent, rivals=tuple(ahead), keys=group
-            )
+            ahead = {name: (sign * (other - mine)).dropna() for name, other in rivals.items()}
+            ahead = ahead or {"": pd.Series(dtype=float)}
+            more: dict[str, Any] = {"rivals": tuple(ahead), "absent": absent, "keys": group}
+            yield Comparison(tuple(ahead.values()), None, int(claim.value), method, method, key, **more)
         elif claim.relation in ("by", "equals"):
             rest = self._best(list(rivals.values())) if claim.right else None
             whole = self._whole(method, group) if rest is None else rest
             target = claim.value * (float(whole.mean()) / 100 if claim.relative else 1)
             values = mine if rest is None else (mine - rest).dropna()
-            if claim.formula:  # it counts the classes that a run's own clients have
+            if claim.formula:  # it counts the classes of each run's own clients, so that it differs between seeds
                 formula = self.source.value(method, key, claim.metric + FORMULA)
                 target = float(formula.mean())
                 values = (mine - formula + target).dropna()
             unit = (target if claim.formula else float(whole.mean())) / 100 if claim.metric == "floats" else 1.0
-            lead = rest is not None
-            yield Comparison(
-                (values,), target, None, method, method, key, lead=lead, point=unit, absent=absent, keys=group
-            )
+            more = {"lead": rest is not None, "point": unit, "absent": absent, "keys": group}
+            yield Comparison((values,), target, None, method, method, key, **more)
         else:
             yield from self._beside(method, mine, rivals, group)
 
     def _beside(
         self, method: str, mine: pd.Series, rivals: Mapping[str, pd.Series], group: Group
     ) -> Iterator[Comparison]:
-        """Yield the comparisons with each rival, or with a number."""
         sign = -1 if self.claim.low else 1
         if not self.claim.right:
             bound = self.claim.value * (float(self._whole(method, group).mean()) / 100 if self.claim.relative else 1)
@@ -318,5 +307,5 @@ class _Comparisons:
             yield Comparison(((sign * (mine - theirs)).dropna(),), None, None, method, against, group[-1], keys=group)
 
     def _whole(self, method: str, group: Group) -> pd.Series:
-        """Return the accuracy of which a fall is a percentage: the one that it begins with."""
+        """Look up the accuracy that a fall begins with, and is a percentage of."""
         return self.source.value(method, group[0], "accuracy")

@@ -39,39 +39,39 @@ class ClaimsFlags:
 
 
 def carry_out_claims_command(words: list[str]) -> None:
-    """Carry out `semcom claims`."""
-    from experiments.claims.scorecard import format_scorecard_page, make_scorecard
+    """Print the scorecard or write it to files: the command `semcom claims`."""
+    from experiments.claims.scorecard import format_page, make_scorecard
 
     wanted = flags.parse_flags(ClaimsFlags(), "semcom claims", words, {})
     if not COMMITTED.is_dir():
         say("semcom: stored results are in its repository: --results CLONE/experiments/results", stream=sys.stderr)
     if wanted.table is not None:
-        _make_claims_table(wanted)
+        _show_table(wanted)
         return
     frame = make_scorecard(resolve_file(wanted.results), wanted.paper)
     if wanted.csv is not None:
         say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(frame))}")
     if wanted.html is not None:
-        say(f"page: {write_atomically(resolve_file(wanted.html), format_scorecard_page(frame))}")
+        say(f"page: {write_atomically(resolve_file(wanted.html), format_page(frame))}")
     if wanted.csv is None and wanted.html is None:
         _print_claims(frame)
 
 
-def _make_claims_table(wanted: ClaimsFlags) -> None:
+def _show_table(wanted: ClaimsFlags) -> None:
     """Print a table of a paper beside ours, or write its numbers.
 
     Raises:
-        ConfigError: flags of the scorecard are given too, or there is no such table, or nothing of it has been run.
+        ConfigError: flags of the scorecard are given too, the table is unknown, or has no runs.
     """
-    from experiments.claims.beside import format_results_beside, set_results_beside_claims
+    from experiments.claims.beside import compare_table, format_tables
 
     if wanted.paper is not None or wanted.html is not None:
         raise ConfigError("table: it comes without the scorecard; leave --paper and --html out")
-    frame = set_results_beside_claims(wanted.table or "", resolve_file(wanted.results))
+    frame = compare_table(wanted.table or "", resolve_file(wanted.results))
     if wanted.csv is not None:
         say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(frame))}")
     else:
-        say(format_results_beside(frame))
+        say(format_tables(frame))
 
 
 def _print_claims(frame: pd.DataFrame) -> None:
@@ -94,7 +94,7 @@ def _print_claims(frame: pd.DataFrame) -> None:
         table.add_column("claim", overflow="fold")
         for row in of.to_dict("records"):
             was = f"\n(was {row['first']}: {row['why']})" if row["why"] else ""
-            table.add_row(row["state"] + was, Text(_print_our_evidence(row)), Text(_print_claim(row)))
+            table.add_row(row["state"] + was, Text(_format_evidence(row)), Text(_format_claim(row)))
         console.print(table, "")
     missing = frame[frame["state"] == "not run"]["command"]
     commands = dict.fromkeys(part for line in missing for part in line.split("; ") if part)
@@ -104,8 +104,8 @@ def _print_claims(frame: pd.DataFrame) -> None:
         console.print(Text(f"  {command}"))
 
 
-def _print_claim(row: dict[str, Any]) -> str:
-    """Return a claim, how its percentage is read, where it belongs, and why it is inconclusive or leaves arms out."""
+def _format_claim(row: dict[str, Any]) -> str:
+    """Format a claim with the reading of its percentage, its item, and notes on guessing and inconclusive runs."""
     read = {"points": " Read as points.", "percent-relative": " Read as a percentage of the rival's accuracy."}
     reading = read.get(row["unit"], "") if row["relation"] == "by" else ""
     notes = [row["note"]] if row["note"] and row["state"] == "inconclusive" else []
@@ -115,8 +115,8 @@ def _print_claim(row: dict[str, Any]) -> str:
     return f"{row['claim']}{reading} ({row['item']}){note}{warned}"
 
 
-def _print_our_evidence(row: dict[str, Any]) -> str:
-    """Return the comparison that decides a claim, how many there are, and what its seeds can find."""
+def _format_evidence(row: dict[str, Any]) -> str:
+    """Format the comparison that decides a claim, the counts of all comparisons, and the power of the seeds."""
     from semcom.tasks.metric import ACCURACY
 
     if not row["seeds"]:
@@ -126,11 +126,10 @@ def _print_our_evidence(row: dict[str, Any]) -> str:
     counts = {word: row[word] for word in ("yes", "level", "no", "open")}
     several = f"; {', '.join(f'{word} {n}' for word, n in counts.items())}" if sum(counts.values()) > 1 else ""
     seeds = f"{row['seeds']} seed" + ("s" if row["seeds"] > 1 else "")
-    return f"{row['of']}: {row['ours']:.{digits}f}{interval}, {seeds}{several}{_print_power(row)}"
+    return f"{row['of']}: {row['ours']:.{digits}f}{interval}, {seeds}{several}{_format_power(row)}"
 
 
-def _print_power(row: dict[str, Any]) -> str:
-    """Return with what probability the seeds find the effect, and how many would tell of an inconclusive claim."""
+def _format_power(row: dict[str, Any]) -> str:
     if math.isnan(row["power"]):
         return ""
     from experiments.claims.rule import POWER

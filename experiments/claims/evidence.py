@@ -1,4 +1,4 @@
-"""The numbers of finished studies, as a source that claims can be held against."""
+"""Read the numbers of finished studies as a source of comparisons for claims."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ LOG = logging.getLogger(__name__)
 END = "last"
 """The accuracy after the last round, or after the stage that follows it."""
 SCALES = ("paper", "small")
-"""Scales whose results are evidence, the better first; a smoke test is none."""
+"""Scales with results that count as evidence, the better first."""
 PERCENT = ("accuracy", "accuracy_std", "worst10", END)
-"""Metrics of a view that are parts of 1."""
+"""Metrics of a view that are fractions of 1."""
 RATES: Mapping[str, str] = {
     "fedcosr-table2": "fedcosr-table2-rates",
     "fedcosr-table3": "fedcosr-table3-rates",
 }
-"""Item -> the study whose runs stand for its own at the points that they have: rates sought on validation images."""
+"""Item -> study with rates searched on validation images, which replaces the item's runs at the points that it has."""
 TWINS: Mapping[str, str] = {
     "fedcrl-table2": "fedcosr-table2",
     "fedcrl-table3": "fedcosr-table3",
     "fedcrl-curves": "fedcosr-fig5",
 }
-"""Item -> the one that is the same with another name for one method."""
+"""Item -> item with the same runs, but for the name of one method."""
 CLASSES: Mapping[str, int] = {"cifar10": 10, "cifar100": 100, "cinic10": 10, "emnist": 47, "mnist": 10}
 """Classes of the papers' datasets."""
 EVIDENCE = frozenset({"own rates", "devices", "guessing"})
-"""Changes of the rule that are about what its numbers are."""
+"""Changes of the rule that concern the numbers themselves."""
 OWN_NUMBERS = ("predictor_distance", "floats_formula")
 """Numbers that experiments leave in summaries under the names of their metrics."""
 Part = tuple[str, str]
@@ -62,15 +62,15 @@ class Evidence:
 
     Args:
         studies: item -> scale and study.
-        better: item -> the study whose runs stand for its own at the points that it has.
+        better: item -> study whose runs replace the item's own at the points that it has.
 
     Attributes:
         places: point -> its fields.
-        scales: the scales of the studies.
-        changes: those of the rule's second edition that are about evidence, of `rule.CHANGES`.
-        stands: field -> what of it stands for the paper's values at these scales, in words.
-        ended: items of which some method is tested only once, after a last stage: the accuracies of all their methods
-            are those of the end, as a mean over earlier rounds would be held against that one.
+        scales: scales of the studies.
+        changes: the `rule.CHANGES` in force, as far as they are about evidence.
+        stands: field -> note on the values that stand for the paper's at these scales.
+        ended: items with a method that is tested only once, after a last stage. Accuracies of all their methods are
+            those at the end: a mean over earlier rounds would not be comparable.
     """
 
     changes: frozenset[str] = frozenset()
@@ -78,7 +78,7 @@ class Evidence:
     def __init__(
         self, studies: Mapping[str, tuple[str, Study]], better: Mapping[str, tuple[str, Study]] = MappingProxyType({})
     ) -> None:
-        self._studies = studies, better  # which hold what archives have been unpacked into
+        self._studies = studies, better  # their archives stay unpacked as long as these live
         self._seen: dict[Hashable, Any] = {}
         self.scales = tuple(dict.fromkeys(scale for scale, _ in studies.values()))
         self.places: dict[Key, dict[str, tuple[str, ...]]] = {}
@@ -98,13 +98,13 @@ class Evidence:
                 self._add(item, point, of, [*with_own, *rest], reduced)
 
     def under(self, changes: frozenset[str]) -> Evidence:
-        """Return the same evidence under some changes of the rule."""
+        """Copy the evidence with other changes of the rule."""
         made = copy(self)
         made.changes = changes
         return made
 
     def is_dash(self, method: str, key: Key, metric: str) -> bool:
-        """Return whether a run of a method guesses at a point, so that it counts for nothing there."""
+        """Check whether a run of a method guesses at a point, so that the method does not count there."""
         return metric != "floats" and "guessing" in self.changes and self._once(self._guesses, method, key)
 
     def _add(
@@ -115,22 +115,21 @@ class Evidence:
         own: list[Stored],
         reduced: Mapping[str, Mapping[str, str]],
     ) -> None:
-        """Add the runs of a point, and those with rates of their own, as a whole and part by part."""
         shared = {name: reduced.get(name, {}).get(value, value) for name, value in _common(runs).items()}
-        for part in (None, *dict.fromkeys(part for run in runs for part in _split_evidence(run))):
+        for part in (None, *dict.fromkeys(part for run in runs for part in _list_parts(run))):
             key = (item, point, part)
             self._runs[key], self._own[key] = runs, own
             self.places[key] = {name: (value,) for name, value in [*shared.items(), *([part] if part else [])]}
 
     def value(self, method: str, key: Key, metric: str) -> pd.Series:
-        """Return a number of a method at a point, by seed: accuracies in percent; empty where it is not known.
+        """Look up a number of a method at a point by seed: accuracies in percent; empty if unknown.
 
-        The seeds are those of one kind of device where only such runs are pairs.
+        With the change "devices" the index has the device too, so that only runs of one device pair.
         """
         return self._once(self._find_value, method, key, metric)
 
     def _once(self, find: Callable[..., Any], *asked: Hashable) -> Any:
-        """Return what a method of this evidence finds, which is looked for once under the same changes."""
+        """Call a method of this evidence, or return what it has found before under the same changes."""
         name = (find.__name__, self.changes & EVIDENCE, *asked)
         if name not in self._seen:
             self._seen[name] = find(*asked)
@@ -142,36 +141,36 @@ class Evidence:
     def _find_value(self, method: str, key: Key, metric: str) -> pd.Series:
         if method == "averaged":
             there = {run.variant for run in self._find_runs(key)}
-            if set(_declared(key[0])) - there:  # of all methods, or it is another average
+            if set(_list_declared(key[0])) - there:  # an average over fewer methods is another number
                 return pd.Series(dtype=float)
             each = [self.value(name, key, metric) for name in sorted(there) if not self.is_dash(name, key, metric)]
             return pd.concat(each, axis=1).dropna().mean(axis=1) if each else pd.Series(dtype=float)
         view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
         metric = END if metric == "accuracy" and key[2] is None and key[0] in self.ended else metric
-        found = {self._name_seed(run): read_evidence_number(run, view, metric, key[2]) for run in self._of(method, key)}
+        found = {self._name_seed(run): read_number(run, view, metric, key[2]) for run in self._of(method, key)}
         return pd.Series({seed: value for seed, value in found.items() if value is not None}, dtype=float)
 
     def _name_seed(self, run: Stored) -> str:
-        """Return what two runs have in common that are a pair."""
+        """Name the properties that two paired runs share."""
         device = (run.summary or {}).get("device", "") if "devices" in self.changes else ""
         return f"{run.fields.get('seed', 0)} {device}"
 
     def list_guessing(self, methods: Sequence[str], keys: Sequence[Any], metric: str) -> list[str]:
-        """Return those of some methods that count for nothing at one of some points, as a run guesses there."""
+        """List the methods that guess at one of some points, so that they do not count there."""
         return [name for name in methods if any(self.is_dash(name, key, metric) for key in keys)]
 
     def warned(self, methods: Sequence[str], keys: Sequence[Any]) -> tuple[int, int, str]:
-        """Return how many of the runs of methods at points warned, of how many, and the first warning."""
+        """Count the runs of methods at points that warned, and all of these runs; give the first warning."""
         found = {run.hash: run.warnings() for key in keys for name in methods for run in self._of(name, key)}
-        said = [texts[0] for texts in found.values() if texts]
-        return len(said), len(found), said[0] if said else ""
+        first = [texts[0] for texts in found.values() if texts]
+        return len(first), len(found), first[0] if first else ""
 
     def _find_runs(self, key: Key) -> list[Stored]:
-        """Return the runs of a point: those with rates of their own where these count and are there."""
+        """Find the runs of a point: with searched rates if these count and exist."""
         return (self._own if "own rates" in self.changes else self._runs)[key]
 
     def _of(self, name: str, key: Key) -> list[Stored]:
-        """Return the runs of a variant, or of what a name of the papers stands for."""
+        """Find the runs of a variant, or of the method and settings behind a name of the papers."""
         return self._once(self._find_of, name, key)
 
     def _find_of(self, name: str, key: Key) -> list[Stored]:
@@ -192,10 +191,10 @@ class Evidence:
 
 
 def _find_axes(item: str, scale: str, found: Study) -> list[str]:
-    """Return the fields by whose values the points of a study are told apart.
+    """Find the fields that distinguish the points of a study: the axes that its experiment declares.
 
-    They are the axes that the experiment declares. Fields that differ because some variants have settings of their own
-    are none: the methods would not meet at any point. They are, where a study has been extended by fields of its own.
+    Fields that only differ because variants have their own settings are left out, as methods would share no point.
+    They are kept in a study that was extended by further fields, where declared axes do not distinguish all runs.
     """
     known = _experiment(item)
     declared = [f for axis in known.axes(scale) for f in axis.fields] if known and scale in known.scales else []
@@ -206,7 +205,6 @@ def _find_axes(item: str, scale: str, found: Study) -> list[str]:
 
 
 def _group_runs(found: Study, axes: Sequence[str]) -> dict[tuple[Any, ...], list[Stored]]:
-    """Return the finished runs of a study by the values of some fields."""
     points: dict[tuple[Any, ...], list[Stored]] = {}
     for run in found.stored:
         if run.status == "done":
@@ -215,25 +213,23 @@ def _group_runs(found: Study, axes: Sequence[str]) -> dict[tuple[Any, ...], list
 
 
 def _experiment(item: str) -> Experiment | None:
-    """Return the experiment of a name; None where there is no such."""
     return find_experiment(item) if item in EXPERIMENTS.names() else None
 
 
-def _declared(item: str) -> list[str]:
-    """Return the names of an experiment's variants; none where there is no such experiment."""
+def _list_declared(item: str) -> list[str]:
     known = _experiment(item)
     return [variant.name for variant in known.compared()] if known else []
 
 
 def _common(runs: Sequence[Stored]) -> dict[str, str]:
-    """Return the fields that all runs of a point share, as claims spell their values."""
+    """Collect the fields that all runs of a point share, spelled as in claims."""
     first = runs[0].fields
     shared = {name: v for name, v in first.items() if all(run.fields.get(name) == v for run in runs)}
     return {name: format_plain_value(value) for name, value in shared.items()}
 
 
 def _reduced(item: str, scale: str) -> dict[str, dict[str, str]]:
-    """Return field -> value at a scale -> the paper's value that it stands for, as claims spell them."""
+    """Map fields to values at a scale -> the paper's values that these stand for, spelled as in claims."""
     known = _experiment(item)
     found = known.reduced.get(scale, {}) if known else {}
     return {
@@ -243,25 +239,23 @@ def _reduced(item: str, scale: str) -> dict[str, dict[str, str]]:
 
 
 def _in_words(field: str, values: Mapping[str, str], scale: str) -> str:
-    """Return what stands for what at a scale, such as "at small train.local_epochs 5 stands for 10, 10 for 20"."""
+    """Word the reduced values of a field: "at small train.local_epochs 5 stands for 10, 10 for 20"."""
     first, *others = values.items()
     return f"at {scale} {field} {first[0]} stands for {first[1]}" + "".join(f", {k} for {v}" for k, v in others)
 
 
 def _is_guess(run: Stored) -> bool:
-    """Return whether a run's headline is that of guessing."""
     clients = (run.summary or {}).get("views", {}).get(run.headline, {}).get("clients", [])
     classes = CLASSES.get(str(run.fields.get("data.name")))
     return is_guess(read_compared_value(run, None, "accuracy"), clients, classes)
 
 
 def _has_last_stage(run: Stored) -> bool:
-    """Return whether a run was tested after a stage that follows its last round."""
     return "finish" in (run.summary or {})
 
 
-def _split_evidence(run: Stored) -> Iterator[Part]:
-    """Yield the parts of a run of which its summary has numbers."""
+def _list_parts(run: Stored) -> Iterator[Part]:
+    """List the parts of a run that its summary has numbers of."""
     summary = run.summary or {}
     for group in GROUPS:
         if group in summary.get("groups", {}):
@@ -273,14 +267,14 @@ def _split_evidence(run: Stored) -> Iterator[Part]:
         yield "round", span
 
 
-def read_evidence_number(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
-    """Return a number of a run, or of a part of it; None where it has no such.
+def read_number(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
+    """Read a number of a run, or of a part of it; None if the run has none. Accuracies and shares are in percent.
 
-    Accuracies and other shares are in percent. Where clients join at the end, accuracy is theirs, with the model as it
-    is, or with heads of their own where its classes are others.
+    In a run with clients that join at the end, accuracy is theirs: of the global model, or with their own heads if
+    their classes differ.
     """
     if part is not None:
-        return _read_evidence_of_part(run, view, metric, *part)
+        return _read_number_of_part(run, view, metric, *part)
     summary, headline = run.summary or {}, view or run.headline
     joined = summary.get("new_clients", {})
     found: float | None
@@ -291,9 +285,8 @@ def read_evidence_number(run: Stored, view: str | None, metric: str, part: Part 
     elif metric == "roughness":
         found = measure_curve_roughness(run.lines(), headline)
     elif metric == "speed":
-        found = measure_curve_speed(
-            run.lines(), headline, read_compared_value(run, view, "accuracy"), int(summary["rounds"])
-        )
+        accuracy = read_compared_value(run, view, "accuracy")
+        found = measure_curve_speed(run.lines(), headline, accuracy, int(summary["rounds"]))
     elif metric == "floats":
         ways = summary.get("traffic", {}).values()
         found = sum(counts["floats"] for counts in ways) if ways else None
@@ -304,12 +297,8 @@ def read_evidence_number(run: Stored, view: str | None, metric: str, part: Part 
     return None if found is None else float(found)
 
 
-def _read_evidence_of_part(run: Stored, view: str | None, metric: str, field: str, part: str) -> float | None:
-    """Return a number of a part of a run.
-
-    That of its third of the classes in `groups` of the summary, the accuracy of a new client with a head of its own, or
-    the mean accuracy of a part of the training.
-    """
+def _read_number_of_part(run: Stored, view: str | None, metric: str, field: str, part: str) -> float | None:
+    """Read a number of a third of the classes, of a new client with its own head, or of a part of the training."""
     summary = run.summary or {}
     if field == "round":
         lines, rounds = run.lines(), int(summary["rounds"])
@@ -323,32 +312,32 @@ def _read_evidence_of_part(run: Stored, view: str | None, metric: str, field: st
 
 
 Read = Callable[[str, str, Path], Study | None]
-"""Reads the stored study of an item at a scale."""
+"""Function that reads the stored study of an item at a scale."""
 
 
 def list_studied(items: Sequence[str], changes: frozenset[str]) -> list[str]:
-    """Return the items whose runs stand for those of some items: a twin's, with the change "own rates"."""
+    """List the items that provide the runs of some items: with the change "own rates" their twins."""
     return [TWINS.get(item, item) if "own rates" in changes else item for item in items]
 
 
 def read_evidence(
     items: Sequence[str], folder: Path, changes: frozenset[str] = frozenset(), read: Read | None = None
 ) -> Evidence | None:
-    """Return the results of items, all of one scale, the one at which most have any; None where none has.
+    """Read the results of items at the scale at which most of them have any; None without results.
 
-    Results that cannot be read are passed over, with a warning. With the change "own rates" a twin's results stand for
-    an item's, and runs with rates of their own for those with the common one, where there are any.
+    Unreadable results are skipped with a warning. With the change "own rates" the results of twins replace an item's,
+    and runs with searched rates those with the common rate.
 
     Args:
         items: names of experiments.
-        folder: that holds folders and archives of sweeps, <item>-<scale>; after it those of the package are looked at.
-        changes: of `rule.CHANGES`, those that are made.
-        read: reads a study (None: `read_stored_evidence`); one that remembers them reads each once.
+        folder: folders and archives of sweeps, <item>-<scale>; those of a checkout are looked at after it.
+        changes: the `rule.CHANGES` in force.
+        read: reads a study (None: `find_study`); a cached function reads each study once.
     """
     studied = list_studied(items, changes)
 
     def read_all(scale: str, names: Mapping[str, str]) -> dict[str, tuple[str, Study]]:
-        found = {item: (read or read_stored_evidence)(name, scale, folder) for item, name in names.items()}
+        found = {item: (read or find_study)(name, scale, folder) for item, name in names.items()}
         return {item: (scale, each) for item, each in found.items() if each}
 
     at_scale = {scale: read_all(scale, {item: item for item in studied}) for scale in SCALES}
@@ -359,8 +348,8 @@ def read_evidence(
     return Evidence(at_scale[scale], read_all(scale, own)).under(changes)
 
 
-def read_stored_evidence(item: str, scale: str, folder: Path) -> Study | None:
-    """Return the first study of an item at a scale with a run that is done; None where there is none."""
+def find_study(item: str, scale: str, folder: Path) -> Study | None:
+    """Find the first study of an item at a scale with a finished run; None without one."""
     for path in (folder / f"{item}-{scale}", *(root / f"{item}-{scale}.zip" for root in (folder, COMMITTED))):
         try:
             found = study(path) if path.exists() else None
@@ -372,12 +361,12 @@ def read_stored_evidence(item: str, scale: str, folder: Path) -> Study | None:
     return None
 
 
-def format_evidence_command(item: str, asked: Mapping[str, Sequence[str]] | None = None) -> str | None:
-    """Return the command that makes the results of an item; None where no experiment has its name.
+def format_sweep_command(item: str, asked: Mapping[str, Sequence[str]] | None = None) -> str | None:
+    """Write the command that makes the results of an item; None for an unknown experiment.
 
     Args:
         item: name of an experiment.
-        asked: field -> values that its runs are to have, such as those of a claim: scale `small` may lack them.
+        asked: field -> values that its runs need, such as those of a claim: scale `small` may lack them.
     """
     known = _experiment(item)
     if known is None:
@@ -389,7 +378,7 @@ def format_evidence_command(item: str, asked: Mapping[str, Sequence[str]] | None
 
 
 def _has_values(known: Experiment, scale: str, asked: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether each of the fields asked for that varies at a scale takes one of its values there."""
+    """Check whether the fields that vary at a scale take one of their asked values there."""
     reduced, values = _reduced(known.name, scale), dict[str, set[str]]()
     for field, value in (place for axis in known.axes(scale) for point in axis.points() for place in point.items()):
         shown = format_plain_value(value)

@@ -1,4 +1,4 @@
-"""The papers' own tables, as a source that claims can be held against: what they print for each comparison."""
+"""Read the papers' own tables as a source of comparisons for claims."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import pandas as pd
 
 from experiments import papers
-from experiments.claims.claim import Claim, Comparison, Group, Source, fits_claim, list_claimed_comparisons
+from experiments.claims.claim import Claim, Comparison, Group, Source, fits_point, list_comparisons
 
 Cell = tuple[str, str, str]
 """Item, row, column."""
 Where = tuple[str, str]
 """Item and column: a point of a table."""
 METRICS = ("accuracy", "accuracy_std", "gain", "fall", "spread")
-"""What the tables print."""
+"""Metrics that the tables have numbers of."""
 
 
 @dataclass(frozen=True)
@@ -29,49 +29,47 @@ class Tables:
 
     @classmethod
     def of(cls, paper: str) -> Tables:
-        """Return what a paper prints."""
-        table, points = papers.read_paper_table(paper), papers.read_paper_points()
+        """Read the tables of a paper."""
+        table, points = papers.read_table(paper), papers.read_points()
         values = {(c["item"], c["row"], c["column"]): (c["value"], c["std"]) for _, c in table.iterrows()}
         places = {
-            (p["item"], p["column"]): papers.parse_paper_point(p["at"])
-            for _, p in points.iterrows()
-            if p["paper"] == paper
+            (p["item"], p["column"]): papers.parse_point(p["at"]) for _, p in points.iterrows() if p["paper"] == paper
         }
         return cls(values, places)
 
     def value(self, method: str, key: Where, metric: str) -> pd.Series:
-        """Return a cell, or nothing where it is missing."""
+        """Look up a cell; empty if it is missing."""
         cell = self.values.get((key[0], method, key[1]), (math.nan,) * 2)
         return pd.Series([cell[metric == "accuracy_std"]]).dropna()
 
     def is_dash(self, method: str, key: Where, metric: str) -> bool:
-        """Return whether a cell is missing."""
+        """Check whether a cell is missing."""
         return not len(self.value(method, key, metric))
 
 
 def list_printed_comparisons(claim: Mapping[str, Any], tables: Tables) -> list[Comparison]:
-    """Return the comparisons of a claim that the tables have numbers for."""
+    """List the comparisons of a claim that the tables have numbers for."""
     read, items = Claim.read(claim), claim["item"].split()
     if read.metric not in METRICS:
         return []
-    # What stands in a column of another metric is no accuracy.
+    # A column of another metric has no accuracies.
     places = {k: place for k, place in tables.places.items() if k[0] in items and "metric" not in place}
-    return [one for one in list_claimed_comparisons(read, replace(tables, places=places)) if all(map(len, one.values))]
+    return [one for one in list_comparisons(read, replace(tables, places=places)) if all(map(len, one.values))]
 
 
-def list_printed_effects(
+def list_paper_effects(
     claim: Mapping[str, Any], comparisons: Sequence[Comparison], source: Source, tables: Tables
 ) -> list[list[float]]:
-    """Return what a paper prints for the values of comparisons of runs, NaN where it prints nothing.
+    """List a paper's numbers for the values of comparisons of runs, NaN for numbers not printed.
 
     Args:
-        claim: a row of `papers.read_paper_claims`.
-        comparisons: of runs.
-        source: of which they are.
-        tables: of the claim's paper.
+        claim: a row of `papers.read_claims`.
+        comparisons: comparisons of runs.
+        source: the runs.
+        tables: tables of the claim's paper.
     """
     run = [source.places[key] for key in dict.fromkeys(key for one in comparisons for key in one.keys)]
-    places = {cell: place for cell, place in tables.places.items() if any(fits_claim(of, place) for of in run)}
+    places = {cell: place for cell, place in tables.places.items() if any(fits_point(of, place) for of in run)}
     printed: dict[tuple[str, str], list[Comparison]] = {}
     for one in list_printed_comparisons(claim, replace(tables, places=places)):
         printed.setdefault((one.method, one.against), []).append(one)
@@ -84,15 +82,14 @@ def list_printed_effects(
         found = [float(values.iloc[0]) for values in same.values]
         if one.top is None:
             return found
-        behind = dict(zip(same.rivals, found, strict=True))  # of `top`, what speaks for the claim is below 0
+        behind = dict(zip(same.rivals, found, strict=True))  # for `top`, numbers below 0 support the claim
         return [-behind.get(name, math.nan) for name in one.rivals]
 
     return [find(one) for one in comparisons]
 
 
 def _is_there(keys: Group, printed: Group, source: Source, tables: Tables) -> bool:
-    """Return whether points of runs are those of a table."""
     return len(keys) == len(printed) and all(
-        fits_claim(source.places[key], tables.places[cell])  # type: ignore[index]
+        fits_point(source.places[key], tables.places[cell])  # type: ignore[index]
         for key, cell in zip(keys, printed, strict=True)
     )

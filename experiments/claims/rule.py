@@ -1,4 +1,4 @@
-"""When a comparison says yes, and when a claim is reproduced: the rule of experiments/protocol.md, in both editions."""
+"""Answer comparisons and decide claims by the rule of experiments/protocol.md, in both editions."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ State = Literal[
     "not run",
 ]
 CHANGES = ("own rates", "devices", "guessing", "tables", "Holm", "level", "power")
-"""What the second edition of the rule changed, in its order; the first has none of them."""
+"""Changes of the rule's second edition, in its order; the first edition has none of them."""
 FIRST, SECOND = frozenset[str](), frozenset(CHANGES)
 SHARES: Mapping[str, float] = {"all": 1.0, "any": 1.0, "almost-all": 0.8, "most": 0.5, "some": 0.0}
-"""Quantifier -> the part of the comparisons that has to say yes; of `most` and `some` it has to be more."""
+"""Quantifier -> fraction of the comparisons that has to say yes; `most` and `some` need more than it."""
 NEAR = 2.0
 """Points around a stated number that count as it, and around 0 that count as level."""
 WIDEST = 8.0
@@ -37,9 +37,9 @@ WIDEST = 8.0
 POWER = 0.8
 """Probability of finding the paper's effect that a "no" needs."""
 DIGITS = 9
-"""Decimals of a point that count: what rounding leaves of equal numbers is no difference."""
+"""Decimals of a point that count: equal numbers differ in later decimals after rounding."""
 MOST_SEEDS = 1000
-"""Largest number of seeds that is named as enough to tell."""
+"""Largest number of seeds that is reported as enough."""
 
 
 @functools.cache  # every edition of the rule asks for most of them again
@@ -52,11 +52,11 @@ class Measured:
     """The values of one difference over seeds.
 
     Attributes:
-        mean: their mean; NaN where there are none.
-        low: lower end of the 95 % interval; NaN where there is none.
+        mean: NaN without values.
+        low: lower end of the 95 % interval; NaN without an interval.
         high: upper end.
-        sd: their standard deviation over seeds; 0 where they are known exactly.
-        seeds: how many they are.
+        sd: standard deviation over seeds; 0 for values that are known exactly.
+        seeds: number of values.
     """
 
     mean: float
@@ -67,7 +67,7 @@ class Measured:
 
     @classmethod
     def of(cls, values: pd.Series, exact: bool) -> Measured:
-        """Return what values by seed come to; counts that are equal in all seeds are known exactly."""
+        """Summarise values by seed; counts that are equal in all seeds are known exactly."""
         if not len(values):
             return cls(math.nan, math.nan, math.nan, math.nan, 0)
         numbers = values.to_numpy().round(DIGITS)
@@ -83,7 +83,7 @@ class Measured:
         return not math.isnan(self.low)
 
     def test_against(self, bound: float) -> float:
-        """Return the two-sided p-value of Student's t test against a number; NaN where there is no interval."""
+        """Compute the two-sided p-value of Student's t test against a number; NaN without an interval."""
         if not self.known:
             return math.nan
         if self.sd == 0:
@@ -96,12 +96,10 @@ class Judged:
     """One comparison with its interval and answer.
 
     Attributes:
-        comparison: what is compared.
-        answer: what it says to the claim.
-        mean: of its values, in points; of `top` of the rival that is closest ahead or behind.
-        low: lower end of the 95 % interval; NaN where there is none.
+        answer: its answer to the claim.
+        mean: mean difference in points; for `top`, to the rival at the last place that counts.
+        low: lower end of the 95 % interval; NaN without an interval.
         high: upper end.
-        seeds: number of seeds.
     """
 
     comparison: Comparison
@@ -113,15 +111,15 @@ class Judged:
 
 
 def compute_power(effect: float, sd: float, seeds: int, level: float = 1 - LEVEL) -> float:
-    """Return the probability that a two-sided t test finds a true effect, on its side of 0.
+    """Compute the probability that a two-sided t test finds a true effect, on its side of 0.
 
     With the noncentral t distribution (Lehmann and Romano, Testing Statistical Hypotheses, 2005, 5.2).
 
     Args:
-        effect: the true mean of the differences, above 0.
-        sd: their standard deviation over seeds.
-        seeds: their number.
-        level: of the test.
+        effect: true mean of the differences, above 0.
+        sd: standard deviation of the differences over seeds.
+        seeds: number of differences.
+        level: significance level of the test.
     """
     if seeds < 2 or math.isnan(sd):
         return 0.0
@@ -137,9 +135,10 @@ class Rule:
     """The rule for the comparisons of one claim.
 
     Attributes:
-        quantifier: how many of them have to say yes.
-        of_accuracy: whether they are of accuracies, or of what is made of them: only these are level, or need power.
-        changes: those of `CHANGES` that are made.
+        quantifier: number of comparisons that have to say yes.
+        of_accuracy: whether the comparisons are of accuracies or derived from them: only these can be level, or need
+            power.
+        changes: the `CHANGES` in force.
     """
 
     quantifier: str = "all"
@@ -147,11 +146,10 @@ class Rule:
     changes: frozenset[str] = SECOND
 
     def judge(self, comparisons: Sequence[Comparison], effects: Sequence[Sequence[float]] = ()) -> list[Judged]:
-        """Return the answers of a claim's comparisons.
+        """Answer all comparisons of a claim.
 
         Args:
-            comparisons: all of them.
-            effects: of each comparison what the paper prints for its values; NaN, or nothing at all, where it does not.
+            effects: for each comparison the paper's numbers for its values; NaN or empty for numbers not printed.
         """
         measured = _measure_all(comparisons)
         pairs = [(one, each) for one, of in zip(comparisons, measured, strict=True) for each in of]
@@ -167,12 +165,12 @@ class Rule:
         return found
 
     def _correct(self, tests: Sequence[float], free: bool) -> list[bool]:
-        """Return which tests count, by Holm over those that could be made unless they are `free` of it."""
+        """Decide which p-values are significant, by Holm's correction unless `free` of it."""
         p_values = correct_by_holm(tests) if "Holm" in self.changes and not free else tests
         return [p < 1 - LEVEL for p in p_values]  # NaN is no test, and never does
 
     def _is_able(self, one: Comparison, each: Measured, printed: float) -> bool:
-        """Return whether a no counts: the comparison could have said yes, or neither that nor level is left to it."""
+        """Check whether a no counts: the comparison could have said yes, or the interval excludes yes and level."""
         if "power" not in self.changes or not self.of_accuracy or not each.known:
             return True
         if _is_number(one):
@@ -189,7 +187,7 @@ class Rule:
     def _judge_one(
         self, one: Comparison, each: Measured, yes: Sequence[bool], no: Sequence[bool], able: Sequence[bool]
     ) -> Judged:
-        """Return a difference's answer by the table of experiments/protocol.md; without an interval it is open."""
+        """Answer a difference by the table of experiments/protocol.md; without an interval it is open."""
         answer: Answer = "open"
         if not each.known or (one.target is not None and math.isnan(one.target)):
             pass
@@ -211,7 +209,7 @@ class Rule:
     def _judge_place(
         self, one: Comparison, each: Sequence[Measured], yes: Sequence[bool], no: Sequence[bool], able: Sequence[bool]
     ) -> Judged:
-        """Return the answer about being among the best: rivals are ahead, behind, or it is open."""
+        """Answer whether a method is among the best, from its rivals ahead, behind, and open."""
         places = one.top or 0
         unknown = any(not rival.known for rival in each)
         ahead = sum(sure and good and rival.mean > 0 for rival, sure, good in zip(each, no, able, strict=True))
@@ -230,11 +228,10 @@ class Rule:
         return Judged(one, answer, -last.mean, -last.high, -last.low, seeds)
 
     def decide(self, answers: Sequence[Answer], unsettled: bool = False) -> State:
-        """Return what the answers of a claim's comparisons come to.
+        """Decide the state of a claim from the answers of its comparisons.
 
         Args:
-            answers: one for each comparison.
-            unsettled: whether points that the claim speaks of are missing, so that others could overturn it.
+            unsettled: whether points of the claim are missing, which could overturn it.
         """
         yes, level, no = (answers.count(word) for word in ("yes", "level", "no"))  # type: ignore[arg-type]
         may_fail, may_hold = self.quantifier != "some", self.quantifier not in ("all", "any")
@@ -250,13 +247,13 @@ class Rule:
         share = SHARES[self.quantifier]
         return count > share * total if self.quantifier in ("most", "some") else count >= share * total - 1e-9
 
-    def tell_power(
+    def estimate_power(
         self, comparisons: Sequence[Comparison], effects: Sequence[Sequence[float]]
     ) -> tuple[float, int | None]:
-        """Return with what probability the effects are found, and how many seeds find them with `POWER`.
+        """Estimate the probability that the seeds find the effects, and the seeds that find them with `POWER`.
 
-        That enough of the comparisons find theirs, as if they were independent. NaN where nothing has a spread; None
-        where it takes more than `MOST_SEEDS`.
+        Enough comparisons have to find theirs, treated as independent. NaN without any spread; None for more than
+        `MOST_SEEDS`.
         """
         measured = _measure_all(comparisons)
         rivals = [
@@ -276,12 +273,11 @@ class Rule:
 
 
 def _measure_all(comparisons: Sequence[Comparison]) -> list[list[Measured]]:
-    """Return what the values of each comparison come to."""
     return [[Measured.of(values, one.exact) for values in one.values] for one in comparisons]
 
 
 def _find_least(find: Callable[[int | None], float]) -> int | None:
-    """Return the least number of seeds that finds the effects with `POWER`, by halving: more seeds find more."""
+    """Find the least number of seeds with a power of `POWER`, by bisection: power grows with seeds."""
     if find(MOST_SEEDS) < POWER:
         return None
     low, high = 1, MOST_SEEDS
@@ -292,7 +288,7 @@ def _find_least(find: Callable[[int | None], float]) -> int | None:
 
 
 def count_found(probabilities: Sequence[float]) -> list[float]:
-    """Return the probabilities that 0, 1, 2 ... of independent events happen, each with a probability of its own."""
+    """Compute the probabilities that 0, 1, 2 ... independent events happen, each with its own probability."""
     found = np.ones(1)
     for p in probabilities:
         found = np.convolve(found, [1 - p, p])
@@ -300,13 +296,13 @@ def count_found(probabilities: Sequence[float]) -> list[float]:
 
 
 def _find_place(one: Comparison, pairs: Sequence[tuple[Measured, float]], seeds: int | None, level: float) -> float:
-    """Return the probability that a comparison says yes: of `top` that so few rivals are left that may be ahead."""
+    """Compute the probability that a comparison says yes: for `top` that few enough rivals may be ahead."""
     each = [_find_one(one, measured, printed, seeds, level) for measured, printed in pairs]
     return sum(count_found(each)[len(each) - (one.top or 1) + 1 :])
 
 
 def _find_one(one: Comparison, measured: Measured, printed: float, seeds: int | None, level: float) -> float:
-    """Return the probability that a difference is found, or that the interval of a number is narrow enough."""
+    """Compute the probability that a difference is significant, or that the interval of a number is narrow enough."""
     n = measured.seeds if seeds is None else seeds
     if not _is_number(one):
         return compute_power(_find_effect(one, printed), measured.sd, n, level)
@@ -315,24 +311,23 @@ def _find_one(one: Comparison, measured: Measured, printed: float, seeds: int | 
 
 
 def _is_number(one: Comparison) -> bool:
-    """Return whether a comparison is of a number by itself, of which an interval has to be narrow."""
+    """Check whether a comparison is with a stated number, for which the interval has to be narrow."""
     return one.target is not None and not (one.lead and one.target)
 
 
 def _find_effect(one: Comparison, printed: float) -> float:
-    """Return the effect that a comparison has to be able to find: the paper's, or `NEAR` where that is more."""
-    said = abs(one.target) if one.target is not None else printed
-    return max(said, NEAR * one.point) if math.isfinite(said) else NEAR * one.point
+    """Find the effect that a comparison needs power for: the larger of the paper's and `NEAR`."""
+    stated = abs(one.target) if one.target is not None else printed
+    return max(stated, NEAR * one.point) if math.isfinite(stated) else NEAR * one.point
 
 
 def _misses_number(one: Comparison, each: Measured) -> bool:
-    """Return whether an interval does not reach into the points around a stated number."""
     near = NEAR * one.point
     return each.low > (one.target or 0) + near or each.high < (one.target or 0) - near
 
 
 def _test_no(one: Comparison, each: Measured) -> float:
-    """Return the p-value of what would be a no: against 0, or against the nearer end around a stated number."""
+    """Compute the p-value of a no: against 0, or against the nearer end of the points around a stated number."""
     if one.target is None or math.isnan(one.target):
         return each.test_against(0)
     away = each.mean - one.target
@@ -341,5 +336,5 @@ def _test_no(one: Comparison, each: Measured) -> float:
 
 
 def _pad(effects: Sequence[Sequence[float]], i: int, n: int) -> Sequence[float]:
-    """Return what the paper prints for the values of a comparison, NaN where that is not known."""
+    """Return the paper's numbers for the values of a comparison, NaN if unknown."""
     return effects[i] if i < len(effects) and len(effects[i]) == n else [math.nan] * n

@@ -13,30 +13,29 @@ from typing import Any
 import pandas as pd
 
 from experiments import papers
-from experiments.claims.claim import Claim, Comparison, list_claimed_comparisons, list_claimed_points
+from experiments.claims.claim import Claim, Comparison, list_comparisons, list_points
 from experiments.claims.evidence import (
     EVIDENCE,
     Evidence,
-    format_evidence_command,
+    find_study,
+    format_sweep_command,
     list_studied,
     read_evidence,
-    read_stored_evidence,
 )
-from experiments.claims.printed import Tables, list_printed_effects
+from experiments.claims.printed import Tables, list_paper_effects
 from experiments.claims.rule import CHANGES, FIRST, SECOND, Judged, Rule, State
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a claim comes to under some changes of the rule.
+    """The verdict on a claim under some changes of the rule.
 
     Attributes:
-        state: its state.
         judged: its comparisons.
-        notes: what there is to be said of it.
-        power: with what probability at least the paper's effects are found; NaN where that is not known.
-        needed: number of seeds that find them with the power that the rule asks for; None: too many.
-        guessing: arms that guess at some of its points.
+        notes: remarks for the scorecard.
+        power: least probability that the seeds find the paper's effects; NaN if unknown.
+        needed: seeds that find them with the power that the rule asks for; None for too many.
+        guessing: arms that guess at some points of the claim.
     """
 
     state: State
@@ -54,13 +53,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Compared:
-    """What a claim compares in some evidence.
+    """The comparisons of a claim in some evidence.
 
     Attributes:
-        found: the evidence; None: there is none.
-        comparisons: of it.
-        effects: of each what the paper prints for its values.
-        notes: why there are none.
+        found: the evidence; None without runs.
+        effects: for each comparison the paper's numbers for its values.
+        notes: reasons for missing comparisons.
     """
 
     found: Evidence | None
@@ -70,13 +68,13 @@ class Compared:
 
 
 class Case:
-    """A claim with what is known of it, to be judged under any changes of the rule.
+    """A claim with its evidence, to be judged under any changes of the rule.
 
     Args:
-        claim: a row of `papers.read_paper_claims`.
-        first: the results of its items themselves (None: there are none).
-        second: those that stand for them where rates were sought.
-        tables: of its paper.
+        claim: a row of `papers.read_claims`.
+        first: results of the claim's own items (None without runs).
+        second: results with searched rates in their place.
+        tables: tables of the claim's paper.
     """
 
     def __init__(
@@ -86,7 +84,7 @@ class Case:
         self._compared: dict[frozenset[str], Compared] = {}
 
     def compare(self, changes: frozenset[str]) -> Compared:
-        """Return what it compares; changes that are not about evidence make no difference."""
+        """Compare under the changes that are about evidence; others make no difference."""
         asked = changes & EVIDENCE
         if asked not in self._compared:
             self._compared[asked] = self._compare(asked)
@@ -96,16 +94,16 @@ class Case:
         found = self.second if "own rates" in changes else self.first
         if found is None:
             return Compared(None)
-        # points at one rate are not held against points at another
+        # Points with one rate are not compared with points with another.
         found = found.under(changes - {"own rates"} if self.read.across else changes)
         try:
-            comparisons = list_claimed_comparisons(self.read, found)
-            return Compared(found, comparisons, list_printed_effects(self.claim, comparisons, found, self.tables))
+            comparisons = list_comparisons(self.read, found)
+            return Compared(found, comparisons, list_paper_effects(self.claim, comparisons, found, self.tables))
         except ValueError as error:
             return Compared(found, notes=[str(error)])
 
     def judge(self, changes: frozenset[str] = SECOND) -> Verdict:
-        """Return what it comes to."""
+        """Judge the claim under some changes of the rule."""
         claim, read, compared = self.claim, self.read, self.compare(changes)
         rule, found, notes = Rule(read.quantifier, read.of_accuracy, changes), compared.found, list(compared.notes)
         judged = rule.judge(compared.comparisons, compared.effects)
@@ -118,18 +116,18 @@ class Case:
         if found is None:
             return Verdict("not run", judged, notes)
         asked = [*read.left, *read.right]
-        guessing = found.list_guessing(asked, list_claimed_points(read, found), read.metric)
+        guessing = found.list_guessing(asked, list_points(read, found), read.metric)
         alone = [f"{name} guesses at some points" for name in guessing if [name] == read.left]
         if not any(one.seeds for one in judged):
             none = alone or [f"the runs have no {read.metric} at its points"]
             return Verdict("inconclusive" if alone else "not run", judged, [*notes, *none], guessing=guessing)
         missing = [*_describe_missing(read, found, list_studied(claim["item"].split(), changes)), *alone]
         state = rule.decide([one.answer for one in judged], bool(missing))
-        told = rule.tell_power(compared.comparisons, compared.effects) if changes == SECOND else (math.nan, None)
-        return Verdict(state, judged, [*notes, *missing, *_describe_absent(judged)], *told, guessing)
+        power = rule.estimate_power(compared.comparisons, compared.effects) if changes == SECOND else (math.nan, None)
+        return Verdict(state, judged, [*notes, *missing, *_describe_absent(judged)], *power, guessing)
 
     def explain(self, state: State) -> tuple[State, str]:
-        """Return its state in the rule's first edition, and by which of the changes it is another one now."""
+        """Find the state in the rule's first edition, and the changes that led from it to `state`."""
         before = self.judge(FIRST).state
         if before == state:
             return before, ""
@@ -139,42 +137,33 @@ class Case:
 
 
 def _describe_absent(judged: Sequence[Judged]) -> list[str]:
-    """Return which comparisons have no results at some points."""
     rivals = [name for one in judged for name in one.comparison.absent]
     absent = dict.fromkeys([*(_label(one) for one in judged if not one.seeds and not one.comparison.absent), *rivals])
     return [f"no results for {', '.join(absent)} at some points"] if absent else []
 
 
-def make_scorecard_row(
+def judge_claim(
     claim: Mapping[str, Any], first: Evidence | None, found: Evidence | None, tables: Tables
 ) -> dict[str, Any]:
-    """Return a claim's row of the scorecard.
-
-    Args:
-        claim: a row of `papers.read_paper_claims`.
-        first: the results of its items, as the first edition of the rule has them (None: there are none).
-        found: those that the second one has.
-        tables: of its paper.
-    """
+    """Judge a claim: its row of the scorecard; arguments are those of `Case`."""
     case = Case(claim, first, found, tables)
     read, verdict = case.read, case.judge()
     before, why = case.explain(verdict.state)
     known, more = verdict.known, list(verdict.notes)
-    told = max if read.quantifier == "some" else min
-    least = told(known, key=_favour) if known else None
-    stands = [found.stands[field] for field in read.asked if field in found.stands] if found is not None else []
-    if (
-        found is not None
-        and known
-        and read.of_accuracy
-        and found.ended & set(list_studied(claim["item"].split(), SECOND))
-    ):
-        more.append("accuracies are those of the end, where all methods are tested")
-    mean, low, high = _format_score(read, least) if least else (math.nan,) * 3
+    decisive = max if read.quantifier == "some" else min
+    least = decisive(known, key=_favour) if known else None
+    items, scale, warnings = claim["item"].split(), "", ""
+    if found is not None:
+        warnings = _count_warnings(found, known)
+        if known:
+            scale = ", ".join(found.scales)
+            if read.of_accuracy and found.ended & set(list_studied(items, SECOND)):
+                more.append("accuracies are those of the end, where all methods are tested")
+            more += [found.stands[field] for field in read.asked if field in found.stands]
+    mean, low, high = _orient_interval(read, least) if least else (math.nan,) * 3
+    commands = (format_sweep_command(item, read.asked) for item in items)
     return {
-        "id": claim["id"],
-        "paper": claim["paper"],
-        "item": claim["item"],
+        **{name: claim[name] for name in ("id", "paper", "item")},
         "claim": claim["says"],
         "relation": claim["relation"],
         "stated": claim["value"],
@@ -191,42 +180,36 @@ def make_scorecard_row(
         "power": verdict.power,
         "needs": verdict.needed,
         "guessing": " ".join(verdict.guessing),
-        "scale": ", ".join(found.scales) if found is not None and known else "",
-        "note": "; ".join([*more, *(stands if known else [])]),
-        "warnings": _warned(found, known) if found is not None else "",
-        "command": "; ".join(
-            filter(None, (format_evidence_command(item, read.asked) for item in claim["item"].split()))
-        ),
+        "scale": scale,
+        "note": "; ".join(more),
+        "warnings": warnings,
+        "command": "; ".join(filter(None, commands)),
     }
 
 
-def _warned(found: Evidence, known: Sequence[Judged]) -> str:
-    """Return how many of the runs behind some comparisons warned, and of what; nothing where none did."""
+def _count_warnings(found: Evidence, known: Sequence[Judged]) -> str:
     methods = dict.fromkeys(name for one in known for name in (one.comparison.method, one.comparison.against))
     count, of, first = found.warned(list(methods), list(dict.fromkeys(one.comparison.key for one in known)))
     return f"{count} of {of} runs warn, the first in {first}" if count else ""
 
 
 def _favour(judged: Judged) -> tuple[int, float]:
-    """Return how favourable a comparison is to its claim, the least first."""
+    """Return a key that sorts comparisons by how favourable they are to their claim, the least first."""
     target = judged.comparison.target
     rank = ("no", "open", "level", "yes").index(judged.answer)
     return rank, judged.mean if target is None else -abs(judged.mean - target)
 
 
-def _format_score(read: Claim, judged: Judged) -> tuple[float, float, float]:
-    """Return mean and interval of left minus right, whatever sign speaks for the claim."""
-    if (
-        judged.comparison.target is None
-        and judged.comparison.top is None
-        and (read.low or read.relation == "falls_with")
-    ):
+def _orient_interval(read: Claim, judged: Judged) -> tuple[float, float, float]:
+    """Orient mean and interval as left minus right, whichever sign supports the claim."""
+    one = judged.comparison
+    if one.target is None and one.top is None and (read.low or read.relation == "falls_with"):
         return -judged.mean, -judged.high, -judged.low
     return judged.mean, judged.low, judged.high
 
 
 def _describe_missing(read: Claim, found: Evidence, items: Sequence[str]) -> list[str]:
-    """Return the items, and the values of fields, that a claim speaks of and no run has."""
+    """Describe the items and the values of fields that a claim is about and no run has."""
     there = {key[0] for key in found.places}
     values = sorted(
         f"{field}={value}"
@@ -239,32 +222,31 @@ def _describe_missing(read: Claim, found: Evidence, items: Sequence[str]) -> lis
 
 
 def _label(judged: Judged) -> str:
-    """Return whose difference it is."""
     one = judged.comparison
     return one.method if one.against == one.method else f"{one.method} - {one.against}"
 
 
 def make_scorecard(folder: Path | str = "results", paper: str | None = None) -> pd.DataFrame:
-    """Return a row per claim of the five papers.
+    """Judge the claims of the five papers, a row per claim.
 
     Args:
-        folder: that holds results of sweeps, <experiment>-<scale>; those that come with the package are read too.
+        folder: results of sweeps, <experiment>-<scale>; those of a checkout of semcom are read too.
         paper: one of `papers.PAPERS` (None: all).
 
     Returns:
         Columns: id, paper, item, claim, relation, stated (value) and unit; state; first (the state in the rule's first
-        edition) and why (the changes by which it is another one now); ours, low, high (mean and 95 % interval, in
-        points, of the comparison that is the least favourable to the claim, of `some` the most) and of (whose
-        difference); yes, level, no, open (numbers of comparisons); seeds; power (with what probability at least these
-        find the paper's effects) and needs (how many seeds do with 0.8; empty: more than 1000); guessing (arms that
-        do), scale, note, warnings (of its runs), command.
+        edition) and why (the changes that led to another state); ours, low, high (mean and 95 % interval, in points, of
+        the comparison least favourable to the claim, for `some` the most favourable) and of (its methods); yes, level,
+        no, open (numbers of comparisons); seeds; power (least probability that these find the paper's effects) and
+        needs (seeds for a power of 0.8; empty: more than 1000); guessing (arms), scale, note, warnings (of runs),
+        command.
 
     Raises:
         ConfigError: no such paper, or results that cannot be read.
     """
     if paper is not None:
-        papers.read_paper_table(paper)
-    frame, read = papers.read_paper_claims(), functools.cache(read_stored_evidence)
+        papers.read_table(paper)
+    frame, read = papers.read_claims(), functools.cache(find_study)
     wanted = frame if paper is None else frame[frame["paper"] == paper]
     tables = {name: Tables.of(name) for name in wanted["paper"].unique()}
     first, second = (
@@ -272,8 +254,7 @@ def make_scorecard(folder: Path | str = "results", paper: str | None = None) -> 
         for edition in (FIRST, SECOND)
     )
     return pd.DataFrame(
-        make_scorecard_row(row, first[row["item"]], second[row["item"]], tables[row["paper"]])
-        for _, row in wanted.iterrows()
+        judge_claim(row, first[row["item"]], second[row["item"]], tables[row["paper"]]) for _, row in wanted.iterrows()
     )
 
 
@@ -284,30 +265,14 @@ STYLE = (
 )
 """The look of the page."""
 SHOWN = (
-    "state",
-    "first",
-    "why",
-    "claim",
-    "stated",
-    "unit",
-    "of",
-    "ours",
-    "low",
-    "high",
-    "seeds",
-    "power",
-    "needs",
-    "guessing",
-    "scale",
-    "note",
-    "warnings",
-    "command",
-)
+    "state", "first", "why", "claim", "stated", "unit", "of", "ours", "low", "high", "seeds",
+    "power", "needs", "guessing", "scale", "note", "warnings", "command",
+)  # fmt: skip
 """Columns of the page."""
 
 
-def format_scorecard_page(frame: pd.DataFrame) -> str:
-    """Return the scorecard as one HTML page, a table per paper, which needs no network."""
+def format_page(frame: pd.DataFrame) -> str:
+    """Format the scorecard as one HTML page, a table per paper, which needs no network."""
     parts = []
     for paper, of in frame.groupby("paper", sort=False):
         counts = ", ".join(f"{n} {state}" for state, n in of["state"].value_counts().items())

@@ -32,8 +32,9 @@ from typing import Any
 
 from experiments.arms import PERFEDAVG, PFEDME
 from experiments.measures.features import train_and_measure_features
+from experiments.papers.items import make_item
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 
 PERSONAL: tuple[str | Variant, ...] = (
@@ -46,7 +47,14 @@ FEATURES = ("fedavg", "lg_fedavg", "fedgh", "fedproto", "fedcosr")
 """The methods of Fig. 9."""
 FAIRNESS = ("fedavg", "fedper", "fedproto", "ditto", "fedcosr")
 """The methods of Fig. 6."""
-DIVISION = ("data.name", "partition.kind", "partition.beta", "partition.classes", "partition.min_size")
+WITHOUT = (
+    Variant("fedcosr-without-la", "fedcosr", {"hyper.local_aggregation": False}),
+    Variant("fedcosr-without-sep", "fedcosr", {"hyper.separate": False}),
+    Variant("fedcosr-without-crl", "fedcosr", {"hyper.alpha": 0.0}),
+)
+"""FedCoSR without one of its parts: the methods of Fig. 8."""
+KIND = "partition.kind"
+DIVISION = ("data.name", KIND, "partition.beta", "partition.classes", "partition.min_size")
 """The fields that say what a client owns; an option that a partition does not have is None."""
 Division = tuple[str, str, float | None, int | None, int | None]
 DEFAULT: dict[str, tuple[Division, ...]] = {
@@ -123,140 +131,76 @@ def make_fedcosr_base(scale: str, eval_every: int = 10) -> RunConfig:
 
 
 def make_table2(scale: str) -> Grid:
-    """Return the divisions of Table II at a scale. A smoke test has one of them."""
+    """Make the grid of Table II. A smoke test has one of its divisions."""
     divisions = {"smoke": DEFAULT[scale][:1], "small": (*DEFAULT[scale], *CIFAR100)}.get(scale, DEFAULT[scale])
     return Grid(make_fedcosr_base(scale), {DIVISION: divisions, "seed": SEEDS[scale]})
 
 
-def table3(scale: str, columns: Mapping[str, Sequence[tuple[int, *Division]]] = HARDER) -> Grid:
-    """Return more clients, and more or less skewed divisions: Table III, or some of its columns at each scale."""
+def make_table3(scale: str, columns: Mapping[str, Sequence[tuple[int, *Division]]] = HARDER) -> Grid:
+    """Make the grid of Table III, or of some of its columns at each scale."""
     return Grid(make_fedcosr_base(scale), {("clients", *DIVISION): columns[scale], "seed": SEEDS[scale]})
 
 
 def make_curves(scale: str) -> Grid:
-    """Return the default divisions, with an evaluation every few rounds: Fig. 5."""
+    """Make the grid of Fig. 5: the default divisions, with an evaluation every few rounds."""
     every = {"smoke": 1, "small": 1, "paper": 5}[scale]
-    return Grid(make_fedcosr_base(scale, every), {DIVISION: _first(scale), "seed": SEEDS[scale]})
+    return Grid(make_fedcosr_base(scale, every), {DIVISION: _list_first(scale), "seed": SEEDS[scale]})
 
 
-def labels(scale: str) -> Grid:
-    """Return the default divisions without training to speak of: Fig. 4 shows what the clients own."""
+def _make_labels(scale: str) -> Grid:
     one = set_fields(replace(make_fedcosr_base(scale), keep=("confusion",)), {"train.rounds": 1})
-    return Grid(one, {DIVISION: _first(scale), "seed": (0,)})
+    return Grid(one, {DIVISION: _list_first(scale), "seed": (0,)})
 
 
-def features(scale: str) -> Grid:
-    """Return CIFAR-10 in Dirichlet proportions, with the test images' features: Fig. 9."""
-    return Grid(
-        set_fields(replace(make_fedcosr_base(scale), keep=("features",)), first_division(scale)), {"seed": SEEDS[scale]}
-    )
+def make_features(scale: str) -> Grid:
+    """Make the grid of Fig. 9: CIFAR-10 in Dirichlet proportions, with the test images' features."""
+    start = replace(make_fedcosr_base(scale), keep=("features",))
+    return Grid(set_fields(start, get_first_division(scale)), {"seed": SEEDS[scale]})
 
 
-def first_division(scale: str) -> dict[str, Any]:
+def get_first_division(scale: str) -> dict[str, Any]:
     """Return the fields of the first default division of a scale: CIFAR-10 in Dirichlet proportions, or digits."""
     return dict(zip(DIVISION, DEFAULT[scale][0], strict=True))
 
 
-def _first(scale: str) -> tuple[Division, ...]:
-    """Return the default divisions of the first dataset; another one is `--set data.name=emnist`."""
+def _list_first(scale: str) -> tuple[Division, ...]:
+    """List the default divisions of the first dataset; others by `--set data.name=emnist`."""
     return tuple(division for division in make_table2(scale).vary[DIVISION] if division[0] == DEFAULT[scale][0][0])
 
 
-def _fig6(scale: str) -> Grid:
-    scarce = {"partition.scarce": SCARCE[scale], "partition.scarce_fraction": 0.1}
-    return Grid(set_fields(make_fedcosr_base(scale), {**first_division(scale), **scarce}), {"seed": MORE_SEEDS[scale]})
+def _make_scarce(scale: str) -> Grid:
+    fixed = {**get_first_division(scale), "partition.scarce": SCARCE[scale], "partition.scarce_fraction": 0.1}
+    return Grid(set_fields(make_fedcosr_base(scale), fixed), {"seed": MORE_SEEDS[scale]})
 
 
-def _fig7(scale: str) -> Grid:
-    vary = {DIVISION: _first(scale), "partition.fraction": FRACTIONS[scale], "seed": SEEDS[scale]}
+def _make_fractions(scale: str) -> Grid:
+    vary = {DIVISION: _list_first(scale), "partition.fraction": FRACTIONS[scale], "seed": SEEDS[scale]}
     return Grid(make_fedcosr_base(scale), vary)
 
 
-TABLE2 = Experiment(
-    name="fedcosr-table2",
-    title="Sixteen methods in the default divisions",
-    paper="FedCoSR, Table II",
-    variants=ARMS,
-    scales=each_scale(make_table2),
-    axis="partition.kind",
-    figures=("fedcosr-table2",),
-)
-"""Table II."""
-TABLE3 = Experiment(
-    name="fedcosr-table3",
-    title="Sixteen methods with 100 clients, and in more and less skewed divisions",
-    paper="FedCoSR, Table III",
-    variants=ARMS,
-    scales=each_scale(table3),
-    axis="partition.kind",
-)
-"""Table III."""
-FIG4 = Experiment(
-    name="fedcosr-fig4",
-    title="What the clients own in the default divisions",
-    paper="FedCoSR, Fig. 4",
-    variants=("local",),
-    scales=each_scale(labels),
-    axis="partition.kind",
-    figures=("fedcosr-fig4",),
-)
-"""Fig. 4; one round of one method is trained, so that each run stores its division."""
-FIG5 = Experiment(
-    name="fedcosr-fig5",
-    title="Learning curves of personalised methods in the default divisions",
-    paper="FedCoSR, Fig. 5",
-    variants=(*PERSONAL, "fedcosr"),
-    scales=each_scale(make_curves),
-    axis="partition.kind",
-    figures=("fedcosr-fig5",),
-)
-"""Fig. 5."""
-FIG6 = Experiment(
-    name="fedcosr-fig6",
-    title="Accuracy of each client, five of which have a tenth of their images",
-    paper="FedCoSR, Fig. 6",
-    variants=FAIRNESS,
-    scales=each_scale(_fig6),
-    axis="partition.scarce_fraction",
-    figures=("fedcosr-fig6",),
-)
-"""Fig. 6."""
-FIG7 = Experiment(
-    name="fedcosr-fig7",
-    title="Accuracy against the part of their images that all clients keep",
-    paper="FedCoSR, Fig. 7",
-    variants=("local", *PERSONAL, "fedcosr"),
-    scales=each_scale(_fig7),
-    axis="partition.fraction",
-    figures=("fedcosr-fig7",),
-    reduced=REDUCED,
-)
-"""Fig. 7; the paper does not say which methods it shows. `local` is for what it says of the gain from taking part."""
-FIG8 = Experiment(
-    name="fedcosr-fig8",
-    title="FedCoSR without one of its parts",
-    paper="FedCoSR, Fig. 8",
-    variants=(
-        "fedcosr",
-        Variant("fedcosr-without-la", "fedcosr", {"hyper.local_aggregation": False}),
-        Variant("fedcosr-without-sep", "fedcosr", {"hyper.separate": False}),
-        Variant("fedcosr-without-crl", "fedcosr", {"hyper.alpha": 0.0}),
-    ),
-    scales=each_scale(
-        lambda scale: replace(make_table2(scale), vary={DIVISION: DEFAULT[scale], "seed": MORE_SEEDS[scale]})
-    ),
-    axis="partition.kind",
-    figures=("fedcosr-fig8",),
-)
-"""Fig. 8."""
-FIG9 = Experiment(
-    name="fedcosr-fig9",
-    title="Features of the test images: their clusters",
-    paper="FedCoSR, Fig. 9",
-    variants=FEATURES,
-    scales=each_scale(features),
-    axis="partition.kind",
-    figures=("fedcosr-fig9",),
-    train=train_and_measure_features,
-)
-"""Fig. 9, with two numbers for what its drawings show."""
+def _make_ablation(scale: str) -> Grid:
+    return Grid(make_fedcosr_base(scale), {DIVISION: DEFAULT[scale], "seed": MORE_SEEDS[scale]})
+
+
+# fmt: off
+TABLE2 = make_item("fedcosr-table2", "FedCoSR, Table II", "Sixteen methods in the default divisions",
+                   ARMS, make_table2, KIND)
+TABLE3 = make_item("fedcosr-table3", "FedCoSR, Table III",
+                   "Sixteen methods with 100 clients, and in more and less skewed divisions",
+                   ARMS, make_table3, KIND, figures=())
+# One round of one method is trained, so that each run stores its division.
+FIG4 = make_item("fedcosr-fig4", "FedCoSR, Fig. 4", "What the clients own in the default divisions",
+                 ("local",), _make_labels, KIND)
+FIG5 = make_item("fedcosr-fig5", "FedCoSR, Fig. 5", "Learning curves of personalised methods in the default divisions",
+                 (*PERSONAL, "fedcosr"), make_curves, KIND)
+FIG6 = make_item("fedcosr-fig6", "FedCoSR, Fig. 6",
+                 "Accuracy of each client, five of which have a tenth of their images",
+                 FAIRNESS, _make_scarce, "partition.scarce_fraction")
+# The paper does not say which methods it shows. `local` is for its statements on the gain from taking part.
+FIG7 = make_item("fedcosr-fig7", "FedCoSR, Fig. 7", "Accuracy against the part of their images that all clients keep",
+                 ("local", *PERSONAL, "fedcosr"), _make_fractions, "partition.fraction", reduced=REDUCED)
+FIG8 = make_item("fedcosr-fig8", "FedCoSR, Fig. 8", "FedCoSR without one of its parts",
+                 ("fedcosr", *WITHOUT), _make_ablation, KIND)
+FIG9 = make_item("fedcosr-fig9", "FedCoSR, Fig. 9", "Features of the test images: their clusters",
+                 FEATURES, make_features, KIND, train=train_and_measure_features)
+# fmt: on

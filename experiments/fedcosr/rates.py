@@ -24,11 +24,22 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.fedcosr.items import DEFAULT, DIVISION, HARDER, SEEDS, SIZES, TABLE2, make_fedcosr_base, table3
-from experiments.letter.search import TIED, read_search_validation
-from experiments.shell import run_on_studies_of_shell
+from experiments.fedcosr.items import (
+    DEFAULT,
+    DIVISION,
+    HARDER,
+    KIND,
+    SEEDS,
+    SIZES,
+    TABLE2,
+    make_fedcosr_base,
+    make_table3,
+)
+from experiments.letter.search import TIED, read_validation
+from experiments.papers.items import make_item
+from experiments.shell import run_on_named_studies
 from semcom.studies.analysis.means import format_markdown
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 
@@ -69,7 +80,7 @@ CHOSEN: Mapping[str, int] = {
 """Method -> place of the candidate that `fedcosr-rates` has chosen at `small`; no method keeps the first."""
 
 
-def list_candidate_rates(method: str) -> tuple[dict[str, float], ...]:
+def list_candidates(method: str) -> tuple[dict[str, float], ...]:
     """Return the settings that are tried for a method, that of `fedcosr-table2` first."""
     return OWN.get(method, COMMON)
 
@@ -83,32 +94,28 @@ def make_trials(
             yield replace(arm, name=f"{arm.name} {place}", set={**arm.set, **candidate})
 
 
-def _make_rate_search(scale: str) -> Grid:
+def _make_search(scale: str) -> Grid:
     """Return the default divisions with a part of the training images set aside."""
     aside = {"partition.validation": 0.2, "train.eval_every": SIZES[scale]["rounds"]}
     divisions = DEFAULT[scale][: 1 if scale == "smoke" else None]
     return Grid(set_fields(make_fedcosr_base(scale), aside), {DIVISION: divisions, "seed": (1000,)})
 
 
-FEDCOSR_RATES = Experiment(
-    name="fedcosr-rates",
-    title="Rates of sixteen methods, on validation images",
-    paper="FedCoSR (not in it)",
-    variants=tuple(make_trials(TABLE2.compared(), list_candidate_rates)),
-    scales=each_scale(_make_rate_search, ("smoke", "small")),
-    axis="partition.kind",
-)
+FEDCOSR_RATES = make_item(
+    "fedcosr-rates", "FedCoSR (not in it)", "Rates of sixteen methods, on validation images",
+    tuple(make_trials(TABLE2.compared(), list_candidates)), _make_search, KIND, (), ("smoke", "small"),
+)  # fmt: skip
 """The search for each method's own rate."""
 
 
-def read_rate_scores(frame: pd.DataFrame) -> pd.DataFrame:
+def read_scores(frame: pd.DataFrame) -> pd.DataFrame:
     """Return method, place and score of each candidate: its mean validation accuracy over divisions, in %.
 
     Raises:
         ConfigError: a run has failed, and there is nothing to choose from yet.
     """
     named = frame["variant"].str.rsplit(" ", n=1, expand=True)
-    rows = frame.assign(arm=named[0], place=named[1].astype(int), score=100 * read_search_validation(frame))
+    rows = frame.assign(arm=named[0], place=named[1].astype(int), score=100 * read_validation(frame))
     return rows.groupby(["arm", "place"], as_index=False)["score"].mean()
 
 
@@ -118,53 +125,42 @@ def choose_place(of: pd.DataFrame) -> int:
     return FIRST if score.get(FIRST, -math.inf) >= score.max() - 100 * TIED else int(score.idxmax())
 
 
-def choose_rate(rows: pd.DataFrame) -> dict[str, int]:
+def choose_places(rows: pd.DataFrame) -> dict[str, int]:
     """Return method -> place of its candidate, see `choose_place`."""
     return {str(name): choose_place(of) for name, of in rows.groupby("arm")}
 
 
-def _make_tuned_rates(arm: Variant) -> Variant:
+def _set_chosen(arm: Variant) -> Variant:
     """Return an arm with its own rate; one that has that of `fedcosr-table2` is the same run."""
     place = CHOSEN.get(arm.name, FIRST)
-    more: dict[str, Any] = list_candidate_rates(arm.method)[place] if place != FIRST else {}
+    more: dict[str, Any] = list_candidates(arm.method)[place] if place != FIRST else {}
     return replace(arm, set={**arm.set, **more})
 
 
-def _table(scale: str) -> Grid:
+def _make_table2(scale: str) -> Grid:
     divisions = DEFAULT[scale][: 1 if scale == "smoke" else None]
     return Grid(make_fedcosr_base(scale), {DIVISION: divisions, "seed": {**SEEDS, "small": tuple(range(10))}[scale]})
 
 
-TABLE2_RATES = Experiment(
-    name="fedcosr-table2-rates",
-    title="Sixteen methods in the default divisions, each with a rate of its own",
-    paper="FedCoSR, Table II",
-    variants=tuple(map(_make_tuned_rates, TABLE2.compared())),
-    scales=each_scale(_table),
-    axis="partition.kind",
-)
-"""Table II with the rates that were chosen."""
-
+TUNED = tuple(map(_set_chosen, TABLE2.compared()))
 UNSTABLE = {"smoke": HARDER["smoke"], "small": (HARDER["small"][1], HARDER["small"][3])}
 """Scale -> the columns of Table III in which the common rate leaves some seeds of some methods near guessing."""
-TABLE3_RATES = Experiment(
-    name="fedcosr-table3-rates",
-    title="Sixteen methods with Dirichlet beta 1 and with fifty classes, each with a rate of its own",
-    paper="FedCoSR, Table III",
-    variants=tuple(map(_make_tuned_rates, TABLE2.compared())),
-    scales=each_scale(partial(table3, columns=UNSTABLE), ("smoke", "small")),
-    axis="partition.kind",
-)
-"""Two columns of Table III with the rates that were chosen for Table II."""
+# fmt: off
+TABLE2_RATES = make_item("fedcosr-table2-rates", "FedCoSR, Table II",
+                         "Sixteen methods in the default divisions, each with a rate of its own",
+                         TUNED, _make_table2, KIND, figures=())
+TABLE3_RATES = make_item("fedcosr-table3-rates", "FedCoSR, Table III",
+                         "Sixteen methods with Dirichlet beta 1 and with fifty classes, each with a rate of its own",
+                         TUNED, partial(make_table3, columns=UNSTABLE), KIND, (), ("smoke", "small"))
+# fmt: on
 
 
-def _print_rates(path: str) -> None:
-    """Print the scores and the choice."""
-    rows = read_rate_scores(read_stored_table(path))
+def _print_choice(path: str) -> None:
+    rows = read_scores(read_stored_table(path))
     wide = rows.pivot(index="arm", columns="place", values="score").round(1).rename(columns=str).reset_index()
     print(format_markdown(wide.map(str)) + "\n")
-    print({name: place for name, place in choose_rate(rows).items() if place != FIRST})
+    print({name: place for name, place in choose_places(rows).items() if place != FIRST})
 
 
 if __name__ == "__main__":
-    run_on_studies_of_shell(_print_rates)
+    run_on_named_studies(_print_choice)

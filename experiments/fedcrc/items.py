@@ -35,23 +35,17 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from experiments.verdicts import (
-    Row,
-    decide,
-    decide_verdict_at_each,
-    describe,
-    level,
-    over_places,
-    read_verdict_of_variant,
-)
+from experiments.papers.items import make_item
+from experiments.verdicts import Row, decide, decide_at_each, describe, level, over_places, read_variant
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.studies.experiment import Experiment, Grid, each_scale
+from semcom.studies.experiment import Grid
 from semcom.studies.grid import set_fields
 from semcom.studies.results.outcome import train_and_add_outcome
 
 if TYPE_CHECKING:
     from semcom.engine.store.population import Population
 
+TAU = "hyper.tau"
 ARMS = ("fedavg", "fedprox", "fedbabu", "fedper", "fedrep", "fedcrc")
 """The methods of its tables; FedCRC-Per is the view `personal` of `fedcrc`."""
 DIVISION = ("data.name", "partition.kind", "partition.beta")
@@ -90,7 +84,7 @@ EPOCHS = {"smoke": (1, 4), "small": (1, 2, 5, 10, 20), "paper": (1, 2, 5, 10, 20
 """Scale -> epochs of the predictor alone in Fig. 1."""
 
 
-def make_fedcrc_base(scale: str, data: str = "cifar10") -> RunConfig:
+def make_base(scale: str, data: str = "cifar10") -> RunConfig:
     """Return the configuration that the runs of a scale share; what clients own is set by the axes."""
     size = SIZES[scale]
     return RunConfig(
@@ -113,20 +107,20 @@ def make_fedcrc_base(scale: str, data: str = "cifar10") -> RunConfig:
     )
 
 
-def _table1(scale: str) -> Grid:
+def _make_table1(scale: str) -> Grid:
     apart = {"data.name": {"cifar100": {"model.encoder": "resnet18-pooled", "model.features": 512}}}
     vary = {DIVISION: SKEWED[scale], "seed": SEEDS[scale]}
-    return Grid(make_fedcrc_base(scale), vary, apart if scale == "paper" else {}, own=HEADS.get(scale, {}))
+    return Grid(make_base(scale), vary, apart if scale == "paper" else {}, own=HEADS.get(scale, {}))
 
 
-def _table2(scale: str) -> Grid:
+def _make_table2(scale: str) -> Grid:
     joining = {"partition.kind": "dirichlet-client"}
     few, new = (6, 4) if scale == "smoke" else (60, 40)
-    fixed = set_fields(make_fedcrc_base(scale), {**joining, "clients": few, "new_clients": new})
+    fixed = set_fields(make_base(scale), {**joining, "clients": few, "new_clients": new})
     return Grid(fixed, {"partition.beta": BETAS[scale], "seed": SEEDS[scale]}, own=HEADS.get(scale, {}))
 
 
-def _make_fedcrc_table3(scale: str) -> Grid:
+def _make_table3(scale: str) -> Grid:
     small = scale == "small"
     divisions = tuple(("dirichlet-client", beta) for beta in BETAS[scale][: 1 if small else None])
     equal = () if scale == "smoke" else (("iid", None),)
@@ -135,61 +129,20 @@ def _make_fedcrc_table3(scale: str) -> Grid:
         "hyper.tau": TAUS[scale],
         "seed": tuple(range(6)) if small else SEEDS[scale],
     }
-    return Grid(make_fedcrc_base(scale), vary)
+    return Grid(make_base(scale), vary)
 
 
-def _make_fedcrc_fig3(scale: str) -> Grid:
+def _make_fig3(scale: str) -> Grid:
     every = {"train.participation": 1.0, "train.local_epochs": 1, "train.eval_every": 1}
     vary = {
         ("partition.kind", "partition.beta"): (("dirichlet-client", BETAS[scale][0]), ("iid", None)),
         "seed": SEEDS[scale],
     }
     fewer = {"train.rounds": 20, "train.lr_milestones": (10, 15)} if scale == "small" else {}
-    return Grid(set_fields(make_fedcrc_base(scale), {**every, **fewer}), vary)
+    return Grid(set_fields(make_base(scale), {**every, **fewer}), vary)
 
 
-TABLE1 = Experiment(
-    name="fedcrc-table1",
-    title="Global and personal models of six methods for different skews of labels",
-    paper="FedCRC, Table I",
-    variants=ARMS,
-    scales=each_scale(_table1),
-    axis="data.name",
-)
-"""Table I."""
-TABLE2 = Experiment(
-    name="fedcrc-table2",
-    title="Global models on clients that took no part",
-    paper="FedCRC, Table II",
-    variants=ARMS,
-    scales=each_scale(_table2),
-    axis="partition.beta",
-)
-"""Table II. Its numbers are those of the new clients (`new_clients` in a run's summary), not those of the table that a
-sweep prints. FedPer and FedRep have no global model: the average of their personal ones stands for it."""
-TABLE3 = Experiment(
-    name="fedcrc-table3",
-    title="FedCRC against tau, the weight of the moving average",
-    paper="FedCRC, Table III",
-    variants=("fedcrc",),
-    scales=each_scale(_make_fedcrc_table3),
-    axis="hyper.tau",
-    figures=("fedcrc-table3",),
-)
-"""Table III."""
-FIG3 = Experiment(
-    name="fedcrc-fig3",
-    title="Learning curves with all clients in each round",
-    paper="FedCRC, Fig. 3",
-    variants=("fedavg", "fedcrc"),
-    scales=each_scale(_make_fedcrc_fig3),
-    axis="partition.kind",
-    figures=("fedcrc-fig3",),
-)
-"""Fig. 3."""
-
-
-def train_and_compare_fedcrc(config: RunConfig) -> None:
+def train_and_compare(config: RunConfig) -> None:
     """Train two clients; then leave the distance of their predictors as `predictor_distance`.
 
     Args:
@@ -206,7 +159,7 @@ def distance(population: Population) -> float:
     return math.sqrt(sum(float((head[0] - head[1]).double().square().sum()) for head in heads))
 
 
-def _make_fedcrc_fig1(scale: str) -> Grid:
+def _make_fig1(scale: str) -> Grid:
     whole = {
         "clients": 2,
         "partition.fraction": 0.2 if scale == "smoke" else 0.05,
@@ -221,35 +174,40 @@ def _make_fedcrc_fig1(scale: str) -> Grid:
         "finish.epochs": EPOCHS[scale],
         "seed": SEEDS[scale],
     }
-    return Grid(set_fields(make_fedcrc_base(scale, "mnist"), whole), vary)
+    return Grid(set_fields(make_base(scale, "mnist"), whole), vary)
 
 
-FIG1 = Experiment(
-    name="fedcrc-fig1",
-    title="Distance between the predictors of two clients against their updates",
-    paper="FedCRC, Fig. 1",
-    variants=("fedavg_ft",),
-    scales=each_scale(_make_fedcrc_fig1),
-    axis="finish.epochs",
-    figures=("fedcrc-fig1",),
-    train=train_and_compare_fedcrc,
-)
-"""Fig. 1: a last stage of the predictor alone, after a common training."""
+# fmt: off
+TABLE1 = make_item("fedcrc-table1", "FedCRC, Table I",
+                   "Global and personal models of six methods for different skews of labels",
+                   ARMS, _make_table1, "data.name", figures=())
+# Its numbers are those of the new clients (`new_clients` in a run's summary), not those of the table that a sweep
+# prints. FedPer and FedRep have no global model: the average of their personal ones stands for it.
+TABLE2 = make_item("fedcrc-table2", "FedCRC, Table II", "Global models on clients that took no part",
+                   ARMS, _make_table2, "partition.beta", figures=())
+TABLE3 = make_item("fedcrc-table3", "FedCRC, Table III", "FedCRC against tau, the weight of the moving average",
+                   ("fedcrc",), _make_table3, TAU)
+# A last stage of the predictor alone, after a common training.
+FIG1 = make_item("fedcrc-fig1", "FedCRC, Fig. 1",
+                 "Distance between the predictors of two clients against their updates",
+                 ("fedavg_ft",), _make_fig1, "finish.epochs", train=train_and_compare)
+FIG3 = make_item("fedcrc-fig3", "FedCRC, Fig. 3", "Learning curves with all clients in each round",
+                 ("fedavg", "fedcrc"), _make_fig3, "partition.kind")
+# fmt: on
 
-TAU = "hyper.tau"
 PLACE = "division"
 """Column of the judged tables: the name of a division."""
 
 
-def judge_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_table1(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether FedCRC's models are above or level with others, at each division and on average, at the end."""
     frame = frame.assign(division=_divisions(frame))
 
     def of(method: str, view: str) -> pd.Series:
-        return read_verdict_of_variant(frame, method, "last", [PLACE], view)
+        return read_variant(frame, method, "last", [PLACE], view)
 
     def and_mean(title: str, difference: pd.Series) -> Iterator[Row]:
-        yield from decide_verdict_at_each(title, difference, [PLACE])
+        yield from decide_at_each(title, difference, [PLACE])
         yield decide(title, "mean over the divisions", over_places(difference))
 
     yield from and_mean("FedCRC's global model is above fedavg", of("fedcrc", "global") - of("fedavg", "global"))
@@ -265,24 +223,22 @@ def judge_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
         )
 
 
-def judge_fedcrc_table2(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_table2(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether FedCRC's global model is above FedAvg's on clients that took no part, at each beta."""
     places, number = ["partition.beta"], "new_clients.global.accuracy"
-    difference = read_verdict_of_variant(frame, "fedcrc", number, places) - read_verdict_of_variant(
-        frame, "fedavg", number, places
-    )
-    yield from decide_verdict_at_each("on new clients FedCRC is above FedAvg", difference, places, "beta {:g}")
+    difference = read_variant(frame, "fedcrc", number, places) - read_variant(frame, "fedavg", number, places)
+    yield from decide_at_each("on new clients FedCRC is above FedAvg", difference, places, "beta {:g}")
 
 
-def judge_fedcrc_table3(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_table3(frame: pd.DataFrame) -> Iterator[Row]:
     """Yield whether a tau of 0.99 is better than one of 0.2, at each division, and how personal models compare."""
     frame = frame.assign(division=_divisions(frame))
-    found = read_verdict_of_variant(frame, "fedcrc", "accuracy", [TAU, PLACE])
-    yield from decide_verdict_at_each("tau 0.99 is better than 0.2", found[0.99] - found[0.2], [PLACE])
+    found = read_variant(frame, "fedcrc", "accuracy", [TAU, PLACE])
+    yield from decide_at_each("tau 0.99 is better than 0.2", found[0.99] - found[0.2], [PLACE])
     for view in ("personal", "own_body"):
-        own = read_verdict_of_variant(frame, "fedcrc", "accuracy", [TAU, PLACE], view)
-        yield from decide_verdict_at_each(f"{view}: tau 0.99 minus 0.2", own[0.99] - own[0.2], [PLACE], of=describe)
-        yield from decide_verdict_at_each(f"{view} minus global", own - found, [TAU, PLACE], "tau {:g}, {}", describe)
+        own = read_variant(frame, "fedcrc", "accuracy", [TAU, PLACE], view)
+        yield from decide_at_each(f"{view}: tau 0.99 minus 0.2", own[0.99] - own[0.2], [PLACE], of=describe)
+        yield from decide_at_each(f"{view} minus global", own - found, [TAU, PLACE], "tau {:g}, {}", describe)
 
 
 def _divisions(frame: pd.DataFrame) -> pd.Series:

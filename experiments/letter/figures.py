@@ -1,4 +1,4 @@
-"""The figures of the FedCL letter, and what its gain is made of.
+"""The figures of the FedCL letter, and an ablation of its gain.
 
 Wang, Ni, Yi, Xu, Zhang, Nallanathan, "Federated Contrastive Learning for Personalized Semantic Communication", IEEE
 Communications Letters, 2024.
@@ -10,7 +10,7 @@ images per client in Fig. 3; steps of SGD (Eqs. 4 and 6).
 It does not give: classes and images of a client (here 3 and 100 of each, FedProto's public setting, unless they vary),
 widths of the encoder, batch size, local epochs, lambda of FedCL and of FedProto, SNRs of Figs. 2(a) and 2(b) (10 dB;
 -15 to 18 dB), values of m in Fig. 3, clients of Fig. 4 (20), number of seeds, and test images. At scale `paper` these
-are semcom's defaults, at scale `small` what `experiments.letter.search` has chosen on validation images.
+are semcom's defaults, at scale `small` the choices of `experiments.letter.search` on validation images.
 
 Scale `small` has the narrow encoder, 60 rounds, at most 100 test images of a class per client, and three to five seeds.
 """
@@ -24,9 +24,10 @@ from typing import Any
 import pandas as pd
 
 from experiments.measures.features import train_and_measure_features
+from experiments.papers.items import make_item
 from experiments.verdicts import Row, decide, describe, tabulate_by_seed
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 
 ARMS = ("fedcl", "fedproto", "fedavg")
 """The methods that the letter compares."""
@@ -36,11 +37,11 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "small": {"optimizer": "sgd", "batch_size": 20},
     "paper": {"optimizer": "sgd", "batch_size": 50},
 }
-"""Scale -> optimiser and batch size: at `small` those that `letter-search` has chosen on validation images, with one
-local epoch; the results of the search come with semcom."""
+"""Scale -> optimiser and batch size: at `small` the choice of `letter-search` on validation images, with one local
+epoch; the results of the search are in the repository."""
 LAMBDA = {"smoke": 1 / 64, "small": 1 / 16, "paper": 1 / 64}
-"""Scale -> lambda of FedCL: at `small` what `letter-search-lambda` has chosen, elsewhere the method's default. That of
-FedProto, 1, is its default and was chosen too."""
+"""Scale -> lambda of FedCL: at `small` the choice of `letter-search-lambda`, elsewhere the method's default. FedProto's
+default, 1, was chosen too."""
 CURVE = {"smoke": 1, "small": 4, "paper": 4}
 """Scale -> rounds between the evaluations of a learning curve."""
 WAYS = {
@@ -52,140 +53,34 @@ WAYS = {
 TEST_SNRS = tuple(float(snr) for snr in range(-15, 19, 3))
 MIXED = "dcgan-narrow,dcgan-deep,dcgan,cnn"
 """Encoders that clients take in turn."""
-Vary = Mapping[Any, tuple[Any, ...]]
 
 
 def base(scale: str, snr_db: float = 10.0, clients: int = 20, eval_every: int = 20) -> RunConfig:
-    """Return the configuration that the runs of a scale share."""
+    """Make the configuration that the runs of a scale share."""
     smoke = scale == "smoke"
     split: dict[str, Any] = {"ways": 3, "shots": 10 if smoke else 100}
+    if scale != "paper":
+        split["test_per_class"] = 10 if smoke else 100
     return RunConfig(
         data=DataConfig(name="digits" if smoke else "cifar10"),
-        partition=PartitionConfig(
-            options=split if scale == "paper" else {**split, "test_per_class": 10 if smoke else 100}
-        ),
+        partition=PartitionConfig(options=split),
         model=ModelConfig(encoder="dcgan" if scale == "paper" else "dcgan-narrow"),
         channel=ChannelConfig(snr_db=snr_db),
         clients=min(4, clients) if smoke else clients,
-        train=TrainConfig(
-            rounds=ROUNDS[scale],
-            lr=1e-3,
-            **SCHEDULES[scale],
-            eval_every=eval_every,
-        ),
+        train=TrainConfig(rounds=ROUNDS[scale], lr=1e-3, **SCHEDULES[scale], eval_every=eval_every),
     )
 
 
 def set_lambda_of_letter(scale: str, variants: Iterable[Variant | str] = ("fedcl",)) -> dict[str, dict[str, Any]]:
-    """Return what `Grid.own` sets at a scale: FedCL's lambda in each of the variants that are trained with it."""
+    """Set FedCL's lambda at a scale in the variants that are trained with it, for `Grid.own`."""
     found = [one if isinstance(one, Variant) else Variant(one, one) for one in variants]
     trained = [one for one in found if one.method == "fedcl" and one.set.get("hyper.centroids") != "none"]
     return {one.name: {"hyper.lam": LAMBDA[scale]} for one in trained}
 
 
 def seeds(scale: str, small: int = 3) -> tuple[int, ...]:
-    """Return the seeds of a scale: one in a smoke test, five at `paper`."""
+    """List the seeds of a scale: one in a smoke test, five at `paper`."""
     return tuple(range({"smoke": 1, "small": small, "paper": 5}[scale]))
-
-
-def _make_letter_fig2a(scale: str) -> Grid:
-    return Grid(
-        base(scale, eval_every=CURVE[scale]),
-        {"clients": (2, 4) if scale == "smoke" else (5, 20), "seed": seeds(scale, 5)},
-        own=set_lambda_of_letter(scale),
-    )
-
-
-FIG2A = Experiment(
-    name="letter-fig2a",
-    title="Learning curves with 5 and 20 clients",
-    paper="FedCL letter, Fig. 2(a)",
-    variants=ARMS,
-    scales=each_scale(_make_letter_fig2a),
-    axis="clients",
-    figures=("letter-fig2a",),
-)
-"""Fig. 2(a); the SNR, 10 dB, is ours."""
-
-
-def _fig2b(scale: str) -> Grid:
-    snrs = {"smoke": (0.0, 9.0, 18.0), "small": (-15.0, -9.0, -3.0, 3.0, 9.0, 18.0), "paper": TEST_SNRS}[scale]
-    return Grid(base(scale), {"channel.snr_db": snrs, "seed": seeds(scale)}, own=set_lambda_of_letter(scale))
-
-
-FIG2B = Experiment(
-    name="letter-fig2b",
-    title="Accuracy against SNR with 20 clients, trained and tested at each SNR",
-    paper="FedCL letter, Fig. 2(b)",
-    variants=ARMS,
-    scales=each_scale(_fig2b),
-    figures=("letter-fig2b",),
-)
-"""Fig. 2(b) if models are trained at the SNR at which they are tested."""
-
-
-def _fig2b_once(scale: str) -> Grid:
-    snrs = TEST_SNRS if scale != "smoke" else (-9.0, 9.0)
-    features = (16, 64) if scale != "smoke" else (16,)
-    vary = {"channel.test_snr_db": snrs, "model.features": features, "seed": seeds(scale)}
-    return Grid(base(scale, 9.0), vary, own=set_lambda_of_letter(scale))
-
-
-FIG2B_ONCE = Experiment(
-    name="letter-fig2b-once",
-    title="Accuracy against test SNR with 20 clients, trained once at 9 dB",
-    paper="FedCL letter, Fig. 2(b), another reading",
-    variants=ARMS,
-    scales=each_scale(_fig2b_once),
-    axis="channel.test_snr_db",
-    figures=("letter-fig2b-once",),
-)
-"""Fig. 2(b) if models are trained at one SNR; with 16 features the accuracy falls at a higher SNR than with 64."""
-
-
-def _fig3(scale: str, eval_every: int) -> Grid:
-    vary = {("partition.ways", "partition.shots"): WAYS[scale], "seed": seeds(scale, 5)}
-    return Grid(base(scale, clients=5, eval_every=eval_every), vary, own=set_lambda_of_letter(scale))
-
-
-FIG3A = Experiment(
-    name="letter-fig3a",
-    title="Learning curves of FedCL for m classes per client, equal data",
-    paper="FedCL letter, Fig. 3(a)",
-    variants=("fedcl",),
-    scales=each_scale(lambda scale: _fig3(scale, CURVE[scale])),
-    axis="partition.ways",
-    figures=("letter-fig3a",),
-)
-"""Fig. 3(a); 10 dB is that of Fig. 3(b)."""
-
-FIG3B = Experiment(
-    name="letter-fig3b",
-    title="Accuracy against m classes per client, equal data",
-    paper="FedCL letter, Fig. 3(b)",
-    variants=ARMS,
-    scales=each_scale(lambda scale: _fig3(scale, 20)),
-    axis="partition.ways",
-    figures=("letter-fig3b", "letter-fig3b-own"),
-)
-"""Fig. 3(b)."""
-
-
-def _fig4(scale: str) -> Grid:
-    return Grid(replace(base(scale, 5.0), keep=("features",)), {"seed": seeds(scale)}, own=set_lambda_of_letter(scale))
-
-
-FIG4 = Experiment(
-    name="letter-fig4",
-    title="Received features at 5 dB: their clusters",
-    paper="FedCL letter, Fig. 4",
-    variants=ARMS,
-    scales=each_scale(_fig4),
-    axis="channel.snr_db",
-    figures=("letter-fig4",),
-    train=train_and_measure_features,
-)
-"""Fig. 4, with numbers for what its drawings show."""
 
 
 CHANGED = (
@@ -201,10 +96,39 @@ CHANGED = (
     "fedproto",
     "local",
 )
-"""FedCL, it with one thing changed, and the arms beside it."""
+"""FedCL, FedCL with one change, and other methods."""
 
 
-def _make_letter_ablation(scale: str) -> Grid:
+def _make_grid(scale: str, start: RunConfig, vary: Mapping[Any, tuple[Any, ...]], small: int = 3) -> Grid:
+    """Make a grid over the seeds of a scale, with the letter's lambda for FedCL."""
+    return Grid(start, {**vary, "seed": seeds(scale, small)}, own=set_lambda_of_letter(scale))
+
+
+def _make_fig2a(scale: str) -> Grid:
+    clients = (2, 4) if scale == "smoke" else (5, 20)
+    return _make_grid(scale, base(scale, eval_every=CURVE[scale]), {"clients": clients}, small=5)
+
+
+def _make_fig2b(scale: str) -> Grid:
+    snrs = {"smoke": (0.0, 9.0, 18.0), "small": (-15.0, -9.0, -3.0, 3.0, 9.0, 18.0), "paper": TEST_SNRS}[scale]
+    return _make_grid(scale, base(scale), {"channel.snr_db": snrs})
+
+
+def _make_fig2b_once(scale: str) -> Grid:
+    snrs, features = (TEST_SNRS, (16, 64)) if scale != "smoke" else ((-9.0, 9.0), (16,))
+    return _make_grid(scale, base(scale, 9.0), {"channel.test_snr_db": snrs, "model.features": features})
+
+
+def _make_fig3(scale: str, eval_every: int = 20) -> Grid:
+    vary = {("partition.ways", "partition.shots"): WAYS[scale]}
+    return _make_grid(scale, base(scale, clients=5, eval_every=eval_every), vary, small=5)
+
+
+def _make_fig4(scale: str) -> Grid:
+    return _make_grid(scale, replace(base(scale, 5.0), keep=("features",)), {})
+
+
+def _make_ablation(scale: str) -> Grid:
     snrs = (9.0, *(snr for snr in TEST_SNRS if snr != 9.0)) if scale != "smoke" else (9.0, -9.0)
     times = {"lambda / 4": 1 / 4, "16 lambda": 16}
     own = set_lambda_of_letter(scale, CHANGED) | {name: {"hyper.lam": by * LAMBDA[scale]} for name, by in times.items()}
@@ -212,40 +136,40 @@ def _make_letter_ablation(scale: str) -> Grid:
     return Grid(start, {"channel.test_snr_db": snrs, "seed": seeds(scale, 5)}, own=own)
 
 
-ABLATION = Experiment(
-    name="letter-ablation",
-    title="FedCL, and it with one thing changed",
-    paper="none",
-    variants=CHANGED,
-    scales=each_scale(_make_letter_ablation),
-    axis="channel.test_snr_db",
-    figures=("letter-ablation",),
-    train=train_and_measure_features,
-)
-"""What FedCL's accuracy is made of, at 9 dB and tested at others, and what its features are like."""
+def _make_encoders(scale: str) -> Grid:
+    return _make_grid(scale, base(scale, 9.0), {"model.encoder": (base(scale).model.encoder, MIXED)})
 
 
-def _encoders(scale: str) -> Grid:
-    encoder = base(scale).model.encoder
-    return Grid(
-        base(scale, 9.0), {"model.encoder": (encoder, MIXED), "seed": seeds(scale)}, own=set_lambda_of_letter(scale)
-    )
-
-
-ENCODERS = Experiment(
-    name="letter-encoders",
-    title="One encoder for all clients, and four in turn",
-    paper="none (the letter's text says that encoders may differ)",
-    variants=("fedcl", "fedproto", "fedgh", "lg_fedavg", "local"),
-    scales=each_scale(_encoders),
-    axis="model.encoder",
-    figures=("letter-encoders",),
-)
-"""Methods whose clients may have encoders of their own."""
+# fmt: off
+FIG2A = make_item("letter-fig2a", "FedCL letter, Fig. 2(a)", "Learning curves with 5 and 20 clients",
+                  ARMS, _make_fig2a, "clients")
+# Fig. 2(b) if models are trained at the SNR at which they are tested.
+FIG2B = make_item("letter-fig2b", "FedCL letter, Fig. 2(b)",
+                  "Accuracy against SNR with 20 clients, trained and tested at each SNR",
+                  ARMS, _make_fig2b, "channel.snr_db")
+# Fig. 2(b) if models are trained at one SNR; with 16 features the accuracy falls at a higher SNR than with 64.
+FIG2B_ONCE = make_item("letter-fig2b-once", "FedCL letter, Fig. 2(b), another reading",
+                       "Accuracy against test SNR with 20 clients, trained once at 9 dB",
+                       ARMS, _make_fig2b_once, "channel.test_snr_db")
+FIG3A = make_item("letter-fig3a", "FedCL letter, Fig. 3(a)",
+                  "Learning curves of FedCL for m classes per client, equal data",
+                  ("fedcl",), lambda scale: _make_fig3(scale, CURVE[scale]), "partition.ways")
+FIG3B = make_item("letter-fig3b", "FedCL letter, Fig. 3(b)", "Accuracy against m classes per client, equal data",
+                  ARMS, _make_fig3, "partition.ways", ("letter-fig3b", "letter-fig3b-own"))
+FIG4 = make_item("letter-fig4", "FedCL letter, Fig. 4", "Received features at 5 dB: their clusters",
+                 ARMS, _make_fig4, "channel.snr_db", train=train_and_measure_features)
+# Trained at 9 dB and tested at other SNRs too, with numbers for the features.
+ABLATION = make_item("letter-ablation", "none", "FedCL, and it with one thing changed",
+                     CHANGED, _make_ablation, "channel.test_snr_db", train=train_and_measure_features)
+# Methods whose clients may have encoders of their own.
+ENCODERS = make_item("letter-encoders", "none (the letter's text says that encoders may differ)",
+                     "One encoder for all clients, and four in turn",
+                     ("fedcl", "fedproto", "fedgh", "lg_fedavg", "local"), _make_encoders, "model.encoder")
+# fmt: on
 
 
 def judge_ablation(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield what FedCL's regulariser does to the power of features, and its common decoder to answers."""
+    """Judge the effect of FedCL's regulariser on the power of features, and of its common decoder on answers."""
     common, between = (tabulate_by_seed(frame, f"clusters.power_{part}") for part in ("common", "between"))
     title = "the regulariser gives power to what classes have in common"
     for other in ("no regulariser", "fedproto"):

@@ -1,18 +1,18 @@
-"""What FedCL's lead is made of: one factor at a time from the base of the letter's figures (experiments/protocol.md).
+"""Find the sources of FedCL's lead, one factor at a time from the base of its figures (experiments/protocol.md).
 
 Under each level of each factor FedCL, FedProto and FedAvg are trained with the same seeds as in the base. The *lead*
 over an arm is FedCL's accuracy minus the arm's; the *effect* of a level is the lead under it minus the lead in the
-base, paired by seed (of a level that changes another one further, minus the lead under that one). Factors that FedCL
-alone has are held against the base's runs of the other arms, factors that FedCL has not against the base's runs of
-FedCL; FedAvg is left out where it cannot run (encoders that differ). A *reading* is another number of runs that are
-there: another view of an arm, answers among a client's own classes, the best round.
+base, paired by seed (for a level that changes another level further, minus the lead under that level). Factors of FedCL
+only are compared with the base's runs of the other arms, factors that FedCL lacks with the base's runs of FedCL. FedAvg
+is left out where it cannot run (encoders that differ). A *reading* is another number of the same runs: another view of
+an arm, answers among a client's own classes, the best round.
 
     semcom sweep letter-lead --scale small
     python -m experiments.letter.lead results/letter-lead-small
     semcom sweep letter-lead-low --scale small
     python -m experiments.letter.lead results/letter-lead-low-small
 
-prints a row for each level and rival, what is said of the letter's numbers, and what is to be confirmed.
+prints a row for each level and rival, the verdicts on the letter's numbers, and the levels to be confirmed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import product
 from typing import Any
 
@@ -28,33 +27,32 @@ import pandas as pd
 
 from experiments.claims.rule import NEAR, WIDEST
 from experiments.letter.figures import LAMBDA, MIXED, SCHEDULES, base, set_lambda_of_letter
-from experiments.shell import run_on_studies_of_shell
-from experiments.verdicts import Row, answer
+from experiments.papers.items import make_item
+from experiments.shell import run_on_named_studies
+from experiments.verdicts import Row, answer, read_variant
 from semcom.config import ChannelConfig
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.statistics import compute_t_interval
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
-from semcom.studies.results.table import read_number_in_row
 
+ORIGIN = "none (what the FedCL letter's lead could follow from)"
 ARMS = ("fedcl", "fedproto", "fedavg")
 """The methods that the letter compares."""
 RIVALS = ARMS[1:]
 STATED = {"fedproto": (12.75, 25.09), "fedavg": (38.55, 66.24)}
 """Rival -> the letter's leads, with 20 clients and at 9 dB, in percent."""
 GIVES, INCONCLUSIVE, GIVES_NOT = "can give it", "inconclusive", "no setting tried gives it"
-"""What is said of one of them."""
+"""Verdicts on a stated lead."""
 READINGS = ("points", "relative")
-"""What its percentages may be: points, or parts of the rival's accuracy."""
+"""Readings of a stated percentage: points, or a fraction of the rival's accuracy."""
 ROUNDS = {"smoke": 2, "small": 30, "paper": 200}
 MANY = {"smoke": 3, "small": 200, "paper": 1000}
 """Scale -> rounds that are many: at `small` the letter's."""
 SEEDS = {"smoke": (10,), "small": (10, 11, 12, 13), "paper": (10, 11, 12, 13, 14)}
-"""None of those of the letter's figures, whose results were known before."""
+"""Other seeds than those of the letter's figures, whose results were known before."""
 BASE = "base"
-Runs = dict[str, dict[Any, dict[Any, Any]]]
-"""Variant -> seed -> its row in the table of a sweep."""
 FEWER = {"clients": 20, "partition.shots": 60, "train.batch_size": 30}
 """Field -> its largest value at scale `smoke`, where images are few."""
 
@@ -64,15 +62,13 @@ class Level:
     """One level of a factor.
 
     Attributes:
-        factor: what it is a level of.
-        name: its own name.
-        set: dotted field -> value under it.
-        arms: the methods that are run under it; what it does not change keeps its runs in the base.
-        never: methods that cannot be run under it.
-        metric: number of the headline view that is compared, with the same one where it starts.
-        start: title of the level that it changes further, with all arms: those that it does not change keep their runs
-            there, and its effect is on the lead there.
-        others: method -> title of the level whose runs are its own ones here too, as they would be the same.
+        set: dotted field -> value under the level.
+        arms: methods that the level changes; the others keep their runs in the base.
+        never: methods that cannot run under the level.
+        metric: number of the headline view that is compared.
+        start: title of the level that this level changes further, with all arms: methods that it does not change keep
+            their runs there, and its effect is on the lead there.
+        others: method -> title of the level with the same runs as this level.
     """
 
     factor: str
@@ -86,20 +82,18 @@ class Level:
 
     @property
     def title(self) -> str:
-        """Its name and that of its factor."""
-        return titled(self.factor, self.name)
+        """Names of factor and level."""
+        return name_level(self.factor, self.name)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Other numbers of runs that are there, as a level without runs of its own.
+    """Other numbers of the same runs, as a level without its own runs.
 
     Attributes:
-        factor: as of a level.
-        name: its own name.
-        numbers: method -> number of its headline view, or with dots of its runs; the accuracy of those not named.
-        rivals: those whose lead it is about.
-        level: title of the level under which the rivals' runs are taken.
+        numbers: method -> number of its headline view, or with dots of its runs; the default is the accuracy.
+        rivals: rivals that FedCL is compared with.
+        level: title of the level with the rivals' runs.
     """
 
     factor: str
@@ -109,22 +103,24 @@ class Reading:
     level: str = BASE
 
 
-def titled(factor: str, level: str) -> str:
-    """Return what a level of a factor is called; the base has neither."""
+def name_level(factor: str, level: str) -> str:
+    """Name a level of a factor; the base has neither."""
     return f"{factor}: {level}" if level else BASE
 
 
-def make_lead_levels(scale: str, snr_db: float = 9.0) -> tuple[Level, ...]:
-    """Return the levels of all factors, those of experiments/protocol.md, where the base has an SNR in dB."""
+def list_levels(scale: str, snr_db: float = 9.0) -> tuple[Level, ...]:
+    """List the levels of all factors in experiments/protocol.md, for a base with an SNR in dB."""
     own, others = ("fedcl",), RIVALS
     other = "sgd" if base(scale).train.optimizer == "adam" else "adam"
     passes = {"train.local_epochs": 5, "train.rounds": max(1, ROUNDS[scale] // 5)}
     rounds = {"train.rounds": MANY[scale]}
-    many = titled("rounds", "many")
+    many = name_level("rounds", "many")
     steps = {"train.local_steps": 300 // SCHEDULES[scale]["batch_size"]}  # those of the base, for 300 images
-    noisy = {  # the images are, and the channel is not, whose SNR is left as it is
-        **{"data.name": "noisy", "data.options": {"of": base(scale).data.name, "snr_db": snr_db}},
-        **{"channel.kind": "ideal", "channel.snr_db": ChannelConfig().snr_db},
+    noisy = {
+        "data.name": "noisy",
+        "data.options": {"of": base(scale).data.name, "snr_db": snr_db},
+        "channel.kind": "ideal",
+        "channel.snr_db": ChannelConfig().snr_db,  # the default, as an ideal channel has none
     }
     return (
         Level("exchange", "over the air", {"air.parameters": "analog"}, others),
@@ -169,40 +165,43 @@ def make_lead_levels(scale: str, snr_db: float = 9.0) -> tuple[Level, ...]:
     )
 
 
-AIR = titled("exchange", "over the air")
+AIR = name_level("exchange", "over the air")
 OWN = "among_own"
 READ = (
     Reading("answer", "among own classes", dict.fromkeys(ARMS, OWN)),
     Reading("answer", "FedCL's among own classes", {"fedcl": OWN}),
     Reading("view of FedProto", "nearest prototype", {"fedproto": "views.prototype.accuracy"}, ("fedproto",)),
     Reading(
-        *("view of FedProto", "nearest prototype, over the air", {"fedproto": "views.prototype.accuracy"}),
-        *(("fedproto",), AIR),
+        "view of FedProto",
+        "nearest prototype, over the air",
+        {"fedproto": "views.prototype.accuracy"},
+        ("fedproto",),
+        AIR,
     ),
     Reading(
-        *("view of FedAvg", "encoder as received over the air", {"fedavg": "views.received.accuracy"}),
-        *(("fedavg",), AIR),
+        "view of FedAvg", "encoder as received over the air", {"fedavg": "views.received.accuracy"}, ("fedavg",), AIR
     ),
     Reading("number", "best round", dict.fromkeys(ARMS, "best")),
 )
 """Readings of the runs in the base, or over the air."""
 
 
-def _grid(scale: str) -> Grid:
+def _make_grid(scale: str) -> Grid:
     start = set_fields(base(scale, 9.0), {"train.rounds": ROUNDS[scale]})
-    return Grid(start, {"seed": SEEDS[scale]}, own=_list_own_lead_levels(scale, _variants(scale)))
+    return Grid(start, {"seed": SEEDS[scale]}, own=_list_own_settings(scale, _list_variants(list_levels(scale))))
 
 
-def _variants(scale: str) -> list[Variant]:
-    """Return the arms in the base and under each level, with what the level sets at a scale."""
-    changed = [
-        Variant(f"{arm} | {level.title}", arm, level.set) for level in make_lead_levels(scale) for arm in level.arms
+def _list_variants(levels: Sequence[Level], arms: Sequence[str] = ARMS) -> list[Variant]:
+    """List the arms in the base and under each level that changes them, with the settings of the level."""
+    return [
+        Variant(f"{arm} | {level.title}", arm, level.set)
+        for level in (Level(BASE, "", {}, arms), *levels)
+        for arm in level.arms
     ]
-    return [*(Variant(f"{arm} | {BASE}", arm) for arm in ARMS), *changed]
 
 
-def _list_own_lead_levels(scale: str, variants: Sequence[Variant]) -> dict[str, dict[str, Any]]:
-    """Return variant -> its settings at a scale, lambda among them; the names are the same at all scales."""
+def _list_own_settings(scale: str, variants: Sequence[Variant]) -> dict[str, dict[str, Any]]:
+    """Map variants to their settings at a scale, lambda among them; the names are the same at all scales."""
     most = FEWER if scale == "smoke" else {}
     found = set_lambda_of_letter(scale, variants)
     for variant in variants:
@@ -211,383 +210,317 @@ def _list_own_lead_levels(scale: str, variants: Sequence[Variant]) -> dict[str, 
     return found
 
 
-LETTER_LEAD = Experiment(
-    name="letter-lead",
-    title="FedCL, FedProto and FedAvg with one factor changed at a time",
-    paper="none (what the FedCL letter's lead could follow from)",
-    variants=tuple(Variant(variant.name, variant.method) for variant in _variants("small")),
-    scales=each_scale(_grid),
-    axis="seed",
-    figures=("letter-lead", "letter-lead-large"),
-)
+LETTER_LEAD = make_item(
+    "letter-lead", ORIGIN, "FedCL, FedProto and FedAvg with one factor changed at a time",
+    tuple(Variant(variant.name, variant.method) for variant in _list_variants(list_levels("small"))),
+    _make_grid, "seed", ("letter-lead", "letter-lead-large"),
+)  # fmt: skip
 """The screening of experiments/protocol.md."""
-
 
 LOW = (0.0, -3.0)
 """SNRs of `letter-lead-low` in dB."""
 LOW_ARMS = ARMS[:2]
 
 
-def list_low_lead_levels(scale: str, snr_db: float) -> tuple[Level, ...]:
-    """Return the levels at a low SNR: those at 9 dB but the SNRs 3 dB off, as the other of `LOW` is one of them."""
+def list_low_levels(scale: str, snr_db: float) -> tuple[Level, ...]:
+    """List the levels at a low SNR: those at 9 dB but the SNRs 3 dB off, as these are in `LOW`."""
     return tuple(
         replace(level, arms=tuple(arm for arm in level.arms if arm in LOW_ARMS))
-        for level in make_lead_levels(scale, snr_db)
+        for level in list_levels(scale, snr_db)
         if level.factor != "SNR" or "data.name" in level.set
     )
 
 
-def _at(name: str, snr_db: float) -> str:
-    """Return what a variant is called at one of the low SNRs."""
+def _name_at(name: str, snr_db: float) -> str:
     return f"{name} at {snr_db:g} dB"
 
 
-def _list_low_lead_variants(scale: str) -> list[Variant]:
-    """Return FedCL and FedProto in the base and under each level, at each low SNR."""
-    found = []
-    for snr in LOW:
-        there = {"channel.snr_db": snr}
-        found += [Variant(_at(f"{arm} | {BASE}", snr), arm, there) for arm in LOW_ARMS]
-        for level in list_low_lead_levels(scale, snr):
-            found += [Variant(_at(f"{arm} | {level.title}", snr), arm, {**there, **level.set}) for arm in level.arms]
-    return found
+def _list_low_variants(scale: str) -> list[Variant]:
+    """List FedCL and FedProto in the base and under each level, at each low SNR."""
+    return [
+        Variant(_name_at(one.name, snr), one.method, {"channel.snr_db": snr, **one.set})
+        for snr in LOW
+        for one in _list_variants(list_low_levels(scale, snr), LOW_ARMS)
+    ]
 
 
-def _make_lead_low(scale: str) -> Grid:
+def _make_low(scale: str) -> Grid:
     start = set_fields(base(scale), {"train.rounds": ROUNDS[scale]})
-    return Grid(start, {"seed": SEEDS[scale]}, own=_list_own_lead_levels(scale, _list_low_lead_variants(scale)))
+    return Grid(start, {"seed": SEEDS[scale]}, own=_list_own_settings(scale, _list_low_variants(scale)))
 
 
-LETTER_LEAD_LOW = Experiment(
-    name="letter-lead-low",
-    title="FedCL and FedProto at 0 and -3 dB with one factor changed at a time",
-    paper="none (what the FedCL letter's lead could follow from)",
-    variants=tuple(Variant(variant.name, variant.method) for variant in _list_low_lead_variants("small")),
-    scales=each_scale(_make_lead_low),
-    axis="seed",
-)
+LETTER_LEAD_LOW = make_item(
+    "letter-lead-low", ORIGIN, "FedCL and FedProto at 0 and -3 dB with one factor changed at a time",
+    tuple(Variant(variant.name, variant.method) for variant in _list_low_variants("small")),
+    _make_low, "seed", figures=(),
+)  # fmt: skip
 """The screening at the SNRs where FedCL has led FedProto's own rule."""
 
 
-def measure_low_lead_effects(
-    frame: pd.DataFrame, snr_db: float, view: str | None, scale: str = "small"
-) -> pd.DataFrame:
-    """Measure lead and effect of each level at a low SNR over a view of FedProto, as `measure_lead_effects` does.
+def measure_low_effects(frame: pd.DataFrame, snr_db: float, view: str | None, scale: str = "small") -> pd.DataFrame:
+    """Measure lead and effect of each level at one of `LOW` over a view of FedProto, as `measure_effects` does.
 
-    Args:
-        frame: the table of the sweep.
-        snr_db: one of `LOW`.
-        view: `prototype` for the nearest prototype, FedProto's own rule (None: its head).
-        scale: of the sweep.
+    The view `prototype` is the nearest prototype, FedProto's own rule; None is its head.
     """
-    end = _at("", snr_db)
+    end = _name_at("", snr_db)
     part = frame[frame["variant"].str.endswith(end)]
     part = part.assign(variant=part["variant"].str.removesuffix(end))
-    return measure_lead_effects(part, scale, list_low_lead_levels(scale, snr_db), RIVALS[:1], (), view)
+    return measure_effects(part, scale, list_low_levels(scale, snr_db), RIVALS[:1], (), view)
 
 
 CONFIRMED = ("lambda of FedProto: 64 times", "classes at 300 images: 2")
-"""Titles of the levels that `find_strongest_lead` has chosen from the screening's stored results."""
-TOGETHER = "together"
-"""The factor of both of them at once."""
+"""Titles of the levels that `find_strongest_levels` chose from the screening's stored results."""
 
 
-def confirm_lead(scale: str, titles: Sequence[str] = CONFIRMED) -> tuple[Level, ...]:
-    """Return the levels of the confirmation: each of the titles, and where there are two both together.
+def list_confirmed_levels(scale: str) -> tuple[Level, ...]:
+    """List the levels of the confirmation: those of `CONFIRMED`, and both together.
 
-    The fields that both together set depend on the method (`_list_confirmed_lead_fields`): it has none of its own. A
-    method that only one of them changes is run once, under that one.
+    Together they are other runs for FedProto only: its lambda does not change FedCL, and FedAvg has none.
     """
-    chosen = tuple(level for title in titles for level in make_lead_levels(scale) if level.title == title)
-    if len(chosen) < 2:
-        return chosen
-    by = {arm: [level.title for level in chosen if arm in level.arms] for arm in ARMS}
-    never = tuple(arm for arm in ARMS if any(arm in level.never for level in chosen))
-    arms = tuple(arm for arm, changed in by.items() if len(changed) > 1 and arm not in never)
-    once = {arm: changed[0] for arm, changed in by.items() if len(changed) == 1}
-    return (*chosen, Level(TOGETHER, " and ".join(titles), {}, arms, never, others=once))
+    known = {level.title: level for level in list_levels(scale)}
+    weight, classes = (known[title] for title in CONFIRMED)
+    both, others = {**weight.set, **classes.set}, {"fedcl": classes.title}
+    return weight, classes, Level("together", " and ".join(CONFIRMED), both, ("fedproto",), ("fedavg",), others=others)
 
 
-def _list_confirmed_lead_fields(scale: str, titles: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return variant -> its settings in the confirmation, the base's among them."""
-    parts, variants = confirm_lead(scale, titles), [Variant(f"{arm} | {BASE}", arm) for arm in ARMS]
-    for level in parts:
-        of = [one for one in parts if one.factor != TOGETHER] if level.factor == TOGETHER else [level]
-        for arm in level.arms:
-            both = {name: value for one in of if arm in one.arms for name, value in one.set.items()}
-            variants.append(Variant(f"{arm} | {level.title}", arm, both))
-    return _list_own_lead_levels(scale, variants)
-
-
-def _confirm(scale: str) -> Grid:
+def _make_confirmation(scale: str) -> Grid:
     start = set_fields(base(scale, 9.0), {"model.encoder": "dcgan"})
-    return Grid(start, {"seed": SEEDS[scale][:3]}, own=_list_confirmed_lead_fields(scale, CONFIRMED))
+    return Grid(start, {"seed": SEEDS[scale][:3]}, own=_list_confirmed_settings(scale))
 
 
-LETTER_LEAD_CONFIRM = Experiment(
-    name="letter-lead-confirm",
-    title="The base of letter-lead and what raises FedCL's lead most, with a wider encoder and 60 rounds",
-    paper="none (what the FedCL letter's lead could follow from)",
-    variants=tuple(Variant(name, name.partition(" ")[0]) for name in _list_confirmed_lead_fields("small", CONFIRMED)),
-    scales=each_scale(_confirm),
-    axis="seed",
-)
+def _list_confirmed_settings(scale: str) -> dict[str, dict[str, Any]]:
+    return _list_own_settings(scale, _list_variants(list_confirmed_levels(scale)))
+
+
+LETTER_LEAD_CONFIRM = make_item(
+    "letter-lead-confirm", ORIGIN,
+    "The base of letter-lead and what raises FedCL's lead most, with a wider encoder and 60 rounds",
+    tuple(Variant(name, name.partition(" ")[0]) for name in _list_confirmed_settings("small")),
+    _make_confirmation, "seed", figures=(),
+)  # fmt: skip
 """The confirmation of experiments/protocol.md."""
 
 
-def measure_lead_effects(
+def measure_effects(
     frame: pd.DataFrame,
     scale: str = "small",
-    of: Sequence[Level] | None = None,
+    levels: Sequence[Level] | None = None,
     rivals: Sequence[str] = RIVALS,
     readings: Sequence[Reading] = READ,
     view: str | None = None,
 ) -> pd.DataFrame:
-    """Return lead and effect of each level and reading on the lead over each rival, in points.
+    """Measure the lead over each rival under each level and reading, and the effect on it, in points.
 
     Args:
-        frame: the table of the sweep.
-        scale: of it.
-        of: its levels (None: those of the screening).
-        rivals: those that FedCL is held against.
-        readings: other numbers of its runs.
-        view: the view of the rivals (None: their headline).
+        frame: table of the sweep.
+        scale: scale of the sweep.
+        levels: levels of the sweep (None: those of the screening).
+        rivals: rivals of FedCL.
+        readings: other numbers of the runs.
+        view: view of the rivals (None: their headline).
 
     Returns:
         Columns: factor, level, rival, lead, lead_low, lead_high, rival_accuracy (its mean over the same seeds), effect,
-        low, high, own, own_low, own_high (the lead where both answer among their clients' own classes), seeds; 95 %
-        intervals, Student's t over the seeds' differences, NaN where there is none. The base comes first, without an
-        effect; readings come last, with neither seeds of their own nor `own`.
+        low, high, own, own_low, own_high (the lead if both answer among their clients' own classes), seeds; 95 %
+        intervals, Student's t over the seeds' differences, NaN if undefined. The base comes first, without an effect;
+        readings come last, without `own`.
     """
-    runs: Runs = {}
-    for row in frame[frame["status"] == "done"].to_dict("records"):
-        runs.setdefault(row["variant"], {})[row["seed"]] = row
-    pair = partial(_pair, runs, view=view)
-    rows = [_make_lead_row(BASE, "", rival, *pair(rival, {}), None, pair(rival, {}, OWN)) for rival in rivals]
-    for level in make_lead_levels(scale) if of is None else of:
+    done = frame[frame["status"] == "done"]
+
+    def read(arm: str, level: str, number: str = "accuracy") -> pd.Series:
+        return read_variant(done, f"{arm} | {level}", number, ())
+
+    def pair(rival: str, where: Mapping[str, str], metric: str = "accuracy") -> Pair:
+        of_view = metric if view is None else f"views.{view}.{metric}"
+        return read("fedcl", where.get("fedcl", BASE), metric), read(rival, where.get(rival, BASE), of_view)
+
+    rows = [_make_row(BASE, "", rival, pair(rival, {}), among=pair(rival, {}, OWN)) for rival in rivals]
+    for level in list_levels(scale) if levels is None else levels:
         begun = dict.fromkeys(ARMS, level.start)
         where = {**begun, **level.others, **dict.fromkeys(level.arms, level.title)}
         for rival in (name for name in rivals if name not in level.never):
-            start = _lead(*pair(rival, begun, level.metric))
+            both, start = pair(rival, where, level.metric), pair(rival, begun, level.metric)
             among = pair(rival, where, OWN) if level.metric == "accuracy" else None
-            rows.append(
-                _make_lead_row(level.factor, level.name, rival, *pair(rival, where, level.metric), start, among)
-            )
+            rows.append(_make_row(level.factor, level.name, rival, both, start, among))
     for reading in readings:
         for rival in reading.rivals:
-            first = _numbers(runs, f"fedcl | {BASE}", reading.numbers.get("fedcl", "accuracy"))
-            second = _numbers(runs, f"{rival} | {reading.level}", reading.numbers.get(rival, "accuracy"))
-            rows.append(
-                _make_lead_row(reading.factor, reading.name, rival, first, second, _lead(*_pair(runs, rival, {})), None)
-            )
+            first = read("fedcl", BASE, reading.numbers.get("fedcl", "accuracy"))
+            second = read(rival, reading.level, reading.numbers.get(rival, "accuracy"))
+            start = read("fedcl", BASE), read(rival, BASE)
+            rows.append(_make_row(reading.factor, reading.name, rival, (first, second), start))
     return pd.DataFrame(rows)
 
 
-def _pair(
-    runs: Runs, rival: str, where: Mapping[str, str], metric: str = "accuracy", view: str | None = None
-) -> tuple[pd.Series, pd.Series]:
-    """Return a number of FedCL and of a view of a rival by seed, in percent; of those in `where` under their levels."""
-    numbers = {"fedcl": metric, rival: metric if view is None else f"views.{view}.{metric}"}
-    first, second = (_numbers(runs, f"{arm} | {where.get(arm, BASE)}", number) for arm, number in numbers.items())
-    return first, second
+Pair = tuple[pd.Series, pd.Series]
+"""A number of FedCL and of a rival by seed, in percent."""
 
 
-def _numbers(runs: Runs, variant: str, metric: str) -> pd.Series:
-    """Return a number of a variant's runs by seed, in percent: of the headline view, or with dots of the whole run."""
-    return 100 * pd.Series(
-        {seed: read_number_in_row(row, metric) for seed, row in runs.get(variant, {}).items()}, dtype=float
-    )
-
-
-def _lead(first: pd.Series, second: pd.Series) -> pd.Series:
-    """Return the differences of the seeds that both have."""
-    return (first - second).dropna()
-
-
-def _make_lead_row(
-    factor: str,
-    level: str,
-    rival: str,
-    first: pd.Series,
-    second: pd.Series,
-    start: pd.Series | None,
-    among: tuple[pd.Series, pd.Series] | None,
+def _make_row(
+    factor: str, level: str, rival: str, both: Pair, start: Pair | None = None, among: Pair | None = None
 ) -> dict[str, Any]:
-    """Return a row of `measure_lead_effects` from both arms' numbers, leads in the base, and numbers of own classes."""
-    lead = _lead(first, second)
-    effect = pd.Series(dtype=float) if start is None else _lead(lead, start)
-    own = pd.Series(dtype=float) if among is None else _lead(*among)
+    """Make a row of `measure_effects` from a pair under a level, where the level starts, and among own classes."""
+    lead, second, none = _subtract(both), both[1], pd.Series(dtype=float)
+    effect = none if start is None else (lead - _subtract(start)).dropna()
+    own = none if among is None else _subtract(among)
     return {
-        **{"factor": factor, "level": level, "rival": rival},
-        **_list_lead_ends(lead, "lead", "lead_low", "lead_high"),
+        "factor": factor,
+        "level": level,
+        "rival": rival,
+        **_measure_interval(lead, "lead", "lead_low", "lead_high"),
         "rival_accuracy": second[second.index.isin(lead.index)].mean(),
-        **_list_lead_ends(effect, "effect", "low", "high"),
-        **_list_lead_ends(own, "own", "own_low", "own_high"),
+        **_measure_interval(effect, "effect", "low", "high"),
+        **_measure_interval(own, "own", "own_low", "own_high"),
         "seeds": len(lead),
     }
 
 
-def _list_lead_ends(values: pd.Series, *names: str) -> dict[str, float]:
-    """Return the mean of values and the ends of its interval by three names; NaN where there are none."""
+def _subtract(both: Pair) -> pd.Series:
+    return (both[0] - both[1]).dropna()
+
+
+def _measure_interval(values: pd.Series, *names: str) -> dict[str, float]:
+    """Compute the mean of values and the ends of its interval, by three names; NaN without values."""
     if values.empty:
         return dict.fromkeys(names, math.nan)
     found = compute_t_interval(values.to_numpy())
     return dict(zip(names, (found.mean, found.low, found.high), strict=True))
 
 
-def decide_lead_verdicts(found: pd.DataFrame) -> pd.DataFrame:
-    """Return what is said of each of the letter's numbers, by the rule of experiments/protocol.md.
+def judge_stated(found: pd.DataFrame) -> pd.DataFrame:
+    """Judge each of the letter's leads by the rule of experiments/protocol.md.
 
     Args:
-        found: what `measure_lead_effects` returned.
+        found: result of `measure_effects`.
 
     Returns:
         Columns: rival, stated (percent), reading, verdict ("can give it", "inconclusive" or "no setting tried gives
-        it"), settings (titles of those that can; of inconclusive ones, where none can).
+        it"), settings (titles of those that can give it, else of the inconclusive ones).
     """
     rows = []
     for rival in found["rival"].unique():
         mine, numbers = found[(found["rival"] == rival) & found["lead"].notna()], STATED[rival]
         for stated, reading in product(numbers, READINGS):
-            said = {}
+            reaches = {}
             for row in mine.to_dict("records"):
                 goal = stated if reading == "points" else stated * row["rival_accuracy"] / 100
-                said[titled(row["factor"], row["level"])] = describe_lead_reach(row["lead_low"], row["lead_high"], goal)
-            verdict = next((v for v in (GIVES, INCONCLUSIVE) if v in said.values()), GIVES_NOT)
-            settings = "; ".join(title for title, one in said.items() if one == verdict != GIVES_NOT)
-            rows.append(
-                {"rival": rival, "stated": stated, "reading": reading, "verdict": verdict, "settings": settings}
-            )
-    return pd.DataFrame(rows)
+                title = name_level(row["factor"], row["level"])
+                reaches[title] = describe_reach(row["lead_low"], row["lead_high"], goal)
+            verdict = next((v for v in (GIVES, INCONCLUSIVE) if v in reaches.values()), GIVES_NOT)
+            settings = "; ".join(title for title, one in reaches.items() if one == verdict != GIVES_NOT)
+            rows.append((rival, stated, reading, verdict, settings))
+    return pd.DataFrame(rows, columns=["rival", "stated", "reading", "verdict", "settings"])
 
 
-def describe_lead_reach(low: float, high: float, goal: float) -> str:
-    """Return what the interval of a lead says of a number of points that it could be."""
+def describe_reach(low: float, high: float, goal: float) -> str:
+    """Describe by the interval of a lead whether it can be a number of points."""
     if high < goal - NEAR:
         return GIVES_NOT
     sure = low > goal + NEAR or (low > 0 and high - low <= WIDEST)
     return GIVES if sure else INCONCLUSIVE
 
 
-def find_strongest_lead(found: pd.DataFrame, scale: str = "small") -> list[str]:
-    """Return the titles of the levels that are confirmed, by the protocol's rule: at most one for each rival.
+def find_strongest_levels(found: pd.DataFrame, scale: str = "small") -> list[str]:
+    """Find the titles of the levels to be confirmed by the protocol's rule: at most one for each rival.
 
-    For each rival in turn, the level with the largest effect above zero whose interval excludes zero, of those that can
-    be combined with what is there.
-
-    Args:
-        found: what `measure_lead_effects` returned.
-        scale: of it.
+    For each rival in turn, the level with the largest effect above zero whose interval excludes zero, if it can be
+    combined with the levels found before. `found` is the result of `measure_effects` at a scale.
     """
-    known = {level.title: level for level in make_lead_levels(scale)}
+    known = {level.title: level for level in list_levels(scale)}
     chosen: list[str] = []
     for rival in RIVALS:
         up = found[(found["rival"] == rival) & (found["low"] > 0)].sort_values("effect", ascending=False, kind="stable")
-        titles = [titled(factor, level) for factor, level in zip(up["factor"], up["level"], strict=True)]
-        usable = (
-            t for t in titles if t in known and t not in chosen and _combine_leads(known[t], *map(known.get, chosen))
-        )
-        chosen += [title for title in (next(usable, None),) if title]
+        titles = [name_level(factor, level) for factor, level in zip(up["factor"], up["level"], strict=True)]
+        for title in titles:
+            if title in known and title not in chosen and _can_combine(known[title], [known[t] for t in chosen]):
+                chosen.append(title)
+                break
     return chosen
 
 
-def _combine_leads(one: Level, *others: Level | None) -> bool:
-    """Return whether a level can be confirmed beside others: all are of other factors, and set other fields.
-
-    The confirmation has an encoder and a number of rounds of its own.
-    """
+def _can_combine(one: Level, others: Sequence[Level]) -> bool:
+    """Check whether a level has another factor and other fields than the others and the confirmation itself."""
     fields = {*one.set}
-    apart = all(other and other.factor != one.factor and not fields & {*other.set} for other in others)
+    apart = all(other.factor != one.factor and not fields & {*other.set} for other in others)
     return apart and not fields & {"model.encoder", "train.rounds"}
 
 
-def format_lead(found: pd.DataFrame) -> pd.Series:
-    """Return which effects, of those that `measure_lead_effects` returned, have an interval that excludes zero."""
+def mark_significant(found: pd.DataFrame) -> pd.Series:
+    """Mark the effects, in a result of `measure_effects`, whose intervals exclude zero."""
     return (found["low"] > 0) | (found["high"] < 0)
 
 
-def _print_lead(path: str) -> None:
-    """Print what the screening or the confirmation has found."""
+def _print_effects(path: str) -> None:
     frame = read_stored_table(path)
     if frame["experiment"].iloc[0] == LETTER_LEAD_LOW.name:
         for (snr, name), found in _measure_all_low(frame):
             print(f"{snr:g} dB, over FedProto's {name}\n")
-            for table in (found, decide_lead_verdicts(found)):
-                print(format_markdown(table.map(_cell)), end="\n\n")
+            for table in (found, judge_stated(found)):
+                print(format_markdown(table.map(_format_cell)), end="\n\n")
         return
     screening = frame["experiment"].iloc[0] == LETTER_LEAD.name
-    found = measure_lead_effects(frame, of=None if screening else confirm_lead("small"))
-    for table in (found[found["seeds"] > 0], decide_lead_verdicts(found)):
-        print(format_markdown(table.map(_cell)), end="\n\n")
+    found = measure_effects(frame, levels=None if screening else list_confirmed_levels("small"))
+    for table in (found[found["seeds"] > 0], judge_stated(found)):
+        print(format_markdown(table.map(_format_cell)), end="\n\n")
     if screening:
-        print(f"to be confirmed: {' and '.join(find_strongest_lead(found)) or 'the base alone'}")
+        print(f"to be confirmed: {' and '.join(find_strongest_levels(found)) or 'the base alone'}")
 
 
 def _measure_all_low(frame: pd.DataFrame) -> Iterator[tuple[tuple[float, str], pd.DataFrame]]:
-    """Yield SNR, what FedProto answers by, and what `measure_low_lead_effects` returns."""
+    """Measure the effects at each low SNR over both of FedProto's views: SNR and view, and the effects."""
     for snr, (view, name) in product(LOW, ((None, "head"), ("prototype", "nearest prototype"))):
-        yield (snr, name), measure_low_lead_effects(frame, snr, view)
+        yield (snr, name), measure_low_effects(frame, snr, view)
 
 
-def _cell(value: Any) -> str:
-    """Return a cell's text: nothing where there is no number."""
+def _format_cell(value: Any) -> str:
     if not isinstance(value, float):
         return str(value)
     return "" if math.isnan(value) else f"{value:z.1f}"
 
 
-if __name__ == "__main__":
-    run_on_studies_of_shell(_print_lead)
-
-
-def judge_lead(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield whether a level gives FedCL a large lead, what its lead over FedAvg depends on, what the SCG is worth."""
-    found = measure_lead_effects(frame)
+def judge_levels(frame: pd.DataFrame) -> Iterator[Row]:
+    """Judge whether a level gives FedCL a large lead, what its lead over FedAvg depends on, and the SCG's worth."""
+    found = measure_effects(frame)
     over = {rival: rows.set_index(["factor", "level"]) for rival, rows in found.groupby("rival")}
-    proto, avg = over["fedproto"].dropna(subset=["lead_high"]), over["fedavg"]
-    yield _judge_highest_lead(proto)
-    base = avg.loc[BASE, ""]
+    proto, avg = over["fedproto"], over["fedavg"]
+    yield _judge_highest(proto.dropna(subset=["lead_high"]))
     title = "the lead over FedAvg exceeds 15 points where it answers among ten classes"
-    yield _of_interval(title, "base", base, "lead", answer(base["lead_low"], base["lead_high"], 15))
+    yield _decide(title, "base", avg.loc[BASE, ""], 15, number="lead")
     for place in (("answer", "among own classes"), ("classes of the tests", "all ten")):
-        row = avg.loc[place]
-        falls = answer(row["low"], row["high"], above=False)
-        yield _of_interval("the lead over FedAvg falls with other tests", ": ".join(place), row, "effect", falls)
-    row = over["fedproto"].loc["centroids", "plain mean"]
+        yield _decide("the lead over FedAvg falls with other tests", ": ".join(place), avg.loc[place], above=False)
     title = "with mean centroids FedCL is at least as accurate (to 1 point)"
-    yield _of_interval(title, "mean minus SCG", row, "effect", answer(row["low"], row["high"], -1))
+    yield _decide(title, "mean minus SCG", proto.loc["centroids", "plain mean"], -1)
+    title = "with many rounds FedCL is more accurate without Eq. 9, or with less of it"
     for changed in ("many with plain mean", "many with InfoNCE", "many with a quarter of lambda"):
-        row = over["fedproto"].loc["rounds", changed]
-        title = "with many rounds FedCL is more accurate without Eq. 9, or with less of it"
-        yield _of_interval(title, changed, row, "effect", answer(row["low"], row["high"]))
+        yield _decide(title, changed, proto.loc["rounds", changed])
 
 
-def judge_lead_low(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield whether a level gives FedCL a large lead at low SNR, and what three of them do to it."""
-    changes = (
-        (("loss of the SCG", "InfoNCE"), "InfoNCE raises FedCL", True),
-        (("centroids", "plain mean"), "plain means lower FedCL", False),
-        (("exchange", "over the air"), "prototypes over the air lower FedProto", True),
-    )
+def judge_low_levels(frame: pd.DataFrame) -> Iterator[Row]:
+    """Judge whether a level gives FedCL a large lead at low SNR, and the effects of three levels there."""
     for (snr, name), found in _measure_all_low(frame):
         rows = found.set_index(["factor", "level"]).dropna(subset=["lead_high"])
         where = f"{snr:g} dB, over FedProto's {name}"
-        yield _judge_highest_lead(rows, f"{where}, ")
-        for place, title, above in changes:
-            row = rows.loc[place]
-            yield _of_interval(title, where, row, "effect", answer(row["low"], row["high"], above=above))
+        yield _judge_highest(rows, f"{where}, ")
+        yield _decide("InfoNCE raises FedCL", where, rows.loc["loss of the SCG", "InfoNCE"])
+        yield _decide("plain means lower FedCL", where, rows.loc["centroids", "plain mean"], above=False)
+        yield _decide("prototypes over the air lower FedProto", where, rows.loc["exchange", "over the air"])
 
 
-def _judge_highest_lead(rows: pd.DataFrame, where: str = "") -> Row:
-    """Return the row of the hypothesis that no level gives a lead of 10 points over FedProto."""
+def _judge_highest(rows: pd.DataFrame, where: str = "") -> Row:
+    """Judge whether no level gives a lead of 10 points over FedProto."""
     most = rows.loc[rows["lead_high"].idxmax()]
-    said = answer(rows["lead_low"].max(), rows["lead_high"].max(), 10, above=False)
     place = f"{where}highest: {': '.join(filter(None, most.name))}"
-    return _of_interval("no level gives a lead of 10 points over FedProto", place, most, "lead", said)
+    row = _decide("no level gives a lead of 10 points over FedProto", place, most, number="lead")
+    return {**row, "answer": answer(rows["lead_low"].max(), rows["lead_high"].max(), 10, above=False)}
 
 
-def _of_interval(hypothesis: str, place: str, row: pd.Series, number: str, said: str) -> Row:
-    """Return the row of a hypothesis from one of `measure_lead_effects`: its lead or its effect."""
+def _decide(
+    title: str, place: str, row: pd.Series, limit: float = 0, above: bool = True, number: str = "effect"
+) -> Row:
+    """Decide a hypothesis on the lead or the effect in a row of `measure_effects`, as `verdicts.decide` does."""
     low, high = ("lead_low", "lead_high") if number == "lead" else ("low", "high")
     ends = {"difference": row[number], "low": row[low], "high": row[high], "seeds": row["seeds"]}
-    return {"hypothesis": hypothesis, "place": place, **ends, "answer": said}
+    return {"hypothesis": title, "place": place, **ends, "answer": answer(row[low], row[high], limit, above)}
+
+
+if __name__ == "__main__":
+    run_on_named_studies(_print_effects)

@@ -1,4 +1,4 @@
-"""Where FedCL helps: its gain over `local` where images are few and clients are many (experiments/protocol.md).
+"""Find where FedCL helps: its gain over `local` with few images and many clients (experiments/protocol.md).
 
 Methods that share nothing, prototypes, heads, a generator of centroids, or the encoder, at 9 dB: the map is over images
 per class, classes per client and clients. All runs have the same number of local steps, 15 in each of 30 rounds, those
@@ -31,19 +31,13 @@ from typing import Any
 import pandas as pd
 
 from experiments.letter.figures import base, seeds, set_lambda_of_letter
-from experiments.verdicts import (
-    Row,
-    decide,
-    decide_verdict_at_each,
-    describe,
-    over_places,
-    read_verdict_of_variant,
-    tabulate_by_seed,
-)
+from experiments.papers.items import make_item
+from experiments.verdicts import Row, decide, decide_at_each, describe, over_places, read_variant, tabulate_by_seed
 from semcom.config import ChannelConfig, RunConfig
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 
+ORIGIN = "none (where the FedCL letter's idea should pay)"
 PLACE = ("partition.shots", "partition.ways", "clients")
 """The fields of the map: q, m, K."""
 PLACES = {
@@ -70,11 +64,15 @@ VARIANTS = (
     Variant("fedcl with a common encoder", "fedcl", {"hyper.average_encoder": True}),
     OWN_DECODERS,
 )
-"""What shares nothing, prototypes, heads, a generator of centroids, the encoder, or encoder and centroids."""
-ENCODER_PLACES = {"smoke": PLACES["smoke"], **dict.fromkeys(("small", "paper"), ((5, 3, 20), (100, 3, 20)))}
-"""Scale -> places at which a common encoder is held against own ones."""
+"""Methods that share nothing, prototypes, heads, a generator of centroids, the encoder, or encoder and centroids."""
+ENCODER_PLACES = {
+    "smoke": PLACES["smoke"],
+    "small": ((5, 3, 20), (100, 3, 20)),
+    "paper": ((5, 3, 20), (100, 3, 20)),
+}
+"""Scale -> places at which a common encoder is compared with personal encoders."""
 SHORT = {"train.rounds": 3, "train.local_steps": 1}
-"""What stands at scale `smoke` for another length of training."""
+"""Another length of training at scale `smoke`."""
 THE_MAPS = "the map's"
 LEVELS: Mapping[str, Mapping[str, Any]] = {
     "no radio": {"channel.kind": "none", "channel.snr_db": ChannelConfig().snr_db},
@@ -82,94 +80,80 @@ LEVELS: Mapping[str, Mapping[str, Any]] = {
     "Adam with batch 10": {"train.optimizer": "adam", "train.batch_size": 10},
     "20 rounds of 10 steps": {"train.rounds": 20, "train.local_steps": 10},
 }
-"""What `collaboration` has otherwise than the map: name -> settings."""
+"""Differences of `collaboration` from the map: name -> settings."""
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
     THE_MAPS: {},
     "GroupNorm": {"model.encoder": "dcgan-narrow-groupnorm"},
     **LEVELS,
     "all four": {name: value for fields in LEVELS.values() for name, value in fields.items()},
 }
-"""Setting -> fields in which it differs from the map's."""
+"""Setting -> its differences from the map's."""
 COMPARED = (Variant("local", "local"), Variant("fedper", "fedper"), OWN_DECODERS)
-"""What is trained in each setting."""
+"""Variants in each setting."""
 
 
-def in_setting(name: str, setting: str) -> str:
-    """Return what a variant is called in a setting."""
+def name_in_setting(name: str, setting: str) -> str:
+    """Name a variant in a setting."""
     return f"{name} | {setting}"
 
 
 IN_SETTINGS = tuple(
-    Variant(in_setting(one.name, setting), one.method, {**one.set, **fields})
+    Variant(name_in_setting(one.name, setting), one.method, {**one.set, **fields})
     for setting, fields in SETTINGS.items()
     for one in COMPARED
 )
-"""All of them in each."""
+"""All variants in all settings."""
 
 UNSEEN = {"smoke": ((5, 3, 4),), "small": ((5, 3, 20), (100, 3, 20)), "paper": ((5, 3, 20), (20, 3, 20), (100, 3, 20))}
-"""Scale -> places of the study with new clients, of which there are as many as of the others."""
+"""Scale -> places of the study with new clients, as many as others."""
 PARTAKERS = (*VARIANTS[: VARIANTS.index("fedper") + 1], "fedavg")
 """Its methods: those of the map with encoders that some paper shares or does not share, and FedAvg."""
 
 
-def _grid(scale: str) -> Grid:
-    return Grid(_start(scale), {PLACE: PLACES[scale], "seed": seeds(scale)}, own=set_lambda_of_letter(scale, VARIANTS))
+def _make_map(scale: str) -> Grid:
+    own = set_lambda_of_letter(scale, VARIANTS)
+    return Grid(_make_base(scale), {PLACE: PLACES[scale], "seed": seeds(scale)}, own=own)
 
 
-def _make_regime_encoder(scale: str) -> Grid:
+def _make_encoder(scale: str) -> Grid:
     own = set_lambda_of_letter(scale, IN_SETTINGS)
     short = SHORT if scale == "smoke" else {}
     for one in IN_SETTINGS:
         own[one.name] = {**own.get(one.name, {}), **one.set, **{name: short[name] for name in one.set if name in short}}
-    return Grid(_start(scale), {PLACE: ENCODER_PLACES[scale], "seed": seeds(scale)}, own=own)
+    return Grid(_make_base(scale), {PLACE: ENCODER_PLACES[scale], "seed": seeds(scale)}, own=own)
 
 
-def _unseen(scale: str) -> Grid:
+def _make_unseen(scale: str) -> Grid:
     vary = {(*PLACE, "new_clients"): tuple((*place, place[-1]) for place in UNSEEN[scale]), "seed": seeds(scale)}
-    return Grid(_start(scale), vary, own=set_lambda_of_letter(scale, PARTAKERS))
+    return Grid(_make_base(scale), vary, own=set_lambda_of_letter(scale, PARTAKERS))
 
 
-def _start(scale: str) -> RunConfig:
+def _make_base(scale: str) -> RunConfig:
     rounds, steps = STEPS[scale]
     return set_fields(base(scale, 9.0), {"train.rounds": rounds, "train.local_steps": steps, "train.batch_size": 20})
 
 
-LETTER_REGIME = Experiment(
-    name="letter-regime",
-    title="Methods with personal or common encoders against images per class, classes and clients",
-    paper="none (where the FedCL letter's idea should pay)",
-    variants=VARIANTS,
-    scales=each_scale(_grid),
-    axis="partition.shots",
-    figures=("letter-regime", "letter-regime-uses"),
-)
-"""The map."""
-LETTER_ENCODER = Experiment(
-    name="letter-encoder",
-    title="What a common encoder gains, with one thing changed at a time between two settings",
-    paper="none (where the FedCL letter's idea should pay)",
-    variants=tuple(Variant(one.name, one.method) for one in IN_SETTINGS),
-    scales=each_scale(_make_regime_encoder),
-    axis="partition.shots",
-    figures=("letter-encoder",),
-)
-"""Why the map and that of `collaboration` differ."""
-LETTER_UNSEEN = Experiment(
-    name="letter-unseen",
-    title="What methods leave for clients that took no part, which train a head alone",
-    paper="none (where the FedCL letter's idea should pay)",
-    variants=PARTAKERS,
-    scales=each_scale(_unseen),
-    axis="partition.shots",
-)
-"""New clients. The table that a sweep prints is of the run's own clients."""
+# fmt: off
+# The map.
+LETTER_REGIME = make_item("letter-regime", ORIGIN,
+                          "Methods with personal or common encoders against images per class, classes and clients",
+                          VARIANTS, _make_map, PLACE[0], ("letter-regime", "letter-regime-uses"))
+# Why the map and that of `collaboration` differ.
+LETTER_ENCODER = make_item("letter-encoder", ORIGIN,
+                           "What a common encoder gains, with one thing changed at a time between two settings",
+                           tuple(Variant(one.name, one.method) for one in IN_SETTINGS), _make_encoder, PLACE[0])
+# New clients. The table that a sweep prints is of the run's own clients.
+LETTER_UNSEEN = make_item("letter-unseen", ORIGIN,
+                          "What methods leave for clients that took no part, which train a head alone",
+                          PARTAKERS, _make_unseen, PLACE[0], figures=())
+# fmt: on
 
 NAMED = "q {:g}, m {:g}, K {:g}"
-"""What a place of the letter's map is called."""
+"""Format of the name of a place of the map."""
 
 
-def judge_regime(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield where FedCL's gain over `local` grows, and what an averaged encoder and the SCG add."""
+def judge_map(frame: pd.DataFrame) -> Iterator[Row]:
+    """Judge where FedCL's gain over `local` grows, and the gains by an averaged encoder and the SCG."""
     found = tabulate_by_seed(frame, places=PLACE)
     gain = found["fedcl"] - found["local"]
     yield decide("the gain grows as images become few", "q 5 minus q 100", gain[5, 3, 20] - gain[100, 3, 20])
@@ -182,37 +166,32 @@ def judge_regime(frame: pd.DataFrame) -> Iterator[Row]:
     for title, (first, second) in pairs.items():
         difference = found[first] - found[second]
         yield decide(title, "mean over all places", over_places(difference))
-        yield from decide_verdict_at_each(title, difference, PLACE, NAMED)
+        yield from decide_at_each(title, difference, PLACE, NAMED)
 
 
-def judge_regime_encoder(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield what a common encoder gains in each setting, what a setting adds, and what FedCL's training adds to it."""
+def judge_encoder(frame: pd.DataFrame) -> Iterator[Row]:
+    """Judge the gain by a common encoder in each setting, by the setting, and by FedCL's training."""
     found = tabulate_by_seed(frame, places=PLACE)
-    gains = {s: found[in_setting("fedper", s)] - found[in_setting("local", s)] for s in SETTINGS}
-    rest = {s: found[in_setting(OWN_DECODERS.name, s)] - found[in_setting("fedper", s)] for s in SETTINGS}
+    gains = {s: found[name_in_setting("fedper", s)] - found[name_in_setting("local", s)] for s in SETTINGS}
+    rest = {s: found[name_in_setting(OWN_DECODERS.name, s)] - found[name_in_setting("fedper", s)] for s in SETTINGS}
 
     for setting, gain in gains.items():
-        yield from decide_verdict_at_each("FedPer minus local", gain, PLACE[:1], f"{setting}, q {{:g}}", describe)
+        yield from decide_at_each("FedPer minus local", gain, PLACE[:1], f"{setting}, q {{:g}}", describe)
     for setting in SETTINGS:
         if setting != THE_MAPS:
             title = "the setting raises what a common encoder gains"
-            yield from decide_verdict_at_each(
-                title, gains[setting] - gains[THE_MAPS], PLACE[:1], f"{setting}, q {{:g}}"
-            )
+            yield from decide_at_each(title, gains[setting] - gains[THE_MAPS], PLACE[:1], f"{setting}, q {{:g}}")
     for setting, more in rest.items():
-        yield from decide_verdict_at_each(
-            "FedCL's training minus FedPer's", more, PLACE[:1], f"{setting}, q {{:g}}", describe
-        )
+        yield from decide_at_each("FedCL's training minus FedPer's", more, PLACE[:1], f"{setting}, q {{:g}}", describe)
     title = "FedCL's training adds less to a common encoder with GroupNorm"
-    yield from decide_verdict_at_each(title, rest[THE_MAPS] - rest["GroupNorm"], PLACE[:1], "GroupNorm, q {:g}")
+    yield from decide_at_each(title, rest[THE_MAPS] - rest["GroupNorm"], PLACE[:1], "GroupNorm, q {:g}")
 
 
-def judge_regime_unseen(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield whether FedCL leaves new clients a better encoder than local training, and than sharing the encoder."""
+def judge_unseen(frame: pd.DataFrame) -> Iterator[Row]:
+    """Judge whether FedCL leaves new clients a better encoder than local training, and than sharing the encoder."""
     number = "new_clients.head.accuracy"
-    ours = read_verdict_of_variant(frame, "fedcl", number, PLACE)
+    ours = read_variant(frame, "fedcl", number, PLACE)
     for rival in ("local", "fedper"):
+        theirs = read_variant(frame, rival, number, PLACE)
         title = f"FedCL leaves new clients a better encoder than {rival}"
-        yield from decide_verdict_at_each(
-            title, ours - read_verdict_of_variant(frame, rival, number, PLACE), PLACE, NAMED
-        )
+        yield from decide_at_each(title, ours - theirs, PLACE, NAMED)

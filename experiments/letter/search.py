@@ -1,15 +1,15 @@
-"""The search for what the FedCL letter leaves open, on validation images: one schedule for all arms, then each lambda.
+"""Search the settings that the FedCL letter leaves open, on validation images: a schedule for all arms, then lambdas.
 
 The letter gives the rate 0.001. It does not give batch size, local epochs, and lambda of FedCL and of FedProto; its
 Eqs. 4 and 6 are SGD's, but it does not name an optimiser. The first sweep has every combination of optimiser, batch
 size and local epochs, with as many passes over the images as the letter's figures have at scale `small`; the second
 one, with the schedule chosen from the first, has five values of either lambda. Both grids are tried as a whole.
 
-The rule, written before the first run. What counts is accuracy on images that were set aside from the clients' training
-images, in the headline view, the mean of the last ten evaluations; no test image is looked at, and the seed is none of
-those of the figures. First sweep: the score of a schedule is its mean over the three arms. Second sweep: the score of a
+The rule, written before the first run. The score is the accuracy on images that were set aside from the clients'
+training images, in the headline view, the mean of the last ten evaluations; no test image is looked at, and the figures
+have other seeds. First sweep: the score of a schedule is its mean over the three arms. Second sweep: the score of a
 lambda is that of its arm. Scores within half a point of the best are tied. Of tied schedules the one with the fewest
-steps is chosen, then SGD; of tied lambdas the one that is nearest to the default. The sweeps leave the accuracies; this
+steps is chosen, then SGD; of tied lambdas the nearest to the default. The sweeps store the accuracies; this module
 prints scores and choices:
 
     semcom sweep letter-search --scale small
@@ -24,10 +24,11 @@ import math
 import pandas as pd
 
 from experiments.letter import figures as letter
-from experiments.shell import run_on_studies_of_shell
+from experiments.papers.items import make_item
+from experiments.shell import run_on_named_studies
 from semcom.config import ConfigError, RunConfig
 from semcom.studies.analysis.means import format_markdown
-from semcom.studies.experiment import Experiment, Grid, Variant
+from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.table import read_number_in_row
@@ -36,23 +37,22 @@ TIED = 0.005
 """Difference of scores below which two settings are tied."""
 SEED = 1000
 """Seed of the search; figures take 0, 1, 2 ..."""
-PASSES = {scale: letter.ROUNDS[scale] for scale in ("smoke", "small")}
+PASSES = {"smoke": letter.ROUNDS["smoke"], "small": letter.ROUNDS["small"]}
 """Scale -> passes over a client's images, E times T."""
 EPOCHS = {"smoke": (1, 2), "small": (1, 5)}
 """Scale -> values of E."""
 LAMBDAS = {"fedcl": (1 / 1024, 1 / 256, 1 / 64, 1 / 16, 1 / 4), "fedproto": (0.1, 0.3, 1.0, 3.0, 10.0)}
-"""Method -> values of its lambda. The middle ones are the defaults."""
+"""Method -> values of its lambda, the default in the middle."""
 SCHEDULE = ("train.optimizer", "train.batch_size", "train.local_epochs")
 
 
 def _base(scale: str) -> RunConfig:
-    """Return the configuration of the figures, with images set aside and few tests."""
     aside = {"partition.validation": 0.2, "partition.test_per_class": 10}
     return set_fields(letter.base(scale, eval_every=PASSES[scale]), aside)
 
 
-def _make_schedule_search(scale: str) -> Grid:
-    """Return every schedule of a scale, all with the same number of passes."""
+def _make_schedules(scale: str) -> Grid:
+    """Make the grid of all schedules, with the same number of passes each."""
     local = tuple((epochs, PASSES[scale] // epochs) for epochs in EPOCHS[scale])
     optimizers = tuple((name, size) for name in ("sgd", "adam") for size in (10, 20, 50))
     vary = {
@@ -63,23 +63,20 @@ def _make_schedule_search(scale: str) -> Grid:
     return Grid(_base(scale), vary)
 
 
-LETTER_SEARCH = Experiment(
-    name="letter-search",
-    title="Optimiser, batch size and local epochs that the letter leaves open, on validation images",
-    paper="FedCL letter (not in it)",
-    variants=("fedcl", "fedproto", "fedavg"),
-    scales={scale: _make_schedule_search(scale) for scale in PASSES},
-    axis="train.local_epochs",
-)
+LETTER_SEARCH = make_item(
+    "letter-search", "FedCL letter (not in it)",
+    "Optimiser, batch size and local epochs that the letter leaves open, on validation images",
+    ("fedcl", "fedproto", "fedavg"), _make_schedules, "train.local_epochs", (), PASSES,
+)  # fmt: skip
 """The search for one schedule of all arms."""
 
 
-def read_searched_schedules(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per schedule with its score and each arm's validation accuracy, in %, from the table of the sweep.
+def score_schedules(frame: pd.DataFrame) -> pd.DataFrame:
+    """Score the schedules of a sweep's table: a row each with the score and each arm's validation accuracy, in %.
 
-    The best come first. `steps` is what a client takes in a run with 240 images.
+    The best come first. `steps` are those of a client with 240 images in a run.
     """
-    cells = frame.assign(accuracy=read_search_validation(frame)).pivot_table(
+    cells = frame.assign(accuracy=read_validation(frame)).pivot_table(
         "accuracy", [*SCHEDULE, "train.rounds"], "variant"
     )
     rows = cells.assign(score=cells.mean(axis=1, skipna=False)).mul(100).reset_index()
@@ -87,18 +84,18 @@ def read_searched_schedules(frame: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(steps=steps).sort_values("score", ascending=False, ignore_index=True, kind="stable")
 
 
-def choose_searched_schedule(rows: pd.DataFrame) -> pd.Series:
-    """Return the tied schedule with the fewest steps, then SGD's."""
+def choose_schedule(rows: pd.DataFrame) -> pd.Series:
+    """Choose the tied schedule with the fewest steps, then SGD's."""
     tied = rows[rows["score"] >= rows["score"].max() - 100 * TIED]
     order = tied.assign(adam=tied["train.optimizer"] == "adam")
     return order.sort_values(["steps", "adam", "train.local_epochs"], kind="stable").drop(columns="adam").iloc[0]
 
 
-def read_search_validation(frame: pd.DataFrame) -> pd.Series:
-    """Return the validation accuracy of each run's headline view, from the table of a search.
+def read_validation(frame: pd.DataFrame) -> pd.Series:
+    """Read the validation accuracy of each run's headline view from the table of a search.
 
     Raises:
-        ConfigError: a run has failed, and there is nothing to choose from yet.
+        ConfigError: a run has failed.
     """
     failed = frame[frame["status"] != "done"]
     if len(failed):
@@ -106,55 +103,52 @@ def read_search_validation(frame: pd.DataFrame) -> pd.Series:
     return frame.apply(read_number_in_row, axis=1, metric="validation").astype(float)
 
 
-def _lambdas(scale: str) -> Grid:
-    """Return the grid in which lambda alone varies, under the chosen schedule."""
+def _make_lambdas(scale: str) -> Grid:
     return Grid(_base(scale), {"seed": (SEED,)})
 
 
-LETTER_SEARCH_LAMBDA = Experiment(
-    name="letter-search-lambda",
-    title="lambda of FedCL and of FedProto, on validation images",
-    paper="FedCL letter (not in it)",
-    variants=tuple(
+LETTER_SEARCH_LAMBDA = make_item(
+    "letter-search-lambda", "FedCL letter (not in it)", "lambda of FedCL and of FedProto, on validation images",
+    tuple(
         Variant(f"{method} {value:.3g}", method, {"hyper.lam": value})
         for method, values in LAMBDAS.items()
         for value in values
     ),
-    scales={scale: _lambdas(scale) for scale in PASSES},
-    axis="seed",
-)
+    _make_lambdas, "seed", (), PASSES,
+)  # fmt: skip
 """The search for either lambda."""
 
 
-def read_searched_lambdas(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per method and lambda with its validation accuracy in %, from the table of the sweep."""
-    rows = frame.assign(score=100 * read_search_validation(frame), lam=frame["hyper.lam"].astype(float))
+def score_lambdas(frame: pd.DataFrame) -> pd.DataFrame:
+    """Score the lambdas of a sweep's table: a row per method and lambda with its validation accuracy in %."""
+    rows = frame.assign(score=100 * read_validation(frame), lam=frame["hyper.lam"].astype(float))
     return rows[["method", "lam", "score"]].sort_values(["method", "lam"], ignore_index=True)
 
 
-def choose_searched_lambda(rows: pd.DataFrame) -> dict[str, float]:
-    """Return method -> the tied lambda that is nearest to the default, as a factor."""
-    found = {}
-    for method, of in rows.groupby("method"):
-        tied = of[of["score"] >= of["score"].max() - 100 * TIED]
-        default = LAMBDAS[str(method)][2]
-        found[str(method)] = float(min(tied["lam"], key=lambda value: abs(math.log(value / default))))
-    return found
+def choose_lambda(rows: pd.DataFrame) -> dict[str, float]:
+    """Choose method -> the tied lambda that is nearest to the default, as a factor."""
+    return {str(name): choose_nearest(of, LAMBDAS[str(name)][2]) for name, of in rows.groupby("method")}
+
+
+def choose_nearest(candidates: pd.DataFrame, default: float) -> float:
+    """Choose the tied `lam` of the candidates that is nearest to a default, as a factor."""
+    tied = candidates[candidates["score"] >= candidates["score"].max() - 100 * TIED]
+    return float(min(tied["lam"], key=lambda value: abs(math.log(value / default))))
 
 
 def _print(rows: pd.DataFrame) -> None:
     print(format_markdown(rows.map(lambda value: f"{value:.4g}" if isinstance(value, float) else str(value))) + "\n")
 
 
-def _print_search(schedules_of: str, lambdas_of: str | None = None) -> None:
-    table = read_searched_schedules(read_stored_table(schedules_of))
+def _print_choices(schedules_of: str, lambdas_of: str | None = None) -> None:
+    table = score_schedules(read_stored_table(schedules_of))
     _print(table)
-    print(choose_searched_schedule(table).to_string() + "\n")
+    print(choose_schedule(table).to_string() + "\n")
     if lambdas_of is not None:
-        values = read_searched_lambdas(read_stored_table(lambdas_of))
+        values = score_lambdas(read_stored_table(lambdas_of))
         _print(values)
-        print(choose_searched_lambda(values))
+        print(choose_lambda(values))
 
 
 if __name__ == "__main__":
-    run_on_studies_of_shell(_print_search, at_most=2)
+    run_on_named_studies(_print_choices, at_most=2)

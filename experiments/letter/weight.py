@@ -1,14 +1,14 @@
-"""FedCL's lead over FedProto where both regularisers weigh the same (experiments/protocol.md).
+"""Measure FedCL's lead over FedProto with regularisers of equal weight (experiments/protocol.md).
 
 Both pull a feature to a centroid of its class: FedCL by lambda times the squared distance summed over the d features,
 FedProto by lambda times their mean. Here FedCL takes the mean too (`reduction`), so that one lambda is one weight, and
-it goes from FedProto's default, 1, over what the letter's figures have for FedCL, 4, to d = 64. `fedcl with mean
-centroids` tells whether the generator matters. At `small` the narrow encoder has all of these, the wide one the
+it goes from FedProto's default, 1, over FedCL's in the letter's figures, 4, to d = 64. `fedcl with mean centroids`
+shows whether the generator matters. At `small` the narrow encoder has all of these weights, the wide encoder the
 largest.
 
-`letter-pull` asks what it is about generated centroids that stands the largest one. They are kept apart by a
-contrastive loss; and they are shorter than class means, so that they pull features less. A generator that is never
-trained has the length and not the contrast; with InfoNCE it has the contrast, and keeps its length.
+`letter-pull` asks why generated centroids tolerate the largest weight. A contrastive loss keeps them apart; and they
+are shorter than class means, so that they pull features less. An untrained generator has the length without the
+contrast; with InfoNCE it has the contrast, and keeps its length.
 
     semcom sweep letter-weight --scale small
     python -m experiments.hypotheses results/letter-weight-small
@@ -24,15 +24,17 @@ import pandas as pd
 
 from experiments.claims.rule import NEAR
 from experiments.letter.figures import base
-from experiments.letter.lead import GIVES, GIVES_NOT, STATED, describe_lead_reach
-from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, decide_verdict_at_each, describe, tabulate_by_seed
-from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from experiments.letter.lead import GIVES, GIVES_NOT, ORIGIN, STATED, describe_reach
+from experiments.papers.items import make_item
+from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, decide_at_each, describe, tabulate_by_seed
+from semcom.studies.experiment import Grid, Variant
 
 MEAN = {"hyper.reduction": "mean"}
-"""FedCL's distance as FedProto has it."""
+"""FedCL's distance in FedProto's form."""
 AS_PRINTED = Variant("fedcl", "fedcl", MEAN)
 PLAIN = Variant("fedcl with mean centroids", "fedcl", {**MEAN, "hyper.centroids": "mean"})
-PLACE = ("model.encoder", "train.rounds", "hyper.lam")
+ENCODER, LAMBDA = "model.encoder", "hyper.lam"
+PLACE = (ENCODER, "train.rounds", LAMBDA)
 """The fields that vary."""
 LARGEST = 64.0
 """The number of features: FedProto then has the sum, at its default."""
@@ -50,75 +52,59 @@ STILL = 1e-12
 UNTRAINED = Variant("fedcl with an untrained generator", "fedcl", {**MEAN, "hyper.scg_lr": STILL})
 INFONCE = Variant("fedcl with InfoNCE", "fedcl", {**MEAN, "hyper.scg_loss": "infonce"})
 SEEDS = {"smoke": (14,), "small": (14, 15, 16, 17), "paper": (14, 15, 16, 17, 18)}
-"""None of those with which the lead was seen first."""
+"""Other seeds than those with which the lead was seen first."""
 
 
-def _grid(scale: str) -> Grid:
+def _make_grid(scale: str) -> Grid:
     return Grid(base(scale, 9.0), {PLACE: PLACES[scale], "seed": SEEDS[scale]})
 
 
-def _pull(scale: str) -> Grid:
+def _make_pull(scale: str) -> Grid:
     largest = tuple(place for place in PLACES[scale] if place[-1] == LARGEST)
     return Grid(base(scale, 9.0), {PLACE: largest, "seed": SEEDS[scale]})
 
 
-LETTER_WEIGHT = Experiment(
-    name="letter-weight",
-    title="FedCL and FedProto with regularisers of one weight",
-    paper="none (what the FedCL letter's lead could follow from)",
-    variants=(AS_PRINTED, PLAIN, "fedproto"),
-    scales=each_scale(_grid),
-    axis="hyper.lam",
-    figures=("letter-weight",),
-)
-"""FedCL against FedProto over the weight of their regularisers."""
-LETTER_PULL = Experiment(
-    name="letter-pull",
-    title="FedCL with the largest lambda, and what its generator is",
-    paper="none (what the FedCL letter's lead could follow from)",
-    variants=(AS_PRINTED, UNTRAINED, INFONCE, PLAIN, "fedproto"),
-    scales=each_scale(_pull),
-    axis="model.encoder",
-)
-"""What about generated centroids stands a large lambda."""
-
-ENCODER = "model.encoder"
-LAMBDA = "hyper.lam"
+# fmt: off
+# FedCL against FedProto over the weight of their regularisers.
+LETTER_WEIGHT = make_item("letter-weight", ORIGIN, "FedCL and FedProto with regularisers of one weight",
+                          (AS_PRINTED, PLAIN, "fedproto"), _make_grid, LAMBDA)
+# Why generated centroids tolerate a large lambda.
+LETTER_PULL = make_item("letter-pull", ORIGIN, "FedCL with the largest lambda, and what its generator is",
+                        (AS_PRINTED, UNTRAINED, INFONCE, PLAIN, "fedproto"), _make_pull, ENCODER, figures=())
+# fmt: on
 
 
-def judge_weight(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield FedCL's lead over FedProto with regularisers of one weight, what it could be, and whose work it is."""
+def judge_lambda(frame: pd.DataFrame) -> Iterator[Row]:
+    """Judge FedCL's lead over FedProto with regularisers of one weight, and the contribution of its generator."""
     places = [ENCODER, LAMBDA]
     found = tabulate_by_seed(frame, places=places)
     lead, plain = (found[name] - found["fedproto"] for name in ("fedcl", PLAIN.name))
     title = f"FedCL leads FedProto by more than {NEAR:g} points with lambda {LARGEST:g} for both"
-    for row in decide_verdict_at_each(title, lead.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR):
+    for row in decide_at_each(title, lead.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR):
         yield row
         for stated in STATED["fedproto"]:
-            said = {GIVES: SUPPORTED, GIVES_NOT: REFUTED}.get(
-                describe_lead_reach(row["low"], row["high"], stated), OPEN
-            )
-            yield {**row, "hypothesis": f"this can be the letter's lead of {stated:g}", "answer": said}
+            reach = {GIVES: SUPPORTED, GIVES_NOT: REFUTED}.get(describe_reach(row["low"], row["high"], stated), OPEN)
+            yield {**row, "hypothesis": f"this can be the letter's lead of {stated:g}", "answer": reach}
     title = f"it is so without the generator: more than {NEAR:g} points"
-    yield from decide_verdict_at_each(title, plain.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR)
+    yield from decide_at_each(title, plain.xs(LARGEST, level=LAMBDA), [ENCODER], limit=NEAR)
     by_lambda = lead.unstack(LAMBDA).dropna()
     grown = by_lambda[LARGEST] - by_lambda[1.0]
-    yield from decide_verdict_at_each("the lead grows with lambda", grown, [ENCODER], f"{{}}, {LARGEST:g} minus 1")
-    yield from decide_verdict_at_each("FedCL minus FedProto", lead, places, "{}, lambda {:g}", describe)
+    yield from decide_at_each("the lead grows with lambda", grown, [ENCODER], f"{{}}, {LARGEST:g} minus 1")
+    yield from decide_at_each("FedCL minus FedProto", lead, places, "{}, lambda {:g}", describe)
     for name in ("fedcl", PLAIN.name, "fedproto"):
         by_lambda = found[name].unstack(LAMBDA).dropna()
         more = by_lambda[LARGEST] - by_lambda.drop(columns=LARGEST).max(axis=1)
-        yield from decide_verdict_at_each(
+        yield from decide_at_each(
             f"lambda {LARGEST:g} minus the best one below", more, [ENCODER], f"{{}}, {name}", describe
         )
 
 
-def judge_weight_pull(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield whether generated centroids stand a large lambda by their contrast, or by their length alone."""
+def judge_pull(frame: pd.DataFrame) -> Iterator[Row]:
+    """Judge whether generated centroids tolerate a large lambda by their contrast, or only by their length."""
     for number, place in (("accuracy", "{}"), ("among_own", "{}, among own classes")):
         found = tabulate_by_seed(frame, number, [ENCODER])
         trained = found["fedcl"] - found[UNTRAINED.name]
-        yield from decide_verdict_at_each("training the generator helps", trained, [ENCODER], place)
+        yield from decide_at_each("training the generator helps", trained, [ENCODER], place)
         for name in (UNTRAINED.name, INFONCE.name):
             title = f"{name} leads FedProto by more than {NEAR:g} points"
-            yield from decide_verdict_at_each(title, found[name] - found["fedproto"], [ENCODER], place, limit=NEAR)
+            yield from decide_at_each(title, found[name] - found["fedproto"], [ENCODER], place, limit=NEAR)

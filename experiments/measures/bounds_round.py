@@ -1,6 +1,6 @@
-"""What the symbols of a convergence theorem are worth in one round of a run, client by client.
+"""Measure the symbols of a convergence theorem in one round of a run, client by client.
 
-All numbers are lists over the clients, but for those of FedCL's generator, which the base station has one of.
+All numbers are lists over the clients, but for those of FedCL's generator at the base station.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from experiments.measures.landscape import (
     Leaves,
     bends,
     distance,
-    find_next_landscape_training,
-    list_landscape_steps,
-    list_landscape_trainings,
-    select_landscape_leaves,
+    find_next_training,
+    list_steps,
+    list_trainings,
+    select_leaves,
     slopes,
-    step_aside_on_landscape,
+    step_aside,
 )
 from experiments.measures.theorems import FedCLBound, FedCoSRBound, entropy
 from semcom.config import ConfigError, Resolved
@@ -35,14 +35,14 @@ from semcom.methods.fedcosr import FedCoSR
 from semcom.methods.registry import METHODS
 
 DIRECTIONS = 2
-"""Random directions, beside that of the path, in which smoothness is measured at the start of a round."""
+"""Random directions, beside the path, in which smoothness is measured at the start of a round."""
 
 
-def find_theorem_of_bound(config: Resolved) -> FedCLBound | FedCoSRBound:
-    """Return the theorem of a run's method.
+def find_theorem(config: Resolved) -> FedCLBound | FedCoSRBound:
+    """Find the theorem of a run's method.
 
     Raises:
-        ConfigError: its method has none here, or the run is not what the theorem is about.
+        ConfigError: the method has no theorem here, or the run does not meet its assumptions.
     """
     method, train, hyper = METHODS.get(config.method), config.train, config.hyper
     plain = train.optimizer == "sgd" and not train.momentum and not train.weight_decay
@@ -59,32 +59,30 @@ def find_theorem_of_bound(config: Resolved) -> FedCLBound | FedCoSRBound:
     raise ConfigError(f"method: {config.method}, as it is set, has no theorem here; there are fedcl and fedcosr")
 
 
-def measure_bounds_of_round(before: Any, after: Any, world: World) -> dict[str, Any]:
-    """Return what was measured in the world's round, JSON-safe: an observer of `semcom.runs.rounds.runner.run`.
+def measure_round(before: Any, after: Any, world: World) -> dict[str, Any]:
+    """Measure the world's round, JSON-safe: an observer of `semcom.runs.rounds.runner.run`.
 
-    In rounds that the method's theorem does not speak of it is empty.
+    The result is empty in rounds that the method's theorem is not about.
 
     Args:
         before, after: the method's States around the round.
-        world: the run, where nothing counts.
+        world: the run, with meters that do not count.
     """
     config = world.config
-    if world.round < find_theorem_of_bound(config).first:
+    if world.round < find_theorem(config).first:
         return {}
     method = METHODS.get(config.method)(config.hyper)
-    calls = list_landscape_trainings(method, before, world)
-    now, then = calls[0], find_next_landscape_training(method, after, world)
+    calls = list_trainings(method, before, world)
+    now, then = calls[0], find_next_training(method, after, world)
     fedcl, clients = isinstance(method, FedCL), []
     for client in map(int, world.sample()):
-        numbers, end = _walk_round(world, now.of(client), then.of(client), client)
+        numbers, end = _follow_client(world, now.of(client), then.of(client), client)
         own = (
-            _measure_fedcl_round(world, now, then, client, end)
-            if fedcl
-            else _measure_fedcosr_round(world, now, after, client, end)
+            _measure_fedcl(world, now, then, client, end) if fedcl else _measure_fedcosr(world, now, after, client, end)
         )
         clients.append({**numbers, **own})
     lists = {name: [json_safe(each[name]) for each in clients] for name in clients[0]}
-    return {**lists, **(_measure_scg_round(world, calls) if fedcl else {})}
+    return {**lists, **(_measure_scg(world, calls) if fedcl else {})}
 
 
 @dataclass(frozen=True)
@@ -92,9 +90,9 @@ class _End:
     """The end of a client's local training.
 
     Attributes:
-        leaves: its weights then.
-        trained: what the method logs there.
-        mixed: what it logs at the weights that the server then makes of them, with the old centroids.
+        leaves: its weights.
+        trained: the method's log there.
+        mixed: its log at the weights that the server makes of them, with the old centroids.
     """
 
     leaves: Leaves
@@ -102,20 +100,20 @@ class _End:
     mixed: Mapping[str, float]
 
 
-def _walk_round(world: World, now: Call, then: Call, client: int) -> tuple[dict[str, float], _End]:
-    """Return what both theorems need of a client, along its steps and to the start of the next round."""
-    taken, fitted = list_landscape_steps(world, now)
+def _follow_client(world: World, now: Call, then: Call, client: int) -> tuple[dict[str, float], _End]:
+    """Measure the numbers of both theorems for a client, along its steps and to the start of the next round."""
+    taken, fitted = list_steps(world, now)
     here, there = Landscape(world, now), Landscape(world, then)
-    last = select_landscape_leaves(fitted.models, taken[0].leaves)
+    last = select_leaves(fitted.models, taken[0].leaves)
     weights = [*(step.leaves for step in taken), last]
     points = [here.at(leaves) for leaves in weights]
-    mixed = select_landscape_leaves(then.models, last)
+    mixed = select_leaves(then.models, last)
     middle, end = here.at(mixed), there.at(mixed)
     squares = [float(point.gradient.square().sum()) for point in points]
     noise = [float((s.gradient - p.gradient).square().sum()) for s, p in zip(taken, points[:-1], strict=True)]
     length = sum(distance(a, b) for a, b in zip(weights[:-1], weights[1:], strict=True)) / len(taken)
     seed = (world.config.seed, "smoothness", world.round, client)
-    random = [step_aside_on_landscape(weights[0], length, *seed, i) for i in range(DIRECTIONS)] if length else []
+    random = [step_aside(weights[0], length, *seed, i) for i in range(DIRECTIONS)] if length else []
     found = {
         "rate": now.rate(client),
         "steps": float(len(taken)),
@@ -134,21 +132,21 @@ def _walk_round(world: World, now: Call, then: Call, client: int) -> tuple[dict[
     return found, _End(last, points[-1].log, middle.log)
 
 
-def _measure_fedcl_round(world: World, now: Call, then: Call, client: int, end: _End) -> dict[str, float]:
-    """Return how far centroids of a client's classes moved, and its features' distance to the old ones (r.m.s.)."""
+def _measure_fedcl(world: World, now: Call, then: Call, client: int, end: _End) -> dict[str, float]:
+    """Measure how far centroids of a client's classes moved, and its features' r.m.s. distance to the old centroids."""
     owned = world.tensor(world.owned(np.array([client]))[0])
     moved = then.given.common["centroids"] - now.given.common["centroids"]
     return {"shift": float(moved[owned].norm(dim=-1).max()), "spread": math.sqrt(end.mixed["distance"])}
 
 
-def _measure_fedcosr_round(world: World, now: Call, after: Any, client: int, end: _End) -> dict[str, float]:
-    """Return epsilon, and what Theorem 1 is about: L_Reg, candidates, H(y), and an estimate of the information.
+def _measure_fedcosr(world: World, now: Call, after: Any, client: int, end: _End) -> dict[str, float]:
+    """Measure epsilon, and the numbers of Theorem 1: L_Reg, candidates, H(y), and an estimate of the information.
 
     The head's cross-entropy bounds H(y | f) from above, so H(y) less that is an estimate from below.
     """
     shared = METHODS.get(world.config.method)(world.config.hyper).averages
     body = {name: t for name, t in end.leaves.items() if in_part(name, shared)}
-    common = select_landscape_leaves(after.model.select(np.array([client])), body)
+    common = select_leaves(after.model.select(np.array([client])), body)
     federation = world.session.draws.federation
     counts = federation.labels[federation.train[client]].bincount(minlength=world.classes)
     of_labels = entropy(counts.cpu().numpy())
@@ -161,26 +159,28 @@ def _measure_fedcosr_round(world: World, now: Call, after: Any, client: int, end
     }
 
 
-def _measure_scg_round(world: World, calls: Sequence[Call]) -> dict[str, Any]:
-    """Return eta, G and L2 of FedCL's generator, its loss (Eq. 8) and the mean norm of the new centroids."""
+def _measure_scg(world: World, calls: Sequence[Call]) -> dict[str, Any]:
+    """Measure eta, G and L2 of FedCL's generator, its loss (Eq. 8) and the mean norm of the new centroids."""
     call = next(call for call in calls if call.phase.stream == "scg")
-    taken, fitted = list_landscape_steps(world, call)
-    weights = [*(step.leaves for step in taken), select_landscape_leaves(fitted.models, taken[0].leaves)]
+    taken, fitted = list_steps(world, call)
+    weights = [*(step.leaves for step in taken), select_leaves(fitted.models, taken[0].leaves)]
     length = distance(weights[0], weights[-1])
     key = (world.config.seed, "generator", world.round)
-    random = [step_aside_on_landscape(weights[0], length, *key, i) for i in range(DIRECTIONS)] if length else []
+    random = [step_aside(weights[0], length, *key, i) for i in range(DIRECTIONS)] if length else []
     ways = [*zip(weights[:-1], weights[1:], strict=True), *((weights[0], w) for w in random)]
     found = {
         "scg_rate": call.rate(0),
         "scg_gradient": max(float(step.gradient.norm()) for step in taken),
-        "scg_lipschitz": max((_generated(call, a, b) / distance(a, b) for a, b in ways if distance(a, b)), default=0.0),
+        "scg_lipschitz": max(
+            (_measure_shift(call, *way) / distance(*way) for way in ways if distance(*way)), default=0.0
+        ),
         "scg_loss": float(fitted.log["loss"].mean()),
         "centroid_norm": float(generate(fitted.models).norm(dim=-1).mean()),
     }
     return {name: json_safe(value) for name, value in found.items()}
 
 
-def _generated(call: Call, one: Leaves, other: Leaves) -> float:
-    """Return the longest way of a centroid between two sets of the generator's weights."""
+def _measure_shift(call: Call, one: Leaves, other: Leaves) -> float:
+    """Measure the longest shift of a centroid between two sets of the generator's weights."""
     centroids = [generate(call.models.replaced(leaves)) for leaves in (one, other)]
     return float((centroids[0] - centroids[1]).double().norm(dim=-1).max())

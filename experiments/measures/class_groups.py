@@ -1,8 +1,8 @@
-"""A client's frequent and rare classes, and what a model makes of each: the numbers of RepPer's Figs. 1 and 5.
+"""Measure a model on a client's frequent and rare classes: the numbers of RepPer's Figs. 1 and 5.
 
-The n classes of which a client has training images are sorted by their number, the most frequent first, and cut into
-thirds: class i of these (from 0) is in third floor(3 (i + 1/2) / n). The thirds are ours: the paper speaks of head and
-tail, and does not say where either begins.
+The n classes with training images at a client are sorted by their number, the most frequent first, and cut into thirds:
+class i of these (from 0) is in third floor(3 (i + 1/2) / n). The thirds are ours: the paper has head and tail, and does
+not define where either begins.
 
 Legend: K clients, C classes, n images, d features.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.measures.features import measure_feature_separation
+from experiments.measures.features import measure_separation
 
 if TYPE_CHECKING:
     from semcom.runs.result.result import Result
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 GROUPS = ("head", "middle", "tail")
 """The thirds, the most frequent classes first."""
 Groups = Mapping[str, Mapping[str, float]]
-"""Third -> name of a number -> the number. A third of which there is nothing to be said lacks it."""
+"""Third -> name of a number -> the number. A third without values lacks it."""
 
 
-def split_classes_in_thirds(counts: np.ndarray) -> np.ndarray:
-    """Return the third of each client's classes, `[K, C]`: a place in `GROUPS`, or -1 for a class without images.
+def split_in_thirds(counts: np.ndarray) -> np.ndarray:
+    """Find the third of each client's classes, `[K, C]`: a place in `GROUPS`, or -1 for a class without images.
 
     Args:
         counts: training images of each client and class, `[K, C]`; of equal numbers the lower class comes first.
@@ -36,27 +36,27 @@ def split_classes_in_thirds(counts: np.ndarray) -> np.ndarray:
     return np.where(counts > 0, np.floor(3 * (place + 0.5) / owned).astype(int), -1)
 
 
-def average_class_groups(values: np.ndarray, third: np.ndarray, name: str) -> dict[str, dict[str, float]]:
-    """Return the mean of some values in each third that has any; NaN counts as none.
+def average_thirds(values: np.ndarray, third: np.ndarray, name: str) -> dict[str, dict[str, float]]:
+    """Average some values in each third; NaN values and empty thirds are left out.
 
     Args:
         values: any shape.
-        third: the third of each of them, in the same shape.
-        name: what they are called.
+        third: third of each value, in the same shape.
+        name: name of the average.
     """
     known = ~np.isnan(values)
     found = {group: values[known & (third == i)] for i, group in enumerate(GROUPS)}
     return {group: {name: float(of.mean())} for group, of in found.items() if len(of)}
 
 
-def together(*parts: Groups) -> dict[str, dict[str, float]]:
-    """Return the numbers of several tables as one."""
+def merge_tables(*parts: Groups) -> dict[str, dict[str, float]]:
+    """Merge the numbers of several tables."""
     names = [group for group in GROUPS if any(group in part for part in parts)]
     return {group: {k: v for part in parts for k, v in part.get(group, {}).items()} for group in names}
 
 
-def measure_class_group_accuracy(confusion: np.ndarray, counts: np.ndarray) -> dict[str, dict[str, float]]:
-    """Return the accuracy of each third, a fraction of 1: every class of every client that tests it counts the same.
+def measure_accuracy_of_thirds(confusion: np.ndarray, counts: np.ndarray) -> dict[str, dict[str, float]]:
+    """Measure the accuracy of each third, a fraction of 1: every class of every client that tests it counts the same.
 
     Args:
         confusion: test images of each client by (true, predicted) class, `[K, C, C]`.
@@ -64,15 +64,15 @@ def measure_class_group_accuracy(confusion: np.ndarray, counts: np.ndarray) -> d
     """
     tested, right = confusion.sum(2), np.diagonal(confusion, axis1=1, axis2=2)
     share = np.where(tested > 0, right / np.maximum(tested, 1), np.nan)
-    return average_class_groups(share, split_classes_in_thirds(counts), "accuracy")
+    return average_thirds(share, split_in_thirds(counts), "accuracy")
 
 
-def measure_class_silhouettes(features: np.ndarray, labels: np.ndarray, clients: np.ndarray) -> np.ndarray:
-    """Return the silhouette of each image among the images of its own client, `[n]`.
+def measure_silhouettes(features: np.ndarray, labels: np.ndarray, clients: np.ndarray) -> np.ndarray:
+    """Measure the silhouette of each image among the images of its own client, `[n]`.
 
-    As `semcom.silhouette` has it, but clients are taken one by one: where encoders are the clients' own, features of
-    different clients have nothing to do with each other. NaN for a client whose images are all of one class, or each
-    of a class of its own, and for an image that is alone in its class, which scikit-learn gives 0.
+    Unlike in `semcom.silhouette`, clients are taken one by one: features of personal encoders are not comparable. NaN
+    for a client whose images are all of one class, or each of another class, and for the only image of a class, for
+    which scikit-learn has 0.
 
     Args:
         features: `[n, d]`.
@@ -90,22 +90,22 @@ def measure_class_silhouettes(features: np.ndarray, labels: np.ndarray, clients:
     return found
 
 
-def measure_class_separation(result: Result) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """Return how well the classes of a client lie apart among its received test features, in all and by thirds.
+def measure_separation_by_thirds(result: Result) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Measure the separation of a client's classes among its received test features, in all and by thirds.
 
-    Both are means of `measure_class_silhouettes` over the images: `silhouette`. In the first there are
-    `silhouette_all` and `knn_purity` too, of the images of all clients together.
+    Both have `silhouette`, the mean of `measure_silhouettes` over the images. The first also has `silhouette_all` and
+    `knn_purity`, of the images of all clients together.
     """
-    found, counts = result.features(), count_training_classes(result)
-    each = measure_class_silhouettes(found.received, found.labels, found.clients)
-    of_image = split_classes_in_thirds(counts)[found.clients, found.labels]
-    of_all = measure_feature_separation(found)
+    found, counts = result.features(), count_training_images(result)
+    each = measure_silhouettes(found.received, found.labels, found.clients)
+    of_image = split_in_thirds(counts)[found.clients, found.labels]
+    of_all = measure_separation(found)
     whole = {"silhouette": float(np.nanmean(each)), "silhouette_all": of_all.pop("silhouette"), **of_all}
-    return whole, average_class_groups(each, of_image, "silhouette")
+    return whole, average_thirds(each, of_image, "silhouette")
 
 
-def count_training_classes(result: Result) -> np.ndarray:
-    """Return the training images of each client and class of a run, `[K, C]`."""
+def count_training_images(result: Result) -> np.ndarray:
+    """Count the training images of each client and class of a run, `[K, C]`."""
     from semcom.runs.result.artifacts import count_classes
 
     members = result.federation

@@ -1,7 +1,7 @@
-"""The image chain after training: what a classifier at the base station makes of the images that arrive.
+"""Measure the image chain after training: the accuracy of a classifier at the base station on the received images.
 
-The classifier of a client is its encoder with the head, trained on clean images; `score_received` says what a lost
-image is taken for.
+The classifier of a client is its encoder with the head, trained on clean images; `score_received` classifies a lost
+image.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 CODECS = ("webp", "jpeg")
 Curves = dict[str, dict[str, dict[str, dict[str, float]]]]
-"""Chain ("webp-sent") -> SNR in dB -> channel uses -> what became of the images."""
+"""Chain ("webp-sent") -> SNR in dB -> channel uses -> accuracy, lost fraction and mean bytes."""
 
 
-def measure_image_curves(result: Result, snrs: Sequence[float], uses: Sequence[int]) -> Curves:
-    """Return what becomes of images with two codecs, their headers sent and known, at every SNR and number of uses.
+def measure_chains(result: Result, snrs: Sequence[float], uses: Sequence[int]) -> Curves:
+    """Measure both codecs, with headers sent and known, at every SNR and number of uses.
 
     Args:
         result: of a run over the link `ideal`.
@@ -55,10 +55,10 @@ class Point:
     uses: int
 
     def measure(self, result: Result, sample: SampleImages) -> dict[str, float]:
-        """Send all clients' test images; return accuracy (mean over clients), part lost, bytes of those that fitted.
+        """Send all clients' test images; measure accuracy (mean over clients), lost fraction, bytes of sent images.
 
         Args:
-            result: as of `measure_image_curves`.
+            result: as in `measure_chains`.
             sample: training images through the codec.
         """
         federation, session = result.federation, result.world.session
@@ -73,11 +73,11 @@ class Point:
             parts.append(send_images(images, self.uses, self.snr_db, generator, choices, self.headers))
             answer = score_received(session, view, client, parts[-1], link).argmax(-1)
             accuracies.append(float((answer == federation.labels[index]).double().mean()))
-        return {"accuracy": float(np.mean(accuracies)), **_count_image_bytes(parts)}
+        return {"accuracy": float(np.mean(accuracies)), **_count_bytes(parts)}
 
 
-def _count_image_bytes(parts: Sequence[Received]) -> dict[str, float]:
-    """Return the part of images that was lost, and mean bytes of payload and header of the others (0: no others)."""
+def _count_bytes(parts: Sequence[Received]) -> dict[str, float]:
+    """Count the fraction of lost images, and mean bytes of payload and header of the others (0 without others)."""
     lost, payload, headers = (torch.cat([getattr(p, n) for p in parts]) for n in ("lost", "payload", "headers"))
     fitted = payload > 0
     count = max(1, int(fitted.sum()))

@@ -1,11 +1,12 @@
-"""The loss of a method along its training: its gradients at every step, their noise, and how fast they change.
+"""Measure the loss of a method along its training: its gradients at every step, their noise, and their smoothness.
 
-A method is not written again here. A round is carried out once more in a world that notes what the method asks of
-`World.fit`: the models, the loss with all that it is given, the schedule. That loss is then measured client by client.
+The loss is not implemented again here. A round is repeated in a world that records the arguments of `World.fit`: the
+models, the loss with its inputs, the schedule. That loss is then measured client by client.
 
-The loss of a client is the mean over its training images, in mini-batches as in training (BatchNorm needs them), of one
-order and one realisation of the link, those of the stream `STREAM` in round 0. So it is one function of the weights in
-all rounds; its gradient comes down without noise. The steps of the training itself have their own batches and noise.
+The loss of a client is the mean over its training images, in mini-batches as in training (BatchNorm needs them), with
+one order and one realisation of the link, those of the stream `STREAM` in round 0. So it is the same function of the
+weights in all rounds, and its gradient has no downlink noise. The steps of the training itself have their own batches
+and noise.
 
 Legend: P weights of a client's model, S steps of it in a round. Gradients are one vector, float64 `[P]`.
 """
@@ -31,17 +32,17 @@ from semcom.engine.world import World
 from semcom.methods.base import Method
 
 STREAM = "landscape"
-"""Name of the order and of the draws in which a loss is measured."""
+"""Stream of the order and the draws of a measured loss."""
 Leaves = dict[str, Tensor]
 """The weights of one client, name -> `[1, ...]`."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A training as a method asks `World.fit` for it.
+    """Arguments of a call of `World.fit`.
 
     Attributes:
-        models, objective, given, phase, optimizer: as there, those left open filled in.
+        models, objective, given, phase, optimizer: with defaults filled in.
         options: the other arguments.
     """
 
@@ -53,7 +54,7 @@ class Call:
     options: Mapping[str, Any]
 
     def of(self, client: int) -> Call:
-        """Return the training of one client alone."""
+        """Select the training of one client."""
         at = torch.as_tensor(np.searchsorted(self.models.ids, [client]))
         given = replace(
             self.given,
@@ -63,24 +64,24 @@ class Call:
         return replace(self, models=self.models.select(np.array([client])), given=given)
 
     def rate(self, client: int) -> float:
-        """Return eta, the client's learning rate."""
+        """Read eta, the client's learning rate."""
         lr = self.optimizer.lr
         return float(lr[client] if isinstance(lr, tuple) else lr)
 
 
 class _Enough(Exception):
-    """Ends a method's round as soon as enough has been noted."""
+    """Ends a method's round after its first training is recorded."""
 
 
 class Listener(World):
-    """A world that notes what a method trains.
+    """A world that records the trainings of a method.
 
     Args:
-        world: what does the work; the draws are its own.
-        first: whether the round ends at the first training, before it begins.
+        world: world with the draws that trains.
+        first: whether the round ends before the first training.
 
     Attributes:
-        calls: what was asked for, in order.
+        calls: recorded calls in order.
     """
 
     def __init__(self, world: World, first: bool = False) -> None:
@@ -97,7 +98,7 @@ class Listener(World):
         optimizer: Optimizer | None = None,
         **options: Any,
     ) -> Fitted:
-        """Note a training, then carry it out as `World.fit` does."""
+        """Record a training, then carry it out by `World.fit`."""
         call = Call(pop, objective, given or Given(), phase or Phase(), optimizer or self.optimizer(), options)
         self.calls.append(call)
         if self.first:
@@ -105,17 +106,17 @@ class Listener(World):
         return super().fit(pop, objective, given=given, phase=phase, optimizer=optimizer, **options)
 
 
-def list_landscape_trainings(method: Method, state: Any, world: World) -> list[Call]:
-    """Return the trainings of the world's round from a State, as they were carried out once more."""
+def list_trainings(method: Method, state: Any, world: World) -> list[Call]:
+    """List the trainings of the world's round from a State, by repeating the round."""
     listener = Listener(world)
     method.round(state, listener)
     return listener.calls
 
 
-def find_next_landscape_training(method: Method, state: Any, world: World) -> Call:
-    """Return the first training of the round that follows the world's, from the State that it begins with.
+def find_next_training(method: Method, state: Any, world: World) -> Call:
+    """Find the first training of the round after the world's, from the State that it begins with.
 
-    Call it where nothing counts: what was logged in the world's round is gone.
+    The log of the world's round is lost.
     """
     tally, round_ = world.session.tally, world.round
     listener = Listener(world, first=True)
@@ -131,7 +132,7 @@ def find_next_landscape_training(method: Method, state: Any, world: World) -> Ca
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a training: the weights before it, and the gradient that it took.
+    """One step of a training: the weights before it, and its gradient.
 
     Attributes:
         leaves: name -> `[1, ...]`.
@@ -142,12 +143,12 @@ class Step:
     gradient: Tensor
 
 
-def list_landscape_steps(world: World, call: Call) -> tuple[list[Step], Fitted]:
-    """Return the steps of a training of one client, or of a network of the base station, and what comes of it."""
+def list_steps(world: World, call: Call) -> tuple[list[Step], Fitted]:
+    """List the steps of a training of one client, or of a network of the base station, and its result."""
     taken: list[Step] = []
 
     def note(model: StackedModel, batch: Any, context: Context) -> tuple[dict[str, Tensor], Log]:
-        loss, log = _evaluate_landscape(call.objective, model, batch, context)
+        loss, log = _evaluate_loss(call.objective, model, batch, context)
         grads = compute_gradients(loss, model.params)
         taken.append(Step({name: t.detach().clone() for name, t in model.params.items()}, flat(grads)))
         return grads, {**log, "loss": loss}
@@ -162,7 +163,7 @@ class Point:
 
     Attributes:
         loss: in nat.
-        log: what the method logs beside it.
+        log: the method's log.
         gradient: float64 `[P]`.
     """
 
@@ -172,11 +173,11 @@ class Point:
 
 
 class Landscape:
-    """The loss of one client as a method gives it in one round, a function of the weights.
+    """The loss of one client in a round of a method, a function of the weights.
 
     Args:
         world: the run.
-        call: the training of this client alone.
+        call: the training of this client.
     """
 
     def __init__(self, world: World, call: Call) -> None:
@@ -187,12 +188,12 @@ class Landscape:
         self.size = float(world.sizes(call.models.ids)[0])
 
     def at(self, leaves: Mapping[str, Tensor]) -> Point:
-        """Return the loss and its gradient at some weights, name -> `[1, ...]`; others are as in the call."""
+        """Measure the loss and its gradient at some weights, name -> `[1, ...]`; the others are those of the call."""
         call, pop = self.call, self.call.models.replaced(leaves)
         sums = {f"{STREAM}/{name}": torch.zeros_like(t, dtype=torch.float64) for name, t in leaves.items()}
 
         def piece(model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
-            loss, log = _evaluate_landscape(call.objective, model, batch, context)
+            loss, log = _evaluate_loss(call.objective, model, batch, context)
             grads = compute_gradients(loss, model.params)
             for name, grad in grads.items():
                 context.carry[f"{STREAM}/{name}"].add_(grad, alpha=float(batch.count) / self.size)
@@ -208,55 +209,50 @@ class Landscape:
         return Point(log.pop("loss"), log, flat({name: fitted.carried[f"{STREAM}/{name}"] for name in leaves}))
 
 
-def select_landscape_leaves(pop: Population, leaves: Mapping[str, Tensor]) -> Leaves:
-    """Return the tensors of one client that have the names of `leaves`, `[1, ...]`."""
+def select_leaves(pop: Population, leaves: Mapping[str, Tensor]) -> Leaves:
+    """Select the tensors of one client with the names of `leaves`, `[1, ...]`."""
     return {name: t for name, t in pop.named().items() if name in leaves}
 
 
 def flat(tensors: Mapping[str, Tensor]) -> Tensor:
-    """Return tensors as one vector, float64 `[P]`, in the order of their names."""
+    """Join tensors into one vector, float64 `[P]`, in the order of their names."""
     return torch.cat([tensors[name].detach().double().flatten() for name in sorted(tensors)])
 
 
 def distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
-    """Return the Euclidean distance of two sets of weights of the same names."""
+    """Compute the Euclidean distance of two sets of weights with the same names."""
     return float((flat(one) - flat(other)).norm())
 
 
 def slopes(points: Sequence[Point], weights: Sequence[Leaves]) -> list[float]:
-    """Return the change of the gradient over the length of each step along a path: smoothness is at least that."""
-    return [
-        float((b.gradient - a.gradient).norm()) / length for a, b, way, length in _list_landscape_ways(points, weights)
-    ]
+    """Compute the change of the gradient over the length of each step along a path: lower bounds of smoothness."""
+    return [float((b.gradient - a.gradient).norm()) / length for a, b, way, length in _list_ways(points, weights)]
 
 
 def bends(points: Sequence[Point], weights: Sequence[Leaves]) -> list[float]:
-    """Return how far each step's loss is above the tangent, over half its squared length: again a least smoothness."""
+    """Compute each step's loss above the tangent over half its squared length: lower bounds of smoothness too."""
     return [
-        2 * (b.loss - a.loss - float(a.gradient @ way)) / length**2
-        for a, b, way, length in _list_landscape_ways(points, weights)
+        2 * (b.loss - a.loss - float(a.gradient @ way)) / length**2 for a, b, way, length in _list_ways(points, weights)
     ]
 
 
-def _list_landscape_ways(
-    points: Sequence[Point], weights: Sequence[Leaves]
-) -> Iterator[tuple[Point, Point, Tensor, float]]:
-    """Yield both ends, the way and the length of each step that has one."""
+def _list_ways(points: Sequence[Point], weights: Sequence[Leaves]) -> Iterator[tuple[Point, Point, Tensor, float]]:
+    """List both ends, the way and the length of each step with a length."""
     for i, (start, end) in enumerate(zip(weights[:-1], weights[1:], strict=True)):
         way = flat(end) - flat(start)
         if length := float(way.norm()):
             yield points[i], points[i + 1], way, length
 
 
-def step_aside_on_landscape(leaves: Mapping[str, Tensor], length: float, *key: object) -> Leaves:
-    """Return weights moved by `length` in a random direction that is keyed by `key`."""
+def step_aside(leaves: Mapping[str, Tensor], length: float, *key: object) -> Leaves:
+    """Move weights by `length` in a random direction, drawn by `key`."""
     drawn = {name: torch.randn(t.shape, generator=keyed(*key, name)).to(t) for name, t in leaves.items()}
     norm = float(flat(drawn).norm())
     return {name: t + drawn[name] * (length / norm) for name, t in leaves.items()}
 
 
-def _evaluate_landscape(objective: Objective, model: StackedModel, batch: Any, context: Context) -> tuple[Tensor, Log]:
-    """Return an objective's loss and log. Raises TypeError for one that gives gradients instead."""
+def _evaluate_loss(objective: Objective, model: StackedModel, batch: Any, context: Context) -> tuple[Tensor, Log]:
+    """Evaluate an objective's loss and log. Raises TypeError for an objective that gives gradients instead."""
     if isinstance(objective, Gradient):
         raise TypeError("the method gives no loss but what it descends, and that has no theorem here")
     answer = objective(model, batch, context)

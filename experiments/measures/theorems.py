@@ -1,7 +1,7 @@
-"""What the convergence theorems of the FedCL letter and of FedCoSR say, as functions of measured numbers.
+"""Compute the bounds of the convergence theorems of the FedCL letter and of FedCoSR from measured numbers.
 
-Both bound the loss at the start of a client's training by that at the start of the round before, and take the round
-apart into three: the local steps, what the server then does to the model ("mixing"), and new centroids ("targets").
+Both bound the loss at the start of a client's training by that at the start of the round before, and divide the round
+into three parts: the local steps, the server's change of the model ("mixing"), and new centroids ("targets").
 
 A value per round and client is an array `[T, K]`. Losses and their changes are in nat.
 
@@ -22,7 +22,7 @@ PARTS = ("local", "mixing", "targets")
 
 
 def bound_local_steps(rate: Values, smoothness: Values, squares: Values, steps: Values, variance: Values) -> Values:
-    """Return the bound on the change of the loss by SGD's steps, which both theorems share.
+    """Compute the bound of both theorems on the change of the loss by SGD's steps.
 
     -(eta - L1 eta^2 / 2) sum ||grad||^2 + S L1 eta^2 rho^2 / 2.
 
@@ -36,10 +36,10 @@ def bound_local_steps(rate: Values, smoothness: Values, squares: Values, steps: 
     return -(rate - smoothness * rate**2 / 2) * squares + steps * smoothness * rate**2 * variance / 2
 
 
-def compute_theorem_guarantee(rate: Values, smoothness: Values, squares: Values, rise: Values) -> Values:
-    """Return what may raise the loss over what surely lowers it, `rise` / ((eta - L1 eta^2 / 2) sum ||grad||^2).
+def compute_guarantee(rate: Values, smoothness: Values, squares: Values, rise: Values) -> Values:
+    """Compute the possible rise of the loss over its sure fall, `rise` / ((eta - L1 eta^2 / 2) sum ||grad||^2).
 
-    The bound promises a lower loss where this is below 1. It is infinite where the step is too long to lower anything.
+    The bound guarantees a lower loss below 1. The ratio is infinite if the step is too long for any fall.
     """
     fall = (rate - smoothness * rate**2 / 2) * squares
     return np.where(np.asarray(fall) > 0, rise / np.where(np.asarray(fall) > 0, fall, 1.0), np.inf)
@@ -57,28 +57,28 @@ class FedCLBound:
     lam: float
     scg_steps: int
     first: int = 1
-    """The first round that it speaks of."""
+    """First round of the theorem."""
     closing: int = 0
     """Gradients of the sum after the last step."""
 
     def parts(self, rate: Values, steps: Values, found: Mapping[str, Values]) -> dict[str, Values]:
-        """Return the bound on the change of the loss by each of `PARTS`."""
+        """Bound the change of the loss by each of `PARTS`."""
         steady = bound_local_steps(rate, found["smoothness"], found["squares"], steps, found["variance"])
         return {"local": steady, "mixing": 0 * np.asarray(steady), "targets": self.targets(found)}
 
     def targets(self, found: Mapping[str, Values]) -> Values:
-        """Return lambda L2 eta E' G, at the SCG's own rate."""
+        """Compute lambda L2 eta E' G, at the SCG's own rate."""
         step = found["scg_rate"] * self.scg_steps
         return self.lam * found["scg_lipschitz"] * step * found["scg_gradient"]
 
     def repaired(self, shift: Values, spread: Values) -> Values:
-        """Return what Eq. 10's squared norm allows new centroids to do: lambda (2 spread + shift) shift.
+        """Bound the change by new centroids with Eq. 10's squared norm: lambda (2 spread + shift) shift.
 
-        ||f - b||^2 - ||f - a||^2 = <a - b, 2 (f - a) + (a - b)>. The letter's Lemma 2 has the norm alone, not squared.
+        ||f - b||^2 - ||f - a||^2 = <a - b, 2 (f - a) + (a - b)>. The letter's Lemma 2 has the norm without the square.
 
         Args:
-            shift: length of the longest way of a centroid.
-            spread: root mean squared distance of the features to the old ones.
+            shift: longest shift of a centroid.
+            spread: root mean squared distance of the features to the old centroids.
         """
         return self.lam * (2 * spread + shift) * shift
 
@@ -95,25 +95,25 @@ class FedCoSRBound:
     alpha: float
     tau: float
     first: int = 2
-    """The first round that it speaks of: round 1 is the initialisation, without centroids."""
+    """First round of the theorem: round 1 is the initialisation, without centroids."""
     closing: int = 1
-    """Gradients of the sum after the last step: it runs to R, one further than there are steps."""
+    """Gradients of the sum after the last step: the sum runs to R, one index further than the steps."""
 
     def parts(self, rate: Values, steps: Values, found: Mapping[str, Values]) -> dict[str, Values]:
-        """Return the bound on the change of the loss by each of `PARTS`."""
+        """Bound the change of the loss by each of `PARTS`."""
         steady = bound_local_steps(rate, found["smoothness"], found["squares"], steps, found["variance"])
         mixing = found["smoothness"] * (found["epsilon"] ** 2 + found["epsilon"]) / 2
         return {"local": steady, "mixing": mixing, "targets": 0 * np.asarray(steady) + 2 * self.alpha / self.tau}
 
     def has_rate(self, steps: Values, found: Mapping[str, Values]) -> Values:
-        """Return whether Corollary 1 has any learning rate: whether its root is of no negative number (Eq. 22)."""
+        """Check whether Corollary 1 has a learning rate: its root is not of a negative number (Eq. 22)."""
         smoothness, squares, eps = found["smoothness"], found["squares"], found["epsilon"]
         rise = smoothness * (eps**2 + eps) + 4 * self.alpha / self.tau
         return squares**2 >= (smoothness * squares + steps * smoothness * found["variance"]) * rise
 
 
-def bound_theorem_information(candidates: Values, contrast: Values) -> Values:
-    """Return log C - L_Reg, from which on Theorem 1 of FedCoSR puts the mutual information, in nat.
+def bound_information(candidates: Values, contrast: Values) -> Values:
+    """Compute log C - L_Reg, the lower bound of FedCoSR's Theorem 1 on the mutual information, in nat.
 
     Args:
         candidates: C, the centroids that a feature is contrasted with.
@@ -123,6 +123,6 @@ def bound_theorem_information(candidates: Values, contrast: Values) -> Values:
 
 
 def entropy(counts: np.ndarray) -> float:
-    """Return H(y) of samples by class, `[C]`, in nat: what features can tell of their class at most."""
+    """Compute H(y) of samples by class, `[C]`, in nat: the most that features can tell about their class."""
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())

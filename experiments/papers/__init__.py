@@ -1,10 +1,10 @@
-"""What the five papers print: the numbers of their tables, and every ordering or number that their texts claim.
+"""Read the numbers in the tables of the five papers, and every ordering or number that their texts claim.
 
     from experiments import papers
 
-    papers.read_paper_table("fedcosr")  # a row per cell
-    papers.read_paper_claims()  # a row per claim
-    papers.read_paper_points()  # where in the space of runs a column of a table stands
+    papers.read_table("fedcosr")  # a row per cell
+    papers.read_claims()  # a row per claim
+    papers.read_points()  # where in the space of runs a column of a table stands
 
 README.md beside this file explains the columns. Files are checked when they are read.
 """
@@ -38,54 +38,51 @@ OWN: Mapping[str, tuple[str | None, Mapping[str, Any]]] = {
 }
 """Names of rows that are no method of semcom -> the method and the settings that they stand for.
 
-`averaged` stands for none: it is the mean over the methods of a table. FedCRL is FedCoSR where runs have no other.
+`averaged` has no method: it is the mean over the methods of a table. FedCRL is FedCoSR in runs without a `fedcrl`.
 """
 
 MARKS = ("1", "2", "3", "+", "-", "up", "down", "?", "bold", "underlined")
-"""What papers print beside a number: its rank, better or worse than before, than the average, typeface.
+"""Marks that papers print beside a number: rank, better or worse than before or than the average, typeface.
 
 `?` is a mark that the text has lost.
 """
 
 RELATIONS = ("above", "below", "by", "equals", "falls_with", "rises_with", "best", "top")
-"""What a claim says of `left` and `right`."""
+"""Relations of `left` to `right` that a claim may state."""
 
 METRICS = (
-    *("accuracy", "accuracy_std", "accuracy_of_each", "class_accuracy", "gain", "fall", "spread"),
-    *("roughness", "speed", "silhouette", "silhouette-gain", "knn_purity", "gradient", "predictor_distance", "floats"),
-)
-"""What a claim is about; accuracy, if it does not say."""
+    "accuracy", "accuracy_std", "accuracy_of_each", "class_accuracy", "gain", "fall", "spread",
+    "roughness", "speed", "silhouette", "silhouette-gain", "knn_purity", "gradient", "predictor_distance", "floats",
+)  # fmt: skip
+"""Metrics of claims; the default is accuracy."""
 
 PARTS = ("class_size", "class_rank", "new_client", "round")
 """Fields that tell the parts of one run apart: a client's frequent and rare classes (by two names), new clients, and
 parts of the training. `experiments.claims.evidence` has the numbers of each."""
 
 QUANTIFIERS = ("all", "almost-all", "most", "some", "any")
-"""How many of its comparisons a claim is about; all, if it does not say."""
+"""Fraction of its comparisons that a claim is about; the default is all."""
 
 ASPECTS = ("axis", "metric", "quantifier", "formula")
-"""What `at` may hold beside fields of a run."""
+"""Keys that `at` may have beside fields of a run."""
 
 CELL = ("paper", "item", "row", "column", "value", "std", "unit", "page", "legible", "note", "marks", "std_marks")
 CLAIM = (
-    *("id", "paper", "item", "page", "says", "left", "right", "at", "relation", "value", "unit", "reading"),
-    *("contradicted_by", "protocol", "note"),
-)
+    "id", "paper", "item", "page", "says", "left", "right", "at", "relation", "value", "unit", "reading",
+    "contradicted_by", "protocol", "note",
+)  # fmt: skip
 POINT = ("paper", "item", "column", "at")
-"""The columns of the files."""
+"""Columns of the files."""
 
 FOLDER = Path(__file__).parent
 
 
-def read_paper_table(paper: str) -> pd.DataFrame:
-    """Return the numbers of a paper, a row per cell of its tables.
-
-    Args:
-        paper: one of `PAPERS`.
+def read_table(paper: str) -> pd.DataFrame:
+    """Read the numbers of one of `PAPERS`, a row per cell of its tables.
 
     Returns:
-        The columns `CELL`; `value` and `std` are floats (NaN: none is printed), `page` an integer or missing, all
-        others text.
+        The columns `CELL`; `value` and `std` are floats (NaN if not printed), `page` an integer or missing, all others
+        text.
 
     Raises:
         ConfigError: there is no such paper.
@@ -95,64 +92,63 @@ def read_paper_table(paper: str) -> pd.DataFrame:
         raise ConfigError(f"paper: {paper!r} is unknown: known are {', '.join(PAPERS)}")
     name = f"{paper}.csv"
     frame = _read(name, CELL)
-    known, placed = (
-        _methods(),
-        {(p["item"], p["column"]) for _, p in _lines(read_paper_points()) if p["paper"] == paper},
-    )
-    _check_unique_in_paper(name, frame, ["item", "row", "column"])
+    known = _list_names()
+    placed = {(p["item"], p["column"]) for _, p in _lines(read_points()) if p["paper"] == paper}
+    _check_unique(name, frame, ["item", "row", "column"])
     for line, cell in _lines(frame):
         _require(cell["paper"] == paper, name, line, f"the paper is {cell['paper']!r}")
         _require(cell["legible"] in ("yes", "repaired", "no"), name, line, f"legible is {cell['legible']!r}")
         _require(cell["legible"] == "yes" or cell["note"] != "", name, line, "a repair needs a note")
-        _marked(name, line, cell)
+        for mark in (cell["marks"] + " " + cell["std_marks"]).split():
+            _require(mark in MARKS, name, line, f"mark {mark!r} is unknown")
         if not is_setting(cell["item"]):
             _require(cell["row"] in known, name, line, f"method {cell['row']!r} is unknown")
             there = (cell["item"], cell["column"]) in placed
             _require(there, name, line, f"points.csv does not have column {cell['column']!r} of {cell['item']}")
-    return _parse_paper_numbers(name, frame, ("value", "std"))
+    return _parse_numbers(name, frame, ("value", "std"))
 
 
-def read_paper_claims() -> pd.DataFrame:
-    """Return what the papers claim, a row per ordering or number.
+def read_claims() -> pd.DataFrame:
+    """Read the claims of all papers, a row per ordering or number.
 
     Returns:
-        The columns `CLAIM`; `value` is a float (NaN: none), `page` an integer or missing, all others text. `at` is
-        read by `parse_paper_point`, several names and cells by `names` and `cells`.
+        The columns `CLAIM`; `value` is a float (NaN without a number), `page` an integer or missing, all others text.
+        `parse_point` reads `at`; `names` and `cells` split several methods and cells.
 
     Raises:
         ValueError: the file is damaged; the message names the file and the line.
     """
     name, frame = "claims.csv", _read("claims.csv", CLAIM)
-    _check_unique_in_paper(name, frame, ["id"])
-    printed, methods = {paper: read_paper_table(paper) for paper in PAPERS}, _methods()
+    _check_unique(name, frame, ["id"])
+    printed, methods = {paper: read_table(paper) for paper in PAPERS}, _list_names()
     known = {paper: set(zip(t["item"], t["row"], t["column"], strict=True)) for paper, t in printed.items()}
     for line, claim in _lines(frame):
         _require(claim["paper"] in PAPERS, name, line, f"paper {claim['paper']!r} is unknown")
         _check_claim(name, line, claim, methods)
         for cell in cells(claim["contradicted_by"]):
             _require(cell in known[claim["paper"]], name, line, f"there is no cell {'/'.join(cell)}")
-    return _parse_paper_numbers(name, frame, ("value",))
+    return _parse_numbers(name, frame, ("value",))
 
 
-def read_paper_points() -> pd.DataFrame:
-    """Return the columns of all tables with the point at which each stands; columns `POINT`, all text.
+def read_points() -> pd.DataFrame:
+    """Read the columns of all tables with the point that each stands for; columns `POINT`, all text.
 
     Raises:
         ValueError: the file is damaged; the message names the file and the line.
     """
     name, frame = "points.csv", _read("points.csv", POINT)
-    _check_unique_in_paper(name, frame, ["paper", "item", "column"])
+    _check_unique(name, frame, ["paper", "item", "column"])
     for line, point in _lines(frame):
         _require(point["paper"] in PAPERS, name, line, f"paper {point['paper']!r} is unknown")
-        _describe_place_in_paper(name, line, point["at"])
+        _parse_point_at(name, line, point["at"])
     return frame
 
 
-def parse_paper_point(text: str) -> dict[str, tuple[str, ...]]:
-    """Return a point as field -> values: "clients=5|20;channel.snr_db=9" has two values of `clients` and one SNR.
+def parse_point(text: str) -> dict[str, tuple[str, ...]]:
+    """Parse a point into field -> values: "clients=5|20;channel.snr_db=9" has two values of `clients` and one SNR.
 
     Raises:
-        ValueError: it is not written so, or has a field twice.
+        ValueError: the text has another form, or a field twice.
     """
     found: dict[str, tuple[str, ...]] = {}
     for pair in filter(None, text.split(";")):
@@ -164,17 +160,17 @@ def parse_paper_point(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def names(text: str) -> list[str]:
-    """Return the methods of `left` or `right`."""
+    """Split `left` or `right` into methods."""
     return text.split()
 
 
 def cells(text: str) -> list[tuple[str, ...]]:
-    """Return the cells of `contradicted_by`, each as (item, row, column)."""
+    """Split `contradicted_by` into cells, each (item, row, column)."""
     return [tuple(cell.split("/")) for cell in filter(None, text.split(";"))]
 
 
 def is_setting(item: str) -> bool:
-    """Return whether the rows of an item are settings of experiments and not methods."""
+    """Check whether the rows of an item are settings of experiments instead of methods."""
     return item == "fedcrl-table1" or item.endswith("-settings")
 
 
@@ -182,19 +178,16 @@ def is_setting(item: str) -> bool:
 
 
 def _read(name: str, columns: tuple[str, ...]) -> pd.DataFrame:
-    """Return a file as text."""
     frame = pd.read_csv(FOLDER / name, dtype=str, keep_default_na=False, encoding="utf-8")
     _require(tuple(frame.columns) == columns, name, 1, f"the columns are {', '.join(frame.columns)}")
     return frame
 
 
 def _lines(frame: pd.DataFrame) -> Iterable[tuple[int, dict[str, str]]]:
-    """Return the rows with their lines in the file."""
     return enumerate(frame.to_dict("records"), start=2)
 
 
-def _parse_paper_numbers(name: str, frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
-    """Return the table with numbers in some columns and in `page`."""
+def _parse_numbers(name: str, frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
     for line, row in _lines(frame):
         for column in (*columns, "page"):
             _require(re.fullmatch(r"(\d+(\.\d+)?)?", row[column]) is not None, name, line, f"{column} is no number")
@@ -202,17 +195,13 @@ def _parse_paper_numbers(name: str, frame: pd.DataFrame, columns: tuple[str, ...
     return frame.assign(page=pages, **{column: pd.to_numeric(frame[column]).astype(float) for column in columns})
 
 
-def _check_unique_in_paper(name: str, frame: pd.DataFrame, key: list[str]) -> None:
-    """Check that no two rows have the same key."""
-    seen = set()
-    for line, row in _lines(frame):
-        here = tuple(row[column] for column in key)
-        _require(here not in seen, name, line, f"{' '.join(here)} occurs twice")
-        seen.add(here)
+def _check_unique(name: str, frame: pd.DataFrame, key: list[str]) -> None:
+    for index in frame.index[frame.duplicated(key)]:
+        _require(False, name, int(index) + 2, f"{' '.join(frame.loc[index, key])} occurs twice")
 
 
 def _check_claim(name: str, line: int, claim: Mapping[str, str], methods: set[str]) -> None:
-    relation, here = claim["relation"], _describe_place_in_paper(name, line, claim["at"])
+    relation, here = claim["relation"], _parse_point_at(name, line, claim["at"])
     _require(relation in RELATIONS, name, line, f"relation {relation!r} is unknown")
     _require(claim["unit"] in ("", "points", "percent-relative"), name, line, f"unit {claim['unit']!r} is unknown")
     _require(claim["protocol"] in ("known", "unknown"), name, line, f"protocol is {claim['protocol']!r}")
@@ -226,26 +215,17 @@ def _check_claim(name: str, line: int, claim: Mapping[str, str], methods: set[st
     _require(set(here.get("quantifier", ())) <= set(QUANTIFIERS), name, line, "the quantifier is unknown")
 
 
-def _describe_place_in_paper(name: str, line: int, text: str) -> dict[str, tuple[str, ...]]:
-    """Return `at` of a line."""
+def _parse_point_at(name: str, line: int, text: str) -> dict[str, tuple[str, ...]]:
     try:
-        return parse_paper_point(text)
+        return parse_point(text)
     except ValueError as error:
         raise ValueError(f"{name}, line {line}: {error}") from None
 
 
-def _marked(name: str, line: int, cell: Mapping[str, str]) -> None:
-    """Check the marks of a cell."""
-    for mark in (cell["marks"] + " " + cell["std_marks"]).split():
-        _require(mark in MARKS, name, line, f"mark {mark!r} is unknown")
-
-
-def _methods() -> set[str]:
-    """Return the names that rows and claims may have."""
+def _list_names() -> set[str]:
     return {*METHODS.names(), *OWN}
 
 
 def _require(good: bool, name: str, line: int, problem: str) -> None:
-    """Raise ValueError about a line of a file unless it is good."""
     if not good:
         raise ValueError(f"{name}, line {line}: {problem}")

@@ -39,19 +39,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from experiments.measures import class_groups, gradients
-from semcom.config import (
-    ChannelConfig,
-    DataConfig,
-    FinishConfig,
-    ModelConfig,
-    PartitionConfig,
-    RunConfig,
-    TrainConfig,
-)
-from semcom.studies.experiment import Experiment, Grid, each_scale
+from experiments.papers.items import make_item
+from semcom.config import ChannelConfig, DataConfig, FinishConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.experiment import Grid
 from semcom.studies.results.outcome import train_and_add_outcome
 
 if TYPE_CHECKING:
@@ -98,7 +91,7 @@ IID, MILD, STRONG = 100.0, 1.0, 0.5
 """The values of alpha."""
 
 
-def make_repper_base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
+def make_base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
     """Return the configuration that the runs of a scale share; C is `share`."""
     paper, smoke = scale == "paper", scale == "smoke"
     longer = LONGER if scale == "small" and share == FEW else {}
@@ -121,14 +114,12 @@ def make_repper_base(scale: str, alpha: float = MILD, share: float = 0.4) -> Run
     )
 
 
-def make_repper_grid(
-    scale: str, vary: Mapping[Any, tuple[Any, ...]], start: RunConfig | None = None, **more: Any
-) -> Grid:
+def make_grid(scale: str, vary: Mapping[Any, tuple[Any, ...]], start: RunConfig | None = None, **more: Any) -> Grid:
     """Return a grid of a scale over its seeds: one in a smoke test, three otherwise."""
     seeds = (0,) if scale == "smoke" else (0, 1, 2)
     heads = {name: HEADS[scale] for name in TUNED}
     own = {**heads, "fedrep": {"hyper.head_epochs": 5}} if scale == "small" else heads
-    return Grid(start or make_repper_base(scale), {**vary, "seed": seeds}, own=own, **more)
+    return Grid(start or make_base(scale), {**vary, "seed": seeds}, own=own, **more)
 
 
 # What is measured beside the accuracy ---------------------------------------------------------------------------------
@@ -136,154 +127,91 @@ def make_repper_grid(
 
 def train_and_group(config: RunConfig) -> None:
     """Train; then leave accuracy and silhouette of frequent and rare classes as `groups`, and `clusters` of all."""
-    train_and_add_outcome(config, _group_repper)
+    train_and_add_outcome(config, _measure_groups)
 
 
-def _group_repper(result: Result) -> dict[str, Any]:
-    """Return `clusters` and `groups` of a run's headline view."""
+def _measure_groups(result: Result) -> dict[str, Any]:
     confusion = result.confusion[next(iter(result.views))]
-    whole, silhouettes = class_groups.measure_class_separation(result)
-    accuracies = class_groups.measure_class_group_accuracy(confusion, class_groups.count_training_classes(result))
-    return {"clusters": whole, "groups": class_groups.together(accuracies, silhouettes)}
+    whole, silhouettes = class_groups.measure_separation_by_thirds(result)
+    accuracies = class_groups.measure_accuracy_of_thirds(confusion, class_groups.count_training_images(result))
+    return {"clusters": whole, "groups": class_groups.merge_tables(accuracies, silhouettes)}
 
 
-def train_and_pull_repper(config: RunConfig) -> None:
+def train_and_pull(config: RunConfig) -> None:
     """Train; then leave the lengths of gradients for frequent and rare classes as `groups`.
 
     `gradient` is that of the loss by which the method trains its encoder. `groups_initial` has the same of the models
     before the first round.
     """
-    train_and_add_outcome(config, _measure_repper_pull)
+    train_and_add_outcome(config, _measure_pull)
 
 
-def _measure_repper_pull(result: Result) -> dict[str, Any]:
-    """Return `groups` of a run's headline view, and `groups_initial`."""
+def _measure_pull(result: Result) -> dict[str, Any]:
     from semcom.engine.train.view import View
 
     own = gradients.CONTRAST if result.config.method == "repper" else gradients.ENTROPY
     start = View(result.world.population(shared=("encoder.", "head.")))
     views = {"groups": next(iter(result.views.values())), "groups_initial": start}
-    tables = {name: gradients.measure_gradients_of_view(result, view) for name, view in views.items()}
+    tables = {name: gradients.measure_view(result, view) for name, view in views.items()}
     return {
         name: {group: {**numbers, "gradient": numbers[own]} for group, numbers in table.items() if own in numbers}
         for name, table in tables.items()
     }
 
 
-# The tables -----------------------------------------------------------------------------------------------------------
+# Tables and figures ---------------------------------------------------------------------------------------------------
 
 
-def _make_repper_table1(scale: str) -> Grid:
+def _make_table1(scale: str) -> Grid:
     if scale == "paper":
-        return make_repper_grid(scale, {SHARE: (0.2, 0.4, 0.8), LOCAL: EPOCHS[scale], BETA: (IID, MILD, STRONG)})
+        return make_grid(scale, {SHARE: (0.2, 0.4, 0.8), LOCAL: EPOCHS[scale], BETA: (IID, MILD, STRONG)})
     if scale == "smoke":
-        return make_repper_grid(scale, {SHARE: (0.4,), LOCAL: (1,), BETA: (IID, STRONG)})
+        return make_grid(scale, {SHARE: (0.4,), LOCAL: (1,), BETA: (IID, STRONG)})
     few, many = EPOCHS[scale]
     settings = ((0.4, few), (0.4, many), (0.2, few), (0.8, few))
     places = tuple((share, epochs, alpha) for share, epochs in settings for alpha in (IID, MILD))
-    return make_repper_grid(
+    return make_grid(
         scale,
         {(SHARE, LOCAL, BETA): (*places, (0.4, few, STRONG))},
         apart={SHARE: {FEW: {f"train.{name}": value for name, value in LONGER.items()}}},
     )
 
 
-TABLE1 = Experiment(
-    name="repper-table1",
-    title="Accuracy over alpha, clients per round and local epochs",
-    paper="RepPer, Table 1",
-    variants=ARMS,
-    scales=each_scale(_make_repper_table1),
-    axis=BETA,
-    figures=("repper-table1",),
-    reduced=REDUCED,
-)
-"""Table 1."""
-
-
-def _table2(scale: str) -> Grid:
+def _make_table2(scale: str) -> Grid:
     paper = ("cinic10", "cifar10", "cifar100")
     data = {"smoke": ("digits",), "small": ("cifar10", "cifar100"), "paper": paper}[scale]
     alphas = (MILD, STRONG) if scale != "smoke" else (MILD,)
-    return make_repper_grid(scale, {"data.name": data, BETA: alphas}, make_repper_base(scale, share=FEW))
+    return make_grid(scale, {"data.name": data, BETA: alphas}, make_base(scale, share=FEW))
 
 
-TABLE2 = Experiment(
-    name="repper-table2",
-    title="Accuracy on three datasets",
-    paper="RepPer, Table 2",
-    variants=ALL,
-    scales=each_scale(_table2),
-    axis="data.name",
-    figures=("repper-table2",),
-    reduced=REDUCED,
-)
-"""Table 2."""
-
-
-def _table3(scale: str) -> Grid:
+def _make_table3(scale: str) -> Grid:
     kinds = ("linear", "svm", "lr") if scale != "smoke" else ("linear", "svm")
-    return make_repper_grid(scale, {"finish.kind": kinds}, apart={"finish.kind": {"linear": HEADS[scale]}})
+    return make_grid(scale, {"finish.kind": kinds}, apart={"finish.kind": {"linear": HEADS[scale]}})
 
 
-TABLE3 = Experiment(
-    name="repper-table3",
-    title="Accuracy with a head of one layer, a support vector machine and logistic regression",
-    paper="RepPer, Table 3",
-    variants=ARMS,
-    scales=each_scale(_table3),
-    axis="finish.kind",
-    figures=("repper-table3",),
-    reduced=REDUCED,
-)
-"""Table 3."""
-
-
-def _make_repper_table4(scale: str) -> Grid:
+def _make_table4(scale: str) -> Grid:
     networks = (("mobilenet-v1", 1024), ("resnet34-pooled", 512))
     small = (("dcgan-narrow", 64), ("cnn", 64))
     data = {"smoke": ("digits",), "small": ("cifar10",), "paper": ("cifar10", "cifar100")}[scale]
     vary: dict[Any, Any] = {("model.encoder", "model.features"): networks if scale == "paper" else small}
-    return make_repper_grid(scale, {**vary, "data.name": data})
+    return make_grid(scale, {**vary, "data.name": data})
 
 
-TABLE4 = Experiment(
-    name="repper-table4",
-    title="Accuracy with two encoders",
-    paper="RepPer, Table 4",
-    variants=ARMS,
-    scales=each_scale(_make_repper_table4),
-    axis="data.name",
-    figures=("repper-table4",),
-)
-"""Table 4."""
+def _make_skewed(scale: str, *keep: Literal["confusion", "features"]) -> Grid:
+    start = make_base(scale, STRONG, share=FEW)
+    return make_grid(scale, {BETA: (STRONG,)}, replace(start, keep=keep))
 
 
-# The figures ----------------------------------------------------------------------------------------------------------
+def _make_fig1(scale: str) -> Grid:
+    return _make_skewed(scale, "confusion", "features")
 
 
-def _skewed(scale: str, features: bool = True) -> Grid:
-    """Return the runs of Figs. 1, 4 and 5, which keep matrices, and features where they are drawn."""
-    start = make_repper_base(scale, STRONG, share=FEW)
-    kept = replace(start, keep=("confusion", "features") if features else ("confusion",))
-    return make_repper_grid(scale, {BETA: (STRONG,)}, kept)
+def _make_fig4(scale: str) -> Grid:
+    return replace(_make_fig1(scale), vary={BETA: (STRONG,), "seed": (0,)})
 
 
-FIG1 = Experiment(
-    name="repper-fig1",
-    title="Features of a client's images: their clusters",
-    paper="RepPer, Fig. 1",
-    variants=ARMS,
-    scales=each_scale(_skewed),
-    axis=BETA,
-    figures=("repper-fig1",),
-    train=train_and_group,
-)
-"""Fig. 1, with numbers for what its drawings show, in all and for frequent and rare classes."""
-
-
-def _make_repper_fig3(scale: str) -> Grid:
-    start = make_repper_base(scale)
+def _make_fig3(scale: str) -> Grid:
+    start = make_base(scale)
     schedule = replace(start.train, rounds=1, local_epochs=None, local_steps=1, lr_milestones=None, lr_decay=None)
     whole = PartitionConfig("dirichlet", options={"test": "own"})
     shown = replace(start, model=ModelConfig("dcgan-narrow"), partition=whole, train=schedule, keep=("confusion",))
@@ -291,74 +219,37 @@ def _make_repper_fig3(scale: str) -> Grid:
     return Grid(shown, {BETA: alphas, "seed": (0,)})
 
 
-FIG3 = Experiment(
-    name="repper-fig3",
-    title="Images of 20 clients by class",
-    paper="RepPer, Fig. 3",
-    variants=("fedavg",),
-    scales=each_scale(_make_repper_fig3),
-    axis=BETA,
-    figures=("repper-fig3",),
-)
-"""Fig. 3: the divisions of CIFAR-10. Runs of one step, as runs are what keeps the numbers of images."""
-
-FIG4 = Experiment(
-    name="repper-fig4",
-    title="Features of RepPer on the images of seven clients and of all",
-    paper="RepPer, Fig. 4",
-    variants=("repper",),
-    scales={scale: replace(made, vary={BETA: (STRONG,), "seed": (0,)}) for scale, made in each_scale(_skewed).items()},
-    axis=BETA,
-    figures=("repper-fig4",),
-    train=train_and_group,
-)
-"""Fig. 4."""
-
-FIG5 = Experiment(
-    name="repper-fig5",
-    title="Accuracy from a client's frequent classes to its rare ones",
-    paper="RepPer, Fig. 5",
-    variants=ALL,
-    scales=each_scale(lambda scale: _skewed(scale, features=False)),
-    axis=BETA,
-    figures=("repper-fig5",),
-    train=train_and_group,
-)
-"""Fig. 5."""
-
-
-def _make_repper_fig6(scale: str) -> Grid:
+def _make_fig6(scale: str) -> Grid:
     if scale == "smoke":
-        return make_repper_grid(
-            scale, {BETA: (MILD,)}, replace(make_repper_base(scale, share=1.0), new_clients=3, new_steps=10)
-        )
-    start = make_repper_base(scale, share=1.0)
+        return make_grid(scale, {BETA: (MILD,)}, replace(make_base(scale, share=1.0), new_clients=3, new_steps=10))
+    start = make_base(scale, share=1.0)
     joined = replace(start, new_clients=20, new_data="cifar10", new_steps=100, data=DataConfig(name="cifar100"))
     heads = FinishConfig(optimizer="sgd", lr=HEADS[scale]["finish.lr"])
-    return make_repper_grid(scale, {BETA: (MILD,)}, replace(joined, finish=heads))
+    return make_grid(scale, {BETA: (MILD,)}, replace(joined, finish=heads))
 
 
-FIG6 = Experiment(
-    name="repper-fig6",
-    title="Accuracy of 20 new clients with other data",
-    paper="RepPer, Fig. 6",
-    variants=("fedavg", "fedprox", "lg_fedavg", "fedrep", "repper"),
-    scales=each_scale(_make_repper_fig6, ("smoke", "paper")),
-    axis=BETA,
-    figures=("repper-fig6",),
-)
-"""Fig. 6: trained on CIFAR-100; the new clients have CIFAR-10. In a smoke test they have the digits too."""
-
-GRADIENTS = Experiment(
-    name="repper-gradients",
-    title="Gradients of images of frequent and rare classes",
-    paper="RepPer, section 5",
-    variants=("repper", "fedavg"),
-    scales=each_scale(
-        lambda scale: make_repper_grid(scale, {BETA: (STRONG,)}, make_repper_base(scale, STRONG, share=FEW))
-    ),
-    axis=BETA,
-    figures=("repper-gradients",),
-    train=train_and_pull_repper,
-)
-"""Section 5, Eqs. 10 to 17, measured."""
+# fmt: off
+TABLE1 = make_item("repper-table1", "RepPer, Table 1", "Accuracy over alpha, clients per round and local epochs",
+                   ARMS, _make_table1, BETA, reduced=REDUCED)
+TABLE2 = make_item("repper-table2", "RepPer, Table 2", "Accuracy on three datasets",
+                   ALL, _make_table2, "data.name", reduced=REDUCED)
+TABLE3 = make_item("repper-table3", "RepPer, Table 3",
+                   "Accuracy with a head of one layer, a support vector machine and logistic regression",
+                   ARMS, _make_table3, "finish.kind", reduced=REDUCED)
+TABLE4 = make_item("repper-table4", "RepPer, Table 4", "Accuracy with two encoders", ARMS, _make_table4, "data.name")
+# With numbers for what the drawings show, in all and for frequent and rare classes.
+FIG1 = make_item("repper-fig1", "RepPer, Fig. 1", "Features of a client's images: their clusters",
+                 ARMS, _make_fig1, BETA, train=train_and_group)
+# Runs of one step, as runs are what keeps the numbers of images.
+FIG3 = make_item("repper-fig3", "RepPer, Fig. 3", "Images of 20 clients by class", ("fedavg",), _make_fig3, BETA)
+FIG4 = make_item("repper-fig4", "RepPer, Fig. 4", "Features of RepPer on the images of seven clients and of all",
+                 ("repper",), _make_fig4, BETA, train=train_and_group)
+FIG5 = make_item("repper-fig5", "RepPer, Fig. 5", "Accuracy from a client's frequent classes to its rare ones",
+                 ALL, lambda scale: _make_skewed(scale, "confusion"), BETA, train=train_and_group)
+# Trained on CIFAR-100; the new clients have CIFAR-10. In a smoke test they have the digits too.
+FIG6 = make_item("repper-fig6", "RepPer, Fig. 6", "Accuracy of 20 new clients with other data",
+                 ("fedavg", "fedprox", "lg_fedavg", "fedrep", "repper"), _make_fig6, BETA, scales=("smoke", "paper"))
+# Eqs. 10 to 17, measured.
+GRADIENTS = make_item("repper-gradients", "RepPer, section 5", "Gradients of images of frequent and rare classes",
+                      ("repper", "fedavg"), _make_skewed, BETA, train=train_and_pull)
+# fmt: on

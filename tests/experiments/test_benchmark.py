@@ -52,7 +52,7 @@ def test_search_tries_three_candidates_of_a_method_or_four_and_its_first_is_the_
 
 def test_choice_is_each_methods_with_each_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of, "CHOSEN", {"small": {"cifar100": {"fedper": 1, "scaffold": 2}}})
-    grid = of._make_benchmark("small")
+    grid = of._make_grid("small")
     found = {(r.variant, r.config.data.name): r.config for r in grid.runs(of.BENCHMARK.compared(), "benchmark")}
     assert [found["fedper", data].train.lr for data in ("cifar10", "cifar100")] == [0.001, 0.003]
     assert found["fedrep", "cifar100"].train.lr == 0.001
@@ -80,10 +80,10 @@ def test_rate_is_the_best_on_validation_images_the_first_among_ties_and_none_tha
         *(_score("scaffold", 0, np.nan, "failed"), _score("scaffold", 1, 0.2), _score("scaffold", 2, 0.3)),
         *(_score("fedproto", 0, 0.6), _score("fedproto", 1, 0.9)),
     ]
-    scores = of.read_rate_scores(pd.DataFrame(rows)).set_index(["method", "place"])["score"]
+    scores = of.read_scores(pd.DataFrame(rows)).set_index(["method", "place"])["score"]
     assert scores["local", 1] == pytest.approx(71) and np.isnan(scores["scaffold", 0])
     assert scores["fedproto", 1] == pytest.approx(40)  # of the view that counts
-    found = of.choose_rates(of.read_rate_scores(pd.DataFrame(rows)))
+    found = of.choose_rates(of.read_scores(pd.DataFrame(rows)))
     assert found == {"cifar10": {"local": 1, "scaffold": 2, "fedproto": 1}}
 
 
@@ -113,7 +113,7 @@ def test_ranks_are_of_means_over_seeds_that_do_not_guess() -> None:
     assert figure.rank_ends(ends).set_index("variant")["mean"].to_dict() == {"a": 1.5, "c": 2.0, "b": 2.5}
     with_all = figure.rank_ends(ends, all_runs=True)
     assert with_all.set_index("variant")["mean"].to_dict() == {"a": 2.0, "b": 2.0, "c": 2.0}
-    table = figure.tabulate_benchmark(ends).set_index("method")
+    table = figure.tabulate_methods(ends).set_index("method")
     assert table.loc["a", "cifar10, m = 2, 20 clients"] == "50.0 / 50.0 / 50.0 (1)"
     assert table["mean rank, all runs"].to_dict() == {"a": "2.0", "b": "2.0", "c": "2.0"}
     assert figure.describe_top_cliques(ends) == ""

@@ -16,25 +16,25 @@ from torch import Tensor
 import semcom
 from experiments import bounds
 from experiments.measures.bounds_report import report_bounds
-from experiments.measures.bounds_round import find_theorem_of_bound, measure_bounds_of_round
+from experiments.measures.bounds_round import find_theorem, measure_round
 from experiments.measures.landscape import (
     Call,
     Landscape,
     bends,
     distance,
-    find_next_landscape_training,
+    find_next_training,
     flat,
-    list_landscape_steps,
-    list_landscape_trainings,
+    list_steps,
+    list_trainings,
     slopes,
-    step_aside_on_landscape,
+    step_aside,
 )
 from experiments.measures.theorems import (
     FedCLBound,
     FedCoSRBound,
+    bound_information,
     bound_local_steps,
-    bound_theorem_information,
-    compute_theorem_guarantee,
+    compute_guarantee,
     entropy,
 )
 from figures.bounds import BOUNDS, ticks
@@ -94,7 +94,7 @@ def test_loss_and_gradient_are_those_of_all_images(batch_size: int) -> None:
 def test_steps_are_those_of_the_training() -> None:
     """Each takes 3 (w - x) of one image, and the next weights are where it leads."""
     world, call = bowls(1)
-    taken, fitted = list_landscape_steps(world, call)
+    taken, fitted = list_steps(world, call)
     assert len(taken) == 4
     seen = [step.leaves[WEIGHT][0].numpy() - step.gradient.view(2, 2).numpy() / STEEP for step in taken]
     assert all(np.allclose(rows[0], rows[1]) for rows in seen)
@@ -109,7 +109,7 @@ def test_steps_are_those_of_the_training() -> None:
 def test_smoothness_of_a_bowl_is_its_steepness_in_every_way() -> None:
     world, call = bowls(3)
     landscape, start = Landscape(world, call), {WEIGHT: call.models.named()[WEIGHT]}
-    weights = [start, step_aside_on_landscape(start, 0.5, "one"), step_aside_on_landscape(start, 2.0, "two")]
+    weights = [start, step_aside(start, 0.5, "one"), step_aside(start, 2.0, "two")]
     assert distance(weights[0], weights[1]) == pytest.approx(0.5)
     assert not torch.allclose(weights[1][WEIGHT] - start[WEIGHT], (weights[2][WEIGHT] - start[WEIGHT]) / 4)
     points = [landscape.at(w) for w in weights]
@@ -125,10 +125,10 @@ def test_gradients_are_those_of_one_function_of_the_weights(method: str) -> None
     chosen = METHODS.get(method)(world.config.hyper)
     state = chosen.round(chosen.setup(world), world)  # then there are centroids
     world.session.tally.begin(2)
-    call = list_landscape_trainings(chosen, state, world)[0].of(1)
-    taken, _ = list_landscape_steps(world, call)
+    call = list_trainings(chosen, state, world)[0].of(1)
+    taken, _ = list_steps(world, call)
     leaves, landscape = taken[0].leaves, Landscape(world, call)
-    point, side = landscape.at(leaves), step_aside_on_landscape(leaves, 1e-5, "side")
+    point, side = landscape.at(leaves), step_aside(leaves, 1e-5, "side")
     back = {name: 2 * t - side[name] for name, t in leaves.items()}
     rise = landscape.at(side).loss - landscape.at(back).loss
     assert rise == pytest.approx(float(point.gradient @ (flat(side) - flat(back))), rel=1e-5)
@@ -142,7 +142,7 @@ def test_the_next_training_is_that_of_the_next_round() -> None:
     world = worlds.world("fedcl", train={"optimizer": "sgd"}, hyper={"lam": 0.1})
     chosen = METHODS.get("fedcl")(world.config.hyper)
     state = chosen.round(chosen.setup(world), world)
-    call = find_next_landscape_training(chosen, state, world)
+    call = find_next_training(chosen, state, world)
     assert world.round == 1
     assert torch.equal(call.given.common["centroids"], state.centroids.values)
     assert worlds.gap(call.models, state.model.select(call.models.ids)) == 0
@@ -154,8 +154,8 @@ def test_the_next_training_is_that_of_the_next_round() -> None:
 def test_local_steps_by_hand() -> None:
     """eta 0.1, L1 4: 0.1 - 4 * 0.01 / 2 = 0.08; 3 steps of variance 5: 3 * 4 * 0.01 * 5 / 2 = 0.3."""
     assert bound_local_steps(0.1, 4.0, 10.0, 3.0, 5.0) == pytest.approx(-0.8 + 0.3)
-    assert float(compute_theorem_guarantee(0.1, 4.0, 10.0, 0.2)) == pytest.approx(0.25)
-    assert float(compute_theorem_guarantee(0.5, 4.0, 10.0, 0.2)) == np.inf  # 0.5 - 4 * 0.25 / 2 = 0
+    assert float(compute_guarantee(0.1, 4.0, 10.0, 0.2)) == pytest.approx(0.25)
+    assert float(compute_guarantee(0.5, 4.0, 10.0, 0.2)) == np.inf  # 0.5 - 4 * 0.25 / 2 = 0
 
 
 def test_fedcl_by_hand() -> None:
@@ -190,7 +190,7 @@ def test_corollary_1_is_a_root() -> None:
 
 def test_information_by_hand() -> None:
     assert entropy(np.array([5, 0, 5, 10])) == pytest.approx(0.5 * math.log(4) + 0.5 * math.log(2))
-    assert bound_theorem_information(10.0, 0.5) == pytest.approx(math.log(10) - 0.5)
+    assert bound_information(10.0, 0.5) == pytest.approx(math.log(10) - 0.5)
 
 
 def observed(**other: Any) -> dict[str, Any]:
@@ -249,7 +249,7 @@ SPENT = ("begun", "seconds", "samples_per_second")
 @pytest.mark.parametrize("method", ["fedcl", "fedcosr"])
 def test_measuring_changes_nothing(method: str) -> None:
     """Weights, metrics and counters, bit for bit; and each round begins at the loss where the one before ended."""
-    plain, seen = run(asked(method)), run(asked(method), observe=measure_bounds_of_round)
+    plain, seen = run(asked(method)), run(asked(method), observe=measure_round)
     for name, view in plain.views.items():
         assert worlds.gap(view.population, seen.views[name].population) == 0
     for one, other in zip(plain.metrics, seen.metrics, strict=True):
@@ -264,7 +264,7 @@ def test_measuring_changes_nothing(method: str) -> None:
         ends = np.sum([before[name] for name in ("loss", "local", "mixing", "targets")], axis=0)
         assert after["loss"] == pytest.approx(ends.tolist(), abs=1e-9)
         assert min(np.abs(before["mixing"])) > 1e-6 and min(np.abs(before["targets"])) > 1e-6
-    found = report_bounds(find_theorem_of_bound(asked(method)), seen.metrics)
+    found = report_bounds(find_theorem(asked(method)), seen.metrics)
     json.dumps(found, allow_nan=False)
     assert found["violated"]["own"]["mixing"][0] in ((1 / 3, 2 / 3, 1) if method == "fedcl" else (0,))
 
@@ -276,10 +276,10 @@ def test_what_was_observed_survives_an_interruption(tmp_path: Path) -> None:
 
     config = asked("fedcl", tmp_path, {"rounds": 2})
     with pytest.raises(KeyboardInterrupt):
-        run(config, on_round=stop, observe=measure_bounds_of_round)
+        run(config, on_round=stop, observe=measure_round)
     again, whole = (
-        run(config, observe=measure_bounds_of_round),
-        run(asked("fedcl", None, {"rounds": 2}), observe=measure_bounds_of_round),
+        run(config, observe=measure_round),
+        run(asked("fedcl", None, {"rounds": 2}), observe=measure_round),
     )
     assert [line["observed"] for line in again.metrics] == [line["observed"] for line in whole.metrics]
 
@@ -290,7 +290,7 @@ def test_an_observer_is_refused_before_any_work(tmp_path: Path) -> None:
         run(asked("fedcl", tmp_path / "a"), observe=nothing)
     with pytest.raises(ConfigError, match=r"^processes: a run of several cannot be observed"):
         two = asked("fedcl", tmp_path / "a", processes=2, plugins=("tests.worlds",))
-        run(two, observe=measure_bounds_of_round)
+        run(two, observe=measure_round)
     assert not list(tmp_path.iterdir())
 
 
@@ -305,7 +305,7 @@ def test_an_observer_is_refused_before_any_work(tmp_path: Path) -> None:
 )
 def test_other_runs_have_no_theorem(config: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=f"^{message}"):
-        find_theorem_of_bound(config())
+        find_theorem(config())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from experiments import finish_search
-from experiments.finish_search import CANDIDATES, choose_finish, compute_finish_scores, make_finish_search
+from experiments.finish_search import CANDIDATES, choose_candidate, compute_scores, train_and_search
 from semcom.config import FINISH, FinishConfig
 from semcom.runs.folder.summary import read_summary
 from semcom.studies.results.table import list_configuration_columns, make_row_of_table, make_table
@@ -25,7 +25,7 @@ def frame(values: dict[str, tuple[float, ...]]) -> pd.DataFrame:
 
 
 def test_a_score_is_the_mean_over_runs_and_stages() -> None:
-    best = compute_finish_scores(
+    best = compute_scores(
         frame(
             {
                 "search.sgd 0.1 x 30.linear": (0.9, 0.7),
@@ -51,7 +51,7 @@ def test_of_those_that_are_tied_the_cheapest_is_chosen(
 ) -> None:
     """Half a point below the best: the fewest epochs, then SGD, then the smallest rate."""
     rows = [vars(candidate) | {"score": points.get(finish_search._name(candidate), 10.0)} for candidate in CANDIDATES]
-    found = choose_finish(pd.DataFrame(rows))
+    found = choose_candidate(pd.DataFrame(rows))
     assert (found.optimizer, found.lr, found.epochs) == choice
 
 
@@ -66,7 +66,7 @@ def test_a_run_leaves_the_accuracies_of_all_stages(tmp_path: Path, monkeypatch: 
     config = worlds.request(
         "fedbabu", out=str(tmp_path), partition=part, train={"rounds": 2}, channel={"kind": "ideal"}
     )
-    make_finish_search(config)
+    train_and_search(config)
     summary = read_summary(tmp_path)
     assert summary is not None and summary["search"].keys() == {"sgd 0.1 x 1", "sgd 0.1 x 40"}
     few, many = (summary["search"][name] for name in ("sgd 0.1 x 1", "sgd 0.1 x 40"))

@@ -14,7 +14,7 @@ from experiments import network
 from experiments.collaboration import COLLABORATION
 from experiments.hypotheses import JUDGES, judge_study
 from experiments.letter.figures import ABLATION
-from experiments.letter.lead import BASE, make_lead_levels, measure_lead_effects
+from experiments.letter.lead import BASE, list_levels, measure_effects
 from experiments.letter.regime import (
     ENCODER_PLACES,
     LETTER_REGIME,
@@ -23,7 +23,7 @@ from experiments.letter.regime import (
     PLACES,
     SETTINGS,
     UNSEEN,
-    in_setting,
+    name_in_setting,
 )
 from experiments.letter.weight import INFONCE, LETTER_PULL, PLAIN, UNTRAINED
 from experiments.letter.weight import PLACES as WEIGHTS
@@ -115,7 +115,7 @@ def test_the_lead() -> None:
     """FedCL leads FedProto by 1 to 3 points everywhere, FedAvg by 29 to 31; among own classes by 5 less."""
     rows = []
     for arm, accuracy in (("fedcl", 0.60), ("fedproto", 0.58), ("fedavg", 0.30)):
-        titles = [BASE, *(level.title for level in make_lead_levels("small") if arm in level.arms)]
+        titles = [BASE, *(level.title for level in list_levels("small") if arm in level.arms)]
         for title in titles:
             for seed in range(4):
                 more = (seed - 1.5) / 100 if arm == "fedcl" else 0.0
@@ -127,7 +127,7 @@ def test_the_lead() -> None:
                 of_run = {"variant": f"{arm} | {title}", "seed": seed, "status": "done", "accuracy": value}
                 rows.append({**of_run, **of_view})
     frame = pd.DataFrame(rows)
-    highest = measure_lead_effects(frame).query("rival == 'fedproto'")["lead_high"].max()
+    highest = measure_effects(frame).query("rival == 'fedproto'")["lead_high"].max()
     found = said(JUDGES.get("letter-lead")(frame))
     title = "no level gives a lead of 10 points over FedProto"
     assert highest < 10 and found[title, "highest: centroids: plain mean"] == (4.0, SUPPORTED)
@@ -225,7 +225,7 @@ def test_what_a_common_encoder_gains_in_each_setting() -> None:
                 for seed in range(3):
                     apart = spread * (seed - 1) / 10000 * (variant == "fedper")
                     fields = dict(zip(PLACE, place, strict=True))
-                    name = in_setting(variant, setting)
+                    name = name_in_setting(variant, setting)
                     rows.append({"variant": name, "seed": seed, "accuracy": 0.4 + value + apart + seed / 10, **fields})
     found = said(JUDGES.get("letter-encoder")(pd.DataFrame(rows)))
     title = "the setting raises what a common encoder gains"

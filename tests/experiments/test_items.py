@@ -15,8 +15,8 @@ from torch import nn
 import semcom
 from experiments import fedcrl, overhead, papers, wireless
 from experiments.arms import ALL
-from experiments.claims.claim import Claim, list_claimed_comparisons
-from experiments.claims.evidence import Evidence, read_evidence_number
+from experiments.claims.claim import Claim, list_comparisons
+from experiments.claims.evidence import Evidence, read_number
 from experiments.claims.scorecard import make_scorecard
 from experiments.fedcosr import items as fedcosr
 from experiments.fedcrc import items as fedcrc
@@ -33,7 +33,7 @@ from semcom.studies.results.run import Stored
 from semcom.studies.results.table import list_fields
 from tests.studies.folders import around, config, line, scored, simple, write
 
-POINTS, NAMES = papers.read_paper_points(), EXPERIMENTS.names()
+POINTS, NAMES = papers.read_points(), EXPERIMENTS.names()
 PRINTED = sorted({item for item in POINTS["item"] if item in NAMES and not item.startswith(("letter", "repper"))})
 """Items with cells; RepPer's have a file of their own, and the letter prints none."""
 METHOD = {"fedcrc-per": "fedcrc"}
@@ -57,7 +57,7 @@ def runs(item: str, scale: str = "paper") -> list[tuple[str, dict[str, str]]]:
 
 
 def test_all_items_with_claims_are_experiments() -> None:
-    claimed = {item for items in papers.read_paper_claims()["item"] for item in items.split()}
+    claimed = {item for items in papers.read_claims()["item"] for item in items.split()}
     assert claimed <= set(NAMES) and set(POINTS["item"]) <= set(NAMES)
     asked = """
         letter-fig2a letter-fig2b letter-fig3a letter-fig3b letter-fig4 letter-ablation letter-encoders fedcosr-table2
@@ -72,8 +72,8 @@ def test_all_items_with_claims_are_experiments() -> None:
 @pytest.mark.parametrize("item", PRINTED)
 def test_every_cell_of_a_table_has_one_run_for_each_seed(item: str) -> None:
     paper = str(POINTS[POINTS["item"] == item]["paper"].iloc[0])
-    places = {p["column"]: papers.parse_paper_point(p["at"]) for _, p in POINTS[POINTS["item"] == item].iterrows()}
-    cells, found = papers.read_paper_table(paper).query("item == @item"), runs(item)
+    places = {p["column"]: papers.parse_point(p["at"]) for _, p in POINTS[POINTS["item"] == item].iterrows()}
+    cells, found = papers.read_table(paper).query("item == @item"), runs(item)
     for _, cell in cells.iterrows():
         at = {f: v for f, v in places[cell["column"]].items() if f not in papers.ASPECTS}
         name = METHOD.get(cell["row"], cell["row"])
@@ -94,12 +94,10 @@ COMPARED = set(METHODS) - {"digital-chain", "scaffold", "feddyn", "fedbn", "fedr
 
 
 def test_arms_are_those_of_the_papers() -> None:
-    printed = set(papers.read_paper_table("fedcosr").query("item == 'fedcosr-table2'")["row"]) - {"averaged"}
+    printed = set(papers.read_table("fedcosr").query("item == 'fedcosr-table2'")["row"]) - {"averaged"}
     assert {str(getattr(arm, "name", arm)) for arm in fedcosr.ARMS} == printed and len(fedcosr.ARMS) == 16
     assert {v.name for v in fedcrl.TABLE2.compared()} == printed - {"fedcosr"} | {"fedcrl"}
-    assert set(fedcrc.ARMS) | {"fedcrc-per"} == set(
-        papers.read_paper_table("fedcrc").query("item == 'fedcrc-table1'")["row"]
-    )
+    assert set(fedcrc.ARMS) | {"fedcrc-per"} == set(papers.read_table("fedcrc").query("item == 'fedcrc-table1'")["row"])
     assert sorted(str(getattr(arm, "name", arm)) for arm in ALL) == sorted(COMPARED)
     assert [str(getattr(arm, "name", arm)) for arm in wireless.ARMS] == [str(getattr(a, "name", a)) for a in ALL]
     keys = {name: {run_hash(semcom.resolve(r.config)) for r in find_experiment(name).runs("small")} for name in AWGN}
@@ -157,8 +155,8 @@ def test_accuracy_is_that_of_the_new_clients_where_some_join(tmp_path: Path) -> 
     for seed, new in ((0, joined), (1, {"head": joined["head"]}), (2, {})):
         simple(tmp_path, config("fedavg", seed), [0.5, 0.5], **({"new_clients": new} if new else {}))
     runs = {run.fields["seed"]: run for run in study(tmp_path).stored}
-    assert [read_evidence_number(runs[seed], None, "accuracy") for seed in range(3)] == [25, 75, 50]
-    assert read_evidence_number(runs[0], None, "accuracy_std") == pytest.approx(0), "of those that trained"
+    assert [read_number(runs[seed], None, "accuracy") for seed in range(3)] == [25, 75, 50]
+    assert read_number(runs[0], None, "accuracy_std") == pytest.approx(0), "of those that trained"
 
 
 def test_the_distance_of_predictors_by_hand() -> None:
@@ -179,7 +177,7 @@ def test_the_distance_of_predictors_by_hand() -> None:
 def test_the_last_round_is_what_a_longer_run_adds() -> None:
     """Rounds of 5, 7 and 9 floats: means of 7 and 6."""
     whole, before = {"up": {"floats": 7.0}}, {"up": {"floats": 6.0}}
-    assert overhead.read_last_overhead(whole, before, 3) == {"up": {"floats": 9.0}}
+    assert overhead.isolate_last_round(whole, before, 3) == {"up": {"floats": 9.0}}
 
 
 def test_formulas_by_hand() -> None:
@@ -226,7 +224,7 @@ def test_the_table_of_overhead(tmp_path: Path) -> None:
     row = {"variant": "fedgh", "status": "done", "floats_formula": 200.0}
     for way, value in (("up", 60.0), ("down", 40.0)):
         row |= {f"traffic.{way}.{cost}": value for cost in ("floats", "bits", "uses", "airtime_s", "energy_j")}
-    found = overhead.make_overhead_table(pd.DataFrame([row, {**row, "variant": "repper", "floats_formula": np.nan}]))
+    found = overhead.tabulate_costs(pd.DataFrame([row, {**row, "variant": "repper", "floats_formula": np.nan}]))
     assert found["ratio"].iloc[0] == pytest.approx(0.5) and np.isnan(found["ratio"].iloc[1])
     assert found.loc[0, ["method", "up", "down", "bits", "airtime_ms"]].tolist() == ["FedGH", 60, 40, 100, 100_000]
 
@@ -263,7 +261,7 @@ def test_the_cost_of_a_grid_is_that_of_its_runs() -> None:
 
 
 def test_every_method_of_a_claim_is_an_arm_of_its_items() -> None:
-    for _, claim in papers.read_paper_claims().iterrows():
+    for _, claim in papers.read_claims().iterrows():
         for item in claim["item"].split():
             arms = {variant.name: variant.method for variant in find_experiment(item).compared()}
             for name in {*papers.names(claim["left"]), *papers.names(claim["right"])} - {"averaged"}:
@@ -309,11 +307,11 @@ def made(item: str, rng: np.random.Generator) -> Any:
 def test_every_claim_gets_its_numbers_from_the_runs_of_its_item_at_paper() -> None:
     """A claim whose points, methods or numbers the grid does not have would be answered wrongly, or never."""
     rng, studies, unanswered = np.random.default_rng(0), {}, {}
-    for _, claim in papers.read_paper_claims().iterrows():
+    for _, claim in papers.read_claims().iterrows():
         items = tuple(claim["item"].split())
         if items not in studies:
             studies[items] = Evidence({item: ("paper", made(item, rng)) for item in items})
-        found = list_claimed_comparisons(Claim.read(claim), studies[items])
+        found = list_comparisons(Claim.read(claim), studies[items])
         if not found or not all(all(map(len, one.values)) for one in found):
             unanswered[claim["id"]] = len(found)
     assert set(unanswered) == set(UNKNOWN), unanswered

@@ -12,16 +12,9 @@ import pytest
 import semcom
 from experiments.claims.evidence import COMMITTED
 from experiments.letter import lead
-from experiments.letter.lead import (
-    BASE,
-    LETTER_LEAD,
-    LETTER_LEAD_LOW,
-    READ,
-    decide_lead_verdicts,
-    make_lead_levels,
-    measure_lead_effects,
-)
+from experiments.letter.lead import BASE, LETTER_LEAD, LETTER_LEAD_LOW, READ, judge_stated, list_levels, measure_effects
 from semcom.config import run_hash
+from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 
 PROTOCOL = Path(__file__).parents[2] / "experiments" / "protocol.md"
@@ -29,8 +22,8 @@ PROTOCOL = Path(__file__).parents[2] / "experiments" / "protocol.md"
 
 def test_every_level_changes_the_base_and_can_be_run() -> None:
     runs = {run.variant: semcom.resolve(run.config) for run in LETTER_LEAD.runs("small") if run.config.seed == 10}
-    assert len(runs) == 3 + sum(len(level.arms) for level in make_lead_levels("small"))
-    for level in make_lead_levels("small"):
+    assert len(runs) == 3 + sum(len(level.arms) for level in list_levels("small"))
+    for level in list_levels("small"):
         for arm in level.arms:
             start, changed = runs[f"{arm} | {BASE}"], runs[f"{arm} | {level.title}"]
             assert changed.method == start.method == arm
@@ -56,7 +49,7 @@ def test_the_factors_are_those_of_the_protocol() -> None:
     """Each row of the table has a level here, and the other way round."""
     part = PROTOCOL.read_text("utf-8").partition("| factor | base | levels |")[2].partition("\n\n")[0]
     rows = [line.split("|")[1].strip() for line in part.splitlines() if line.startswith("| ")][1:]
-    factors = list(dict.fromkeys(level.factor for level in make_lead_levels("small")))
+    factors = list(dict.fromkeys(level.factor for level in list_levels("small")))
     assert len(rows) == len(factors) + 1 + 4  # five epochs are two rows there
     readings = dict.fromkeys(reading.factor for reading in READ)
     assert [row for row in rows if row.startswith("*")] == [f"*{name}*" for name in readings]
@@ -65,7 +58,7 @@ def test_the_factors_are_those_of_the_protocol() -> None:
 def test_a_step_is_one_of_the_bases_where_images_are_others() -> None:
     """300 images in batches of 20: 15 steps; at scale `paper`, in batches of 50, 6."""
     for scale, steps in (("small", 15), ("paper", 6)):
-        found = [level.set["train.local_steps"] for level in make_lead_levels(scale) if "as many steps" in level.factor]
+        found = [level.set["train.local_steps"] for level in list_levels(scale) if "as many steps" in level.factor]
         assert found == [steps, steps]
 
 
@@ -96,32 +89,25 @@ def test_the_strongest_levels_raise_the_lead_one_for_each_rival() -> None:
         ("head", "mlp", "fedavg", 4.0, 3.0, 5.0),
         (BASE, "", "fedavg", math.nan, math.nan, math.nan),
     )
-    assert lead.find_strongest_lead(found) == ["SNR: 6 dB", "head: mlp"]
-    assert lead.find_strongest_lead(found[found["rival"] == "fedavg"]) == ["SNR: 12 dB"]
-    assert lead.find_strongest_lead(found[found["low"].isna() | (found["low"] < 0)]) == []
+    assert lead.find_strongest_levels(found) == ["SNR: 6 dB", "head: mlp"]
+    assert lead.find_strongest_levels(found[found["rival"] == "fedavg"]) == ["SNR: 12 dB"]
+    assert lead.find_strongest_levels(found[found["low"].isna() | (found["low"] < 0)]) == []
 
 
 def test_what_is_confirmed_alone_and_together() -> None:
-    """Each arm has what its levels set; what no level changes is the base's, and what one changes is run once."""
-    titles = ("power: free", "training of the others: no channel")
-    fields, found = lead._list_confirmed_lead_fields("small", titles), lead.confirm_lead("small", titles)
-    both = f"together: {' and '.join(titles)}"
-    assert [(level.title, level.arms) for level in found] == [
-        (titles[0], lead.ARMS),
-        (titles[1], lead.RIVALS),
-        (both, lead.RIVALS),
-    ]
-    assert found[2].others == {"fedcl": titles[0]}
-    lam, free, quiet = {"hyper.lam": 1 / 16}, {"channel.power": "free"}, {"train.through_link": False}
-    assert fields == {
-        **{"fedcl | base": lam, "fedproto | base": {}, "fedavg | base": {}},
-        **{f"{arm} | {titles[0]}": {**(lam if arm == "fedcl" else {}), **free} for arm in lead.ARMS},
-        **{f"{arm} | {titles[1]}": quiet for arm in lead.RIVALS},
-        **{f"{arm} | {both}": {**free, **quiet} for arm in lead.RIVALS},
-    }
-    assert lead.confirm_lead("small", titles[:1]) == found[:1] and lead.confirm_lead("small", ()) == ()
-    without = lead._list_confirmed_lead_fields("small", ("centroids: none",))
-    assert without["fedcl | centroids: none"] == {"hyper.centroids": "none"}, "lambda has no effect then"
+    """Each arm has the settings of its levels beside the base's; an arm that one level changes is run once."""
+    runs = {run.variant: run.config for run in lead.LETTER_LEAD_CONFIRM.runs("small") if run.config.seed == 10}
+    runs_of_base = {arm: runs[f"{arm} | {BASE}"] for arm in lead.ARMS}
+    assert runs_of_base["fedcl"].hyper == {"lam": 1 / 16}
+    weight, classes, both = lead.list_confirmed_levels("small")
+    assert (weight.title, classes.title) == lead.CONFIRMED and both.others == {"fedcl": classes.title}
+    lam, fewer = {"hyper.lam": 64.0}, {"partition.ways": 2, "partition.shots": 150}
+    for arm in lead.ARMS:
+        changes = {BASE: {}, weight.title: lam, classes.title: fewer, both.title: {**lam, **fewer}}
+        own = changes if arm == "fedproto" else {title: changes[title] for title in (BASE, classes.title)}
+        for title, fields in own.items():
+            assert runs.pop(f"{arm} | {title}") == set_fields(runs_of_base[arm], fields), (arm, title)
+    assert not runs
 
 
 def test_the_confirmation_has_a_wider_encoder_more_rounds_and_three_of_the_seeds() -> None:
@@ -137,7 +123,7 @@ def verdict(rival: str, *leads: tuple[str, float, float, float]) -> dict[tuple[f
         | {"lead_low": low, "lead_high": high, "rival_accuracy": accuracy}
         for name, low, high, accuracy in leads
     ]
-    found = decide_lead_verdicts(pd.DataFrame(rows))
+    found = judge_stated(pd.DataFrame(rows))
     mine = found[found["rival"] == rival]
     return {(row["stated"], row["reading"]): (row["verdict"], row["settings"]) for row in mine.to_dict("records")}
 
@@ -162,7 +148,7 @@ def test_verdicts_by_hand() -> None:
 
 def test_effects_by_hand() -> None:
     """In the base FedCL leads by 2, 2 and 5 points over FedProto; with free power by 5, 6 and 7: effects of 3, 4, 2."""
-    found = measure_lead_effects(
+    found = measure_effects(
         frame(
             {
                 f"fedcl | {BASE}": [0.60, 0.62, 0.65],
@@ -202,7 +188,7 @@ def test_effects_by_hand() -> None:
 
 def test_a_level_that_changes_another_one_further_is_held_against_it() -> None:
     """With many rounds FedCL is 20 points behind, with mean centroids beside them 5: an effect of 15, not of 5."""
-    found = measure_lead_effects(
+    found = measure_effects(
         frame(
             {
                 f"fedcl | {BASE}": [0.60],
@@ -217,8 +203,8 @@ def test_a_level_that_changes_another_one_further_is_held_against_it() -> None:
     row = found.loc["rounds", "many with plain mean", "fedproto"]
     assert (row["lead"], row["effect"]) == (pytest.approx(-5), pytest.approx(15))
     assert found.loc["rounds", "many", "fedproto"]["effect"] == pytest.approx(-30)
-    known = {level.title: level for level in make_lead_levels("small")}
-    further = [level for level in make_lead_levels("small") if level.start != BASE]
+    known = {level.title: level for level in list_levels("small")}
+    further = [level for level in list_levels("small") if level.start != BASE]
     assert further and all(known[level.start].arms == lead.ARMS for level in further)
     assert all(known[level.start].set.items() <= level.set.items() for level in further)
 
@@ -229,26 +215,26 @@ def test_the_last_round_is_compared_where_there_are_few() -> None:
     runs = frame({f"{arm} | {level}": [0.1] for arm in lead.ARMS for level in (BASE, title)}, view="a")
     last = {("fedcl", BASE): 0.6, ("fedproto", BASE): 0.5, ("fedcl", title): 0.7, ("fedproto", title): 0.4}
     arms = [tuple(variant.split(" | ")) for variant in runs["variant"]]
-    found = measure_lead_effects(runs.assign(**{"views.a.last": [last.get(arm, 0.0) for arm in arms]}))
+    found = measure_effects(runs.assign(**{"views.a.last": [last.get(arm, 0.0) for arm in arms]}))
     row = found.set_index(["factor", "level", "rival"]).loc["5 local epochs", "as many passes", "fedproto"]
     assert (row["lead"], row["effect"]) == (pytest.approx(30), pytest.approx(20))
 
 
 def test_the_confirmation_has_what_the_stored_screening_chose() -> None:
-    found = measure_lead_effects(read_stored_table(COMMITTED / "letter-lead-small.zip"))
-    assert tuple(lead.find_strongest_lead(found)) == lead.CONFIRMED
+    found = measure_effects(read_stored_table(COMMITTED / "letter-lead-small.zip"))
+    assert tuple(lead.find_strongest_levels(found)) == lead.CONFIRMED
     assert found["seeds"].min() == 4, "no run is missing"
 
 
 def test_both_levels_together_have_the_runs_of_one_where_the_other_changes_nothing() -> None:
-    """FedCL has power free alone: 70 % against FedProto's 40 % with both, and 60 % against 50 % in the base."""
-    of = lead.confirm_lead("small", ("power: free", "training of the others: no channel"))
+    """FedCL has fewer classes only: 70 % against FedProto's 40 % with both, and 60 % against 50 % in the base."""
+    _, classes, both = lead.list_confirmed_levels("small")
     values = {
-        **{f"fedcl | {BASE}": [0.60], f"fedproto | {BASE}": [0.50]},
-        **{"fedcl | power: free": [0.70], "fedproto | power: free": [0.55], f"fedproto | {of[2].title}": [0.40]},
+        **{f"fedcl | {BASE}": [0.60], f"fedproto | {BASE}": [0.50], f"fedproto | {both.title}": [0.40]},
+        **{f"fedcl | {classes.title}": [0.70], f"fedproto | {classes.title}": [0.55]},
     }
-    found = measure_lead_effects(frame(values, view="a"), of=of).set_index(["factor", "rival"])
-    row = found.loc[lead.TOGETHER, "fedproto"]
+    found = measure_effects(frame(values, view="a"), levels=lead.list_confirmed_levels("small"))
+    row = found.set_index(["factor", "rival"]).loc["together", "fedproto"]
     assert (row["lead"], row["effect"]) == (pytest.approx(30), pytest.approx(20))
 
 
@@ -275,21 +261,21 @@ def test_at_low_snr_the_changes_are_those_at_9_db() -> None:
 def test_effects_at_low_snr_are_measured_as_at_9_db() -> None:
     """Stored runs of 9 dB under the names of those at 0 dB; by its own rule FedProto has its reading's lead."""
     stored = read_stored_table(COMMITTED / "letter-lead-small.zip")
-    whole = measure_lead_effects(stored).query("rival == 'fedproto'").set_index(["factor", "level"])
+    whole = measure_effects(stored).query("rival == 'fedproto'").set_index(["factor", "level"])
     names = stored["variant"].str.replace("SNR: 9 dB", "SNR: 0 dB") + " at 0 dB"
     frame = stored.assign(variant=names)
-    head = lead.measure_low_lead_effects(frame, 0.0, None).set_index(["factor", "level"])
+    head = lead.measure_low_effects(frame, 0.0, None).set_index(["factor", "level"])
     assert len(head) == 37
     same = head.drop(index=("SNR", "0 dB on the images"))
     pd.testing.assert_frame_equal(same, whole.loc[same.index])
-    own = lead.measure_low_lead_effects(frame, 0.0, "prototype").set_index(["factor", "level"])
+    own = lead.measure_low_effects(frame, 0.0, "prototype").set_index(["factor", "level"])
     numbers = ["lead", "lead_low", "lead_high", "rival_accuracy"]
     base, reading = own.loc[(BASE, ""), numbers], whole.loc[("view of FedProto", "nearest prototype"), numbers]
     assert base.tolist() == pytest.approx(reading.tolist())
     assert own.loc[("exchange", "over the air"), "lead"] == pytest.approx(
         whole.loc[("view of FedProto", "nearest prototype, over the air"), "lead"]
     )
-    said = list(lead.judge_lead_low(pd.concat([frame, frame.assign(variant=names.str.replace("0 dB", "-3 dB"))])))
+    said = list(lead.judge_low_levels(pd.concat([frame, frame.assign(variant=names.str.replace("0 dB", "-3 dB"))])))
     rows = {(row["hypothesis"], row["place"]): row["difference"] for row in said}
     assert len(rows) == 4 * 4
     title = "plain means lower FedCL"

@@ -60,7 +60,7 @@ def test_no_search_has_a_seed_of_a_study() -> None:
 
 def test_a_method_without_another_rate_keeps_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fedcosr_rates, "CHOSEN", {"moon": 2, "pfedme": 1})
-    arms = {arm.name: fedcosr_rates._make_tuned_rates(arm) for arm in fedcosr_rates.TABLE2.compared()}
+    arms = {arm.name: fedcosr_rates._set_chosen(arm) for arm in fedcosr_rates.TABLE2.compared()}
     changed = {
         name
         for name, arm in arms.items()
@@ -86,7 +86,7 @@ def test_the_weight_that_is_chosen() -> None:
         {"snr": -9.0, "variant": "fedproto", "lam": 4.0, "score": 51.9},
         {"snr": 9.0, "variant": "fedproto", "lam": 4.0, "score": 60.0},
     ]
-    assert letter_low.choose_low(pd.DataFrame(rows)) == {
+    assert letter_low.choose_lambdas(pd.DataFrame(rows)) == {
         -9.0: {"fedcl": 1.0, "fedproto": 0.25},  # 0.25 and 4 are as far from 1: the smaller one comes first
         9.0: {"fedproto": 4.0},
     }
@@ -95,16 +95,16 @@ def test_the_weight_that_is_chosen() -> None:
 def test_scores_are_means_over_seeds_and_wait_for_all_runs() -> None:
     plain = {"variant": "fedcl", "view": "personal", "channel.snr_db": -9.0, "hyper.lam": 1.0, "status": "done"}
     rows = [{**plain, "views.personal.validation": value} for value in (0.4, 0.5)]
-    (row,) = letter_low.read_low_scores(pd.DataFrame(rows)).to_dict("records")
+    (row,) = letter_low.read_scores(pd.DataFrame(rows)).to_dict("records")
     assert (row["snr"], row["variant"], row["lam"], row["score"]) == (-9.0, "fedcl", 1.0, 45.0)
     with pytest.raises(ConfigError, match="1 of 2 runs failed"):
-        letter_low.read_low_scores(pd.DataFrame([rows[0], {**rows[1], "status": "failed"}]))
+        letter_low.read_scores(pd.DataFrame([rows[0], {**rows[1], "status": "failed"}]))
 
 
 def test_the_rate_that_is_chosen() -> None:
     rows = [("moon", 0, 10.0), ("moon", 1, 60.0), ("moon", 2, 61.0), ("fedcosr", 0, 79.6), ("fedcosr", 1, 80.0)]
     frame = pd.DataFrame(rows, columns=["arm", "place", "score"])
-    assert fedcosr_rates.choose_rate(frame) == {"moon": 2, "fedcosr": 0}
+    assert fedcosr_rates.choose_places(frame) == {"moon": 2, "fedcosr": 0}
 
 
 @pytest.mark.parametrize(
@@ -113,19 +113,19 @@ def test_the_rate_that_is_chosen() -> None:
         (
             "letter-low-search",
             letter_low.CHOSEN,
-            lambda frame: letter_low.choose_low(letter_low.read_low_scores(frame)),
+            lambda frame: letter_low.choose_lambdas(letter_low.read_scores(frame)),
         ),
         (
             "letter-full-search",
             letter_full.CHOSEN,
-            lambda frame: letter_low.choose_low(letter_low.read_low_scores(frame)),
+            lambda frame: letter_low.choose_lambdas(letter_low.read_scores(frame)),
         ),
         (
             "fedcosr-rates",
             fedcosr_rates.CHOSEN,
             lambda frame: {
                 name: place
-                for name, place in fedcosr_rates.choose_rate(fedcosr_rates.read_rate_scores(frame)).items()
+                for name, place in fedcosr_rates.choose_places(fedcosr_rates.read_scores(frame)).items()
                 if place
             },
         ),
@@ -206,7 +206,7 @@ def test_leads_over_both_of_fedprotos_answers(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(letter_low, "CHOSEN", {})
     near = {f"views.prototype.{number}": 0.4 for number in ("accuracy", "among_own")}
     frame = low().assign(**near, **{"views.a.accuracy": lambda of: of["accuracy"]})
-    found = {key: of[-9.0].mean() for *key, of in letter_low.list_low_leads(frame) for key in [tuple(key)]}
+    found = {key: of[-9.0].mean() for *key, of in letter_low.list_leads(frame) for key in [tuple(key)]}
     readings = [name for _, weights, name in found if weights == "lambda 1"]
     assert readings == 2 * list(letter_low.READINGS) and len(found) == 2 * 2 * 4
     leads = [found["error-free", "lambda 1", name] for name in letter_low.READINGS]

@@ -48,16 +48,16 @@ def test_the_tied_schedule_with_the_fewest_steps_is_chosen() -> None:
         ("sgd", 50, 5): (0.600, 0.600, 0.288),  # as many steps: SGD's is the letter's
         ("sgd", 50, 1): (0.600, 0.600, 0.282),  # 49.4 %: not tied
     }
-    rows = search.read_searched_schedules(table(scores))
+    rows = search.score_schedules(table(scores))
     assert rows["score"].tolist() == pytest.approx([50.0, 49.6, 49.6, 49.4])
     assert rows["steps"].tolist() == [1440, 300, 300, 300]
-    chosen = search.choose_searched_schedule(rows)
+    chosen = search.choose_schedule(rows)
     assert (chosen["train.optimizer"], chosen["train.batch_size"], chosen["train.local_epochs"]) == ("sgd", 50, 5)
 
 
 def test_nothing_is_chosen_while_a_run_has_failed() -> None:
     with pytest.raises(ConfigError, match="^search: 1 of 3 runs failed; repeat them before a choice is made$"):
-        search.read_searched_schedules(table({("adam", 10, 1): (0.6, 0.6, 0.3)}, failed=1))
+        search.score_schedules(table({("adam", 10, 1): (0.6, 0.6, 0.3)}, failed=1))
 
 
 def test_the_tied_lambda_nearest_to_the_default_is_chosen() -> None:
@@ -68,13 +68,11 @@ def test_the_tied_lambda_nearest_to_the_default_is_chosen() -> None:
             "score": [60.4, 60.0, 60.0, 50.0, 50.6],
         }
     )
-    assert search.choose_searched_lambda(rows) == {"fedcl": 1 / 64, "fedproto": 10.0}
+    assert search.choose_lambda(rows) == {"fedcl": 1 / 64, "fedproto": 10.0}
 
 
 def test_the_figures_have_the_schedule_that_the_stored_search_chose() -> None:
-    found = search.choose_searched_schedule(
-        search.read_searched_schedules(read_stored_table(COMMITTED / "letter-search-small.zip"))
-    )
+    found = search.choose_schedule(search.score_schedules(read_stored_table(COMMITTED / "letter-search-small.zip")))
     train = letter.base("small").train
     assert (found["train.optimizer"], found["train.batch_size"]) == (train.optimizer, train.batch_size)
     assert found["train.local_epochs"] == 1 and found["train.rounds"] == train.rounds and train.local_epochs is None
@@ -82,9 +80,7 @@ def test_the_figures_have_the_schedule_that_the_stored_search_chose() -> None:
 
 def test_the_figures_have_the_lambdas_that_the_stored_search_chose() -> None:
     """FedCL's is set in each of its runs with a regulariser, a multiple of it where an arm is called so."""
-    found = search.choose_searched_lambda(
-        search.read_searched_lambdas(read_stored_table(COMMITTED / "letter-search-lambda-small.zip"))
-    )
+    found = search.choose_lambda(search.score_lambdas(read_stored_table(COMMITTED / "letter-search-lambda-small.zip")))
     assert found == {"fedcl": letter.LAMBDA["small"], "fedproto": search.LAMBDAS["fedproto"][2]}
     of_letter = [value for value in vars(letter).values() if isinstance(value, Experiment)]
     for experiment in (*of_letter, LETTER_LEAD, LETTER_REGIME):

@@ -15,8 +15,8 @@ import torch
 
 import semcom
 from experiments import papers
-from experiments.claims.claim import fits_claim
-from experiments.claims.evidence import read_evidence_number
+from experiments.claims.claim import fits_point
+from experiments.claims.evidence import read_number
 from experiments.claims.scorecard import make_scorecard
 from experiments.measures import class_groups, gradients
 from experiments.repper import items as repper
@@ -34,8 +34,8 @@ from tests.studies.folders import around, config, line, scored, simple
 
 pytestmark = pytest.mark.usefixtures("without_stored_results")
 ITEMS = [name for name in EXPERIMENTS.names() if name.startswith("repper-")]
-POINTS = papers.read_paper_points().query("paper == 'repper'")
-TABLE = papers.read_paper_table("repper")
+POINTS = papers.read_points().query("paper == 'repper'")
+TABLE = papers.read_table("repper")
 
 
 def spelled(value: Any) -> str:
@@ -62,7 +62,7 @@ def runs(item: str, scale: str = "paper") -> list[tuple[str, dict[str, str]]]:
 def test_every_cell_of_a_table_has_its_runs(item: str) -> None:
     """One for each seed, of which there are three, and no run that is in no cell."""
     points, cells, found = POINTS[POINTS["item"] == item], TABLE[TABLE["item"] == item], runs(item)
-    places = {p["column"]: papers.parse_paper_point(p["at"]) for _, p in points.iterrows()}
+    places = {p["column"]: papers.parse_point(p["at"]) for _, p in points.iterrows()}
     for _, cell in cells.iterrows():
         at = places[cell["column"]]
         there = [of for name, of in found if name == cell["row"] and all(of.get(f) in v for f, v in at.items())]
@@ -90,8 +90,8 @@ def test_the_runs_have_the_settings_of_the_paper(item: str) -> None:
 def test_fig_6_and_what_is_in_no_table() -> None:
     found = runs("repper-fig6")
     assert {name for name, _ in found} == {"fedavg", "fedprox", "lg_fedavg", "fedrep", "repper"}
-    (claim,) = papers.read_paper_claims().query("id == 'repper-fig6-best'").to_dict("records")
-    asked = {f: v for f, v in papers.parse_paper_point(claim["at"]).items() if f not in papers.ASPECTS}
+    (claim,) = papers.read_claims().query("id == 'repper-fig6-best'").to_dict("records")
+    asked = {f: v for f, v in papers.parse_point(claim["at"]).items() if f not in papers.ASPECTS}
     for _, of in found:
         assert of["train.participation"] == "1" and all(of[f] in values for f, values in asked.items())
     assert "small" not in find_experiment("repper-fig6").scales  # CIFAR-100 is not on hand
@@ -125,8 +125,8 @@ def test_small_runs_stand_beside_the_tables_of_the_paper(item: str, columns: int
         name: {format_plain_value(k): format_plain_value(v) for k, v in of.items()} for name, of in reduced.items()
     }
     there = [{f: (stands.get(f, {}).get(v, v),) for f, v in of.items()} for _, of in runs(item, "small")]
-    asked = [papers.parse_paper_point(p["at"]) for _, p in POINTS[POINTS["item"] == item].iterrows()]
-    assert sum(any(fits_claim(place, at) for place in there) for at in asked) == columns
+    asked = [papers.parse_point(p["at"]) for _, p in POINTS[POINTS["item"] == item].iterrows()]
+    assert sum(any(fits_point(place, at) for place in there) for at in asked) == columns
 
 
 # Frequent and rare classes -------------------------------------------------------------------------------------------
@@ -134,20 +134,20 @@ def test_small_runs_stand_beside_the_tables_of_the_paper(item: str, columns: int
 
 def test_thirds_by_hand() -> None:
     counts = np.array([[5, 9, 1, 7, 3, 2, 0], [0, 4, 0, 0, 8, 0, 0], [0, 0, 0, 6, 0, 0, 0], [2, 2, 2, 2, 0, 0, 0]])
-    assert class_groups.split_classes_in_thirds(counts).tolist() == [
+    assert class_groups.split_in_thirds(counts).tolist() == [
         [1, 0, 2, 0, 1, 2, -1],
         [-1, 2, -1, -1, 0, -1, -1],
         [-1, -1, -1, 1, -1, -1, -1],
         [0, 1, 1, 2, -1, -1, -1],
     ]
-    assert np.bincount(class_groups.split_classes_in_thirds(np.arange(10, 0, -1)[None])[0]).tolist() == [3, 4, 3]
+    assert np.bincount(class_groups.split_in_thirds(np.arange(10, 0, -1)[None])[0]).tolist() == [3, 4, 3]
 
 
 def test_accuracy_of_thirds_by_hand() -> None:
     """Client 0: 3/4 of its frequent class, 1/2 and 0 of the others; client 1: all of its rare one; class 0 untested."""
     confusion = np.array([[[3, 1, 0], [1, 1, 0], [0, 2, 0]], [[0, 0, 0], [0, 0, 0], [0, 0, 5]]])
     counts = np.array([[9, 5, 1], [7, 0, 2]])
-    assert class_groups.measure_class_group_accuracy(confusion, counts) == {
+    assert class_groups.measure_accuracy_of_thirds(confusion, counts) == {
         "head": {"accuracy": 0.75},
         "middle": {"accuracy": 0.5},
         "tail": {"accuracy": 0.5},
@@ -158,19 +158,19 @@ def test_silhouettes_are_taken_client_by_client() -> None:
     """On a line: a = 1 within the pairs of client 0, b = 10.5 and 9.5 between; client 1 has one class alone."""
     features = np.array([[0.0], [1.0], [10.0], [11.0], [0.5], [0.6]])
     labels, clients = np.array([0, 0, 1, 1, 1, 1]), np.array([0, 0, 0, 0, 1, 1])
-    found = class_groups.measure_class_silhouettes(features, labels, clients)
+    found = class_groups.measure_silhouettes(features, labels, clients)
     outer, inner = 1 - 1 / 10.5, 1 - 1 / 9.5
     np.testing.assert_allclose(found, [outer, inner, inner, outer, np.nan, np.nan])
     assert found[:4].mean() == pytest.approx(semcom.silhouette(features[:4], labels[:4]))
     third = np.array([0, 0, 2, 2, 1, 1])
-    means = class_groups.average_class_groups(found, third, "silhouette")
+    means = class_groups.average_thirds(found, third, "silhouette")
     assert means == {g: {"silhouette": pytest.approx((outer + inner) / 2)} for g in ("head", "tail")}
 
 
 def test_an_image_that_is_alone_in_its_class_has_no_silhouette() -> None:
     """The others have theirs, to which it is a class that they may be near to: a = 1, b = 2 and 3."""
     features, labels = np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1])
-    found = class_groups.measure_class_silhouettes(features, labels, np.zeros(3, dtype=int))
+    found = class_groups.measure_silhouettes(features, labels, np.zeros(3, dtype=int))
     np.testing.assert_allclose(found, [1 - 1 / 3, 1 - 1 / 2, np.nan])
 
 
@@ -185,7 +185,7 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
 def test_the_contrastive_gradient_is_that_of_eq_5() -> None:
     """Autograd of l_j by r_j alone, with Eq. 5 as it is printed; sample 5 has no positives."""
     r, y = batch()
-    found = gradients.measure_contrast_gradients(r, y, tau=0.3)
+    found = gradients.measure_contrast(r, y, tau=0.3)
     for j in range(7):
         own = r[j].clone().requires_grad_()
         z = torch.nn.functional.normalize(r, dim=1)
@@ -203,7 +203,7 @@ def test_the_contrastive_gradient_is_that_of_eq_5() -> None:
 def test_the_gradient_of_the_cross_entropy_in_closed_form() -> None:
     """Of a linear head: W^T (softmax(W r + b) - e_y)."""
     (r, y), head = batch(), torch.nn.Linear(3, 4).double()
-    found = gradients.compute_cross_entropy_gradients(r, y, head, dict(head.named_parameters()))
+    found = gradients.measure_cross_entropy(r, y, head, dict(head.named_parameters()))
     W, b = (t.detach() for t in head.parameters())
     wanted = ((r @ W.T + b).softmax(1) - torch.eye(4)[y].double()) @ W
     torch.testing.assert_close(found, wanted.norm(dim=1), rtol=1e-12, atol=0)
@@ -212,14 +212,14 @@ def test_the_gradient_of_the_cross_entropy_in_closed_form() -> None:
 def test_the_sine_by_hand() -> None:
     """Two at 0 and 60 degrees, and one alone: Eqs. 16 and 17 for what is neither rare nor frequent."""
     r = torch.tensor([[2.0, 0.0], [0.5, 0.75**0.5], [0.0, 1.0]], dtype=torch.float64)
-    found = gradients.compute_sine_of_gradients(r, torch.tensor([0, 0, 1]))
+    found = gradients.compute_sine(r, torch.tensor([0, 0, 1]))
     assert found[:2].tolist() == pytest.approx([0.75**0.5] * 2) and found[2].isnan()
 
 
 def test_a_run_leaves_its_gradients(tmp_path: Path, thin: None) -> None:
     run = next(run for run in find_experiment("repper-gradients").runs("smoke") if run.variant == "repper")
     of = set_fields(semcom.resolve(run.config), {"out": str(tmp_path / "run")})
-    repper.train_and_pull_repper(of)
+    repper.train_and_pull(of)
     found = read_summary(tmp_path / "run")
     assert found is not None
     for state in ("groups", "groups_initial"):
@@ -247,9 +247,7 @@ def test_a_run_leaves_its_groups_and_arrays(tmp_path: Path, thin: None) -> None:
         of_head = [c for i, c in enumerate(order) if 3 * (i + 0.5) < len(order)]
         head += [matrix[k, c, c] / matrix[k, c].sum() for c in of_head if matrix[k, c].sum()]
     assert summary["groups"]["head"]["accuracy"] == pytest.approx(np.mean(head))
-    each = class_groups.measure_class_silhouettes(
-        kept["received/personal"], kept["samples/label"], kept["samples/client"]
-    )
+    each = class_groups.measure_silhouettes(kept["received/personal"], kept["samples/label"], kept["samples/client"])
     assert summary["clusters"]["silhouette"] == pytest.approx(np.nanmean(each))
 
 
@@ -355,4 +353,4 @@ def test_roughness_by_hand(tmp_path: Path) -> None:
     assert measure_curve_roughness(lines, "global") is None and measure_curve_roughness(lines[:2], "personal") is None
     simple(tmp_path, config("fedavg"), [0.5, 0.5])
     (run,) = study(tmp_path).stored
-    assert read_evidence_number(run, None, "roughness") is None and read_evidence_number(run, None, "accuracy") == 50
+    assert read_number(run, None, "roughness") is None and read_number(run, None, "accuracy") == 50

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from experiments.shell import run_on_studies_of_shell
+from experiments.shell import run_on_named_studies
 from semcom.config import ConfigError
 
 
@@ -14,7 +14,7 @@ from semcom.config import ConfigError
 def test_the_studies_that_are_named(monkeypatch: pytest.MonkeyPatch, at_most: int, named: list[str]) -> None:
     given: list[str] = []
     monkeypatch.setattr(sys, "argv", ["module", *named])
-    run_on_studies_of_shell(lambda *paths: given.extend(paths), at_most)
+    run_on_named_studies(lambda *paths: given.extend(paths), at_most)
     assert given == named
 
 
@@ -22,7 +22,7 @@ def test_the_studies_that_are_named(monkeypatch: pytest.MonkeyPatch, at_most: in
 def test_none_or_too_many(monkeypatch: pytest.MonkeyPatch, at_most: int, named: list[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["module", *named])
     with pytest.raises(SystemExit, match="^error: name the study: FOLDER-OR-ARCHIVE"):
-        run_on_studies_of_shell(lambda *paths: pytest.fail("called"), at_most)
+        run_on_named_studies(lambda *paths: pytest.fail("called"), at_most)
 
 
 def test_what_cannot_be_read_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,4 +31,4 @@ def test_what_cannot_be_read_is_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(sys, "argv", ["module", "a"])
     with pytest.raises(SystemExit, match="^error: study: a is no folder$"):
-        run_on_studies_of_shell(refuse)
+        run_on_named_studies(refuse)

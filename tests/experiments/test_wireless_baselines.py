@@ -11,7 +11,7 @@ import pytest
 import semcom
 from channels.coding.choice import SampleImages
 from experiments import wireless_baselines
-from experiments.measures.image_curve import Point, measure_image_curves
+from experiments.measures.image_curve import Point, measure_chains
 from figures import baselines
 from semcom import run
 from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig
@@ -63,12 +63,12 @@ def test_a_lost_image_is_taken_for_the_most_frequent_class(result: Result) -> No
 
 def test_a_curve_is_keyed_by_the_run(result: Result) -> None:
     """Codec, headers, SNR and uses; the same run gives the same numbers, and more uses lose no more images."""
-    curves = measure_image_curves(result, (9.0,), (64, 256, 1024))
+    curves = measure_chains(result, (9.0,), (64, 256, 1024))
     assert list(curves) == ["webp-sent", "webp-free", "jpeg-sent", "jpeg-free"]
     for chain in curves.values():
         lost = [point["lost"] for point in chain["9"].values()]
         assert list(chain["9"]) == ["64", "256", "1024"] and lost == sorted(lost, reverse=True)
-    assert measure_image_curves(result, (9.0,), (256,))["webp-free"]["9"]["256"] == curves["webp-free"]["9"]["256"]
+    assert measure_chains(result, (9.0,), (256,))["webp-free"]["9"]["256"] == curves["webp-free"]["9"]["256"]
 
 
 @pytest.fixture

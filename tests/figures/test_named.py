@@ -9,7 +9,7 @@ import pytest
 
 import semcom
 from experiments.wireless_time import WIRELESS_TIME
-from figures.named import LETTER_FIG3B_OWN, OWN, WAYS, answers, choose_exchange_styles
+from figures.named import LETTER_FIG3B_OWN, OWN, WAYS, average_answers, choose_exchange_styles
 from semcom.studies.names import SHIPPED
 
 ARCHIVE = Path(__file__).parents[2] / "experiments" / "results" / "letter-fig3b-small.zip"
@@ -28,7 +28,7 @@ def test_arms_have_the_colour_of_their_method_and_the_dashes_of_their_exchange()
 def test_answers_among_own_classes_are_those_that_the_runs_tell() -> None:
     """At m = 10 a client has all classes: there both are one number."""
     study = semcom.study(ARCHIVE)
-    cells = answers(study, LETTER_FIG3B_OWN.plot).set_index(["variant", WAYS])["mean"]
+    cells = average_answers(study, LETTER_FIG3B_OWN.plot).set_index(["variant", WAYS])["mean"]
     told = pd.DataFrame(
         [(run.variant, run.field(WAYS), (run.view() or {}).get("among_own")) for run in study.stored],
         columns=["variant", WAYS, "own"],

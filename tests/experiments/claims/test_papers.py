@@ -21,8 +21,8 @@ from semcom import DATASETS, METHODS, PARTITIONS, ConfigError, RunConfig
 from tests.experiments.claims.recompute import contradictions, holds
 
 TABLES = {paper: Tables.of(paper) for paper in papers.PAPERS}
-FRAMES = {paper: papers.read_paper_table(paper) for paper in papers.PAPERS}
-CLAIMS = papers.read_paper_claims()
+FRAMES = {paper: papers.read_table(paper) for paper in papers.PAPERS}
+CLAIMS = papers.read_claims()
 BY_NAME = {str(claim["id"]): claim for _, claim in CLAIMS.iterrows()}
 PAIR = ("fedcosr", "fedcrl")
 """Two versions of one paper."""
@@ -85,7 +85,7 @@ def test_a_table_is_whole(item: str) -> None:
 def test_every_item_is_known() -> None:
     items = {item for frame in FRAMES.values() for item in frame["item"]}
     assert {item for item in items if not papers.is_setting(item)} == set(SIZES)
-    placed = papers.read_paper_points()
+    placed = papers.read_points()
     assert set(placed["item"]) == set(SIZES)
     assert len(placed) == sum(columns for _, columns in SIZES.values())
 
@@ -208,8 +208,8 @@ def fields() -> set[str]:
 
 def test_points_are_in_the_words_of_a_run() -> None:
     known, drawn = fields() | set(papers.PARTS), {"round"}
-    for text in {*CLAIMS["at"], *papers.read_paper_points()["at"]}:
-        point = papers.parse_paper_point(text)
+    for text in {*CLAIMS["at"], *papers.read_points()["at"]}:
+        point = papers.parse_point(text)
         assert set(point) - set(papers.ASPECTS) <= known, text
         assert set(point.get("axis", ())) <= known | drawn, text
         assert set(point.get("data.name", ())) <= set(DATASETS.names())
@@ -235,7 +235,7 @@ def test_unknown_protocols() -> None:
 
 def test_an_unknown_paper() -> None:
     with pytest.raises(ConfigError, match="paper: 'fedcl' is unknown: known are fedcl-letter, fedcosr"):
-        papers.read_paper_table("fedcl")
+        papers.read_table("fedcl")
 
 
 Edit = Callable[[list[dict[str, str]]], object]
@@ -274,7 +274,7 @@ def test_damage_is_found(file: str, edit: Edit, message: str, tmp_path: Path, mo
     pd.DataFrame(rows).to_csv(path, index=False)
     monkeypatch.setattr(papers, "FOLDER", tmp_path / "papers")
     with pytest.raises(ValueError, match=message):
-        papers.read_paper_claims() if file == "claims.csv" else papers.read_paper_table("fedcrc")
+        papers.read_claims() if file == "claims.csv" else papers.read_table("fedcrc")
 
 
 def test_the_types_of_what_is_read() -> None:

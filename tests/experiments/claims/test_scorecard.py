@@ -14,7 +14,7 @@ from scipy import stats
 
 from experiments.claims import scorecard as card
 from experiments.claims.claim import Comparison
-from experiments.claims.evidence import format_evidence_command, read_evidence
+from experiments.claims.evidence import format_sweep_command, read_evidence
 from experiments.claims.printed import Tables
 from experiments.claims.rule import FIRST, SECOND, Answer, Judged, Rule, State, compute_power
 from experiments.claims.scorecard import make_scorecard
@@ -318,7 +318,7 @@ def test_what_was_not_run_decides_nothing(lead: float, quantifier: str, state: s
     blank = dict.fromkeys(("reading", "contradicted_by", "note"), "")
     whole = {"id": "x", "paper": "fedcl-letter", "item": items, "page": "1", "says": "", "protocol": "known", **blank}
     evidence = read_evidence(items.split(), tmp_path)
-    found = card.make_scorecard_row({**whole, **fields}, evidence, evidence, Tables({}, {}))
+    found = card.judge_claim({**whole, **fields}, evidence, evidence, Tables({}, {}))
     assert found["state"] == state
     assert found["note"].startswith("not run: " + ("clients=5" if value else "letter-fig3b"))
 
@@ -359,15 +359,15 @@ def test_a_contradicted_claim_is_judged_and_the_papers_table_is_told(tmp_path: P
     against = frame["first"] == "contradicted by the paper itself"
     assert against.sum() == 5 and set(frame["state"][against]) == {"not run", "protocol unknown"}
     assert frame["note"][against].str.contains("the paper's own table speaks against it").all()
-    assert format_evidence_command("arms-small") == "semcom sweep arms-small --scale small"
-    assert format_evidence_command("no-such") is None
+    assert format_sweep_command("arms-small") == "semcom sweep arms-small --scale small"
+    assert format_sweep_command("no-such") is None
     for item, field, at_small, at_paper in (
         ("fedcosr-table2", "data.name", "cifar100", "emnist"),
         ("fedcosr-fig7", "partition.fraction", "0.15", "1"),  # 0.13 stands for 0.15
         ("repper-table4", "model.encoder", "dcgan-narrow", "mobilenet-v1"),
     ):
         for value, scale in ((at_small, "small"), (at_paper, "paper"), ("none-such", "small")):
-            assert format_evidence_command(item, {field: (value,)}) == f"semcom sweep {item} --scale {scale}"
+            assert format_sweep_command(item, {field: (value,)}) == f"semcom sweep {item} --scale {scale}"
     with pytest.raises(ConfigError, match="^paper: 'letter' is unknown: known are fedcl-letter"):
         make_scorecard(tmp_path, "letter")
 
