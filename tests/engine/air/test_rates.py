@@ -14,9 +14,9 @@ from scipy import special
 
 from channels import LINKS, Link
 from semcom.engine.world import World
-from semcom.methods.registry import METHODS
 from tests import worlds
 from tests.engine.air.test_air import BOTH, models, moved
+from tests.methods import arms
 
 SLOWEST = 2 * 120 / 1024
 """Bits per use of 5G's slowest scheme, QPSK at rate 120/1024."""
@@ -28,14 +28,12 @@ def world(n: int = 4, air: dict[str, Any] | None = None, **channel: Any) -> Worl
 
 
 def rate(n: int = 4, air: dict[str, Any] | None = None, **channel: Any) -> float:
-    """The bits of n clients' models for each channel use that they take."""
     w = world(n, air, **channel)
     w.air.up(w.population(), BOTH)
     return w.air.totals["up"].bits / w.air.totals["up"].uses
 
 
 def test_a_rate_at_capacity_follows_the_snr() -> None:
-    """log2(1 + snr / backoff)."""
     assert rate() == pytest.approx(math.log2(11))
     assert rate(air={"backoff_db": 3.0}) == pytest.approx(math.log2(1 + 10**0.7))
     assert 1 / rate(2, snr_db="0,10") == pytest.approx((1 / math.log2(2) + 1 / math.log2(11)) / 2)
@@ -88,9 +86,8 @@ def test_clients_without_coverage_take_no_part(repeat: bool) -> None:
     w.air.down(w.population(shared=BOTH).select(w.sample()), BOTH)
     at_zero_db = 2 * 449 / 1024  # the fastest scheme below 1 bit
     assert w.air.totals["down"].uses == pytest.approx(w.air.totals["down"].bits / 2 / at_zero_db)
-    arm = METHODS.get("fedavg")(w.config.hyper)
-    before = arm.setup(w)
-    assert worlds.gap(arm.round(before, w).model, before.model) > 0
+    before, after = arms.rounds(w)
+    assert worlds.gap(after.model, before.model) > 0
     assert world(4, {"rate": "mcs", "coverage": "none"}, snr_db=-20.0).sample().size == 0
 
 
@@ -105,9 +102,6 @@ def test_rates_without_noise_and_with_nothing_else(channel: dict[str, Any], snr_
     w.air.up(w.population(), BOTH)
     uses = w.air.totals["up"].uses
     assert uses == 0 if snr_db == "inf" else 1e29 < uses < 1e36
-
-
-# -- clients that differ ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -126,7 +120,6 @@ def order(request: Any) -> np.ndarray:
 
 
 def swapped(city: str, order: np.ndarray) -> str:
-    """The same file with its clients in another order."""
     with np.load(city) as file:
         np.savez(city.replace("city", "other"), a=file["a"][order], tau=file["tau"][order])
     return city.replace("city", "other")
@@ -179,9 +172,8 @@ def test_all_at_once_is_unbiased_for_clients_that_differ(city: str, order: np.nd
 @pytest.mark.parametrize("air", [{}, {"repeat": False}, {"parameters": "analog", "rate": "fixed", "backoff_db": 3.0}])
 def test_clients_with_shares_of_the_band_train(air: dict[str, Any]) -> None:
     w = world(2, air, kind="ofdm", subcarriers=8, shares=(0.25, 0.75), profile="tdl-a")
-    arm = METHODS.get("fedavg")(w.config.hyper)
-    before = arm.setup(w)
-    assert worlds.gap(arm.round(before, w).model, before.model) > 0
+    before, after = arms.rounds(w)
+    assert worlds.gap(after.model, before.model) > 0
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -214,9 +206,6 @@ def test_a_broadcast_has_the_whole_band_to_itself() -> None:
         w = world(clients, kind="ofdm", subcarriers=40, profile="tdl-c", delay_spread_ns=1000.0)
         found.append(w.air.rates.choose("down", np.arange(1), np.full(1, 1e5), broadcast=True)[0])
     assert found[0] == found[1]
-
-
-# -- blocks that span many fades -------------------------------------------------------------------------------------
 
 
 def test_a_model_over_fades_of_a_symbol_has_nearly_the_ergodic_rate() -> None:
