@@ -39,7 +39,6 @@ def mixed(seed: int = 0, shared: tuple[str, ...] = ()) -> Population:
 
 
 def rows(pop: Population, name: str) -> np.ndarray:
-    """A tensor of every client, in the order of ids."""
     return np.stack([worlds.client(pop, int(k))[name].numpy() for k in pop.ids])
 
 
@@ -70,9 +69,6 @@ def test_parameters_in_the_network_s_order() -> None:
     assert pop.parameters(("encoder.3.", "head.")) == PARAMETERS[3:] and pop.parameters(()) == ()
 
 
-# -- named and replaced ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shared", [(), ("head.",)])
 def test_named(shared: tuple[str, ...]) -> None:
     pop = models(shared=shared)
@@ -96,9 +92,6 @@ def test_replaced_is_the_inverse_of_named(shared: tuple[str, ...]) -> None:
     before = rows(got, "head.0.bias").copy()
     values["head.0.bias"].fill_(9.0)  # copies
     assert np.array_equal(rows(got, "head.0.bias"), before)
-
-
-# -- one -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("make", "shared"), [(models, ("head.",)), (mixed, ("head.",)), (models, BOTH)])
@@ -127,9 +120,6 @@ def test_a_part_of_each_client_s_own_is_not_one() -> None:
         pop.one(BOTH)
     with pytest.raises(ValueError, match="^the clients do not share tail$"):
         pop.one("tail")
-
-
-# -- blend -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("make", [models, mixed])
@@ -172,8 +162,6 @@ def test_what_both_share_stays_shared() -> None:
             rows(got, "head.0.bias"), 0.25 * rows(a, "head.0.bias") + 0.75 * rows(b, "head.0.bias"), atol=1e-15
         )
 
-
-# -- mix and gram ----------------------------------------------------------------------------------------------------
 
 WEIGHTS = np.random.default_rng(5).normal(size=(4, 4))
 
