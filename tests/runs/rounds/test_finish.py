@@ -147,8 +147,8 @@ def test_a_finished_run_repeats_its_last_stage_only_when_it_is_asked_for(tmp_pat
 
 def test_views_may_come_with_the_last_stage_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with RoundProgress(6) as progress:
-        result = run(worlds.request("test-blind"), on_round=progress)
-    tuned = run(worlds.request("test-tuned"))
+        result = run(worlds.request("test-blind", channel={"kind": "ideal"}), on_round=progress)
+    tuned = run(worlds.request("test-tuned", channel={"kind": "ideal"}))
     assert not any("views" in row for row in result.metrics)
     assert list(result.summary["views"]) == ["personal", "global"]
     assert result.summary["finish"] == tuned.summary["finish"]
