@@ -114,12 +114,9 @@ def test_one_is_the_base_station_s_own(make: Callable[..., Population], shared: 
 
 def test_a_part_of_each_client_s_own_is_not_one() -> None:
     pop = models(shared=("head.",))
-    with pytest.raises(ValueError, match=r"^the clients do not share encoder\.0\.weight$"):
-        pop.one("encoder.")
-    with pytest.raises(ValueError, match=r"^the clients do not share encoder\.0\.weight$"):
-        pop.one(BOTH)
-    with pytest.raises(ValueError, match="^the clients do not share tail$"):
-        pop.one("tail")
+    for part, name in (("encoder.", r"encoder\.0\.weight"), (BOTH, r"encoder\.0\.weight"), ("tail", "tail")):
+        with pytest.raises(ValueError, match=f"^the clients do not share {name}$"):
+            pop.one(part)
 
 
 @pytest.mark.parametrize("make", [models, mixed])
