@@ -39,7 +39,7 @@ from semcom.runs.result.result import Result
 from semcom.runs.rounds.runner import run
 from tests import worlds
 from tests.bench.test_rounds import here  # noqa: F401 - a fixture
-from tests.runs.rounds.test_run import stop_at, timeless, weights
+from tests.runs.rounds.test_run import interrupt, timeless, weights
 from tests.virtual import GPU, POSSIBLE, REAL, Record, VirtualGPU, inherited, steps
 
 pytestmark = pytest.mark.skipif(not (POSSIBLE or REAL), reason="takes a torch with CUDA")
@@ -84,7 +84,6 @@ def assert_alike(found: tuple[str, list[Tensor]], expected: tuple[str, list[Tens
 
 
 def split(text: str) -> tuple[list[str], list[float]]:
-    """A text without its numbers, and these."""
     number = r"-?\d+\.?\d*(?:e[-+]\d+)?|NaN"
     return re.split(number, text), [float(found) for found in re.findall(number, text)]
 
@@ -275,8 +274,7 @@ def test_a_run_that_goes_on_elsewhere(method: str, store: str, devices: tuple[st
     setting["train"] |= {"checkpoint_every": 1}
     with GPU():
         first, second = (request(method, device, out=str(tmp_path / "parts"), **setting) for device in devices)
-        with pytest.raises(KeyboardInterrupt):
-            run(first, on_round=stop_at(2))
+        interrupt(first, 2)
         assert_alike(outcome(run(second)), whole, 1e-8)
 
 

@@ -21,20 +21,8 @@ from semcom.files import CONFIG
 from semcom.screen import say
 from tests.studies.folders import config, line, scored, write
 
-OBEYED = (
-    "\x1b[2J",
-    "\x1b]0;title\x07",
-    "\x9b31m",
-    "\u202egnp",
-    "\u2066",
-    "\u200f",
-    "\0",
-    "\b\b",
-    "\r",
-    "\x7f",
-    "\u2028",
-    "\u061c",
-)
+OBEYED = ["\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\u202egnp", "\u2066", "\u200f", "\0", "\b\b", "\r", "\x7f"]
+OBEYED += ["\u2028", "\u061c"]
 """Sequences of terminals, marks that turn the direction of a text, and other signs that are obeyed, or not shown."""
 
 
@@ -101,8 +89,6 @@ def test_what_a_command_prints_or_logs_is_escaped(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err.endswith("WARNING of \\x9b5m\n")
 
 
-# A study that means ill ----------------------------------------------------------------------------------------------
-
 ILL = "=x\x1b[31m\u202e\0\x9b\r\n<script>alert(1)</script>|`"
 
 
@@ -162,12 +148,9 @@ def test_no_look_prints_what_a_terminal_obeys(
 
 def test_no_file_that_is_made_of_it_has_any(ill: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    for words in (
-        ["report", "--out", str(out / "a.html")],
-        ["plot", "--out", str(out)],
-        ["results", "--csv", str(out)],
-    ):
-        assert cli.main([words[0], str(ill), *words[1:]]) == 0
+    looks = ["report", "--out", str(out / "a.html")], ["plot", "--out", str(out)], ["results", "--csv", str(out)]
+    for command, *flags in looks:
+        assert cli.main([command, str(ill), *flags]) == 0
     made = {
         path.name: path.read_text(encoding="utf-8") for path in out.rglob("*") if path.suffix not in (".pdf", ".png")
     }
@@ -178,11 +161,5 @@ def test_no_file_that_is_made_of_it_has_any(ill: Path, tmp_path: Path) -> None:
         assert "\x1b" not in text and "\u202e" not in text and "\0" not in text, name
         shown = re.sub(r"```sh\n.*?\n```", "", text, flags=re.DOTALL)  # Markdown takes commands as they are
         assert "<script>alert(1)" not in shown or name.endswith(".csv"), name
-    cells = [
-        cell
-        for name, text in made.items()
-        if name.endswith("csv")
-        for row in csv.reader(io.StringIO(text))
-        for cell in row
-    ]
-    assert not [cell for cell in cells if cell.startswith(("=", "@", "\t", "\r", "\n"))]
+        for row in csv.reader(io.StringIO(text)) if name.endswith(".csv") else ():
+            assert not [cell for cell in row if cell.startswith(("=", "@", "\t", "\r", "\n"))]

@@ -13,14 +13,12 @@ ROOT = Path(__file__).parents[1]
 
 
 def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs Python in a folder whose modules come before ours."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])}
     command = [sys.executable, *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 def plant(folder: Path, name: str) -> str:
-    """Makes a module or package of the user's; returns its place."""
     path = folder / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("SNR = 10\n")

@@ -42,11 +42,8 @@ def rows(page: str, heading: str) -> list[dict[str, str]]:
 
 
 def quoted(text: str) -> list[str]:
-    """What stands between backticks."""
     return re.findall(r"`([^`]+)`", text)
 
-
-# -- methods.md ------------------------------------------------------------------------------------------------------
 
 METHODS_TABLE = {quoted(row["method"])[0]: row for row in rows(PAGE, "## All methods")}
 VISITS = rows(PAGE, "## Equal budgets")
@@ -71,7 +68,6 @@ def played(arm: str) -> tuple[World, Method, Any, dict[str, float]]:
 
 
 def counts(w: World) -> dict[str, float]:
-    """Numbers sent so far, and images visited."""
     return {
         "sent up": w.air.totals["up"].floats,
         "sent down": w.air.totals["down"].floats,
@@ -150,7 +146,6 @@ def test_methods_without_a_preset_are_named(arm: str) -> None:
 
 
 def shown(value: Any) -> str:
-    """A value as the command line takes it."""
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
@@ -192,9 +187,6 @@ def test_networks_of_the_papers_are_accepted() -> None:
     for row in rows(f"\n{below}", below.splitlines()[0]):
         for name, features in zip(quoted(row["encoder"]), row["features"].split(", "), strict=True):
             check_features([name], int(features))
-
-
-# -- own-method.md ---------------------------------------------------------------------------------------------------
 
 
 def test_every_keyword_of_fit_is_explained() -> None:

@@ -76,7 +76,6 @@ class Known:
 
 
 def list_bound(node: ast.AST) -> Iterator[str]:
-    """List the names that a single node binds."""
     match node:
         case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.arg(arg=name):
             yield name
@@ -103,7 +102,6 @@ def list_own(body: ast.AST) -> set[str]:
 
 @functools.cache
 def read_trees() -> dict[str, ast.Module]:
-    """Parse the modules of the packages."""
     files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
     names = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in files}
     return {name: ast.parse(path.read_text(encoding="utf-8")) for path, name in names.items()}
@@ -111,7 +109,6 @@ def read_trees() -> dict[str, ast.Module]:
 
 @functools.cache
 def read_known() -> Known:
-    """Index the packages."""
     found = Known()
     for module, tree in read_trees().items():
         found.modules[module] = list_own(tree)
@@ -144,7 +141,6 @@ def list_quoted(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def is_of_library(name: str) -> bool:
-    """Tell whether a library has a name."""
     first, _, rest = name.partition(".")
     wholes = [*(f"{library}.{name}" for library in LIBRARIES), f"{ALIASES.get(first, first)}.{rest}".rstrip(".")]
     return any(pydoc.locate(whole) is not None for whole in wholes)
@@ -195,26 +191,11 @@ class Own(Study):
     window: int
     """Of `curves.smooth_curves`, in rounds, up to `train.rounds`: `{}`."""
 '''
-    there = (
-        "curves.smooth_curves",
-        "semcom.run",
-        "Own.window",
-        "Study.mean",
-        "analysis.study.Study.mean",
-        "torch.stack",
-    )
-    gone = (
-        "curves.smooth",
-        "semcom.walk",
-        "Own.door",
-        "Study.means",
-        "analysis.study.Student",
-        "torch.stacks",
-        "smoothed",
-    )
-    for name in there:
+    there = "curves.smooth_curves semcom.run Own.window Study.mean analysis.study.Study.mean torch.stack"
+    gone = "curves.smooth semcom.walk Own.door Study.means analysis.study.Student torch.stacks smoothed"
+    for name in there.split():
         assert list_stale(ast.parse(text.format(f"`{name}`", name, name, f"{name}(2)"))) == [], name
-    for name in gone:
+    for name in gone.split():
         found = list_stale(ast.parse(text.format(f"`{name}`", name, name, f"{name}(2)")))
         assert [line.split(": ")[1] for line in found] == 4 * [name], name
     others = ("--out", "run.csv", "x + y", "[K, d]", "E|h|^2", "psnr_at", "channel.snr_db")

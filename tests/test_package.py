@@ -23,14 +23,10 @@ HEAVY = ("torch", "sionna", "pandas", "sklearn", "matplotlib")
 
 
 def python(*arguments: str, cwd: Path = ROOT, **environment: str) -> str:
-    """What a Python process prints."""
     command = [sys.executable, *arguments]
     done = subprocess.run(command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-# Exports and start-up ------------------------------------------------------------------------------------------------
 
 
 def test_every_export_is_there() -> None:
@@ -57,9 +53,6 @@ def test_answers_in_two_seconds(arguments: tuple[str, ...]) -> None:
         return time.perf_counter() - begun
 
     assert any(seconds() < 2 for _ in range(3))
-
-
-# The wheel -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -111,19 +104,14 @@ def test_the_wheel_holds_every_source_and_data_file(installed: Path) -> None:
     assert {path.parts[0] for path in others} <= {f"semcom-{semcom.__version__}.dist-info", "bin"}
 
 
-# What was tested -----------------------------------------------------------------------------------------------------
-
-
 def pins() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     return dict(line.split("==") for line in lines if not line.startswith("#"))
 
 
 def test_constraints_are_versions_only_and_cover_the_dependencies() -> None:
-    assert all(
-        re.fullmatch(r"[\w.-]+", name) and re.fullmatch(r"[\d.]+(post\d+)?", version)
-        for name, version in pins().items()
-    )
+    pinned = [f"{name}=={version}" for name, version in pins().items()]
+    assert all(re.fullmatch(r"[\w.-]+==[\d.]+(post\d+)?", each) for each in pinned)
     extras = PROJECT["project"]["optional-dependencies"]
     wanted = {*PROJECT["project"]["dependencies"], *extras["dev"], *extras["docs"]} - {"semcom[docs]"}
     assert {re.split(r"[<>=[]", requirement)[0] for requirement in wanted} <= set(pins())

@@ -88,7 +88,6 @@ class Block:
 
 @functools.cache
 def read_page(page: str) -> str:
-    """Read a page of the repository."""
     return (ROOT / page).read_text(encoding="utf-8")
 
 
@@ -142,7 +141,6 @@ def follow(page: str, heading: str, folder: Path, run: Callable[[str, Path], str
 
 
 def smaller(text: str) -> str:
-    """A block of the README with smaller sizes."""
     for words, fewer in SMALLER.items():
         text = text.replace(words, fewer)
     return text
@@ -150,7 +148,6 @@ def smaller(text: str) -> str:
 
 @pytest.fixture(autouse=True)
 def own_names(monkeypatch: pytest.MonkeyPatch, thin: None) -> None:
-    """What the examples register is forgotten after each test."""
     data, air = (DATASETS, PARTITIONS, AUGMENTATIONS), (ACCESS, COMPRESSIONS, RATES, SCHEDULERS)
     for registry in (METHODS, ENCODERS, *data, LINKS, *air, EXPERIMENTS, FIGURES, KINDS, METRICS, TASKS):
         monkeypatch.setattr(registry, "_added", dict(registry._added))

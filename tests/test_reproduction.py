@@ -18,7 +18,6 @@ STORED = (COMMITTED / "README.md").read_text("utf-8")
 
 
 def table(page: str, first: str) -> pd.DataFrame:
-    """Return the table of a page whose first column has this name."""
     lines = page[page.index(f"\n| {first} |") + 1 :].split("\n\n")[0].splitlines()
     header, _, *rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return pd.DataFrame(rows, columns=header)
@@ -26,7 +25,6 @@ def table(page: str, first: str) -> pd.DataFrame:
 
 @functools.cache
 def stored(archive: Path) -> pd.DataFrame:
-    """Return the table of an archive, which is read once."""
     return read_stored_table(archive)
 
 
@@ -104,7 +102,6 @@ def test_the_page_says_what_the_kind_of_device_makes_of_a_run() -> None:
     told = re.search(
         r"(\d+) runs of `fedcosr-fig9`.*?by\s+([\d.]+) points on average, and by ([\d.]+) at most", STORED, re.S
     )
-    assert told is not None
     assert [float(each) for each in told.groups()] == [len(both), round(apart.mean(), 1), round(apart.max(), 1)]
     gpu = runs[runs["device"] == "cuda"]
     assert set(gpu[gpu["hash"].isin(both.index)]["study"]) == {"fedcosr-fig9"}

@@ -20,14 +20,12 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(scope="module")
 def hooks() -> Any:
     spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs" / "site" / "hooks.py")
-    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 def moved(hooks: Any, here: str, text: str) -> str:
-    """Pass the text of a page through the hook."""
     page = SimpleNamespace(file=SimpleNamespace(src_uri=here))
     return str(hooks.on_page_markdown(text, page, None, None))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +13,10 @@ import pytest
 import semcom
 from semcom.cli import main as cli
 from tests.conftest import make_networks_thin
+from tests.test_readme import SKIP, read_page, sections
 
-ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
-SKIP = "<!-- not run by the tests -->\n"
-LINES = [
-    line for text in re.findall(rf"(?<!{SKIP})^```bash\n(.*?)^```$", PAGE, re.M | re.S) for line in text.splitlines()
-]
+BLOCKS = [block for found in sections("docs/tutorial.md").values() for block in found if block.language == "bash"]
+LINES = [line for block in BLOCKS if block.comment != SKIP for line in block.text.splitlines()]
 SMALLER = {
     "0..4": "0..1",
     "--jobs 2 ": "",
@@ -53,7 +49,7 @@ def said(printed: dict[str, str], start: str) -> list[str]:
 
 
 def test_the_page_has_the_sizes_that_the_tests_make_smaller() -> None:
-    assert all(words in PAGE for words in SMALLER)
+    assert all(words in read_page("docs/tutorial.md") for words in SMALLER)
 
 
 def test_the_study_is_compared_and_shown(followed: tuple[Path, dict[str, str]]) -> None:

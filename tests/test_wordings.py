@@ -6,7 +6,6 @@ from tests.processes import Forked
 
 
 def compare() -> int:
-    """Compare all wordings, and return the exit status."""
     from tests import wordings
 
     return wordings.main()

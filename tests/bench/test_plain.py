@@ -77,10 +77,9 @@ def gap(module: nn.Module, tensors: Mapping[str, Tensor]) -> float:
 @pytest.mark.parametrize(("case", "rounds", "bare"), [("a", 2, False), ("a", 1, True), ("c", 1, False)])
 def test_fedavg_trains_the_same_network(case: str, rounds: int, bare: bool) -> None:
     """With a smaller last batch in each round, normalisation statistics included."""
-    workload = replace(SMALL[case], samples=5, batch=3)
+    workload = replace(SMALL[case], samples=3 if case == "c" else 5, batch=2 if case == "c" else 3)
     world, method, state = engine(workload)
     loop = start(workload, world, state.model, bare)
-    assert isinstance(loop, plain.FedAvg)
     load(loop.server.double(), client(state.model, 0))
     first = client(state.model, 0)
     for number in range(1, rounds + 1):
@@ -97,7 +96,6 @@ def test_fedcl_trains_the_same_networks() -> None:
     workload = replace(SMALL["b"], snr_db=math.inf)
     world, method, state = engine(workload)
     loop = start(workload, world, state.model)
-    assert isinstance(loop, plain.FedCL)
     load(loop.generator.double(), {name: t[0] for name, t in state.scg.cohorts[0].tensors.items()})
     loop.centroids = loop.generator().detach()
     first = loop.centroids
@@ -126,23 +124,12 @@ def test_the_noise_of_the_link() -> None:
         assert abs(noise.square().mean() - power) < 5 * power * math.sqrt(2 / n)
 
 
-def test_features_have_unit_power() -> None:
-    received, logits = plain.Network(replace(CASES["a"], snr_db=math.inf))(torch.randn(4, 3, 32, 32))
-    torch.testing.assert_close(received.square().mean(1), torch.ones(4))
-    assert logits.shape == (4, 10)
-
-
 def test_images_in_memory_are_each_visited_once() -> None:
     images, labels = torch.randn(5, 3, 4, 4), torch.arange(5)
     loader = plain.InMemory(images, labels, 2)
     seen = [(x, y) for x, y in loader]
-    assert [len(y) for _, y in seen] == [2, 2, 1] and sorted(torch.cat([y for _, y in seen]).tolist()) == [
-        0,
-        1,
-        2,
-        3,
-        4,
-    ]
+    assert [len(y) for _, y in seen] == [2, 2, 1]
+    assert sorted(torch.cat([y for _, y in seen]).tolist()) == [0, 1, 2, 3, 4]
     assert all(torch.equal(x, images[y]) and x.is_contiguous(memory_format=torch.channels_last) for x, y in seen)
 
 

@@ -38,9 +38,6 @@ def test_a_round_of_the_engine_moves_its_state() -> None:
     assert play.state is not before
 
 
-# Processes -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def others(monkeypatch: pytest.MonkeyPatch) -> set[psutil.Process]:
     """Processes that are here already, with what forks those that are measured."""
@@ -50,7 +47,6 @@ def others(monkeypatch: pytest.MonkeyPatch) -> set[psutil.Process]:
 
 
 def begun(others: set[psutil.Process]) -> set[psutil.Process]:
-    """Processes that were started since then."""
     return set(psutil.Process().children(recursive=True)) - others
 
 
@@ -84,7 +80,6 @@ def test_what_cannot_be_prepared_is_told(others: set[psutil.Process]) -> None:
 
 
 def start_and_die() -> None:
-    """Start a process to be measured, tell its id, and have no chance to end it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rounds, "get_context", lambda method: multiprocessing.get_context("fork"))
         worker = Worker(SMALL["a"], LOOP)
@@ -135,9 +130,6 @@ def test_turns_go_forth_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [(SMALL["a"], Variant(name)) for name in ("a", "b")]
     assert measure_rounds_in_turns(jobs, 3, between=lambda: notes.append("peak")) == ["a", "b"]
     assert notes == ["a", "b", "peak", "b", "a", "peak", "a", "b", "peak", "end of b", "end of a"]
-
-
-# The commands --------------------------------------------------------------------------------------------------------
 
 
 class Here:

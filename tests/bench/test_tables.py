@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from semcom.bench import commands, engine, scale
-from semcom.bench.commands import MIB, Bench, Outcome, cells, format_bench_table, spread
+from semcom.bench.commands import MIB, Bench, Outcome
 from semcom.bench.workloads import Variant, Workload
 from semcom.config import RunError
 
@@ -35,13 +35,6 @@ PLAIN, LOOP = measured("plain", 2.0, 1.0, 4.0), measured("loop", 0.5, 0.25, 1.0)
 BF16, BROKEN = measured("bf16", 0.25, rounded_from="loop"), measured("chunk", error="RuntimeError: no memory")
 
 
-def test_numbers_by_hand() -> None:
-    """50 samples a second at the median, 25 to 100; 2 MFLOP each against a peak of 1 GFLOP/s."""
-    found = compared(PLAIN, LOOP)
-    assert found.rate.tolist() == [50, 200] and found.times_plain.tolist() == [1, 4]
-    assert found.share_of_peak[0] == pytest.approx(50 * 2e6 / 1e9)
-
-
 def test_a_gpu_is_compared_with_the_plain_loop_on_it() -> None:
     found = compared(PLAIN, measured("plain-cuda", 1.0), measured("cuda", 0.1))
     assert found.times_plain.tolist() == pytest.approx([1, 1, 10])
@@ -52,11 +45,6 @@ def test_a_gpu_is_compared_with_the_plain_loop_on_it() -> None:
 def test_a_case_is_compared_with_its_own_plain_loop() -> None:
     other = [{**row, "case": "b"} for row in (measured("plain", 8.0), measured("loop", 1.0))]
     assert compared(PLAIN, LOOP, *other).times_plain.tolist() == [1, 4, 1, 8]
-
-
-def test_what_failed_has_no_numbers() -> None:
-    found = compared(PLAIN, BROKEN)
-    assert found[["rate", "times_plain", "share_of_peak"]].isna().all(axis=1).tolist() == [False, True]
 
 
 def test_the_best_is_the_engines_fastest_on_a_gpu_at_each_precision() -> None:
@@ -102,9 +90,6 @@ def test_a_gpu_adds_a_column() -> None:
     assert lines[-2].endswith("memory MiB  GPU MiB") and lines[-1].endswith("600        3")
 
 
-# Very many clients ---------------------------------------------------------------------------------------------------
-
-
 def pair(few: float, many: float, mebibytes: int = 600, failed: bool = False) -> pd.DataFrame:
     """FedAvg with few and with many clients: seconds of a round, and the memory with many."""
     common = {"method": "fedavg", "active": 20, "samples": 50, "pool": 60_000, "setup_seconds": 2.5}
@@ -142,22 +127,6 @@ def test_table_of_scale() -> None:
     assert scale.format_scale(pair(1.0, 1.0, 700), 3).endswith("MiB: met")
 
 
-# What all have in common ---------------------------------------------------------------------------------------------
-
-
-def test_columns_are_aligned_and_missing_numbers_are_dashes() -> None:
-    numbers = pd.Series([1.0, math.nan])
-    assert (
-        format_bench_table(("a", ["x", "long"]), cells("bb", numbers, ".1f"))
-        == "   a      bb\n   x     1.0\n   long    -"
-    )
-
-
-def test_the_spread_of_lists() -> None:
-    found = spread(pd.Series([[3.0, 1.0, 2.0], []]))
-    assert found.loc[0].tolist() == [1, 2, 3] and found.loc[1].isna().all()
-
-
 def test_the_file_and_the_failures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -171,13 +140,8 @@ def test_the_file_and_the_failures(
         Bench(json=str(file)).carry_out()
     assert capsys.readouterr().out == f"the table\nwritten to {file}\n"
     stored = json.loads(file.read_text())
-    assert stored["benchmark"] == "none" and stored["rows"][0] == {
-        "name": "p",
-        "seconds": [0.1],
-        "rate": 1.5,
-        "error": None,
-    }
-    assert stored["rows"][1]["rate"] is None
+    assert stored["benchmark"] == "none" and stored["rows"][1]["rate"] is None
+    assert stored["rows"][0] == {"name": "p", "seconds": [0.1], "rate": 1.5, "error": None}
 
 
 def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -25,7 +25,6 @@ from semcom.config import (
 from semcom.methods.registry import METHODS
 from semcom.runs.request.resolve import resolve
 from semcom.studies.cost import estimate_run_cost
-from tests.methods.arms import flat, play, rounds
 from tests.refusals import refuses
 from tests.worlds import divided, world
 
@@ -38,16 +37,11 @@ OPEN = ("local_steps", "local_epochs", "patience", "eval_clients", "deadline_s")
 
 
 def scheduled(**fields: Any) -> Schedule:
-    """A filled schedule."""
     return fill_from_preset(TrainConfig(**fields), {})
 
 
 def resolved(**fields: Any) -> Resolved:
-    """A resolved run with a schedule."""
     return resolve(RunConfig(method="local", device="cpu", train=TrainConfig(**fields)))
-
-
-# Filling -------------------------------------------------------------------------------------------------------------
 
 
 def test_without_a_preset_open_fields_are_the_common_ones() -> None:
@@ -100,9 +94,6 @@ def test_every_preset_can_be_run_as_it_is(arm: str) -> None:
     assert {name: getattr(train, name) for name in preset} == {**preset}
 
 
-# The rate ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("round_", "rate"), [(0, 0.05), (1, 0.05), (49, 0.05), (50, 0.01), (74, 0.01), (75, 0.001), (100, 0.001)]
 )
@@ -113,10 +104,7 @@ def test_the_rate_of_fedcrc(round_: int, rate: float) -> None:
 def test_one_factor_for_all_milestones() -> None:
     train = scheduled(lr_milestones=(2, 3, 5), lr_decay=0.5)
     assert [train.rate_factor(r) for r in range(1, 7)] == [1.0, 0.5, 0.25, 0.25, 0.125, 0.125]
-
-
-def test_without_milestones_the_rate_stays_what_it_is() -> None:
-    assert {scheduled().rate_factor(r) for r in (0, 1, 60, 1000)} == {1.0}
+    assert {scheduled().rate_factor(r) for r in (0, 1, 60, 1000)} == {1.0}, "without milestones"
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 7, 60])
@@ -136,8 +124,6 @@ def test_a_cosine_is_torchs(rounds: int) -> None:
 
 def test_adamw_has_no_momentum() -> None:
     assert fill_from_preset(TrainConfig(optimizer="adamw"), FEDCRC).momentum == 0
-    with refuses("train.momentum", 0.5):
-        resolved(optimizer="adamw", momentum=0.5)
 
 
 def test_a_schedule_has_no_open_fields() -> None:
@@ -145,15 +131,6 @@ def test_a_schedule_has_no_open_fields() -> None:
         Schedule(batch_size=1)  # type: ignore[call-arg]
     assert not [name for name, value in vars(scheduled()).items() if value is None and name not in OPEN]
 
-
-# Wrong schedules -----------------------------------------------------------------------------------------------------
-
-
-def test_milestones_after_the_last_round_are_allowed() -> None:
-    assert resolved(rounds=3, lr_milestones=(50, 75), lr_decay=(0.2, 0.1)).train.lr_milestones == (50, 75)
-
-
-# Storing -------------------------------------------------------------------------------------------------------------
 
 SCHEDULES: list[dict[str, Any]] = [
     {},
@@ -182,7 +159,6 @@ def test_each_field_of_the_schedule_is_part_of_the_hash() -> None:
 
 
 def read(*words: str) -> TrainConfig:
-    """The schedule that the command line gives."""
     return flags.read_train_flags(flags.read_early_flags(["local", *words], config=True)).train
 
 
@@ -202,27 +178,16 @@ def test_a_stored_run_of_epochs_becomes_one_of_steps(tmp_path: Path) -> None:
     with refuses("train.local_steps", 4):
         resolve(flags.read_train_flags(flags.read_early_flags(words, config=True)))
     words += ["--train.local-epochs", "None"]
-    assert (
-        resolve(flags.read_train_flags(flags.read_early_flags(words, config=True))).train
-        == resolved(local_steps=4).train
-    )
+    again = resolve(flags.read_train_flags(flags.read_early_flags(words, config=True)))
+    assert again.train == resolved(local_steps=4).train
 
 
 def test_steps_say_how_long_a_run_takes() -> None:
-    config = resolve(
-        RunConfig(
-            device="cpu",
-            clients=2,
-            partition=divided(ways=2, shots=10),
-            train=TrainConfig(rounds=5, local_steps=3, batch_size=4, participation=0.5),
-        )
-    )
+    train = TrainConfig(rounds=5, local_steps=3, batch_size=4, participation=0.5)
+    config = resolve(RunConfig(device="cpu", clients=2, partition=divided(ways=2, shots=10), train=train))
     assert estimate_run_cost(config) == 5 * (3 * 4) * 2 * 0.5
     epochs = dataclasses.replace(config.train, local_steps=None, local_epochs=2)
     assert estimate_run_cost(dataclasses.replace(config, train=epochs)) == 5 * (2 * 20) * 2 * 0.5
-
-
-# Training ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_optimiser_follows_the_milestones() -> None:
@@ -230,19 +195,3 @@ def test_the_optimiser_follows_the_milestones() -> None:
     for round_, factor in ((1, 1.0), (2, 1.0), (3, 0.5), (4, 0.125), (5, 0.125)):
         w.session.tally.begin(round_)
         assert w.optimizer().lr == pytest.approx((0.05 * factor, 0.1 * factor, 0.2 * factor), rel=1e-15)
-
-
-def test_steps_of_full_batches_are_epochs() -> None:
-    """Three clients of 7, 5 and 3 samples in batches of 50: an epoch is one step."""
-    setting: dict[str, Any] = {"batch_size": 50, "optimizer": "sgd"}
-    epochs = play("fedavg", sizes=(7, 5, 3), train={**setting, "local_epochs": 2})
-    steps = play("fedavg", sizes=(7, 5, 3), train={**setting, "local_steps": 2})
-    more = play("fedavg", sizes=(7, 5, 3), train={**setting, "local_steps": 3})
-    assert torch.equal(flat(epochs), flat(steps)) and not torch.equal(flat(steps), flat(more))
-
-
-def test_steps_are_counted_in_mini_batches() -> None:
-    """3 steps of 2 samples; the clients with 7 and 5 go through a part of theirs, the one with 3 begins again."""
-    w = world("local", sizes=(7, 5, 3), train={"batch_size": 2, "local_steps": 3})
-    rounds(w, n=1)
-    assert w.session.tally.visited == (2 + 2 + 2) + (2 + 2 + 1) + (2 + 1 + 2)

@@ -78,7 +78,6 @@ def arm(team: Team, method: str, rounds: int = 2, **overrides: Any) -> Found:
 
 
 def everything(state: Any) -> dict[str, Tensor]:
-    """The tensors of a State by name."""
     found: dict[str, Tensor] = {}
     for field in dataclasses.fields(state):
         value = getattr(state, field.name)
@@ -101,7 +100,6 @@ IN_A_NETWORK: dict[str, Any] = {
 
 
 def diverged(team: Team) -> Found:
-    """What every rank says when clients of different ranks diverge."""
     world = made(team, "fedavg", train={"optimizer": "sgd", "lr": (1e300, 0.01, 0.01, 1e300, 0.01), "local_epochs": 3})
     try:
         world.fit(world.population(), loss)
@@ -111,7 +109,6 @@ def diverged(team: Team) -> Found:
 
 
 def loss(model: StackedModel, batch: Batch, context: Context) -> Tensor:
-    """Cross-entropy."""
     return task_loss(model(batch)[1], batch)
 
 
@@ -136,7 +133,6 @@ def resumed(team: Team, store: str, again: str, folder: str) -> Found:
 
 
 def divided(team: Team) -> Found:
-    """Which clients each rank trains and tests."""
     world, mine = made(team, "fedavg"), {"train": [], "test": []}  # type: tuple[World, dict[str, list[int]]]
     draw = world.session.draws.realisation
 
@@ -172,7 +168,6 @@ def phases(team: Team) -> Found:
 
 
 def words(team: Team) -> Found:
-    """Every way to tell each other something."""
     mine = torch.full((team.rank, 2), float(team.rank))  # rank 0 has no row
     total = torch.arange(3) + team.rank
     before = total.clone()
@@ -190,8 +185,6 @@ def words(team: Team) -> Found:
 
 
 def cases(size: int, folder: str) -> dict[str, Callable[[Team], Found]]:
-    """What a team of some size does, by name."""
-
     def on(method: str, **overrides: Any) -> Callable[[Team], Found]:
         return lambda team: arm(team, method, **overrides)
 
@@ -265,7 +258,6 @@ FAULTS: dict[str, Callable[[Team], None]] = {"killed": killed, "raises": raises,
 
 
 def wait(team: Team, payload: bytes) -> None:
-    """For a process that only waits."""
     waits(team)
 
 

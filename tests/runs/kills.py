@@ -61,12 +61,7 @@ def attempt(config: RunConfig, prepare: Callable[[], object] = lambda: None) -> 
     return not os.WIFSIGNALED(status)
 
 
-# -- what a process does to its files --------------------------------------------------------------------------------
-
-
 class Traced:
-    """An open file that tells before and in the middle of each write."""
-
     def __init__(self, file: Any, name: str, event: Event) -> None:
         self.file, self.name, self.event = file, name, event
 
@@ -129,7 +124,6 @@ def trace(event: Event, put: Callable[[Any, str, Any], None] = setattr) -> None:
 
 
 def note(path: Path) -> None:
-    """Writes down the name of each event."""
     file = path.open("a", buffering=1)
     trace(lambda name: print(name, file=file))
 
@@ -147,9 +141,6 @@ def die(at: int) -> None:
     trace(event)
 
 
-# -- the runs --------------------------------------------------------------------------------------------------------
-
-
 def points(events: list[str], number: int, rng: random.Random) -> list[int]:
     """Numbers of events: each name in turn, those of the files that a run is taken up from first."""
     by_name: dict[str, list[int]] = {}
@@ -165,7 +156,6 @@ def points(events: list[str], number: int, rng: random.Random) -> list[int]:
 
 
 def report(config: RunConfig, deaths: int, events: list[str]) -> None:
-    """Prints a line about a run."""
     print(json.dumps({"run": Path(str(config.out)).name, "deaths": deaths, "events": events}), flush=True)
 
 

@@ -13,8 +13,9 @@ from torch import Tensor
 from semcom.engine.air.access import Superposed
 from semcom.engine.store.population import Population, average
 from semcom.engine.world import World
-from semcom.methods.registry import METHODS
 from tests import worlds
+from tests.engine.visits import task
+from tests.methods import arms
 from tests.worlds import mapped
 
 BOTH = ("encoder.", "head.")
@@ -25,18 +26,13 @@ AIR = {"bits_per_float": 16, "bits_per_use": 4.0, "bandwidth_hz": 1000.0, "symbo
 COUNTED = {"local": {}, "fedcl": {name: AIR[name] for name in ("bits_per_use", "bandwidth_hz", "symbol_energy")}}
 """Method -> what has an effect on its counts, where that is not all."""
 UNCODED = {"parameters": "analog", "bandwidth_hz": AIR["bandwidth_hz"], "symbol_energy": AIR["symbol_energy"]}
-SIZES = (7, 5, 3)
+SIZES, FOUR = (7, 5, 3), (7, 3, 1, 5)
 
 
 def rounds(method: str, n: int = 2, **options: Any) -> World:
-    """A world after n rounds."""
     w = worlds.world(method, SIZES, **{"air": COUNTED.get(method, AIR), **options})
     w.air.client_rounds = 0  # the helper has begun a round already
-    arm = METHODS.get(method)(w.config.hyper)
-    state = arm.setup(w)
-    for round_ in range(1, n + 1):
-        w.session.tally.begin(round_)
-        state = arm.round(state, w)
+    arms.rounds(w, n=n)
     return w
 
 
@@ -168,7 +164,7 @@ def test_a_link_that_sends_bits_reports_its_errors() -> None:
 
 BIG = 64, 501
 """Clients, and numbers of a tensor (odd)."""
-ALL = np.full(BIG[0], BIG[1])
+ALL, IDS = np.full(BIG[0], BIG[1]), np.arange(BIG[0])
 
 
 def analog(kind: str = "awgn", **channel: Any) -> World:
@@ -192,7 +188,7 @@ def test_the_noise_is_that_of_the_snr(direction: Any, snr: float) -> None:
     sent = values(scale)
     channel: dict[str, Any] = {"snr_db": snr} if direction == "up" else {"snr_db": 55.0, "downlink_snr_db": snr}
     w = analog(**channel)
-    got = w.air.send(direction, "x", sent, np.arange(BIG[0]), ALL)
+    got = w.air.send(direction, "x", sent, IDS, ALL)
     assert got.shape == sent.shape
     relative = (got - sent).square() / sent.square().mean(1, keepdim=True)
     assert five_errors(relative, 10 ** (-snr / 10))
@@ -204,29 +200,29 @@ def test_the_noise_is_that_of_the_snr(direction: Any, snr: float) -> None:
 def test_each_client_has_its_own_snr_and_noise() -> None:
     sent, low = values(), BIG[0] // 2
     w = analog(snr_db=",".join(["0"] * low + ["30"] * low))
-    noise = w.air.send("up", "x", sent, np.arange(BIG[0]), ALL) - sent
+    noise = w.air.send("up", "x", sent, IDS, ALL) - sent
     power = noise.square() / sent.square().mean(1, keepdim=True)
     assert five_errors(power[:low], 1.0) and five_errors(power[low:], 1e-3)
     correlation = torch.corrcoef(noise) - torch.eye(BIG[0], dtype=torch.float64)
     assert correlation.abs().max() < 6 / BIG[1] ** 0.5
 
 
-def test_noise_is_keyed_by_direction_name_round_and_client() -> None:
-    sent, w = values(), analog()
+@pytest.mark.parametrize("channel", [{}, {"kind": "ofdm", "csi": "ls"}])
+def test_what_is_drawn_is_keyed_by_direction_name_round_and_client(channel: dict[str, Any]) -> None:
+    sent, w = values(), analog(**channel)
 
     def noise(direction: Any, name: str, ids: list[int]) -> Tensor:
         return w.air.send(direction, name, sent[ids], np.array(ids), np.full(len(ids), BIG[1])) - sent[ids]
 
     one = noise("up", "x", [3, 5])
-    assert torch.equal(one[1], noise("up", "x", [5])[0])  # neighbours do not matter
-    assert not torch.equal(one, noise("down", "x", [3, 5])) and not torch.equal(one, noise("up", "y", [3, 5]))
+    torch.testing.assert_close(one[1], noise("up", "x", [5])[0], rtol=1e-9, atol=1e-12)  # neighbours do not matter
+    others = [noise("down", "x", [3, 5]), noise("up", "y", [3, 5])]
     w.session.tally.begin(2)
-    assert not torch.equal(one, noise("up", "x", [3, 5]))
+    assert not any(torch.isclose(one, other).any() for other in (*others, noise("up", "x", [3, 5])))
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])
 def test_two_models_of_a_round_meet_noise_of_their_own(direction: Any) -> None:
-    """By their names; both are counted."""
     w = worlds.world(air={"parameters": "analog"})
     pop = w.population()
 
@@ -240,14 +236,39 @@ def test_two_models_of_a_round_meet_noise_of_their_own(direction: Any) -> None:
     assert w.air.totals[direction].floats == 3 * pop.numbers("head.").sum()
 
 
+FADED: dict[str, dict[str, Any]] = {
+    **{coherence: {"kind": "rayleigh", "coherence": coherence} for coherence in ("symbol", "sample", "batch", "round")},
+    "rician": {"kind": "rician", "coherence": "symbol"},
+    "flat": {"kind": "ofdm", "profile": "rayleigh"},
+    "tdl": {"kind": "ofdm"},
+    "ls": {"kind": "ofdm", "csi": "ls", "speed_mps": 0.0},
+}
+
+
+@pytest.mark.parametrize("channel", FADED.values(), ids=FADED)
+@pytest.mark.parametrize("direction", ["up", "down"])
+def test_faded_exchange_is_equalised(channel: dict[str, Any], direction: Any) -> None:
+    """Zero forcing: without noise what was sent, odd number of numbers and all."""
+    sent = values(torch.logspace(-6, 6, BIG[0], dtype=torch.float64)[:, None])
+    got = analog(equaliser="zf", snr_db="inf", **channel).air.send(direction, "x", sent, IDS, ALL)
+    torch.testing.assert_close(got, sent, rtol=1e-9, atol=0.0)
+
+
+@pytest.mark.parametrize("kind", ["rician", "ofdm"])
+def test_faded_exchange_is_as_noisy_as_it_should_be_without_equaliser(kind: str) -> None:
+    """The error is n + (h - 1) x, of mean square no + 2 as E|h|^2 = 1 and E h = 0; a unit is a client."""
+    own: dict[str, Any] = {"coherence": "symbol"} if kind == "rician" else {}
+    sent = values()
+    got = analog(kind, equaliser="none", snr_db=0.0, **own).air.send("up", "x", sent, IDS, ALL)
+    assert five_errors((got - sent).square().mean(1) / sent.square().mean(1), 3.0)
+
+
 @pytest.mark.parametrize("coherence", ["symbol", "sample", "batch", "round"])
-def test_faded_exchange_is_equalised(coherence: str) -> None:
-    """Zero forcing: without noise what was sent; with it |n|^2 no / |h|^2, below no for half of the symbols."""
-    sent, ids = values(), np.arange(BIG[0])
-    clean = analog("rayleigh", equaliser="zf", coherence=coherence, snr_db="inf")
-    assert (clean.air.send("up", "x", sent, ids, ALL) - sent).abs().max() < 1e-9
+def test_noise_is_enlarged_where_a_fade_is_deep(coherence: str) -> None:
+    """After zero forcing |n|^2 no / |h|^2, which is below no for half of the symbols."""
+    sent = values()
     noisy = analog("rayleigh", equaliser="zf", coherence=coherence, snr_db=20.0)
-    error = noisy.air.send("up", "x", sent, ids, ALL) - sent
+    error = noisy.air.send("up", "x", sent, IDS, ALL) - sent
     power = error[:, :500].square().view(BIG[0], 250, 2).sum(2) / (2 * sent.square().mean(1, keepdim=True))
     below = (power < 0.01).double()
     if coherence == "symbol":
@@ -270,7 +291,7 @@ def test_what_is_not_sent_takes_no_power() -> None:
 def test_zeros_stay_zeros(kind: str) -> None:
     sent = values()
     sent[::2] = 0.0
-    got = analog(kind).air.send("up", "x", sent, np.arange(BIG[0]), ALL)
+    got = analog(kind).air.send("up", "x", sent, IDS, ALL)
     assert not got[::2].any() and got.isfinite().all()
     assert ((got - sent)[1::2].abs().max() < 1e-12) == (kind == "ideal")
 
@@ -343,7 +364,7 @@ def test_estimates_over_fading_are_unbiased(kind: str) -> None:
     parts = []
     for round_ in (1, 2, 3):
         w.session.tally.begin(round_)
-        got = w.air.send("up", "x", sent, np.arange(BIG[0]), ALL)
+        got = w.air.send("up", "x", sent, IDS, ALL)
         parts.append((got * sent).sum(1) / sent.square().sum(1))
     each = torch.cat(parts)
     assert (each.mean() - 1).abs() < 5 * each.std() / len(each) ** 0.5 + 0.005 * (kind == "ofdm")  # E[a] is drawn
@@ -355,8 +376,7 @@ SUPERPOSED = {"parameters": "analog", "access": "superposed"}
 
 def one_round(method: str, air: dict[str, Any], snr: float | str, **options: Any) -> tuple[World, Any]:
     w = worlds.world(method, SIZES, air=air, channel={"snr_db": snr}, **options)
-    arm = METHODS.get(method)(w.config.hyper)
-    return w, arm.round(arm.setup(w), w)
+    return w, arms.rounds(w)[-1]
 
 
 @pytest.mark.parametrize("method", ["fedavg", "fedrep", "lg_fedavg", "fedpac", "fedcosr"])
@@ -394,7 +414,33 @@ def test_the_mean_over_the_air_is_unbiased_and_as_noisy_as_it_is_said(kind: str)
 
 def test_what_is_cut_off_is_reported() -> None:
     w = worlds.world("fedavg", (4,) * 40, air=SUPERPOSED, channel={"kind": "rayleigh", "coherence": "symbol"})
-    arm = METHODS.get("fedavg")(w.config.hyper)
-    arm.round(arm.setup(w), w)
+    arms.rounds(w)
     cut = w.session.tally.log["cut-off"]
     assert cut.shape == (40,) and float(cut.mean()) == pytest.approx(1 - math.exp(-0.1), abs=0.02)
+
+
+def test_mini_batches_and_models_take_whole_slots() -> None:
+    """10 subcarriers for 4 clients: 2 each. A mini-batch of 2 samples x 2 symbols takes a slot of 14 x 15/14 x 10/4."""
+    channel = {"kind": "ofdm", "subcarriers": 10}
+    w = worlds.world("test-split", FOUR, channel=channel, air={"parameters": "analog", "symbol_energy": 2.0})
+    w.fit(w.population(), task)
+    steps, samples = 4 + 2 + 1 + 3, sum(FOUR)
+    down, up = w.air.totals["down"], w.air.totals["up"]
+    assert down.uses == pytest.approx(steps * 15 * 2.5) and down.airtime_s == pytest.approx(steps * 1e-3)
+    assert down.energy_j == pytest.approx(2.0 * (2 * samples + steps * 4) * 15 / 14)
+    labels = samples * np.log2(3) / 2.0
+    assert up.uses - down.uses == pytest.approx(labels)
+    assert up.airtime_s - down.airtime_s == pytest.approx(labels * 4 / (10 * 15e3))
+    assert up.energy_j - down.energy_j == pytest.approx(2.0 * labels)
+    w.air.send("up", "x", torch.ones(2, 50, dtype=torch.float64), np.array([0, 2]), np.array([50, 48]))
+    assert up.uses - down.uses - labels == pytest.approx((2 + 1) * 15 * 2.5)  # 25 and 24 symbols, 24 a slot
+
+
+def test_a_small_share_of_the_band_takes_longer() -> None:
+    """Features of one mini-batch, 4 symbols over 12 x width: a slot for each, whatever it holds, of 1 ms."""
+    channel = {"kind": "ofdm", "csi": "ls", "equaliser": "zf", "shares": (0.4, 0.3, 0.2, 0.1), "subcarriers": 10}
+    w = worlds.world("test-split", FOUR, channel=channel)
+    w.air.features(np.array([0, 3]), [[2], [2]], 4, math.log2(3), back=False)
+    labels = 2 * np.log2(3) / 2.0
+    assert w.air.totals["up"].uses == pytest.approx(15 * (4 + 1) + 2 * labels)
+    assert w.air.totals["up"].airtime_s == pytest.approx(2e-3 + labels / 6e4 + labels / 1.5e4)

@@ -104,8 +104,6 @@ def test_a_compression_and_a_rate_of_ones_own_are_counted() -> None:
     assert up.bits / up.uses == pytest.approx(rate * math.exp(-(2**rate - 1) / 10), rel=1e-6)
 
 
-# -- flags, files, identity ------------------------------------------------------------------------------------------
-
 OWN = {
     "access": (
         "sign_majority.py",

@@ -14,9 +14,9 @@ from scipy import special
 
 from channels import LINKS, Link
 from semcom.engine.world import World
-from semcom.methods.registry import METHODS
 from tests import worlds
 from tests.engine.air.test_air import BOTH, models, moved
+from tests.methods import arms
 
 SLOWEST = 2 * 120 / 1024
 """Bits per use of 5G's slowest scheme, QPSK at rate 120/1024."""
@@ -28,36 +28,32 @@ def world(n: int = 4, air: dict[str, Any] | None = None, **channel: Any) -> Worl
 
 
 def rate(n: int = 4, air: dict[str, Any] | None = None, **channel: Any) -> float:
-    """The bits of n clients' models for each channel use that they take."""
     w = world(n, air, **channel)
     w.air.up(w.population(), BOTH)
     return w.air.totals["up"].bits / w.air.totals["up"].uses
 
 
-def test_a_rate_at_capacity_follows_the_snr() -> None:
-    """log2(1 + snr / backoff)."""
-    assert rate() == pytest.approx(math.log2(11))
-    assert rate(air={"backoff_db": 3.0}) == pytest.approx(math.log2(1 + 10**0.7))
+QPSK = 2 * 449 / 1024
+"""Bits per use of 5G's fastest scheme below 1 bit."""
+CLOSED: list[tuple[dict[str, Any], dict[str, Any], float]] = [
+    ({}, {}, math.log2(11)),
+    ({"backoff_db": 3.0}, {}, math.log2(1 + 10**0.7)),
+    # The |h|^2 that all but the lost have is -ln(1 - outage); what is lost is sent again.
+    *(({"outage": p}, {"kind": "rayleigh"}, math.log2(1 - 10 * math.log1p(-p)) * (1 - p)) for p in (0.001, 0.1, 0.2)),
+    # At 10 dB less 3, 2.59 bit: 16-QAM at 616/1024 has 2.41, at 658/1024 2.57.
+    ({"rate": "mcs", "backoff_db": 3.0}, {}, 4 * 658 / 1024),
+    # 1.038 bit in outage 0.1: the scheme below is lost less often, where |h|^2 < (2^r - 1) / 10.
+    ({"rate": "mcs"}, {"kind": "rayleigh"}, QPSK * math.exp(-(2**QPSK - 1) / 10)),
+]
+
+
+@pytest.mark.parametrize(("air", "channel", "expected"), CLOSED)
+def test_rates_at_10_db_in_closed_form(air: dict[str, Any], channel: dict[str, Any], expected: float) -> None:
+    assert rate(air=air, **channel) == pytest.approx(expected, rel=1e-6)
+
+
+def test_each_client_has_the_rate_of_its_own_snr() -> None:
     assert 1 / rate(2, snr_db="0,10") == pytest.approx((1 / math.log2(2) + 1 / math.log2(11)) / 2)
-
-
-@pytest.mark.parametrize("outage", [0.001, 0.1, 0.2])
-def test_a_rate_over_rayleigh_fading_is_in_outage_as_often_as_it_says(outage: float) -> None:
-    """The |h|^2 that all but the lost have is -ln(1 - outage); what is lost is sent again."""
-    expected = math.log2(1 - 10 * math.log1p(-outage)) * (1 - outage)
-    assert rate(air={"outage": outage}, kind="rayleigh") == pytest.approx(expected, rel=1e-6)
-
-
-def test_a_rate_of_5g_is_the_fastest_scheme_below_capacity() -> None:
-    """At 10 dB less 3, 2.59 bit: 16-QAM at 616/1024 has 2.41, at 658/1024 2.57."""
-    assert rate(air={"rate": "mcs", "backoff_db": 3.0}) == pytest.approx(4 * 658 / 1024)
-
-
-def test_a_scheme_below_the_limit_is_lost_less_often() -> None:
-    """Over Rayleigh fading at 10 dB 1.038 bit in outage 0.1: QPSK at 449/1024 is lost where |h|^2 < (2^r - 1) / 10."""
-    r = 2 * 449 / 1024
-    expected = r * math.exp(-(2**r - 1) / 10)
-    assert rate(air={"rate": "mcs"}, kind="rayleigh") == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("snr_db", [-7.0, -8.0, -20.0, -40.0])
@@ -86,11 +82,9 @@ def test_clients_without_coverage_take_no_part(repeat: bool) -> None:
     w = world(4, air, snr_db="10,-20,10,0", downlink_snr_db="10,10,-20,0")
     assert w.sample().tolist() == [0, 3] and w.air.arrivals.summarize()["unreached"] == 2
     w.air.down(w.population(shared=BOTH).select(w.sample()), BOTH)
-    at_zero_db = 2 * 449 / 1024  # the fastest scheme below 1 bit
-    assert w.air.totals["down"].uses == pytest.approx(w.air.totals["down"].bits / 2 / at_zero_db)
-    arm = METHODS.get("fedavg")(w.config.hyper)
-    before = arm.setup(w)
-    assert worlds.gap(arm.round(before, w).model, before.model) > 0
+    assert w.air.totals["down"].uses == pytest.approx(w.air.totals["down"].bits / 2 / QPSK), "of the one at 0 dB"
+    before, after = arms.rounds(w)
+    assert worlds.gap(after.model, before.model) > 0
     assert world(4, {"rate": "mcs", "coverage": "none"}, snr_db=-20.0).sample().size == 0
 
 
@@ -105,9 +99,6 @@ def test_rates_without_noise_and_with_nothing_else(channel: dict[str, Any], snr_
     w.air.up(w.population(), BOTH)
     uses = w.air.totals["up"].uses
     assert uses == 0 if snr_db == "inf" else 1e29 < uses < 1e36
-
-
-# -- clients that differ ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -126,7 +117,6 @@ def order(request: Any) -> np.ndarray:
 
 
 def swapped(city: str, order: np.ndarray) -> str:
-    """The same file with its clients in another order."""
     with np.load(city) as file:
         np.savez(city.replace("city", "other"), a=file["a"][order], tau=file["tau"][order])
     return city.replace("city", "other")
@@ -179,9 +169,8 @@ def test_all_at_once_is_unbiased_for_clients_that_differ(city: str, order: np.nd
 @pytest.mark.parametrize("air", [{}, {"repeat": False}, {"parameters": "analog", "rate": "fixed", "backoff_db": 3.0}])
 def test_clients_with_shares_of_the_band_train(air: dict[str, Any]) -> None:
     w = world(2, air, kind="ofdm", subcarriers=8, shares=(0.25, 0.75), profile="tdl-a")
-    arm = METHODS.get("fedavg")(w.config.hyper)
-    before = arm.setup(w)
-    assert worlds.gap(arm.round(before, w).model, before.model) > 0
+    before, after = arms.rounds(w)
+    assert worlds.gap(after.model, before.model) > 0
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
@@ -214,9 +203,6 @@ def test_a_broadcast_has_the_whole_band_to_itself() -> None:
         w = world(clients, kind="ofdm", subcarriers=40, profile="tdl-c", delay_spread_ns=1000.0)
         found.append(w.air.rates.choose("down", np.arange(1), np.full(1, 1e5), broadcast=True)[0])
     assert found[0] == found[1]
-
-
-# -- blocks that span many fades -------------------------------------------------------------------------------------
 
 
 def test_a_model_over_fades_of_a_symbol_has_nearly_the_ergodic_rate() -> None:

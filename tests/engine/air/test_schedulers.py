@@ -11,7 +11,6 @@ from semcom.engine.air import schedulers
 from semcom.engine.air.schedulers import SCHEDULERS, Turn
 from semcom.engine.world import World
 from tests import worlds
-from tests.refusals import refuses
 
 K, ROUNDS = 5, 3000
 HARMONIC = sum(1 / k for k in range(1, K + 1))
@@ -119,8 +118,3 @@ def test_noise_free_clients_are_fair_too() -> None:
         w.session.tally.begin(round_)
         times[w.sample()] += 1
     assert times.tolist() == [20] * 4 and torch.isinf(w.session.draws.snr_db("up", np.arange(4))).all()
-
-
-def test_a_name_that_is_unknown_is_refused() -> None:
-    with refuses("network.scheduling", "proportional-fair"):
-        world("proportional")

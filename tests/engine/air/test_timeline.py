@@ -11,16 +11,17 @@ import pytest
 import torch
 
 import semcom
-from semcom.config import ConfigError, NetworkConfig, Resolved, RunError
+from semcom.config import NetworkConfig, Resolved
 from semcom.engine.air.timeline import count_flops_per_image
-from semcom.engine.store.population import Population, average
+from semcom.engine.store.population import average
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from tests import worlds
+from tests.engine.air.test_air import BOTH, SIZES, models
+from tests.methods import arms
+from tests.runs.rounds.test_run import interrupt, timeless
 from tests.worlds import mapped
 
-BOTH = ("encoder.", "head.")
-SIZES = (7, 5, 3)
 FORWARD = (1536, 384, 24)
 """FLOPs per image: 3 filters of 1x4x4 at 16 places, 4 of 3x4x4 at one, a head of 4 times 3; twice each number."""
 TRAINED = 2 * 1536 + 3 * 384 + 3 * 24
@@ -31,14 +32,6 @@ CLIENTS = 64
 def timed(method: str = "fedavg", sizes: Any = SIZES, flops: float = 1e6, spread: float = 0.0, **options: Any) -> World:
     network = NetworkConfig(**{"flops": flops, "flops_spread": spread, **options.pop("network", {})})
     return worlds.world(method, sizes, network=network, **options)
-
-
-def one_round(w: World, method: str = "fedavg") -> Any:
-    arm = METHODS.get(method)(w.config.hyper)
-    return arm.round(arm.setup(w), w)
-
-
-# -- time ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -59,10 +52,9 @@ def test_operations_are_those_of_the_products(train: Any, parts: Any, expected: 
 def test_a_round_lasts_as_long_as_its_slowest_client() -> None:
     """Computing and airtime, up and down; client 0 has the most images, and all have the same airtime."""
     w = timed()
-    one_round(w)
+    arms.rounds(w)
     computing = np.array(SIZES) * TRAINED / 1e6
     airtime = (w.air.totals["up"].airtime_s + w.air.totals["down"].airtime_s) / 3
-    assert w.air.timeline is not None
     np.testing.assert_allclose(w.air.timeline.spent, computing + airtime)
     assert w.air.arrivals.summarize() == {"round_s": pytest.approx(computing[0] + airtime)}
     w.session.tally.begin(2)
@@ -71,9 +63,8 @@ def test_a_round_lasts_as_long_as_its_slowest_client() -> None:
 
 def test_a_split_client_leaves_the_head_to_the_base_station() -> None:
     w = timed("fedcl", air={"bits_per_use": 1.0})
-    one_round(w, "fedcl")
+    arms.rounds(w)
     sent = w.air.totals["up"].airtime_s + w.air.totals["down"].airtime_s
-    assert w.air.timeline is not None
     assert w.air.timeline.spent.sum() == pytest.approx(sum(SIZES) * (TRAINED - 72) / 1e6 + sent)
 
 
@@ -81,35 +72,24 @@ def test_networks_that_see_the_snr_take_their_time() -> None:
     """The factors of features are products more."""
     plain, seen = (timed(model={"features": 4, "snr_input": on}) for on in (False, True))
     for w in (plain, seen):
-        one_round(w)
-        assert w.air.timeline is not None
+        arms.rounds(w)
     assert seen.air.timeline.spent.min() > plain.air.timeline.spent.min() > 0  # type: ignore[union-attr]
 
 
 def test_inner_steps_and_frozen_models_take_time() -> None:
     for method, passes in (("pfedme", 5 * TRAINED), ("moon", TRAINED + 2 * sum(FORWARD))):
         w = timed(method)
-        one_round(w, method)
+        arms.rounds(w)
         sent = w.air.totals["up"].airtime_s + w.air.totals["down"].airtime_s
-        assert w.air.timeline is not None
         assert w.air.timeline.spent.sum() == pytest.approx(sum(SIZES) * passes / 1e6 + sent), method
 
 
 def test_speeds_are_log_normal_with_the_given_mean() -> None:
     w = timed(sizes=(1,) * 400, spread=0.5)
-    assert w.air.timeline is not None
     log = np.log(w.air.timeline.speeds / 1e6)
     assert abs(log.mean() + 0.125) < 5 * 0.5 / 20 and abs(log.std() - 0.5) < 5 * 0.5 / 800**0.5
     again = timed(sizes=(1,) * 400, spread=0.5).air.timeline
     assert again is not None and (w.air.timeline.speeds == again.speeds).all()
-
-
-# -- arrivals --------------------------------------------------------------------------------------------------------
-
-
-def models(w: World) -> Population:
-    generator = torch.Generator().manual_seed(0)
-    return mapped(w.population(), lambda name, t: t + torch.rand(t.shape, generator=generator, dtype=t.dtype) + 0.5)
 
 
 def lossy(outage: float, sizes: Any = (1,) * CLIENTS, **channel: Any) -> World:
@@ -134,7 +114,6 @@ def test_the_part_that_is_lost_is_the_outage(kind: str, options: dict[str, Any])
 
 
 def test_a_scheme_that_is_repeated_is_lost_as_often_as_it_says() -> None:
-    """At -20 dB, far below the slowest scheme of 5G."""
     air = {"rate": "mcs", "repeat": False}
     w = worlds.world("fedavg", (1,) * CLIENTS, air=air, channel={"kind": "rayleigh", "snr_db": -20.0})
     assert abs(w.arrived(np.arange(CLIENTS)).mean() - 0.9) < 5 * (0.09 / CLIENTS) ** 0.5
@@ -223,7 +202,6 @@ def test_a_mean_is_over_those_that_arrived() -> None:
 @pytest.mark.parametrize("air", [{}, {"parameters": "analog"}, {"parameters": "analog", "access": "superposed"}])
 def test_late_clients_are_left_out_of_every_kind_of_mean(air: dict[str, Any]) -> None:
     w = timed(air=air, train={"deadline_s": 100.0}, channel={"snr_db": "inf"})
-    assert w.air.timeline is not None
     w.air.timeline.spend(np.array([1]), np.array([1000.0]))
     received = w.air.down(w.population(shared=BOTH), BOTH)
     trained = mapped(received.spread(), lambda name, t: t + torch.arange(3.0).view(-1, *[1] * (t.ndim - 1)))
@@ -238,9 +216,7 @@ def test_late_clients_are_left_out_of_every_kind_of_mean(air: dict[str, Any]) ->
 @pytest.mark.parametrize("method", ["fedavg", "fedper", "ditto", "pfedme", "fedcrc", "fedala", "lg_fedavg", "fedcosr"])
 def test_without_any_arrival_the_old_model_stays(method: str, air: dict[str, Any]) -> None:
     w = timed(method, air=air, train={"deadline_s": 1e-9})
-    arm = METHODS.get(method)(w.config.hyper)
-    before = arm.setup(w)
-    after = arm.round(before, w)
+    before, after = arms.rounds(w)
     assert w.air.arrivals.summarize()["late"] == 3
     for name, t in before.model.cohorts[0].dense().common.items():
         torch.testing.assert_close(after.model.cohorts[0].dense().common[name], t)
@@ -253,7 +229,6 @@ def test_what_is_sent_otherwise_is_left_out_too(method: str) -> None:
         w = timed(method, train={"deadline_s": 100.0})
         arm = METHODS.get(method)(w.config.hyper)
         before = arm.setup(w)
-        assert w.air.timeline is not None
         w.air.timeline.spend(np.array(late), np.full(len(late), 1000.0))
         after = arm.round(before, w)
         if method == "fedproto":
@@ -273,12 +248,10 @@ def test_where_nothing_is_lost_nothing_changes() -> None:
     air = {"rate": "capacity"}
     usual = worlds.world("fedavg", SIZES, air=air)
     other = timed(air={**air, "repeat": False, "outage": 1e-12}, train={"deadline_s": 1e9})
-    assert worlds.gap(one_round(usual).model, one_round(other).model) == 0
+    assert worlds.gap(arms.rounds(usual)[-1].model, arms.rounds(other)[-1].model) == 0
     assert usual.air.arrivals.summarize() == {}
     assert other.air.arrivals.summarize() == {**other.air.arrivals.summarize(), "late": 0, "lost": 0, "unreached": 0}
 
-
-# -- runs ------------------------------------------------------------------------------------------------------------
 
 AIR = {"rate": "mcs", "outage": 0.3, "repeat": False, "compress": "top-k", "top_fraction": 0.2}
 
@@ -290,49 +263,14 @@ def request(out: Path | None = None, **options: Any) -> Resolved:
     return worlds.request(air=AIR, network=network, train=train, channel=channel, out=out and str(out), **options)
 
 
-def told(result: semcom.Result) -> list[dict[str, Any]]:
-    return [{name: value for name, value in line.items() if name != "seconds"} for line in result.metrics]
-
-
 def test_a_run_that_goes_on_or_trains_by_ones_is_the_same(tmp_path: Path) -> None:
     whole = semcom.run(request())
     late, lost = ([line[name] for line in whole.metrics] for name in ("late", "lost"))
     assert 0 < sum(late) < 3 * 6 and sum(lost)
     assert whole.summary["late"] == sum(late) and whole.summary["lost"] == sum(lost)
     assert whole.summary["time_s"] == sum(line["round_s"] for line in whole.metrics)
-
-    def stop(line: dict[str, Any]) -> None:
-        if line["round"] == 3:
-            raise ArithmeticError
-
-    with pytest.raises(RunError, match="ArithmeticError"):
-        semcom.run(request(tmp_path / "a"), on_round=stop)
+    interrupt(request(tmp_path / "a"), 3)
     resumed = semcom.run(request(tmp_path / "a"))
-    assert told(resumed) == told(whole)
+    assert [timeless(line) for line in resumed.metrics] == [timeless(line) for line in whole.metrics]
     by_ones = semcom.run(dataclasses.replace(request(), chunk=1))
     assert [line["lost"] for line in by_ones.metrics] == lost and [line["late"] for line in by_ones.metrics] == late
-
-
-@pytest.mark.parametrize("method", ["fedamp", "fedpac"])
-@pytest.mark.parametrize("options", [{"train": {"deadline_s": 1.0}}, {"air": {"rate": "capacity", "repeat": False}}])
-def test_methods_that_need_everyone_are_refused(method: str, options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=f"no effect, as {method} does not use it"):
-        timed(method, **options)
-
-
-@pytest.mark.parametrize(
-    ("method", "options"),
-    [
-        ("fedavg", {"train": {"deadline_s": 1.0}}),
-        ("fedavg", {"network": NetworkConfig(flops_spread=1.0)}),
-        ("fedavg", {"air": {"repeat": False}}),
-        ("fedavg", {"air": {"rate": "capacity", "outage": 0.2}}),
-        ("fedcl", {"air": {"rate": "capacity", "repeat": False}}),
-        ("fedavg", {"air": {"parameters": "analog", "repeat": False}}),
-        ("local", {"network": NetworkConfig(flops=1e9), "train": {"deadline_s": 1.0}}),
-        ("fedavg", {"network": NetworkConfig(flops=-1.0)}),
-    ],
-)
-def test_what_does_nothing_is_refused(method: str, options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        worlds.world(method, **options)

@@ -10,12 +10,10 @@ import torch
 
 from channels import theory
 from semcom.config import RunConfig, from_dict, run_hash, to_dict
-from semcom.engine.air.links import build_link
 from semcom.engine.world import World
 from semcom.runs.request.resolve import resolve
 from semcom.runs.rounds.runner import run
 from tests import worlds
-from tests.refusals import refuses
 from tests.worlds import linked
 
 CLIENTS = 12
@@ -102,9 +100,6 @@ def test_rates_in_outage_are_those_beside_others() -> None:
     assert theory.combined_cdf("mmse", 2**rate - 1, 0.1, 4, [1.0, 1.0]) == pytest.approx(0.1, abs=0.01)
 
 
-# -- received powers -------------------------------------------------------------------------------------------------
-
-
 def pair(**channel: Any) -> World:
     """Two clients on one resource, 30 dB apart."""
     return worlds.world(sizes=(2, 2), channel={**PAIR, **channel})
@@ -131,7 +126,6 @@ def test_on_the_downlink_all_come_the_same_way() -> None:
 
 
 def test_powers_follow_the_snrs_of_the_round() -> None:
-    """Drawn from a range for each client and round."""
     w = world({**SHARED, "snr_db": "0:30"}, train={"participation": 0.5})
     for round_ in (1, 2):
         w.session.tally.begin(round_)
@@ -159,14 +153,11 @@ def test_a_stranger_is_as_far_away_as_some_client() -> None:
 
 def test_a_test_at_a_given_snr_is_at_that_of_all_users() -> None:
     """Untrained models tested at 3 dB, however far apart the clients are in training."""
-    found = [
-        run(
-            worlds.request(
-                "local", channel={**PAIR, "snr_db": snr, "test_snr_db": 3.0}, clients=2, train={"through_link": False}
-            )
-        ).summary["snr_received_db"]["test"]
-        for snr in ("30,0", "3,3")
-    ]
+    train, found = {"through_link": False}, []
+    for snr in ("30,0", "3,3"):
+        channel = {**PAIR, "snr_db": snr, "test_snr_db": 3.0}
+        summary = run(worlds.request("local", channel=channel, clients=2, train=train)).summary
+        found.append(summary["snr_received_db"]["test"])
     assert found[0] == found[1]
 
 
@@ -197,7 +188,6 @@ def test_in_a_cell_powers_are_those_of_the_path_losses() -> None:
         for control in ("none", "weakest")
     ]
     draws = worlds_[0].session.draws
-    assert draws.cell is not None
     loss_db = draws.cell.path_loss_db + draws.cell.shadowing_db
     for k in range(CLIENTS):
         group = draws.find_users_beside(k, 4)
@@ -268,21 +258,3 @@ def test_defaults_are_the_runs_that_there_were() -> None:
     others += [{"users": 2, "power_control": "weakest", "snr_db": "0:9"}, {"coherence": "round", "round_doppler": 0.1}]
     for other in others:
         assert run_hash(config) != run_hash(resolve(RunConfig(channel=linked(kind="rayleigh", antennas=2, **other))))
-
-
-def test_power_control_of_clients_at_one_snr_is_refused() -> None:
-    for snr_db in (5.0, "5,5,5,5"):
-        with refuses("channel.power_control"):
-            worlds.request(channel={**SHARED, "users": 2, "snr_db": snr_db, "power_control": "weakest"})
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"channel": {**SHARED, "users": 5}},
-        {"channel": SHARED, "air": {"parameters": "analog", "access": "superposed"}},
-    ],
-)
-def test_users_who_are_no_whole_groups_or_add_up_are_refused(options: dict[str, Any]) -> None:
-    with refuses("channel.users"):
-        build_link(worlds.settings("fedavg", "test-conv", CLIENTS, **options))

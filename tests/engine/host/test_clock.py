@@ -9,8 +9,6 @@ from semcom.engine.host.clock import Clock
 
 
 class Hand:
-    """A clock's hand that only moves when it is told to."""
-
     def __init__(self) -> None:
         self.now = 100.0
 

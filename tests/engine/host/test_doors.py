@@ -39,7 +39,6 @@ SET = {
 
 
 def list_addresses() -> set[str]:
-    """Each address of this machine, and a second one of the loopback interface."""
     kinds = socket.AF_INET, socket.AF_INET6
     own = {each.address for of in psutil.net_if_addrs().values() for each in of if each.family in kinds}
     return {*own, "127.0.0.2"}
@@ -54,9 +53,6 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> None:
         if any(each.family == socket.AF_INET and each.address != LOOPBACK for each in of)
     ]
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", next(iter(found), "lo"))
-
-
-# -- what is listened on -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("forked_ranks", "outside")
@@ -135,9 +131,6 @@ def test_nobody_answers_at_the_machines_other_addresses() -> None:
         assert set(json.loads(finish(knock, ports))) <= {LOOPBACK}
 
 
-# -- who is let in -----------------------------------------------------------------------------------------------------
-
-
 def open_as_nobody(path: str) -> None:
     """What another user of this machine gets."""
     os.setgroups([])
@@ -214,12 +207,7 @@ def test_one_who_takes_the_place_of_a_rank_is_found_out(answer: Callable[[bytes]
     assert heard and outcome[0] == "a process of this run ended, or another program has taken its place"
 
 
-# -- what passes -------------------------------------------------------------------------------------------------------
-
-
 class Calls:
-    """Something whose pickle makes a file."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
 

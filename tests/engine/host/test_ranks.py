@@ -25,8 +25,6 @@ from tests.processes import Forked, finish, gone
 ROOT = Path(__file__).parents[3]
 
 
-# -- shares ----------------------------------------------------------------------------------------------------------
-
 COSTS = st.lists(st.integers(0, 50), max_size=30)
 
 
@@ -56,9 +54,6 @@ def test_alone_there_is_nobody_to_talk_to() -> None:
         assert team is ALONE
 
 
-# -- teams -----------------------------------------------------------------------------------------------------------
-
-
 def wrong(found: dict[str, cases.Found], folder: Path) -> dict[str, list[str]]:
     """Per case, where a team differs from one process."""
     size = int(found.pop("size")["size"])
@@ -68,7 +63,6 @@ def wrong(found: dict[str, cases.Found], folder: Path) -> dict[str, list[str]]:
 
 
 def folders(folder: Path) -> None:
-    """Those that runs with rows in files need."""
     for a in ("host", "disk"):
         for b in ("host", "disk"):
             for size in (1, 2):
@@ -152,7 +146,6 @@ def test_a_target_that_is_not_there_is_told_at_once() -> None:
 
 
 def start_and_wait() -> None:
-    """A process that starts another one and tells both ids."""
     with ranks.start_local_ranks(2, "tests.engine.team:wait", b"") as team:
         print(*team.exchange(os.getpid()), flush=True)
         time.sleep(99)

@@ -39,7 +39,6 @@ def mixed(seed: int = 0, shared: tuple[str, ...] = ()) -> Population:
 
 
 def rows(pop: Population, name: str) -> np.ndarray:
-    """A tensor of every client, in the order of ids."""
     return np.stack([worlds.client(pop, int(k))[name].numpy() for k in pop.ids])
 
 
@@ -70,9 +69,6 @@ def test_parameters_in_the_network_s_order() -> None:
     assert pop.parameters(("encoder.3.", "head.")) == PARAMETERS[3:] and pop.parameters(()) == ()
 
 
-# -- named and replaced ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("shared", [(), ("head.",)])
 def test_named(shared: tuple[str, ...]) -> None:
     pop = models(shared=shared)
@@ -98,9 +94,6 @@ def test_replaced_is_the_inverse_of_named(shared: tuple[str, ...]) -> None:
     assert np.array_equal(rows(got, "head.0.bias"), before)
 
 
-# -- one -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("make", "shared"), [(models, ("head.",)), (mixed, ("head.",)), (models, BOTH)])
 def test_one_is_the_base_station_s_own(make: Callable[..., Population], shared: tuple[str, ...]) -> None:
     pop = make(shared=shared)
@@ -121,15 +114,9 @@ def test_one_is_the_base_station_s_own(make: Callable[..., Population], shared: 
 
 def test_a_part_of_each_client_s_own_is_not_one() -> None:
     pop = models(shared=("head.",))
-    with pytest.raises(ValueError, match=r"^the clients do not share encoder\.0\.weight$"):
-        pop.one("encoder.")
-    with pytest.raises(ValueError, match=r"^the clients do not share encoder\.0\.weight$"):
-        pop.one(BOTH)
-    with pytest.raises(ValueError, match="^the clients do not share tail$"):
-        pop.one("tail")
-
-
-# -- blend -----------------------------------------------------------------------------------------------------------
+    for part, name in (("encoder.", r"encoder\.0\.weight"), (BOTH, r"encoder\.0\.weight"), ("tail", "tail")):
+        with pytest.raises(ValueError, match=f"^the clients do not share {name}$"):
+            pop.one(part)
 
 
 @pytest.mark.parametrize("make", [models, mixed])
@@ -172,8 +159,6 @@ def test_what_both_share_stays_shared() -> None:
             rows(got, "head.0.bias"), 0.25 * rows(a, "head.0.bias") + 0.75 * rows(b, "head.0.bias"), atol=1e-15
         )
 
-
-# -- mix and gram ----------------------------------------------------------------------------------------------------
 
 WEIGHTS = np.random.default_rng(5).normal(size=(4, 4))
 

@@ -66,6 +66,8 @@ def storages(tensors: Mapping[str, Tensor]) -> set[int]:
 def test_parts_are_named_by_prefixes() -> None:
     assert in_part("encoder.0.weight", "encoder.") and not in_part("head.0.weight", "encoder.")
     assert in_part("head.0.weight", BOTH) and in_part("anything", "") and not in_part("anything", ())
+    assert in_part("head.0.weight", ("encoder.", "head.0.weight")), "without a dot it is the name of a tensor"
+    assert not in_part("head.0.weight_g", "head.0.weight")
 
 
 def test_ids_and_positions() -> None:
@@ -225,11 +227,8 @@ def test_mixed_encoders_have_the_same_head() -> None:
     own = worlds.world("local", sizes=(7, 5, 3), encoder="test-conv,test-conv-wide", model={"init": "client"})
     heads = [c.tensors["head.0.weight"][0] for c in own.population().cohorts]
     assert not torch.equal(heads[0], heads[1])
-
-
-def test_more_encoders_than_clients() -> None:
-    pop = worlds.world("local", sizes=(3,), encoder="test-conv,test-conv-wide").population()
-    assert [c.ids.tolist() for c in pop.cohorts] == [[0]]
+    alone = worlds.world("local", sizes=(3,), encoder="test-conv,test-conv-wide").population()
+    assert [c.ids.tolist() for c in alone.cohorts] == [[0]], "there may be more encoders than clients"
 
 
 def test_a_network_of_the_base_station() -> None:
@@ -258,12 +257,10 @@ def resting(store: str, shared: tuple[str, ...]) -> Population:
 
 
 def dense(pop: Population) -> Population:
-    """The same as stacks."""
     return Population(pop.stacks())
 
 
 def alike(one: Population, other: Population) -> bool:
-    """Equal clients, tensors and shared parts, bit by bit."""
     return (
         np.array_equal(one.ids, other.ids)
         and [c.shared for c in one.cohorts] == [c.shared for c in other.cohorts]
@@ -273,7 +270,6 @@ def alike(one: Population, other: Population) -> bool:
 
 
 def changed(pop: Population, step: Step) -> Population:
-    """A step in the life of a population, as a round takes it."""
     what, clients, factor = step
     some = pop.select(clients)
     if what == "put":
@@ -328,16 +324,6 @@ def test_a_part_that_becomes_common_takes_the_place_of_its_rows(store: str) -> N
     assert np.array_equal(got.numbers(""), twin.numbers(""))
     moved = plus(got.select(ids(0, 2)).spread("encoder."), 1.0)
     assert alike(got.put(moved), twin.put(moved))
-
-
-def test_rows_that_are_read_are_copies() -> None:
-    pop = resting("host", ("head.",))
-    before = dense(pop)
-    for cohort in pop.select(ids(0, 1)).stacks():
-        for name, t in cohort.tensors.items():
-            if name not in cohort.shared:
-                t.fill_(9.0)
-    assert alike(pop, before)
 
 
 def test_all_in_common_has_no_rows() -> None:
@@ -400,11 +386,6 @@ def test_clients_share_parts_of_parts(init: str) -> None:
         w.population(shared=("encoder.", "head.1."))
 
 
-def test_a_name_without_a_dot_is_that_of_one_tensor() -> None:
-    assert in_part("head.0.weight", ("encoder.", "head.0.weight")) and in_part("head.0.weight", "")
-    assert not in_part("head.0.weight_g", "head.0.weight")
-
-
 def test_what_is_outside_of_a_kind_of_layer() -> None:
     """All tensors of the model but those inside BatchNorm, whose running statistics are among them."""
     names = worlds.world().outside(BatchNorm)
@@ -428,10 +409,8 @@ def test_models_have_further_parts() -> None:
         return task_loss(model.run("second.", features, batch), batch)
 
     after = w.fit(pop, objective, train="second.").models.named()
-    assert {name for name, t in after.items() if not torch.equal(t, start[name])} == {
-        "second.0.weight",
-        "second.0.bias",
-    }
+    moved = {name for name, t in after.items() if not torch.equal(t, start[name])}
+    assert moved == {"second.0.weight", "second.0.bias"}
     assert w.constant(("second.0.bias",), 1.0).named()["second.0.bias"].shape == (3, 3)
     with pytest.raises(ValueError, match="extend: all populations of a run have the same parts"):
         w.population()

@@ -74,7 +74,6 @@ def noise(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator
 
 
 def bits(t: Tensor) -> Tensor:
-    """The bytes of a tensor, wherever they lie."""
     return torch.empty(t.shape, dtype=t.dtype).copy_(t).flatten().view(torch.uint8)
 
 
@@ -357,7 +356,6 @@ def test_a_full_disk_leaves_all_versions_as_they_are(call: int, tmp_path: Path, 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     shelf = rows.shelf
-    assert isinstance(shelf, Disk)
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(OSError, match="No space left on device"):
         rows.replace(ids(0, 1, 2), value([70, 71, 72]))

@@ -23,7 +23,6 @@ def native(channels: int, spatial: bool, seed: int = 0) -> nn.BatchNorm1d | nn.B
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for t in (layer.weight, layer.bias, layer.running_mean, layer.running_var):
-            assert t is not None
             t.copy_(torch.rand(channels, generator=generator, dtype=torch.float64) + 0.5)
     return layer
 
@@ -40,7 +39,6 @@ def data(b: int, channels: int, side: int | None, seed: int = 1) -> Tensor:
 
 
 def close(a: Tensor | None, b: Tensor | None) -> bool:
-    assert a is not None and b is not None
     return a.shape == b.shape and bool(((a - b).abs() < TOLERANCE).all())
 
 
@@ -62,7 +60,6 @@ def test_padding_changes_nothing(valid: int, padding: int, side: int | None, see
         (expected * weight).sum().backward()
         (got[:valid] * weight).sum().backward()
         assert close(got[:valid], expected)
-        assert padded.grad is not None
         assert close(padded.grad[:valid], x.grad) and not padded.grad[valid:].any()
         assert close(ours.weight.grad if ours.weight is not None else None, theirs.weight.grad)
         assert close(ours.bias.grad if ours.bias is not None else None, theirs.bias.grad)
@@ -106,18 +103,11 @@ def test_a_single_value_has_no_variance(side: int | None, padding: int) -> None:
         ours.mask = torch.arange(1 + padding) < 1
     mean, var = ours.running_mean.clone(), ours.running_var.clone()
     y = ours(x)
-    assert ours.bias is not None
     assert close(y[0].flatten(), ours.bias.detach())  # normalised to zero, then shifted
     y[0].sum().backward()
     assert x.grad is not None and not x.grad.any()
     assert torch.equal(ours.running_var, var)
     assert close(ours.running_mean, 0.7 * mean + 0.3 * x[0].detach().flatten())
-
-
-def test_a_single_sample_with_many_pixels_is_ordinary() -> None:
-    layer = native(3, True)
-    ours, x = own(layer), data(1, 3, 4)
-    assert close(ours(x), layer(x)) and close(ours.running_var, layer.running_var)
 
 
 @pytest.mark.parametrize("masked", [False, True])

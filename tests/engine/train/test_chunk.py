@@ -59,7 +59,6 @@ def test_a_footprint_leaves_the_network_as_it_was() -> None:
 
 @pytest.fixture
 def free(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
-    """What is free, by device."""
     found = {"cpu": 0, "cuda": 0}
     monkeypatch.setattr(module, "measure_free_memory", lambda device: found[device.type])
     yield found

@@ -28,7 +28,6 @@ def network(layer: nn.Module, channels: int, features: int) -> nn.Module:
 
 @pytest.fixture(autouse=True)
 def encoders() -> Iterator[None]:
-    """Registered for a test."""
     for name, layer in LAYERS.items():
         ENCODERS._added[name] = partial(network, layer)
     yield

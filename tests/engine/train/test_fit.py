@@ -417,8 +417,6 @@ def test_a_given_optimiser_replaces_that_of_the_run() -> None:
 
 
 class Vector(nn.Module):
-    """A network without input."""
-
     def __init__(self) -> None:
         super().__init__()
         self.value = nn.Parameter(torch.randn(3))

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
-from semcom.data.federation import Ragged
 from semcom.engine.store.population import Population
 from semcom.engine.train import visit
 from semcom.engine.train.frozen import encode_frozen
 from semcom.engine.world import World
 from tests import worlds
-from tests.engine.train.test_known import counting, moved
+from tests.engine.train.test_known import counting, moved, overlapping
 from tests.engine.train.test_visit import SIZES, make, used
-
-LISTS = ([0, 1, 2, 3], [2, 3, 4, 5, 6, 7, 8, 0, 1], [3], [0, 1, 2, 3, 4, 6])
-"""Training images of four clients, 9 distinct ones among 20."""
-
-
-def overlapping(**options: Any) -> World:
-    """Clients of whom several own the same training images."""
-    data = worlds.random_federation((7, 3, 5, 2), (4, 9, 1, 8))
-    flat = torch.tensor([i for mine in LISTS for i in mine])
-    train = Ragged(flat, np.concatenate([[0], np.cumsum([len(mine) for mine in LISTS])]))
-    return make(data=dataclasses.replace(data, train=train), **options)
 
 
 def shared(w: World) -> Population:
@@ -59,7 +44,7 @@ def test_features_are_those_of_each_image_alone(
 @pytest.mark.parametrize("chunk", [1, 4])
 def test_an_encoder_of_all_clients_sees_distinct_images_once(chunk: int) -> None:
     """Nine images in one batch, and each owner's rows are what its own copy of the encoder gives."""
-    w = overlapping(chunk=chunk)
+    w = overlapping("train", chunk=chunk)
     with counting() as seen:
         found = encode_frozen(w.session, shared(w))
         assert seen == [9]
@@ -71,7 +56,7 @@ def test_an_encoder_of_all_clients_sees_distinct_images_once(chunk: int) -> None
 @pytest.mark.parametrize(("chunk", "calls"), [(1, [4, 9, 1, 6]), (2, [4 + 9, 1 + 6]), (4, [20])])
 def test_own_encoders_run_in_stacks(chunk: int, calls: list[int]) -> None:
     """Of images in a call, those that only pad do not count."""
-    w = overlapping(chunk=chunk)
+    w = overlapping("train", chunk=chunk)
     pop = used(w)
     with counting() as seen:
         encode_frozen(w.session, pop)

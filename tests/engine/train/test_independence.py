@@ -21,7 +21,6 @@ from tests.refusals import refuses
 
 @pytest.fixture
 def registered() -> Iterator[Callable[[Any, str, Any], None]]:
-    """Register something, until the test ends."""
     added: list[tuple[Any, str]] = []
 
     def add(registry: Any, name: str, entry: Any) -> None:
@@ -44,8 +43,6 @@ def begin(chunk: int | str, **parts: str) -> None:
 
 
 class Layers(nn.Module):
-    """A network on whose output something is done."""
-
     def __init__(self, inputs: int, outputs: int, deed: Callable[[nn.Module, Tensor], Tensor]) -> None:
         super().__init__()
         self.layers, self.deed = nn.Sequential(nn.Flatten(), nn.Linear(inputs, outputs)), deed
@@ -126,15 +123,11 @@ def test_what_is_rounded_otherwise_in_a_stack_is_not_refused(registered: Any) ->
 
 
 class Noise(Link):
-    """Draws in its call."""
-
     def gain(self, drawn: Mapping[str, Tensor]) -> Tensor:
         return torch.rand(drawn["noise"].shape).to(torch.complex64)
 
 
 class Unkeyed(Link):
-    """Draws without its generator."""
-
     def draw(self, sizes: Any, d: int, generator: Any, dtype: Any = torch.float32) -> dict[str, Tensor]:
         return {"noise": torch.randn(sum(sizes), d // 2, dtype=dtype.to_complex())}
 

@@ -25,7 +25,7 @@ from tests.worlds import mapped
 
 NOISY = {"kind": "rayleigh", "snr_db": "3,6,9,0"}
 LISTS = ([30, 31, 32, 33], [32, 33, 34, 35, 36, 37, 38, 30, 31], [33], [30, 31, 32, 33, 34, 36])
-"""Test images of four clients, 9 distinct ones among 20."""
+"""Images of four clients, 9 distinct ones among 20."""
 
 
 @contextmanager
@@ -43,17 +43,15 @@ def counting() -> Iterator[list[int]]:
         yield seen
 
 
-def overlapping(**options: Any) -> World:
-    """Clients of whom several are tested on the same images."""
+def overlapping(part: str = "test", **options: Any) -> World:
+    """Clients of whom several are tested, or trained, on the same images."""
     data = worlds.random_federation((7, 3, 5, 2), (4, 9, 1, 8))
     flat = torch.tensor([i for mine in LISTS for i in mine])
-    test = Ragged(flat, np.concatenate([[0], np.cumsum([len(mine) for mine in LISTS])]))
-    return make(data=dataclasses.replace(data, test=test), **options)
+    table = Ragged(flat, np.concatenate([[0], np.cumsum([len(mine) for mine in LISTS])]))
+    return make(data=dataclasses.replace(data, **{part: table}), **options)
 
 
 def moved(pop: Population, part: str, by: float = 0.8) -> Population:
-    """The population with other numbers in a part."""
-
     def shifted(name: str, t: Tensor) -> Tensor:
         waves = by * torch.arange(t.numel(), dtype=torch.float64).add(1).sin().view_as(t)
         return t + waves if name.startswith(part) and t.is_floating_point() else t.clone()

@@ -17,8 +17,6 @@ from tests import worlds
 from tests.engine.visits import PER_EPOCH, SIZES, arguments, images, make, pull, received, same, seen, task, trained
 from tests.worlds import mapped
 
-# -- numbers per sample ----------------------------------------------------------------------------------------------
-
 
 def numbers(model: StackedModel, batch: Batch, context: Context) -> Tensor:
     assert batch.uniforms is not None and batch.uniforms.shape == (*batch.y.shape, 3)
@@ -49,9 +47,6 @@ def test_numbers_shift_nothing() -> None:
     assert seen(make(), make().population(), lambda m, b, c: b.y + (b.uniforms is None))[0].min() >= 1
 
 
-# -- a part of the data ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("fraction", [0.01, 0.4, 0.8, 1.0])
 def test_a_part_of_each_client_s_samples(fraction: float) -> None:
     """The same ones in each epoch of a phase, others on another stream; at least one."""
@@ -66,9 +61,6 @@ def test_a_part_of_each_client_s_samples(fraction: float) -> None:
         assert len(epochs) == 3 and all((e.sum(1) == 1).all() and e.sum() == n for e in epochs)
         assert all(torch.equal(e.sum(0), epochs[0].sum(0)) for e in epochs) and epochs[0].sum(0).max() == 1
     assert not same(visited, other)
-
-
-# -- phases, steps, projections --------------------------------------------------------------------------------------
 
 
 def test_a_phase_visits_the_same_batches_and_hears_other_noise() -> None:
@@ -116,20 +108,11 @@ def test_each_step_of_the_base_station_has_its_row() -> None:
         for target in targets[order].numpy():
             losses.append(((expected - target) ** 2).sum() / 2)
             expected = expected - 0.3 * (expected - target)
-        step = w.optimizer(lr=0.3)
-        fitted = w.fit(
-            pop,
-            objective,
-            train="head.",
-            optimizer=step,
-            given=Given(per_step={"target": targets[order]}),
-            phase=Phase(stream="phi"),
-        )
-        after, log = fitted.models, fitted.log
+        given, phase = Given(per_step={"target": targets[order]}), Phase(stream="phi")
+        fitted = w.fit(pop, objective, train="head.", optimizer=w.optimizer(lr=0.3), given=given, phase=phase)
+        after, loss = fitted.models, fitted.log["loss"]
         np.testing.assert_allclose(after.named()["head.0.bias"][0], expected, rtol=0, atol=1e-14)
-        assert (
-            log["loss"].tolist() == pytest.approx([np.mean(losses)]) and w.session.tally.log["phi/loss"] is log["loss"]
-        )
+        assert loss.tolist() == pytest.approx([np.mean(losses)]) and w.session.tally.log["phi/loss"] is loss
     assert w.session.tally.visited == 0 and after.ids.tolist() == [0] and w.air.totals["up"].floats == 0
 
 
@@ -215,9 +198,6 @@ def test_other_statistics_in_place_of_the_models() -> None:
         assert (logits[k] - worlds.plain(own, x[k])).abs().max() > 1e-3
 
 
-# -- how long, how fast, and for whom --------------------------------------------------------------------------------
-
-
 def test_steps_and_epochs_of_a_call_stand_above_those_of_the_run() -> None:
     w = make(train={"local_epochs": None, "local_steps": 3})
     pop, seconds = w.population(), []
@@ -247,12 +227,8 @@ def test_parts_of_the_optimiser_are_replaced() -> None:
     w = make(train={"momentum": 0.9, "weight_decay": 0.1})
     assert w.optimizer() == w.optimizer(name="sgd", lr=0.1, momentum=0.9, weight_decay=0.1)
     assert vars(w.optimizer(name="adam")) == {"name": "adam", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.1}
-    assert vars(w.optimizer(momentum=0.0, weight_decay=0.0, lr=0.5)) == {
-        "name": "sgd",
-        "lr": 0.5,
-        "momentum": 0.0,
-        "weight_decay": 0.0,
-    }
+    plain = w.optimizer(momentum=0.0, weight_decay=0.0, lr=0.5)
+    assert vars(plain) == {"name": "sgd", "lr": 0.5, "momentum": 0.0, "weight_decay": 0.0}
 
 
 def test_uncounted_training_counts_for_nothing() -> None:
@@ -274,7 +250,6 @@ def test_uncounted_training_counts_for_nothing() -> None:
     other, other_log = fitted.models, fitted.log
     assert worlds.gap(one, other) == 0 and torch.equal(log["loss"], other_log["loss"])
     w.fit(w.population(), task)
-    assert w.session.counters()["visited"] == plain.session.counters()["visited"] == 32 and set(
-        w.session.tally.log
-    ) == {"loss"}
+    assert w.session.counters()["visited"] == plain.session.counters()["visited"] == 32
+    assert set(w.session.tally.log) == {"loss"}
     assert w.session.counters()["air"]["up"] == plain.session.counters()["air"]["up"]

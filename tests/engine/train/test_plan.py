@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -146,7 +145,6 @@ def test_all_of_a_schedule_goes_to_a_device(sizes: list[tuple[int, ...]]) -> Non
 
 
 def places(cut: Cut) -> list[Tensor]:
-    """The tensors of a cut."""
     return [t for t in (cut.last, cut.mask, *(cut.at or ())) if t is not None]
 
 
@@ -156,30 +154,3 @@ def test_pad() -> None:
     assert padded.shape == (2, 3, 4) and torch.equal(padded[0, :2], one) and not padded[0, 2].any()
     assert torch.equal(padded[1], two)
     assert torch.equal(pad_clients([one, one]), torch.stack([one, one]))
-
-
-def test_draws_do_not_depend_on_padding() -> None:
-    """A client's noise is the same alone and beside a client with more samples, row by row and step by step."""
-
-    def noise(w: worlds.World, clients: list[int]) -> list[list[Tensor]]:
-        schedule = Schedule([w.session.draws.plan(k, Phase(epochs=2)) for k in clients])
-        rows = w.session.draws.realisation(
-            w.session.draws.link, np.array(clients), [p.sizes for p in schedule.plans], "train", "uplink"
-        )
-        steps: list[list[Tensor]] = [[] for _ in clients]
-        for step in range(schedule.steps):
-            cut = schedule.cut(step)
-            for i in range(cut.n):
-                keep = slice(None) if cut.mask is None else cut.mask[i]
-                steps[i].append(torch.cat([cut(rows[name])[i][keep].flatten() for name in ("noise", "fading")]))
-        return steps
-
-    w = worlds.world(sizes=(7, 5, 3), channel={"kind": "rayleigh"})
-    together = noise(w, [0, 1, 2])
-    for k in range(3):
-        (alone,) = noise(w, [k])
-        assert len(alone) == len(together[k]) and all(
-            torch.equal(a, b) for a, b in zip(alone, together[k], strict=True)
-        )
-    flat = torch.cat([torch.cat(steps) for steps in together])
-    assert len(set(flat.tolist())) == len(flat)  # no number is used twice

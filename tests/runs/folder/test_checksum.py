@@ -48,14 +48,6 @@ def test_a_flipped_bit_is_noticed_wherever_it_is(good: bytes) -> None:
         assert not sealed(bytes(damaged)), i
 
 
-def test_torch_alone_would_not_notice(good: bytes) -> None:
-    """If it does one day, the digest may go."""
-    damaged = bytearray(good)
-    damaged[good.index(torch.arange(100.0).numpy().tobytes()) + 202] ^= 0x10
-    content = torch.load(io.BytesIO(bytes(damaged)), weights_only=True)
-    assert not torch.equal(content["state"]["t"], torch.arange(100.0))
-
-
 def test_a_cut_or_grown_file_is_noticed(good: bytes) -> None:
     cuts = [*range(300), *range(300, len(good), 97), *range(len(good) - 300, len(good))]
     assert not any(sealed(good[:n]) for n in cuts)
@@ -70,30 +62,11 @@ def test_large_files_are_read_in_blocks(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def refused(path: Path) -> str:
-    """The one line with which a file is refused."""
     with pytest.raises(RunError) as error:
         load_checkpoint(path)
     text = str(error.value)
     assert "\n" not in text and str(path) in text
     return text
-
-
-class Bomb:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (Path("exploded"),)
-
-
-def test_nothing_in_a_file_is_executed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither in a file without a digest, nor where the digest is right."""
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "c.pt"
-    torch.save({"state": Bomb()}, path)
-    assert "move it away" in refused(path)
-    save_checkpoint(path, {"state": Bomb()})
-    assert "UnpicklingError" in refused(path)
-    assert not Path("exploded").exists()
-    torch.load(path, weights_only=False)
-    assert Path("exploded").exists(), "the bomb was a dud"
 
 
 def test_what_is_no_checkpoint_gets_one_line(good: bytes, tmp_path: Path) -> None:
@@ -124,7 +97,7 @@ class Full(io.BytesIO):
         return super().write(data)
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
 def test_a_full_disk_is_an_error_of_the_system_at_every_write(good: bytes, number: int) -> None:
     """torch makes some of them its own: 'unexpected pos 64 vs 0'."""
     for room in (*range(0, len(good), 61), len(good) - 1):
@@ -140,16 +113,3 @@ def test_an_error_of_another_kind_stays_what_it_is(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="pickle"):
         save_checkpoint(tmp_path / "c.pt", {"state": lambda: None})
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_failed_save_leaves_the_old_file(good: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "c.pt"
-    path.write_bytes(good)
-
-    def full(*arguments: object) -> None:
-        raise OSError(errno.ENOSPC, "no space")
-
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(OSError, match="no space"):
-        save_checkpoint(path, {"round": 2})
-    assert path.read_bytes() == good and list(tmp_path.iterdir()) == [path]

@@ -22,7 +22,7 @@ from semcom.runs.result.result import Result
 from semcom.runs.rounds.runner import run
 from tests import worlds
 from tests.runs.kills import trace
-from tests.runs.rounds.test_run import lines, one_line, same, snapshot, stop_at, stored, timeless
+from tests.runs.rounds.test_run import interrupt, lines, one_line, same, snapshot, stored, timeless
 
 FILES = (CONFIG, METRICS, CHECKPOINT, SUMMARY)
 MOMENTS = [
@@ -54,7 +54,6 @@ def happened(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def last_before(events: list[str], at: int, name: str) -> int:
-    """Where something happened for the last time before event number `at`."""
     return max(i for i in range(at) if events[i] == name)
 
 
@@ -79,7 +78,6 @@ def test_a_checkpoint_gets_its_name_after_all_that_it_counts_on(
 
 
 def check_taken_up(config: RunConfig, whole: Result) -> None:
-    """The run goes on where it was, and ends as if nothing had happened."""
     again = run(config)
     assert timeless(again.summary) == timeless(whole.summary)
     assert [timeless(row) for row in lines(Path(str(config.out)))] == [timeless(row) for row in whole.metrics]
@@ -105,7 +103,6 @@ def check_last_good(folder: Path, error: str, reason: str) -> None:
 def test_at_every_moment(
     moment: str, last: bool, happened: list[str], whole: Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first or the last time that this happens to this file."""
     times, seen = happened.count(moment), 0
     assert times > last
 
@@ -135,21 +132,10 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_checkpoint_that_the_kernel_refuses(whole: Result, tmp_path: Path) -> None:
-    config = request(tmp_path)
-    with pytest.raises(RunError) as error, largest_file(4000):
-        run(config)
-    assert one_line(error.value) == "round 2: checkpoint.pt: File too large; last good state: none"
-    check_last_good(tmp_path, str(error.value), "File too large")
-    assert [row["round"] for row in lines(tmp_path)] == [1, 2]
-    check_taken_up(config, whole)
-
-
 @pytest.mark.parametrize("room", [0, 1, 100])
 def test_a_row_that_the_kernel_cuts_off(room: int, whole: Result, tmp_path: Path) -> None:
     config = request(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        run(config, on_round=stop_at(3))
+    interrupt(config, 3)
     before = snapshot(tmp_path)
     with pytest.raises(RunError) as error, largest_file(len(before[METRICS]) + room):
         run(config)
@@ -162,8 +148,7 @@ def test_a_row_that_the_kernel_cuts_off(room: int, whole: Result, tmp_path: Path
 def test_rows_of_clients_that_the_kernel_refuses(tmp_path: Path) -> None:
     whole = run(request(tmp_path / "whole", store="disk"))
     config = request(tmp_path / "out", store="disk")
-    with pytest.raises(KeyboardInterrupt):
-        run(config, on_round=stop_at(2))
+    interrupt(config, 2)
     checkpoint = (tmp_path / "out" / CHECKPOINT).read_bytes()
     with pytest.raises(RunError) as error, largest_file(2000):
         run(config)

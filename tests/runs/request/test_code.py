@@ -45,46 +45,27 @@ class Layer(nn.Module):
     def forward(self, x):
         return helper(x)
 """
+OWN = "class Own({}):\n    def more(self): return helper(1), Layer, LEVELS\n"
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
-    "method": (
-        "@METHODS.register('test-own')\nclass Own(FedAvg):\n    def more(self): return helper(1), Layer, LEVELS\n",
-        {"method": "test-own"},
-    ),
-    "link": (
-        "@LINKS.register('test-own')\nclass Own(AWGN):\n    def more(self): return helper(1), Layer, LEVELS\n",
-        {"channel": {"kind": "test-own"}},
-    ),
-    "encoder": (
-        "@ENCODERS.register('test-own')\ndef own(channels, features, size):\n"
+    "METHODS": (OWN.format("FedAvg"), {"method": "test-own"}),
+    "LINKS": (OWN.format("AWGN"), {"channel": {"kind": "test-own"}}),
+    "ENCODERS": (
+        "def own(channels, features, size):\n"
         "    return nn.Sequential(nn.Flatten(), nn.Linear(channels * size ** 2, features), Layer(), *LEVELS)\n",
         {"model": {"encoder": "test-own"}},
     ),
-    "head": (
-        "@HEADS.register('test-own')\ndef own(features, classes):\n"
-        "    return nn.Sequential(nn.Linear(features, classes), Layer(), *LEVELS)\n",
+    "HEADS": (
+        "def own(features, classes):\n    return nn.Sequential(nn.Linear(features, classes), Layer(), *LEVELS)\n",
         {"model": {"head": "test-own"}},
     ),
-    "dataset": (
-        "@DATASETS.register('test-own')\ndef own(root):\n    return helper(digits(root)), Layer, LEVELS\n",
-        {"data": {"name": "test-own"}},
-    ),
-    "access": (
-        "@ACCESS.register('test-own')\nclass Own(Superposed):\n    def more(self): return helper(1), Layer, LEVELS\n",
-        {"air": {"access": "test-own", "parameters": "analog"}},
-    ),
-    "compression": (
-        "@COMPRESSIONS.register('test-own')\nclass Own(TopK):\n    def more(self): return helper(1), Layer, LEVELS\n",
-        {"air": {"compress": "test-own"}},
-    ),
-    "rate": (
-        "@RATES.register('test-own')\nclass Own(Capacity):\n    def more(self): return helper(1), Layer, LEVELS\n",
-        {"air": {"rate": "test-own"}},
-    ),
-    "partition": (
-        "@PARTITIONS.register('test-own')\nclass Own(IID):\n    def more(self): return helper(1), Layer, LEVELS\n",
-        {"partition": {"kind": "test-own"}},
-    ),
+    "DATASETS": ("def own(root):\n    return helper(digits(root)), Layer, LEVELS\n", {"data": {"name": "test-own"}}),
+    "ACCESS": (OWN.format("Superposed"), {"air": {"access": "test-own", "parameters": "analog"}}),
+    "COMPRESSIONS": (OWN.format("TopK"), {"air": {"compress": "test-own"}}),
+    "RATES": (OWN.format("Capacity"), {"air": {"rate": "test-own"}}),
+    "PARTITIONS": (OWN.format("IID"), {"partition": {"kind": "test-own"}}),
 }
+"""Registry -> what is registered in it as test-own, and the fields of a run that uses it."""
+METHOD = f"@METHODS.register('test-own')\n{KINDS['METHODS'][0]}"
 EDITS = {
     "a number": ("COUNT, LEVELS, seen = 3", "COUNT, LEVELS, seen = 4"),
     "a list": ("[1.0, 2.0]", "[1.0, 3.0]"),
@@ -111,6 +92,7 @@ def hash_in_cell(text: str, fields: dict[str, Any]) -> str:
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_edit_makes_another_run_whatever_it_is_of(kind: str) -> None:
     text, fields = KINDS[kind]
+    text = f"@{kind}.register('test-own')\n{text}"
     before = hash_in_cell(HEADER + text, fields)
     assert hash_in_cell("# another line\n" + HEADER + "\n\n" + text, fields) == before
     found = {hash_in_cell((HEADER + text).replace(*edit), fields) for edit in EDITS.values()}
@@ -123,7 +105,7 @@ def test_what_modules_say_that_a_cell_uses_counts(edit: str, tmp_path: Path, mon
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "used_by_cells", raising=False)
     (tmp_path / "used_by_cells.py").write_text(HEADER)
-    text = KINDS["method"][0].replace("helper", "used_by_cells.helper").replace("LEVELS", "used_by_cells.LEVELS")
+    text = METHOD.replace("helper", "used_by_cells.helper").replace("LEVELS", "used_by_cells.LEVELS")
     text = "import used_by_cells\nfrom semcom import METHODS\nfrom used_by_cells import FedAvg, Layer\n" + text
     before = hash_in_cell(text, {"method": "test-own"})
     (tmp_path / "used_by_cells.py").write_text(HEADER.replace(*EDITS[edit]) + "\nMORE = 'so that the size differs'\n")
@@ -138,25 +120,22 @@ MANY = "; ".join(f"self.a{i}" for i in range(300))
 
 
 @pytest.mark.parametrize(
-    ("text", "edit"),
+    "text",
     [
-        ("def more(self):\n        import used_in_functions\n        return used_in_functions.f()", "f = lambda: 2"),
-        ("def more(self):\n        from used_in_functions import f\n        return f()", "f = lambda: 2"),
-        (
-            f"def more(self):\n        {MANY}\n        from used_in_functions import f\n        return f()",
-            "f = lambda: 2",
-        ),
-        ("more = staticmethod(partial(f, 1))", "f = lambda: 2"),
-        ("more = property(lambda self: self.f, None, f)", "f = lambda: 2"),
+        "def more(self):\n        import used_in_functions\n        return used_in_functions.f()",
+        "def more(self):\n        from used_in_functions import f\n        return f()",
+        f"def more(self):\n        {MANY}\n        from used_in_functions import f\n        return f()",
+        "more = staticmethod(partial(f, 1))",
+        "more = property(lambda self: self.f, None, f)",
     ],
 )
 def test_imports_within_functions_and_wrapped_functions_count(
-    text: str, edit: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "used_in_functions", raising=False)
     found = []
-    for content in ("f = lambda: 1", edit, edit):
+    for content in ("f = lambda: 1", "f = lambda: 2", "f = lambda: 2"):
         (tmp_path / "used_in_functions.py").write_text(content)
         forget_modules(tmp_path)
         imports = "" if "import" in text else "from functools import partial\nfrom used_in_functions import f\n"
@@ -167,7 +146,7 @@ def test_imports_within_functions_and_wrapped_functions_count(
 
 def test_what_a_run_fills_is_no_definition() -> None:
     """A list that is empty as a run begins, and a number that a function counts up."""
-    text = HEADER + "\ncalls = 0\ndef count():\n    global calls\n    calls += 1\n" + KINDS["method"][0]
+    text = HEADER + "\ncalls = 0\ndef count():\n    global calls\n    calls += 1\n" + METHOD
     scope = execute(text.replace("helper(1)", "helper(1), count()"))
     before = resolve(RunConfig("test-own", device="cpu"))
     scope["helper"](1), scope["count"]()
@@ -186,7 +165,7 @@ def test_a_line_that_leaves_a_try_makes_another_run() -> None:
 
 
 def test_what_leaves_no_text_is_refused() -> None:
-    exec(compile(HEADER + KINDS["method"][0], "<string>", "exec"), {"__name__": "__main__"})  # as `python -c` does
+    exec(compile(HEADER + METHOD, "<string>", "exec"), {"__name__": "__main__"})  # as `python -c` does
     with refuses("method", "leaves no text"):
         resolve(RunConfig("test-own", device="cpu"))
 
@@ -235,7 +214,7 @@ def test_the_folder_of_an_edited_cell_is_refused_and_a_sweep_trains_again(tmp_pa
 
 
 def test_other_processes_are_known_not_to_have_it(tmp_path: Path) -> None:
-    execute(HEADER + KINDS["method"][0])
+    execute(HEADER + METHOD)
     few = {"clients": 2, "train.rounds": 1, "device": "cpu"}
     with refuses("processes", "method test-own", "plug-in"):
         resolve(RunConfig("test-own", processes=2, device="cpu"))
@@ -246,7 +225,7 @@ def test_other_processes_are_known_not_to_have_it(tmp_path: Path) -> None:
 
 def test_two_processes_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Python's seeds of hashes, from which the order of sets follows, are others in each."""
-    text = HEADER + KINDS["method"][0].replace("LEVELS", "LEVELS, ALL, x in {'a', 'b', 'c'}") + "\nALL = {*'abcdef'}\n"
+    text = HEADER + METHOD.replace("LEVELS", "LEVELS, ALL, x in {'a', 'b', 'c'}") + "\nALL = {*'abcdef'}\n"
     show = "from semcom.config import run_hash\nprint(run_hash(semcom.resolve(semcom.RunConfig('test-own'))))\n"
     (tmp_path / "script.py").write_text(text + show)
     runpy.run_path(str(tmp_path / "script.py"), run_name="__main__")

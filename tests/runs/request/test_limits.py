@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tracemalloc
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -72,11 +71,17 @@ def test_a_run_that_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None
     config = worlds.request("local")
     patch_footprint(monkeypatch)
     members = read_run_images(config).members
-    least = 4 * 8 * count_numbers(config, members)
+    check_least(monkeypatch, config, members, 4 * 8 * count_numbers(config, members), "model.features", 4)
+
+
+def check_least(
+    monkeypatch: pytest.MonkeyPatch, config: Resolved, members: Federation, least: int, field: str, *words: object
+) -> None:
+    """Check that a run is taken where so many bytes are free, and refused for a field with one less."""
     monkeypatch.setattr(limits, "measure_free_memory", lambda device: least)
     check_model_limits(config, members, CPU)
     monkeypatch.setattr(limits, "measure_free_memory", lambda device: least - 1)
-    with refuses("model.features", 4):
+    with refuses(field, *words):
         check_model_limits(config, members, CPU)
 
 
@@ -105,11 +110,8 @@ def test_mini_batches_that_do_not_fit_are_refused(
     members = read_run_images(config).members
     b = min(batch, int(members.train.sizes.max()))
     patch_footprint(monkeypatch, kept=10**6)
-    for free, refused in ((k * b * 8 * 10**6, False), (k * b * 8 * 10**6 - 1, True)):
-        monkeypatch.setattr(limits, "measure_free_memory", lambda device, free=free: free)
-        field = "train.batch_size" if k == 1 else "chunk"
-        with refuses(field, f"mini-batches of {b:,} images") if refused else nullcontext():
-            check_model_limits(config, members, CPU)
+    field = "train.batch_size" if k == 1 else "chunk"
+    check_least(monkeypatch, config, members, k * b * 8 * 10**6, field, f"mini-batches of {b:,} images")
 
 
 def test_tests_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,11 +120,7 @@ def test_tests_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
     members = read_run_images(config).members
     images = min(125, int(members.test.sizes.max()))
     patch_footprint(monkeypatch, passed=10**6)
-    monkeypatch.setattr(limits, "measure_free_memory", lambda device: images * 8 * 10**6)
-    check_model_limits(config, members, CPU)
-    monkeypatch.setattr(limits, "measure_free_memory", lambda device: images * 8 * 10**6 - 1)
-    with refuses("data.size", f"{images} test images"):
-        check_model_limits(config, members, CPU)
+    check_least(monkeypatch, config, members, images * 8 * 10**6, "data.size", f"{images} test images")
 
 
 @pytest.mark.parametrize("made", [10**6, 10**8])
@@ -144,14 +142,8 @@ def test_of_several_machines_each_holds_a_part(monkeypatch: pytest.MonkeyPatch) 
     patch_footprint(monkeypatch)
     for machines, k in ((1, 20), (2, 10)):
         monkeypatch.setattr(limits, "launched_size", lambda n=machines: n)
-        monkeypatch.setattr(limits, "measure_free_memory", lambda device, k=k: 8 * numbers * (2 + 2 * k))
-        check_model_limits(config, members, CPU)
-        monkeypatch.setattr(limits, "measure_free_memory", lambda device, k=k: 8 * numbers * (2 + 2 * k) - 1)
-        with refuses("chunk", 20, f"{k} networks"):
-            check_model_limits(config, members, CPU)
+        check_least(monkeypatch, config, members, 8 * numbers * (2 + 2 * k), "chunk", 20, f"{k} networks")
 
-
-# -- memory that runs out --------------------------------------------------------------------------------------------
 
 REFUSALS = [
     (MemoryError(), "there is not enough memory"),

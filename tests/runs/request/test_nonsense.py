@@ -69,14 +69,10 @@ class Hostile:
 
 @dataclasses.dataclass(frozen=True)
 class Stranger:
-    """A dataclass that is no section's."""
-
     rounds: int = 1
 
 
 class Text(str):
-    """A text that cannot be compared."""
-
     def __eq__(self, other: object) -> bool:
         raise RuntimeError("not\nequal")
 
@@ -84,7 +80,6 @@ class Text(str):
 
 
 def deep(depth: int = 5000) -> Any:
-    """Lists within lists."""
     found: list[Any] = []
     for _ in range(depth):
         found = [found]
@@ -260,7 +255,6 @@ FORESEEN = (type(None), ConfigError, RunError, Diverged, MemoryError)
 
 
 def one_line(error: Exception) -> None:
-    """Check the message of a refusal."""
     text = str(error)
     assert text and text.isprintable() and len(text) <= 1010, repr(text)
 
@@ -314,7 +308,6 @@ words = st.sampled_from([*TEXTS, *NUMBERS, "9" * 5000, "true", "True", "test-bar
 
 
 def checked(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Check the exit status of a command, and the one line of what is wrong."""
     status = cli.main(argv)
     lines = capsys.readouterr().err.splitlines()
     assert status in (0, 1, 2)

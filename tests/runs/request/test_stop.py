@@ -38,7 +38,7 @@ from semcom.runs.request.stop import (
 from semcom.runs.rounds.runner import run
 from tests import worlds
 from tests.processes import Forked, gone
-from tests.runs.rounds.test_run import stop_at, timeless
+from tests.runs.rounds.test_run import interrupt, timeless
 
 ROUNDS = 6
 TRAIN: dict[str, Any] = {"rounds": ROUNDS, "participation": 0.75, "checkpoint_every": 2}
@@ -51,7 +51,6 @@ def request(out: Path | None, **fields: Any) -> RunConfig:
 
 
 def kept(out: Path, name: str = CHECKPOINT) -> int:
-    """The round of a checkpoint."""
     return int(load_checkpoint(out / name)["progress"]["round"])
 
 
@@ -66,22 +65,6 @@ def heard() -> Iterator[None]:
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
-
-
-@pytest.mark.parametrize("number", [*STOPPING])
-def test_signals_of_schedulers_end_with_a_status_of_their_own(number: int) -> None:
-    before = signal.getsignal(number)
-    with pytest.raises(Stopped) as stop, raise_on_stop_signals():
-        os.kill(os.getpid(), number)
-        time.sleep(5)
-    assert stop.value.code == STATUS == 75 and stop.value.signal == signal.Signals(number).name
-    assert signal.getsignal(number) == before, "the handler is the process's own again"
-
-
-def test_ctrl_c_stays_what_it_is() -> None:
-    with pytest.raises(KeyboardInterrupt), raise_on_stop_signals():
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(5)
 
 
 def test_the_time_on_the_processor_is_up_once() -> None:
@@ -169,7 +152,7 @@ def test_a_time_limit() -> None:
             time.sleep(5)
 
 
-ENDS = [(2, 130, "interrupted"), *((n, STATUS, f"stopped by {signal.Signals(n).name}") for n in STOPPING)]
+ENDS = [(2, 130, "interrupted"), *((n, 75, f"stopped by {signal.Signals(n).name}") for n in STOPPING)]
 
 
 @pytest.mark.parametrize(("number", "status", "word"), ENDS)
@@ -183,7 +166,9 @@ def test_the_command_says_what_is_kept(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("semcom.runs.rounds.progress.RoundProgress.__call__", lambda self, line: told(line))
     words = "train fedavg --clients 2 --partition.shots 4 --train.rounds 5 --channel.kind ideal --device cpu --out out"
+    before = signal.getsignal(number)
     assert cli.main(words.split()) == status
+    assert signal.getsignal(number) == before, "the handler is the process's own again"
     path = tmp_path / "out" / CHECKPOINT
     assert capsys.readouterr().err == f"semcom: {word}; last good state: round 3, in {path}\n"
     assert kept(tmp_path / "out") == 3
@@ -233,7 +218,6 @@ def test_a_checkpoint_that_is_being_written_is_written(tmp_path: Path, monkeypat
 
 
 def broken(error: BaseException) -> Callable[..., Any]:
-    """FedAvg's round, which raises in round 4."""
     whole = FedAvg.round
 
     def round_(self: Any, state: Any, world: Any) -> Any:
@@ -246,7 +230,6 @@ def broken(error: BaseException) -> Callable[..., Any]:
 
 @pytest.fixture(scope="module")
 def undisturbed() -> dict[str, Any]:
-    """The summary of the run below without an error."""
     return timeless(run(worlds.request("fedavg", channel={"kind": "ideal"}, train=TRAIN)).summary)
 
 
@@ -284,11 +267,9 @@ def test_an_error_of_a_method_keeps_what_was_trained(
 def test_checkpoints_by_time(tmp_path: Path) -> None:
     """Whatever the number of rounds between them."""
     train = {**TRAIN, "checkpoint_every": 100}
-    with pytest.raises(KeyboardInterrupt):
-        run(request(tmp_path / "often", train={**train, "checkpoint_minutes": 1e-9}), on_round=stop_at(4))
+    interrupt(request(tmp_path / "often", train={**train, "checkpoint_minutes": 1e-9}), 4)
     assert (kept(tmp_path / "often"), kept(tmp_path / "often", PREVIOUS)) == (4, 3)
-    with pytest.raises(KeyboardInterrupt):
-        run(request(tmp_path / "seldom", train=train), on_round=stop_at(4))
+    interrupt(request(tmp_path / "seldom", train=train), 4)
     assert kept(tmp_path / "seldom") == 4 and not (tmp_path / "seldom" / PREVIOUS).exists()
 
 
@@ -298,7 +279,6 @@ def test_how_often_is_not_what_a_run_is() -> None:
 
 
 def damage(path: Path) -> None:
-    """Flips a bit in the middle of a file."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
@@ -311,8 +291,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(
     whole = run(request(tmp_path / "whole", store=store))
     config, path = request(tmp_path / "out", store=store), tmp_path / "out" / CHECKPOINT
     for stop in (5, 6):  # rounds 4 and 5 are kept; then, from the damage on, 4 and, at the end, 6
-        with pytest.raises(KeyboardInterrupt):
-            run(config, on_round=stop_at(stop))
+        interrupt(config, stop)
         assert (kept(tmp_path / "out"), kept(tmp_path / "out", PREVIOUS)) == (stop, 4)
         damage(path)
         caplog.clear()
@@ -331,8 +310,7 @@ def test_the_one_before_holds_after_a_resume_too(store: str, tmp_path: Path) -> 
     """Rows of clients in a file are not overwritten while one of two checkpoints says where they lie."""
     whole = run(request(tmp_path / "whole", store=store))
     config = request(tmp_path / "out", store=store)
-    with pytest.raises(KeyboardInterrupt):
-        run(config, on_round=stop_at(3))
+    interrupt(config, 3)
     with pytest.raises(RunError), pytest.MonkeyPatch.context() as patch:  # rows of new rounds, and no new checkpoint
         patch.setattr(recovery.checkpoint, "save_checkpoint", lambda path, content: os.write(-1, b""))
         run(config)
@@ -347,17 +325,16 @@ def test_a_run_that_goes_on_began_when_its_first_process_did(tmp_path: Path) -> 
         def now(zone: Any) -> datetime:
             return datetime(2001, 2, 3, 4, 5, 6, 700, tzinfo=zone)
 
-    with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recovery, "datetime", Clock)
-        run(request(tmp_path), on_round=stop_at(3))
+        interrupt(request(tmp_path), 3)
     assert run(request(tmp_path)).summary["begun"] == "2001-02-03T04:05:06+00:00"
     assert run(request(tmp_path / "other")).summary["begun"] > "2026"
 
 
 def test_two_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
     config = request(tmp_path)
-    with pytest.raises(KeyboardInterrupt):
-        run(config, on_round=stop_at(5))
+    interrupt(config, 5)
     for name in (CHECKPOINT, PREVIOUS):
         damage(tmp_path / name)
     with pytest.raises(
@@ -410,7 +387,6 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run that has ended."""
     folder = tmp_path_factory.mktemp("finished")
     run(request(folder))
     return folder
@@ -423,7 +399,6 @@ def test_a_summary_is_not_believed_unseen(
     shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     config = request(tmp_path)
     before, hash_ = read_summary(tmp_path), run_hash(config)
-    assert before is not None
     spoil, reason = DAMAGE[kind]
     spoil(tmp_path / SUMMARY)
     with pytest.raises(RunError, match=f"summary.json is damaged .*({reason})"):
@@ -458,7 +433,6 @@ def test_a_child_ends_with_its_parent_however_early() -> None:
         f"subprocess.Popen([sys.executable, '-c', {child!r}, str(os.getpid())]); import time; time.sleep(60)"
     )
     process = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
     pid = int(process.stdout.readline())
     process.kill()
     process.wait()

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -131,27 +132,18 @@ def load_it(run: str, **asked: object) -> int:
     return 0
 
 
-def load_given(run: str) -> int:
-    """Load a run by one's own copy of its plug-in."""
-    return load_it(run, plugins=("owned.py",))
-
-
-def load_trusted(run: str) -> int:
-    """Load a run with whatever it names."""
-    return load_it(run, trust=True)
-
-
 def test_loading_executes_on_the_users_word(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (run,) = map(str, study.iterdir())
     shutil.copy(study.parent / "owned.py", "owned.py")
-    for work, status in ((load_it, 2), (load_given, 0), (load_trusted, 0)):
+    given = partial(load_it, plugins=("owned.py",))
+    for work, status in ((load_it, 2), (given, 0), (partial(load_it, trust=True), 0)):
         with Forked(work, run) as process:
             assert process.wait() == status, process.stderr.read()
         assert Path("executed").exists() is (status == 0)
         Path("executed").unlink(missing_ok=True)
     Path("owned.py").write_text(f"{PLUGIN}\nmore = 1\n")
-    with Forked(load_given, run) as process:
+    with Forked(given, run) as process:
         assert process.wait() != 0, "another content is another run"
 
 
@@ -166,12 +158,7 @@ def test_a_summary_that_names_a_file_as_its_method_or_experiment_is_only_text(
     found = read_summary(run) or {}
     (run / "summary.json").write_text(format_summary({**found, "method": "owned.py", "label": "owned.py"}))
     variants = {run.name: "owned.py"}
-    record = {
-        "experiment": "owned.py",
-        "scale": "owned.py",
-        "command": "semcom sweep owned.py",
-        "plugins": ["owned.py"],
-    }
-    Path("study/sweep.json").write_text(json.dumps({**record, "set": {}, "axes": {}, "variants": variants}))
+    record = {"experiment": "owned.py", "scale": "owned.py", "command": "semcom sweep owned.py", "variants": variants}
+    Path("study/sweep.json").write_text(json.dumps({**record, "plugins": ["owned.py"], "set": {}, "axes": {}}))
     check([["show", "study"], ["report", "study"], ["table", "study"], ["pack", "study"]])
     assert not Path("executed").exists()

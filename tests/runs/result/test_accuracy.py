@@ -26,16 +26,12 @@ TABLE = np.array([[[3, 1, 0], [0, 4, 0], [0, 0, 0]], [[0, 0, 0], [2, 2, 0], [0, 
 
 def test_per_client() -> None:
     assert compute_client_accuracies(TABLE).tolist() == [7 / 8, 0.5]
+    assert compute_client_accuracies(np.array([[[0, 5], [0, 5]]])).tolist() == [0.5], "rows are true classes"
 
 
 def test_answers_that_never_change() -> None:
     train, test = np.array([[3, 1, 0], [0, 2, 2]]), np.array([[1, 1, 2], [1, 4, 0]])
     assert compute_constant_accuracies(train, test) == {"own": (1 / 4 + 4 / 5) / 2, "common": (1 / 4 + 1 / 5) / 2}
-
-
-def test_rows_are_true_classes() -> None:
-    table = np.array([[[0, 5], [0, 5]]])
-    assert compute_client_accuracies(table).tolist() == [0.5]
 
 
 @pytest.mark.parametrize(("n", "count"), [(1, 1), (4, 1), (10, 1), (14, 1), (20, 2), (100, 10)])

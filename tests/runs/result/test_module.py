@@ -27,7 +27,6 @@ def trained(method: str = "fedper", **options: object) -> Result:
 
 
 def start(result: Result) -> dict[str, Tensor]:
-    """The first client's initial weights."""
     (cohort,) = result.world.population().select(result.clients[:1]).stacks()
     return {name: t[0] for name, t in cohort.tensors.items()}
 
@@ -99,6 +98,12 @@ def test_a_file_is_laid_out_as_safetensors_says(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(text)
         with refuses("model.weights", name):
             read_weights(str(tmp_path / name))
+    (tmp_path / "none.safetensors").write_bytes(encode_weights({}, {"run": "x"}))
+    torch.save({}, tmp_path / "none.pt")
+    torch.save({"state_dict": {}}, tmp_path / "inner.pt")
+    for name in ("none.safetensors", "none.pt", "inner.pt"):
+        with refuses("model.weights", "holds no tensors"):
+            trained("local", model={"weights": str(tmp_path / name)})
 
 
 def test_a_run_begins_with_the_weights_of_a_file(tmp_path: Path) -> None:
@@ -131,17 +136,6 @@ def test_a_run_begins_with_the_weights_of_a_file(tmp_path: Path) -> None:
         trained("local", model={"weights": str(path)})
     with refuses("model.weights", "cannot be read"):
         trained("local", model={"weights": str(tmp_path / "none.pt")})
-
-
-@pytest.mark.parametrize("name", ["none.safetensors", "none.pt", "inner.pt"])
-def test_a_file_without_weights_is_refused(name: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    if path.suffix == ".pt":
-        torch.save({"none.pt": {}, "inner.pt": {"state_dict": {}}}[name], path)
-    else:
-        path.write_bytes(encode_weights({}, {"run": "x"}))
-    with refuses("model.weights", "holds no tensors"):
-        trained("local", model={"weights": str(path)})
 
 
 def test_a_file_of_which_part_fits_is_refused_or_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -179,7 +173,6 @@ def export(method: str, head: str, folder: Path) -> dict[str, Any]:
 
 
 def begin(method: str, settings: dict[str, Any]) -> dict[str, Tensor]:
-    """The models of all clients before the first round."""
     states: list[Any] = []
     run(worlds.request(method, **settings), observe=lambda before, after, world: states.append(before) or {})
     return states[0].model.named()

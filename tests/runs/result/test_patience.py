@@ -14,8 +14,7 @@ from semcom.runs.rounds.load import load
 from semcom.runs.rounds.runner import run
 from semcom.tasks.metric import ACCURACY, MSE
 from tests import worlds
-from tests.refusals import refuses
-from tests.runs.rounds.test_run import stop_at, timeless
+from tests.runs.rounds.test_run import interrupt, timeless
 
 
 def lines(values: list[float | None], key: str = "validation") -> list[dict[str, Any]]:
@@ -59,19 +58,15 @@ def test_a_run_ends_after_its_patience_and_says_what_it_reports(tmp_path: Path) 
     end = next(r for r in range(30) if r - int(np.argmax(validation[: r + 1])) == 2) + 1
     assert 3 <= end < 20
     assert [timeless(line) for line in stopped.metrics] == [timeless(line) for line in whole.metrics[:end]]
-    assert stopped.summary["rounds"] == end and stopped.summary["stopped"] == {
-        "rounds": 30,
-        "best_on_validation": end - 2,
-    }
+    assert stopped.summary["rounds"] == end
+    assert stopped.summary["stopped"] == {"rounds": 30, "best_on_validation": end - 2}
     view = stopped.summary["views"]["global"]
-    assert view["clients"] == pytest.approx(
-        np.mean([line["views"]["global"]["clients"] for line in whole.metrics[end - 3 : end]], 0), rel=1e-12
-    )
+    last = [line["views"]["global"]["clients"] for line in whole.metrics[end - 3 : end]]
+    assert view["clients"] == pytest.approx(np.mean(last, 0), rel=1e-12)
     assert view["last"] == whole.metrics[end - 1]["views"]["global"]["accuracy"]
     text = format_result_table(stopped.summary)
     assert f"after {end} rounds (of 30; the best on validation images: round {end - 2})" in text
-    with pytest.raises(KeyboardInterrupt):
-        run(request(out=str(tmp_path / "halves")), on_round=stop_at(end - 1))
+    interrupt(request(out=str(tmp_path / "halves")), end - 1)
     again = run(request(out=str(tmp_path / "halves")))
     assert timeless(again.summary) == timeless(stopped.summary)
     for result in (run(request(out=str(tmp_path / "run"))), load(tmp_path / "run")):
@@ -83,8 +78,3 @@ def test_a_run_that_goes_through_reports_as_any_other() -> None:
     one, other = run(request(29)), run(request(None))
     assert one.summary["rounds"] == 30 and "stopped" not in one.summary
     assert one.summary["views"] == other.summary["views"]
-
-
-def test_a_patience_needs_images_for_validation() -> None:
-    with refuses("train.patience", 3, "partition.validation"):
-        run(worlds.request("fedavg", train={"patience": 3}))

@@ -16,7 +16,7 @@ from semcom.config import RunConfig
 from semcom.files import CHECKPOINT
 from semcom.runs.rounds.runner import run
 from tests import worlds
-from tests.runs.rounds.test_run import lines, stop_at, timeless
+from tests.runs.rounds.test_run import interrupt, lines, timeless
 
 TRAIN = {"rounds": 4, "checkpoint_every": 100, "checkpoint_minutes": 30.0}
 
@@ -27,7 +27,6 @@ def asked(out: Path, **options: Any) -> RunConfig:
 
 @pytest.fixture
 def backwards(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An hour less at each look."""
     hours = itertools.count(2_000_000_000, -3600)
     monkeypatch.setattr(time, "time", lambda: float(next(hours)))
     monkeypatch.setattr(time, "time_ns", lambda: next(hours) * 10**9)
@@ -39,8 +38,7 @@ def test_a_run_and_its_resumption_are_the_same(store: str, tmp_path: Path, reque
     whole = run(asked(tmp_path / "whole", store=store))
     request.getfixturevalue("backwards")
     config = asked(tmp_path / "out", store=store)
-    with pytest.raises(KeyboardInterrupt):
-        run(config, on_round=stop_at(3))
+    interrupt(config, 3)
     found = run(config)
     assert timeless(found.summary) == timeless(whole.summary)
     assert [timeless(line) for line in found.metrics] == [timeless(line) for line in whole.metrics]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from semcom.runs.rounds.load import load
 from semcom.runs.rounds.runner import run
 from tests import worlds
 from tests.refusals import refuses
+from tests.runs.request.test_stop import damage
 from tests.runs.rounds import test_finish
-from tests.runs.rounds.test_run import one_line, snapshot, stop_at, weights
+from tests.runs.rounds.test_run import one_line, snapshot, weights
 
 NOISY = {"kind": "rayleigh", "snr_db": "0:18", "test_snr_db": "3,9"}
 
@@ -102,50 +104,32 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def spoil(folder: Path, what: str) -> None:
-    if what == "no folder":
-        shutil.rmtree(folder)
-    elif what == "other":
-        values = json.loads((folder / CONFIG).read_text())
-        (folder / CONFIG).write_text(json.dumps(values | {"seed": 7}))
-    elif what == "flipped":
-        content = bytearray((folder / CHECKPOINT).read_bytes())
-        content[len(content) // 2] ^= 1
-        (folder / CHECKPOINT).write_bytes(content)
-    elif what == "no json":
-        (folder / CONFIG).write_text("{")
-    elif what == "study":
-        (folder / CONFIG).rename(folder / "sweep.json")
-    else:
-        (folder / what).unlink()
+def change_seed(path: Path) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"seed": 7}))
 
 
-@pytest.mark.parametrize(
-    ("what", "kind", "message"),
-    [
-        ("no folder", ConfigError, "run' cannot be read: No such file or directory"),
-        (CONFIG, ConfigError, "config.json' cannot be read: No such file or directory"),
-        ("study", ConfigError, "; give the folder of one run of this study"),
-        ("no json", ConfigError, "config.json' is no JSON file: "),
-        ("other", RunError, "is damaged (it is of run"),
-        (SUMMARY, RunError, "the run is not finished; run it again, and it goes on"),
-        (CHECKPOINT, RunError, "checkpoint.pt is missing, and with it the models"),
-        ("flipped", RunError, "not a checkpoint, or a damaged one"),
-        (METRICS, RunError, "metrics.jsonl is damaged (it is missing)"),
-    ],
-)
-def test_what_is_no_finished_run_is_refused_in_a_line(
-    what: str, kind: type, message: str, tmp_path: Path, finished: Path
-) -> None:
+SPOILED: dict[str, tuple[Callable[[Path], object], type, str]] = {
+    "no folder": (shutil.rmtree, ConfigError, "run' cannot be read: No such file or directory"),
+    CONFIG: (lambda run: (run / CONFIG).unlink(), ConfigError, "config.json' cannot be read: No such file or direc"),
+    "study": (
+        lambda run: (run / CONFIG).rename(run / "sweep.json"),
+        ConfigError,
+        "; give the folder of one run of this study",
+    ),
+    "no json": (lambda run: (run / CONFIG).write_text("{"), ConfigError, "config.json' is no JSON file: "),
+    "other": (lambda run: change_seed(run / CONFIG), RunError, "is damaged (it is of run"),
+    SUMMARY: (lambda run: (run / SUMMARY).unlink(), RunError, "the run is not finished; run it again, and it goes on"),
+    CHECKPOINT: (lambda run: (run / CHECKPOINT).unlink(), RunError, "checkpoint.pt is missing, and with it the models"),
+    "flipped": (lambda run: damage(run / CHECKPOINT), RunError, "not a checkpoint, or a damaged one"),
+    METRICS: (lambda run: (run / METRICS).unlink(), RunError, "metrics.jsonl is damaged (it is missing)"),
+}
+
+
+@pytest.mark.parametrize("what", SPOILED)
+def test_what_is_no_finished_run_is_refused_in_a_line(what: str, tmp_path: Path, finished: Path) -> None:
     shutil.copytree(finished, tmp_path / "run")
-    spoil(tmp_path / "run", what)
+    spoil, kind, message = SPOILED[what]
+    spoil(tmp_path / "run")
     with pytest.raises(kind) as error:
         load(tmp_path / "run")
     assert message in one_line(error.value) and str(tmp_path / "run") in str(error.value)
-
-
-def test_an_interrupted_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        run(request(tmp_path), on_round=stop_at(1))
-    with pytest.raises(RunError, match="the run is not finished"):
-        load(tmp_path)

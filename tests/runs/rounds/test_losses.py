@@ -13,6 +13,7 @@ from semcom.config import NetworkConfig
 from semcom.engine.air.losses import MEANT, Losses
 from semcom.methods.registry import METHODS
 from tests import worlds
+from tests.runs.rounds.test_run import interrupt
 
 SUPERPOSED = {"parameters": "analog", "access": "superposed"}
 FAR = {"channel": {"snr_db": "-20,10,10,10"}}
@@ -31,8 +32,8 @@ FAR = {"channel": {"snr_db": "-20,10,10,10"}}
 def test_what_kept_nearly_everything_back_is_named(
     method: str, options: dict[str, Any], names: str, share: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    summary = run(worlds.request(method, **options)).summary
-    (text,) = summary["warnings"]
+    train = {"rounds": 2, **options.get("train", {})}
+    (text,) = run(worlds.request(method, **{**options, "train": train})).summary["warnings"]
     assert text.startswith(f"{share}% of what 4 clients") and f"({names}{share}%)" in text
     assert text.endswith(f"; {'client 0' if share < 100 else '4 of them'} never once got through")
     assert caplog.messages.count(text) == 1
@@ -57,17 +58,10 @@ def test_an_outage_that_leaves_something_is_no_warning() -> None:
 def test_counts_go_on_after_an_interruption_and_end_up_alike(tmp_path: Path) -> None:
     """With half of all lost: what is counted is what the lines of the rounds say."""
     air = {"rate": "capacity", "repeat": False, "outage": 0.5}
-
-    def stop(row: dict[str, Any]) -> None:
-        if row["round"] == 3:
-            raise KeyboardInterrupt
-
     whole, halves = (worlds.request(air=air, out=str(tmp_path / name)) for name in ("whole", "halves"))
     result = run(whole)
-    with pytest.raises(KeyboardInterrupt):
-        run(halves, on_round=stop)
+    interrupt(halves, 3)
     again = run(halves)
-    assert again.world is not None and result.world is not None
     one, other = (each.world.air.arrivals.losses for each in (result, again))
     assert one.counts == other.counts and again.summary["warnings"] == result.summary["warnings"]
     assert sum(one.of("air.outage").values()) == result.summary["lost"] + result.summary["unreached"]

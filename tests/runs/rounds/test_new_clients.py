@@ -79,12 +79,10 @@ def request(method: str = "fedavg", **options: Any) -> RunConfig:
 def own(config: RunConfig) -> tuple[Federation, Federation]:
     """The images of the clients that train, and of the new ones."""
     data = read_run_images(config)
-    assert data.newcomers is not None
     return data.members, data.newcomers
 
 
 def images_of(federation: Federation, k: int) -> tuple[Tensor, Tensor]:
-    """A client's test images and their labels."""
     index = federation.test[k]
     return federation.gather(index, torch.float64), federation.labels[index]
 
@@ -178,7 +176,6 @@ def test_heads_are_trained_on_the_frozen_encoder(monkeypatch: pytest.MonkeyPatch
 
 
 def trained_by_hand(model: dict[str, Tensor], federation: Federation, k: int) -> dict[str, Tensor]:
-    """Seven steps of SGD 0.5 on a head."""
     index = federation.train[k]
     x, y = federation.gather(index, torch.float64), federation.labels[index]
     head = {name: t.clone().requires_grad_() for name, t in model.items() if name.startswith("head.")}

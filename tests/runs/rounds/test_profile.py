@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from semcom.engine.host import clock
 from semcom.runs.folder.folder import SUMMARY
 from semcom.runs.rounds.runner import run
 from tests import worlds
+from tests.runs.rounds.test_run import interrupt, timeless
 
 COARSE = {"setup", "train", "evaluate", "checkpoint", "log"}
 
@@ -46,13 +46,7 @@ def test_each_section_is_timed_as_often_as_it_is_visited(tmp_path: Path, monkeyp
 def test_a_resumed_run_goes_on_adding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock, "time", Ticks())
     config = worlds.request(out=str(tmp_path))
-
-    def stop(row: dict[str, Any]) -> None:
-        if row["round"] == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(config, on_round=stop)
+    interrupt(config, 4)
     seconds = run(config).summary["seconds"]
     assert seconds["train"] == seconds["evaluate"] == 6 and seconds["setup"] == 6
 
@@ -62,9 +56,7 @@ def test_a_profile_tells_the_parts_of_training_and_changes_no_result() -> None:
     parts = set(fine["seconds"]) - set(plain["seconds"])
     assert parts >= {"train/forward", "train/backward"} and all(part.startswith("train/") for part in parts)
     assert sum(fine["seconds"][part] for part in parts) <= fine["seconds"]["train"]
-    assert {n: v for n, v in fine.items() if n not in ("begun", "seconds", "samples_per_second", "metrics_digest")} == {
-        n: v for n, v in plain.items() if n not in ("begun", "seconds", "samples_per_second", "metrics_digest")
-    }
+    assert timeless(fine) == timeless(plain)
 
 
 def test_the_table_adds_up() -> None:

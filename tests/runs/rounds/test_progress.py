@@ -9,7 +9,6 @@ import pytest
 
 from semcom.runs.rounds.runner import run
 from tests import worlds
-from tests.refusals import refuses
 
 
 def test_progress_is_log_lines_without_a_terminal(caplog: pytest.LogCaptureFixture) -> None:
@@ -22,8 +21,6 @@ def test_progress_is_log_lines_without_a_terminal(caplog: pytest.LogCaptureFixtu
     caplog.clear()
     run(worlds.request(train={"rounds": 1}))
     assert not caplog.messages
-    with refuses("on_round", "cannot be called"):
-        run(worlds.request(), on_round=3, progress=True)  # type: ignore[arg-type]
 
 
 def test_progress_in_a_notebook_is_one_line(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import random
 import re
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,18 +17,14 @@ import pytest
 import torch
 
 from semcom.config import DataConfig, ModelConfig, RunConfig, RunError, TrainConfig, run_hash
-from semcom.engine.train import fit as fit_module
 from semcom.engine.train import view as view_module
-from semcom.methods.registry import METHODS
 from semcom.runs.folder import checkpoint
-from semcom.runs.folder.checkpoint import state_from_checkpoint, state_to_checkpoint
 from semcom.runs.folder.folder import CHECKPOINT, CONFIG, METRICS, SUMMARY, Folder
-from semcom.runs.folder.lines import DamagedRun, read_metrics
+from semcom.runs.folder.lines import DamagedRun
 from semcom.runs.folder.summary import read_summary
 from semcom.runs.result.result import Result
 from semcom.runs.rounds.runner import run
 from tests import worlds
-from tests.processes import Forked
 from tests.refusals import refuses
 
 ARMS = ("fedavg", "fedcl", "fedproto", "local")
@@ -42,7 +36,6 @@ def timeless(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def stored(config: RunConfig) -> dict[str, Any]:
-    assert config.out is not None
     return torch.load(Path(config.out) / CHECKPOINT, weights_only=True)
 
 
@@ -62,12 +55,15 @@ def weights(result: Result) -> list[torch.Tensor]:
     return [t for view in result.views.values() for t in view.population.tensors()]
 
 
-def stop_at(round_: int) -> Any:
+def interrupt(config: RunConfig, after: int) -> None:
+    """Carry out a run up to a round, after which somebody presses Ctrl-C."""
+
     def on_round(row: dict[str, Any]) -> None:
-        if row["round"] == round_:
+        if row["round"] == after:
             raise KeyboardInterrupt
 
-    return on_round
+    with pytest.raises(KeyboardInterrupt):
+        run(config, on_round=on_round)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
@@ -83,8 +79,7 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(method: str, tmp_path: Pa
     options = {"channel": {"kind": "rayleigh", "snr_db": "0:18"}, "train": {"participation": 0.75}}
     whole = run(worlds.request(method, out=str(tmp_path / "whole"), **options))
     config = worlds.request(method, out=str(tmp_path / "halves"), **options)
-    with pytest.raises(KeyboardInterrupt):
-        run(config, on_round=stop_at(3))
+    interrupt(config, 3)
     assert stored(config)["progress"]["round"] == 3 and not (tmp_path / "halves" / SUMMARY).exists()
     seen: list[int] = []
     again = run(config, on_round=lambda row: seen.append(row["round"]))
@@ -108,8 +103,7 @@ def test_a_warning_is_given_once_and_kept(tmp_path: Path, caplog: pytest.LogCapt
     assert caplog.messages == [f"round 1: {text}"] == whole.summary["warnings"]
     assert "dominates the cross-entropy" in text and not any("warnings" in row for row in whole.metrics[1:])
     config = worlds.request("fedcl", hyper={"lam": 1e3}, out=str(tmp_path))
-    with pytest.raises(KeyboardInterrupt):
-        run(config, on_round=stop_at(3))
+    interrupt(config, 3)
     caplog.clear()
     again = run(config)
     assert caplog.messages == [] and timeless(again.summary) == timeless(whole.summary)
@@ -130,69 +124,21 @@ def test_a_schedule_that_a_run_does_not_reach_is_warned_of(caplog: pytest.LogCap
     assert caplog.messages == [late, never]
 
 
-def test_an_interrupt_in_the_middle_of_a_round_keeps_the_round_before(tmp_path: Path, monkeypatch: Any) -> None:
-    whole = run(worlds.request(out=str(tmp_path / "whole")))
-    config = worlds.request(out=str(tmp_path / "halves"))
-    step, calls = fit_module.Chunk.step, []
-
-    def interrupted(*args: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 20:
-            raise KeyboardInterrupt
-        return step(*args)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(fit_module.Chunk, "step", interrupted)
-        run(config)
-    assert stored(config)["progress"]["round"] == len(lines(tmp_path / "halves")) > 0
-    assert timeless(run(config).summary) == timeless(whole.summary)
-    assert same(stored(config)["state"], stored(whole.config)["state"])
-
-
-def test_a_finished_run_returns_its_result(tmp_path: Path) -> None:
-    config = worlds.request("fedproto", out=str(tmp_path))
-    first, before = run(config), snapshot(tmp_path)
-
-    def never(row: dict[str, Any]) -> None:
-        raise AssertionError("a round was trained")
-
-    second = run(config, on_round=never)
-    images = first.world.session.draws.federation.images
-    assert torch.equal(first.predict(0, images), second.predict(0, images))  # the noise of the last round, again
-    assert second.summary == first.summary and second.metrics == first.metrics
-    assert all(torch.equal(a, b) for a, b in zip(weights(first), weights(second), strict=True))
-    assert snapshot(tmp_path).keys() == before.keys()
-    assert all(snapshot(tmp_path)[name] == before[name] for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT))
-
-
 def one_line(error: BaseException) -> str:
     text = str(error)
     assert text and "\n" not in text
     return text
 
 
-def test_the_folder_of_another_run_is_refused(tmp_path: Path) -> None:
-    run(worlds.request(out=str(tmp_path)))
-    before = snapshot(tmp_path)
-    with refuses("out", tmp_path, "another run"):
-        run(worlds.request(out=str(tmp_path), seed=1))
-    assert snapshot(tmp_path) == before
+FOREIGN = [(CONFIG, text) for text in ("no json", "[1, 2]", '{"method": "fedavg", "colour": "red"}')]
 
 
-@pytest.mark.parametrize("name", [METRICS, SUMMARY, CHECKPOINT])
-def test_a_folder_with_files_of_another_tool_is_refused(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text("precious\n")
+@pytest.mark.parametrize(("name", "text"), [*FOREIGN, (METRICS, "precious"), (SUMMARY, ""), (CHECKPOINT, "precious")])
+def test_a_folder_with_files_of_another_tool_is_refused(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
     with refuses("out", name):
         run(worlds.request(out=str(tmp_path)))
-    assert snapshot(tmp_path) == {name: b"precious\n"}
-
-
-@pytest.mark.parametrize("text", ["no json", "[1, 2]", '{"method": "fedavg", "colour": "red"}'])
-def test_a_config_json_that_is_none_is_refused(text: str, tmp_path: Path) -> None:
-    (tmp_path / CONFIG).write_text(text)
-    with refuses("out", CONFIG):
-        run(worlds.request(out=str(tmp_path)))
-    assert snapshot(tmp_path) == {CONFIG: text.encode()}
+    assert snapshot(tmp_path) == {name: text.encode()}
 
 
 class Bomb:
@@ -204,12 +150,8 @@ def unusable(good: dict[str, Any]) -> dict[str, Any]:
     """Contents of checkpoints that are whole but are not this run's."""
     progress, state = good["progress"], good["state"]
     counters: dict[str, Any] = {
-        "no round": {name: v for name, v in progress.items() if name != "round"},
-        "a round of text": progress | {"round": "3"},
         "a round after the last one": progress | {"round": 7},
-        "seconds of text": progress | {"seconds": {"train": "long"}},
         "no traffic": progress | {"air": {}},
-        "a list": [1, 2],
     }
     states: dict[str, Any] = {
         "a list": [1, 2],
@@ -251,8 +193,7 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_and_kept(tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "out"
     config = worlds.request("local", out=str(folder))
-    with pytest.raises(KeyboardInterrupt):
-        run(config, on_round=stop_at(3))
+    interrupt(config, 3)
     good, rng = (folder / CHECKPOINT).read_bytes(), random.Random(0)
     wrong: dict[str, bytes] = {"half": good[: len(good) // 2], "empty": b"", "text": b"text", "longer": good + b"."}
     for name, content in unusable(stored(config)).items():
@@ -260,7 +201,7 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_and_kept(tmp_path: Path, mo
         wrong[name] = (tmp_path / "made").read_bytes()
     torch.save(Bomb(), tmp_path / "made")
     wrong["a bomb"] = (tmp_path / "made").read_bytes()
-    for at in rng.sample(range(len(good)), 20):
+    for at in rng.sample(range(len(good)), 5):
         wrong[f"bit {at}"] = good[:at] + bytes([good[at] ^ 1 << rng.randrange(8)]) + good[at + 1 :]
     for name, data in wrong.items():
         (folder / CHECKPOINT).write_bytes(data)
@@ -270,6 +211,8 @@ def test_a_checkpoint_that_cannot_be_used_is_refused_and_kept(tmp_path: Path, mo
         assert f"{folder / CHECKPOINT}: " in one_line(error.value), name
         assert re.search("move (it|this one) away,? to start again$", str(error.value)), name
         assert snapshot(folder) == before and not Path("exploded").exists(), name
+    torch.load(tmp_path / "made", weights_only=False)
+    assert Path("exploded").exists(), "the bomb was a dud"
     (folder / CHECKPOINT).write_bytes(good)
     assert len(run(config).metrics) == 6
 
@@ -281,8 +224,7 @@ def test_a_checkpoint_of_another_version_is_refused_in_a_line_that_says_so(round
     if rounds == 6:
         run(config)
     else:
-        with pytest.raises(KeyboardInterrupt):
-            run(config, on_round=stop_at(rounds))
+        interrupt(config, rounds)
     content = stored(config)
     del content["state"]["own"]
     checkpoint.save_checkpoint(tmp_path / CHECKPOINT, content)
@@ -298,8 +240,7 @@ def test_a_checkpoint_of_another_version_is_refused_in_a_line_that_says_so(round
 
 def test_metrics_that_cannot_be_used_are_refused_and_kept(tmp_path: Path) -> None:
     config = worlds.request(out=str(tmp_path))
-    with pytest.raises(KeyboardInterrupt):
-        run(config, on_round=stop_at(3))
+    interrupt(config, 3)
     rows = (tmp_path / METRICS).read_bytes().splitlines(keepends=True)
     for content in (
         rows[0] + rows[2],
@@ -325,7 +266,7 @@ def test_no_bit_of_the_metrics_changes_a_result(tmp_path: Path) -> None:
     config = worlds.request(out=str(tmp_path))
     done = run(config)
     whole = (tmp_path / METRICS).read_bytes()
-    bits = torch.randperm(8 * len(whole), generator=torch.Generator().manual_seed(0))[:40].tolist()
+    bits = torch.randperm(8 * len(whole), generator=torch.Generator().manual_seed(0))[:16].tolist()
     refused = 0
     for bit in bits:
         (tmp_path / SUMMARY).unlink(missing_ok=True)
@@ -336,12 +277,12 @@ def test_no_bit_of_the_metrics_changes_a_result(tmp_path: Path) -> None:
             assert run(config).metrics == done.metrics
         except RunError:
             refused += 1
-    assert refused > 20
+    assert refused > 8
 
 
 def test_halves_of_files_are_removed_when_a_folder_is_opened(tmp_path: Path) -> None:
     ours = [f".{name}.{pid}.part" for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT) for pid in (1, 99999)]
-    others = [".notes.txt.12.part", f".{CHECKPOINT}.mine.part", f"{CHECKPOINT}.12.part"]
+    others = [".notes.txt.12.part", f".{CHECKPOINT}.mine.part", f"{CHECKPOINT}.12.part", f".{SUMMARY}.1.part.txt"]
     for name in (*ours, *others):
         (tmp_path / name).write_text("half")
     run(worlds.request(out=str(tmp_path)))
@@ -361,59 +302,20 @@ def test_a_request_that_turns_out_wrong_late_leaves_no_folder(tmp_path: Path) ->
     assert (tmp_path / "out" / "notes").read_text() == "precious"
 
 
-def test_a_run_touches_no_global_generator(tmp_path: Path) -> None:
-    for method in ARMS:
-        torch.manual_seed(5), np.random.seed(5), random.seed(5)
-        before = torch.get_rng_state(), np.random.get_state(legacy=False)["state"]["key"].tolist(), random.getstate()
-        result = run(worlds.request(method, train={"rounds": 1, "participation": 0.5}))
-        result.predict(0, np.zeros((2, 1, 32, 32), np.uint8))
-        assert torch.equal(torch.get_rng_state(), before[0])
-        assert (
-            np.random.get_state(legacy=False)["state"]["key"].tolist() == before[1] and random.getstate() == before[2]
-        )
-
-
 @pytest.mark.parametrize("method", ARMS)
 def test_the_seed_decides_everything(method: str) -> None:
+    """And nothing else: no global generator is read, or moved."""
     results = []
     for seed, noise in ((0, 1), (0, 2), (1, 3)):
-        torch.manual_seed(noise), np.random.seed(noise), random.seed(noise)  # must not matter
-        results.append(run(worlds.request(method, seed=seed, train={"rounds": 2})))
+        torch.manual_seed(noise), np.random.seed(noise), random.seed(noise)
+        before = torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate()
+        results.append(run(worlds.request(method, seed=seed, train={"rounds": 2, "participation": 0.5})))
+        results[-1].predict(0, np.zeros((2, 1, 32, 32), np.uint8))
+        assert before == (torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), random.getstate())
     first, second, other = (weights(r) for r in results)
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     assert timeless(results[0].summary) == timeless(results[1].summary)
-    encoder = next(n for n in results[0].views[next(iter(results[0].views))].population.cohorts[0].tensors)
-    a, b = (next(iter(r.views.values())).population.cohorts[0].tensors[encoder] for r in (results[0], results[2]))
-    assert (a - b).abs().min() > 0
-    assert len(first) == len(other)
-
-
-@pytest.mark.parametrize("method", ARMS)
-def test_the_chunk_changes_no_result(method: str) -> None:
-    """Three of four clients at once: a whole stack and one that is not."""
-    options: dict[str, Any] = {"channel": {"kind": "rayleigh"}, "train": {"rounds": 3, "participation": 0.75}}
-    one, many = run(worlds.request(method, chunk=1, **options)), run(worlds.request(method, chunk=3, **options))
-    assert all((a - b).abs().max() < 1e-10 for a, b in zip(weights(one), weights(many), strict=True))
-    assert one.summary["hash"] == many.summary["hash"]
-    assert one.summary["samples"] == many.summary["samples"]
-    for way, counts in one.summary["traffic"].items():
-        assert counts == pytest.approx(many.summary["traffic"][way], rel=1e-12)
-    for name, value in one.summary["snr_received_db"].items():
-        assert value == pytest.approx(many.summary["snr_received_db"][name], abs=1e-9)
-    for row, other in zip(one.metrics, many.metrics, strict=True):
-        assert row["loss"] == pytest.approx(other["loss"], abs=1e-10)
-        assert row["views"].keys() == other["views"].keys()
-
-
-def test_a_visit_more_shifts_nothing() -> None:
-    """Evaluating in every round or at the end gives the same training, and the same tests in common rounds."""
-    often = run(worlds.request("fedcl", train={"rounds": 12, "eval_every": 1}))
-    seldom = run(worlds.request("fedcl", train={"rounds": 12, "eval_every": 100}))
-    assert all(torch.equal(a, b) for a, b in zip(weights(often), weights(seldom), strict=True))
-    assert ["views" in row for row in seldom.metrics] == [True, False] + [True] * 10, "the first, and the last ten"
-    assert often.summary["views"]["personal"]["clients"] == seldom.summary["views"]["personal"]["clients"]
-    strip = [{k: v for k, v in timeless(row).items() if k != "views"} for row in often.metrics]
-    assert strip == [{k: v for k, v in timeless(row).items() if k != "views"} for row in seldom.metrics]
+    assert len(first) == len(other) and (first[0] - other[0]).abs().min() > 0
 
 
 def test_divergence_names_round_and_client_and_keeps_the_last_good_state(
@@ -426,11 +328,8 @@ def test_divergence_names_round_and_client_and_keeps_the_last_good_state(
     config = worlds.request("local", out=str(tmp_path), train=train, **options)
     with pytest.raises(RunError) as error:
         run(config)
-    text = one_line(error.value)
-    assert (
-        text.startswith("round 2: non-finite loss or weights at client 2; last good state: round 1, in ")
-        and CHECKPOINT in text
-    )
+    kept = f"last good state: round 1, in {tmp_path / CHECKPOINT}"
+    assert one_line(error.value) == f"round 2: non-finite loss or weights at client 2; {kept}"
     assert [row["round"] for row in lines(tmp_path)] == [1]
     good = run(worlds.request("local", out=str(tmp_path / "good"), train=train | {"rounds": 1}, **options))
     assert stored(config)["progress"]["round"] == 1
@@ -507,45 +406,11 @@ def test_wrong_requests_for_predictions_get_one_line() -> None:
     assert result.predict(3, fine[:0]).shape == (0,)
 
 
-def test_a_folder_writes_what_it_reads(tmp_path: Path) -> None:
-    config = worlds.request(out=str(tmp_path / "a" / "b"))
-    folder = Folder(tmp_path / "a" / "b", config)
-    folder.check()
-    with folder.open():
-        assert folder.summary() is None and read_metrics(folder.path) == []
-        folder.begin([])
-        rows = [{"round": i, "loss": 1 / 3 + i} for i in range(1, 5)]
-        for row in rows:
-            folder.append(row)
-        assert read_metrics(folder.path) == rows and read_metrics(folder.path, 2) == rows[:2]
-        folder.begin(rows[:3])
-        assert read_metrics(folder.path) == rows[:3] and not list((tmp_path / "a" / "b").glob(".*.part"))
-        digest = hashlib.sha256((folder.path / METRICS).read_bytes()).hexdigest()
-        summary = {"accuracy": 1 / 3, "hash": run_hash(config), "metrics_digest": digest}
-        folder.finish(summary)
-        assert folder.summary() == summary
-        with pytest.raises(DamagedRun):
-            folder.finish({**summary, "metrics_digest": 64 * "0"})
-        folder.check()
-
-
-def hold(path: Path) -> None:
-    """Keep a folder open."""
-    folder = Folder(path, RunConfig())
-    with folder.open():
-        folder.begin([])
-        print("open", flush=True)
-        time.sleep(60)
-
-
-def test_a_second_process_is_kept_out_until_the_first_is_dead(tmp_path: Path) -> None:
-    folder = Folder(tmp_path, RunConfig())
-    with Forked(hold, tmp_path) as other:
-        assert other.stdout.readline() == "open\n"
-        with refuses("out", tmp_path), folder.open():
-            pass
-    with folder.open():
-        folder.begin([])
+def test_lines_that_somebody_else_writes_meanwhile_are_noticed_at_the_end(tmp_path: Path) -> None:
+    config = worlds.request(out=str(tmp_path), train={"rounds": 1})
+    with pytest.raises(DamagedRun):
+        run(config, on_round=lambda row: (tmp_path / METRICS).write_text("{}\n"))
+    assert not (tmp_path / SUMMARY).exists()
 
 
 @pytest.mark.parametrize("taken", [False, True])
@@ -604,20 +469,6 @@ def test_a_finished_run_without_its_checkpoint_is_not_trained_again(tmp_path: Pa
     assert snapshot(tmp_path) == before
 
 
-def test_a_last_update_that_overflows_is_divergence() -> None:
-    """One step: its loss is finite, the weights after it are not."""
-    config = worlds.request(
-        "local", train={"rounds": 1, "batch_size": 50, "optimizer": "sgd", "lr": (1e-3, 1e308, 1e-3, 1e-3)}
-    )
-    with pytest.raises(RunError, match="round 1: non-finite loss or weights at client 1; last good state: round 0"):
-        run(config)
-
-
-def test_draws_that_are_not_keyed_are_refused() -> None:
-    with refuses("model", "AlphaDropout"):
-        run(worlds.request("local", encoder="test-dropout"))
-
-
 @pytest.mark.skipif("SEMCOM_DATA" not in os.environ, reason="SEMCOM_DATA names no folder with cifar10.npz")
 def test_fedcl_learns_real_images() -> None:
     """Three classes a client: after five short rounds better than always the most frequent one (a third)."""
@@ -635,20 +486,6 @@ def test_fedcl_learns_real_images() -> None:
     # Five standard errors of a fraction of 480 test images above one third.
     assert result.metrics[-1]["views"]["personal"]["accuracy"] > 1 / 3 + 5 * (2 / 9 / images) ** 0.5
     assert result.metrics[-1]["task"] < 0.8 * result.metrics[0]["task"]
-
-
-def test_setup_is_the_template_of_every_later_state() -> None:
-    """A checkpoint is restored onto `setup()`: names, shapes and types must stay."""
-    for method in ARMS:
-        config = worlds.request(method, channel={"kind": "ideal"})
-        result = run(config)
-        arm = METHODS.get(method)(config.hyper)
-        start = arm.setup(result.world)
-        result.world.session.tally.begin(1)
-        later = arm.round(start, result.world)
-        assert same(
-            state_to_checkpoint(state_from_checkpoint(start, state_to_checkpoint(later))), state_to_checkpoint(later)
-        )
 
 
 @pytest.mark.parametrize("store", ["device", "disk"])

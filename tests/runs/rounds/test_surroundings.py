@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,53 +17,40 @@ from semcom.runs.result.result import Result
 from semcom.runs.rounds.load import load
 from semcom.runs.rounds.runner import run
 from tests import worlds
-from tests.runs.rounds.test_run import stop_at, weights
+from tests.runs.rounds.test_run import interrupt, timeless, weights
 
 
-def put(owner: Any, name: str, value: Any, before: Any) -> tuple[Callable[[], Any], ...]:
-    """What sets an attribute of torch, whether it is set, and what puts it back."""
-    return (
-        lambda: setattr(owner, name, value),
-        lambda: getattr(owner, name) == value,
-        lambda: setattr(owner, name, before),
-    )
+def switch(put: Callable[[Any], Any], value: Any, before: Any, get: Callable[[], Any]) -> tuple[Callable[[], Any], ...]:
+    """What sets something of torch, whether it is set, and what puts it back."""
+    return lambda: put(value), lambda: get() == value, lambda: put(before)
+
+
+def attribute(owner: Any, name: str, value: Any, before: Any) -> tuple[Callable[[], Any], ...]:
+    return switch(partial(setattr, owner, name), value, before, lambda: getattr(owner, name))
 
 
 def use(make: Callable[[], AbstractContextManager[Any]], holds: Callable[[], bool]) -> tuple[Callable[[], Any], ...]:
-    """The same of a context of torch."""
     context = make()
     return context.__enter__, holds, lambda: context.__exit__(None, None, None)
 
 
 BACKENDS: Any = torch.backends
 HOSTILE: dict[str, Callable[[], tuple[Callable[[], Any], ...]]] = {
-    "dtype": lambda: (
-        lambda: torch.set_default_dtype(torch.float64),
-        lambda: torch.get_default_dtype() == torch.float64,
-        lambda: torch.set_default_dtype(torch.float32),
+    "dtype": lambda: switch(torch.set_default_dtype, torch.float64, torch.float32, torch.get_default_dtype),
+    # Without numbers: whatever is made there ends the run.
+    "device": lambda: switch(torch.set_default_device, "meta", None, lambda: torch.get_default_device().type),
+    "products": lambda: switch(
+        torch.set_float32_matmul_precision, "medium", "highest", torch.get_float32_matmul_precision
     ),
-    "device": lambda: (  # without numbers: whatever is made there ends the run
-        lambda: torch.set_default_device("meta"),
-        lambda: torch.get_default_device().type == "meta",
-        lambda: torch.set_default_device(None),
-    ),
-    "products": lambda: (
-        lambda: torch.set_float32_matmul_precision("medium"),
-        lambda: torch.get_float32_matmul_precision() == "medium",
-        lambda: torch.set_float32_matmul_precision("highest"),
-    ),
-    "strict": lambda: (
-        lambda: torch.use_deterministic_algorithms(True, warn_only=True),
+    "strict": lambda: switch(
+        lambda on: torch.use_deterministic_algorithms(on, warn_only=on),
+        True,
+        False,
         torch.is_deterministic_algorithms_warn_only_enabled,
-        lambda: torch.use_deterministic_algorithms(False),
     ),
-    "flushed": lambda: (
-        lambda: torch.set_flush_denormal(True),
-        lambda: not torch.full((), 1e-40).mul(1).item(),
-        lambda: torch.set_flush_denormal(False),
-    ),
-    "convolutions": lambda: put(BACKENDS.mkldnn.conv, "fp32_precision", "bf16", "none"),
-    "kernels": lambda: put(BACKENDS.mkldnn, "enabled", False, True),
+    "flushed": lambda: switch(torch.set_flush_denormal, True, False, lambda: not torch.full((), 1e-40).mul(1).item()),
+    "convolutions": lambda: attribute(BACKENDS.mkldnn.conv, "fp32_precision", "bf16", "none"),
+    "kernels": lambda: attribute(BACKENDS.mkldnn, "enabled", False, True),
     "no grad": lambda: use(torch.no_grad, lambda: not torch.is_grad_enabled()),
     "inference": lambda: use(torch.inference_mode, torch.is_inference_mode_enabled),
     "autocast": lambda: use(
@@ -75,7 +63,6 @@ HOSTILE: dict[str, Callable[[], tuple[Callable[[], Any], ...]]] = {
 
 @contextmanager
 def surroundings(name: str) -> Iterator[None]:
-    """Set something in torch, and check in the end that it still is."""
     begin, holds, end = HOSTILE[name]()
     begin()
     try:
@@ -102,8 +89,7 @@ def request(folder: Path, precision: str) -> RunConfig:
 
 
 def numbers(result: Result) -> tuple[Any, ...]:
-    """What a run has found, and what it answers afterwards."""
-    losses = [{name: value for name, value in line.items() if name != "seconds"} for line in result.metrics]
+    losses = [timeless(line) for line in result.metrics]
     images = result.federation.images[::9]
     arrays = [*weights(result), result.predict(1, images), result.decode(1, images), result.encode(images, 1)]
     module = result.module(0)
@@ -117,8 +103,7 @@ def found(folder: Path, precision: str, around: AbstractContextManager[None] | N
     with ExitStack() as stack:
         if around is not None:
             stack.enter_context(around)
-        with suppress(KeyboardInterrupt):
-            run(request(folder, precision), on_round=stop_at(2))
+        interrupt(request(folder, precision), 2)
         result = run(request(folder, precision))
         return [numbers(result), numbers(load(folder))]
 

@@ -20,7 +20,7 @@ from semcom.runs.rounds import tracking
 from semcom.runs.rounds.runner import run
 from tests import worlds
 from tests.refusals import refuses
-from tests.runs.rounds import test_finish  # noqa: F401 - registers test-tuned
+from tests.runs.rounds.test_run import interrupt
 
 METRICS = Path(__file__).parents[3] / "docs" / "metrics.md"
 
@@ -74,7 +74,6 @@ SMALL = "train fedavg --clients 2 --partition.shots 4 --model.features 4 --devic
 
 
 def board_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> Path:
-    """Where a command has written for TensorBoard."""
     assert cli.main([*SMALL.split(), *words]) == 0
     name, folder = capsys.readouterr().out.splitlines()[-1].removeprefix("tensorboard: ").split(" in ")
     return Path(folder) / name
@@ -85,13 +84,7 @@ def test_a_run_that_is_finished_or_taken_up_is_written_whole(
 ) -> None:
     """Every round once, whether or not the rounds were written when they were trained."""
     config = read_train_flags(read_early_flags([*SMALL.split()[1:], "--out", str(tmp_path / "run")], config=True))
-
-    def stop(line: Any) -> None:
-        if line["round"] == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        semcom.run(config, on_round=stop)
+    interrupt(config, 2)
     words = ["--out", str(tmp_path / "run"), "--track", f"tensorboard={tmp_path / 'board'}"]
     lost = read(board_of(words, capsys))
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -101,13 +94,6 @@ def test_a_run_that_is_finished_or_taken_up_is_written_whole(
     assert read(again)["loss"] == expected and len(list(again.iterdir())) == 2, "hidden, not written twice"
     elsewhere = board_of([*words[:3], f"tensorboard={tmp_path / 'other'}"], capsys)
     assert read(elsewhere)["loss"] == expected, "finished before"
-
-
-def test_runs_do_not_mix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one, other = (board_of(["--seed", seed, "--track", f"tensorboard={tmp_path}"], capsys) for seed in "01")
-    assert one.parent == other.parent == tmp_path and one != other
-    assert [step for step, _ in read(one)["loss"]] == [step for step, _ in read(other)["loss"]] == [1, 2, 3]
-    assert read(one)["loss"] != read(other)["loss"]
 
 
 def test_without_the_package_one_line_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
@@ -133,8 +119,6 @@ def test_a_file_is_no_place_and_a_wrong_request_leaves_nothing(tmp_path: Path) -
 
 
 class Calls(types.ModuleType):
-    """A package of which only the calls are known."""
-
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
