@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from channels import Link, Meter, make_link
-from channels.coding.digital import settle_digital_rates
+from channels.coding.digital import settle_rates
 from channels.coding.modem import make_modem
 from channels.coding.quantise import STEPS, Quantiser
 from channels.power import normalise_power
@@ -112,7 +112,7 @@ def test_a_fraction_of_a_bit_goes_to_the_first_pairs():
     ],
 )
 def test_two_of_the_three_choose_the_third(given, settled):
-    bits, modulation, code_rate = settle_digital_rates(*given)
+    bits, modulation, code_rate = settle_rates(*given)
     assert (bits, modulation) == settled[:2] and code_rate == pytest.approx(settled[2])
     assert bits == pytest.approx(code_rate * math.log2(modulation) / 2)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from channels import theory
 from channels.coding import ldpc
 from channels.coding.ldpc import make_ldpc_code
-from channels.coding.modem import Modem, make_modem, split_into_modem_codewords
+from channels.coding.modem import Modem, make_modem, split_into_codewords
 from channels.coding.qam import QAM, SIZES
 
 CPU = torch.device("cpu")
@@ -243,7 +243,7 @@ def test_shannon_s_limit(modulation, bits):
 )
 def test_codewords_keep_to_the_limits_of_ldpc(bits, uses, modulation, words):
     """Padding up to 12 bits and to rate 1/5; segments of at most 8,448 bits; uses left over are silent."""
-    assert split_into_modem_codewords(bits, uses, modulation) == words
+    assert split_into_codewords(bits, uses, modulation) == words
     chosen, sent = make_modem(bits, uses, modulation, CPU), coin(3, bits, seed=9)
     symbols = chosen.symbols(sent)
     used = words[0] * words[2] // (modulation.bit_length() - 1)

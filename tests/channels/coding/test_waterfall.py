@@ -12,7 +12,7 @@ from scipy import optimize, stats
 
 from channels.coding import waterfall
 from channels.coding.mcs import SCHEMES, Scheme
-from channels.coding.modem import make_modem, split_into_modem_codewords
+from channels.coding.modem import make_modem, split_into_codewords
 from channels.coding.waterfall import LENGTHS, LOST, find_block_error, measure_waterfall
 from channels.link import complex_normal
 
@@ -61,7 +61,7 @@ SEVERAL = [(10, 4096), (25, 2000)]
 def test_so_many_blocks_are_lost(number: int, uses: int) -> None:
     """At lengths of the table, between them, and of several codewords; where 40 % and 5 % should be lost."""
     scheme = SCHEMES[number]
-    several = split_into_modem_codewords(math.floor(scheme.efficiency * uses), uses, scheme.modulation)[0] > 1
+    several = split_into_codewords(math.floor(scheme.efficiency * uses), uses, scheme.modulation)[0] > 1
     assert several == ((number, uses) in SEVERAL)
     for share in (0.4, 0.05):
         snr_db = find_snr(scheme, uses, share)
@@ -128,7 +128,7 @@ def test_the_table_has_every_scheme_and_length_of_a_single_codeword() -> None:
         (scheme.modulation, scheme.code_rate * 1024, uses)
         for scheme in SCHEMES
         for uses in LENGTHS
-        if split_into_modem_codewords(math.floor(scheme.efficiency * uses), uses, scheme.modulation)[0] == 1
+        if split_into_codewords(math.floor(scheme.efficiency * uses), uses, scheme.modulation)[0] == 1
     ]
     assert list(table()) == wanted and all(snrs == sorted(snrs) for snrs in table().values())
 
@@ -158,7 +158,7 @@ def test_lengths_between_are_straight_lines_of_the_logarithm() -> None:
 def test_a_block_of_several_codewords_arrives_where_all_do() -> None:
     """64-QAM at rate 873/1024: 4,000 symbols are 20,460 bits, three codewords of 1,333 symbols."""
     scheme = SCHEMES[16]
-    assert split_into_modem_codewords(math.floor(scheme.efficiency * 4000), 4000, 64)[0] == 3
+    assert split_into_codewords(math.floor(scheme.efficiency * 4000), 4000, 64)[0] == 3
     snr_db = find_snr(scheme, 1333, 0.2)
     assert expected(scheme, 4000, snr_db) == pytest.approx(1 - 0.8**3, rel=1e-4)
 

@@ -12,8 +12,8 @@ from scipy.special import j0
 from torch import Tensor
 
 from channels import make_link, theory
-from channels.ofdm.grid import Grid, make_grid_frame
-from channels.ofdm.link import OFDM, _measure_ofdm_interpolation
+from channels.ofdm.grid import Grid, make_frame
+from channels.ofdm.link import OFDM, _measure_interpolation
 from channels.ofdm.profiles import TDL_A, import_sionna, lend_generators_to_sionna
 from channels.power import normalise_power
 
@@ -204,24 +204,24 @@ def test_the_slots_of_a_frame_know_their_estimates_alike():
     grid = Grid((2, 11), 14e3, 0.0)
     profile = TDL_A(100e-9, 3.5e9, 60.0)
     four, five = (
-        _measure_ofdm_interpolation(profile, 0, grid, slots, torch.device("cpu")).view(slots, 12, 3) for slots in (4, 5)
+        _measure_interpolation(profile, 0, grid, slots, torch.device("cpu")).view(slots, 12, 3) for slots in (4, 5)
     )
     assert torch.equal(four[1], four[2]) and not torch.equal(four[0], four[1])
     assert torch.equal(five, torch.cat([four, four[1:2]])[[0, 1, 2, 4, 3]])
-    part = make_grid_frame(grid, 5, torch.device("cpu")).part.view(5, 12)
+    part = make_frame(grid, 5, torch.device("cpu")).part.view(5, 12)
     assert torch.equal(five[..., 2], part**2 + (1 - part) ** 2)
 
 
 def test_interpolation_goes_from_slot_to_slot():
     """By hand, pilots 2 and 11 of two slots: symbol 13 lies between 11 and 16, symbol 27 beyond 25."""
-    at = make_grid_frame(Grid((2, 11), 15e3, 0.0), 2, torch.device("cpu"))
+    at = make_frame(Grid((2, 11), 15e3, 0.0), 2, torch.device("cpu"))
     assert at.pilots.tolist() == [2, 11, 16, 25]
     weights = at.between(torch.eye(4, dtype=torch.complex128)[None])[0].real
     known = dict(zip(at.data.tolist(), weights.tolist(), strict=True))
     assert known[6] == pytest.approx([5 / 9, 4 / 9, 0, 0])
     assert known[13] == pytest.approx([0, 3 / 5, 2 / 5, 0])
     assert known[27] == pytest.approx([0, 0, -2 / 9, 11 / 9])
-    one = make_grid_frame(Grid((5,), 15e3, 0.0), 1, torch.device("cpu"))
+    one = make_frame(Grid((5,), 15e3, 0.0), 1, torch.device("cpu"))
     assert one.between(torch.full((1, 1, 1), 3j)).tolist() == [[[3j]] * 13]
 
 
