@@ -95,14 +95,12 @@ def test_the_fastest_is_taken_unless_numbers_are_to_come_again(
     calls: list[str] = []
     ways: dict[str, Any] = {name: lambda one, other, geometry, name=name: calls.append(name) or name for name in "abc"}
     took = iter([3.0, 1.0, 2.0])
-    monkeypatch.setattr(convolution, "_time_convolution", lambda work: next(took))
+    monkeypatch.setattr(convolution, "_time_way", lambda work: next(took))
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", deterministic)
     monkeypatch.setattr(convolution, "_chosen", {})
     monkeypatch.setitem(WAYS, OUTPUT, ways)
     stack: Any = Stack()
-    assert [convolution._find_fastest_convolution(OUTPUT, stack, stack, ONE) for _ in range(2)] == [
-        expected
-    ] * 2  # tried once
+    assert [convolution._compute_fastest(OUTPUT, stack, stack, ONE) for _ in range(2)] == [expected] * 2  # tried once
     assert calls == [expected] * 2
 
 
@@ -112,7 +110,7 @@ def test_a_way_without_the_memory_for_it_is_not_taken(monkeypatch: pytest.Monkey
     def full() -> None:
         raise torch.cuda.OutOfMemoryError
 
-    assert convolution._time_convolution(full) == float("inf") > convolution._time_convolution(lambda: None) > 0
+    assert convolution._time_way(full) == float("inf") > convolution._time_way(lambda: None) > 0
 
 
 def test_orders_of_memory_meet_without_copies() -> None:
