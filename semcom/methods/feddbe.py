@@ -100,7 +100,7 @@ class FedDBE(FedAvg):
         return self.State(world.population(shared=self.averages, extend=extend), world.zeros(world.features))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Return CE + kappa times the regulariser per client, `[k]`; move the running mean of the features."""
+        """Compute CE + kappa times the regulariser per client, `[k]`, and move the running mean of the features."""
         features, logits = model(batch)
         new = (features * batch.weight[..., None]).sum(1) / batch.count[:, None]
         mean = (1 - self.hyper.mu) * context.carry["mean"] + self.hyper.mu * new
@@ -110,7 +110,7 @@ class FedDBE(FedAvg):
         return task + self.hyper.kappa / 2 * distance, {"task": task, "distance": distance}
 
     def round(self, state: FedDBE.State, world: World) -> FedDBE.State:
-        """Train locally, average by p_k; in round 1 make the consensus (Algorithm 1)."""
+        """Train locally, average by p_k, and in round 1 make the consensus (Algorithm 1)."""
         ids, known, consensus = world.sample(), world.round > 1, state.consensus
         p, floats = world.weights(ids), np.full(len(ids), world.features)
         received = world.air.down(state.model.select(ids), self.averages)

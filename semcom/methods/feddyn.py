@@ -67,7 +67,7 @@ class FedDyn(FedAvg):
         return self.State(model, world.constant(names, 0.0), h.replaced(zeros))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Return the regularised loss of Algorithm 1 per client, `[k]`."""
+        """Compute the regularised loss of Algorithm 1 per client, `[k]`."""
         task = task_loss(model(batch)[1], batch)
         distance = proximal(model, context.models["received"])
         loss = task + self.hyper.alpha / 2 * distance - inner_product(model, context.models["own"].tensors)

@@ -69,7 +69,7 @@ class PerFedAvg(FedAvg):
             require("delta", self.delta, POSITIVE)
 
     def gradient(self, model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
-        """Return the gradient and the loss at the adapted point; with `hf`, less alpha times the Hessian's term."""
+        """Compute the gradient and the loss at the adapted point, with `hf` minus alpha times the Hessian's term."""
         h, w = self.hyper, model.params
         _, inner = measure_slope(model, context.takes["inner"], w)
         loss, outer = measure_slope(model, batch, moved(w, inner, -h.alpha), track=True)
@@ -87,6 +87,6 @@ class PerFedAvg(FedAvg):
         return world.fit(received, Gradient(self.gradient), phase=phase, optimizer=optimizer).models
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
-        """Evaluate w after one step as `personal`, for the tested clients alone, and w itself as `global`."""
+        """Evaluate w after one step as `personal`, only for the tested clients, and w itself as `global`."""
         tested = state.model.select(world.tested())
         return {"personal": View(take_whole_step(world, tested, self.hyper.alpha)), "global": View(state.model)}

@@ -85,7 +85,7 @@ class PFedMe(FedAvg):
         return self.State(world.population(shared=self.averages), world.population())
 
     def gradient(self, model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
-        """Return lambda (w - theta) after K steps on theta, `context.carry`.
+        """Compute lambda (w - theta) after K steps on theta, `context.carry`.
 
         The loss is that of theta before the last of these steps.
         """

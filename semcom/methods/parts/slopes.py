@@ -18,7 +18,7 @@ from semcom.methods.base import task_loss
 def measure_slope(
     model: StackedModel, batch: Batch, at: Mapping[str, Tensor], *, track: bool = False
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the cross-entropy `[k]` and its gradients with the leaves `at`.
+    """Compute the cross-entropy `[k]` and its gradients with the leaves `at`.
 
     BatchNorm's running statistics move with `track`.
     """
@@ -28,7 +28,7 @@ def measure_slope(
 
 
 def moved(start: Mapping[str, Tensor], way: Mapping[str, Tensor], length: float) -> dict[str, Tensor]:
-    """Return start + length * way, leaf by leaf."""
+    """Compute start + length * way, leaf by leaf."""
     return {name: t.detach() + length * way[name] for name, t in start.items()}
 
 
