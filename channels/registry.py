@@ -233,6 +233,5 @@ def describe_unknown_name(name: str, known: Sequence[str]) -> str:
 
 
 def _import_entry(place: str) -> Any:
-    """Import the object that "module:attribute" names."""
     module, attribute = place.split(":")
     return getattr(importlib.import_module(module), attribute)

@@ -8,7 +8,7 @@ import pandas as pd
 
 from semcom.plots.base import Drawing, Plot, Styles
 from semcom.plots.lines import LINES
-from semcom.plots.points import SETTING, tabulate_points_by_setting
+from semcom.plots.points import SETTING, tabulate_by_setting
 from semcom.plots.style import COLORS, DASHES, choose_line_styles
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
@@ -195,7 +195,7 @@ FEDCRC_FIG3 = Drawing("fedcrc-fig3", "fedcrc-fig3", Plot(kind="curves", facet=KI
 
 def by_division(study: Study, plot: Plot) -> pd.DataFrame:
     """Return means over seeds against tau, with partition and beta as one field, `setting`."""
-    return tabulate_points_by_setting(
+    return tabulate_by_setting(
         study,
         plot,
         [str(plot.x)],

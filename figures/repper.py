@@ -17,7 +17,7 @@ from semcom.config import ConfigError
 from semcom.plots import classes, embedding, lines
 from semcom.plots.bars import DOTS
 from semcom.plots.base import Drawing, Plot
-from semcom.plots.points import SETTING, tabulate_points_by_setting
+from semcom.plots.points import SETTING, tabulate_by_setting
 from semcom.runs.folder.arrays import CONFUSION
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
@@ -45,7 +45,7 @@ def _done(study: Study) -> list[Stored]:
 
 def by_schedule(study: Study, plot: Plot) -> pd.DataFrame:
     """Return means over seeds, with clients per round and local epochs as one field, `setting`."""
-    return tabulate_points_by_setting(
+    return tabulate_by_setting(
         study,
         plot,
         ["variant", ALPHA],
@@ -79,7 +79,7 @@ TABLE1 = Drawing(
 def of_one_client(study: Study, plot: Plot) -> pd.DataFrame:
     """Return `embedding.compute_embedding` of the images of client 0 alone, a panel for each method, seed 0."""
     runs = _of_seed_0(study)
-    panels = [embedding.draw_embedding_panel(run, plot.view, client=0).assign(variant=run.variant) for run in runs]
+    panels = [embedding.place_images(run, plot.view, client=0).assign(variant=run.variant) for run in runs]
     return _whole(panels, "variant")
 
 
@@ -91,12 +91,12 @@ def of_clients(study: Study, plot: Plot) -> pd.DataFrame:
     run, *others = _of_seed_0(study)
     if others:
         raise ConfigError(f"results: {1 + len(others)} runs of seed 0 would be shown as one; give one with --at")
-    panels = [embedding.draw_embedding_panel(run, plot.view).assign(**{WHOSE: EVERYONE})]
+    panels = [embedding.place_images(run, plot.view).assign(**{WHOSE: EVERYONE})]
     counts = run.arrays()["counts/train"]
     some = np.arange(min(LOCAL, len(counts)))
     for client in some[np.argsort((counts.max(1) / counts.sum(1))[some], kind="stable")].tolist():
         name = f"client {client}: {(counts[client] > 0).sum()} classes"
-        panels.append(embedding.draw_embedding_panel(run, plot.view, client=client).assign(**{WHOSE: name}))
+        panels.append(embedding.place_images(run, plot.view, client=client).assign(**{WHOSE: name}))
     return _whole(panels, WHOSE)
 
 
@@ -116,7 +116,7 @@ def _whole(panels: list[pd.DataFrame], name: str) -> pd.DataFrame:
 
 def of_client_0(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the dots are."""
-    return f"{embedding.caption_embedding(cells, plot)} All of client 0 (its test images), seed 0."
+    return f"{embedding.describe_embedding(cells, plot)} All of client 0 (its test images), seed 0."
 
 
 FIG1 = Drawing(
@@ -178,7 +178,7 @@ def _ranked(run: Stored) -> Iterator[dict[str, Any]]:
 
 def of_ranks(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the lines are."""
-    text = lines.caption_lines(cells, plot)
+    text = lines.describe_lines(cells, plot)
     return f"{text} Of a client's classes the first is that of which it has the most training images. Clients: seed 0."
 
 
@@ -214,7 +214,7 @@ def of_newcomers(study: Study, plot: Plot) -> pd.DataFrame:
 
 def of_each(cells: pd.DataFrame, plot: Plot) -> str:
     """Return what the bars are."""
-    return f"{classes.caption_of_clients(cells, plot)} New clients, each with a head of its own."
+    return f"{classes.describe_clients(cells, plot)} New clients, each with a head of its own."
 
 
 FIG6 = Drawing(

@@ -53,7 +53,6 @@ def _compare_turned_gains(lab: Lab) -> Finding:
 
 
 def _check_powers(name: str, h: Tensor, k_factor: float) -> Iterator[Finding]:
-    """Measure moments and distribution of |h|^2."""
     power = strength(h)
     yield find_mean(f"{name}: E|h|^2", power, 1.0)
     yield find_mean(f"{name}: var|h|^2", (power - 1).square(), theory.power_variance(k_factor))

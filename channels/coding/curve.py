@@ -75,5 +75,4 @@ def add_gain_db(snr_db: float, gain: Tensor | None) -> Tensor:
 
 
 def _mean_psnr(images: Tensor, received: Received) -> float:
-    """Compute the mean PSNR of received images, in dB."""
     return float(np.mean([*map(measure_psnr, to_pixels(images), to_pixels(received.images))]))

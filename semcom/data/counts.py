@@ -217,7 +217,6 @@ def draw_client_dirichlet(stock: Table, clients: int, beta: float, rng: np.rando
 
 @lru_cache(maxsize=256)
 def _note_on_partition(finding: str) -> None:
-    """Log a finding about a partition, once in a process."""
     LOG.warning(finding)
 
 

@@ -285,7 +285,6 @@ def _cut_scarce_clients(train: Lists, labels: Indices, config: PartitionConfig, 
 
 
 def _check_filled(kind: str, train: Lists, test: Lists) -> None:
-    """Raise ConfigError about the first client without training or test samples."""
     for part, lists in (("training", train), ("test", test)):
         empty = [client for client, indices in enumerate(lists) if len(indices) == 0]
         if empty:

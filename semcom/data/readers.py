@@ -241,7 +241,6 @@ def _scale_sides(height: int, width: int, wanted: int) -> tuple[int, int]:
 
 
 def _read_arrays(path: Path, name: str) -> dict[str, npt.NDArray[Any]]:
-    """Read the arrays of an .npz archive that make a dataset."""
     arrays = read_archive(path, f"data.name: {name!r}", ARRAYS.__contains__)
     missing = [key for key in NEEDED if key not in arrays]
     require_of_dataset(not missing, name, f"it has no {', '.join(missing)}; needed are {', '.join(NEEDED)}")

@@ -172,7 +172,6 @@ class Published:
 
     @property
     def _class(self) -> Any:
-        """The class of torchvision that reads the dataset."""
         import torchvision.datasets
 
         return getattr(torchvision.datasets, self.source)
@@ -307,7 +306,6 @@ def _folder(root: str | None) -> Path:
 
 
 def _read_archived(name: str, folder: Path) -> Dataset | None:
-    """Load `NAME.npz` from a folder if it exists."""
     file = folder / f"{name}.npz"
     return replace(read_npz(file, f"{name} in {file}"), name=name) if file.is_file() else None
 

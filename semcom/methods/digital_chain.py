@@ -104,7 +104,6 @@ class SentImages(View):
         return whole
 
     def _send_pictures(self, images: Tensor, crossing: Crossing, generator: torch.Generator) -> Received:
-        """Send pictures of one shape."""
         uses, gain, sample = crossing.uses, crossing.gain, self._sample(*images.shape[2:])
         if self.hyper.code == "capacity":
             each = add_gain_db(crossing.snr_db, gain).expand(len(images), 1).flatten().tolist()

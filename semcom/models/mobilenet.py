@@ -59,6 +59,5 @@ def mobilenet_v1(channels: int, features: int = LAYERS[-1][0]) -> nn.Module:
 
 
 def _make_normed_convolution(convolution: nn.Conv2d) -> list[nn.Module]:
-    """Make a convolution with new weights, its BatchNorm and its ReLU."""
     nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
     return [convolution, nn.BatchNorm2d(convolution.out_channels), nn.ReLU(inplace=True)]
