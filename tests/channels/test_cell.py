@@ -1,4 +1,4 @@
-"""Clients in a cell: places, losses and SNRs against what the tables and the geometry say."""
+"""Clients in a cell: places, losses and SNRs against the tables and the geometry."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def near(samples: np.ndarray, expected: float) -> bool:
 
 
 def test_clients_are_uniform_in_the_disc() -> None:
-    """r^2 is uniform from 10^2 to R^2; the places have no direction."""
+    """r^2 is uniform from 10^2 to R^2, and the places have no preferred direction."""
     cell = place_clients(K, np.random.default_rng(0), radius_m=200.0)
     square = cell.distance_m**2
     assert near(square, (200**2 + 10**2) / 2) and square.min() >= 99.99 and square.max() <= 40_000.01
@@ -26,7 +26,7 @@ def test_clients_are_uniform_in_the_disc() -> None:
 
 
 def test_the_path_loss_is_the_tables() -> None:
-    """At 3.5 GHz and 100 m, by hand: d3D = 100.36, 32.4 + 42.03 + 10.88 = 85.3 dB; without a line of sight 104.7."""
+    """At 3.5 GHz and 100 m by hand: d3D = 100.36, 32.4 + 42.03 + 10.88 = 85.3 dB, or 104.7 without a line of sight."""
     at = np.array([100.0])
     log = math.log10(math.hypot(100, 8.5))
     assert umi_path_loss_db(at, 3.5, True)[0] == pytest.approx(32.4 + 21 * log + 10.881, abs=1e-3)
@@ -62,7 +62,7 @@ def test_shadowing_has_the_deviation_of_the_table() -> None:
 
 
 def test_the_snr_is_power_less_losses_and_noise() -> None:
-    """23 dBm over 1 MHz: noise -174 + 60 + 5 = -109 dBm; a tenth of the band gives 10 dB more."""
+    """23 dBm over 1 MHz has noise of -174 + 60 + 5 = -109 dBm. A tenth of the band gives 10 dB more."""
     cell = place_clients(5, np.random.default_rng(3))
     snr = cell.snr_db(23.0, 1e6, 5.0)
     np.testing.assert_allclose(snr, 23 + 109 - cell.path_loss_db - cell.shadowing_db)

@@ -94,7 +94,7 @@ def test_dirichlet_gives_everyone_the_minimum(seed: int, least: int, beta: float
 
 
 def test_balanced_dirichlet_stops_a_full_client() -> None:
-    """Who has his share of the total gets nothing of later classes, so nobody exceeds it by more than one class."""
+    """A client with its full share of the total gets no samples of later classes, so at most one class too many."""
     rng = np.random.default_rng(0)
     stock = np.full(10, 100)
     for _ in range(50):
@@ -139,7 +139,7 @@ def test_beta_sets_how_pure_a_client_is() -> None:
 
 
 def test_dirichlet_client_treats_clients_alike() -> None:
-    """No client is served first: late ones would be left with what nobody wants (5 standard errors)."""
+    """The order of clients has no effect: late clients would be left with the unwanted classes (5 standard errors)."""
     rng = np.random.default_rng(4)
     tables = [counts.draw_client_dirichlet(np.full(5, 200), 10, 0.1, rng) for _ in range(150)]
     purity = np.array([(table / 100).max(axis=1) for table in tables])
@@ -150,10 +150,10 @@ def test_dirichlet_client_treats_clients_alike() -> None:
 def test_dirichlet_client_says_how_far_its_mixtures_are_off(
     clients: int, beta: float, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The line has the variance of the shares that are dealt, and that of those drawn, which is the Dirichlet's.
+    """The line has the variance of the dealt shares and of the drawn shares, which is the Dirichlet's.
 
-    a_i (a_0 - a_i) / (a_0^2 (a_0 + 1)) = 9 / (100 (10 beta + 1)) with ten classes; the mean of 80 divisions is within
-    five standard errors of it. That of the shares that are dealt is far below.
+    a_i (a_0 - a_i) / (a_0^2 (a_0 + 1)) = 9 / (100 (10 beta + 1)) with ten classes. The mean of 80 divisions is within
+    five standard errors of it, and that of the dealt shares is far below.
     """
     counts._note_on_partition.cache_clear()
     stock, dealt = np.full(10, 6000), []

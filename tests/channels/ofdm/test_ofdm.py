@@ -1,4 +1,4 @@
-"""The link `ofdm`: its grid, what its receiver knows, its split gradient, its accounts, and what it refuses."""
+"""The link `ofdm`: grid, receiver knowledge, split gradient, metering and refusals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def randn(*shape: int, seed: int = 1) -> Tensor:
     ("pilots", "data"), [((2, 11), 12), ((), 14), ((0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13), 1)]
 )
 def test_data_fill_one_symbol_after_the_other_and_a_step_has_a_frame(pilots, data):
-    """Nothing moves, so elements of one subcarrier are equal, those of different subcarriers and steps differ."""
+    """The channel is static, so only elements of the same subcarrier and step are equal."""
     link = ofdm(pilots=pilots, subcarriers=5, delay_spread_ns=300.0, **STILL)
     h = draw(link, [7, 3])["fading"]
     for step in (h[:7], h[7:]):
@@ -151,7 +151,7 @@ def error(link: OFDM, snr_db: float, frames: int, d: int = 2) -> Tensor:
 
 
 def weight(t: int) -> float:
-    """Of pilot 11 in an estimate at symbol t; pilot 2 has the rest."""
+    """Weight of pilot 11 in an estimate at symbol t. Pilot 2 has the rest."""
     return (t - 2) / 9
 
 
@@ -175,7 +175,7 @@ def test_what_moves_between_the_pilots_leaves_a_floor(within):
 
 
 def squared(link: OFDM, snr_db: float, frames: int, d: int) -> Tensor:
-    """|x - what arrives of x|^2 for the symbol 1 on the data elements of independent frames, `[frames, d/2]`."""
+    """|x - y|^2 of the symbol 1 and its received y, on the data elements of independent frames, `[frames, d/2]`."""
     up = {name: tensor[None] for name, tensor in draw(link, [1] * frames, d, seed=4).items()}
     sent = torch.ones(1, frames, d // 2, dtype=torch.complex128)
     return (link.transmit(sent, up, torch.tensor([snr_db], dtype=torch.float64))[0] - sent[0]).abs().square()
@@ -183,9 +183,9 @@ def squared(link: OFDM, snr_db: float, frames: int, d: int) -> Tensor:
 
 @pytest.mark.parametrize("snr_db", [-10.0, 40.0])
 def test_mmse_knows_what_moves_between_the_pilots(snr_db, within):
-    """Of 60 m/s, by Jakes' correlations: r = (1 - w) J0(t - 2) + w J0(t - 11), E|g|^2 = both pilots' and their noise.
+    """At 60 m/s by Jakes' correlations: r = (1 - w) J0(t - 2) + w J0(t - 11), E|g|^2 = both pilots' power and noise.
 
-    Nothing arrives worse than nothing sent, whose error is 1.
+    Every element has an error below 1, the error of an element that is not sent.
     """
     link = ofdm(csi="ls", subcarriers=1, speed_mps=60.0)
     errors, no = squared(link, snr_db, 1000, 24), 10 ** (-snr_db / 10)
@@ -251,7 +251,7 @@ def test_a_share_of_the_band_takes_its_inverse_of_the_time():
 
 
 def test_equal_parts_are_those_of_the_clients_that_take_part():
-    """20 subcarriers and three clients: two each are left over, and nobody has them, but they are part of the time."""
+    """20 subcarriers for three clients leave two unused, which still count as part of the time."""
     link = ofdm(subcarriers=20).in_band(5, 3, 10, 24)
     cost = link.cost(np.array([144.0]), np.array([4]))  # 72 symbols: 6 subcarriers x 12
     assert cost.uses == pytest.approx([15 * 20 / 3]) and cost.energy == pytest.approx([(72 + 12) * 15 / 14])
