@@ -111,7 +111,7 @@ def place_clients(
 
 def los_probability(distance_m: np.ndarray) -> np.ndarray:
     """Compute the probability of a line of sight at distances on the ground (TR 38.901, Table 7.4.2-1, UMi)."""
-    far = np.maximum(distance_m, 18.0)
+    far = np.maximum(distance_m, 18.0)  # nearer clients are always in sight
     return 18 / far + np.exp(-far / 36) * (1 - 18 / far)
 
 

@@ -73,6 +73,7 @@ def equalise(
     if estimate is not None:
         known, no = (estimate.gain, no) if name == "zf" else (estimate.mean, no + estimate.variance)
     strength = known.real.square() + known.imag.square()
+    # Not 0 / 0 where h is zero: a lost symbol arrives as zero.
     total = (strength if name == "zf" else strength + no).clamp_min(torch.finfo(strength.dtype).tiny)
     weight = known.conj() / total
     return weight, strength / total if estimate is None else weight * gain

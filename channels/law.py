@@ -79,6 +79,7 @@ class Listed:
 
     def quantile(self, p: float) -> float:
         """Find the largest t with P(x < t) <= p."""
+        # Rounding must not take a product that is a whole number below it.
         return float(self.values[min(math.floor(p * len(self.values) * (1 + TAIL)), len(self.values) - 1)])
 
     def below(self, t: float) -> float:

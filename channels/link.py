@@ -341,6 +341,7 @@ class Link:
 
     def _hop(self, drawn: Realisation, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
         """Realise a crossing with `drawn` at `snr_db` `[k]`, for tensors like `like` `[k, ...]`."""
+        # An infinite SNR gives no = 0, so links without noise need no branch.
         no = torch.pow(10.0, snr_db.to(like.real.dtype) / -10.0).view(-1, *[1] * (like.ndim - 1))
         deviation = no.sqrt()
         gains, others = self.gains_at(drawn, no, deviation), self.interference(drawn, no)

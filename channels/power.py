@@ -45,6 +45,7 @@ class _Normalise(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         normalised, inverse = ctx.saved_tensors
+        # Normalising forgets the length of a sample, so its gradient has no part along the sample.
         along = torch.linalg.vecdot(grads[0], normalised).unsqueeze(-1) / normalised.shape[-1]
         return torch.addcmul(grads[0], normalised, along, value=-1.0) * inverse
 

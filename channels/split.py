@@ -58,7 +58,7 @@ class Split(torch.autograd.Function):
     def forward(ctx: Any, features: Tensor, up: Hop, down: Hop | None, mask: Tensor | None) -> Tensor:
         """Send features `[k, b, d]` up. With `down=None` the gradient is exact."""
         ctx.effective, ctx.down, ctx.mask = up.effective, down, mask
-        return to_features(up.send(to_pairs(features), PAIR, mask)).clone()
+        return to_features(up.send(to_pairs(features), PAIR, mask)).clone()  # an ideal hop returns a view of its input
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
@@ -68,7 +68,7 @@ class Split(torch.autograd.Function):
         if ctx.down is not None:
             pairs = ctx.down.send(pairs, _measure_rms(pairs, ctx.mask), ctx.mask)
         if ctx.effective is not None:
-            pairs = ctx.effective.conj() * pairs
+            pairs = ctx.effective.conj() * pairs  # the adjoint of h x over pairs of real numbers
         received = to_features(pairs)
         return received if ctx.down is None else _valid(received, ctx.mask), None, None, None
 

@@ -174,7 +174,7 @@ def separate_users(gains: Tensor, combining: str, powers: Tensor | None = None) 
     if combining == "mmse":
         power, directions = torch.linalg.eigh(others @ others.mH)
         strengths = (directions.mH @ own).squeeze(-1).abs().square()
-        return {"strengths": strengths.to(real), "others": power.clamp_min(0).to(real)}
+        return {"strengths": strengths.to(real), "others": power.clamp_min(0).to(real)}  # eigh may round below 0
     if combining == "zf":
         basis = torch.linalg.qr(others).Q
         free = own - basis @ (basis.mH @ own)

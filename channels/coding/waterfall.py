@@ -58,6 +58,7 @@ def find_block_error(scheme: Scheme, uses: int, snr_db: Tensor) -> Tensor:
     upper = PROBITS[1] + (x - tenth) * (PROBITS[1] - PROBITS[0]) / (tenth - half)
     lower = PROBITS[1] + (x - tenth) * (PROBITS[2] - PROBITS[1]) / (hundredth - tenth)
     lost = torch.special.ndtr(torch.where(x < tenth, upper, lower))
+    # 1 - (1 - lost)^count, keeping the digits of small shares.
     return -torch.expm1(count * torch.log1p(-lost.clamp_max(1 - 1e-12)))
 
 
@@ -88,7 +89,7 @@ def measure_waterfall(scheme: Scheme, uses: int, codewords: int, seed: int = 0) 
     generator = torch.Generator().manual_seed(seed)
     sent = torch.randint(2, (codewords, bits), generator=generator)
     symbols, noise = modem.symbols(sent), complex_normal((codewords, uses), generator, torch.float32)
-    step = max(SPAN_DB, SPREAD_DB / math.sqrt(uses)) / 2
+    step = max(SPAN_DB, SPREAD_DB / math.sqrt(uses)) / 2  # short codewords meet more varied noise
     low = torch.full((codewords, 1), 10 * math.log10(2**scheme.efficiency - 1) - step / 2, dtype=torch.float64)
     for _ in range(STEPS):
         no = torch.pow(10.0, -(low + step) / 10).float()

@@ -175,6 +175,7 @@ def _draw_dirichlet_once(stock: Table, clients: int, beta: float, *, balanced: b
             below = sizes < part
             left = shares * below
             shares = left if left.any() else below.astype(float)
+        # 1e-9: rounding must not take a sample off a share that is a whole number.
         ends = np.floor(shares.cumsum() / shares.sum() * number + 1e-9).astype(np.int64)
         table[0, c], table[1:, c] = ends[0], ends[1:] - ends[:-1]
         sizes += table[:, c]
@@ -195,10 +196,11 @@ def draw_client_dirichlet(stock: Table, clients: int, beta: float, rng: np.rando
     lacking, again = np.full(clients, stock.sum() // clients), list[int]()
     while lacking.any():
         open_weights = weights * (left > 0)
-        dead = open_weights.sum(axis=1) < 1e-200
+        dead = open_weights.sum(axis=1) < 1e-200  # all open classes underflow at a small beta
         open_weights[dead] = left
         wishes = rng.multinomial(lacking, open_weights / open_weights.sum(axis=1, keepdims=True))
         for c in np.flatnonzero(wishes.sum(axis=0) > left):
+            # Too many want the class: chance decides who gets its last samples, not the order of clients.
             wishes[:, c] = rng.multivariate_hypergeometric(wishes[:, c], left[c], method="marginals")
         table += wishes
         left -= wishes.sum(axis=0)
@@ -265,6 +267,7 @@ def divide_in_proportion(table: Table, stock: Table) -> Table:
 def round_amounts(amounts: npt.NDArray[np.floating], total: int, rng: np.random.Generator) -> Table:
     """Round amounts `[C]` to whole numbers with the given sum: largest remainders go up, ties by chance."""
     down = np.floor(amounts + 1e-9).astype(np.int64)
+    # Rounded, since equal remainders differ in their last digits. The random part then breaks such ties.
     up = np.argsort(-(amounts - down).round(9) - rng.random(len(amounts)) * 1e-10)[: total - int(down.sum())]
     down[up] += 1
     return down

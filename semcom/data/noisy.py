@@ -62,7 +62,7 @@ def add_noise(images: Bytes, train_size: int, snr_db: float) -> Bytes:
         train_size: number of training images, whose mean power in [-1, 1] defines the SNR.
         snr_db: that power over the variance of the noise.
     """
-    starts = range(0, len(images), PART)
+    starts = range(0, len(images), PART)  # float64 images take eight times the memory of bytes
     power = sum(np.square(_scale(images[:train_size][i : i + PART])).sum() for i in starts) / images[:train_size].size
     deviation = 127.5 * math.sqrt(power / 10 ** (snr_db / 10))
     noise, found = np.random.default_rng(0), np.empty_like(images)

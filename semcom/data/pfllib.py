@@ -93,7 +93,7 @@ class _Search:
             if not self.left.get(key):
                 wanted = f"image {number} of {file} (class {key[1]}) is not in {self.name!r}, or not as often"
                 raise ConfigError(f"from-pfllib: {wanted}; give the dataset that it was made of as data.name")
-            found.append(self.left[key].popleft())
+            found.append(self.left[key].popleft())  # an image that occurs twice has two indices
         return np.sort(np.array(found, dtype=np.int64))
 
 

@@ -123,7 +123,7 @@ def read_folder(path: str | Path, size: int = SIDE, training: Sequence[str] = PA
         some = ", ".join(_spell_name(os.path.relpath(stray, path)) for stray in strays[:3])
         note_on_dataset(str(path), f"{some}{f' and {len(strays) - 3} more' if strays[3:] else ''}: no images, left out")
     with warnings.catch_warnings():
-        warnings.simplefilter("error", DecompressionBombWarning)
+        warnings.simplefilter("error", DecompressionBombWarning)  # Pillow only warns, then decodes
         read = [_read_pixels(str(path), file, size) for part in files for own in part for file in own]
     images, sides = (np.stack(each) for each in zip(*read, strict=True))
     labels = [np.repeat(np.arange(len(classes)), [len(own) for own in part]) for part in files]

@@ -151,7 +151,7 @@ class Published:
         folder.mkdir(parents=True, exist_ok=True)
         place = folder / f".{self.name}.part"
         with FileLock(folder / f".{self.name}.lock"):
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # another process has had the lock, and may have downloaded them
                 return self._read(folder)
             shutil.rmtree(place, ignore_errors=True)  # of a process that was killed
             try:
@@ -314,7 +314,7 @@ def _read_archived(name: str, folder: Path) -> Dataset | None:
 def _quieten_download() -> Iterator[None]:
     """Keep torchvision's prints off stdout, and let a dead connection end."""
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(30)
+    socket.setdefaulttimeout(30)  # torchvision's download waits for a dead server for ever
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield

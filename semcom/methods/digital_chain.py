@@ -71,6 +71,7 @@ class SentImages(View):
     def _answer(self, heard: Outputs) -> Tensor:
         """Send the images of a batch, and return them as they arrive in [-1, 1], or scores of classes `[k, b, C]`."""
         draws, rows = self.session.draws, []
+        # Codecs take one image at a time, so stacking the clients would save nothing.
         for i, where in enumerate(heard.where.tolist()):
             client, count = int(self.population.ids[where]), int(heard.batch.count[i])
             received = self._send(heard, i, count, client)
@@ -88,10 +89,12 @@ class SentImages(View):
         images, sides = heard.federation.images[index], heard.federation.sides
         snr_db, gain = float(met.up_snr_db[i]), draws.link.gain({name: t[i, :count] for name, t in met.up.items()})
         crossing = Crossing(client, heard.features.shape[-1] // 2, snr_db, gain)
+        # Keyed by the batch's first image, so that the noise does not depend on which clients share a chunk.
         generator = keyed(draws.config.seed, "image chain", client, int(heard.at[i, 0]))
         if sides is None:
             return self._send_pictures(images, crossing, generator)
         nothing = torch.zeros(count, dtype=torch.int64)
+        # clone: payload and headers are written apart below.
         whole = Received(torch.zeros_like(images), nothing.bool(), nothing, nothing.clone())
         own = sides[index.cpu()]
         for height, width in own.unique(dim=0).tolist():  # pictures without their borders
@@ -196,7 +199,7 @@ class DigitalChain(FedAvg):
         if not world.pictured:
             raise ConfigError("data.name: digital-chain sends images, and the data are arrays of numbers")
         draws = world.session.draws
-        draws.training_link = draws.quiet_link
+        draws.training_link = draws.quiet_link  # the classifier learns clean images
         return super().setup(world)
 
     def round(self, state: Any, world: World) -> Any:

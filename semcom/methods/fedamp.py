@@ -122,8 +122,9 @@ class FedAMP(Method):
         n, norms = len(inner), inner.diagonal()
         if self.hyper.weights == "cosine":
             scores = (self.hyper.sigma or 25.0) * inner / (norms[:, None] * norms).sqrt()
-            others = scores.fill_diagonal_(-torch.inf).softmax(1) * (1 - 1 / n)
+            others = scores.fill_diagonal_(-torch.inf).softmax(1) * (1 - 1 / n)  # each keeps 1 / n
         else:
+            # Rounding may turn the square of a small distance negative. NaN keeps the diagonal out of the median.
             squared = (norms[:, None] + norms - 2 * inner).clamp(min=0).fill_diagonal_(torch.nan)
             sigma = squared.nanmedian() if self.hyper.sigma is None else squared.new_tensor(self.hyper.sigma)
             sigma = sigma.clamp(min=torch.finfo(sigma.dtype).tiny)  # models that are all alike have no distance

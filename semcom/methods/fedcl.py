@@ -171,7 +171,7 @@ class FedCL(Method):
             means, counts = prototypes(world, trained)
         encoder = world.air.average(trained, self.shared, p, since=received)
         model, here = state.model.put(trained).share(encoder), np.flatnonzero(world.arrived(ids))
-        if not len(here):
+        if not len(here):  # all features came after the deadline
             return replace(state, model=model)
         if len(here) < len(ids):  # those whose features came after the deadline
             ids, trained = ids[here], trained.select(ids[here])

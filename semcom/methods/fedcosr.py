@@ -130,6 +130,7 @@ class FedCoSR(Method):
         trained, log = fitted.models, fitted.log
         newest = world.air.average(trained, self.averages, world.weights(ids), since=received)
         part = log["contrasted"]
+        # A client without a contrasted sample has no loss to compare: tau = exp(-inf) = 0 takes the received body.
         regulariser = world.tensor(torch.where(part > 0, log["regulariser"] / part, torch.inf))
         return self.State(
             state.model.put(trained).share(newest),

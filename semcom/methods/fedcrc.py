@@ -91,7 +91,7 @@ class FedCRC(Method):
         given, phase = Given(anchors={"own": own}), Phase("predictor", epochs=1)
         guided = world.fit(body, self.guided_objective, train="head.", given=given, phase=phase).models
         newest = world.air.average(guided, self.averages, world.weights(ids), since=received)
-        before = state.model.one("head.").named()
+        before = state.model.one("head.").named()  # not `received`, which the downlink may have changed
         tau = self.hyper.tau
         predictor = {name: tau * t + (1 - tau) * newest[name] for name, t in before.items()}
         model = state.model.share({**newest, **predictor})

@@ -104,7 +104,7 @@ class FedDBE(FedAvg):
         features, logits = model(batch)
         new = (features * batch.weight[..., None]).sum(1) / batch.count[:, None]
         mean = (1 - self.hyper.mu) * context.carry["mean"] + self.hyper.mu * new
-        context.carry["mean"].copy_(mean.detach())
+        context.carry["mean"].copy_(mean.detach())  # or each batch would keep the graphs of all before it
         distance = (mean - context.per_client["consensus"]).square().mean(-1) * context.common["known"]
         task = task_loss(logits, batch)
         return task + self.hyper.kappa / 2 * distance, {"task": task, "distance": distance}

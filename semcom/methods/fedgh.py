@@ -74,7 +74,7 @@ class FedGH(Method):
         means, _ = prototypes(world, trained)
         sent = world.air.send("up", "prototypes", means, ids, world.owned(ids).sum(1) * world.features)
         owned = world.owned(ids) & world.arrived(ids, "prototypes")[:, None]
-        if not owned.any():
+        if not owned.any():  # all prototypes came after the deadline
             return self.State(state.model.put(trained), state.trained.put(trained))
         phi = world.fit(
             state.model.one("head."),

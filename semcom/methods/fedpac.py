@@ -133,6 +133,7 @@ class FedPAC(FedAvg):
         ids, owned = sent.ids, world.owned(sent.ids)
         h, variance = compute_class_statistics(means, counts, squares)
         h = world.air.send("up", "h", h, ids, owned.sum(1) * world.features) * world.tensor(owned)[..., None]
+        # The noise of the uplink may turn a variance negative.
         variance = world.air.send("up", "variance", variance, ids, np.ones(len(ids))).clamp(min=0)
         return mix(sent, solve_head_weights(h, variance), "head.")
 

@@ -78,6 +78,7 @@ class FedRoD(FedAvg):
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """Train E epochs on both losses."""
+        # log 0 is -inf, which drops absent classes from the balanced softmax.
         prior = world.count_classes(received.ids).pow(self.hyper.gamma).log()
         return world.fit(received, self.objective, given=Given(per_client={"prior": prior})).models
 
@@ -93,5 +94,6 @@ class FedRoD(FedAvg):
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """Evaluate both heads' sum as `personal`, and the generic head as `global`."""
         (cohort,) = state.model.select(state.model.ids[:1]).cohorts
+        # A personal head of zeros adds nothing to the generic logits.
         silent = {n: torch.zeros_like(t) for n, t in cohort.tensors.items() if n.startswith("head.personal.")}
         return {**super().views(state, world), "global": View(state.model.share(silent))}

@@ -84,7 +84,7 @@ class RepPer(FedAvg):
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """Train E epochs on the body (Eq. 7)."""
-        second = Take("second", same=True)
+        second = Take("second", same=True)  # the same images over draws of its own
         phase = Phase(takes=(second,), uniforms=2 * UNIFORMS)
         return world.fit(received, self.objective, train=self.averages, phase=phase).models
 

@@ -74,7 +74,7 @@ class Scaffold(FedAvg):
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
         """Compute CE + <c - c_k, w> per client, `[k]`: its gradient is the corrected one."""
-        context.carry["steps"].add_(1)
+        context.carry["steps"].add_(1)  # clients with more samples take more steps in an epoch
         c, own = context.models["mean"].tensors, context.models["own"].tensors
         correction = inner_product(model, {name: c[name] - own[name] for name in model.params})
         task = task_loss(model(batch)[1], batch)

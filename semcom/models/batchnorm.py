@@ -73,6 +73,6 @@ class BatchNorm(nn.Module):
     def _track(self, mean: Tensor, var: Tensor, count: Tensor) -> None:
         """Move the running statistics, in place, as under vmap they are views into a stack."""
         unbiased = var * count / (count - 1).clamp(min=1)
-        rate = self.momentum * (count > 1).to(var.dtype)
+        rate = self.momentum * (count > 1).to(var.dtype)  # a single value has no unbiased variance
         self.running_mean.mul_(1 - self.momentum).add_(self.momentum * mean)
         self.running_var.mul_(1 - rate).add_(rate * unbiased)

@@ -187,7 +187,7 @@ def _unfolded_output(x: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
 
 
 def _unfolded_of_input(g: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
-    if geometry.dilation != (1, 1):
+    if geometry.dilation != (1, 1):  # `_fold_columns` takes neighbouring taps only
         return _grouped_of_input(g, w, geometry, torch.contiguous_format)
     matrices = w.flatten(2).unflatten(1, (geometry.groups, -1))
     columns = torch.matmul(matrices.transpose(2, 3), _matrix(g, geometry.groups))
@@ -226,6 +226,7 @@ def _compute_fastest(which: str, one: Tensor, other: Tensor, geometry: Geometry)
     """
     ways = WAYS[which]
     name = next(iter(ways))
+    # Timings differ between runs, and so would the choice and the last bits of the results.
     if one.is_cuda and not torch.backends.cudnn.deterministic:
         key = which, one.shape, one.stride(), other.shape, one.dtype, geometry
         if key not in _chosen:
@@ -247,4 +248,4 @@ def _time_way(work: Callable[[], object]) -> float:
             took.append(time.perf_counter() - start)
     except torch.cuda.OutOfMemoryError:
         return float("inf")
-    return min(took[1:])
+    return min(took[1:])  # the first call also sets up cuDNN

@@ -53,5 +53,6 @@ def decoder(features: int, shape: tuple[int, ...]) -> nn.Module:
     widths = (maps, *reversed(WIDTHS), channels)
     layers: list[nn.Module] = [Unflatten((maps, side, side))]
     for before, after, stride in zip(widths[:-1], widths[1:], reversed(STRIDES), strict=True):
+        # output_padding doubles the side exactly, where a stride of 2 would give one pixel less.
         layers += [nn.ConvTranspose2d(before, after, 5, stride, 2, output_padding=stride - 1), nn.PReLU(after)]
     return nn.Sequential(*layers[:-1], nn.Tanh())

@@ -75,7 +75,7 @@ def _dcgan(
         kernels = [(4, 2), *[(3, 1)] * extra]
         for j, (kernel, stride) in enumerate(kernels):
             layers.append(nn.Conv2d(before, width << i, kernel, stride, 1, bias=False))
-            if i or j:
+            if i or j:  # DCGAN does not normalise its first layer
                 layers.append(norm(width << i))
             layers.append(nn.LeakyReLU(0.2, inplace=True))
             before = width << i

@@ -67,7 +67,7 @@ class Conv2d(nn.Conv2d):
         if not _on:
             return super().forward(x)
         device, dtype = x.device.type, x.dtype
-        if torch.is_autocast_enabled(device):
+        if torch.is_autocast_enabled(device):  # which does not reach into a custom autograd function
             dtype = torch.get_autocast_dtype(device)
         bias = None if self.bias is None else self.bias.to(dtype)
         padding: Any = self.padding

@@ -40,7 +40,7 @@ def encode_weights(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> b
         header[name] = {"dtype": TYPES[t.dtype], "shape": list(t.shape), "data_offsets": place}
         parts.append(part)
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-len(text) % 8)  # safetensors wants the numbers aligned to 8 bytes
     return b"".join([struct.pack("<Q", len(text)), text, *parts])
 
 

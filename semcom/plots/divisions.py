@@ -64,7 +64,7 @@ def draw_divisions(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) 
 
 def size_dots(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Give the dots their areas, in the place that the axes have got, and explain them above."""
-    figure.draw_without_rendering()
+    figure.draw_without_rendering()  # the layout gives axes their size when it is drawn
     box, largest = figure.axes[0].get_window_extent(), int(cells[plot.y].max())
     rows, columns = cells["client"].nunique() + 0.6, cells["class"].max() + 1.4
     points = 0.95 * 72 / figure.dpi * min(box.width / columns, box.height / rows)

@@ -48,7 +48,7 @@ def place_images(run: Stored, view: Views, client: int | None = None) -> pd.Data
     kept, shown = read_kept(run, view, "received", FEATURES)
     name = f"received/{shown}"
     mine = np.flatnonzero(kept["samples/client"] == client) if client is not None else np.arange(len(kept[name]))
-    once = mine[np.unique(kept["samples/image"][mine], return_index=True)[1]]
+    once = mine[np.unique(kept["samples/image"][mine], return_index=True)[1]]  # clients may share a test image
     features, labels, clients = (kept[each][once] for each in (name, "samples/label", "samples/client"))
     some = np.linspace(0, len(once) - 1, min(MOST, len(once))).round().astype(int)
     plane = embedding(features[some], seed=0)

@@ -49,7 +49,7 @@ def mark_guessing(study: Study, plot: Plot, cells: pd.DataFrame) -> pd.DataFrame
     level = [levels.get((run, view in COMMON)) for run, view in zip(found["hash"], found["view"], strict=True)]
     found = found.assign(**{GUESSING: found[plot.y].to_numpy() <= pd.Series(level, dtype=float).to_numpy() + NEAR})
     if plot.x in fields and pd.api.types.is_float_dtype(cells[plot.x]):
-        found[plot.x] = found[plot.x].astype(float)
+        found[plot.x] = found[plot.x].astype(float)  # lines turn their abscissa into floats before the merge
     marks = found.groupby(fields, dropna=False)[GUESSING].any().reset_index()
     marked = cells.merge(marks, on=fields, how="left", validate="many_to_one")
     return marked.assign(**{GUESSING: marked[GUESSING].eq(True)})

@@ -110,7 +110,7 @@ def draw_colour_bar(figure: Figure, ends: tuple[float, float], label: str, perce
     axes = figure.axes
     images = [each.images[0] for each in axes]
     for image in images:
-        image.set_clim(*ends)
+        image.set_clim(*ends)  # one scale for all panels
     aspect = 0.8 * figure.get_figheight() / BAR
     bar = figure.colorbar(
         images[0], ax=axes, label=label, pad=0.02, aspect=aspect, extend=_find_clipped_ends(images, ends)
@@ -133,6 +133,7 @@ def _choose_ink(axes: Axes) -> None:
     values = np.ma.filled(image.get_array().astype(float), np.nan)  # type: ignore[union-attr]
     for text in axes.texts:
         column, row = (round(value) for value in text.get_position())
+        # The weights are those of the eye's brightness (ITU-R BT.601).
         red, green, blue, _ = image.cmap(image.norm(values[row, column]))
         text.set_color("white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else "black")
 

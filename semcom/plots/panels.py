@@ -102,6 +102,7 @@ def _draw_legend(figure: Figure, panels: Sequence[Axes], columns: int, order: Se
     found: dict[str, Any] = {}
     for axes in panels:
         handles, labels = axes.get_legend_handles_labels()
+        # Keys without error bars, which would fill the legend.
         bare = [handle[0] if isinstance(handle, ErrorbarContainer) else handle for handle in handles]
         found |= {label: handle for label, handle in zip(labels, bare, strict=True) if label not in found}
     found = {label: found[label] for label in order if label in found} | found

@@ -69,6 +69,7 @@ def draw_symbols(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) ->
     """Draw the received symbols under the sent symbols."""
     axes.scatter(cells["i"], cells["q"], s=3, color=COLORS[3], linewidths=0, label="Received")
     axes.scatter(cells["sent_i"], cells["sent_q"], s=1, color=COLORS[0], linewidths=0, label="Sent")
+    # A few far symbols would shrink all others to a point.
     reach = float(np.quantile(cells[["sent_i", "sent_q", "i", "q"]].abs(), 0.998)) * 1.1
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xlabel="In phase", ylabel="Quadrature", aspect="equal")
 
@@ -165,6 +166,7 @@ def measure_delays(study: Study, plot: Plot) -> pd.DataFrame:
         last = link.profile.last_path_s or 1e-6
         spacing = 1 / (2 * last)  # so that the last path lies in the middle
         h = link.response(0, FRAMES, keyed(seed, "picture"), width=TAPS, spacing_hz=spacing)[:, 0]
+        # Without a window, the edges of the band would leak over all delays and hide weak paths.
         power = torch.fft.ifft(h * torch.hann_window(TAPS, periodic=False)).abs().square().mean(0).numpy()
         us = 1e6 * np.arange(TAPS) / (TAPS * spacing)
         table = pd.DataFrame({"us": us, "power_db": 10 * np.log10(power / power.max())})

@@ -110,6 +110,7 @@ def ms_ssim(found: Tensor, images: Tensor) -> Tensor:
             )
         whole, contrast = _compare_windows(found, images)
         scales.append(whole if scale == len(EXPONENTS) - 1 else contrast)
+    # A negative contrast has no real power.
     powers = [t.clamp_min(0) ** exponent for t, exponent in zip(scales, EXPONENTS, strict=True)]
     return torch.stack(powers).prod(0).mean(-1)
 
@@ -119,6 +120,7 @@ def _compare_windows(found: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
     place = torch.arange(WINDOW, dtype=images.dtype, device=images.device) - WINDOW // 2
     row = torch.softmax(-place.square() / (2 * SIGMA**2), 0).view(1, 1, 1, -1)  # weights that add up to 1
     moments = torch.stack([found, images, found.square(), images.square(), found * images])
+    # The Gaussian window is separable: 2 x 11 products for each pixel instead of 121.
     rows = torch.nn.functional.conv2d(moments.flatten(0, 3)[:, None], row)
     x, y, xx, yy, xy = torch.nn.functional.conv2d(rows, row.mT).view(*moments.shape[:4], -1)
     contrast = (2 * (xy - x * y) + C2) / (xx - x.square() + yy - y.square() + C2)

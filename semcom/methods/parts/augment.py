@@ -117,7 +117,7 @@ def hue(images: Tensor, turn: Tensor) -> Tensor:
     """
     red, green, blue = images.unbind(1)
     value, chroma = images.amax(1), images.amax(1) - images.amin(1)
-    length = torch.where(chroma == 0, 1, chroma)
+    length = torch.where(chroma == 0, 1, chroma)  # grey has no hue, and any angle gives it back
     angle = torch.where(
         value == red,
         (green - blue) / length,

@@ -99,7 +99,7 @@ def _keep_best_weights(columns: np.ndarray, i: int) -> np.ndarray:
     """Find client i's weights, drop the small weights, and scale the rest to sum to 1."""
     try:
         weights = minimise_on_simplex(columns, i)
-    except RuntimeError:
+    except RuntimeError:  # a client without a solution keeps its own head
         weights = np.zeros(len(columns[0]))
     large = np.where(weights > SMALL, weights, 0.0)
     return large / large.sum() if large.any() else np.eye(len(large))[i]

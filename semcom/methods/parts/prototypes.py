@@ -88,6 +88,7 @@ def compute_prototype_moments(
     sums, counts = world.zeros(len(pop.ids), c, d + 1), world.zeros(len(pop.ids), c)
 
     def add(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
+        # The squared norm rides along as one more feature, so that one pass over the batch sums both.
         s, n = sum_features_by_class(torch.cat([features, features.square().sum(-1, keepdim=True)], -1), batch)
         sums[where] += s
         counts[where] += n

@@ -42,6 +42,7 @@ def take_whole_step(world: World, pop: Population, rate: float) -> Population:
 
     def piece(model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
         w = context.models["w"].tensors
+        # At w and not at the model, which plain SGD has moved by the pieces before this one.
         loss, slopes = measure_slope(model, batch, {name: w[name].expand_as(t) for name, t in model.params.items()})
         share = batch.count / context.per_client["sizes"]
         return {name: share.view(-1, *[1] * (g.dim() - 1)) * g for name, g in slopes.items()}, {"loss": loss}

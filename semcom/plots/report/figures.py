@@ -67,7 +67,7 @@ class Figure:
 
     def offer(self, words: str, traces: Sequence[Any], **layout: Any) -> None:
         """Offer some traces, if any, and add new traces to the figure."""
-        places = {id(trace): i for i, trace in enumerate(self.traces)}
+        places = {id(trace): i for i, trace in enumerate(self.traces)}  # by identity: traces compare by content
         for trace in traces:
             if id(trace) not in places:
                 places[id(trace)] = len(self.traces)
@@ -188,7 +188,7 @@ def _hover(*lines: str) -> str:
 
 
 def _percents(values: Any) -> np.ndarray:
-    return (100 * np.asarray(values, dtype=float)).astype(np.float32)
+    return (100 * np.asarray(values, dtype=float)).astype(np.float32)  # half the bytes in the page
 
 
 def _scaled(values: Any, metric: Metric) -> np.ndarray:
@@ -273,7 +273,9 @@ def _curves(study: Study, places: Places, choices: Choices) -> Figure:
 
 def _curves_of(places: Places, name: str, rows: pd.DataFrame, every: int, form: str) -> list[go.Scatter]:
     """Draw a variant's runs as one trace with gaps between the curves, and their mean as another."""
+    # Thinned from the end, so that the last evaluation stays.
     parts = [part.iloc[(len(part) - 1) % every :: every] for _, part in rows.groupby("hash", sort=False)]
+    # A NaN after each run breaks the line, so that one trace holds all runs.
     thin = pd.concat([with_gap for part in parts for with_gap in (part, part[-1:].assign(value=np.nan))])
     whole = rows[rows["done"]] if rows["done"].any() else rows
     count = whole["hash"].nunique()
