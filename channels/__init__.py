@@ -38,7 +38,7 @@ LINKS: Registry[type[Link]] = Registry(
     base="channels.link:Link",
     options="Options",
 )
-"""Link classes by name; `@LINKS.register("mine")` over a subclass of `Link` adds one."""
+"""Link classes by name. Decorate a subclass of `Link` with `@LINKS.register("mine")` to add one."""
 
 PROFILES: Registry[type[Profile]] = Registry(
     "profile",
@@ -52,23 +52,23 @@ PROFILES: Registry[type[Profile]] = Registry(
     },
     base="channels.ofdm.profiles:Profile",
 )
-"""Profiles of the link `ofdm` by name; `@PROFILES.register("mine")` over a subclass of `Profile` adds one."""
+"""Profiles of the link `ofdm` by name. Decorate a subclass of `Profile` with `@PROFILES.register("mine")` to add it."""
 
 
 def link_options(kind: str) -> dict[str, Any]:
-    """Return the options of the link called `kind` with their defaults: the fields of its class `Options`.
+    """List the options of the link called `kind` with their defaults: the fields of its class `Options`.
 
-    Raises ValueError for a kind that is not known.
+    Raises ValueError for an unknown kind.
     """
     return {field.name: field.default for field in dataclasses.fields(LINKS.get(kind).Options)}
 
 
 def make_link(kind: str = "awgn", **options: Any) -> Link:
-    """Return the link called `kind`, a name in `LINKS`, with `options` of those that it takes (`link_options`).
+    """Build the link called `kind`, a name in `LINKS`, with those `options` that it takes (`link_options`).
 
     Raises:
-        ValueError: one line that names the option, its value and what would be accepted; an option that the link does
-            not take is refused, since it would do nothing.
+        ValueError: one line that names the option, its value and the accepted values. An option that the link does not
+            take is refused, since it would have no effect.
     """
     known = link_options(kind)
     for name, value in options.items():

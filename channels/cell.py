@@ -32,11 +32,11 @@ SHADOWING_DB = {"los": 4.0, "nlos": 7.82, "exponent": 8.0}
 
 @dataclass(frozen=True)
 class Cell:
-    """Places of K clients, and what they lose on the way.
+    """Places of K clients, and the attenuation between them and the base station.
 
     Attributes:
-        x_m, y_m: places, the base station being at 0, `[K]`.
-        los: whether there is a line of sight, bool `[K]`.
+        x_m, y_m: coordinates with the base station at 0, `[K]`.
+        los: whether the client has a line of sight, bool `[K]`.
         path_loss_db: mean loss at the distance, `[K]`.
         shadowing_db: further loss, of mean 0, `[K]`.
     """
@@ -53,12 +53,12 @@ class Cell:
         return np.hypot(self.x_m, self.y_m)
 
     def snr_db(self, power_dbm: float, bandwidth_hz: np.ndarray | float, noise_figure_db: float) -> np.ndarray:
-        """Return the mean SNR of each client, `[K]`, with a transmit power over a bandwidth."""
+        """Compute the mean SNR of each client, `[K]`, for a transmit power over a bandwidth."""
         noise_dbm = NOISE_DBM_HZ + 10 * np.log10(bandwidth_hz) + noise_figure_db
         return power_dbm - self.path_loss_db - self.shadowing_db - noise_dbm
 
 
-def place_clients_in_cell(
+def place_clients(
     clients: int,
     rng: np.random.Generator,
     *,
@@ -68,24 +68,24 @@ def place_clients_in_cell(
     shadowing_db: float | None = None,
     carrier_ghz: float = 3.5,
 ) -> Cell:
-    """Drop clients uniformly in a disc, no nearer than 10 m, and draw what they lose.
+    """Drop clients uniformly in a disc, no nearer than 10 m, and draw their path loss and shadowing.
 
     Args:
         clients: K.
         rng: the only source of randomness.
-        radius_m: of the disc.
-        path_loss: the model.
+        radius_m: radius of the disc.
+        path_loss: path-loss model.
         exponent: n of the model `exponent`.
         shadowing_db: standard deviation (None: 4 with and 7.82 without a line of sight, or 8 with `exponent`).
         carrier_ghz: f.
 
     Raises:
-        ValueError: one line that begins with the name of what is wrong.
+        ValueError: one line that begins with the name of the invalid argument.
 
     Example:
         >>> import numpy as np
-        >>> from channels.cell import place_clients_in_cell
-        >>> cell = place_clients_in_cell(4, np.random.default_rng(0), radius_m=200)
+        >>> from channels.cell import place_clients
+        >>> cell = place_clients(4, np.random.default_rng(0), radius_m=200)
         >>> cell.snr_db(power_dbm=23, bandwidth_hz=250e3, noise_figure_db=5).round().tolist()
         [...]
     """
@@ -94,8 +94,9 @@ def place_clients_in_cell(
         require(name, value, POSITIVE)
     if radius_m <= NEAREST_M:
         raise ValueError(f"radius_m: {radius_m:g} is not above {NEAREST_M:g}, the least distance of a client")
+    # All four are drawn whatever the model, so that clients keep their places when it changes.
     u, angle, seen, normal = rng.random(clients), rng.random(clients), rng.random(clients), rng.normal(size=clients)
-    distance = np.sqrt(NEAREST_M**2 + u * (radius_m**2 - NEAREST_M**2))
+    distance = np.sqrt(NEAREST_M**2 + u * (radius_m**2 - NEAREST_M**2))  # uniform in area, not in radius
     los = seen < los_probability(distance) if path_loss == "umi" else np.zeros(clients, dtype=bool)
     if path_loss == "umi":
         loss = np.where(los, *(umi_path_loss_db(distance, carrier_ghz, sight) for sight in (True, False)))
@@ -109,13 +110,13 @@ def place_clients_in_cell(
 
 
 def los_probability(distance_m: np.ndarray) -> np.ndarray:
-    """Return the probability of a line of sight at distances on the ground (TR 38.901, Table 7.4.2-1, UMi)."""
-    far = np.maximum(distance_m, 18.0)
+    """Compute the probability of a line of sight at distances on the ground (TR 38.901, Table 7.4.2-1, UMi)."""
+    far = np.maximum(distance_m, 18.0)  # nearer clients are always in sight
     return 18 / far + np.exp(-far / 36) * (1 - 18 / far)
 
 
 def umi_path_loss_db(distance_m: np.ndarray, carrier_ghz: float, los: bool) -> np.ndarray:
-    """Return the path loss at distances on the ground (TR 38.901, Table 7.4.1-1, UMi - Street Canyon)."""
+    """Compute the path loss at distances on the ground (TR 38.901, Table 7.4.1-1, UMi - Street Canyon)."""
     base, client = HEIGHTS
     log = np.log10(np.hypot(distance_m, base - client))
     bend = 4 * (base - 1) * (client - 1) * carrier_ghz * 1e9 / LIGHT
@@ -128,10 +129,10 @@ def umi_path_loss_db(distance_m: np.ndarray, carrier_ghz: float, los: bool) -> n
 
 
 def exponent_path_loss_db(distance_m: np.ndarray, carrier_ghz: float, exponent: float) -> np.ndarray:
-    """Return the path loss that free space has at 1 m, and `exponent` from there."""
+    """Compute the path loss: that of free space up to 1 m, and with `exponent` beyond."""
     return 20 * np.log10(4 * np.pi * carrier_ghz * 1e9 / LIGHT) + 10 * exponent * np.log10(distance_m)
 
 
 def watts(dbm: float) -> float:
-    """Return a power in W."""
+    """Convert a power from dBm to W."""
     return 10 ** ((dbm - 30) / 10)

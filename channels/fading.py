@@ -42,7 +42,7 @@ class NoChannel(Link):
         """No option: there is no channel."""
 
     def cost(self, numbers: np.ndarray, clients: np.ndarray) -> Cost:
-        """Return zeros `[n]`: nothing is sent."""
+        """Count no uses and no energy, zeros `[n]`."""
         return Cost(np.zeros(len(numbers)), np.zeros(len(numbers)))
 
     def draw(
@@ -64,10 +64,10 @@ class NoChannel(Link):
         down_meter: Meter | None = None,
         check: bool = True,
     ) -> Tensor:
-        """Return `features` `[k, b, d]` themselves, unmetered. With a `mask`, padding gets no gradient.
+        """Return `features` `[k, b, d]` unchanged and unmetered. With a `mask`, padding gets no gradient.
 
         Raises:
-            ValueError: when a feature is not finite and `check` is set.
+            ValueError: if a feature is not finite and `check` is set.
         """
         if check:
             check_finite(features, mask)
@@ -88,14 +88,14 @@ class Ideal(Link):
     def draw(
         self, sizes: Sequence[int], d: int, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> dict[str, Tensor]:
-        """Draw nothing. Raises ValueError when `d` is odd."""
+        """Draw nothing. Raises ValueError for odd `d`."""
         check_even(d)
         return {}
 
 
 @dataclass(frozen=True)
 class DownlinkOptions(BaseOptions):
-    """The option of a link whose receiver equalises nothing."""
+    """The option of a link whose receiver does not equalise."""
 
     downlink: Downlink = "noisy"
     """Way of the gradients of a split method: through the channel too ("noisy"), or exact ("ideal")."""
@@ -106,7 +106,7 @@ class DownlinkOptions(BaseOptions):
 
 
 class AWGN(Link):
-    """Additive white Gaussian noise: `y = x + n`, which leaves nothing to equalise."""
+    """Additive white Gaussian noise: `y = x + n`, without a gain to equalise."""
 
     @dataclass(frozen=True)
     class Options(DownlinkOptions):
@@ -158,7 +158,7 @@ class Rayleigh(Combined):
         self.block_fading = getattr(options, "coherence", None) != "symbol"
 
     def law(self) -> Law | None:
-        """Return the law of the sum of |h|^2 over the antennas, of one user."""
+        """Find the law of |h|^2 summed over the antennas, for a single user."""
         if self.users > 1 or type(self) not in (Rayleigh, Rician):  # a subclass may fade in another way
             return None
         from channels.theory import power_law  # takes long to import, and few runs ask
@@ -166,7 +166,7 @@ class Rayleigh(Combined):
         return Continuous(power_law(self.k_factor, self.options.antennas))
 
     def inversion_means(self, threshold: float, csi_error: float) -> tuple[float, float] | None:
-        """Return `channels.theory.inversion_means`, of one user on one antenna."""
+        """Compute `channels.theory.inversion_means`, for a single user on one antenna."""
         if self.law() is None or self.options.antennas > 1:
             return None
         from channels.theory import inversion_means
@@ -181,9 +181,9 @@ class Rayleigh(Combined):
     def draw_blocks(
         self, uses: float, blocks: int | None, generator: torch.Generator, powers: Tensor | None = None
     ) -> tuple[Realisation, float]:
-        """Draw as `Link` does; of blocks whose symbols fade independently at most `SYMBOLS` symbols each."""
+        """Draw as `Link` does, at most `SYMBOLS` symbols of blocks whose symbols fade independently."""
         free, n = copy(self), 1 if self.block_fading else max(1, round(min(uses, SYMBOLS)))
-        if self.block_fading:
+        if self.block_fading:  # independent blocks are wanted, which one draw of coherence "batch" or "round" has not
             free.options = replace(self.options, coherence="sample", round_doppler=None)
         count = blocks or SAMPLES // max(1, n // 4) // (1 if self.users == 1 else 16)  # of several, each takes longer
         fades = None if powers is None else Fades((), 0, powers=powers)
@@ -191,7 +191,7 @@ class Rayleigh(Combined):
         return drawn, 1.0 if self.block_fading else n / max(uses, n)
 
     def sinr_law(self, no: float, others: Sequence[float]) -> Law | None:
-        """Return the law of the SINR of one of several users, as `Link` says."""
+        """Find the law of the SINR of a user among several, as `Link` does."""
         if self.users == 1 or type(self) is not Rayleigh or not self.block_fading or not no:
             return None
         from channels.theory import CombinedLaw
@@ -208,8 +208,9 @@ class Rayleigh(Combined):
     ) -> dict[str, Tensor]:
         """Draw as `Link` does, and "fading": complex `[sum(sizes), d/2]` (coherence "symbol") or `[sum(sizes), 1]`.
 
-        Several users: what `channels.users.separate_users` says, by gains of all of them. `fades` has their generators,
-        their powers and the round; without it the one generator draws all gains, and no other round is known.
+        Several users have the entries of `channels.users.separate_users`, from the gains of all of them. `fades` gives
+        their generators, their powers and the round. Without it `generator` draws all gains, independently of other
+        rounds.
         """
         drawn, coherence = super().draw(sizes, d, generator, dtype), self.options.coherence
         blocks, n = fading_shape(coherence, sizes, d // 2)
@@ -219,18 +220,19 @@ class Rayleigh(Combined):
         else:
             gains = torch.stack([self._of_user(g, fades.round, (antennas, blocks, n), dtype) for g in fades.generators])
         if users == 1:
-            return drawn | {"fading": spread_fading(combine_antennas(gains[0], 0), coherence, sizes)}
+            return drawn | {"fading": repeat_gains(combine_antennas(gains[0], 0), coherence, sizes)}
         powers = None if fades is None else fades.powers
         apart = separate_users(gains.permute(2, 3, 1, 0), self.combining, powers)
-        return drawn | {name: spread_fading(t, coherence, sizes) for name, t in apart.items()}
+        return drawn | {name: repeat_gains(t, coherence, sizes) for name, t in apart.items()}
 
     def _of_user(
         self, generator: torch.Generator, round_: int, shape: tuple[int, int, int], dtype: torch.dtype
     ) -> Tensor:
-        """Draw the gains of one user, `[antennas, blocks, n]`; with less blocks these are the first of more."""
+        """Draw the gains of one user, `[antennas, blocks, n]`. Fewer blocks are the first of more."""
         antennas, blocks, n = shape
         if self.options.round_doppler is not None:
             return self.moving(round_ * self.options.round_doppler, antennas, generator).to(dtype.to_complex())
+        # In pieces of fixed size, as a generator's numbers depend on the shape that is drawn at once.
         pieces = [self.gains((antennas, SLOTS, n), generator, dtype) for _ in range(0, blocks, SLOTS)]
         return torch.cat(pieces, 1)[:, :blocks] if pieces else self.gains(shape, generator, dtype)
 
@@ -244,7 +246,7 @@ class Rayleigh(Combined):
         device: torch.device | None = None,
         fades: Sequence[Fades] | None = None,
     ) -> list[dict[str, Tensor]]:
-        """Draw as `Link` does, each client with its `fades` where there are such."""
+        """Draw as `Link` does, each client with its `fades` if they are given."""
         if fades is None:
             return super().draw_all(clients, sizes, d, generators, dtype, device)
         each = zip(sizes, generators, fades, strict=True)
@@ -255,11 +257,11 @@ class Rayleigh(Combined):
         return complex_normal(shape, generator, dtype)
 
     def moving(self, turns: float, antennas: int, generator: torch.Generator) -> Tensor:
-        """Return h of each antenna after some turns, complex128 `[antennas, 1, 1]`; see `channels.users.sum_waves`."""
+        """Draw h of each antenna after some turns, complex128 `[antennas, 1, 1]` (see `channels.users.sum_waves`)."""
         return sum_waves(turns, antennas, PATHS, generator)
 
     def strength(self, generator: torch.Generator, round_: int) -> float:
-        """Return the sum of |h|^2 over the antennas in a round."""
+        """Compute the sum of |h|^2 over the antennas in a round."""
         assert self.options.round_doppler is not None
         h = self.moving(round_ * self.options.round_doppler, self.options.antennas, generator)
         return float(h.abs().square().sum())
@@ -299,20 +301,20 @@ class Rician(Rayleigh):
         return (k / (k + 1)) ** 0.5 * torch.polar(torch.ones_like(angle), angle) + scattered / (k + 1) ** 0.5
 
     def moving(self, turns: float, antennas: int, generator: torch.Generator) -> Tensor:
-        """Return as `Rayleigh` does, with a line of sight that is one more wave from anywhere."""
+        """Draw as `Rayleigh` does, with a line of sight as one more wave from a random direction."""
         scattered, sight = super().moving(turns, antennas, generator), sum_waves(turns, antennas, 1, generator)
         k = self.k_factor
         return (k / (k + 1)) ** 0.5 * sight + scattered / (k + 1) ** 0.5
 
 
 def fading_shape(coherence: str, sizes: Sequence[int], s: int) -> tuple[int, int]:
-    """Return the independent gains of a round, (blocks, gains per block), for mini-batches with s symbols a sample."""
+    """Count the independent gains of a round, (blocks, gains per block), for mini-batches with s symbols per sample."""
     blocks = {"symbol": sum(sizes), "sample": sum(sizes), "batch": len(sizes), "round": 1}[coherence]
     return blocks, s if coherence == "symbol" else 1
 
 
-def spread_fading(gains: Tensor, coherence: str, sizes: Sequence[int]) -> Tensor:
-    """Return gains per block `[blocks, ...]` sample by sample, `[sum(sizes), ...]`."""
+def repeat_gains(gains: Tensor, coherence: str, sizes: Sequence[int]) -> Tensor:
+    """Repeat gains per block `[blocks, ...]` for each sample, `[sum(sizes), ...]`."""
     if coherence == "batch":
         repeats = torch.tensor(sizes, dtype=torch.int64, device=gains.device)
         return gains.repeat_interleave(repeats, dim=0, output_size=sum(sizes))

@@ -21,15 +21,15 @@ class Law(Protocol):
     """Law of a positive number x."""
 
     def quantile(self, p: float) -> float:
-        """Return the largest t with P(x < t) <= p."""
+        """Find the largest t with P(x < t) <= p."""
         ...
 
     def below(self, t: float) -> float:
-        """Return P(x < t)."""
+        """Compute P(x < t)."""
         ...
 
     def mean(self, f: Function, least: float = 0.0) -> float:
-        """Return E[f(x); x >= least]."""
+        """Compute E[f(x); x >= least]."""
         ...
 
 
@@ -44,15 +44,15 @@ class Continuous:
     frozen: Any
 
     def quantile(self, p: float) -> float:
-        """Return the t with P(x < t) = p."""
+        """Find the t with P(x < t) = p."""
         return float(self.frozen.ppf(p))
 
     def below(self, t: float) -> float:
-        """Return P(x < t)."""
+        """Compute P(x < t)."""
         return float(self.frozen.cdf(t))
 
     def mean(self, f: Function, least: float = 0.0) -> float:
-        """Return E[f(x); x >= least], integrated over log x, where powers of x are smooth down to 0."""
+        """Compute E[f(x); x >= least], integrated over log x, where powers of x are smooth down to 0."""
         low, high = max(least, self.quantile(TAIL)), float(self.frozen.isf(TAIL))
         if low >= high:
             return 0.0
@@ -74,19 +74,20 @@ class Listed:
 
     @classmethod
     def of(cls, values: np.ndarray) -> Listed:
-        """Return the law of a number that takes each of these values, in any order and shape."""
+        """Make the law of a number that takes each of these values, in any order and shape."""
         return cls(np.sort(values.astype(np.float64), axis=None))
 
     def quantile(self, p: float) -> float:
-        """Return the largest t with P(x < t) <= p."""
+        """Find the largest t with P(x < t) <= p."""
+        # Rounding must not take a product that is a whole number below it.
         return float(self.values[min(math.floor(p * len(self.values) * (1 + TAIL)), len(self.values) - 1)])
 
     def below(self, t: float) -> float:
-        """Return P(x < t)."""
+        """Compute P(x < t)."""
         return int(np.searchsorted(self.values, t)) / len(self.values)
 
     def mean(self, f: Function, least: float = 0.0) -> float:
-        """Return E[f(x); x >= least]."""
+        """Compute E[f(x); x >= least]."""
         return float(f(self.values[np.searchsorted(self.values, least) :]).sum()) / len(self.values)
 
 
@@ -103,13 +104,13 @@ class Scaled:
     factor: float
 
     def quantile(self, p: float) -> float:
-        """Return the largest t with P(x < t) <= p."""
+        """Find the largest t with P(x < t) <= p."""
         return self.law.quantile(p) * self.factor
 
     def below(self, t: float) -> float:
-        """Return P(x < t)."""
+        """Compute P(x < t)."""
         return self.law.below(t / self.factor)
 
     def mean(self, f: Function, least: float = 0.0) -> float:
-        """Return E[f(x); x >= least]."""
+        """Compute E[f(x); x >= least]."""
         return self.law.mean(lambda x: f(x * self.factor), least / self.factor)

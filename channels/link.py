@@ -47,8 +47,8 @@ Realisation = Mapping[str, Tensor]
 """One realisation of the channel, as `Link.draw` draws it: tensors by name, each with an entry per sample."""
 
 SAMPLES = 2**18
-"""Realisations of which statistics of a link are taken, where there is no closed form. Over Rayleigh fading the |h|^2
-that all but a part p exceed then has a standard error of sqrt((1 - p) / (p SAMPLES)) of itself, 0.6 % with p = 0.1."""
+"""Realisations behind the statistics of a link without a closed form. Over Rayleigh fading the p-quantile of |h|^2 then
+has a relative standard error of sqrt((1 - p) / (p SAMPLES)), 0.6 % with p = 0.1."""
 
 
 class Cost(NamedTuple):
@@ -57,16 +57,16 @@ class Cost(NamedTuple):
     uses: np.ndarray
     """Complex channel uses: time times bandwidth, pilots and prefixes included."""
     energy: np.ndarray
-    """Energy in units of Es, that of one symbol."""
+    """Energy in units of Es, the energy of a symbol."""
 
 
 class Link:
-    """Link with `y = h x + sqrt(no) n` per complex symbol, no = 10^(-snr_db / 10); h = 1 unless a subclass has another.
+    """Link with `y = h x + sqrt(no) n` per complex symbol, no = 10^(-snr_db / 10); a subclass may replace h = 1.
 
-    Calling a link sends features: see `__call__`. The physics of complex symbols alone is `transmit`.
+    Calling a link sends features (`__call__`). `transmit` has only the physics of complex symbols.
 
-    A link declares its options as a nested dataclass `Options`, and has their values in `options`. A subclass takes
-    those of its parent, or declares its own: more of them, or, from `BaseOptions`, without one that would do nothing.
+    A link declares its options as a nested dataclass `Options`, and has their values in `options`. A subclass inherits
+    those of its parent, extends them, or declares its own from `BaseOptions` to leave out options without effect.
 
     Args:
         options: an instance of the class's `Options`.
@@ -94,7 +94,7 @@ class Link:
             one_of("feedback", self.feedback, FEEDBACKS)
 
     options: BaseOptions
-    """Options of the link; open ones (None) are filled in as soon as the link knows them, at last by `in_band`."""
+    """Options of the link. Open options (None) are filled in as soon as they are known, at the latest by `in_band`."""
 
     def __init__(self, options: BaseOptions) -> None:
         if hasattr(options, "check"):  # a plain dataclass will do
@@ -110,59 +110,60 @@ class Link:
     normalises: bool = True
     """True if features are scaled to mean square 1 before they are sent."""
     shares: tuple[float, ...] | None = None
-    """Part of each client in the band, summing to 1; None: those that take part share it equally."""
+    """Fraction of the band for each client, summing to 1 (None: participants share it equally)."""
     bandwidth_hz: float | None = None
     """Band of all clients, if the link knows it."""
     users: int = 1
     """Clients that share each part of the band. A link of several couples clients: its `draw_all` takes `fades`, for
     each client the generators of all of them (`channels.users.Fades`)."""
     power_control: str = "none"
-    """What these clients do about the powers at which the base station receives them, one of `POWER_CONTROLS` there."""
+    """Control of the powers at which the base station receives these clients: see `channels.users.POWER_CONTROLS`."""
     lasting: bool = False
-    """True if a client's fading goes on from round to round; then `draw_all` takes `fades`, whose generators are the
+    """True if a client's fading continues from round to round. Then `draw_all` takes `fades`, whose generators are the
     same in all rounds."""
     block_fading: bool = True
-    """True if a block of data meets one h, however long it is."""
+    """True if a block of data meets a single h, whatever its length."""
     estimates: bool = False
-    """True if the receiver has an estimate of h alone (`estimate`)."""
+    """True if the receiver has only an estimate of h (`estimate`)."""
 
     @property
     def carrier(self) -> Link:
-        """Link that uncoded symbols cross: this one."""
+        """Link that uncoded symbols cross: this link itself."""
         return self
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> Link:
-        """Return this link with its band shared by the clients.
+        """Share the band of this link among the clients.
 
         Args:
             clients: K.
-            active: number of those that take part at a time.
+            active: number of clients that participate at a time.
             batch: samples of a client's mini-batch, by which a link may size its band.
             d: real features per sample.
 
         Raises:
-            ValueError: for clients that do not fit into it.
+            ValueError: if the clients do not fit into the band.
         """
         return self
 
     def of(self, client: int) -> Link:
-        """Return this link as one of the clients has it, from which its realisations are drawn."""
+        """Return this link as seen by a client, for drawing its realisations."""
         return self
 
     def broadcast(self) -> Link:
-        """Return this link as what all clients get crosses it: over the whole band, beside nobody else."""
+        """Return this link for broadcasts to all clients: over the whole band, without other users."""
         return self
 
     def like(self, client: int) -> int:
-        """Return a client whose link has the same statistics, the same for all that are alike."""
+        """Find a client whose link has the same statistics, the same for all such clients."""
+        # A subclass with its own `of` may give each client another link, so no two are taken to be alike.
         return 0 if type(self).of is Link.of else client
 
     def law(self) -> Law | None:
-        """Return the law of |h|^2 of one client's link, `link.of(client)`, if it has a closed form."""
+        """Find the law of |h|^2 of one client's link, `link.of(client)`, if it has a closed form."""
         return None
 
     def cost(self, numbers: np.ndarray, clients: np.ndarray) -> Cost:
-        """Return the cost of mini-batches of `numbers` `[n]` real numbers, each on its own, for `clients` `[n]`."""
+        """Compute the cost of mini-batches of `numbers` `[n]` real numbers, each separate, for `clients` `[n]`."""
         symbols = np.ceil(numbers / 2)
         return Cost(symbols, symbols)
 
@@ -172,16 +173,16 @@ class Link:
         """Draw one client's realisation for all mini-batches of a round, sample by sample: `[sum(sizes), ...]`.
 
         Args:
-            sizes: sizes of the mini-batches, in the order of visiting.
+            sizes: sizes of the mini-batches, in the order of training.
             d: real features per sample, even.
-            generator: the only source of randomness; the tensors lie on its device.
+            generator: the only source of randomness. The tensors lie on its device.
             dtype: real type of the features that the realisation will meet.
 
         Returns:
-            "noise": complex `[sum(sizes), d/2]` with E|n|^2 = 1; a subclass adds its own.
+            "noise": complex `[sum(sizes), d/2]` with E|n|^2 = 1. A subclass adds its own entries.
 
         Raises:
-            ValueError: when `d` is odd.
+            ValueError: for odd `d`.
         """
         check_even(d)
         return {"noise": complex_normal((sum(sizes), d // 2), generator, dtype)}
@@ -195,21 +196,21 @@ class Link:
         dtype: torch.dtype = torch.float32,
         device: torch.device | None = None,
     ) -> list[dict[str, Tensor]]:
-        """Draw the realisations of several clients, each as `draw` does; a link may compute them at once.
+        """Draw the realisations of several clients, each as `draw` does. A link may compute them at once.
 
         Args:
-            clients: whose realisations these are.
+            clients: clients of these realisations.
             sizes: sizes of each client's mini-batches.
             d: real features per sample, even.
             generators: of each client, on the host.
             dtype: real type of the features.
-            device: where they will be used; a link may compute them there.
+            device: device of the transmission, on which a link may compute them.
         """
         each = zip(clients, sizes, generators, strict=True)
         return [self.of(client).draw(own, d, generator, dtype) for client, own, generator in each]
 
     def sinr_law(self, no: float, others: Sequence[float]) -> Law | None:
-        """Return the law of the SINR of one of several users of a resource, if it has a closed form.
+        """Find the law of the SINR of a user among several on a resource, if it has a closed form.
 
         Args:
             no: noise variance.
@@ -220,18 +221,19 @@ class Link:
     def draw_blocks(
         self, uses: float, blocks: int | None, generator: torch.Generator, powers: Tensor | None = None
     ) -> tuple[Realisation, float]:
-        """Draw what independent blocks of data of one client meet, on some symbols of each.
+        """Draw the realisations of independent blocks of data of one client, on some symbols of each.
 
         Args:
             uses: symbols of a block.
-            blocks: their number (None: as many as statistics are taken of, `SAMPLES` if they are cheap).
+            blocks: their number (None: enough for statistics, `SAMPLES` if draws are cheap).
             generator: the only source of randomness.
-            powers: of several users of a resource, over that of the first, `[U]` (None: all alike).
+            powers: of several users of a resource, over that of the first, `[U]` (None: equal).
 
         Returns:
             the realisation `[blocks, n, ...]`, float64, and the variance of a block's mean over that of the mean of its
             n symbols.
         """
+        # One sample per block, in one draw: valid unless h lasts for longer than a sample, which equal gains show.
         drawn = self.draw([1] * (blocks or SAMPLES), 2, generator, torch.float64)
         gain = self.gain(drawn)
         if gain is None or blocks == 1 or bool((gain != gain[:1]).any()):
@@ -240,39 +242,39 @@ class Link:
         return {name: torch.cat([d[name] for d in each]) for name in drawn}, 1.0
 
     def inversion_means(self, threshold: float, csi_error: float) -> tuple[float, float] | None:
-        """Return what `channels.theory.inversion_means` does of one client's link, if there is such a closed form."""
+        """Compute `channels.theory.inversion_means` for one client's link, if it has this closed form."""
         return None
 
     def draw_symbols(self, generator: torch.Generator) -> Realisation:
-        """Draw what symbols of one client meet, estimates included, for means over the channel, float64 `[n, ...]`."""
+        """Draw realisations of a client's symbols, with estimates, for means over the channel, float64 `[n, ...]`."""
         return self.draw([1] * SAMPLES, 2, generator, torch.float64)
 
     def gain(self, drawn: Realisation) -> Tensor | None:
-        """Return h per symbol, complex, broadcastable to the symbols, from stacked `drawn`; None: 1 everywhere."""
+        """Compute h per symbol from stacked `drawn`, complex, broadcastable to the symbols (None: 1 everywhere)."""
         return None
 
     def gain_at(self, drawn: Realisation, no: Tensor) -> Tensor | None:
-        """Return h as `gain` does, where it depends on the noise variance `no`, broadcastable to the symbols, too."""
+        """Compute h as `gain` does, if it also depends on the noise variance `no`, broadcastable to the symbols."""
         return self.gain(drawn)
 
     def strength(self, generator: torch.Generator, round_: int) -> float:
-        """Return |h|^2 of a client in a round, where it lasts (`lasting`), by the generator of its fading."""
+        """Compute |h|^2 of a client in a round, if it lasts (`lasting`), from the generator of its fading."""
         raise NotImplementedError
 
     def interference(self, drawn: Realisation, no: Tensor) -> Tensor | None:
-        """Return the variance of what other users' symbols add to the noise; None: nothing. Real, per symbol."""
+        """Compute the variance that other users' symbols add to the noise, real, per symbol (None: no interference)."""
         return None
 
     def amplitude(self, gain: Tensor | None, no: Tensor) -> Tensor | None:
-        """Return the amplitude of each symbol, where a sender that knows h and no chooses one; None: 1 everywhere.
+        """Choose the amplitude of each symbol, for a sender that knows h and no (None: 1 everywhere).
 
-        Real, broadcastable to the symbols, with a mean square of 1 over the fading, since energy is counted so. The
-        receiver knows it: it takes the place of a part of h.
+        Real, broadcastable to the symbols, with a mean square of 1 over the fading, on which the count of energy
+        relies. The receiver knows it, and treats it as a factor of h.
         """
         return None
 
     def estimate(self, drawn: Realisation, deviation: Tensor) -> Estimate | None:
-        """Return what the receiver knows of h, from stacked `drawn`; None: h itself.
+        """Estimate h from stacked `drawn` as the receiver does (None: the receiver knows h).
 
         `deviation` is sqrt(no), real, broadcastable to the symbols.
         """
@@ -293,22 +295,23 @@ class Link:
     ) -> Tensor:
         """Scale features `[k, b, d]` to mean square 1, send them, and return them as received, `[k, b, d]`.
 
-        A link that does not normalise (`normalises`) sends them as they are, over noise for symbols of unit power.
+        A link that does not normalise (`normalises`) sends them unscaled, over noise for symbols of unit power.
 
         Args:
             features: float32 or float64, d even.
             up: realisation of the uplink, stacked over clients: `[k, b, ...]`.
-            snr_db: `[k]`, uplink SNR in dB; inf for no noise.
-            down: the same for the gradient's way back (None, or a link with an ideal downlink: the gradient is exact).
-            down_snr_db: `[k]`, SNR of that way (None: as `snr_db`).
-            mask: bool `[k, b]`, False for samples that only pad: they get no gradient and count nowhere.
+            snr_db: `[k]`, uplink SNR in dB, or inf for no noise.
+            down: realisation of the gradient's downlink (None, or a link with an ideal downlink: the gradient is
+                exact).
+            down_snr_db: `[k]`, SNR of the downlink (None: `snr_db`).
+            mask: bool `[k, b]`, False for padding, which gets no gradient and counts nowhere.
             meter: adds up the received SNR of the uplink.
             down_meter: the same for the downlink, when the gradient passes.
-            check: look for features that are not finite, for which the host waits for the device. Training does not at
-                each step: there they show in the loss.
+            check: look for features that are not finite, which makes the host wait for the device. Training does not do
+                so at each step: the loss shows them.
 
         Raises:
-            ValueError: when d is odd, or a feature is not finite.
+            ValueError: for odd d, or a feature that is not finite.
         """
         check_even(features.shape[-1])
         if check:
@@ -318,6 +321,7 @@ class Link:
             uplink = replace(uplink, effective=None)
         back = None
         if down is not None and self.downlink == "noisy":
+            # The gradient has the shape of the features, so these tell the downlink its sizes.
             back = self._hop(down, snr_db if down_snr_db is None else down_snr_db, features, down_meter)
         sent = normalise_power(features) if self.normalises else features
         received = Split.apply(sent, uplink, back, mask)
@@ -325,18 +329,19 @@ class Link:
         return received
 
     def transmit(self, symbols: Tensor, up: Realisation, snr_db: Tensor, *, meter: Meter | None = None) -> Tensor:
-        """Send complex symbols `[k, ..., n]` that the caller scaled to E|x|^2 = 1, and return them as equalised.
+        """Send complex symbols `[k, ..., n]` that the caller scaled to E|x|^2 = 1, and return them equalised.
 
         Args:
             symbols: complex64 or complex128.
-            up: realisation for d = 2 n, stacked to `[k, ..., n]` (or `[k, ..., 1]` where a gain lasts).
-            snr_db: `[k]`, in dB; inf for no noise.
+            up: realisation for d = 2 n, stacked to `[k, ..., n]` (or `[k, ..., 1]` for a gain that lasts).
+            snr_db: `[k]`, in dB, or inf for no noise.
             meter: adds up the received SNR.
         """
         return self._hop(up, snr_db, symbols, meter).send(symbols, 1.0, None)
 
     def _hop(self, drawn: Realisation, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
-        """Return the crossing of `drawn` at `snr_db` `[k]`, for tensors like `like` `[k, ...]`."""
+        """Realise a crossing with `drawn` at `snr_db` `[k]`, for tensors like `like` `[k, ...]`."""
+        # An infinite SNR gives no = 0, so links without noise need no branch.
         no = torch.pow(10.0, snr_db.to(like.real.dtype) / -10.0).view(-1, *[1] * (like.ndim - 1))
         deviation = no.sqrt()
         gains, others = self.gains_at(drawn, no, deviation), self.interference(drawn, no)
@@ -345,7 +350,7 @@ class Link:
     def gains_at(
         self, drawn: Realisation, no: Tensor, deviation: Tensor
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return h with the sender's amplitude, the equaliser's w, and a = w h, at a noise variance; None stands for 1.
+        """Compute h with the sender's amplitude, the equaliser's w, and a = w h, at a noise variance. None means 1.
 
         Args:
             drawn: realisation, stacked.

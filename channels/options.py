@@ -1,4 +1,4 @@
-"""Options of links, and the one checker of ranges and choices: for links here, for all of `semcom` above."""
+"""Options of links, and the checker of ranges and choices, for links here and for all of `semcom` above."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, get_type_hints
 
 @dataclass(frozen=True)
 class BaseOptions:
-    """Base of what a link declares: a frozen dataclass whose fields are options, each with a default and a docstring.
+    """Base of a link's options: a frozen dataclass whose fields are options, each with a default and a docstring.
 
-    This one has no option. A subclass is nested in its link, under the name `Options`.
+    This class has no options. A subclass is nested in its link, under the name `Options`.
     """
 
     def check(self) -> None:
@@ -25,7 +25,7 @@ class BaseOptions:
 
 
 class NoEffect(ValueError):
-    """An option that would do nothing beside the others; the message begins with its name."""
+    """Error for an option without effect beside the others. The message begins with its name."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Rule:
     whole: bool = False
 
     def accepts(self, value: Any) -> bool:
-        """Return whether a value is a finite number, and no truth value, that meets the condition."""
+        """Check whether a value is a finite number, not a bool, that meets the condition."""
         number = isinstance(value, Integral if self.whole else Real) and not isinstance(value, bool)
         return number and -math.inf < value < math.inf and self.fine(value)  # math.isfinite overflows for huge ones
 
@@ -52,14 +52,14 @@ COUNT = Rule(lambda v: v >= 1, "a whole number of at least 1", whole=True)
 WHOLE = Rule(lambda v: v >= 0, "a whole number of at least 0", whole=True)
 POSITIVE = Rule(lambda v: v > 0, "a positive number")
 MEASURE = Rule(lambda v: 1e-30 <= v <= 1e30, "a positive number, from 1e-30 to 1e30")
-"""Rule on a quantity of which sums, products and ratios are taken, so that these are numbers too."""
+"""Rule for quantities that enter sums, products and ratios, so that these stay finite."""
 NOT_NEGATIVE = Rule(lambda v: v >= 0, "a number of at least 0")
 SHARE = Rule(lambda v: 0 < v <= 1, "a number in (0, 1]")
 PART = Rule(lambda v: 0 <= v <= 1, "a number in [0, 1]")
 
 
 def require(name: str, value: Any, rule: Rule) -> None:
-    """Raise ValueError unless a number, or each of several, meets a rule; None, an open value, passes."""
+    """Raise ValueError unless a number, or each of several, meets a rule. An open value (None) passes."""
     for v in value if isinstance(value, (tuple, list)) else (value,):
         if v is not None and not rule.accepts(v):
             raise ValueError(f"{name}: {v!r} is not {rule.wanted}")
@@ -71,8 +71,8 @@ def one_of(name: str, value: object, accepted: Sequence[object]) -> None:
         raise ValueError(f"{name}: {value!r} is unknown; known are {', '.join(map(str, accepted))}")
 
 
-def find_undeclared_options(owner: object, name: str) -> str | None:
-    """Return what is wrong with the options that a class or function declares under a name; None: nothing is."""
+def find_undeclared(owner: object, name: str) -> str | None:
+    """Describe the error in the options that a class or function declares under a name (None: they are valid)."""
     declared, place = getattr(owner, name, None), f"{getattr(owner, '__name__', owner)}.{name}"
     if declared is None:
         return None

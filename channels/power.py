@@ -1,7 +1,7 @@
 """Power normalisation, and real features as complex symbols.
 
-Features `[..., d]` have mean square 1 per sample when they are sent. A pair of them is one complex number,
-`x[2i] + j x[2i+1]`, whose mean square is 2; the symbol on the air is that number divided by sqrt(2).
+Features `[..., d]` have mean square 1 per sample when they are sent. A pair of them is one complex number, `x[2i] + j
+x[2i+1]`, with mean square 2. The symbol on the air is that number divided by sqrt(2).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAIR = math.sqrt(2.0)
 def normalise_power(features: Tensor) -> Tensor:
     """Scale features `[..., d]` per sample to mean square 1; differentiable.
 
-    Zero vectors stay zero and get a zero gradient, and so does an r.m.s. below the square root of the smallest normal
+    Zero vectors stay zero and get a zero gradient. So does an r.m.s. below the square root of the smallest normal
     number (1e-19 in float32), whose square cannot be represented.
     """
     normalised = _Normalise.apply(features)
@@ -36,7 +36,7 @@ class _Normalise(torch.autograd.Function):
         root = math.sqrt(features.shape[-1])
         norm = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
         silent = norm < root * math.sqrt(torch.finfo(features.dtype).tiny)
-        inverse = root / norm.masked_fill(silent, math.inf)
+        inverse = root / norm.masked_fill(silent, math.inf)  # 0 for silent samples: no NaN, and no gradient
         normalised = features * inverse
         ctx.save_for_backward(normalised, inverse)
         return normalised
@@ -45,12 +45,13 @@ class _Normalise(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         normalised, inverse = ctx.saved_tensors
+        # Normalising forgets the length of a sample, so its gradient has no part along the sample.
         along = torch.linalg.vecdot(grads[0], normalised).unsqueeze(-1) / normalised.shape[-1]
         return torch.addcmul(grads[0], normalised, along, value=-1.0) * inverse
 
 
 def to_pairs(features: Tensor) -> Tensor:
-    """View real `[..., d]` as complex `[..., d/2]`: `x[2i] + j x[2i+1]`. Copies what is not contiguous."""
+    """View real `[..., d]` as complex `[..., d/2]`: `x[2i] + j x[2i+1]`. Copies tensors that are not contiguous."""
     return torch.view_as_complex(features.contiguous().unflatten(-1, (-1, 2)))
 
 
@@ -60,7 +61,7 @@ def to_features(pairs: Tensor) -> Tensor:
 
 
 def check_finite(features: Tensor, mask: Tensor | None) -> None:
-    """Raise ValueError for NaN or infinity in valid samples of `[..., d]`; reads a number from the device."""
+    """Raise ValueError for NaN or infinity in valid samples of `[..., d]`. Waits for the device."""
     wrong = ~features.detach().isfinite()
     if mask is not None:
         wrong &= mask.unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""Registry of things that users may add: links here; methods, datasets, encoders and heads in `semcom`."""
+"""Registry of objects that users may add: links here; methods, datasets, encoders and heads in `semcom`."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Generic, Literal, TypeVar
 
-from channels.options import find_undeclared_options
+from channels.options import find_undeclared
 
 T = TypeVar("T")
 
 _SOURCE: ContextVar[str | None] = ContextVar("source", default=None)
 """The plug-in that is being loaded."""
 _NAMES: ContextVar[list[str] | None] = ContextVar("names", default=None)
-"""What it has registered so far."""
+"""Names that it has registered so far."""
 
 
 @contextmanager
 def registering_source(source: str) -> Iterator[list[str]]:
     """Let names that are registered inside belong to `source`, a plug-in: no other plug-in can take them.
 
-    They are listed in what is given.
+    The yielded list collects these names.
     """
     found: list[str] = []
     token, names = _SOURCE.set(source), _NAMES.set(found)
@@ -44,13 +44,13 @@ class Place:
 
     file: str
     known: dict[str, Any]
-    """The globals there."""
+    """Globals of the caller."""
     cell: str
-    """The text of the cell that is executed; empty: it is a script."""
+    """Text of the executed cell, or empty for a script."""
 
 
 def find_place() -> Place | None:
-    """Return where in the main module something is registered; None if code of other modules alone is executed."""
+    """Find the place in the main module that registers something, or None if only other modules are executed."""
     frame = sys._getframe(1)
     while frame is not None:
         known = frame.f_globals
@@ -61,23 +61,23 @@ def find_place() -> Place | None:
 
 
 def locate_source(code: CodeType) -> str:
-    """Return the absolute path of the file that code is of; a profiled script names itself as it was called."""
+    """Make the path of the file of a code object absolute; a profiled script carries the name of its call."""
     file = code.co_filename
     return file if file.startswith("<") else os.path.abspath(file)
 
 
 def read_executed_cell(known: dict[str, Any]) -> str:
-    """Return the cell of a notebook that is executed with these globals; of a script, an empty text."""
+    """Read the notebook cell that is executed with these globals, or return an empty text for a script."""
     cells = known.get("In") if "get_ipython" in known else None
     return str(cells[-1]) if isinstance(cells, list) and cells else ""
 
 
 _depends: dict[str | None, dict[object, tuple[object, ...]]] = {}
-"""Plug-in (None: outside of plug-ins) -> statement -> what it says that its code depends on."""
+"""Plug-in (None: outside of plug-ins) -> statement -> declared dependencies of its code."""
 
 
 def depends(*things: object) -> None:
-    """Say what all that a plug-in, a script or a notebook registers depends on beside its code.
+    """Declare dependencies of everything that a plug-in, a script or a notebook registers, beside its code.
 
     Args:
         things: files and folders as `Path`, which count by their content, and plain values, as `os.environ["MODE"]`.
@@ -91,21 +91,21 @@ def depends(*things: object) -> None:
 
 
 def list_depends(source: str | None) -> list[object]:
-    """Return what a plug-in has said by `depends`, or a script or a notebook (None)."""
+    """List the dependencies that a plug-in, or a script or notebook (None), has declared by `depends`."""
     return [thing for things in _depends.get(source, {}).values() for thing in things]
 
 
 class Registry(Generic[T]):
-    """Mapping of names to objects; built-in entries are imported only when they are asked for.
+    """Mapping of names to objects. Built-in entries are imported when they are first requested.
 
     Args:
         kind: word for an entry in an error ("method", "dataset", ...).
         builtin: "module:attribute" of each entry that ships with the package, by name.
-        base: "module:attribute" of the class whose subclasses the entries are; without one they are functions.
+        base: "module:attribute" of the class that entries subclass. Without it entries are functions.
         made: the entries are instances of `base`, which may be a union of classes.
         options: the name under which an entry declares its options, if it may have any.
-        catalogue: finds more entries like `builtin`, and a line about those that it could not find.
-        beside: entries like `builtin` that are found by name and not listed.
+        catalogue: finds further entries like `builtin`, and describes entries that it could not find in a line.
+        beside: entries like `builtin` that are found by name but not listed.
     """
 
     def __init__(
@@ -136,12 +136,12 @@ class Registry(Generic[T]):
         return self._own
 
     def unknown(self, name: str) -> str:
-        """Explain that nothing is called `name`: what is, the nearest first, and what could not be found."""
+        """Explain that `name` is unknown: list the known names, the nearest first, and any missing entries."""
         words = describe_unknown_name(name, self.names()) if self.names() else f"{name!r} is unknown"
         return "; ".join(filter(None, (words, self._problem)))
 
     def names(self) -> list[str]:
-        """Return all known names: the built-in ones in their order, then the added ones."""
+        """List all known names: the built-in names in their order, then the added names."""
         return [*self._builtin, *(name for name in self._added if name not in self._builtin)]
 
     def register(self, name: str, depends: Sequence[object] = ()) -> Callable[[T], T]:
@@ -149,9 +149,9 @@ class Registry(Generic[T]):
 
         Args:
             name: of the entry.
-            depends: what it depends on beside its code, see `depends` of this module.
+            depends: its dependencies beside its code (see `depends` of this module).
 
-        Raises ValueError for a name that is taken, the decorator for an object that is no such entry.
+        Raises ValueError for a name that is taken. The decorator raises it for an object that is no valid entry.
         """
         if self.ships(name):
             raise ValueError(f"{self.kind} {name!r} ships with semcom: choose another name")
@@ -171,10 +171,10 @@ class Registry(Generic[T]):
         return add
 
     def _unfit(self, entry: object) -> str | None:
-        """Return what is wrong with an entry; None: nothing is."""
+        """Describe why an entry is invalid, or return None for a valid entry."""
         if self._base is None:
             return self._undeclared(entry) if callable(entry) else f"{entry!r:.80} is no function"
-        base, shown = _import_registry_entry(self._base), self._base.replace(":", ".")
+        base, shown = _import_entry(self._base), self._base.replace(":", ".")
         if self._made:
             return None if isinstance(entry, base) else f"{entry!r:.80} is no {shown}"
         if not isinstance(entry, type) or not issubclass(entry, base):
@@ -184,32 +184,32 @@ class Registry(Generic[T]):
         return self._undeclared(entry)
 
     def _undeclared(self, entry: object) -> str | None:
-        """Return what is wrong with the options that an entry declares; None: nothing is."""
+        """Describe the error in an entry's options, or return None if they are valid."""
         if self._options is None:
             return None
         for other in {"Hyper", "Options"} - {self._options}:
             if hasattr(entry, other):
                 return f"it declares {other}; the options of a {self.kind} are called {self._options}"
-        return find_undeclared_options(entry, self._options)
+        return find_undeclared(entry, self._options)
 
     def source(self, name: str) -> str | None:
-        """Return the plug-in that registered an entry; None for one that ships, or was registered outside plug-ins."""
+        """Return the plug-in that registered an entry, or None for an entry from elsewhere."""
         return self._sources.get(name)
 
     def origin(self, name: str) -> Place | None:
-        """Return the statement of a script or a cell that registered an entry; None where none did."""
+        """Return the statement of a script or a cell that registered an entry, or None for other entries."""
         return self._places.get(name)
 
     def depends(self, name: str) -> Sequence[object]:
-        """Return what an entry was said to depend on beside its code."""
+        """Return the declared dependencies of an entry beside its code."""
         return self._depends.get(name, ())
 
     def place(self, name: str) -> str | None:
-        """Return "module:attribute" of an entry that ships, which need not be imported yet; None for any other."""
+        """Return "module:attribute" of an entry that ships, imported or not, or None for any other."""
         return None if name in self._added else self._builtin.get(name) or self._beside.get(name)
 
     def ships(self, name: str) -> bool:
-        """Return whether an entry ships with the package."""
+        """Check whether an entry ships with the package."""
         return name in self._builtin or name in self._beside
 
     def __contains__(self, name: object) -> bool:
@@ -217,22 +217,21 @@ class Registry(Generic[T]):
         return own or name in self._builtin  # own first: no catalogue is read
 
     def get(self, name: str) -> T:
-        """Return the entry called `name`. Raises ValueError for an unknown name, with those that are known."""
+        """Look up the entry called `name`. Raises ValueError that lists the known names for an unknown name."""
         if name in self._added:
             return self._added[name]
         if name not in self:
             raise ValueError(f"{self.kind}: {self.unknown(name)}")
-        return _import_registry_entry(self._own.get(name) or self._beside[name])
+        return _import_entry(self._own.get(name) or self._beside[name])
 
 
 def describe_unknown_name(name: str, known: Sequence[str]) -> str:
-    """Return the words on a name that is not among those known, the nearest of them first."""
+    """Describe an unknown name: list the known names, and suggest the nearest."""
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"{name!r} is unknown: {hint}known are {', '.join(known)}"
 
 
-def _import_registry_entry(place: str) -> Any:
-    """Return what "module:attribute" names."""
+def _import_entry(place: str) -> Any:
     module, attribute = place.split(":")
     return getattr(importlib.import_module(module), attribute)

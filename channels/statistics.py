@@ -1,12 +1,12 @@
-"""Statistics of the fading that a client meets: what equalisers and channel inversion leave of it, and rates in outage.
+"""Statistics of a client's fading: means after equalisation and channel inversion, and rates in outage.
 
-They are those of the client's own link, since clients have channels of their own. Where |h|^2 has no law in closed form
-(`Link.law`), many realisations are drawn, the same at every call.
+They describe the client's own link, since clients have different channels. If |h|^2 has no law in closed form
+(`Link.law`), they come from many realisations, the same at every call.
 
-A block of data that meets one h is lost at a rate r where log2(1 + s |h|^2) < r. One that spans many fades, as with
-`coherence symbol` or on the resource elements of `ofdm`, is lost where the mean of that over the block is below r (Tse
-and Viswanath, Fundamentals of Wireless Communication, 2005, Sections 5.4.4 and 5.4.5). With more and more fades this
-mean comes near the ergodic capacity, e^(1/s) E1(1/s) / ln 2 over Rayleigh fading.
+A block of data that meets a single h is lost at a rate r if log2(1 + s |h|^2) < r. A block that spans many fades, as
+with `coherence symbol` or on the resource elements of `ofdm`, is lost if the mean of that logarithm over the block is
+below r (Tse and Viswanath, Fundamentals of Wireless Communication, 2005, Sections 5.4.4 and 5.4.5). With more and more
+fades this mean approaches the ergodic capacity, e^(1/s) E1(1/s) / ln 2 over Rayleigh fading.
 """
 
 from __future__ import annotations
@@ -25,13 +25,17 @@ from channels.law import Law, Listed, Scaled
 from channels.link import Link, Realisation, complex_normal
 
 ROUNDING = 1e-6
-"""Relative difference below which a rate is not above what a channel carries, but the same: h is drawn in the precision
-of the run."""
+"""Relative difference up to which two rates count as equal: h is drawn in the precision of the run."""
 CACHED = {
-    **{"shrink": 256, "invert": 4, "find_limit": 1024, "find_outage": 1024},
-    **{"_draw_blocks": 2, "_information": 2, "_centre": 256},
+    "shrink": 256,
+    "invert": 4,
+    "find_limit": 1024,
+    "find_outage": 1024,
+    "_draw_blocks": 2,
+    "_information": 2,
+    "_centre": 256,
 }
-"""Methods of `Statistics`, and how many answers of each are kept."""
+"""Methods of `Statistics`, and the number of cached results of each."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Sender:
 
     Attributes:
         snr: mean SNR, a ratio.
-        backoff: ratio of SNRs by which its code stays behind the limit.
+        backoff: gap of its code to the limit, a ratio of SNRs.
         uses: symbols of its blocks.
     """
 
@@ -71,12 +75,12 @@ class Statistics:
 
     @cached_property
     def fades(self) -> bool:
-        """True if there is an h that is not 1."""
+        """True if some h differs from 1."""
         return self.link.gain(self.link.draw([1], 2, _begin(), torch.float64)) is not None
 
     @cached_property
     def law(self) -> Law:
-        """Law of |h|^2; of several users, of g^2 at a noise variance of 1; without fading |h|^2 is 1."""
+        """Law of |h|^2, or of g^2 at a noise variance of 1 for several users. Without fading |h|^2 is 1."""
         known = self.link.law()
         if known is not None or not self.fades:
             return known or Listed(np.ones(1))
@@ -85,7 +89,7 @@ class Statistics:
         return Listed.of(gain.abs().square().numpy())
 
     def shrink(self, no: float) -> float:
-        """Return E[a] of an MMSE equaliser at a noise variance, a = w h: the part of what is sent in its estimate."""
+        """Compute E[a] of an MMSE equaliser at a noise variance, a = w h: the fraction of a symbol in its estimate."""
         if not self.fades:
             return 1.0
         if self.link.law() is not None and not self.link.estimates:
@@ -98,11 +102,11 @@ class Statistics:
         return float(effective.real.mean())
 
     def invert(self, threshold: float, csi_error: float) -> tuple[float, float]:
-        """Return E[1 / |g|^2] and Re E[h / g], both where |g|^2 is at least a threshold: c and q of channel inversion.
+        """Compute E[1 / |g|^2] and Re E[h / g], both for |g|^2 of at least a threshold: c and q of channel inversion.
 
         Args:
-            threshold: |g|^2 below which nothing is sent.
-            csi_error: variance of the error g - h of what the sender takes for h.
+            threshold: |g|^2 below which the sender stays silent.
+            csi_error: variance of the error g - h of the sender's estimate.
         """
         if not self.fades:
             return 1.0, 1.0
@@ -120,13 +124,13 @@ class Statistics:
         return power, mean
 
     def find_limit(self, sender: Sender, outage: float) -> float:
-        """Return the rate, bits per use, that all but a part `outage` of the blocks carry."""
+        """Find the rate, bits per use, that all but a fraction `outage` of the blocks carry."""
         if (law := self._find_sinr_law(sender)) is not None:
             return math.log1p(law.quantile(outage) / sender.backoff) / math.log(2)
         return self._information(sender).quantile(outage)
 
     def find_outage(self, sender: Sender, rate: float) -> float:
-        """Return the part of the blocks that are lost at a rate in bits per use."""
+        """Find the fraction of the blocks that are lost at a rate in bits per use."""
         if math.isinf(rate):
             return 0.0
         least = rate * (1 - ROUNDING)
@@ -140,7 +144,7 @@ class Statistics:
         return float(self._spread(self.measure(drawn, sender).numpy(), sender, share)[0])
 
     def measure(self, drawn: Realisation, sender: Sender) -> Tensor:
-        """Return the bits per use that symbols `[blocks, n]` carry, the mean over each block, `[blocks]`.
+        """Compute the bits per use that symbols `[blocks, n]` carry, the mean over each block, `[blocks]`.
 
         Other users' symbols count as noise.
         """
@@ -155,7 +159,7 @@ class Statistics:
         return self.link.draw_symbols(_begin()) if self.link.estimates else self._draw_blocks(1.0)[0]
 
     def _find_sinr_law(self, sender: Sender) -> Law | None:
-        """Return the law of the SINR of a block that meets one h, if it has a closed form."""
+        """Find the law of the SINR of a block that meets a single h, if it has a closed form."""
         if self.link.users > 1:
             return self.link.sinr_law(1 / sender.snr, self.others)
         one_fade = not self.fades or (self.link.block_fading and self.link.law() is not None)
@@ -169,28 +173,31 @@ class Statistics:
         return self.link.draw_blocks(uses, None, _begin(), self._powers)
 
     def _information(self, sender: Sender) -> Listed:
-        """Return the law of the bits per use that a block carries."""
+        """Find the law of the bits per use that a block carries."""
         drawn, share = self._draw_blocks(sender.uses)
         return Listed.of(self._spread(self.measure(drawn, sender).numpy(), sender, share))
 
     def _spread(self, means: np.ndarray, sender: Sender, share: float) -> np.ndarray:
-        """Return means over whole blocks, from those over some symbols; their deviations are in proportion."""
-        return means if share == 1 else (centre := self._centre(sender)) + (means - centre) * share**0.5
+        """Scale means over some symbols of blocks to means over whole blocks; their deviations are proportional."""
+        if share == 1:
+            return means
+        centre = self._centre(sender)
+        return centre + (means - centre) * share**0.5
 
     def _centre(self, sender: Sender) -> float:
-        """Return the ergodic capacity."""
+        """Compute the ergodic capacity."""
         if self.link.law() is not None:
             return self.law.mean(lambda g: np.log1p(g * (sender.snr / sender.backoff))) / math.log(2)
         return float(self.measure(self._draw_blocks(sender.uses)[0], sender).mean())
 
 
 class ClientStatistics:
-    """Statistics of each client of a run; clients with channels alike have them in common.
+    """Statistics of each client of a run. Clients with the same channel share them.
 
     Args:
         link: of the run.
-        powers_beside: `(direction, client) -> [U]`, the powers of the users of a client's resource over its own; None:
-            all alike.
+        powers_beside: `(direction, client) -> [U]`, the powers of the users of a client's resource over its own, or
+            None for equal powers.
     """
 
     def __init__(
@@ -199,7 +206,7 @@ class ClientStatistics:
         self.link, self.powers_beside = link, powers_beside
 
     def of(self, direction: str, client: int) -> Statistics:
-        """Return the statistics of what goes up from a client, or down to it."""
+        """Find the statistics of a client's uplink or downlink."""
         powers = self.powers_beside(direction, client)
         return self._make(self.link.like(client), () if powers is None else tuple(powers.tolist()[1:]))
 

@@ -31,19 +31,19 @@ KURTOSIS = 2.0
 
 
 def noise_power(snr_db: Real) -> Real:
-    """Return no, the noise variance per complex symbol."""
+    """Compute no, the noise variance per complex symbol."""
     return 10.0 ** (-snr_db / 10.0)
 
 
 def gaussian_tail(x: Real) -> Real:
-    """Return Q(x) = P(N(0, 1) > x)."""
+    """Compute Q(x) = P(N(0, 1) > x)."""
     return stats.norm.sf(x)
 
 
 def rayleigh_tail(power: Real, antennas: int = 1) -> Real:
-    """Return the mean of Q(sqrt(2 `power` sum |h|^2)) over Rayleigh fading of N antennas [Proakis, 13.4-15].
+    """Average Q(sqrt(2 `power` sum |h|^2)) over Rayleigh fading of N antennas [Proakis, 13.4-15].
 
-    That is t^N sum_k C(N - 1 + k, k) (1 - t)^k, k < N, with t = (1 - sqrt(p / (1 + p))) / 2, which is the one of N = 1,
+    That is t^N sum_k C(N - 1 + k, k) (1 - t)^k, k < N, with t = (1 - sqrt(p / (1 + p))) / 2, the result for N = 1,
     written without the difference of two numbers near 1, so that it stays exact at a high SNR.
     """
     root = np.sqrt(power / (1.0 + power))
@@ -52,7 +52,7 @@ def rayleigh_tail(power: Real, antennas: int = 1) -> Real:
 
 
 def bit_error_terms(bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return a and c of the bit error rate sum_i a_i Q(sqrt(2 c_i g)), g = Eb/N0, of Gray-mapped square QAM.
+    """Compute a and c of the bit error rate sum_i a_i Q(sqrt(2 c_i g)), g = Eb/N0, of Gray-mapped square QAM.
 
     QPSK (2 bits): a = 1, c = 1. 16-QAM: a = (3, 2, -1) / 4, c = (2/5, 18/5, 10) [Cho]. Exact for
     decisions by the nearest point, which are those of the max-log demapper.
@@ -77,13 +77,13 @@ def bit_error_terms(bits: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def bit_error_rate(bits: int, snr_db: Real, fading: bool = False, antennas: int = 1) -> Real:
-    """Return the uncoded bit error rate of Gray-mapped square QAM over AWGN, or over known Rayleigh fading.
+    """Compute the uncoded bit error rate of Gray-mapped square QAM over AWGN, or over known Rayleigh fading.
 
     Args:
         bits: per symbol; 2 is QPSK, 4 is 16-QAM.
         snr_db: Es/N0.
         fading: average over Rayleigh fading instead of AWGN.
-        antennas: those of the receiver that are combined, with fading.
+        antennas: antennas that the receiver combines, with fading.
     """
     per_bit = 1.0 / (noise_power(snr_db) * bits)
     terms = zip(*bit_error_terms(bits), strict=True)
@@ -93,25 +93,25 @@ def bit_error_rate(bits: int, snr_db: Real, fading: bool = False, antennas: int 
 
 
 def scaled_exponential_integral(x: Real) -> Real:
-    """Return e^x E1(x), the mean of 1 / (t + x) over an exponential t of mean 1.
+    """Compute e^x E1(x), the mean of 1 / (t + x) over an exponential t of mean 1.
 
-    The product does not overflow, as e^x alone would, before E1 vanishes.
+    The product does not overflow before E1 vanishes, as e^x would.
     """
     large = np.minimum(x, 500.0)
     return np.where(x < 500.0, np.exp(large) * special.exp1(large), (1.0 - (1.0 - 2.0 / x) / x) / x)[()]
 
 
 def mean_square_error(equaliser: str, no: Real, least: float = 0.0, known: Real = 1.0) -> Real:
-    """Return the mean square error of equalised unit-power symbols over Rayleigh fading with |h|^2 > `least`.
+    """Compute the mean square error of equalised unit-power symbols over Rayleigh fading with |h|^2 > `least`.
 
-    "zf": no / |h|^2 given h, so no e^a E1(a) with a = `least`, infinite for 0. "mmse", the biased one, over all h:
-    no / (|h|^2 + no) given h, so no e^no E1(no). "none", over all h: |h - 1|^2 + no, so 2 + no.
+    "zf": no / |h|^2 given h, so no e^a E1(a) with a = `least`, infinite for 0. "mmse", biased, over all h: no / (|h|^2
+    + no) given h, so no e^no E1(no). "none", over all h: |h - 1|^2 + no, so 2 + no.
 
-    If "mmse" has only an estimate g of h, with `known` = |E[h g*]|^2 / E|g|^2 of the power of h: of what is left over,
-    1 - known, it makes noise, so with x = (1 + no) / known - 1 in place of no, x e^x E1(x), which is below 1.
+    If "mmse" has only an estimate g of h, with `known` = |E[h g*]|^2 / E|g|^2 of the power of h, it treats the
+    remainder, 1 - known, as noise, so with x = (1 + no) / known - 1 in place of no, x e^x E1(x), which is below 1.
 
     Raises:
-        ValueError: for another equaliser, or one that has no closed form here for `least` > 0.
+        ValueError: for another equaliser, or an equaliser without a closed form here for `least` > 0.
     """
     if equaliser == "zf":
         return no * scaled_exponential_integral(least) if least else math.inf
@@ -124,12 +124,12 @@ def mean_square_error(equaliser: str, no: Real, least: float = 0.0, known: Real 
 
 
 def ergodic_capacity(snr_db: Real) -> Real:
-    """Return the mean of log2(1 + |h|^2 / no) over Rayleigh fading, bit per symbol: e^no E1(no) / ln 2 [Alouini]."""
+    """Compute the mean of log2(1 + |h|^2 / no) over Rayleigh fading, bit per symbol: e^no E1(no) / ln 2 [Alouini]."""
     return scaled_exponential_integral(noise_power(snr_db)) / math.log(2)
 
 
 def power_cdf(a: Real, k_factor: float = 0.0, antennas: int = 1) -> Real:
-    """Return P(|h|^2 < a) for Rician fading with a linear K-factor, 1 - Q1(sqrt(2K), sqrt(2(1+K)a)) [Proakis, 2.3].
+    """Compute P(|h|^2 < a) for Rician fading with a linear K-factor, 1 - Q1(sqrt(2K), sqrt(2(1+K)a)) [Proakis, 2.3].
 
     Rayleigh (K = 0): 1 - e^-a. As a received SNR divided by its mean has the law of |h|^2, this is its CDF too.
     """
@@ -137,10 +137,10 @@ def power_cdf(a: Real, k_factor: float = 0.0, antennas: int = 1) -> Real:
 
 
 def power_law(k_factor: float = 0.0, antennas: int = 1) -> Any:
-    """Return the law of |h|^2 summed over N antennas for Rician fading with a linear K-factor, a `scipy.stats` one.
+    """Build the law of |h|^2 summed over N antennas for Rician fading with a linear K-factor, from `scipy.stats`.
 
     It is non-central chi-square with 2N degrees of freedom [Proakis, 2.3]; with K = 0 Gamma(N), for small a a^N / N!.
-    SciPy's series do not converge for a K-factor above 80 dB, with which |h|^2 is 1 to four digits: that one counts.
+    SciPy's series do not converge for a K-factor above 80 dB, at which |h|^2 is 1 to four digits, so K is capped there.
     """
     if k_factor == 0.0:
         return stats.gamma(antennas)
@@ -149,11 +149,11 @@ def power_law(k_factor: float = 0.0, antennas: int = 1) -> Any:
 
 
 def inversion_means(threshold: float, csi_error: float, k_factor: float = 0.0) -> tuple[float, float]:
-    """Return E[1 / |g|^2] and Re E[h / g] where |g|^2 is at least `threshold`, for g = h + e, E|e|^2 = `csi_error`.
+    """Compute E[1 / |g|^2] and Re E[h / g] for |g|^2 of at least `threshold`, with g = h + e, E|e|^2 = `csi_error`.
 
     Over Rayleigh fading |g|^2 is exponential of mean m = 1 + csi_error: E1(t / m) / m and exp(-t / m) / m. With a line
-    of sight v, g is Rician as h is, with what is scattered of power s = 1 / (1 + K) + csi_error. Given g and v, the
-    mean of h is v + (g - v) / (s (1 + K)), and given |g| that of v / g is |v| I1(x) / (|g| I0(x)), x = 2 |v| |g| / s.
+    of sight v, g is Rician like h, and its scattered power is s = 1 / (1 + K) + csi_error. Given g and v, the mean of h
+    is v + (g - v) / (s (1 + K)), and given |g| that of v / g is |v| I1(x) / (|g| I0(x)), x = 2 |v| |g| / s.
     """
     sight, scattered = k_factor / (1 + k_factor), 1 / (1 + k_factor) + csi_error
     mean, part = sight + scattered, 1 / ((1 + k_factor) * scattered)
@@ -167,13 +167,13 @@ def inversion_means(threshold: float, csi_error: float, k_factor: float = 0.0) -
 
 
 def combined_cdf(combining: str, x: Real, no: Real, antennas: int, others: Sequence[float]) -> Real:
-    """Return P(SINR < x) of a user of mean power 1 on N antennas, over independent Rayleigh fading.
+    """Compute P(SINR < x) of a user of mean power 1 on N antennas, over independent Rayleigh fading.
 
-    `others` are the mean powers p_j of the other users. "zf": Gamma(N - U + 1) / no, whatever they are. The other two
-    reach x with the probability that a Poisson number of mean x no and a number z_j for each other user sum to less
+    `others` are the mean powers p_j of the other users. "zf" gives Gamma(N - U + 1) / no, whatever they are. The other
+    two reach x with the probability that a Poisson number of mean x no and a number z_j for each other user sum to less
     than N: with q_j = p_j x / (1 + p_j x), "mrc", Gamma(N) / (no + sum_j p_j Exp), has geometric z_j, P(z_j >= m) =
-    q_j^m, and "mmse" has z_j = 1 with probability q_j, else 0. The former are the derivatives of the transform of
-    no + I, the latter is [Gao]'s ratio of polynomials, written as probabilities, which neither overflow nor cancel.
+    q_j^m, and "mmse" has z_j = 1 with probability q_j, else 0. The former are the derivatives of the transform of no +
+    I, the latter is [Gao]'s ratio of polynomials, written as probabilities, which neither overflow nor cancel.
     """
     if combining == "zf":
         return special.gammainc(antennas - len(others), x * no)
@@ -190,7 +190,7 @@ def combined_cdf(combining: str, x: Real, no: Real, antennas: int, others: Seque
 
 @dataclass(frozen=True)
 class CombinedLaw:
-    """Law of the SINR of one of several users, with the arguments of `combined_cdf`."""
+    """Law of the SINR of a user among several, with the arguments of `combined_cdf`."""
 
     combining: str
     no: float
@@ -198,16 +198,16 @@ class CombinedLaw:
     others: tuple[float, ...]
 
     def quantile(self, p: float) -> float:
-        """Return the SINR that the user does not reach with probability p in (0, 1)."""
+        """Find the SINR that the user misses with probability p in (0, 1)."""
         low, high = math.log(1e-15 / (self.no + sum(self.others))), math.log(1e3 * self.antennas / self.no)
         return math.exp(optimize.brentq(lambda t: self.below(math.exp(t)) - p, low, high))
 
     def below(self, t: float) -> float:
-        """Return P(SINR < t)."""
+        """Compute P(SINR < t)."""
         return float(combined_cdf(self.combining, t, self.no, self.antennas, self.others))
 
     def mean(self, f: Function, least: float = 0.0) -> float:
-        """Return E[f(SINR); SINR >= least], by the probabilities of narrow intervals of log SINR."""
+        """Compute E[f(SINR); SINR >= least], by the probabilities of narrow intervals of log SINR."""
         low, high = math.log(max(least, self.quantile(1e-9))), math.log(self.quantile(1 - 1e-9))
         edges = np.exp(np.linspace(low, high, 4001))
         below = combined_cdf(self.combining, edges, self.no, self.antennas, self.others)
@@ -215,22 +215,22 @@ class CombinedLaw:
 
 
 def power_variance(k_factor: float = 0.0) -> float:
-    """Return Var|h|^2 for E|h|^2 = 1: (1 + 2K) / (1 + K)^2 for Rician [Proakis, 2.3], 1 for Rayleigh."""
+    """Compute Var|h|^2 for E|h|^2 = 1: (1 + 2K) / (1 + K)^2 for Rician [Proakis, 2.3], 1 for Rayleigh."""
     return (1 + 2 * k_factor) / (1 + k_factor) ** 2
 
 
 def time_correlation(doppler_hz: Real, seconds: Real) -> Real:
-    """Return E[h(t) h(0)*] of scattered paths from all around, J0(2 pi f_D t): Jakes' spectrum [Proakis, 13.1]."""
+    """Compute E[h(t) h(0)*] of scattered paths from all around, J0(2 pi f_D t): Jakes' spectrum [Proakis, 13.1]."""
     return special.j0(2 * math.pi * doppler_hz * seconds)
 
 
 def frequency_correlation(powers: Real, delays_s: Real, apart_hz: float) -> complex:
-    """Return E[h(f) h(f + D)*] of paths, sum_l p_l exp(j 2 pi D tau_l), where the powers sum to 1 [Proakis, 13.1]."""
+    """Compute E[h(f) h(f + D)*] of paths, sum_l p_l exp(j 2 pi D tau_l), where the powers sum to 1 [Proakis, 13.1]."""
     return complex((powers * np.exp(2j * math.pi * apart_hz * delays_s)).sum())
 
 
 def one_bit_error(d: int, step: float) -> float:
-    """Return the mean square error of +-step/2 for numbers of random sign, d of them on a sphere of mean square 1.
+    """Compute the mean square error of +-step/2 for numbers of random sign, d of them on a sphere of mean square 1.
 
     1 - step E|x| + step^2 / 4, with E|x| = sqrt(d / pi) Gamma(d/2) / Gamma((d + 1)/2).
     """
@@ -239,5 +239,5 @@ def one_bit_error(d: int, step: float) -> float:
 
 
 def airtime_s(uses: Real, clients: int, bandwidth_hz: float) -> Real:
-    """Return the seconds that `uses` symbols of a client take when `clients` share the band: each has 1/K of it."""
+    """Compute the seconds that `uses` symbols of a client take when `clients` share the band: each has 1/K of it."""
     return uses / (bandwidth_hz / clients)

@@ -1,13 +1,13 @@
-"""Several users on one resource: what the antennas of a base station make of the symbols of one among them.
+"""Several users on one resource, separated by the antennas of a base station.
 
-With N antennas and U users the base station hears `y = sum over j of sqrt(p_j) h_j x_j + sqrt(no) n`, h_j complex
-`[N]`, E|h|^2 = 1, in units in which p_k = 1, so that no is that of user k's mean SNR. For user k it weighs the antennas
+With N antennas and U users the base station receives `y = sum over j of sqrt(p_j) h_j x_j + sqrt(no) n`, h_j complex
+`[N]`, E|h|^2 = 1, in units in which p_k = 1, so that no belongs to user k's mean SNR. For user k it weighs the antennas
 by w, of norm 1, which leaves
 
     w^H y = g x_k + e,    g = w^H h_k > 0,    E|e|^2 = no + I,    I = sum over j != k of p_j |w^H h_j|^2.
 
-The symbols of the others are taken to be Gaussian noise, drawn anew: then what a client meets depends on its
-realisation alone.
+The symbols of the others are modelled as Gaussian noise, drawn anew, so that a client's channel depends only on its own
+realisation.
 
 | combining | w is along | SINR over Rayleigh fading |
 | --- | --- | --- |
@@ -29,7 +29,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from channels.equalise import check_equaliser_antennas
+from channels.equalise import check_antennas
 from channels.link import Link, Realisation
 from channels.options import COUNT, BaseOptions, NoEffect, one_of, require
 
@@ -45,15 +45,15 @@ PATHS = 64
 
 @dataclass(frozen=True)
 class Fades:
-    """Where the fading of a client comes from, in a link that couples clients or rounds.
+    """Origin of a client's fading, in a link that couples clients or rounds.
 
     Attributes:
-        generators: of the client, then of each other user of its resource: each draws the gains of its own antennas.
+        generators: of the client, then of each other user of its resource. Each draws the gains of its own antennas.
         round: number of the round.
-        clients: numbers of these users, for fading that is not alike for all (below 0: one of no client of the run).
-        powers: mean powers at which these users are received, over that of the first, `[U]` (None: all alike).
+        clients: numbers of these users, for fading that differs between clients (below 0: a client outside the run).
+        powers: mean powers at which these users are received, over that of the first, `[U]` (None: equal).
 
-    Without generators the realisation's own one draws the gains of all, and no other round is known.
+    Without generators the realisation's own generator draws the gains of all users, independently of other rounds.
     """
 
     generators: Sequence[torch.Generator]
@@ -63,9 +63,9 @@ class Fades:
 
 
 class Combined(Link):
-    """Link to a base station with several antennas, by which it may tell several users of a resource apart.
+    """Link to a base station with several antennas, which may separate several users of a resource.
 
-    A subclass draws their gains, and `separate_users` makes its realisation of them.
+    A subclass draws their gains, from which `separate_users` makes its realisation.
     """
 
     @dataclass(frozen=True)
@@ -83,10 +83,10 @@ class Combined(Link):
         a group are received like the "weakest" of them."""
 
         def check(self) -> None:
-            """Raise ValueError for users that these antennas cannot tell apart, or as the parent does."""
+            """Raise ValueError for users that these antennas cannot separate, or as the parent does."""
             super().check()
             csi = getattr(self, "csi", "perfect")
-            check_equaliser_antennas(self.antennas, self.equaliser, csi)
+            check_antennas(self.antennas, self.equaliser, csi)
             check_users(self.users, self.combining, self.antennas, self.equaliser, csi)
             one_of("power_control", self.power_control, POWER_CONTROLS)
             if self.users == 1 and self.power_control != "none":
@@ -99,30 +99,30 @@ class Combined(Link):
         self.power_control = getattr(options, "power_control", "none")
 
     def broadcast(self) -> Combined:
-        """Return this link as what all clients get crosses it."""
+        """Return this link for broadcasts: to a single user."""
         alone = copy(self)
         alone.users = 1
         return alone
 
     def gain(self, drawn: Realisation) -> Tensor:
-        """Return h per symbol; where several users are told apart by MMSE, that at no = 1."""
+        """Compute h per symbol. For users separated by MMSE, that at no = 1."""
         return drawn["fading"] if "fading" in drawn else self.gain_at(drawn, torch.ones_like(drawn["others"][..., 0]))
 
     def gain_at(self, drawn: Realisation, no: Tensor) -> Tensor:
-        """Return h per symbol, or what combining at a noise variance makes of it."""
+        """Compute h per symbol, or the gain after combining at a noise variance."""
         if "strengths" not in drawn:
             return self.gain(drawn)
         return weigh_antennas(drawn["strengths"], drawn["others"], no)[0].to(no.dtype.to_complex())
 
     def interference(self, drawn: Realisation, no: Tensor) -> Tensor | None:
-        """Return the power of other users' symbols after combining."""
+        """Compute the power of other users' symbols after combining."""
         if "strengths" in drawn:
             return weigh_antennas(drawn["strengths"], drawn["others"], no)[1]
         return drawn.get("others")
 
 
 def check_users(users: int, combining: str, antennas: int, equaliser: str, csi: str) -> None:
-    """Raise ValueError unless these users can be told apart by these antennas."""
+    """Raise ValueError unless these antennas can separate these users."""
     require("users", users, COUNT)
     one_of("combining", combining, COMBININGS)
     if users == 1 and combining != "mmse":
@@ -135,7 +135,7 @@ def check_users(users: int, combining: str, antennas: int, equaliser: str, csi: 
 
 
 def control_power(snr_db: Tensor, control: str) -> tuple[Tensor, Tensor]:
-    """Return mean SNRs in dB, and the powers at which users are received over that of the first one, both `[g, U]`.
+    """Compute mean SNRs in dB, and the powers at which users are received over that of the first, both `[g, U]`.
 
     Args:
         snr_db: mean SNRs of the users of each resource at full power, `[g, U]`.
@@ -156,17 +156,17 @@ def control_power(snr_db: Tensor, control: str) -> tuple[Tensor, Tensor]:
 
 
 def separate_users(gains: Tensor, combining: str, powers: Tensor | None = None) -> dict[str, Tensor]:
-    """Return what a realisation holds of the gains `[..., N, U]` of all users, the first being the one who is heard.
+    """Compute the entries of a realisation from the gains `[..., N, U]` of all users, the received user first.
 
-    `mrc` and `zf`: "fading" g, complex `[...]`, and "others" I. `mmse` chooses w by no: "strengths" and "others"
-    `[..., N]`, the powers of h along the directions of the others, and their power there.
+    `mrc` and `zf`: "fading" g, complex `[...]`, and "others" I. `mmse` chooses w by no: "strengths" and "others" `[...,
+    N]`, the powers of h along the directions of the others, and their power there.
 
     Args:
         gains: h_j, of mean power 1.
         combining: one of `COMBININGS`.
         powers: p_j, broadcastable to `[..., U]`, 1 for the first (None: 1 for all).
     """
-    all_users = gains.to(torch.complex128)
+    all_users = gains.to(torch.complex128)  # powers 100 dB apart would leave single precision no digits
     if powers is not None:
         all_users = all_users * powers.to(gains.device).sqrt().unsqueeze(-2)
     own, others = all_users[..., :1], all_users[..., 1:]
@@ -174,7 +174,7 @@ def separate_users(gains: Tensor, combining: str, powers: Tensor | None = None) 
     if combining == "mmse":
         power, directions = torch.linalg.eigh(others @ others.mH)
         strengths = (directions.mH @ own).squeeze(-1).abs().square()
-        return {"strengths": strengths.to(real), "others": power.clamp_min(0).to(real)}
+        return {"strengths": strengths.to(real), "others": power.clamp_min(0).to(real)}  # eigh may round below 0
     if combining == "zf":
         basis = torch.linalg.qr(others).Q
         free = own - basis @ (basis.mH @ own)
@@ -185,7 +185,7 @@ def separate_users(gains: Tensor, combining: str, powers: Tensor | None = None) 
 
 
 def weigh_antennas(strengths: Tensor, others: Tensor, no: Tensor) -> tuple[Tensor, Tensor]:
-    """Return g and I of MMSE combining, real `[...]`, at the noise variance `no`, broadcastable to that."""
+    """Compute g and I of MMSE combining, real `[...]`, at the noise variance `no`, broadcastable to that."""
     inverse = 1 / (others + no.unsqueeze(-1).clamp_min(torch.finfo(others.dtype).eps))
     along, power = (strengths * inverse).sum(-1), (strengths * inverse.square()).sum(-1)
     power = power.clamp_min(torch.finfo(power.dtype).tiny)  # of samples that only pad, 0
@@ -193,10 +193,10 @@ def weigh_antennas(strengths: Tensor, others: Tensor, no: Tensor) -> tuple[Tenso
 
 
 def sum_waves(turns: float, antennas: int, paths: int, generator: torch.Generator) -> Tensor:
-    """Sum waves from all around, complex128 `[antennas, 1, 1]`, E|h|^2 = 1, after some turns of the fastest one.
+    """Sum waves from all directions, complex128 `[antennas, 1, 1]`, E|h|^2 = 1, after some turns of the fastest wave.
 
-    What the generator draws is the same for all `turns`, f_D t: E[h(t) h(0)*] = J0(2 pi f_D t), Jakes' spectrum. So h
-    of any time follows from the generator's seed alone.
+    The generator draws the same numbers for all `turns`, f_D t: E[h(t) h(0)*] = J0(2 pi f_D t), Jakes' spectrum. So h
+    of any time follows from the generator's seed.
     """
     drawn = torch.rand(2, antennas, paths, generator=generator, dtype=torch.float64, device=generator.device)
     angle, phase = (2 * math.pi * drawn).unbind(0)

@@ -32,12 +32,12 @@ def numbers() -> pd.DataFrame:
     import torch
 
     from channels.check import Lab
-    from channels.check.fading import measure_snr_over_fading
+    from channels.check.fading import measure_received_snr
 
     lab, levels = Lab(torch.device("cpu")), np.arange(LOWEST_DB, HIGHEST_DB + 0.25, 0.25)
     frames = []
     for name, kind, options, k_factor in CURVES:
-        received, _ = measure_snr_over_fading(lab, kind, SNR_DB, BLOCKS, **options)
+        received, _ = measure_received_snr(lab, kind, SNR_DB, BLOCKS, **options)
         received_db = np.sort(10 * np.log10(received.numpy()))
         expected = theory.power_cdf(10 ** ((levels - SNR_DB) / 10), k_factor)
         share = np.searchsorted(received_db, levels) / BLOCKS

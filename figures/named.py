@@ -8,7 +8,7 @@ import pandas as pd
 
 from semcom.plots.base import Drawing, Plot, Styles
 from semcom.plots.lines import LINES
-from semcom.plots.points import SETTING, tabulate_points_by_setting
+from semcom.plots.points import SETTING, tabulate_by_setting
 from semcom.plots.style import COLORS, DASHES, choose_line_styles
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
@@ -74,7 +74,7 @@ def average_by_division(study: Study, plot: Plot) -> pd.DataFrame:
     def name(_: object, beta: float) -> str:
         return "iid" if pd.isna(beta) else f"beta {format_number(beta)}"
 
-    return tabulate_points_by_setting(study, plot, [str(plot.x)], [KIND, BETA], name)
+    return tabulate_by_setting(study, plot, [str(plot.x)], [KIND, BETA], name)
 
 
 def average_distances(study: Study, plot: Plot) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from semcom.config import ConfigError
 from semcom.plots import classes, embedding, lines
 from semcom.plots.bars import DOTS
 from semcom.plots.base import Drawing, Plot
-from semcom.plots.points import SETTING, tabulate_points_by_setting
+from semcom.plots.points import SETTING, tabulate_by_setting
 from semcom.runs.folder.arrays import CONFUSION
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
@@ -45,7 +45,7 @@ def average_by_schedule(study: Study, plot: Plot) -> pd.DataFrame:
     def name(share: Any, epochs: Any) -> str:
         return f"C {format_number(float(share))}, E {epochs}"
 
-    return tabulate_points_by_setting(study, plot, ["variant", ALPHA], [SHARE, EPOCHS], name)
+    return tabulate_by_setting(study, plot, ["variant", ALPHA], [SHARE, EPOCHS], name)
 
 
 def share_abscissa(figure: Figure, cells: pd.DataFrame) -> None:
@@ -61,7 +61,7 @@ def share_abscissa(figure: Figure, cells: pd.DataFrame) -> None:
 def embed_client_0(study: Study, plot: Plot) -> pd.DataFrame:
     """Compute `embedding.compute_embedding` of the images of client 0, a panel for each method, seed 0."""
     runs = _list_seed_0(study)
-    panels = [embedding.draw_embedding_panel(run, plot.view, client=0).assign(variant=run.variant) for run in runs]
+    panels = [embedding.place_images(run, plot.view, client=0).assign(variant=run.variant) for run in runs]
     return _join_panels(panels, "variant")
 
 
@@ -73,12 +73,12 @@ def embed_clients(study: Study, plot: Plot) -> pd.DataFrame:
     run, *others = _list_seed_0(study)
     if others:
         raise ConfigError(f"results: {1 + len(others)} runs of seed 0 would be shown as one; give one with --at")
-    panels = [embedding.draw_embedding_panel(run, plot.view).assign(**{WHOSE: EVERYONE})]
+    panels = [embedding.place_images(run, plot.view).assign(**{WHOSE: EVERYONE})]
     counts = run.arrays()["counts/train"]
     some = np.arange(min(LOCAL, len(counts)))
     for client in some[np.argsort((counts.max(1) / counts.sum(1))[some], kind="stable")].tolist():
         name = f"client {client}: {(counts[client] > 0).sum()} classes"
-        panels.append(embedding.draw_embedding_panel(run, plot.view, client=client).assign(**{WHOSE: name}))
+        panels.append(embedding.place_images(run, plot.view, client=client).assign(**{WHOSE: name}))
     return _join_panels(panels, WHOSE)
 
 
@@ -178,18 +178,18 @@ TABLE1 = Drawing("repper-table1", "repper-table1",
                  shows=(ALPHA, SHARE, EPOCHS), finish=share_abscissa)
 FIG1 = Drawing("repper-fig1", "repper-fig1", Plot(kind="embedding", facet="variant"), embed_client_0,
                lambda cells, plot: (
-                   f"{embedding.caption_embedding(cells, plot)} All of client 0 (its test images), seed 0."
+                   f"{embedding.describe_embedding(cells, plot)} All of client 0 (its test images), seed 0."
                ), shows=(ALPHA,))
 # With the common body in the place of the clients' local models.
 FIG4 = Drawing("repper-fig4", "repper-fig4", Plot(kind="embedding", facet=WHOSE), embed_clients, shows=(ALPHA,))
 FIG5 = Drawing("repper-fig5", "repper-fig5", Plot(kind="lines", x=RANK, hue="variant", facet=WHOSE), average_by_rank,
                lambda cells, plot: (
-                   f"{lines.caption_lines(cells, plot)} Of a client's classes the first is that of which it has the "
+                   f"{lines.describe_lines(cells, plot)} Of a client's classes the first is that of which it has the "
                    "most training images. Clients: seed 0."
                ), shows=(ALPHA,))
 FIG6 = Drawing("repper-fig6", "repper-fig6", Plot(kind="clients", x=CLIENT, facet="variant"), average_new_clients,
                lambda cells, plot: (
-                   f"{classes.caption_of_clients(cells, plot)} New clients, each with a head of its own."
+                   f"{classes.describe_clients(cells, plot)} New clients, each with a head of its own."
                ), shows=(ALPHA,))
 GRADIENTS = Drawing("repper-gradients", "repper-gradients",
                     Plot(kind="bars", x=THIRD, y="relative gradient", hue=LOSS, facet=MODEL), average_gradients,

@@ -341,9 +341,7 @@ def launches(case: str, precision: Any, samples: int) -> tuple[int, int]:
     workload = replace(CASES[case], clients=4, samples=samples, batch=4, pool=200)
     variant = Variant("cuda", device="cuda", chunk="auto", precision=precision)
     with GPU() as gpu, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            convolution, "_time_convolution", lambda work: 1.0
-        )  # the first way to convolve, whatever is faster
+        patch.setattr(convolution, "_time_way", lambda work: 1.0)  # the first way to convolve, whatever is faster
         patch.setattr(replay, "LEAST", samples)  # no graph
         play = Rounds(workload.config(variant), make_synthetic_workload(workload))
         with steps(gpu) as chunks:

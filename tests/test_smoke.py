@@ -91,7 +91,7 @@ def test_every_experiment_runs_at_smoke_with_its_figures(
     """Trained is what differs in more than numbers, and all that an experiment trains by a function of its own."""
     found = find_experiment(name)
     monkeypatch.setattr(finish_search, "CANDIDATES", finish_search.CANDIDATES[:1])  # all take two minutes
-    monkeypatch.setattr(style, "style_to_bytes", draw_once)
+    monkeypatch.setattr(style, "render_bytes", draw_once)
     for module in (link, fading, ofdm):
         monkeypatch.setattr(module, "SAMPLES", 2**12)  # realisations that quantiles are taken of
     if found.train is None:

@@ -18,13 +18,13 @@ from channels.coding.quantise import STEPS
 SYMBOLS = 100_000
 BLOCKS = 400
 CODES = ((64, 128, 4, 4.0), (38, 128, 2, -4.0), (234, 256, 8, 18.0))
-"""Information bits, coded bits, bits per symbol; an SNR at which almost no block arrives, for decoders to differ."""
+"""Information bits, coded bits, bits per symbol, and an SNR low enough that decoders differ: few blocks arrive."""
 PER_BIT_DB = 6.0
 """Eb/N0 of the uncoded bit errors."""
 
 
-def check_digital_link(lab: Lab) -> Iterator[Finding]:
-    """Send features with a bit each: without noise only the quantiser errs; meters count both."""
+def check_link(lab: Lab) -> Iterator[Finding]:
+    """Send features with one bit each: without noise only the quantiser errs, and meters count both kinds of error."""
     link, d, meter = lab.make("digital"), 64, Meter()
     sent = lab.normal(1, 2000, d, key="digital")
     sent = sent / sent.square().mean(-1, keepdim=True).sqrt()
@@ -38,7 +38,7 @@ def check_digital_link(lab: Lab) -> Iterator[Finding]:
     yield Finding("digital 10 dB: noise per symbol / no", 1.0, float(noise), 1 / math.sqrt(2000 * d / 2), 2000 * d // 2)
 
 
-def check_digital_constellations(lab: Lab) -> Iterator[Finding]:
+def check_constellations(lab: Lab) -> Iterator[Finding]:
     """Measure the power of each constellation, and the bit errors of hard decisions by its soft bits."""
     for size in SIZES:
         qam = QAM(size, lab.device)
@@ -53,7 +53,7 @@ def check_digital_constellations(lab: Lab) -> Iterator[Finding]:
         )
 
 
-def check_digital_codes(lab: Lab) -> Iterator[Finding]:
+def check_codes(lab: Lab) -> Iterator[Finding]:
     """Compare our codewords and decoder with Sionna's: the same words, and as many wrong bits where blocks fail."""
     with torch.random.fork_rng():  # importing reseeds it
         from sionna.phy.fec.ldpc import LDPC5GDecoder, LDPC5GEncoder
@@ -78,5 +78,5 @@ def check_digital_codes(lab: Lab) -> Iterator[Finding]:
 
 
 def _wrong(got: Tensor, bits: Tensor) -> Tensor:
-    """Return the part of wrong bits of each block."""
+    """Compute the fraction of wrong bits in each block."""
     return (got != bits.bool()).double().mean(1)

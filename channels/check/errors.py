@@ -1,4 +1,4 @@
-"""Checks of equalisers' mean square errors and of uncoded bit errors; Sionna's channels are measured beside ours."""
+"""Checks of equalisers' mean square errors and of uncoded bit errors, with Sionna's channels measured beside ours."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from channels import theory
-from channels.check.fading import draw_fading_gains, strength
+from channels.check.fading import draw_gains, strength
 from channels.check.finding import Finding, find_difference, find_mean
 from channels.check.lab import Lab
 from channels.ofdm.profiles import lend_generators_to_sionna
@@ -26,13 +26,11 @@ CONSTELLATIONS = {"QPSK": (2, (4.0, 10.0)), "16-QAM": (4, (10.0, 16.0))}
 Owner = Literal["ours", "Sionna"]
 
 
-def check_equaliser_errors(lab: Lab) -> Iterator[Finding]:
+def check_equalisers(lab: Lab) -> Iterator[Finding]:
     """Measure the mean square error of QPSK symbols over Rayleigh fading at no = 0.1."""
     bits = lab.bits(UNITS, 2, key="equalisers")
     sent = torch.view_as_complex((1 - 2 * bits) / math.sqrt(2))[:, None]
-    power = strength(draw_fading_gains(lab, "rayleigh", UNITS, 1, "equalised"))[
-        :, 0
-    ]  # of the same realisation as below
+    power = strength(draw_gains(lab, "rayleigh", UNITS, 1, "equalised"))[:, 0]  # of the same realisation as below
 
     def error(equaliser: str) -> Tensor:
         link = lab.make("rayleigh", equaliser=equaliser)
@@ -61,9 +59,9 @@ def check_bit_errors(lab: Lab) -> Iterator[Finding]:
 
 
 def measure_bit_errors(lab: Lab, kind: str, bits: int, snr_db: float, symbols: int, owner: Owner = "ours") -> Tensor:
-    """Return the share of wrong bits of each symbol, float64 `[symbols]`: 0, 1/bits, ..., 1.
+    """Measure the fraction of wrong bits in each symbol, float64 `[symbols]`: 0, 1/bits, ..., 1.
 
-    Over Rayleigh fading each symbol has an h of its own, known to the receiver; bits that share one are not
+    Over Rayleigh fading each symbol has its own h, known to the receiver. The bits of a symbol share it and are not
     independent, so the symbol is the independent unit.
 
     Args:
@@ -72,7 +70,7 @@ def measure_bit_errors(lab: Lab, kind: str, bits: int, snr_db: float, symbols: i
         bits: per symbol of a Gray-mapped square QAM.
         snr_db: Es/N0.
         symbols: number of symbols.
-        owner: of the channel; constellation and max-log demapper are Sionna's for both.
+        owner: whose channel is measured. Constellation and max-log demapper are Sionna's for both.
     """
     parts, key = _import_sionna(), f"{owner} {kind} {bits} {snr_db}"
     sent = lab.bits(symbols, bits, key=f"bits {key}")
@@ -100,7 +98,7 @@ def _send_through_sionna(lab: Lab, kind: str, x: Tensor, snr_db: float, key: str
 
 @lru_cache(maxsize=1)
 def _import_sionna() -> SimpleNamespace:
-    """Import the parts of Sionna that are measured beside ours; torch's global generator is left as it was."""
+    """Import the parts of Sionna that are measured beside ours, and leave torch's global generator unchanged."""
     with torch.random.fork_rng():  # importing reseeds it
         from sionna.phy.channel import AWGN, FlatFadingChannel
         from sionna.phy.mapping import Demapper, Mapper

@@ -18,42 +18,41 @@ UNITS, ROUNDS = 200_000, 2000
 K_FACTORS_DB = (0.0, 9.0)
 
 
-def draw_fading_gains(lab: Lab, kind: str, blocks: int, n: int, key: str, **options: str | float) -> Tensor:
-    """Return h `[blocks, n]` of samples of n symbols."""
+def draw_gains(lab: Lab, kind: str, blocks: int, n: int, key: str, **options: str | float) -> Tensor:
+    """Draw h `[blocks, n]` of samples of n symbols."""
     link = lab.make(kind, equaliser="none", **options)
     return lab.transmit(link, lab.ones(blocks, n), math.inf, key)
 
 
 def strength(h: Tensor) -> Tensor:
-    """Return |h|^2 of gains h."""
+    """Compute |h|^2 of gains h."""
     return h.real.square() + h.imag.square()
 
 
 def check_fading(lab: Lab) -> Iterator[Finding]:
     """Measure power, its distribution and phase of Rayleigh and Rician fading, and the K-factor of the latter."""
-    h = draw_fading_gains(lab, "rayleigh", UNITS, 1, "fading")[:, 0]
-    yield from _check_fading_powers("Rayleigh", h, 0.0)
-    yield from _check_fading_phases(h)
+    h = draw_gains(lab, "rayleigh", UNITS, 1, "fading")[:, 0]
+    yield from _check_powers("Rayleigh", h, 0.0)
+    yield from _check_phases(h)
     for k_factor_db in K_FACTORS_DB:
         name, k_factor = f"Rician K = {k_factor_db:g} dB", 10 ** (k_factor_db / 10)
-        h = draw_fading_gains(lab, "rician", UNITS, 1, name, k_factor_db=k_factor_db)[:, 0]
-        yield from _check_fading_powers(name, h, k_factor)
-        yield _estimate_fading_k_factor(f"{name}: K", h, k_factor)
+        h = draw_gains(lab, "rician", UNITS, 1, name, k_factor_db=k_factor_db)[:, 0]
+        yield from _check_powers(name, h, k_factor)
+        yield _estimate_k_factor(f"{name}: K", h, k_factor)
         yield find_mean(f"{name}: Re of E[h]", h.real, 0.0)  # its line of sight has any phase
         yield find_mean(f"{name}: Im of E[h]", h.imag, 0.0)
-    yield _check_fading_is_complex(lab)
+    yield _compare_turned_gains(lab)
 
 
-def _check_fading_is_complex(lab: Lab) -> Finding:
+def _compare_turned_gains(lab: Lab) -> Finding:
     """Compare the gains of 1 and j: a complex one is the same for both, separate ones on I and Q would not be."""
-    h = draw_fading_gains(lab, "rayleigh", UNITS, 1, "fading")[:, 0]
+    h = draw_gains(lab, "rayleigh", UNITS, 1, "fading")[:, 0]
     link = lab.make("rayleigh", equaliser="none")
     turned = lab.transmit(link, 1j * lab.ones(UNITS, 1), math.inf, "fading")[:, 0]
     return find_largest_error("Rayleigh: h seen by j less h seen by 1", turned / 1j - h, epsilon(torch.float32))
 
 
-def _check_fading_powers(name: str, h: Tensor, k_factor: float) -> Iterator[Finding]:
-    """Measure moments and distribution of |h|^2."""
+def _check_powers(name: str, h: Tensor, k_factor: float) -> Iterator[Finding]:
     power = strength(h)
     yield find_mean(f"{name}: E|h|^2", power, 1.0)
     yield find_mean(f"{name}: var|h|^2", (power - 1).square(), theory.power_variance(k_factor))
@@ -61,15 +60,15 @@ def _check_fading_powers(name: str, h: Tensor, k_factor: float) -> Iterator[Find
         yield find_probability(f"{name}: P(|h|^2 < {a:g})", power < a, float(theory.power_cdf(a, k_factor)))
 
 
-def _estimate_fading_k_factor(quantity: str, h: Tensor, k_factor: float) -> Finding:
-    """Estimate K by moments: r = E|h|^4 / (E|h|^2)^2 = 2 - s^2 with s = K / (1 + K); error by the delta method."""
+def _estimate_k_factor(quantity: str, h: Tensor, k_factor: float) -> Finding:
+    """Estimate K by moments: r = E|h|^4 / (E|h|^2)^2 = 2 - s^2, s = K / (1 + K), with the error by the delta method."""
     r = find_second_moment("", strength(h), 1 + theory.power_variance(k_factor))
     s = math.sqrt(max(2 - r.measured, 0.0))
     slope = 1 / (2 * s * (1 - s) ** 2) if s else math.inf
     return Finding(quantity, k_factor, s / (1 - s), slope * r.error, r.units)
 
 
-def _check_fading_phases(h: Tensor) -> Iterator[Finding]:
+def _check_phases(h: Tensor) -> Iterator[Finding]:
     """Measure the phase of h: its quadrant, and its place within that by cos 4 phase."""
     phase = h.angle()
     for i, place in enumerate(("-pi to -pi/2", "-pi/2 to 0", "0 to pi/2", "pi/2 to pi")):
@@ -80,7 +79,7 @@ def _check_fading_phases(h: Tensor) -> Iterator[Finding]:
     yield find_mean("Rayleigh: mean cos(4 phase of h)", torch.cos(4 * phase), 0.0)
 
 
-def check_fading_antennas(lab: Lab) -> Iterator[Finding]:
+def check_antennas(lab: Lab) -> Iterator[Finding]:
     """Measure the power that several antennas combine, and the bit errors of QPSK then."""
     for n in (2, 4):
         link = lab.make("rayleigh", equaliser="zf", antennas=n)
@@ -98,13 +97,13 @@ def check_fading_antennas(lab: Lab) -> Iterator[Finding]:
         yield find_mean(f"BER QPSK, Rayleigh, {n} antennas, 0 dB", wrong.double().mean(-1), expected)
 
 
-def check_fading_coherence(lab: Lab) -> Iterator[Finding]:
+def check_coherence(lab: Lab) -> Iterator[Finding]:
     """Measure coherence in rounds of mini-batches of 3 and 2 samples with 4 symbols.
 
     Gains are equal inside a block, and independent across blocks.
     """
     sizes, n = (3, 2), 4
-    for kind, (name, block) in product(("rayleigh", "rician"), _number_fading_blocks(sizes, n, lab.device).items()):
+    for kind, (name, block) in product(("rayleigh", "rician"), _number_blocks(sizes, n, lab.device).items()):
         link = lab.make(kind, equaliser="none", coherence=name)
         title = f"{kind.capitalize()}, one h per {name}"
         generator = lab.generator(title)
@@ -120,8 +119,8 @@ def check_fading_coherence(lab: Lab) -> Iterator[Finding]:
         yield find_mean(f"{title}: Im of E[h h'*] of neighbours", products.imag, 0.0)
 
 
-def _number_fading_blocks(sizes: tuple[int, ...], n: int, device: torch.device) -> dict[str, Tensor]:
-    """Return the number of each symbol's block, `[samples, n]`, for each coherence, by hand."""
+def _number_blocks(sizes: tuple[int, ...], n: int, device: torch.device) -> dict[str, Tensor]:
+    """Number each symbol's block by hand, `[samples, n]`, for each coherence."""
     samples = sum(sizes)
     sample = torch.arange(samples, device=device)[:, None].expand(samples, n)
     batch = torch.tensor([i for i, size in enumerate(sizes) for _ in range(size)], device=device)
@@ -133,36 +132,36 @@ def _number_fading_blocks(sizes: tuple[int, ...], n: int, device: torch.device) 
     }
 
 
-def measure_snr_over_fading(
+def measure_received_snr(
     lab: Lab, kind: str, snr_db: float, blocks: int, **options: str | float
 ) -> tuple[Tensor, float]:
-    """Return the measured SNR of blocks of 8 symbols, `[blocks]`, and the relative error of its noise power.
+    """Measure the SNR of blocks of 8 symbols, `[blocks]`, and the relative error of its noise power.
 
     The SNR is the power of h over that of the noise, which is the same for all blocks and measured over all of them.
     """
     n, key = 8, f"received snr {kind} {snr_db} {options}"
-    h = draw_fading_gains(lab, kind, blocks, n, key, **options)
+    h = draw_gains(lab, kind, blocks, n, key, **options)
     link = lab.make(kind, equaliser="none", **options)
     noise = lab.transmit(link, lab.ones(blocks, n), snr_db, key) - h
     return strength(h).mean(-1) / strength(noise).mean(), 1 / math.sqrt(n * blocks)
 
 
-def check_snr_over_fading(lab: Lab) -> Iterator[Finding]:
+def check_received_snr(lab: Lab) -> Iterator[Finding]:
     """Measure the received SNR at 10 dB, which is exponential over Rayleigh fading, and the ergodic capacity."""
-    yield from _check_snr_of_link(lab, "Rayleigh", "rayleigh", 0.0)
+    yield from _check_snr(lab, "Rayleigh", "rayleigh", 0.0)
     for k_factor_db in K_FACTORS_DB:
         name = f"Rician K = {k_factor_db:g} dB,"
-        yield from _check_snr_of_link(lab, name, "rician", 10 ** (k_factor_db / 10), k_factor_db=k_factor_db)
+        yield from _check_snr(lab, name, "rician", 10 ** (k_factor_db / 10), k_factor_db=k_factor_db)
     for snr_db in (0.0, 10.0, 20.0):
-        received, relative = measure_snr_over_fading(lab, "rayleigh", snr_db, UNITS // 2)
+        received, relative = measure_received_snr(lab, "rayleigh", snr_db, UNITS // 2)
         title, bits = f"Rayleigh {snr_db:g} dB: ergodic capacity", torch.log2(1 + received)
         slope = float((received / (1 + received)).mean()) / math.log(2)  # of the capacity to the noise's relative error
         yield _add_error(find_mean(title, bits, theory.ergodic_capacity(snr_db)), slope * relative)
 
 
-def _check_snr_of_link(lab: Lab, name: str, kind: str, k_factor: float, **options: float) -> Iterator[Finding]:
+def _check_snr(lab: Lab, name: str, kind: str, k_factor: float, **options: float) -> Iterator[Finding]:
     """Measure mean and distribution of the received SNR at 10 dB."""
-    received, relative = measure_snr_over_fading(lab, kind, 10.0, UNITS // 2, **options)
+    received, relative = measure_received_snr(lab, kind, 10.0, UNITS // 2, **options)
     yield _add_error(find_mean(f"{name} 10 dB: mean received SNR", received, 10.0), 10.0 * relative)
     for level_db in (0.0, 10.0):
         below = 10 ** (level_db / 10 - 1)  # |h|^2

@@ -20,10 +20,10 @@ class Finding:
 
     Attributes:
         quantity: its name, with its parameters.
-        theory: closed form.
-        measured: the same, measured.
-        error: standard error of `measured`; of an exact quantity, a bound for rounding.
-        units: independent units that `error` is from; None: exact but for rounding.
+        theory: value of the closed form.
+        measured: measured value.
+        error: standard error of `measured`, or a bound on the rounding of an exact quantity.
+        units: number of independent units behind `error` (None: the quantity is exact up to rounding).
     """
 
     quantity: str
@@ -34,7 +34,7 @@ class Finding:
 
     @property
     def deviation(self) -> float:
-        """Distance of `measured` from `theory` in units of `error`, with its sign; nan if either is no number."""
+        """Distance of `measured` from `theory` in units of `error`, with its sign, or NaN if either is NaN."""
         apart = self.measured - self.theory
         if self.error == 0.0:
             return 0.0 if apart == 0.0 else math.copysign(math.inf, apart)
@@ -47,21 +47,21 @@ class Finding:
 
 
 def find_mean(quantity: str, samples: Tensor, theory: float) -> Finding:
-    """Return the mean of independent samples, with the standard error from their own spread."""
+    """Compare the mean of independent samples with theory; their own spread gives the standard error."""
     values = samples.double().flatten()
     units = len(values)
     return Finding(quantity, theory, float(values.mean()), float(values.std()) / math.sqrt(units), units)
 
 
 def find_probability(quantity: str, hits: Tensor, theory: float) -> Finding:
-    """Return the share of independent trials (bool) that hit, with the standard error of the binomial law."""
+    """Compare the fraction of independent trials (bool) that hit with theory; the error is that of the binomial law."""
     units = hits.numel()
     error = math.sqrt(theory * (1 - theory) / units)
     return Finding(quantity, theory, float(hits.double().mean()), error, units)
 
 
 def find_second_moment(quantity: str, samples: Tensor, theory: float) -> Finding:
-    """Return E[u^2] / E[u]^2 of independent samples u.
+    """Estimate E[u^2] / E[u]^2 of independent samples u.
 
     The standard error is that of the delta method: to first order the ratio r is the mean of `u^2 / m^2 - 2 r u / m`,
     m = E u.
@@ -74,29 +74,29 @@ def find_second_moment(quantity: str, samples: Tensor, theory: float) -> Finding
 
 
 def find_difference(quantity: str, first: Finding, second: Finding) -> Finding:
-    """Return two measurements of the same thing against each other."""
+    """Compare two measurements of the same quantity with each other."""
     error, units = math.hypot(first.error, second.error), min(first.units or 0, second.units or 0)
     return Finding(quantity, 0.0, first.measured - second.measured, error, units or None)
 
 
 def find_largest_error(quantity: str, apart: Tensor, rounding: float) -> Finding:
-    """Return the largest magnitude of numbers that should all be zero, real or complex.
+    """Find the largest magnitude among real or complex numbers that should all be zero.
 
     Args:
         quantity: its name.
         apart: the differences, not empty.
-        rounding: bound for the rounding of one of them; 0.0: none.
+        rounding: bound on the rounding error of each number, or 0.0 for exact numbers.
     """
     return Finding(quantity, 0.0, float(apart.abs().max()), rounding, None)
 
 
 def epsilon(dtype: torch.dtype) -> float:
-    """Return the distance from 1 to the next larger number of a real type, or of the parts of a complex one."""
+    """Look up the distance from 1 to the next larger number of a real type, or of the parts of a complex type."""
     return torch.finfo(dtype).eps
 
 
 def format_findings(found: Sequence[Finding]) -> str:
-    """Return findings as text; "units" are the independent ones behind a standard error, and a wrong one is marked."""
+    """Format findings as a table. "units" counts the samples behind a standard error; wrong findings are marked."""
     columns = ["theory", "measured", "standard error", "units", "deviation", ""]
     cells = pd.DataFrame(map(_cells, found), index=[f.quantity for f in found], columns=columns)
     text = cells.rename_axis(columns="quantity").to_string()
@@ -104,6 +104,6 @@ def format_findings(found: Sequence[Finding]) -> str:
 
 
 def _cells(f: Finding) -> tuple[str, ...]:
-    """Return the cells of a finding; an exact quantity has a bound for rounding in place of a standard error."""
+    """Format a finding as the cells of a row. An exact quantity has a rounding bound in place of a standard error."""
     units, mark = "rounding" if f.units is None else f"{f.units:,}", "" if f.agrees else "<- wrong"
     return f"{f.theory:.5g}", f"{f.measured:.5g}", f"{f.error:.2g}", units, f"{f.deviation:+.2f}", mark

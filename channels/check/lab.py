@@ -14,12 +14,12 @@ from channels import Link, make_link
 
 @dataclass(frozen=True)
 class Lab:
-    """Laboratory that sends probes through links, each with a realisation of its own.
+    """Laboratory that sends probes through links, each with its own realisation.
 
     Attributes:
         device: of every tensor.
         seed: of every draw.
-        make: maker of the links; a test puts one in that makes faulty ones.
+        make: maker of the links. A test substitutes a maker of faulty links.
     """
 
     device: torch.device
@@ -27,12 +27,12 @@ class Lab:
     make: Callable[..., Link] = make_link
 
     def generator(self, key: str) -> torch.Generator:
-        """Return the generator for the draw called `key`, independent of that of all others."""
+        """Seed the generator of the draw called `key`, independent of all others."""
         digest = hashlib.sha256(f"{self.seed}/{key}".encode()).digest()
         return torch.Generator(self.device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
     def draw(self, link: Link, sizes: Sequence[int], d: int, key: str) -> dict[str, Tensor]:
-        """Draw a realisation for one client, `[1, sum(sizes), ...]`; the same one for the same key."""
+        """Draw a realisation for one client, `[1, sum(sizes), ...]`. The same key draws the same realisation."""
         return {name: tensor[None] for name, tensor in link.draw(sizes, d, self.generator(key)).items()}
 
     def transmit(self, link: Link, symbols: Tensor, snr_db: float, key: str) -> Tensor:
@@ -41,16 +41,16 @@ class Lab:
         return link.transmit(symbols[None], drawn, self.snr(snr_db))[0]
 
     def features(self, link: Link, features: Tensor, snr_db: float, key: str) -> Tensor:
-        """Send features `[b, d]`, and return them as they arrive, `[b, d]`; their gradient comes back without noise."""
+        """Send features `[b, d]`, and return them as received, `[b, d]`. Their gradient comes back without noise."""
         drawn = self.draw(link, [len(features)], features.shape[1], key)
         return link(features[None], drawn, self.snr(snr_db))[0]
 
     def snr(self, snr_db: float) -> Tensor:
-        """Return the SNR of one client, `[1]`."""
+        """Make the SNR of one client, `[1]`."""
         return torch.tensor([snr_db], device=self.device)
 
     def ones(self, *shape: int) -> Tensor:
-        """Return symbols that are all 1."""
+        """Make symbols that are all 1."""
         return torch.ones(shape, dtype=torch.complex64, device=self.device)
 
     def normal(self, *shape: int, key: str) -> Tensor:

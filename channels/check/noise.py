@@ -51,5 +51,5 @@ def check_symbol_power(lab: Lab) -> Iterator[Finding]:
 
 
 def _rounding(terms: int) -> float:
-    """Return the rounding error of a mean of squares of float32 numbers near 1."""
+    """Bound the rounding error of a mean of squares of float32 numbers near 1."""
     return epsilon(torch.float32) * terms**0.5

@@ -1,4 +1,4 @@
-"""Checks of the link `ofdm`: nothing is lost, nothing leaks, fades have power 1, and pilots estimate them."""
+"""Checks of the link `ofdm`: lossless transmission, no leakage between users, fades of power 1, and pilot estimates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from channels.ofdm.profiles import import_sionna
 from channels.power import normalise_power
 
 FRAMES = {"rayleigh": 20_000, "tdl": 2000, "cdl": 500}
-"""Frames that are drawn for each kind of profile; they take seconds at most."""
+"""Frames that are drawn for each kind of profile, few enough to take seconds."""
 WIDTH = 2000
 """Subcarriers of the channel estimates."""
 SNR_DB = 10.0
@@ -27,7 +27,7 @@ LIGHT = 299_792_458.0
 """Speed of light, m/s."""
 
 
-def check_ofdm_transparency(lab: Lab) -> Iterator[Finding]:
+def check_transparency(lab: Lab) -> Iterator[Finding]:
     """Check that zero-forcing of a known channel is transparent: for features without noise, for gradients always."""
     for profile in ("rayleigh", "tdl-a", "cdl-a"):
         link = lab.make("ofdm", profile=profile, equaliser="zf", downlink="ideal")
@@ -38,20 +38,20 @@ def check_ofdm_transparency(lab: Lab) -> Iterator[Finding]:
         weights = lab.normal(50, 64, key="weights")
         yield find_largest_error(
             f"OFDM {profile}, ZF, {SNR_DB:g} dB: gradient less that of an ideal link",
-            _measure_ofdm_gradient(lab, link, sent, weights, profile)
-            - _measure_ofdm_gradient(lab, lab.make("ideal"), sent, weights, profile),
+            _measure_gradient(lab, link, sent, weights, profile)
+            - _measure_gradient(lab, lab.make("ideal"), sent, weights, profile),
             epsilon(torch.float32) * float(weights.abs().max()),
         )
 
 
-def _measure_ofdm_gradient(lab: Lab, link: Link, sent: Tensor, weights: Tensor, key: str) -> Tensor:
-    """Return the gradient of the features where `weights` is that at the receiver."""
+def _measure_gradient(lab: Lab, link: Link, sent: Tensor, weights: Tensor, key: str) -> Tensor:
+    """Compute the gradient of the features that belongs to the gradient `weights` at the receiver."""
     received = lab.features(link, sent, SNR_DB, f"gradient {key}")
     return torch.autograd.grad(received, sent, weights)[0]
 
 
-def check_ofdm_leaks(lab: Lab) -> Iterator[Finding]:
-    """Check that the users of a band are separate: features and gradients of one do not depend on the other."""
+def check_leaks(lab: Lab) -> Iterator[Finding]:
+    """Check that the users of a band are separate: features and gradients of either user do not depend on the other."""
     link = lab.make("ofdm", profile="tdl-a", csi="ls").in_band(2, 2, 50, 64)
     ways = [[lab.draw(link.of(k), [50], 64, f"{way} of user {k}") for k in (0, 1)] for way in ("uplink", "downlink")]
     up, down = ({name: torch.cat([drawn[name] for drawn in way]) for name in way[0]} for way in ways)
@@ -69,8 +69,8 @@ def check_ofdm_leaks(lab: Lab) -> Iterator[Finding]:
     yield find_largest_error("OFDM, two users: change of one's gradient then", gradients[0] - gradients[1], 0.0)
 
 
-def check_ofdm_profiles(lab: Lab) -> Iterator[Finding]:
-    """Measure E|h|^2 of a resource element; a frame is the independent unit."""
+def check_profiles(lab: Lab) -> Iterator[Finding]:
+    """Measure E|h|^2 of a resource element, with a frame as the independent unit."""
     for profile in filter(PROFILES.ships, PROFILES.names()):
         link = lab.make("ofdm", profile=profile, equaliser="none")
         frames = FRAMES[profile.split("-")[0]]
@@ -83,19 +83,19 @@ def check_ofdm_profiles(lab: Lab) -> Iterator[Finding]:
     yield find_mean("OFDM: noise per resource element at 10 dB, no", strength(added), theory.noise_power(SNR_DB))
 
 
-def check_ofdm_doppler(lab: Lab) -> Iterator[Finding]:
+def check_doppler(lab: Lab) -> Iterator[Finding]:
     """Measure the correlation of an element with later ones of its subcarrier: that of Jakes' spectrum."""
     speed, carrier, apart = 300.0, 3.5e9, (1, 3, 9)
     link = lab.make("ofdm", profile="tdl-a", pilots=(), speed_mps=speed, subcarriers=1)
     h = lab.draw(link, [1] * MOVING, 2 * SLOT, "doppler")["fading"][0]
     for n in apart:
         expected = theory.time_correlation(speed * carrier / LIGHT, n * 15 / 14 / 15e3)
-        yield from _compare_ofdm_correlation(
+        yield from _compare_correlation(
             f"OFDM tdl-a, {speed:g} m/s: E[h h*] {n} symbols apart", h[:, n] * h[:, 0].conj(), expected
         )
 
 
-def check_ofdm_delay(lab: Lab) -> Iterator[Finding]:
+def check_delay(lab: Lab) -> Iterator[Finding]:
     """Measure the correlation of an element with others of its OFDM symbol: the transform of the profile's paths."""
     spread, apart = 300e-9, (10, 40, 100)
     link = lab.make("ofdm", profile="tdl-a", delay_spread_ns=1e9 * spread, subcarriers=max(apart) + 1)
@@ -104,21 +104,21 @@ def check_ofdm_delay(lab: Lab) -> Iterator[Finding]:
     powers, delays = paths.mean_powers.double().numpy(), paths.delays.double().numpy()
     for n in apart:
         expected = theory.frequency_correlation(powers, delays, n * 15e3)
-        yield from _compare_ofdm_correlation(
+        yield from _compare_correlation(
             f"OFDM tdl-a, 300 ns: E[h h*] {15 * n} kHz apart", h[:, 0] * h[:, n].conj(), expected
         )
 
 
-def _compare_ofdm_correlation(title: str, products: Tensor, expected: complex) -> Iterator[Finding]:
+def _compare_correlation(title: str, products: Tensor, expected: complex) -> Iterator[Finding]:
     """Measure the mean of independent products."""
     yield find_mean(f"{title}, real", products.real, expected.real)
     yield find_mean(f"{title}, imaginary", products.imag, expected.imag)
 
 
-def check_ofdm_estimates(lab: Lab) -> Iterator[Finding]:
-    """Measure E|estimate - h|^2 of least squares with one pilot symbol and a constant channel, and the MSE of MMSE.
+def check_estimates(lab: Lab) -> Iterator[Finding]:
+    """Measure E|estimate - h|^2 of least squares, with one pilot symbol over a constant channel, and the MSE of MMSE.
 
-    The one is no, on each subcarrier for itself.
+    The first is no on every subcarrier.
     """
     link = lab.make("ofdm", profile="rayleigh", csi="ls", pilots=0, subcarriers=WIDTH)
     for snr_db in (0.0, 10.0, 20.0, 30.0):

@@ -9,7 +9,7 @@ import torch
 from scipy import special
 
 from channels import theory
-from channels.check.fading import draw_fading_gains, strength
+from channels.check.fading import draw_gains, strength
 from channels.check.finding import Finding, find_mean, find_probability
 from channels.check.lab import Lab
 from channels.link import complex_normal
@@ -34,7 +34,7 @@ def check_outage(lab: Lab) -> Iterator[Finding]:
         assert gain is not None
         lost = torch.log2(1 + TEN_DB * strength(gain).double().flatten()) < rate
         yield find_probability(f"{name}: outage at the rate for 0.1", lost, OUTAGE)
-    h = draw_fading_gains(lab, "rayleigh", BLOCKS, FADES, "outage of blocks", coherence="symbol").to("cpu")
+    h = draw_gains(lab, "rayleigh", BLOCKS, FADES, "outage of blocks", coherence="symbol").to("cpu")
     carried = torch.log2(1 + TEN_DB * strength(h).double())
     fading = Statistics(lab.make("rayleigh", coherence="symbol"))
     for fades in (2, 16, FADES):
@@ -47,7 +47,7 @@ def check_outage(lab: Lab) -> Iterator[Finding]:
 
 def check_inversion(lab: Lab) -> Iterator[Finding]:
     """Measure truncated channel inversion of known and of wrongly known h, and E[a] of MMSE."""
-    h = draw_fading_gains(lab, "rayleigh", UNITS, 1, "inversion")[:, 0].to(torch.complex128)
+    h = draw_gains(lab, "rayleigh", UNITS, 1, "inversion")[:, 0].to(torch.complex128)
     for name, csi_error in (("h", 0.0), ("h with an error of 0.1", CSI_ERROR)):
         error = complex_normal(h.shape, lab.generator("what clients know"), torch.float64)
         known, m = h + csi_error**0.5 * error, 1 + csi_error

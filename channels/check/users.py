@@ -28,11 +28,11 @@ USERS: tuple[tuple[str, int, tuple[float, ...], tuple[float, ...]], ...] = (
     ("mrc", 2, (10.0, 0.1), (0.03, 0.1, 0.3)),
     ("mmse", 2, (10.0, 0.1), (1.0, 3.0, 10.0)),
 )
-"""Combining, antennas, mean powers of the other users over that of the one who is heard, and SINRs to look at."""
+"""Combining, antennas, mean powers of the other users over that of the received user, and SINRs to look at."""
 
 
 def check_users(lab: Lab) -> Iterator[Finding]:
-    """Measure at 10 dB the SINR of one of several users over Rayleigh fading, and what is heard beside its symbols."""
+    """Measure at 10 dB the SINR of a user among several over Rayleigh fading, and the error of its symbols."""
     for combining, antennas, others, sinrs in USERS:
         users = 1 + len(others)
         options = {"combining": combining, "antennas": antennas, "users": users}

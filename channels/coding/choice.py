@@ -1,8 +1,8 @@
-"""The choice of codec, constellation and code rate for images, by what is expected of sample images.
+"""The choice of codec, constellation and code rate for images, by the quality expected on sample images.
 
-A file that arrives leaves what its codec made of the image, which sample images tell for every number of bytes; one
-that is lost leaves the image's mean colour. How often a block is lost is measured for each scheme (`waterfall.py`). The
-sender takes what gives the highest mean PSNR over the SNRs that a block may have.
+A file that arrives shows the codec's approximation of the image, whose quality sample images give for every number of
+bytes. A lost file leaves the image's mean colour. The probability of losing a block is measured for each scheme
+(`waterfall.py`). The sender takes the choice with the highest mean PSNR over the SNRs that a block may have.
 """
 
 from __future__ import annotations
@@ -16,49 +16,49 @@ import torch
 from torch import Tensor
 
 from channels.coding import codec as files
-from channels.coding.image import Choice, Received, compress_images, find_room, list_pixels, show_mean_colours
+from channels.coding.image import Choice, Received, compress_images, find_room, show_mean_colours, to_pixels
 from channels.coding.mcs import SCHEMES, capacity
 from channels.coding.waterfall import find_block_error, has_codewords
 from channels.options import one_of
 
 MOST_DB = 100.0
-"""PSNR of an image that is as it was."""
+"""PSNR of an image that comes back unchanged."""
 
 
 class SampleImages:
-    """Images as codecs leave them at every size of file, by which a sender chooses for others of their kind.
+    """Sample images, coded at every size of file, by which a sender chooses for similar images.
 
     Args:
         images: uint8 `[n, channels, height, width]`, with 1 or 3 channels.
-        codec: the one that is used, or "best": any.
+        codec: codec to use, or "best" for any.
         headers: "sent", within the bytes, or "free": known to the receiver.
     """
 
     def __init__(self, images: Tensor, codec: str = "best", headers: str = "free") -> None:
         one_of("codec", codec, ("best", *files.CODECS))
-        pixels, self.headers = list_pixels(images), headers
-        self.lost = np.array([*map(measure_psnr, pixels, list_pixels(show_mean_colours(images)))])
+        pixels, self.headers = to_pixels(images), headers
+        self.lost = np.array([*map(measure_psnr, pixels, to_pixels(show_mean_colours(images)))])
         """PSNR of each lost image in dB, `[n]`."""
         names = files.CODECS if codec == "best" else (codec,)
         self._curves = {name: _measure_codec(pixels.tobytes(), pixels.shape, name, headers) for name in names}
 
     def measure(self, codec: str, room: float) -> float:
-        """Return the mean PSNR in dB of files of at most `room` bytes; an image without such a file counts as lost."""
+        """Measure the mean PSNR in dB of files of at most `room` bytes. Without a file that small an image is lost."""
         sizes, arrived = self._curves[codec]
         fits = sizes <= room
         best = fits.shape[1] - 1 - fits[:, ::-1].argmax(1)  # the last quality that fits
         return float(np.where(fits.any(1), arrived[np.arange(len(sizes)), best], self.lost).mean())
 
     def choose_codec(self, room: float) -> str:
-        """Return the best codec for files of at most `room` bytes."""
+        """Find the best codec for files of at most `room` bytes."""
         return max(self._curves, key=lambda codec: self.measure(codec, room))
 
     def choose_schemes(self, uses: int, snr_db: Tensor) -> list[Choice]:
-        """Return the best codec, constellation and code rate for blocks of `uses` symbols; none where none has room.
+        """Find the best codec, constellation and code rate for blocks of `uses` symbols; empty if no scheme has room.
 
         Args:
             uses: complex channel uses of an image.
-            snr_db: SNRs in dB `[blocks, m]`: a block may have each of m with the same chance.
+            snr_db: SNRs in dB `[blocks, m]`: a block has each of m with equal probability.
         """
         rooms = {scheme: find_room(uses, scheme.efficiency) for scheme in SCHEMES if has_codewords(scheme, uses)}
         choices = [Choice(self.choose_codec(room), scheme) for scheme, room in rooms.items() if room > 0]
@@ -83,14 +83,14 @@ class SampleImages:
 
 
 def measure_psnr(image: np.ndarray, other: np.ndarray) -> float:
-    """Return the PSNR of one image of bytes against another, in dB."""
+    """Compute the PSNR between two images of bytes, in dB."""
     error = float(np.square(image.astype(float) - other).mean())
     return min(10 * math.log10(255**2 / error), MOST_DB) if error else MOST_DB
 
 
 @lru_cache(maxsize=16)  # runs of a sweep send the same images
 def _measure_codec(content: bytes, shape: tuple[int, ...], codec: str, headers: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bytes and the PSNR in dB of images at each quality, the lowest first: `[n, qualities]` both."""
+    """Measure the bytes and the PSNR in dB of images at each quality, the lowest first: `[n, qualities]` both."""
     pixels = np.frombuffer(content, np.uint8).reshape(shape)
     sent = [files.encode_payloads(image.tobytes(), image.shape, codec, headers) for image in pixels]
     read = [[files.decode_image(data, pixels.shape[1:], codec, headers) for data, _ in each] for each in sent]

@@ -1,4 +1,4 @@
-"""The curve of the digital chain: PSNR of images against SNR, with what was chosen, what was lost, and the bound."""
+"""PSNR of the digital chain against SNR, with the chosen scheme, the lost images, and the bound."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from channels.coding.choice import SampleImages, measure_psnr
-from channels.coding.image import Received, list_pixels, send_images
+from channels.coding.image import Received, send_images, to_pixels
 from channels.law import Law
 from channels.link import Link
 from channels.statistics import Statistics
@@ -20,16 +20,16 @@ GAINS = 1000
 
 
 class CurvePoint(NamedTuple):
-    """What becomes of images at one SNR in one number of channel uses."""
+    """Result for images at one SNR in one number of channel uses."""
 
     snr_db: float
     uses: int
     codec: str
-    """Codec, constellation and code rate that were chosen; empty, 0 and 0 where no scheme has room."""
+    """Chosen codec, constellation and code rate, or empty, 0 and 0 if no scheme has room."""
     modulation: int
     code_rate: float
     psnr_db: float
-    """Mean over the images, of which lost ones are shown as their mean colour."""
+    """Mean over the images, lost images shown as their mean colour."""
     lost: float
     """Fraction of the images."""
     bound_db: float
@@ -39,17 +39,17 @@ class CurvePoint(NamedTuple):
 def measure_image_curve(
     images: Tensor, sample: SampleImages, uses: Sequence[int], snrs: Sequence[float], link: Link, seed: int = 0
 ) -> Iterator[CurvePoint]:
-    """Send images at each SNR, in dB, in each number of channel uses, and yield what becomes of them.
+    """Send images at each SNR in each number of channel uses, and yield the results.
 
     Args:
         images: uint8 `[n, channels, height, width]`.
-        sample: other images of the kind, by which codec and scheme are chosen: for the SNR alone, not for the gain.
+        sample: similar images, by which codec and scheme are chosen: for the SNR only, not for the gain.
         uses: complex channel uses of an image.
         snrs: mean SNRs in dB.
-        link: "awgn", or fading of which each image has one gain.
+        link: "awgn", or block fading with one gain per image.
         seed: of gains and noise, which are the same at every point.
     """
-    reckoned = list_gains(Statistics(link).law)
+    reckoned = find_gains(Statistics(link).law)
     gain = link.gain(link.draw([len(images)], 2, torch.Generator().manual_seed(seed)))
     for n in uses:
         for snr_db in snrs:
@@ -63,17 +63,16 @@ def measure_image_curve(
             yield CurvePoint(snr_db, n, codec, *scheme, _mean_psnr(images, received), lost, bound)
 
 
-def list_gains(law: Law) -> Tensor:
+def find_gains(law: Law) -> Tensor:
     """List |h| that a block may have with the same chance, by the law of |h|^2: the middles of `GAINS` equal parts."""
     return torch.tensor([law.quantile((i + 0.5) / GAINS) for i in range(GAINS)]).sqrt()
 
 
 def add_gain_db(snr_db: float, gain: Tensor | None) -> Tensor:
-    """Return the SNRs in dB of blocks with gains h, float64 `[n, 1]` on the host; without fading, `[1, 1]`."""
+    """Compute the SNRs in dB of blocks with gains h, float64 `[n, 1]` on the host, or `[1, 1]` without fading."""
     gains = torch.ones(1, 1) if gain is None else gain.reshape(-1, 1).cpu()
     return snr_db + 20 * gains.abs().double().clamp_min(1e-15).log10()
 
 
 def _mean_psnr(images: Tensor, received: Received) -> float:
-    """Return the mean PSNR of images as they arrived, in dB."""
-    return float(np.mean([*map(measure_psnr, list_pixels(images), list_pixels(received.images))]))
+    return float(np.mean([*map(measure_psnr, to_pixels(images), to_pixels(received.images))]))

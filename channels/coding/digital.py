@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from channels.coding.ldpc import HIGHEST_RATE, LOWEST_RATE
-from channels.coding.modem import Modem, make_modem, split_into_modem_codewords
-from channels.coding.qam import SIZES, check_qam_size
+from channels.coding.modem import Modem, make_modem, split_into_codewords
+from channels.coding.qam import SIZES, count_symbol_bits
 from channels.coding.quantise import Quantiser, make_quantiser
 from channels.fading import AWGN, Coherence, DownlinkOptions, Rayleigh, Rician
 from channels.link import Link, Realisation
@@ -31,10 +31,10 @@ CODE_RATES = Rule(lambda v: LOWEST_RATE <= v <= HIGHEST_RATE, "a number from 1/5
 
 
 class Digital(Link):
-    """Features as coded bits over AWGN or block fading that the receiver knows; 16-QAM at rate 1/2 by default.
+    """Features as coded bits over AWGN or block fading that the receiver knows, by default in 16-QAM at rate 1/2.
 
-    Decoded bits are dequantised even if a parity check fails: some wrong bits do less harm than none. The
-    gradient passes straight through quantiser and channel; numbers that get no bits are not sent and have none.
+    Decoded bits are dequantised even if a parity check fails: a few wrong bits do less harm than a missing block. The
+    gradient passes straight through quantiser and channel. Numbers without bits are not sent, and get no gradient.
     """
 
     @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class Digital(Link):
             self.settled()
 
         def settled(self) -> Digital.Options:
-            """Return these options with the open ones filled in; those that the fading does not take stay None."""
-            bits, modulation, code_rate = settle_digital_rates(self.bits, self.modulation, self.code_rate)
-            taken = make_digital_carrier(self.fading, self.coherence, self.k_factor_db).options
+            """Fill in the open options. Options that the fading does not take stay None."""
+            bits, modulation, code_rate = settle_rates(self.bits, self.modulation, self.code_rate)
+            taken = make_carrier(self.fading, self.coherence, self.k_factor_db).options
             own: dict[str, Any] = {name: getattr(taken, name, None) for name in ("coherence", "k_factor_db")}
             return replace(self, bits=bits, modulation=modulation, code_rate=code_rate, **own)
 
@@ -72,23 +72,21 @@ class Digital(Link):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self.options = options.settled()
-        self.bits, self.modulation, self.code_rate = settle_digital_rates(
-            options.bits, options.modulation, options.code_rate
-        )
-        self._carrier = make_digital_carrier(options.fading, options.coherence, options.k_factor_db)
+        self.bits, self.modulation, self.code_rate = settle_rates(options.bits, options.modulation, options.code_rate)
+        self._carrier = make_carrier(options.fading, options.coherence, options.k_factor_db)
 
     @property
     def carrier(self) -> Link:
-        """Link whose channel the symbols cross, coded or not."""
+        """Link whose channel the symbols cross, coded or uncoded."""
         return self._carrier
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> Link:
-        """Return this link. Raises ValueError where samples of `d` features make no codeword."""
-        split_into_modem_codewords(self.payload(d), d // 2, self.modulation)
+        """Return this link. Raises ValueError if samples of `d` features make no codeword."""
+        split_into_codewords(self.payload(d), d // 2, self.modulation)
         return self
 
     def payload(self, d: int) -> int:
-        """Return the information bits of a sample of `d` features: even, since both numbers of a pair get the same."""
+        """Count the information bits of a sample of `d` features: even, since both numbers of a pair get the same."""
         check_even(d)
         most = math.floor(HIGHEST_RATE * d / 2 * math.log2(self.modulation))
         return 2 * min(max(1, round(self.bits * d / 2)), most // 2)
@@ -118,11 +116,11 @@ class Digital(Link):
         return self.carrier.gain(drawn)
 
     def transmit(self, symbols: Tensor, up: Realisation, snr_db: Tensor, *, meter: Meter | None = None) -> Tensor:
-        """Send uncoded symbols, past quantiser and code, through the link of the fading, with MMSE where it fades."""
+        """Send uncoded symbols, past quantiser and code, through the link of the fading, with MMSE if it fades."""
         return self.carrier.transmit(symbols, up, snr_db, meter=meter)
 
     def _hop(self, drawn: Realisation, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
-        """Return the realisation `drawn` with the coder of features like `like` `[k, b, d]`."""
+        """Realise a crossing with the coder of features like `like` `[k, b, d]`."""
         plain = super()._hop(drawn, snr_db, like, meter)
         levels, coder = self._coder(like.shape[-1], like.device)
         return CodedHop(
@@ -137,22 +135,23 @@ class Digital(Link):
         )
 
     def _coder(self, d: int, device: torch.device) -> tuple[Quantiser, Modem]:
-        """Return quantiser and modem of samples of `d` features, made once per device."""
+        """Make quantiser and modem of samples of `d` features, once per device."""
         bits = self.payload(d)
         return make_quantiser(d // 2, bits, device), make_modem(bits, d // 2, self.modulation, device)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CodedHop(Hop):
-    """Realised crossing of the channel by coded bits; `effective` is 0 for pairs that are not sent."""
+    """Realised crossing of the channel by coded bits. `effective` is 0 for pairs that are not sent."""
 
     noise: Tensor
     quantiser: Quantiser
     modem: Modem
 
     def send(self, symbols: Tensor, unit: Tensor | float, mask: Tensor | None) -> Tensor:
-        """Return pairs `[k, b, s]` as they arrive at the other end; padding arrives as zeros."""
+        """Send pairs `[k, b, s]`, and return them as received. Padding arrives as zeros."""
         scale = unit / PAIR
+        # A gradient of zero has the scale 0, by which numbers cannot be divided.
         least = scale.clamp_min(torch.finfo(scale.dtype).tiny) if isinstance(scale, Tensor) else scale
         numbers = (to_features(symbols) / least).flatten(0, 1)
         told = self.quantiser.bits(numbers)
@@ -171,22 +170,20 @@ class CodedHop(Hop):
         return to_pairs((arrived if mask is None else torch.where(mask.unsqueeze(-1), arrived, 0.0)) * scale)
 
 
-def settle_digital_rates(
-    bits: float | None, modulation: int | None, code_rate: float | None
-) -> tuple[float, int, float]:
-    """Return bits per number, constellation size and code rate from those that are given.
+def settle_rates(bits: float | None, modulation: int | None, code_rate: float | None) -> tuple[float, int, float]:
+    """Derive bits per number, constellation size and code rate from the given values.
 
-    Bits alone get the smallest constellation that carries them at rate 1/2 or less. Otherwise a missing constellation
-    is 16-QAM, and a missing rate 1/2.
+    Bits without the other two get the smallest constellation that carries them at rate 1/2 or less. Otherwise a missing
+    constellation is 16-QAM, and a missing rate 1/2.
 
     Raises:
-        ValueError: for a value that is not possible, or three that do not belong together.
+        ValueError: for an impossible value, or three that contradict each other.
     """
     require("code_rate", code_rate, CODE_RATES)
     require("bits", bits, POSITIVE)
     if modulation is None:
-        modulation = 16 if bits is None else _choose_digital_modulation(bits, code_rate)
-    m = check_qam_size(modulation)
+        modulation = 16 if bits is None else _choose_modulation(bits, code_rate)
+    m = count_symbol_bits(modulation)
     if bits is None:
         code_rate = 1 / 2 if code_rate is None else code_rate
         return code_rate * m / 2, modulation, code_rate
@@ -202,9 +199,9 @@ def settle_digital_rates(
     return bits, modulation, needed
 
 
-def _choose_digital_modulation(bits: float, code_rate: float | None) -> int:
-    """Return the constellation for `bits` per number. Raises ValueError where none has the code rate that is given."""
-    known = [check_qam_size(size) for size in SIZES]
+def _choose_modulation(bits: float, code_rate: float | None) -> int:
+    """Find the constellation for `bits` per number. Raises ValueError if no constellation has the given code rate."""
+    known = [count_symbol_bits(size) for size in SIZES]
     if code_rate is None:
         return 2 ** next((m for m in known if 2 * bits / m <= 1 / 2), known[-1])
     m = 2 * bits / code_rate
@@ -216,8 +213,8 @@ def _choose_digital_modulation(bits: float, code_rate: float | None) -> int:
     return 2**near
 
 
-def make_digital_carrier(fading: str, coherence: str | None, k_factor_db: float | None) -> Link:
-    """Return the link of a fading. Raises ValueError for one that is not known, or an option that would do nothing."""
+def make_carrier(fading: str, coherence: str | None, k_factor_db: float | None) -> Link:
+    """Build the link of a fading. Raises ValueError for an unknown fading, or an option without effect on it."""
     one_of("fading", fading, get_args(Fading))
     link = CARRIERS[fading]
     given: dict[str, Any] = {"coherence": coherence, "k_factor_db": k_factor_db}

@@ -4,10 +4,10 @@
     received = chain.send(images, snr_db=9.0, generator=torch.Generator().manual_seed(0))
     received.images, received.lost, received.payload, received.headers
 
-An image is lost where it does not fit at the lowest quality, where its checksum fails, or where its file cannot be
-decoded. The checksum is a CRC of 16 bits. Of a lost image the receiver shows the mean of each colour, which it is taken
-to know: so do Bourtsoulatze, Kurka and Gunduz ("Deep joint source-channel coding for wireless image transmission",
-IEEE Trans. Cogn. Commun. Netw. 5(3), 2019) with images that have no room.
+An image is lost if it does not fit at the lowest quality, if its checksum fails, or if its file cannot be decoded. The
+checksum is a CRC of 16 bits. The receiver shows the mean of each colour for a lost image, which it is assumed to know,
+as Bourtsoulatze, Kurka and Gunduz assume for images that have no room ("Deep joint source-channel coding for wireless
+image transmission", IEEE Trans. Cogn. Commun. Netw. 5(3), 2019).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from channels.coding import codec as files
-from channels.coding.digital import CODE_RATES, make_digital_carrier
+from channels.coding.digital import CODE_RATES, make_carrier
 from channels.coding.mcs import Scheme
 from channels.coding.modem import make_modem
-from channels.coding.qam import check_qam_size
+from channels.coding.qam import count_symbol_bits
 from channels.options import COUNT, one_of, require
 from channels.theory import noise_power
 
@@ -45,12 +45,12 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True)
 class Received:
-    """Images as they arrive.
+    """Images as received.
 
     Attributes:
-        images: n images, uint8, of the shape that was sent; of their mean colour if lost.
+        images: n images, uint8, of the sent shape. A lost image has its mean colour.
         lost: bool `[n]`.
-        payload: bytes of each image proper that were sent, int64 `[n]`; 0 if none fitted.
+        payload: sent bytes of each image without its header, int64 `[n]`, or 0 if no file fitted.
         headers: bytes of its file's header, sent or not, int64 `[n]`.
     """
 
@@ -66,12 +66,12 @@ class ImageChain:
     Args:
         uses: complex channel uses of an image.
         modulation: constellation size, 4, 16, 64 or 256.
-        code_rate: information bits per coded bit; `channels.coding.choice.SampleImages` chooses both for an SNR.
+        code_rate: information bits per coded bit. `channels.coding.choice.SampleImages` chooses both for an SNR.
         codec: "webp", "jpeg", "avif", or "jpeg-half": a JPEG of half the height and width.
         headers: "sent", within the uses, or "free": known to the receiver.
         fading: "awgn", "rayleigh" or "rician".
-        coherence: that of `Rayleigh.Options` (None: "sample", here an image); not for "awgn".
-        k_factor_db: that of `Rician.Options`; for "rician" only.
+        coherence: that of `Rayleigh.Options` (None: "sample", here an image), not for "awgn".
+        k_factor_db: that of `Rician.Options`, for "rician" only.
 
     Raises:
         ValueError: one line for any other value.
@@ -94,26 +94,26 @@ class ImageChain:
         one_of("codec", codec, files.CODECS)
         one_of("headers", headers, files.HEADERS)
         self.uses, self.modulation = uses, modulation
-        self.bits = math.floor(code_rate * check_qam_size(modulation) * uses)
-        self.room = find_room(uses, code_rate * check_qam_size(modulation))
+        self.bits = math.floor(code_rate * count_symbol_bits(modulation) * uses)
+        self.room = find_room(uses, code_rate * count_symbol_bits(modulation))
         """Bytes that an image may have."""
         if self.room < 1:
             raise ValueError(f"uses: {uses} carry {self.bits} bits, which do not hold a checksum of 16 and a byte")
         self.codec, self.headers = codec, headers
-        self.carrier = make_digital_carrier(fading, coherence, k_factor_db)
-        """The link whose channel the symbols cross."""
+        self.carrier = make_carrier(fading, coherence, k_factor_db)
+        """Link whose channel the symbols cross."""
 
     def send(self, images: Tensor, snr_db: float, generator: torch.Generator, gain: Tensor | None = None) -> Received:
-        """Send images, and return them as they arrive.
+        """Send images, and return them as received.
 
         Args:
             images: uint8 `[n, channels, height, width]`, with 1 or 3 channels.
             snr_db: in dB.
-            generator: the only source of randomness; symbols are sent and decoded on its device.
-            gain: h of each image, complex `[n, 1]` (None: what the fading draws).
+            generator: the only source of randomness. Symbols are sent and decoded on its device.
+            gain: h of each image, complex `[n, 1]` (None: drawn from the fading).
 
         Raises:
-            ValueError: for other images.
+            ValueError: for images of another type or shape.
         """
         codecs = [self.codec] * len(images)
         sent = _compress(images, codecs, [self.room] * len(images), self.headers)
@@ -121,7 +121,7 @@ class ImageChain:
         return _receive(images, codecs, sent, arrived, self.headers)
 
     def _carry(self, data: list[bytes], snr_db: float, generator: torch.Generator, gain: Tensor | None) -> list[bytes]:
-        """Return each file as it arrives, padded with zeros; empty if it was empty, or its checksum fails."""
+        """Send files, and return each as received, padded with zeros, or empty if it was so or its checksum fails."""
         arrived = [b""] * len(data)
         sent = [i for i, file in enumerate(data) if file]
         size = max(1, BLOCK // self.uses)
@@ -133,7 +133,7 @@ class ImageChain:
         return arrived
 
     def _block(self, data: list[bytes], snr_db: float, generator: torch.Generator, gain: Tensor | None) -> list[bytes]:
-        """Do as `_carry` does, for files that go at once and of which none is empty."""
+        """Send files at once, as `_carry` does. Every file has content."""
         device = generator.device
         padded = [file.ljust(self.room, b"\0") for file in data]
         bits = np.stack([np.unpackbits(np.frombuffer(file + _checksum(file), np.uint8)) for file in padded])
@@ -158,15 +158,15 @@ def send_images(
     headers: str,
     gain: Tensor | None = None,
 ) -> Received:
-    """Send images, each with the codec and scheme that was chosen for it; all are lost where there is no choice.
+    """Send images, each with its chosen codec and scheme. Without choices all images are lost.
 
     Args:
-        images: as of `ImageChain.send`.
+        images: as for `ImageChain.send`.
         uses: complex channel uses of an image.
-        snr_db: at which they are sent, in dB.
-        generator: as of `ImageChain.send`.
-        choices: of each image, or one for all; none: nothing has room.
-        headers: as of `ImageChain`.
+        snr_db: SNR of the transmission, in dB.
+        generator: as for `ImageChain.send`.
+        choices: for each image, or a single choice for all. Empty if no scheme has room.
+        headers: as for `ImageChain`.
         gain: h of each image, complex `[n, 1]`, known to the receiver (None: 1).
     """
     whole = _receive(images, [], [(b"", 0)] * len(images), [b""] * len(images), headers)
@@ -181,25 +181,25 @@ def send_images(
 
 
 def compress_images(images: Tensor, codecs: Sequence[str], rooms: Sequence[float], headers: str) -> Received:
-    """Compress images to files of so many bytes, which all arrive; without room for one an image is lost.
+    """Compress images to files of a given size, which all arrive. An image without a file that small is lost.
 
     Args:
-        images: as of `ImageChain.send`.
+        images: as for `ImageChain.send`.
         codecs: of each image.
         rooms: bytes of each image.
-        headers: as of `ImageChain`.
+        headers: as for `ImageChain`.
     """
     sent = _compress(images, codecs, rooms, headers)
     return _receive(images, codecs, sent, [data for data, _ in sent], headers)
 
 
 def find_room(uses: int, efficiency: float) -> int:
-    """Return the bytes that a file may have beside its checksum, at `efficiency` bits per channel use."""
+    """Compute the bytes that a file may have beside its checksum, at `efficiency` bits per channel use."""
     return math.floor(efficiency * uses) // 8 - CHECKSUM
 
 
-def list_pixels(images: Tensor) -> np.ndarray:
-    """Return images as Pillow has them, `[n, height, width, 3]`, or `[n, height, width]` of grey ones.
+def to_pixels(images: Tensor) -> np.ndarray:
+    """Convert images to Pillow's layout: `[n, height, width, 3]`, or `[n, height, width]` for grey images.
 
     Raises ValueError unless they are uint8 `[n, 1 or 3, height, width]`.
     """
@@ -210,14 +210,14 @@ def list_pixels(images: Tensor) -> np.ndarray:
 
 
 def show_mean_colours(images: Tensor) -> Tensor:
-    """Return images of the same shape `[n, channels, height, width]` of which each has one colour: its mean."""
+    """Replace each image `[n, channels, height, width]` by its mean colour."""
     return images.double().mean((2, 3), keepdim=True).round().to(images.dtype).expand_as(images)
 
 
 def _compress(images: Tensor, codecs: Sequence[str], rooms: Sequence[float], headers: str) -> list[tuple[bytes, int]]:
-    """Return each image at the best quality that has room (none: no bytes), and the size of its file's header."""
+    """Encode each image at the best quality that has room (otherwise as no bytes), and count its header bytes."""
     found = []
-    for image, codec, room in zip(list_pixels(images), codecs, rooms, strict=True):
+    for image, codec, room in zip(to_pixels(images), codecs, rooms, strict=True):
         each = files.encode_payloads(image.tobytes(), image.shape, codec, headers)
         found.append(next((sent for sent in reversed(each) if len(sent[0]) <= room), (b"", 0)))
     return found
@@ -226,9 +226,9 @@ def _compress(images: Tensor, codecs: Sequence[str], rooms: Sequence[float], hea
 def _receive(
     images: Tensor, codecs: Sequence[str], sent: Sequence[tuple[bytes, int]], arrived: Sequence[bytes], headers: str
 ) -> Received:
-    """Read the files that arrived, of which those that did not are empty."""
+    """Read the received files. An empty file means a lost image."""
     back, lost = show_mean_colours(images).clone(), torch.ones(len(images), dtype=torch.bool)
-    shape = list_pixels(images).shape[1:]
+    shape = to_pixels(images).shape[1:]
     for i, data in enumerate(arrived):
         read = files.decode_image(data, shape, codecs[i], headers) if data else None
         if read is not None:
@@ -239,11 +239,11 @@ def _receive(
 
 
 def _checksum(file: bytes) -> bytes:
-    """Return the CRC with 5G's polynomial D^16 + D^12 + D^5 + 1, begun with ones so that all zeros do not pass."""
+    """Compute the CRC with 5G's polynomial D^16 + D^12 + D^5 + 1, begun with ones so that all zeros do not pass."""
     return binascii.crc_hqx(file, 0xFFFF).to_bytes(CHECKSUM, "big")
 
 
 def _checked(data: bytes) -> bytes:
-    """Return a file that arrived with its checksum; empty if that does not fit."""
+    """Check a received file against its checksum. Return its content, or an empty file if the checksum fails."""
     file = data[:-CHECKSUM]
     return file if _checksum(file) == data[-CHECKSUM:] else b""

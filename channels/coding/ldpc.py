@@ -1,11 +1,11 @@
 """5G LDPC codes (3GPP TS 38.212): an encoder and a decoder with codewords along the last axis, over Sionna's graphs.
 
-The decoder is belief propagation by sum-product, as Sionna's: a check tells each of its bits 2 atanh of the product of
-tanh(LLR / 2) of the others. Checks speak in two turns, every other row of the base graph in each, and an iteration of
-that does as much as one and a half of all checks at once. A float's bits, read as an integer, are its logarithm to base
-2 within 0.09 [Mitchell]. That is as good here as the exact one, faster on a CPU, and the same on every device, since
-nothing rounds but sums, products, quotients and conversions. A codeword depends on no other. An accelerator does all
-iterations, and never makes the host wait.
+The decoder is belief propagation by sum-product, as in Sionna: a check sends each of its bits 2 atanh of the product of
+tanh(LLR / 2) over its other bits. Checks are updated in two turns, every other row of the base graph in each, and an
+iteration of that does as much as one and a half of all checks at once. A float's bits, read as an integer, are its
+logarithm to base 2 within 0.09 [Mitchell]. This approximation decodes as well as the exact logarithm, is faster on a
+CPU, and gives the same result on every device, since only sums, products, quotients and conversions round. Codewords do
+not depend on each other. An accelerator does all iterations, and never makes the host wait.
 
 [Mitchell] J. N. Mitchell, "Computer multiplication and division using binary logarithms", IRE Trans. Electronic
 Computers EC-11(4), 1962.
@@ -24,7 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 
 SHORTEST, LONGEST = 12, 8448
-"""Information bits of one codeword."""
+"""Information bits of a codeword."""
 LONGEST_SLOW, SLOW_RATE = 3840, 1 / 4
 """Most information bits up to code rate 1/4: those of the smaller one of 5G's two base graphs."""
 LOWEST_RATE, HIGHEST_RATE = 1 / 5, 948 / 1024
@@ -36,11 +36,11 @@ TURNS = 2
 BLOCK, VECTOR = 2**19, 8
 """Messages worked on at once on a CPU, few enough for its caches, by whole vectors of codewords."""
 ONE, OCTAVE = 0x3F800000, 2.0**23
-"""Bits of the float 1, read as an integer, and what they grow by when it doubles."""
+"""Bits of the float 1, read as an integer, and their growth when it doubles."""
 HALF = OCTAVE / math.log(4)
 """Half an LLR of 1 as a difference of such integers: the unit of all beliefs and messages."""
 CERTAIN = 10 * OCTAVE
-"""Belief from which a bit is certain, an LLR of 14: beyond, float32 cannot tell tanh from 1."""
+"""Belief from which a bit is certain, an LLR of 14: float32 cannot distinguish tanh from 1 beyond it."""
 UNKNOWN = 1e-6
 """LLR of a bit that was not sent.
 
@@ -51,7 +51,7 @@ them: from 1e-20 that takes too many iterations, and 1e-2 is heard among the oth
 
 @lru_cache(maxsize=32)
 def make_ldpc_code(k: int, n: int, m: int, device: torch.device) -> Code:
-    """Return the `Code` of these numbers, made once."""
+    """Build the `Code` of these numbers, once."""
     return Code(k, n, m, device)
 
 
@@ -67,13 +67,13 @@ class Code:
 
     def __init__(self, k: int, n: int, m: int, device: torch.device) -> None:
         self.k, self.n = k, n
-        encoder = _make_sionna_ldpc_encoder(k, n, m)
+        encoder = _make_sionna_encoder(k, n, m)
         sendable = np.r_[2 * encoder.z : k, encoder.k_ldpc : encoder.n_ldpc]  # in order
         sent = sendable[encoder.out_int.numpy()]
-        checks = _share_out_ldpc_checks(encoder, sent)
+        checks = _share_out_checks(encoder, sent)
         known = np.unique(np.concatenate([np.arange(k), sent, *(check for part in checks for check in part)]))
         parts = [[np.searchsorted(known, check) for check in part] for part in checks]
-        made = _find_ldpc_generator(encoder)[sent]
+        made = _find_generator(encoder)[sent]
         self._coded = _Sums(np.split(made.indices, made.indptr[1:-1]), device)
         self._parity = _Sums([check for part in parts for check in part], device)
         starts = np.cumsum([0, *(sum(map(len, part)) for part in parts)])
@@ -86,14 +86,14 @@ class Code:
         self._stops = device.type == "cpu"  # where codewords may leave early, for which the host has to read
 
     def encode(self, bits: Tensor) -> Tensor:
-        """Return codewords, float32 0 or 1 `[N, n]`, of information bits (0 or 1, any type) `[N, k]`."""
+        """Encode information bits (0 or 1, any type) `[N, k]` to codewords, float32 0 or 1 `[N, n]`."""
         rows = bits.T.to(torch.float32, memory_format=torch.contiguous_format)
         return self._coded(rows).remainder_(2).T
 
     def decode(self, llr: Tensor) -> tuple[Tensor, Tensor]:
-        """Return information bits, bool `[N, k]`, and whether all parity checks hold, bool `[N]`.
+        """Decode to information bits, bool `[N, k]`, and whether all parity checks hold, bool `[N]`.
 
-        The bits are those at which the checks first held, or the last ones.
+        The bits are those at which the checks first held, or those of the last iteration.
 
         Args:
             llr: ln p(0)/p(1) of the coded bits, float32 `[N, n]`.
@@ -103,14 +103,14 @@ class Code:
         return torch.cat([bits for bits, _ in parts], 1).T, torch.cat([good for _, good in parts])
 
     def _begin(self, llr: Tensor) -> tuple[Tensor, Tensor]:
-        """Return messages, so far only the channel's, in the last rows, and beliefs: sums of what each bit is told."""
+        """Start the messages, those of the channel in the last rows, and the beliefs: sums of messages to each bit."""
         messages = llr.new_zeros(self._edges + self._known, len(llr))
         messages[self._edges :] = UNKNOWN * HALF
         messages.index_copy_(0, self._sent, (llr * HALF).T)
         return messages, messages[self._edges :]
 
     def _rounds(self, messages: Tensor, belief: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
-        """Return bits `[k, N]` and whether the checks hold `[N]` after `rounds` rounds, which change `messages`."""
+        """Run `rounds` rounds, which change `messages`. Return bits `[k, N]` and whether the checks hold `[N]`."""
         for turn in ITERATIONS * self._turns:
             turn.speak(messages, belief)
             belief = self._beliefs(messages)
@@ -118,7 +118,7 @@ class Code:
         bits, good = ones[: self.k], self._parity(ones.float()).remainder_(2).sum(0) == 0
         if rounds == 1:
             return bits, good
-        if not self._stops:
+        if not self._stops:  # every codeword goes on, decoded or not: to leave some out, the host would have to read
             later, then = self._rounds(messages, belief, rounds - 1)
             return torch.where(good, bits, later), good | then
         left = (~good).nonzero().flatten()
@@ -144,8 +144,9 @@ class _Turn:
         self._rows = slice(start, start + len(self.bits))
 
     def speak(self, messages: Tensor, belief: Tensor) -> None:
-        """Replace the messages of these checks, given what all say of each bit, `[bits, N]`."""
+        """Update the messages of these checks, given the belief in each bit, `[bits, N]`."""
         own = messages[self._rows]
+        # A check hears each bit without its own last message: its own opinion must not come back to it.
         said = belief.index_select(0, self.bits).sub_(own).clamp_(-CERTAIN, CERTAIN).int()
         low = torch.rsub(said, ONE - 1).view(torch.float32)  # the 1 keeps it from being `high`, and tanh from 0
         high = said.add_(ONE).view(torch.float32)
@@ -171,11 +172,11 @@ class _Sums:
         return functional.embedding_bag(self._rows, table, self._starts, mode="sum")
 
 
-def _share_out_ldpc_checks(encoder: Any, sent: np.ndarray) -> list[list[np.ndarray]]:
-    """Return the bits of each check, those of the base graph's rows shared out among the turns.
+def _share_out_checks(encoder: Any, sent: np.ndarray) -> list[list[np.ndarray]]:
+    """List the bits of each check, with the rows of the base graph shared out among the turns.
 
-    Fillers are known to be 0 and left out, and so are checks that say nothing since a bit of theirs was not sent and
-    has no other check.
+    Fillers are known to be 0 and left out. So is a check with a bit that was not sent and has no other check: it
+    carries no information.
     """
     pcm = encoder.pcm.tocsr()
     silent = np.bincount(pcm.indices, minlength=encoder.n_ldpc) == 1
@@ -187,11 +188,11 @@ def _share_out_ldpc_checks(encoder: Any, sent: np.ndarray) -> list[list[np.ndarr
     return [[check for row in list(rows.values())[i::TURNS] for check in row] for i in range(TURNS)]
 
 
-def _find_ldpc_generator(encoder: Any) -> Any:
-    """Return the information bits whose sum each bit of a codeword is, as a sparse matrix `[bits, k]` of ones.
+def _find_generator(encoder: Any) -> Any:
+    """Find the information bits whose sum gives each bit of a codeword, as a sparse matrix `[bits, k]` of ones.
 
-    The four first rows of the base graph add up to one in which only the first parity bits are left, and each row then
-    has one of the next ones alone.
+    The first four rows of the base graph add up to a row that leaves only the first parity bits, and each further row
+    then adds one unknown bit.
     """
     from scipy import sparse  # takes long to import, and few runs send codewords
 
@@ -206,14 +207,14 @@ def _find_ldpc_generator(encoder: Any) -> Any:
 
 
 def _reduce_modulo_two(matrix: Any) -> Any:
-    """Return a sparse matrix with 1 where an entry is odd, and nothing elsewhere."""
+    """Set a sparse matrix to 1 where an entry is odd, and drop the other entries."""
     matrix = matrix.tocsr()
     matrix.data %= 2
     matrix.eliminate_zeros()
     return matrix
 
 
-def _make_sionna_ldpc_encoder(k: int, n: int, m: int) -> Any:
+def _make_sionna_encoder(k: int, n: int, m: int) -> Any:
     """Make Sionna's encoder. Its import takes seconds and reseeds torch's global generators, which are put back."""
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         from sionna.phy.fec.ldpc import LDPC5GEncoder

@@ -34,5 +34,5 @@ SCHEMES = tuple(scheme for scheme in TABLE if scheme.code_rate >= LOWEST_RATE)
 
 
 def capacity(snr_db: float) -> float:
-    """Return Shannon's limit of a complex AWGN channel, in bits per use."""
+    """Compute Shannon's limit of a complex AWGN channel, in bits per use."""
     return math.log2(1 + 10 ** (snr_db / 10))

@@ -1,7 +1,7 @@
-"""Bits over complex symbols: 5G LDPC, scrambling, QAM; and back, by max-log demapping and decoding.
+"""Bits over complex symbols: 5G LDPC, scrambling, QAM, and back by max-log demapping and decoding.
 
-A block of bits becomes one codeword, or as few of equal length as LDPC's longest allows. What does not fill them is
-padded with zeros: so is a block of fewer bits than LDPC's shortest, or than its lowest rate would hold.
+A block of bits becomes one codeword, or as few of equal length as LDPC's longest allows. Unused bits are padded with
+zeros, also in a block of fewer bits than LDPC's shortest codeword or its lowest rate would hold.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ LEAST_NOISE = 1e-30
 
 @lru_cache(maxsize=32)
 def make_modem(bits: int, uses: int, modulation: int, device: torch.device) -> Modem:
-    """Return the `Modem` of these numbers, made once."""
+    """Build the `Modem` of these numbers, once."""
     return Modem(bits, uses, modulation, device)
 
 
-def split_into_modem_codewords(bits: int, uses: int, modulation: int) -> tuple[int, int, int]:
-    """Return the split of `bits` bits in `uses` symbols: number of codewords, information and coded bits of each.
+def split_into_codewords(bits: int, uses: int, modulation: int) -> tuple[int, int, int]:
+    """Split `bits` bits in `uses` symbols: number of codewords, information and coded bits of each.
 
     Raises:
-        ValueError: where they would need a code rate that 5G does not have.
+        ValueError: if they need a code rate that 5G does not have.
     """
     m = modulation.bit_length() - 1
     held = max(bits, math.ceil(LOWEST_RATE * uses * m))
@@ -57,7 +57,7 @@ class Modem:
     def __init__(self, bits: int, uses: int, modulation: int, device: torch.device) -> None:
         self.bits, self.uses = bits, uses
         self._qam = QAM(modulation, device)
-        self._count, self._k, self._n = split_into_modem_codewords(bits, uses, modulation)
+        self._count, self._k, self._n = split_into_codewords(bits, uses, modulation)
         self._used = self._count * self._n // self._qam.bits
         self._code = make_ldpc_code(self._k, self._n, self._qam.bits, device)
         # Scrambled as in 5G: bits that are not evenly 0 and 1 would change the power of the symbols.
@@ -65,7 +65,7 @@ class Modem:
         self._flip = (1.0 - 2.0 * scramble).to(device)
 
     def symbols(self, bits: Tensor) -> Tensor:
-        """Return symbols, complex64 `[N, uses]` with E|symbol|^2 = 1, of bits (0 or 1, any type) `[N, bits]`."""
+        """Modulate bits (0 or 1, any type) `[N, bits]` to symbols, complex64 `[N, uses]` with E|symbol|^2 = 1."""
         blocks = len(bits)
         filled = torch.nn.functional.pad(bits, (0, self._count * self._k - self.bits))
         coded = self._code.encode(filled.reshape(blocks * self._count, self._k))
@@ -73,12 +73,12 @@ class Modem:
         return torch.nn.functional.pad(symbols, (0, self.uses - self._used))
 
     def receive(self, received: Tensor, gain: Tensor | None, no: Tensor) -> tuple[Tensor, Tensor]:
-        """Return bits, bool `[N, bits]`, and whether each block was decoded (all parity checks hold), bool `[N]`.
+        """Demodulate to bits, bool `[N, bits]`, and whether each block was decoded (all parity checks hold), `[N]`.
 
         Args:
             received: h x + n, complex `[N, uses]`.
-            gain: h, known to the receiver, complex, `[N, uses]` or `[N, 1]`; None: 1.
-            no: E|n|^2, known to the receiver, real, `[N, 1]` or `[1, 1]`; 0 counts as `LEAST_NOISE`.
+            gain: h, known to the receiver, complex, `[N, uses]` or `[N, 1]` (None: 1).
+            no: E|n|^2, known to the receiver, real, `[N, 1]` or `[1, 1]`. 0 counts as `LEAST_NOISE`.
         """
         blocks, used = len(received), self._used
         weight = 1 / no.to(torch.float32).clamp_min(LEAST_NOISE)

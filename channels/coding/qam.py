@@ -11,8 +11,8 @@ SIZES = (4, 16, 64, 256)
 """Constellation sizes that 5G has, all square."""
 
 
-def check_qam_size(modulation: int) -> int:
-    """Return the bits per symbol of a constellation. Raises ValueError unless its size is one of `SIZES`."""
+def count_symbol_bits(modulation: int) -> int:
+    """Count the bits per symbol of a constellation. Raises ValueError unless its size is one of `SIZES`."""
     if modulation not in SIZES:
         power = modulation > 1 and math.log2(modulation).is_integer()
         reason = "no square" if power else "no power of two"
@@ -32,7 +32,7 @@ class QAM:
     """
 
     def __init__(self, size: int, device: torch.device) -> None:
-        self.bits = check_qam_size(size)
+        self.bits = count_symbol_bits(size)
         half = self.bits // 2
         labels = torch.arange(2**half)[:, None] >> torch.arange(half - 1, -1, -1) & 1
         level = torch.zeros(2**half)
@@ -42,12 +42,12 @@ class QAM:
         self._places = (2 ** torch.arange(half - 1, -1, -1)).to(device)
 
     def symbols(self, bits: Tensor) -> Tensor:
-        """Return symbols, complex64 `[..., s]`, of bits (0 or 1, any type) `[..., s * bits per symbol]`."""
+        """Map bits (0 or 1, any type) `[..., s * bits per symbol]` to symbols, complex64 `[..., s]`."""
         parts = bits.long().unflatten(-1, (bits.shape[-1] // self.bits, self.bits // 2, 2))
         return torch.view_as_complex(self.levels[(parts * self._places[:, None]).sum(-2)])
 
     def llr(self, received: Tensor) -> Tensor:
-        """Return max-log log p(0)/p(1), times the noise variance, of all bits of `[..., s]`: float32 `[..., s * m]`."""
+        """Compute max-log log p(0)/p(1), times the noise variance, of `[..., s]`: `[..., s * m]`, float32."""
         parts = torch.view_as_real(received.to(torch.complex64))
         distance = (parts - self.levels.view(-1, *[1] * parts.ndim)).square()  # the levels before all else
         each = []

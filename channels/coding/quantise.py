@@ -17,7 +17,7 @@ J. Max, "Quantizing for minimum distortion", IRE Trans. Inf. Theory 6(1). The ra
 
 @lru_cache(maxsize=32)
 def make_quantiser(s: int, bits: int, device: torch.device) -> Quantiser:
-    """Return the `Quantiser` of these numbers, made once."""
+    """Build the `Quantiser` of these numbers, once."""
     return Quantiser(s, bits, device)
 
 
@@ -39,12 +39,12 @@ class Quantiser:
         parts = [(2 * n, q) for n, q in ((more, each + 1), (s - more, each)) if n]
         self._parts = [(n, q, torch.arange(q - 1, -1, -1, device=device)) for n, q in parts]  # the highest bit first
         self.sent: Tensor | None = None
-        """Complex 1 or 0 `[s]` for pairs that are sent or not; None: all are."""
+        """Complex 1 or 0 `[s]` for pairs that are sent or not (None: all are sent)."""
         if not each:
             self.sent = (torch.arange(s, device=device) < more).to(torch.complex64)
 
     def bits(self, values: Tensor) -> Tensor:
-        """Return bits, int64 `[N, bits]`, of numbers `[N, 2 s]`."""
+        """Quantise numbers `[N, 2 s]` to bits, int64 `[N, bits]`."""
         parts = []
         for numbers, (_, q, places) in zip(values.split([n for n, *_ in self._parts], 1), self._parts, strict=True):
             if q:
@@ -53,7 +53,7 @@ class Quantiser:
         return torch.cat(parts, 1)
 
     def values(self, bits: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return numbers `[N, 2 s]` of bits `[N, bits]`."""
+        """Reconstruct numbers `[N, 2 s]` from bits `[N, bits]`."""
         parts, start = [], 0
         for n, q, places in self._parts:
             if q:

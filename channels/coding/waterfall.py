@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from channels.coding.mcs import SCHEMES, Scheme
-from channels.coding.modem import make_modem, split_into_modem_codewords
+from channels.coding.modem import make_modem, split_into_codewords
 from channels.link import complex_normal
 
 TABLE = Path(__file__).with_suffix(".csv")
@@ -32,37 +32,38 @@ LOST = (0.5, 0.1, 0.01)
 """Shares of the codewords that are lost at the SNRs of the table."""
 PROBITS = tuple(NormalDist().inv_cdf(share) for share in LOST)
 SPAN_DB, SPREAD_DB, STEPS = 8.0, 96.0, 9
-"""Range in which the SNR of a codeword is searched, at least, and that times the square root of its length; halvings of
-it. A quarter of it lies below Shannon's limit."""
+"""Least range in which the SNR of a codeword is searched, that times the square root of its length, and the number
+of halvings. A quarter of the range lies below Shannon's limit."""
 SYMBOLS, FEWEST, MOST = 2**18, 250, 2000
 """Symbols of a measurement, and the number of codewords in any case."""
 
 
 def has_codewords(scheme: Scheme, uses: int) -> bool:
-    """Return whether blocks of `uses` symbols make codewords of a scheme; those of the fastest one not always do."""
+    """Check whether blocks of `uses` symbols make codewords of a scheme; short blocks of the fastest scheme may not."""
     try:
-        return bool(split_into_modem_codewords(math.floor(scheme.efficiency * uses), uses, scheme.modulation))
+        return bool(split_into_codewords(math.floor(scheme.efficiency * uses), uses, scheme.modulation))
     except ValueError:
         return False
 
 
 def find_block_error(scheme: Scheme, uses: int, snr_db: Tensor) -> Tensor:
-    """Return the share of blocks of `uses` symbols that are lost over AWGN, float64 like `snr_db`.
+    """Interpolate the fraction of blocks of `uses` symbols that are lost over AWGN, float64 like `snr_db`.
 
-    A block of several codewords arrives where all of them do. Codewords shorter or longer than any of the table count
-    as its shortest or longest.
+    A block of several codewords arrives if all of them do. Codewords outside the table's range of lengths count as its
+    shortest or longest.
     """
-    count, *_ = split_into_modem_codewords(math.floor(scheme.efficiency * uses), uses, scheme.modulation)
+    count, *_ = split_into_codewords(math.floor(scheme.efficiency * uses), uses, scheme.modulation)
     half, tenth, hundredth = _interpolate(scheme, uses // count)
     x = snr_db.double()
     upper = PROBITS[1] + (x - tenth) * (PROBITS[1] - PROBITS[0]) / (tenth - half)
     lower = PROBITS[1] + (x - tenth) * (PROBITS[2] - PROBITS[1]) / (hundredth - tenth)
     lost = torch.special.ndtr(torch.where(x < tenth, upper, lower))
+    # 1 - (1 - lost)^count, keeping the digits of small shares.
     return -torch.expm1(count * torch.log1p(-lost.clamp_max(1 - 1e-12)))
 
 
 def _interpolate(scheme: Scheme, uses: int) -> list[float]:
-    """Return the SNRs of a scheme's codewords of a length, for the shares `LOST`."""
+    """Interpolate the SNRs of a scheme's codewords of a length, for the fractions `LOST`."""
     rows = _read_table()[scheme]
     lengths = sorted(rows)
     after = min(max(bisect_left(lengths, uses), 1), len(lengths) - 1)
@@ -73,7 +74,7 @@ def _interpolate(scheme: Scheme, uses: int) -> list[float]:
 
 @lru_cache(maxsize=1)
 def _read_table() -> dict[Scheme, dict[int, list[float]]]:
-    """Return scheme -> length -> SNRs."""
+    """Read scheme -> length -> SNRs."""
     found: dict[Scheme, dict[int, list[float]]] = {scheme: {} for scheme in SCHEMES}
     with TABLE.open(newline="") as file:
         for modulation, rate, uses, *snrs in list(csv.reader(file))[1:]:
@@ -82,13 +83,13 @@ def _read_table() -> dict[Scheme, dict[int, list[float]]]:
 
 
 def measure_waterfall(scheme: Scheme, uses: int, codewords: int, seed: int = 0) -> Tensor:
-    """Return the SNR from which each of some random codewords arrives, in dB, float64 `[codewords]`, in order."""
+    """Measure the SNR from which each of some random codewords arrives, in dB, float64 `[codewords]`, ascending."""
     bits = math.floor(scheme.efficiency * uses)
     modem = make_modem(bits, uses, scheme.modulation, torch.device("cpu"))
     generator = torch.Generator().manual_seed(seed)
     sent = torch.randint(2, (codewords, bits), generator=generator)
     symbols, noise = modem.symbols(sent), complex_normal((codewords, uses), generator, torch.float32)
-    step = max(SPAN_DB, SPREAD_DB / math.sqrt(uses)) / 2
+    step = max(SPAN_DB, SPREAD_DB / math.sqrt(uses)) / 2  # short codewords meet more varied noise
     low = torch.full((codewords, 1), 10 * math.log10(2**scheme.efficiency - 1) - step / 2, dtype=torch.float64)
     for _ in range(STEPS):
         no = torch.pow(10.0, -(low + step) / 10).float()
@@ -103,7 +104,7 @@ def measure_table(path: Path) -> None:
     lines = ["modulation,rate_1024,uses,half_db,tenth_db,hundredth_db"]
     for scheme in SCHEMES:
         for uses in LENGTHS:
-            if split_into_modem_codewords(math.floor(scheme.efficiency * uses), uses, scheme.modulation)[0] == 1:
+            if split_into_codewords(math.floor(scheme.efficiency * uses), uses, scheme.modulation)[0] == 1:
                 found = measure_waterfall(scheme, uses, min(max(SYMBOLS // uses, FEWEST), MOST))
                 snrs = found.quantile(1 - torch.tensor(LOST, dtype=torch.float64))
                 lines.append(

@@ -16,12 +16,12 @@ from torch import Tensor
 from channels.law import Listed
 from channels.link import SAMPLES, Realisation
 from channels.ofdm.link import OFDM
-from channels.ofdm.options import GridOptions, warn_of_ofdm_prefix
+from channels.ofdm.options import GridOptions, warn_of_prefix
 from channels.ofdm.profiles import Profile, move_draws
 
 
 class CIR(OFDM):
-    """OFDM over impulse responses of a file; each client's have a mean power of 1, and one lasts for a frame."""
+    """OFDM over impulse responses from a file. Each client's have a mean power of 1, and each lasts for a frame."""
 
     @dataclass(frozen=True)
     class Options(GridOptions):
@@ -41,12 +41,12 @@ class CIR(OFDM):
 
     def make_profile(self) -> Recorded:
         """Read the file. Raises ValueError for one that holds no impulse responses."""
-        profile = Recorded(*_read_cir(str(self.options.path)))
-        warn_of_ofdm_prefix("path: the file", "its clients", profile.last_path_s, self.options)
+        profile = Recorded(*_read_responses(str(self.options.path)))
+        warn_of_prefix("path: the file", "its clients", profile.last_path_s, self.options)
         return profile
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> CIR:
-        """Return this link with its band shared, as `OFDM` does. Raises ValueError for clients not in the file."""
+        """Share the band of this link, as `OFDM` does. Raises ValueError for clients not in the file."""
         if clients > len(self.profile.paths):
             raise ValueError(f"path: {len(self.profile.paths)} clients are in the file, {clients} in the run")
         link = cast(CIR, super().in_band(clients, active, batch, d))
@@ -61,18 +61,18 @@ class CIR(OFDM):
         return link
 
     def law(self) -> Listed:
-        """Return the law of |h|^2 of a client, over its times and subcarriers."""
+        """List |h|^2 of a client over its times and subcarriers, as a law."""
         return Listed.of(self._list_responses().abs().square().numpy())
 
     def draw_blocks(
         self, uses: float, blocks: int | None, generator: torch.Generator, powers: Tensor | None = None
     ) -> tuple[Realisation, float]:
-        """Draw a time for each block, which has all subcarriers of the client; for statistics, list all times."""
+        """Draw a time for each block, which has all subcarriers of the client. For statistics, list all times."""
         h = self._list_responses()
         return {"fading": h if blocks is None else h[torch.randint(len(h), (blocks,), generator=generator)]}, 1.0
 
     def draw_symbols(self, generator: torch.Generator) -> Realisation:
-        """Draw slots of all subcarriers, since what some have says nothing of others."""
+        """Draw slots of all subcarriers, since some subcarriers do not represent the others."""
         symbols = self._frame(self._client or 0, 1)[0] * len(self._grid.data)
         return self.draw([1] * max(64, 2 * SAMPLES // symbols), 2 * symbols, generator, torch.float64)
 
@@ -84,7 +84,7 @@ class CIR(OFDM):
 class Recorded(Profile):
     """Impulse responses `paths` `[client, time, path]` at `delays` `[client, path]`; a frame has one of its client's.
 
-    Which one it has is drawn, each with the same chance. A client's mean power, over its times, is 1.
+    The response of a frame is drawn uniformly. A client's mean power, over its times, is 1.
     """
 
     def __init__(self, paths: Tensor, delays: Tensor) -> None:
@@ -104,7 +104,7 @@ class Recorded(Profile):
         generators: Sequence[torch.Generator],
         device: torch.device | None = None,
     ) -> Tensor:
-        """Draw h as `Profile` says: at frequency f the sum of a_l exp(-2 pi j f tau_l), constant over a frame."""
+        """Draw h as `Profile` does: at frequency f the sum of a_l exp(-2 pi j f tau_l), constant over a frame."""
         rows = []
         for client, n, generator in zip(clients, frames, generators, strict=True):
             at = torch.randint(self.paths.shape[1], (n,), generator=generator, device=generator.device)
@@ -113,14 +113,14 @@ class Recorded(Profile):
         return move_draws(h, device or generators[0].device)[:, None].expand(-1, times, -1)
 
     def list_responses(self, client: int, width: int, spacing_hz: float, at: Tensor | slice = slice(None)) -> Tensor:
-        """Return h of a client at some of its times, all by default, complex128 `[time, width]`."""
+        """List h of a client at some of its times (by default all), complex128 `[time, width]`."""
         frequencies = spacing_hz * (torch.arange(width, dtype=torch.float64) - width // 2)
         phase = -2 * torch.pi * self.delays[client][:, None] * frequencies
         return self.paths[client, at] @ torch.polar(torch.ones_like(phase), phase)
 
 
-def _read_cir(path: str) -> tuple[Tensor, Tensor]:
-    """Return paths, complex128, and delays, float64, of a file. Raises ValueError for another content."""
+def _read_responses(path: str) -> tuple[Tensor, Tensor]:
+    """Read paths, complex128, and delays, float64, from a file. Raises ValueError for other content."""
     try:
         with np.load(path, allow_pickle=False) as file:
             a, tau = file["a"], file["tau"]

@@ -19,7 +19,7 @@ class Grid:
     """Grid in time: slots of 14 OFDM symbols, some of which are pilots on all subcarriers (Kronecker pattern).
 
     Attributes:
-        pilots: pilot symbols of a slot, ascending, of 0 to 13.
+        pilots: pilot symbols of a slot, ascending, from 0 to 13.
         spacing_hz: between subcarriers.
         prefix: length of the cyclic prefix, over that of a symbol without it.
     """
@@ -39,11 +39,11 @@ class Grid:
         return self.spacing_hz / (1 + self.prefix)
 
     def slots(self, symbols: np.ndarray, width: np.ndarray | int) -> np.ndarray:
-        """Return the whole slots that data `symbols` need on `width` subcarriers."""
+        """Count the whole slots that data `symbols` need on `width` subcarriers."""
         return np.ceil(symbols / (len(self.data) * width))
 
     def width(self, symbols: int) -> int:
-        """Return the subcarriers on which data `symbols` fit into one slot; at least 1."""
+        """Count the subcarriers on which data `symbols` fit into one slot, at least 1."""
         return max(1, math.ceil(symbols / len(self.data)))
 
 
@@ -67,16 +67,16 @@ class Frame:
     def between(self, at_pilots: Tensor) -> Tensor:
         """Interpolate complex `[S, P, width]` at the pilot symbols linearly in time to `[S, T, width]`.
 
-        Before the first pilot symbol and after the last one, the line through the nearest two goes on; a single one is
-        repeated.
+        Symbols before the first and after the last pilot symbol are extrapolated from the nearest two. A single pilot
+        symbol is repeated.
         """
         before, after = at_pilots.index_select(1, self.before), at_pilots.index_select(1, self.after)
         return before + self.part.to(at_pilots.real.dtype) * (after - before)
 
 
 @lru_cache(maxsize=64)
-def make_grid_frame(grid: Grid, slots: int, device: torch.device) -> Frame:
-    """Return a frame of some slots, whose positions stay on the device for the next one."""
+def make_frame(grid: Grid, slots: int, device: torch.device) -> Frame:
+    """Build a frame of some slots once, so that its positions stay on the device."""
     starts = SLOT * np.arange(slots)[:, None]
     data, pilots = ((starts + np.array(within, dtype=np.int64)).ravel() for within in (grid.data, grid.pilots))
     heard = pilots if len(pilots) else data[:1]  # without pilots nothing is interpolated
@@ -92,8 +92,8 @@ class Band:
 
     Attributes:
         subcarriers: of all blocks.
-        active: clients that share them equally, where no shares are given.
-        shares: part of each client, summing to 1, or None.
+        active: clients that share them equally if no shares are given.
+        shares: fraction of each client, summing to 1, or None.
 
     Raises:
         ValueError: for a client without a subcarrier.
@@ -112,17 +112,17 @@ class Band:
             raise ValueError(f"shares: {self.shares[k]:g} of {self.subcarriers} subcarriers is none for client {k}")
 
     def widths(self, clients: np.ndarray) -> np.ndarray:
-        """Return the subcarriers of clients `[n]`; the rest that equal blocks leave stays unused."""
+        """Count the subcarriers of clients `[n]`. The remainder of equal blocks stays unused."""
         if self.shares is None:
             return np.full(len(clients), self.subcarriers // self.active)
         return self._blocks()[clients]
 
     def parts(self, clients: np.ndarray) -> np.ndarray:
-        """Return each client's part of the band, `[n]`."""
+        """Compute each client's fraction of the band, `[n]`."""
         return np.full(len(clients), 1 / self.active) if self.shares is None else np.array(self.shares)[clients]
 
     def _blocks(self) -> np.ndarray:
-        """Return all clients' subcarriers from shares: block borders are rounded, so that no subcarrier is lost."""
+        """Divide the subcarriers by shares. The borders of blocks are rounded, so that no subcarrier is lost."""
         assert self.shares is not None
         borders = np.rint(np.cumsum([0.0, *self.shares]) * self.subcarriers).astype(int)
         return np.diff(borders)

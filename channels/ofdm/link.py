@@ -29,8 +29,8 @@ from channels import PROFILES, make_link
 from channels.equalise import Estimate, combine_antennas
 from channels.law import Law
 from channels.link import SAMPLES, Cost, Link, Realisation, complex_normal
-from channels.ofdm.grid import SLOT, Band, Grid, make_grid_frame
-from channels.ofdm.options import GridOptions, list_values, warn_of_ofdm_prefix
+from channels.ofdm.grid import SLOT, Band, Grid, make_frame
+from channels.ofdm.options import GridOptions, list_values, warn_of_prefix
 from channels.ofdm.profiles import RAYLEIGH, Profile, move_draws
 from channels.options import NOT_NEGATIVE, POSITIVE, NoEffect, require
 from channels.power import check_even
@@ -68,7 +68,7 @@ class OFDM(Combined):
             require("speed_mps", self.speed_mps, NOT_NEGATIVE)
 
         def settled(self) -> OFDM.Options:
-            """Return these options with the open ones of `MOBILITY` filled in, which flat fading does not take."""
+            """Fill in the open options of `MOBILITY`, which flat fading does not take."""
             defaults = MOBILITY if PROFILES.get(self.profile).disperses else {}
             return replace(self, **{name: v for name, v in defaults.items() if getattr(self, name) is None})
 
@@ -89,7 +89,7 @@ class OFDM(Combined):
         self._client: int | None = None
 
     def make_profile(self) -> Profile:
-        """Return the fading of the options, and warn of paths beyond the cyclic prefix; a subclass has another."""
+        """Build the fading of the options, and warn of paths beyond the cyclic prefix. A subclass may build another."""
         options = self.options
         assert isinstance(options, OFDM.Options)
         kind: Any = PROFILES.get(options.profile)
@@ -98,11 +98,11 @@ class OFDM(Combined):
             return kind()
         spread_ns, carrier_ghz, speed = values
         profile = kind(1e-9 * spread_ns, 1e9 * carrier_ghz, speed)
-        warn_of_ofdm_prefix(f"delay_spread_ns: {spread_ns:g}", options.profile, profile.last_path_s, options)
+        warn_of_prefix(f"delay_spread_ns: {spread_ns:g}", options.profile, profile.last_path_s, options)
         return profile
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> OFDM:
-        """Return this link with its band sized and shared, as `Link.in_band` says.
+        """Size and share the band of this link, as `Link.in_band` does.
 
         Raises ValueError for shares that are not one per client, or too few subcarriers.
         """
@@ -118,13 +118,13 @@ class OFDM(Combined):
         return link
 
     def of(self, client: int) -> OFDM:
-        """Return this link as one of the clients has it: with its fading, and its number of subcarriers."""
+        """Return this link as seen by a client: with its fading, and its number of subcarriers."""
         link = copy.copy(self)
         link._client = client
         return link
 
     def broadcast(self) -> Combined:
-        """Return this link as what all clients get crosses it."""
+        """Return this link for broadcasts: over the whole band, to a single user."""
         whole = cast(OFDM, super().broadcast())
         whole.shares = None
         if self._band is not None:
@@ -132,20 +132,20 @@ class OFDM(Combined):
         return whole
 
     def like(self, client: int) -> int:
-        """Return a client with such fading on as many subcarriers; with `shares` each is by itself."""
+        """Find a client with the same statistics on as many subcarriers. With `shares` each client has its own."""
         return self.profile.like(client) if self.shares is None and type(self).of is OFDM.of else client
 
     def law(self) -> Law | None:
-        """Return the law of |h|^2 of one user on a resource element, if all paths are Rayleigh fading."""
+        """Find the law of |h|^2 of a single user on a resource element, if all paths are Rayleigh fading."""
         scattered = type(self) is OFDM and self.users == 1 and getattr(self.profile, "scattered", False)
         return make_link("rayleigh", antennas=self.antennas).law() if scattered else None
 
     def draw_blocks(
         self, uses: float, blocks: int | None, generator: torch.Generator, powers: Tensor | None = None
     ) -> tuple[Realisation, float]:
-        """Draw h, or what several users leave of it, on resource elements that are spread evenly over each block.
+        """Draw h, or the result of separating several users, on resource elements spread evenly over each block.
 
-        A block fills one OFDM symbol of the client's subcarriers after the other. Where it lasts so long that elements
+        A block fills one OFDM symbol of the client's subcarriers after the other. If it lasts so long that elements
         half a turn of the Doppler frequency apart do not reach its end, they are spread over its beginning.
         """
         grid, antennas, users = self._grid, self.antennas, self.users
@@ -177,7 +177,7 @@ class OFDM(Combined):
         return thin.draw([1] * (SAMPLES // 64), 2 * few * len(self._grid.data), generator, torch.float64)
 
     def cost(self, numbers: np.ndarray, clients: np.ndarray) -> Cost:
-        """Return the cost in whole slots of the client's part of the band, pilots and cyclic prefix included."""
+        """Compute the cost in whole slots of the client's part of the band, pilots and cyclic prefix included."""
         symbols, prefix = np.ceil(numbers / 2), 1 + self.options.cyclic_prefix
         band = self._find_band(int(symbols.max(initial=0)))
         widths = band.widths(clients)
@@ -186,7 +186,7 @@ class OFDM(Combined):
         return Cost(slots * SLOT * prefix * band.parts(clients) * band.subcarriers, energy * prefix)
 
     def _find_band(self, most: int) -> Band:
-        """Return the band, or as much as `most` symbols need in one slot. Raises ValueError for shares of no band."""
+        """Find the band, or as much as `most` symbols need in one slot. Raises ValueError for shares without a band."""
         if self._band is None and self.shares is not None:
             raise ValueError("shares: the band is not known; give subcarriers, or call link.in_band")
         return self._band or Band(self._grid.width(most), 1, None)
@@ -199,11 +199,11 @@ class OFDM(Combined):
         dtype: torch.dtype = torch.float32,
         fades: Fades | None = None,
     ) -> dict[str, Tensor]:
-        """Draw as `Link` does, and `[sum(sizes), d/2, ...]` "fading" h; for `csi` "ls" "known", "error" and "moments".
+        """Draw as `Link` does, and "fading" `[sum(sizes), d/2, ...]`; with `csi` "ls" "known", "error" and "moments".
 
-        Several users: what `channels.users.separate_users` says, by gains of all of them on each resource element.
-        `fades` has their generators and powers; without it the one generator draws all gains. Without `in_band` and
-        without a number of subcarriers, the band is what the largest mini-batch needs.
+        Several users have the entries of `channels.users.separate_users` on each resource element, from the gains of
+        all of them. `fades` gives their generators and powers. Without it `generator` draws all gains. Without
+        `in_band` and without a number of subcarriers, the band is sized for the largest mini-batch.
         """
         if self.shares is not None and self._client is None:
             raise ValueError("shares: clients differ in them; draw from link.of(client)")
@@ -220,7 +220,7 @@ class OFDM(Combined):
         device: torch.device | None = None,
         fades: Sequence[Fades] | None = None,
     ) -> list[dict[str, Tensor]]:
-        """Draw as `draw` does, for several clients: those whose frames are of one size at once."""
+        """Draw as `draw` does, for several clients. Those with frames of one size are drawn at once."""
         drawn = [Link.draw(self, own, d, g, dtype) for own, g in zip(sizes, generators, strict=True)]
         alike: dict[tuple[int, int], list[int]] = {}
         for i, (client, own) in enumerate(zip(clients, sizes, strict=True)):
@@ -234,7 +234,7 @@ class OFDM(Combined):
         return drawn
 
     def _frame(self, client: int, most: int) -> tuple[int, int]:
-        """Return the subcarriers of a client, and the slots that `most` symbols take on them."""
+        """Count the subcarriers of a client, and the slots that `most` symbols take on them."""
         width = int(self._find_band(most).widths(np.array([client]))[0])
         return width, max(1, int(self._grid.slots(np.array(most), width)))
 
@@ -250,14 +250,14 @@ class OFDM(Combined):
         dtype: torch.dtype,
         device: torch.device | None,
     ) -> list[dict[str, Tensor]]:
-        """Draw what the samples of clients, whose frames are of one size, meet on the resource elements."""
+        """Draw the resource elements of the samples of clients whose frames have one size."""
         grid, frames, antennas, users = self._grid, [max(1, len(own)) for own in sizes], self.antennas, self.users
         many, keys = [users * antennas * n for n in frames], generators
-        powers = None if fades is None else _stack_ofdm_powers(fades, frames, users)
+        powers = None if fades is None else _stack_powers(fades, frames, users)
         if shared := fades is not None and bool(fades[0].generators):
-            clients, keys = _key_ofdm_frames(clients, fades, frames)
+            clients, keys = _key_frames(clients, fades, frames)
             many = [antennas] * len(keys)
-        at, times = make_grid_frame(grid, slots, device or keys[0].device), SLOT * slots
+        at, times = make_frame(grid, slots, device or keys[0].device), SLOT * slots
         data = at.data
         if users > 1 and not shared:  # nobody else meets these frames: means over thousands draw what is filled
             most = max((b * s for own in sizes for b in own), default=1)
@@ -280,13 +280,11 @@ class OFDM(Combined):
         split = {name: grids.split(frames) for name, grids in elements.items()}
         if self.options.csi == "ls":
             like = [self.profile.like(client) for client in clients]
-            known = [_measure_ofdm_interpolation(self.profile, k, grid, slots, h.device).to(dtype) for k in like]
+            known = [_measure_interpolation(self.profile, k, grid, slots, h.device).to(dtype) for k in like]
             split["moments"] = tuple(
                 moments.unsqueeze(1).expand(n, -1, width, -1) for moments, n in zip(known, frames, strict=True)
             )
-        return [
-            {name: _split_ofdm_grids(grids[i], own, s) for name, grids in split.items()} for i, own in enumerate(sizes)
-        ]
+        return [{name: _split_grids(grids[i], own, s) for name, grids in split.items()} for i, own in enumerate(sizes)]
 
     def response(
         self,
@@ -305,7 +303,7 @@ class OFDM(Combined):
         return self.profile.response(*own, [generator])
 
     def estimate(self, drawn: Realisation, deviation: Tensor) -> Estimate | None:
-        """Return the interpolation between the noisy pilots, and how good it is; None with perfect knowledge."""
+        """Interpolate between the noisy pilots, and compute how good the estimate is; None with perfect knowledge."""
         if self.options.csi == "perfect":
             return None
         (product, floor, weights), gain = drawn["moments"].unbind(-1), drawn["known"] + deviation * drawn["error"]
@@ -327,16 +325,16 @@ HEARD = 500
 
 
 @lru_cache(maxsize=32)
-def _measure_ofdm_interpolation(profile: Profile, client: int, grid: Grid, slots: int, device: torch.device) -> Tensor:
+def _measure_interpolation(profile: Profile, client: int, grid: Grid, slots: int, device: torch.device) -> Tensor:
     """Measure how good the interpolation at a frame's data symbols is, for E|h|^2 = 1, float64 `[T, 3]`.
 
-    These are, of a client, r = Re E[h known*]; E|known|^2 - r^2; and E|error|^2. Slots but the first and the
-    last are alike.
+    For a client these are r = Re E[h known*], E|known|^2 - r^2, and E|error|^2. All slots but the first and the last
+    are alike.
     """
     few, clock = min(slots, 3), torch.Generator().manual_seed(0)
     size = SLOT * few, grid.symbol_rate, 1, grid.spacing_hz
     h = profile.response([client], [HEARD], *size, [clock]).to(torch.complex128)
-    at = make_grid_frame(grid, few, h.device)
+    at = make_frame(grid, few, h.device)
     true, known = h.index_select(1, at.data), at.between(h.index_select(1, at.pilots))
     power, heard, product = (t.real.mean(0) for t in (true * true.conj(), known * known.conj(), true * known.conj()))
     r, weights = product / power, at.part.square() + (1 - at.part).square()
@@ -344,12 +342,12 @@ def _measure_ofdm_interpolation(profile: Profile, client: int, grid: Grid, slots
     return measured[[0, *[1] * (slots - 2), -1][:slots]].flatten(0, 1).to(device)
 
 
-def _key_ofdm_frames(
+def _key_frames(
     clients: Sequence[int], fades: Sequence[Fades], frames: Sequence[int]
 ) -> tuple[list[int], list[torch.Generator]]:
-    """Return whose gains each user has in each frame of each client, and what draws them.
+    """Find the client behind each user's gains in each frame of each client, and the generator that draws them.
 
-    A frame's follow from a number of its own, so that they are the same however many frames there are.
+    Each frame has its own seed, so its gains do not depend on the number of frames.
     """
     users, keys = [], []
     for client, fade, n in zip(clients, fades, frames, strict=True):
@@ -360,15 +358,15 @@ def _key_ofdm_frames(
     return users, keys
 
 
-def _stack_ofdm_powers(fades: Sequence[Fades], frames: Sequence[int], users: int) -> Tensor:
-    """Return the users' mean powers in each frame of each client, `[sum(frames), 1, 1, U]`."""
+def _stack_powers(fades: Sequence[Fades], frames: Sequence[int], users: int) -> Tensor:
+    """Stack the users' mean powers in each frame of each client, `[sum(frames), 1, 1, U]`."""
     alike = torch.ones(users, dtype=torch.float64)
     each = torch.stack([alike if fade.powers is None else fade.powers for fade in fades])
     return each.repeat_interleave(torch.tensor(frames), 0)[:, None, None]
 
 
-def _split_ofdm_grids(grids: Tensor, sizes: Sequence[int], s: int) -> Tensor:
-    """Return data elements of frames `[S, symbols, width, ...]` sample by sample, `[sum(sizes), s, ...]`, in order."""
+def _split_grids(grids: Tensor, sizes: Sequence[int], s: int) -> Tensor:
+    """Split data elements of frames `[S, symbols, width, ...]` by sample, `[sum(sizes), s, ...]`, in order."""
     flat = grids.flatten(1, 2)
     each = [flat[i, : b * s].unflatten(0, (b, s)) for i, b in enumerate(sizes)]
     return torch.cat(each or [flat.new_zeros(0, s, *flat.shape[2:])])

@@ -35,7 +35,7 @@ class GridOptions(Link.Options):
     """Length of the cyclic prefix over that of a symbol without it; with 1/14 a slot of 15 kHz lasts 1 ms."""
 
     def check(self) -> None:
-        """Check that the values make a grid, and that none would do nothing."""
+        """Check that the values make a grid, and that every option has an effect."""
         super().check()
         one_of("csi", self.csi, KNOWLEDGE)
         if self.csi == "ls" and self.equaliser == "none":
@@ -48,16 +48,16 @@ class GridOptions(Link.Options):
             _check_shares(list_values(self.shares))
 
     def settled(self) -> GridOptions:
-        """Return these options with those filled in that follow from others."""
+        """Fill in the options that follow from others."""
         return self
 
 
 def list_values(values: T | Sequence[T]) -> tuple[T, ...]:
-    """Return a value, or each of several, as a tuple."""
+    """Convert a value, or several values, to a tuple."""
     return tuple(values) if isinstance(values, Sequence) else (values,)
 
 
-def warn_of_ofdm_prefix(cause: str, name: str, last_path_s: float, options: GridOptions) -> None:
+def warn_of_prefix(cause: str, name: str, last_path_s: float, options: GridOptions) -> None:
     """Warn of paths beyond the cyclic prefix."""
     prefix_s = options.cyclic_prefix / (1e3 * options.spacing_khz)
     if last_path_s > prefix_s:

@@ -1,7 +1,7 @@
 """Frequency responses of 3GPP's channel profiles (TR 38.901, version 19.2) and of flat Rayleigh fading, through Sionna.
 
-Importing Sionna takes seconds and reseeds torch's global generator, and its blocks draw from a generator of its own:
-`import_sionna` and `lend_generators_to_sionna` keep all that inside.
+Importing Sionna takes seconds and reseeds torch's global generator, and its blocks draw from its own generator.
+`import_sionna` and `lend_generators_to_sionna` hide these side effects.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from channels.cell import LIGHT
 
 
 class Profile:
-    """Fading of one antenna in time and frequency, E|h|^2 = 1; a subclass draws it, as `response` says.
+    """Fading of one antenna in time and frequency, E|h|^2 = 1. A subclass implements `response`.
 
-    `@PROFILES.register("mine")` over a subclass adds one to the values of the option `profile`.
+    Decorate a subclass with `@PROFILES.register("mine")` to add a value of the option `profile`.
     """
 
     disperses: ClassVar[bool] = False
-    """True if it is made from a delay spread (s), a carrier (Hz) and a speed (m/s); otherwise from nothing."""
+    """True if it is made from a delay spread (s), a carrier (Hz) and a speed (m/s); otherwise it takes no arguments."""
     last_path_s: float = 0.0
     """Delay of the last path after the first, which belongs into the cyclic prefix."""
     doppler_hz: float | None = None
-    """Largest Doppler frequency, by which the time that fading lasts is known (None: it is not)."""
+    """Largest Doppler frequency, which bounds the coherence time (None: unknown)."""
 
     def like(self, client: int) -> int:
-        """Return a client whose fading has the same statistics, the same for all that are alike."""
+        """Find a client whose fading has the same statistics, the same for all such clients."""
         return client
 
     def response(
@@ -50,17 +50,17 @@ class Profile:
     ) -> Tensor:
         """Draw h of independent frames of several clients, complex64 `[sum(frames), times, width]`.
 
-        A client's block of subcarriers is taken as centred at the carrier.
+        A client's block of subcarriers is assumed to be centred at the carrier.
 
         Args:
-            clients: whose frames these are.
-            frames: number of each client's frames; they may be computed at once, and do not depend on each other.
+            clients: clients of these frames.
+            frames: number of each client's frames, which are independent and may be computed at once.
             times: OFDM symbols of a frame.
             rate: OFDM symbols per second.
             width: subcarriers.
-            spacing_hz: between them.
-            generators: of each client: the only source of randomness.
-            device: where h is computed from what they draw (None: on theirs).
+            spacing_hz: spacing of the subcarriers.
+            generators: of each client, the only source of randomness.
+            device: device on which h is computed from the draws (None: that of the generators).
         """
         raise NotImplementedError
 
@@ -108,10 +108,10 @@ class ThreeGPP(Profile):
         generators: Sequence[torch.Generator],
         device: torch.device | None = None,
     ) -> Tensor:
-        """Draw h as `Profile` says, of all clients alike.
+        """Draw h as `Profile` does, with the same statistics for all clients.
 
-        Where the block lies changes nothing: shifted by f, path l would turn by 2 pi f tau_l, and its phase is uniform
-        anyway.
+        The position of the block does not matter: shifted by f, path l would turn by 2 pi f tau_l, and its phase is
+        uniform anyway.
         """
         parts, count, place = import_sionna(), sum(frames), str(device or generators[0].device)
         with lend_generators_to_sionna(generators, frames, place):
@@ -174,11 +174,11 @@ def import_sionna() -> SimpleNamespace:
 def lend_generators_to_sionna(
     generators: Sequence[torch.Generator], rows: Sequence[int] = (1,), device: str | None = None
 ) -> Iterator[None]:
-    """Lend generators to Sionna: inside, its blocks draw from them, and its own stays as it is.
+    """Lend generators to Sionna, so that its blocks draw from them and its own generator stays unchanged.
 
     Args:
-        generators: one, or several, each for rows of its own.
-        rows: of several generators the rows of each, of all that is drawn in one call.
+        generators: one, or several, each for its own rows.
+        rows: rows of each of several generators, among the rows of every draw.
         device: of Sionna's blocks (None: that of the generators).
     """
     with _Lent(import_sionna().config.torch_rng(device or str(generators[0].device)), generators, rows):
@@ -186,7 +186,7 @@ def lend_generators_to_sionna(
 
 
 class _Lent(TorchFunctionMode):
-    """The draws of one generator, made by others in its place."""
+    """Substitute other generators for the draws of one."""
 
     def __init__(self, own: torch.Generator, generators: Sequence[torch.Generator], rows: Sequence[int]) -> None:
         super().__init__()
@@ -208,5 +208,5 @@ class _Lent(TorchFunctionMode):
 
 
 def move_draws(drawn: Tensor, device: torch.device) -> Tensor:
-    """Return draws on a device; to an accelerator without making the host wait for it."""
+    """Move draws to a device. The host does not wait for an accelerator."""
     return drawn if drawn.device == device else drawn.pin_memory().to(device, non_blocking=True)

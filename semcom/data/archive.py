@@ -1,4 +1,4 @@
-"""Reader of .npz archives that users bring: nothing in them is run, and one line tells whatever is wrong with them."""
+"""Reader of .npz archives from users: it executes no content, and describes any damage in one line."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ DAMAGED = (OSError, ValueError, OverflowError, EOFError, RuntimeError, struct.er
 
 
 def read_archive(path: Path, blame: str, wanted: Callable[[str], bool]) -> dict[str, npt.NDArray[Any]]:
-    """Return those arrays of an .npz file whose names are wanted, by name.
+    """Read those arrays of an .npz file whose names are wanted, by name.
 
-    Nothing is allocated for an array that its header makes larger than the file says it is.
+    An array whose header claims more than the file's size is refused before memory is allocated.
 
     Raises ConfigError that starts with `blame` (field and value) if the file is missing or no archive of plain arrays.
     """
@@ -33,19 +33,17 @@ def read_archive(path: Path, blame: str, wanted: Callable[[str], bool]) -> dict[
         raise ConfigError(f"{blame} is not there; give the path of an .npz file")
     try:
         with zipfile.ZipFile(path) as archive:  # not np.load, which allocates what a header promises
-            return {
-                name: _read_archive_member(archive, member) for name, member in _list_archive_members(archive, wanted)
-            }
+            return {name: _read_member(archive, member) for name, member in _list_members(archive, wanted)}
     except DAMAGED as error:
         raise ConfigError(f"{blame} is no readable .npz archive of plain arrays ({one_line(error)})") from None
 
 
 def read_pickled(path: Path, blame: str, name: str) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of numbers in the one dictionary that an .npz file holds under a name, by name.
+    """Read the arrays of numbers in the dictionary that an .npz file holds under a name, by name.
 
-    Nothing of the pickle that it is written as is run (`semcom.data.pickled`).
+    The pickle in the file is never executed (`semcom.data.pickled`).
 
-    Raises ConfigError that starts with `blame` if the file is missing, damaged, or of anything else.
+    Raises ConfigError that starts with `blame` if the file is missing, damaged, or has other content.
     """
     if not os.path.isfile(path):
         raise ConfigError(f"{blame} is not there")
@@ -58,24 +56,24 @@ def read_pickled(path: Path, blame: str, name: str) -> dict[str, npt.NDArray[Any
 
 
 def measure_archive(path: Path, wanted: Callable[[str], bool]) -> int:
-    """Return the bytes of those arrays of an .npz file whose names are wanted; 0 where `read_archive` refuses it."""
+    """Measure the bytes of the wanted arrays of an .npz file, or return 0 if `read_archive` refuses the file."""
     if not os.path.isfile(path):
         return 0
     try:
         with zipfile.ZipFile(path) as archive:
-            return sum(member.file_size for _, member in _list_archive_members(archive, wanted))
+            return sum(member.file_size for _, member in _list_members(archive, wanted))
     except DAMAGED:
         return 0
 
 
-def _list_archive_members(archive: zipfile.ZipFile, wanted: Callable[[str], bool]) -> list[tuple[str, zipfile.ZipInfo]]:
-    """Return the wanted arrays of an archive: names, and what the archive says of them."""
+def _list_members(archive: zipfile.ZipFile, wanted: Callable[[str], bool]) -> list[tuple[str, zipfile.ZipInfo]]:
+    """List the wanted arrays of an archive: their names, and their entries in the archive's directory."""
     named = [(member.filename.removesuffix(".npy"), member) for member in archive.infolist()]
     return [(name, member) for name, member in named if wanted(name)]
 
 
-def _read_archive_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    """Return one array of an archive. Raises ValueError if it is none, or if its header promises more than there is."""
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    """Read an array of an archive. Raises ValueError if it is no array, or its header claims more bytes than exist."""
     with archive.open(member) as file:
         promised = _read_promised_size(file)
         if promised > member.file_size - file.tell():
@@ -85,7 +83,7 @@ def _read_archive_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> n
 
 
 def _read_promised_size(file: IO[bytes]) -> int:
-    """Return the number of bytes that the header of an array promises, and leave the file behind it."""
+    """Read the number of bytes that the header of an array claims, and leave the file positioned behind the header."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:

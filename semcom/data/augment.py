@@ -1,8 +1,8 @@
-"""Augmentation of training images: what happens to the images of a mini-batch, as a function of them and of draws.
+"""Augmentation of training images, as a function of the images of a mini-batch and of uniform draws.
 
-It works on all clients of a stack at once, where the images lie. The draws are the run's, keyed by seed, batch order,
-round and client: images that are visited at the same place of an order look alike, whatever the method, the chunk or
-the number of processes. Tests, validation and passes that do not train see the images as they are.
+It works on all clients of a stack at once, on the device of the images. The draws are the run's, keyed by seed, batch
+order, round and client: images at the same position of an order look alike, whatever the method, the chunk or the
+number of processes. Tests, validation and passes that do not train see unchanged images.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from torch import Tensor
 
 
 class Augmentation:
-    """Base class of the augmentations; `@AUGMENTATIONS.register("name")` adds one.
+    """Base class of the augmentations. Decorate a subclass with `@AUGMENTATIONS.register("name")` to add it.
 
     Attributes:
-        numbers: p, the uniform numbers that an image takes; with 0 of them nothing is augmented.
-        pictures: whether it takes images alone, and no other arrays.
+        numbers: p, the uniform numbers that an image takes. With 0 of them images stay unchanged.
+        pictures: whether it takes only images, and no other arrays.
     """
 
     numbers: ClassVar[int] = 0

@@ -1,7 +1,7 @@
 """Tables of counts `[K, C]` behind the partitions: how many samples of each class a client gets.
 
-Legend: K clients, C classes; `stock` `[C]`, the samples there are of each class, n_c; `ways` `[K]`, the classes
-per client, m; `sizes` `[K]`, the samples of each of them, q.
+Legend: K clients, C classes; `stock` `[C]`, the available samples of each class, n_c; `ways` `[K]`, the classes per
+client, m; `sizes` `[K]`, the samples of each of them, q.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from semcom.config import ConfigError
 LOG = logging.getLogger(__name__)
 Table = npt.NDArray[np.int64]
 REDRAWS, WORK = 20_000, 10_000_000
-"""Draws of `count_by_dirichlet` after which its minimum size is called impossible, and their work, some seconds."""
+"""Draws of `draw_dirichlet` after which its minimum size is called impossible, and their work, some seconds."""
 DISPLACED = 0.02
-"""Part of all samples that rounding may leave to be drawn again in `count_by_client_dirichlet` without a word."""
+"""Part of all samples that rounding may leave to be drawn again in `draw_client_dirichlet` without a word."""
 TRIES = 20
 """Draws of a client's classes after which the classes with the largest stock are taken."""
 
 
-def draw_spread_counts(
+def draw_spread(
     name: str, centre: int, width: int, clients: int, rng: np.random.Generator, top: int | None = None
 ) -> Table:
     """Draw `[K]` whole numbers, uniform in [centre - width, centre + width].
@@ -39,50 +39,50 @@ def draw_spread_counts(
     return rng.integers(centre - width, centre + width + 1, clients)
 
 
-def count_shots(stock: Table, ways: Table, sizes: Table, rng: np.random.Generator) -> Table:
+def draw_shots(stock: Table, ways: Table, sizes: Table, rng: np.random.Generator) -> Table:
     """Draw a table in which client k gets `sizes[k]` samples of each of `ways[k]` random classes.
 
-    Clients choose in random order, large samples first; a choice that would leave too little for the others is
-    drawn again, and after some tries the client takes the classes with the largest stock. With equal sizes this finds a
-    table whenever there is one: Gale and Ryser's condition tells whether the others can still be served, and taking
-    the largest stocks never breaks it. With unequal sizes the condition for the next client's size is used, which is
+    Clients choose in random order, large samples first. A choice that would leave too little for the others is drawn
+    again, and after some tries the client takes the classes with the largest stock. With equal sizes this finds a table
+    whenever one exists: Gale and Ryser's condition decides whether the others can still be served, and taking the
+    largest stocks never breaks it. With unequal sizes the condition for the next client's size is used, which is
     sufficient, not necessary.
 
-    Raises ConfigError naming partition.shots with the number of samples that are missing: with equal sizes, the
-    fewest that would have to be added to the classes.
+    Raises ConfigError naming partition.shots with the number of missing samples: with equal sizes, the fewest that
+    would have to be added to the classes.
     """
     order = rng.permutation(len(ways))
     order = order[np.argsort(-sizes[order], kind="stable")]
     equal = bool((sizes == sizes[0]).all())
     if equal and count_unserved(stock // sizes[0], ways):
-        raise _refuse_counts(ways, sizes, stock, count_missing_samples(stock, ways, int(sizes[0])))
+        raise _refuse(ways, sizes, stock, count_missing_samples(stock, ways, int(sizes[0])))
     table = np.zeros((len(ways), len(stock)), dtype=np.int64)
     left, lacking = stock.copy(), 0
     waiting = _Waiting(ways)
     for position, client in enumerate(order):
         waiting.serve(int(ways[client]))
         following = int(sizes[order[min(position + 1, len(order) - 1)]])
-        chosen = _choose_classes_to_count(left, int(ways[client]), int(sizes[client]), following, waiting, rng)
+        chosen = _choose_classes(left, int(ways[client]), int(sizes[client]), following, waiting, rng)
         lacking += (int(ways[client]) - len(chosen)) * int(sizes[client])
         table[client, chosen] = sizes[client]
         left[chosen] -= sizes[client]
     if lacking:
-        raise _refuse_counts(ways, sizes, stock, lacking)
+        raise _refuse(ways, sizes, stock, lacking)
     return table
 
 
 def count_unserved(places: Table, ways: Table) -> int:
-    """Return the fewest choices of K clients (`ways[k]` different classes each) that `places[c]` per class leave unmet.
+    """Count the fewest choices of K clients (`ways[k]` different classes each) that `places[c]` per class leave unmet.
 
-    Gale-Ryser, as a minimum cut: the largest over j of the j largest ways together less sum_c min(places_c, j).
+    Gale-Ryser, as a minimum cut: the largest over j of the sum of the j largest ways minus sum_c min(places_c, j).
     """
     return _Waiting(ways).unserved(places)
 
 
 def count_missing_samples(stock: Table, ways: Table, size: int) -> int:
-    """Return the fewest samples to add to the stock so that each client can have `size` of each of `ways[k]` classes.
+    """Count the fewest samples to add to the stock so that each client can have `size` of each of `ways[k]` classes.
 
-    The first further place of a class costs what its remainder lacks, each other one `size`; filling the cheapest
+    The first further place of a class costs the gap to its remainder, each other place `size`. Filling the cheapest
     useful place first is optimal, as the number of met choices is submodular in the places.
     """
     waiting, places = _Waiting(ways), stock // size
@@ -96,7 +96,7 @@ def count_missing_samples(stock: Table, ways: Table, size: int) -> int:
 
 
 class _Waiting:
-    """The clients that have not chosen yet: how many there are of each number of ways."""
+    """The clients that have not chosen yet: the number of clients for each number of ways."""
 
     def __init__(self, ways: Table) -> None:
         values, numbers = np.unique(ways, return_counts=True)
@@ -107,14 +107,14 @@ class _Waiting:
         self.numbers[self.values == ways] -= 1
 
     def unserved(self, places: Table) -> int:
-        """Return `count_unserved`: linear less concave between two numbers of ways, so their ends suffice."""
+        """Compute `count_unserved`: linear minus concave between two numbers of ways, so their ends suffice."""
         ends = np.cumsum(self.numbers)
         demand = np.cumsum(self.numbers * self.values)
         supply = np.minimum(places, ends[:, None]).sum(axis=1)
         return max(0, int((demand - supply).max()))
 
 
-def _choose_classes_to_count(
+def _choose_classes(
     left: Table, ways: int, size: int, following: int, waiting: _Waiting, rng: np.random.Generator
 ) -> Table:
     """Choose classes for one client so that those who wait can still be served, if that is possible."""
@@ -130,8 +130,8 @@ def _choose_classes_to_count(
     return np.argsort(-(left // size) - rng.random(len(left)) / 2)[:ways]
 
 
-def _refuse_counts(ways: Table, sizes: Table, stock: Table, missing: int) -> ConfigError:
-    """Return the error of `count_shots` where the data do not suffice."""
+def _refuse(ways: Table, sizes: Table, stock: Table, missing: int) -> ConfigError:
+    """Make the error of `draw_shots` for data that do not suffice."""
     m, q = (f"{v.min()}" if v.min() == v.max() else f"{v.min()} to {v.max()}" for v in (ways, sizes))
     return ConfigError(
         f"partition.shots: {len(ways)} clients x {m} ways x {q} shots are {missing} samples more than the "
@@ -140,20 +140,20 @@ def _refuse_counts(ways: Table, sizes: Table, stock: Table, missing: int) -> Con
     )
 
 
-def count_by_dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.random.Generator) -> Table:
+def draw_dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.random.Generator) -> Table:
     """Divide each class over the clients in proportions ~ Dir(beta, ..., beta).
 
-    With `least` > 0 the field's practical setting: a client that already has its equal share of the total gets
-    nothing of the following classes, and all is drawn again until every client has at least `least` samples. With 0 the
-    plain form, where clients may stay empty.
+    With `least` > 0 the field's practical setting: a client that already has its equal share of the total gets no
+    samples of the following classes, and the whole table is drawn again until every client has at least `least`
+    samples. With 0 the plain form, in which clients may stay empty.
 
-    Raises ConfigError naming partition.min-size after 20,000 draws, fewer where one takes long, and already after a
+    Raises ConfigError naming partition.min-size after 20,000 draws, fewer if a draw takes long, and already after a
     tenth of them if the smallest client never had half of it.
     """
     draws = max(1, min(REDRAWS, WORK // (len(stock) * (clients + 30)))) if clients * least <= stock.sum() else 0
     best = 0
     for draw in range(draws):
-        table = _count_by_dirichlet_once(stock, clients, beta, balanced=least > 0, rng=rng)
+        table = _draw_dirichlet_once(stock, clients, beta, balanced=least > 0, rng=rng)
         best = max(best, int(table.sum(axis=1).min()))
         if best >= least:
             return table
@@ -166,9 +166,7 @@ def count_by_dirichlet(stock: Table, clients: int, beta: float, least: int, rng:
     )
 
 
-def _count_by_dirichlet_once(
-    stock: Table, clients: int, beta: float, *, balanced: bool, rng: np.random.Generator
-) -> Table:
+def _draw_dirichlet_once(stock: Table, clients: int, beta: float, *, balanced: bool, rng: np.random.Generator) -> Table:
     table = np.zeros((clients, len(stock)), dtype=np.int64)
     concentrations, sizes, part = np.full(clients, beta), np.zeros(clients, dtype=np.int64), stock.sum() / clients
     for c, number in enumerate(stock):
@@ -177,19 +175,20 @@ def _count_by_dirichlet_once(
             below = sizes < part
             left = shares * below
             shares = left if left.any() else below.astype(float)
+        # 1e-9: rounding must not take a sample off a share that is a whole number.
         ends = np.floor(shares.cumsum() / shares.sum() * number + 1e-9).astype(np.int64)
         table[0, c], table[1:, c] = ends[0], ends[1:] - ends[:-1]
         sizes += table[:, c]
     return table
 
 
-def count_by_client_dirichlet(stock: Table, clients: int, beta: float, rng: np.random.Generator) -> Table:
+def draw_client_dirichlet(stock: Table, clients: int, beta: float, rng: np.random.Generator) -> Table:
     """Draw clients of equal size floor(N / K), client k's classes from its own probabilities p_k ~ Dir(beta, ...).
 
-    FedCRC's setting. All clients draw at once; where they want more of a class than there is, the samples go to a
-    random part of the wishes, and what a client still lacks is drawn again from p_k over the classes that are left
-    (in proportion to what is left, if p_k gives those no weight). So shares of classes vary less than the p_k, whose
-    variance is (C - 1) / (C^2 (C beta + 1)); a line says by how much where more than `DISPLACED` are drawn again.
+    FedCRC's setting. All clients draw at once. If they want more of a class than is left, a random part of the wishes
+    is met, and the rest of a client's samples is drawn again from p_k over the classes that are left (in proportion to
+    their stock, if p_k gives those no weight). So shares of classes vary less than the p_k, whose variance is (C - 1) /
+    (C^2 (C beta + 1)). A warning gives the difference if more than `DISPLACED` are drawn again.
     """
     table = np.zeros((clients, len(stock)), dtype=np.int64)
     weights = rng.dirichlet(np.full(len(stock), beta), clients)
@@ -197,10 +196,11 @@ def count_by_client_dirichlet(stock: Table, clients: int, beta: float, rng: np.r
     lacking, again = np.full(clients, stock.sum() // clients), list[int]()
     while lacking.any():
         open_weights = weights * (left > 0)
-        dead = open_weights.sum(axis=1) < 1e-200
+        dead = open_weights.sum(axis=1) < 1e-200  # all open classes underflow at a small beta
         open_weights[dead] = left
         wishes = rng.multinomial(lacking, open_weights / open_weights.sum(axis=1, keepdims=True))
         for c in np.flatnonzero(wishes.sum(axis=0) > left):
+            # Too many want the class: chance decides who gets its last samples, not the order of clients.
             wishes[:, c] = rng.multivariate_hypergeometric(wishes[:, c], left[c], method="marginals")
         table += wishes
         left -= wishes.sum(axis=0)
@@ -219,15 +219,14 @@ def count_by_client_dirichlet(stock: Table, clients: int, beta: float, rng: np.r
 
 @lru_cache(maxsize=256)
 def _note_on_partition(finding: str) -> None:
-    """Log a finding about a partition, once in a process."""
     LOG.warning(finding)
 
 
-def count_pathological(stock: Table, clients: int, classes: int, rng: np.random.Generator) -> Table:
+def draw_pathological(stock: Table, clients: int, classes: int, rng: np.random.Generator) -> Table:
     """Give client k a share of `classes` random classes; a class is divided equally among its owners.
 
-    Every class has floor or ceil of K * classes / C owners, so all samples are dealt where K * classes >= C;
-    otherwise some classes have no owner.
+    Every class has floor or ceil of K * classes / C owners, so all samples are dealt if K * classes >= C. Otherwise
+    some classes have no owner.
 
     Raises ConfigError for more classes than the dataset has, or a class with fewer samples than owners.
     """
@@ -240,11 +239,11 @@ def count_pathological(stock: Table, clients: int, classes: int, rng: np.random.
     if len(short):
         c = int(short[0])
         raise ConfigError(f"partition.classes: class {c} has {stock[c]} samples for {owners[c]} clients; lower clients")
-    owned = count_shots(owners, np.full(clients, classes), np.ones(clients, dtype=np.int64), rng)
-    return count_in_proportion(owned, stock)
+    owned = draw_shots(owners, np.full(clients, classes), np.ones(clients, dtype=np.int64), rng)
+    return divide_in_proportion(owned, stock)
 
 
-def count_iid(stock: Table, clients: int, rng: np.random.Generator) -> Table:
+def draw_iid(stock: Table, clients: int, rng: np.random.Generator) -> Table:
     """Shuffle all samples and cut them into K parts of equal size (up to one sample)."""
     table = np.zeros((clients, len(stock)), dtype=np.int64)
     left = stock.astype(np.int64)
@@ -255,31 +254,32 @@ def count_iid(stock: Table, clients: int, rng: np.random.Generator) -> Table:
     return table
 
 
-def count_in_proportion(table: Table, stock: Table) -> Table:
-    """Divide each class's stock in the proportions of the table's column; a class that nobody has stays out.
+def divide_in_proportion(table: Table, stock: Table) -> Table:
+    """Divide each class's stock in the proportions of the table's column. A class with an empty column stays out.
 
-    Ends of the running sum are rounded, so nobody is more than one sample off his share.
+    Ends of the running sum are rounded, so each client is within one sample of its share.
     """
     total = table.sum(axis=0)
     ends = np.rint(np.cumsum(table, axis=0) * (stock / np.maximum(total, 1))).astype(np.int64)
     return np.diff(ends, axis=0, prepend=0)
 
 
-def round_counts(amounts: npt.NDArray[np.floating], total: int, rng: np.random.Generator) -> Table:
+def round_amounts(amounts: npt.NDArray[np.floating], total: int, rng: np.random.Generator) -> Table:
     """Round amounts `[C]` to whole numbers with the given sum: largest remainders go up, ties by chance."""
     down = np.floor(amounts + 1e-9).astype(np.int64)
+    # Rounded, since equal remainders differ in their last digits. The random part then breaks such ties.
     up = np.argsort(-(amounts - down).round(9) - rng.random(len(amounts)) * 1e-10)[: total - int(down.sum())]
     down[up] += 1
     return down
 
 
 def count_among_first(stock: Table, number: int, rng: np.random.Generator) -> Table:
-    """Return how many samples of each class `[C]` are among the first `number` in an order that is fair all along.
+    """Count the samples of each class `[C]` among the first `number` in an order that is fair at every length.
 
-    Of N samples the first m have m n_c / N of class c, rounded down or up, whatever m is. So a sample may come from one
-    step on and is due at another, and of those that may come the first due comes next, ties by chance (Steiner and
-    Yeomans, "Level Schedules for Mixed-Model, Just-in-Time Processes", Management Science 39, 1993). What is drawn does
-    not depend on `number`: a larger one gives no class less.
+    Of N samples the first m have m n_c / N of class c, rounded down or up, for every m. So each sample has a first and
+    a last admissible step, and of the admissible samples the one due first comes next, with ties broken at random
+    (Steiner and Yeomans, "Level Schedules for Mixed-Model, Just-in-Time Processes", Management Science 39, 1993). The
+    draws do not depend on `number`: a larger one gives no class less.
     """
     there = np.flatnonzero(stock)
     sizes, total, ties = stock[there], int(stock.sum()), rng.permutation(len(stock))[there]

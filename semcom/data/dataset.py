@@ -1,7 +1,7 @@
-"""A dataset: every image as a single uint8 array, training images first, then the test images.
+"""A dataset: every image in a single uint8 array, training images first, then the test images.
 
-What is no image, such as rows of a table, series or token ids, is an array of numbers of any shape in their place.
-Legend: N images, C channels, H x W pixels.
+Other inputs, such as rows of a table, series or token ids, are an array of numbers of any shape in their place. Legend:
+N images, C channels, H x W pixels.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from semcom.config import ConfigError
 
 LOG = logging.getLogger(__name__)
 SIDE = 32
-"""Height and width of a run's images where nothing else is asked for."""
+"""Height and width of a run's images by default."""
 
 Bytes = npt.NDArray[np.uint8]
 Indices = npt.NDArray[np.int64]
@@ -34,7 +34,7 @@ class Dataset:
     name: str
     """Name that the user gave it."""
     images: npt.NDArray[Any]
-    """uint8 `[N, C, H, W]`, 0..255, or float32 `[N, ...]`, taken as they are; training images first, then tests."""
+    """uint8 `[N, C, H, W]`, 0..255, or float32 `[N, ...]`, used unscaled; training images first, then tests."""
     labels: Indices
     """int64 `[N]`, 0 .. len(classes) - 1."""
     train_size: int
@@ -42,9 +42,9 @@ class Dataset:
     classes: tuple[str, ...]
     """Names of the classes."""
     owners: Indices | None = None
-    """int64 `[N]`, whose each sample is, such as a writer's or a domain's; None: nothing says it."""
+    """int64 `[N]`, the owner of each sample, such as a writer or a domain (None: unknown)."""
     sides: Indices | None = None
-    """int64 `[N, 2]`, height and width of each picture in the middle of its image, whose rest is border; None: all."""
+    """int64 `[N, 2]`, height and width of each picture, centred in its image within a border (None: no border)."""
 
     def __post_init__(self) -> None:
         count, shape, kind = len(self.images), self.images.shape, self.images.dtype
@@ -75,7 +75,7 @@ class Dataset:
 
     @property
     def pictured(self) -> bool:
-        """Return whether its images are such, and not arrays of numbers."""
+        """Whether its inputs are images, not arrays of numbers."""
         return bool(self.images.dtype == np.uint8)
 
 

@@ -42,7 +42,7 @@ class Ragged:
         return len(self.offsets) - 1
 
     def __getitem__(self, client: int) -> Tensor:
-        """Return a client's list `[sizes[client]]`, a view. Raises IndexError for a client that does not exist."""
+        """Return a client's list `[sizes[client]]`, a view. Raises IndexError for an unknown client."""
         if not 0 <= client < len(self):
             raise IndexError(f"client {client} of {len(self)}")
         return self.flat[int(self.offsets[client]) : int(self.offsets[client + 1])]
@@ -53,8 +53,8 @@ class Federation:
     """The images of a run, and which client owns which."""
 
     images: Tensor
-    """uint8 `[N, C, size, size]`, 0..255; channels last in memory, which convolutions on a CPU want. What is no image:
-    float32 `[N, ...]`."""
+    """uint8 `[N, C, size, size]`, 0..255, channels last in memory, as convolutions on a CPU prefer. Inputs that are no
+    images: float32 `[N, ...]`."""
     labels: Tensor
     """Class of each image, int64 `[N]`."""
     train: Ragged
@@ -66,13 +66,13 @@ class Federation:
     classes: tuple[str, ...]
     """Names of the classes."""
     owned: npt.NDArray[np.bool_]
-    """Classes of which a client has training images, bool `[K, classes]` on the host."""
+    """Whether a client has training images of a class, bool `[K, classes]` on the host."""
     sides: Tensor | None = field(default=None, kw_only=True)
-    """int64 `[N, 2]` on the host: height and width of each picture in the middle of its image, whose rest is border.
-    None: there is no border."""
+    """int64 `[N, 2]` on the host: height and width of each picture centred in its image, with a border around it.
+    None: no image has a border."""
 
     def to(self, device: torch.device | str) -> Federation:
-        """Return the same federation on a device."""
+        """Copy the federation to a device."""
         train, test, validation = (
             Ragged(t.flat.to(device), t.offsets) for t in (self.train, self.test, self.validation)
         )
@@ -81,27 +81,27 @@ class Federation:
 
     @property
     def pictured(self) -> bool:
-        """Return whether its images are such, and not arrays of numbers."""
+        """Whether its inputs are images, not arrays of numbers."""
         return not self.images.is_floating_point()
 
     @property
     def numbers(self) -> int:
-        """Return how many numbers a picture has, without its border; of pictures of several shapes the mean."""
+        """Numbers of a picture without its border, averaged over pictures of several shapes."""
         return count_numbers(self.images.shape[1:], self.sides)
 
     @property
     def sources(self) -> Federation:
-        """The federation with the images that this one is made of: itself, unless features are in their place."""
+        """The federation with the original images: itself, unless features replace them."""
         return self
 
     def gather_sources(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return the images that those at `index` are made of, as `gather` returns images."""
+        """Gather the original images of those at `index`, in the form of `gather`."""
         return self.gather(index, dtype)
 
     def gather(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return images at `index` (int64, any shape) as `[*index.shape, C, size, size]` in [-1, 1]: x / 127.5 - 1.
+        """Gather images at `index` (int64, any shape) as `[*index.shape, C, size, size]` in [-1, 1]: x / 127.5 - 1.
 
-        What is no image is returned as it is, `[*index.shape, ...]`.
+        Inputs that are no images are gathered unscaled, `[*index.shape, ...]`.
         """
         if not self.pictured:
             taken = self.images.index_select(0, index.reshape(-1))
@@ -112,23 +112,23 @@ class Federation:
 
 
 def scale_bytes(images: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return images of bytes as numbers in [-1, 1]: x / 127.5 - 1."""
+    """Scale images of bytes to numbers in [-1, 1]: x / 127.5 - 1."""
     return images.to(dtype).div_(127.5).sub_(1)
 
 
 def to_bytes(images: Tensor) -> Tensor:
-    """Return images in [-1, 1] as bytes, rounded: the inverse of `scale_bytes`."""
+    """Round images in [-1, 1] to bytes: the inverse of `scale_bytes`."""
     return ((images.clamp(-1, 1) + 1) * 127.5).round().to(torch.uint8)
 
 
 def find_picture(size: int, height: int, width: int) -> tuple[Any, ...]:
-    """Return the place of a picture in the middle of a square with a border, as an index of `[..., size, size]`."""
+    """Find the place of a picture centred in a square with a border, as an index of `[..., size, size]`."""
     top, left = (size - height) // 2, (size - width) // 2
     return (..., slice(top, top + height), slice(left, left + width))
 
 
 def count_numbers(image: Sequence[int], sides: Any) -> int:
-    """Return how many numbers an image of some shape has; with `sides` `[N, 2]` of its pictures the mean of theirs."""
+    """Count the numbers of an image of some shape; with `sides` `[N, 2]` the mean over its pictures."""
     return math.prod(image) if sides is None else round(image[0] * float((sides[:, 0] * sides[:, 1] * 1.0).mean()))
 
 

@@ -64,9 +64,9 @@ class HuggingFace:
         self.options = options
 
     def __call__(self, root: str | None = None) -> Dataset:
-        """Load it by `datasets.load_dataset`, which downloads to the root what is not there.
+        """Load it by `datasets.load_dataset`, which downloads missing files to the root.
 
-        Raises ConfigError where the package is not installed, or the dataset has not what the options say.
+        Raises ConfigError if the package is not installed, or the dataset does not match the options.
         """
         o = self.options
         if importlib.util.find_spec("datasets") is None:
@@ -106,7 +106,7 @@ class HuggingFace:
 
 
 def _stack_inputs(column: Sequence[Any]) -> npt.NDArray[Any]:
-    """Return inputs as images, uint8 `[N, C, H, W]`, or as numbers, float32 `[N, ...]`."""
+    """Stack inputs to images, uint8 `[N, C, H, W]`, or to numbers, float32 `[N, ...]`."""
     pictures = sum(hasattr(value, "convert") for value in column)
     some = f"{pictures} of {len(column)} inputs are images, and the others are not; leave those out"
     require_of_dataset(pictures in (0, len(column)), NAME, some)
@@ -123,7 +123,7 @@ def _stack_inputs(column: Sequence[Any]) -> npt.NDArray[Any]:
 
 
 def _read_pictures(column: Sequence[Any]) -> list[Bytes]:
-    """Return the pixels of each picture, `[H, W]` where all are grey, else `[H, W, 3]`; a line says which were grey."""
+    """Read the pixels of each picture, `[H, W]` if all are grey, else `[H, W, 3]` with a warning about grey ones."""
     pictures = []
     for row, value in enumerate(column):
         try:
@@ -137,7 +137,7 @@ def _read_pictures(column: Sequence[Any]) -> list[Bytes]:
 
 
 def _read_column(values: Sequence[Any], what: str) -> npt.NDArray[Any]:
-    """Return labels or owners `[N]`, none of which is missing, as whole numbers, texts, or false and true."""
+    """Check labels or owners `[N]`, complete, as whole numbers, texts, or false and true."""
     missing = sum(value is None for value in values)
     require_of_dataset(not missing, NAME, f"{missing} of {len(values)} {what} are missing; leave them out")
     found = np.asarray(values)
@@ -147,7 +147,7 @@ def _read_column(values: Sequence[Any], what: str) -> npt.NDArray[Any]:
 
 
 def _number_labels(values: Sequence[Any], feature: Any) -> tuple[Indices, tuple[str, ...]]:
-    """Return labels as numbers from 0 on, `[N]`, and their names: those of a `ClassLabel`, or the labels themselves."""
+    """Number labels from 0, `[N]`, and name them: by the names of a `ClassLabel`, or by the labels themselves."""
     found = _read_column(values, "labels")
     least = 0 if found.dtype.kind == "U" else int(found.min())
     require_of_dataset(least >= 0, NAME, f"the column of labels holds {least}; labels start at 0")
@@ -158,7 +158,7 @@ def _number_labels(values: Sequence[Any], feature: Any) -> tuple[Indices, tuple[
 
 
 def _set_tests_aside(labels: Indices) -> tuple[Indices, int]:
-    """Return an order of samples `[N]`, training samples first, and how many these are."""
+    """Order the samples `[N]`, training samples first, and count the training samples."""
     order = np.random.default_rng(0).permutation(len(labels))
     place = np.zeros(len(labels), dtype=np.int64)
     for c in np.unique(labels):

@@ -25,7 +25,7 @@ def load_dataset(config: DataConfig) -> Dataset:
 
 
 def resize_dataset(dataset: Dataset, size: int) -> Dataset:
-    """Return a dataset with images for a square of `size` pixels a side; what is no image stays as it is."""
+    """Resize the images of a dataset for a square of `size` pixels a side; other inputs stay unchanged."""
     if not dataset.pictured:
         return dataset
     images = fit_images(dataset.images, size)
@@ -33,7 +33,7 @@ def resize_dataset(dataset: Dataset, size: int) -> Dataset:
 
 
 def _fit_sides(dataset: Dataset, width: int) -> Indices | None:
-    """Return the sides of a dataset's pictures once its images are as wide as said."""
+    """Scale the sides of a dataset's pictures for images of a given width."""
     before = dataset.images.shape[-1]
     if dataset.sides is None or before == width:
         return dataset.sides
@@ -49,10 +49,10 @@ def count_picture_numbers(dataset: Dataset, size: int) -> int:
 
 
 def read_dataset(config: DataConfig) -> Dataset:
-    """Read the dataset of a run, with images as large as they are stored; those of a folder as large as asked for.
+    """Read the dataset of a run, with images in their stored size, or in the configured size for a folder.
 
-    Raises ConfigError for a name that is neither known nor a path, a root that is missing, files that are missing or
-    damaged, and a single class, which there is nothing to tell from.
+    Raises ConfigError for an unknown name that is no path either, a missing root, missing or damaged files, and a
+    dataset of a single class, on which there is nothing to learn.
     """
     dataset = _read_dataset(config)
     few = f"all of its images are of one class, {', '.join(dataset.classes)}; give two or more"
@@ -65,7 +65,7 @@ def _read_dataset(config: DataConfig) -> Dataset:
     if root is not None and not os.path.isdir(root):
         raise ConfigError(f"data.root: {config.root!r} is no folder; name one that exists")
     if config.name in DATASETS:
-        dataset = _find_dataset_loader(config)(root)
+        dataset = _find_loader(config)(root)
         if not isinstance(dataset, Dataset):
             raise ConfigError(
                 f"data.name: the function of {config.name!r} gives a {type(dataset).__name__}, not a Dataset"
@@ -80,8 +80,8 @@ def _read_dataset(config: DataConfig) -> Dataset:
     raise ConfigError(f"data.name: {names}, or the path of an .npz file or of an image folder")
 
 
-def _find_dataset_loader(config: DataConfig) -> Callable[[str | None], Any]:
-    """Return the function of the data root behind a name, with its options where it has any."""
+def _find_loader(config: DataConfig) -> Callable[[str | None], Any]:
+    """Find the function of the data root behind a name, and pass it its options if it has any."""
     entry = DATASETS.get(config.name)
     if not hasattr(entry, "Options"):
         return entry

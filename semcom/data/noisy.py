@@ -1,4 +1,4 @@
-"""Noise on the images themselves: another thing that "SNR" may mean in a paper whose channel is not described."""
+"""Noise on the images themselves: another meaning of "SNR" in papers that do not describe their channel."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Noisy:
     def __call__(self, root: str | None = None) -> Dataset:
         """Load the other dataset from the root, and put noise on its images.
 
-        Raises ConfigError for a dataset that is not known or is noisy already, an SNR that is no number, and what the
-        other one raises.
+        Raises ConfigError for an unknown or already noisy dataset, an SNR that is no number, and as the other dataset
+        does.
         """
         of, snr_db = self.options.of, self.options.snr_db
         if of not in DATASETS or DATASETS.get(of) is Noisy:
@@ -55,15 +55,15 @@ class Noisy:
 
 
 def add_noise(images: Bytes, train_size: int, snr_db: float) -> Bytes:
-    """Return images with white Gaussian noise, rounded and cut to bytes.
+    """Add white Gaussian noise to images, rounded and cut to bytes.
 
     Args:
         images: uint8 `[N, C, H, W]`, training images first.
-        train_size: number of training images, whose mean power in [-1, 1] the SNR is of.
+        train_size: number of training images, whose mean power in [-1, 1] defines the SNR.
         snr_db: that power over the variance of the noise.
     """
-    starts = range(0, len(images), PART)
-    power = sum(np.square(_scaled(images[:train_size][i : i + PART])).sum() for i in starts) / images[:train_size].size
+    starts = range(0, len(images), PART)  # float64 images take eight times the memory of bytes
+    power = sum(np.square(_scale(images[:train_size][i : i + PART])).sum() for i in starts) / images[:train_size].size
     deviation = 127.5 * math.sqrt(power / 10 ** (snr_db / 10))
     noise, found = np.random.default_rng(0), np.empty_like(images)
     for i in starts:
@@ -73,6 +73,6 @@ def add_noise(images: Bytes, train_size: int, snr_db: float) -> Bytes:
     return found
 
 
-def _scaled(images: Bytes) -> np.ndarray:
-    """Return images as encoders see them, in [-1, 1] (`Federation.gather`)."""
+def _scale(images: Bytes) -> np.ndarray:
+    """Scale images to [-1, 1], as encoders see them (`Federation.gather`)."""
     return images.astype(np.float64) / 127.5 - 1

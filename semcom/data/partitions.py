@@ -1,8 +1,8 @@
 """The partitions: which client owns which images, drawn from the run's seed.
 
 Every kind but `owner` and `file` first draws a table of counts `[K, C]`, how many samples of each class a client gets,
-and then deals each class's samples, shuffled, accordingly: no sample goes to two clients. Legend: K clients, C classes,
-N samples, n_c of them of class c; m classes per client (ways), q samples of each (shots).
+and then deals each class's shuffled samples accordingly: no sample goes to two clients. Legend: K clients, C classes, N
+samples, n_c of them of class c; m classes per client (ways), q samples of each (shots).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from semcom.data import counts
 from semcom.data.counts import Table
 from semcom.data.dataset import Dataset, Indices
 from semcom.data.registry import PARTITIONS
-from semcom.data.split import Lists, Partition, Split, choose_for_split, deal_split, keep_of_split, take_off_split
+from semcom.data.split import Lists, Partition, Split, choose_samples, deal_samples, keep_samples, take_samples_off
 
 INSIDE = Rule(lambda v: 0 < v < 1, "a number in (0, 1)")
 
@@ -31,7 +31,7 @@ class Shots(Partition):
     """Each client owns m random classes and q training images of each.
 
     Test images are those of its own classes, or of all, at most `test_per_class` of each, drawn from the dataset's test
-    images; clients that are tested on the same class may share test images (20 clients share CIFAR-10's 1,000 per
+    images. Clients that are tested on the same class may share test images (20 clients share CIFAR-10's 1,000 per
     class), never training images.
     """
 
@@ -61,7 +61,7 @@ class Shots(Partition):
 
     @classmethod
     def settle(cls, options: Shots.Options, data: str) -> Shots.Options:
-        """Return the options with the number of shots filled in."""
+        """Fill in the number of shots."""
         return options if options.shots is not None else dataclasses.replace(options, shots=default_shots(data))
 
     def divide(self, dataset: Dataset, clients: int, rng: np.random.Generator) -> Split:
@@ -71,9 +71,9 @@ class Shots(Partition):
         """
         o, labels, cut = self.options, dataset.labels, dataset.train_size
         each, classes = default_shots(dataset.name) if o.shots is None else o.shots, len(dataset.classes)
-        ways = counts.draw_spread_counts("partition.ways", o.ways, o.ways_spread, clients, rng, top=classes)
-        shots = counts.draw_spread_counts("partition.shots", each, o.shots_spread, clients, rng)
-        table = counts.count_shots(np.bincount(labels[:cut], minlength=classes), ways, shots, rng)
+        ways = counts.draw_spread("partition.ways", o.ways, o.ways_spread, clients, rng, top=classes)
+        shots = counts.draw_spread("partition.shots", each, o.shots_spread, clients, rng)
+        table = counts.draw_shots(np.bincount(labels[:cut], minlength=classes), ways, shots, rng)
         of_class = [cut + np.flatnonzero(labels[cut:] == c) for c in range(classes)]
 
         def some(wanted: Indices, rng: np.random.Generator) -> list[Indices]:
@@ -81,18 +81,18 @@ class Shots(Partition):
 
         test = [some(np.flatnonzero(row), rng) for row in table]
         if o.test_classes == "all":
-            (apart,) = rng.spawn(1)
+            (apart,) = rng.spawn(1)  # own tests, and later draws, stay those of `test_classes` "own"
             test = [own + some(np.flatnonzero(row == 0), apart) for own, row in zip(test, table, strict=True)]
-        return Split(deal_split(np.arange(cut), labels, table, rng), tuple(np.concatenate(drawn) for drawn in test))
+        return Split(deal_samples(np.arange(cut), labels, table, rng), tuple(np.concatenate(drawn) for drawn in test))
 
 
 def default_shots(dataset: str) -> int:
-    """Return q of `shots` where the user leaves it open, for the dataset of that name."""
+    """Choose q of `shots` for a dataset if the user leaves it open."""
     return 15 if dataset == "digits" else 100
 
 
 class Divided(Partition):
-    """Base of the partitions that divide all the data; a subclass says how many samples of a class a client gets."""
+    """Base of the partitions that divide all the data. A subclass draws the table of samples by client and class."""
 
     @dataclass(frozen=True)
     class Options(Partition.Options):
@@ -119,20 +119,20 @@ class Divided(Partition):
 
     @abstractmethod
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """Draw the samples of each class that each client gets, `[K, C]`; there are `stock`, `[C]`."""
+        """Draw the samples of each class for each client, `[K, C]`, from the `stock`, `[C]`."""
 
     def divide(self, dataset: Dataset, clients: int, rng: np.random.Generator) -> Split:
-        """Deal as the table says, and take the tests off, or deal the dataset's own in the same proportions."""
+        """Deal by the table, and take the tests off, or deal the dataset's own in the same proportions."""
         o, labels, classes = self.options, dataset.labels, len(dataset.classes)
         merged = o.test == "merged"
         pool = np.arange(len(labels) if merged else dataset.train_size)
         table = self.table(np.bincount(labels[pool], minlength=classes), clients, rng)
-        train = deal_split(pool, labels, table, rng)
+        train = deal_samples(pool, labels, table, rng)
         if merged:
-            return Split(*take_off_split(train, labels, o.test_fraction, rng))
+            return Split(*take_samples_off(train, labels, o.test_fraction, rng))
         rest = np.arange(dataset.train_size, len(labels))
-        shares = counts.count_in_proportion(table, np.bincount(labels[rest], minlength=classes))
-        return Split(train, deal_split(rest, labels, shares, rng))
+        shares = counts.divide_in_proportion(table, np.bincount(labels[rest], minlength=classes))
+        return Split(train, deal_samples(rest, labels, shares, rng))
 
     def reduce(self, split: Split, labels: Indices, rng: np.random.Generator) -> Split:
         """Keep `fraction` of each client's training and validation samples, and `fraction_tests` of its tests."""
@@ -141,15 +141,15 @@ class Divided(Partition):
         if part == tests == 1:
             return split
         wanted = ((split.train, part), (split.test, tests), (split.validation, part))
-        return Split(*(keep_of_split(lists, labels, each, rng) for lists, each in wanted))
+        return Split(*(keep_samples(lists, labels, each, rng) for lists, each in wanted))
 
 
 class IID(Divided):
     """Equal random parts of all samples, one per client."""
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """Draw the table by `counts.count_iid`."""
-        return counts.count_iid(stock, clients, rng)
+        """Draw the table by `counts.draw_iid`."""
+        return counts.draw_iid(stock, clients, rng)
 
 
 class DirichletClient(Divided):
@@ -168,8 +168,8 @@ class DirichletClient(Divided):
             require("beta", self.beta, MEASURE)
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """Draw the table by `counts.count_by_client_dirichlet`."""
-        return counts.count_by_client_dirichlet(stock, clients, self.options.beta, rng)
+        """Draw the table by `counts.draw_client_dirichlet`."""
+        return counts.draw_client_dirichlet(stock, clients, self.options.beta, rng)
 
 
 class Dirichlet(Divided):
@@ -188,8 +188,8 @@ class Dirichlet(Divided):
             require("min_size", self.min_size, NOT_NEGATIVE)
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """Draw the table by `counts.count_by_dirichlet`."""
-        return counts.count_by_dirichlet(stock, clients, self.options.beta, self.options.min_size, rng)
+        """Draw the table by `counts.draw_dirichlet`."""
+        return counts.draw_dirichlet(stock, clients, self.options.beta, self.options.min_size, rng)
 
 
 class Pathological(Divided):
@@ -208,8 +208,8 @@ class Pathological(Divided):
             require("classes", self.classes, COUNT)
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """Draw the table by `counts.count_pathological`."""
-        return counts.count_pathological(stock, clients, self.options.classes, rng)
+        """Draw the table by `counts.draw_pathological`."""
+        return counts.draw_pathological(stock, clients, self.options.classes, rng)
 
 
 class Owner(Partition):
@@ -238,7 +238,7 @@ class Owner(Partition):
         chosen = np.sort(rng.permutation(fit)[:clients])
         own = tuple(train[k] for k in chosen)
         if merged:
-            return Split(*take_off_split(own, dataset.labels, self.options.test_fraction, rng))
+            return Split(*take_samples_off(own, dataset.labels, self.options.test_fraction, rng))
         return Split(own, tuple(test[k] for k in chosen))
 
     reduce = Divided.reduce
@@ -254,20 +254,20 @@ def partition_dataset(dataset: Dataset, config: PartitionConfig, clients: int, s
     check_options("partition", options)
     if clients > len(dataset.images):
         raise ConfigError(f"clients: {clients} is more than the {len(dataset.images)} images of {dataset.name!r}")
-    rng = _generator(seed, config.kind)
+    rng = _seed_generator(seed, config.kind)
     divider = kind(options)
     split = divider.divide(dataset, clients, rng)
     if not isinstance(split, Split) or not len(split.train) == len(split.test) == clients:
         raise ConfigError(f"partition.kind: {config.kind!r} gives no Split with lists for {clients} clients")
     train, validation = split.train, split.validation or tuple(np.empty(0, dtype=np.int64) for _ in range(clients))
-    _check_partition_filled(config.kind, train, split.test)
+    _check_filled(config.kind, train, split.test)
     train = _cut_scarce_clients(train, dataset.labels, config, rng)
     if config.validation:
         if any(len(indices) for indices in validation):
             raise ConfigError(
                 f"partition.validation: {config.validation} has no effect: {config.kind!r} has set a part aside itself"
             )
-        train, validation = take_off_split(train, dataset.labels, config.validation, rng)
+        train, validation = take_samples_off(train, dataset.labels, config.validation, rng)
         if not any(len(indices) for indices in validation):
             none = f"{config.validation} sets nothing aside, as each client has one training image"
             raise ConfigError(f"partition.validation: {none}; give clients more")
@@ -276,16 +276,15 @@ def partition_dataset(dataset: Dataset, config: PartitionConfig, clients: int, s
 
 
 def _cut_scarce_clients(train: Lists, labels: Indices, config: PartitionConfig, rng: np.random.Generator) -> Lists:
-    """Leave the clients named `scarce` a fraction of their training samples (stratified; at least one)."""
+    """Leave the clients named `scarce` a fraction of their training samples, stratified, at least one."""
     left = list(train)
     for client in sorted(set(config.scarce)):
         number = max(1, round(config.scarce_fraction * len(left[client])))
-        left[client] = choose_for_split(left[client], labels, number, rng)
+        left[client] = choose_samples(left[client], labels, number, rng)
     return tuple(left)
 
 
-def _check_partition_filled(kind: str, train: Lists, test: Lists) -> None:
-    """Raise ConfigError about the first client without training or test samples."""
+def _check_filled(kind: str, train: Lists, test: Lists) -> None:
     for part, lists in (("training", train), ("test", test)):
         empty = [client for client, indices in enumerate(lists) if len(indices) == 0]
         if empty:
@@ -293,7 +292,7 @@ def _check_partition_filled(kind: str, train: Lists, test: Lists) -> None:
             raise ConfigError(f"partition.kind: {left}; take fewer clients or larger parts")
 
 
-def _generator(seed: int, kind: str) -> np.random.Generator:
-    """Return a generator keyed by (seed, "partition", kind)."""
+def _seed_generator(seed: int, kind: str) -> np.random.Generator:
+    """Seed a generator by (seed, "partition", kind)."""
     digest = hashlib.sha256(f"partition/{kind}".encode()).digest()[:16]
     return np.random.default_rng(np.random.SeedSequence([seed, *np.frombuffer(digest, dtype="<u4").tolist()]))

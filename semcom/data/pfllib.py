@@ -2,8 +2,8 @@
 
 PFLlib (Zhang et al., "PFLlib: A Beginner-Friendly and Comprehensive Personalized Federated Learning Library and
 Benchmark", JMLR 26, 2025) writes the images of each client to `train/K.npz` and `test/K.npz`: under the name `data` a
-pickled dictionary of `x`, float `[n, C, H, W]` in [-1, 1] (x / 127.5 - 1 of the bytes), and `y`, classes `[n]`; beside
-them `config.json` with `num_clients`. Its images are those of the dataset's training and test part together.
+pickled dictionary of `x`, float `[n, C, H, W]` in [-1, 1] (x / 127.5 - 1 of the bytes), and `y`, classes `[n]`, and
+beside them `config.json` with `num_clients`. Its images are those of the dataset's training and test part together.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ CLOSE = 0.01
 
 
 LAYOUT = "as PFLlib divides a dataset: train/0.npz, train/1.npz, ..., test/0.npz, test/1.npz, ... and config.json"
-"""What is looked for in a folder."""
+"""Expected layout of a folder."""
 
 
 def list_pfllib_files(folder: str) -> dict[str, list[Path]]:
-    """Return the files of each part, `train` and `test`, a client's after the other's.
+    """List the files of each part, `train` and `test`, in the order of the clients.
 
     Raises ConfigError if the folder, a part, or a client's file is missing.
     """
@@ -43,7 +43,7 @@ def list_pfllib_files(folder: str) -> dict[str, list[Path]]:
     if not os.path.isdir(path):
         what = "is a file" if os.path.exists(path) else "is not there"
         raise ConfigError(f"from-pfllib: {folder!r} {what}; give a folder {LAYOUT}")
-    clients = _count_pfllib_clients(folder, path)
+    clients = _count_clients(folder, path)
     files = {part: [path / part / f"{client}.npz" for client in range(clients)] for part in ("train", "test")}
     missing = [file for part in files.values() for file in part if not file.is_file()]
     if missing:
@@ -53,22 +53,21 @@ def list_pfllib_files(folder: str) -> dict[str, list[Path]]:
 
 
 def measure_pfllib_side(folder: str) -> int:
-    """Return the longer side of the images in a PFLlib folder, in pixels. Raises ConfigError as `read_pfllib` does."""
-    images, _ = _read_pfllib_images(list_pfllib_files(folder)["train"][0])
+    """Measure the longer side of the images in a PFLlib folder, in pixels. Raises ConfigError as `read_pfllib` does."""
+    images, _ = _read_images(list_pfllib_files(folder)["train"][0])
     return max(images.shape[2:])
 
 
 def read_pfllib(folder: str, dataset: Dataset) -> Split:
-    """Return which images of a dataset each client of a PFLlib folder has, found by their bytes and their classes.
+    """Find the images of a dataset that each client of a PFLlib folder has, by their bytes and their classes.
 
-    The dataset's images have to be as large as they are stored. Of images that it has several times, each is given out
-    once.
+    The dataset's images must have their stored size. Each copy of a repeated image is given out once.
 
     Raises ConfigError if the folder is damaged or of another layout, or has an image that the dataset does not have.
     """
     search = _Search(dataset)
     lists = {
-        part: tuple(search.indices(file, *_read_pfllib_images(file)) for file in files)
+        part: tuple(search.indices(file, *_read_images(file)) for file in files)
         for part, files in list_pfllib_files(folder).items()
     }
     nothing = tuple(np.empty(0, dtype=np.int64) for _ in lists["train"])
@@ -76,36 +75,36 @@ def read_pfllib(folder: str, dataset: Dataset) -> Split:
 
 
 class _Search:
-    """The places of images in a dataset, by their bytes and classes; each is given out once."""
+    """Index of the images in a dataset by their bytes and classes, which gives out each image once."""
 
     def __init__(self, dataset: Dataset) -> None:
         self.name, self.shape = dataset.name, dataset.images.shape[1:]
         self.left: dict[tuple[bytes, int], deque[int]] = defaultdict(deque)
-        for index, key in enumerate(_keys(dataset.images, dataset.labels)):
+        for index, key in enumerate(_digest_images(dataset.images, dataset.labels)):
             self.left[key].append(index)
 
     def indices(self, file: Path, images: Bytes, labels: Indices) -> Indices:
-        """Return the places of a file's images, sorted. Raises ConfigError for one that has none, or none is left."""
+        """Find the places of a file's images, sorted. Raises ConfigError for an image without a free place."""
         if images.shape[1:] != self.shape:
             here, there = ("x".join(map(str, shape)) for shape in (images.shape[1:], self.shape))
             raise ConfigError(f"from-pfllib: {file} has images of {here}, {self.name!r} of {there}")
         found = []
-        for number, key in enumerate(_keys(images, labels)):
+        for number, key in enumerate(_digest_images(images, labels)):
             if not self.left.get(key):
                 wanted = f"image {number} of {file} (class {key[1]}) is not in {self.name!r}, or not as often"
                 raise ConfigError(f"from-pfllib: {wanted}; give the dataset that it was made of as data.name")
-            found.append(self.left[key].popleft())
+            found.append(self.left[key].popleft())  # an image that occurs twice has two indices
         return np.sort(np.array(found, dtype=np.int64))
 
 
-def _keys(images: Bytes, labels: Indices) -> Iterator[tuple[bytes, int]]:
-    """Yield what tells each image from all others: the digest of its bytes, and its class."""
+def _digest_images(images: Bytes, labels: Indices) -> Iterator[tuple[bytes, int]]:
+    """Yield a key of each image: the digest of its bytes, and its class."""
     for image, label in zip(images, labels.tolist(), strict=True):
         yield hashlib.blake2b(image.tobytes(), digest_size=16).digest(), label
 
 
-def _count_pfllib_clients(folder: str, path: Path) -> int:
-    """Return the number of clients: of the files in `train`, and of config.json, if there is one."""
+def _count_clients(folder: str, path: Path) -> int:
+    """Count the clients by the files in `train`, which config.json must confirm if it exists."""
     here = sum(name.endswith(".npz") for name in os.listdir(path / "train")) if (path / "train").is_dir() else 0
     if not here:
         raise ConfigError(f"from-pfllib: {folder!r} has no train/0.npz; give a folder {LAYOUT}")
@@ -120,8 +119,8 @@ def _count_pfllib_clients(folder: str, path: Path) -> int:
     return here
 
 
-def _read_pfllib_images(file: Path) -> tuple[Bytes, Indices]:
-    """Return images `[n, C, H, W]` and classes `[n]` of one file."""
+def _read_images(file: Path) -> tuple[Bytes, Indices]:
+    """Read images `[n, C, H, W]` and classes `[n]` from a file."""
     blame = f"from-pfllib: {file}"
     arrays = read_pickled(file, blame, NAME)
     if not {"x", "y"} <= arrays.keys():
@@ -133,7 +132,7 @@ def _read_pfllib_images(file: Path) -> tuple[Bytes, Indices]:
 
 
 def _convert_to_bytes(blame: str, x: npt.NDArray[Any]) -> Bytes:
-    """Return images in [-1, 1] as the bytes that they were. Raises ConfigError for other numbers."""
+    """Convert images in [-1, 1] back to the original bytes. Raises ConfigError for other numbers."""
     pixels = (x.astype(np.float64) + 1) * 127.5
     whole = np.rint(pixels)
     if not (np.abs(pixels - whole) < CLOSE).all() or whole.min() < 0 or whole.max() > 255:

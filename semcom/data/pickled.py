@@ -1,9 +1,8 @@
-"""Reader of the arrays in a dictionary that NumPy has pickled, which runs nothing of the pickle.
+"""Reader of the arrays in a dictionary that NumPy has pickled, which executes no part of the pickle.
 
-A pickle is a programme: it names functions, and says what they are called with. Here the three names that NumPy writes
-for plain arrays stand for objects that note what they are given and do nothing else; any other name, and any
-instruction that NumPy does not write, ends the reading. Not even NumPy's own functions are called: a type that says it
-is larger than it is would have them read memory that is not theirs.
+A pickle is a programme: it names functions and their arguments. Here the three names that NumPy writes for plain arrays
+stand for objects that only note their arguments. Any other name, and any instruction that NumPy does not write, ends
+the reading. Not even NumPy's own functions are called: a type with a false size would make them read foreign memory.
 """
 
 from __future__ import annotations
@@ -19,21 +18,19 @@ import numpy.typing as npt
 
 from semcom.config.errors import one_line
 
-INSTRUCTIONS = frozenset(
-    (
-        *("PROTO", "FRAME", "STOP", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "MEMOIZE", "BINPUT", "BINGET", "MARK"),
-        *("NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "SHORT_BINUNICODE", "BINUNICODE"),
-        *("SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"),
-        *("EMPTY_LIST", "APPEND", "EMPTY_DICT", "SETITEM", "SETITEMS"),
-    )
-)
-"""What NumPy writes with the protocols 3 and 4."""
+INSTRUCTIONS = frozenset({
+    "PROTO", "FRAME", "STOP", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "MEMOIZE", "BINPUT", "BINGET", "MARK",
+    "NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "SHORT_BINUNICODE", "BINUNICODE",
+    "SHORT_BINBYTES", "BINBYTES", "BINBYTES8", "EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3",
+    "EMPTY_LIST", "APPEND", "EMPTY_DICT", "SETITEM", "SETITEMS",
+})  # fmt: skip
+"""Instructions that NumPy writes with the protocols 3 and 4."""
 NUMBERS = ("f2", "f4", "f8", "u1", "i1", "i2", "i4", "i8")
 """Types of the arrays that are read, without the order of their bytes."""
 
 
 class _Type:
-    """Stands for `numpy.dtype`: what it is called with, and the order of its bytes."""
+    """Stand-in for `numpy.dtype`: its arguments, and its byte order."""
 
     def __init__(self, name: object, *rest: object) -> None:
         self.name, self.order = name, "|"
@@ -43,7 +40,7 @@ class _Type:
 
 
 class _Array:
-    """Stands for `numpy.ndarray` that is being made: its shape, type and bytes; of an array of objects a list."""
+    """Stand-in for a `numpy.ndarray` under construction: its shape, type and bytes, or a list of objects."""
 
     def __init__(self, *given: object) -> None:
         self.state: Any = None
@@ -52,7 +49,7 @@ class _Array:
         self.state = state
 
     def values(self) -> npt.NDArray[Any]:
-        """Return the array. Raises ValueError if it is none of numbers, or its bytes are not as many as it says."""
+        """Build the array. Raises ValueError if it holds no numbers, or its bytes do not match its shape."""
         _version, shape, kind, fortran, data = self.state
         if type(kind) is not _Type or kind.name not in NUMBERS or kind.order not in ("<", ">", "|"):
             raise ValueError("no array of numbers")
@@ -74,16 +71,16 @@ class _Unpickler(pickle.Unpickler):
     }
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return the stand-in for a name. Raises UnpicklingError for all others."""
+        """Look up the stand-in for a name. Raises UnpicklingError for all others."""
         if (module, name) not in self.known:
             raise pickle.UnpicklingError(f"it names {module}.{name}, which is not read")
         return self.known[module, name]
 
 
 def read_dictionary(data: bytes) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of numbers, by name, of a dictionary that NumPy has pickled as an array of one object.
+    """Read the arrays of numbers, by name, from a dictionary that NumPy has pickled as an array of one object.
 
-    Raises ValueError, in one line, for a pickle of anything else.
+    Raises ValueError, in one line, for a pickle of any other content.
     """
     try:
         other = next((code.name for code, _, _ in pickletools.genops(data) if code.name not in INSTRUCTIONS), None)

@@ -19,12 +19,12 @@ WIDE = ("PNG", "PPM")
 
 
 def convert_picture(opened: Image) -> Image:
-    """Convert any picture to an upright one of 8 bits, in Pillow's mode `L` where it is grey, else in `RGB`.
+    """Convert any picture to an upright one of 8 bits, in Pillow's mode `L` if it is grey, else in `RGB`.
 
-    It is turned as its EXIF tag says, what is transparent is laid on black, and grey of 16 bits is scaled to 8 (0x8000
-    to 128). A palette counts as colour.
+    It is turned by its EXIF tag, transparency is laid on black, and grey of 16 bits is scaled to 8 (0x8000 to 128). A
+    palette counts as colour.
 
-    Raises ValueError for several pictures in one file, and for numbers whose range the picture does not tell.
+    Raises ValueError for several pictures in one file, and for numbers of unknown range.
     """
     from PIL import Image, ImageOps
 

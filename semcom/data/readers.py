@@ -29,26 +29,27 @@ IMAGES = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".we
 """Ends of the names of image files."""
 PARTS = ("train", "test")
 """Folders of an image folder."""
+
 STRAY = (
-    *("__macosx", "__pycache__", "thumbs", "thumbnails", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"),
-    *("lost+found", "system volume information", "$recycle.bin", "recycler", "@eadir", "#recycle", "#snapshot", "cvs"),
-)
-"""Names, in small letters, of what systems, editors and notebooks leave beside the data, hidden ones aside."""
+    "__macosx", "__pycache__", "thumbs", "thumbnails", "thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r",
+    "lost+found", "system volume information", "$recycle.bin", "recycler", "@eadir", "#recycle", "#snapshot", "cvs",
+)  # fmt: skip
+"""Names, in small letters, that systems, editors and notebooks leave beside the data, except hidden files."""
 
 
 def read_npz(path: str | Path, name: str | None = None) -> Dataset:
-    """Read x_train, y_train, x_test, y_test and, if they are there, classes (names), owners_train and owners_test.
+    """Read x_train, y_train, x_test, y_test and optionally classes (names), owners_train and owners_test.
 
-    Images are uint8 `[N, H, W]` or `[N, H, W, C]` with C 1 to 4, and stay as large as they are; an array does not say
-    that a channel is alpha, so all are inputs. Other numbers, of any shape `[N, ...]`, are no images, and become
-    float32. Labels are whole numbers `[N]` or `[N, 1]`, or false and true as 0 and 1. Without `classes`, those that
-    occur are the classes, numbered from 0 in their order. Owners, numbers or texts `[N]`, say whose each sample is.
+    Images are uint8 `[N, H, W]` or `[N, H, W, C]` with C 1 to 4, and keep their size. An array does not mark a channel
+    as alpha, so all are inputs. Other numbers, of any shape `[N, ...]`, are no images, and become float32. Labels are
+    whole numbers `[N]` or `[N, 1]`, or false and true as 0 and 1. Without `classes`, the labels that occur are the
+    classes, numbered from 0 in their order. Owners, numbers or texts `[N]`, name the owner of each sample.
 
-    Raises ConfigError if the file is missing, damaged, or not of that layout.
+    Raises ConfigError if the file is missing, damaged, or of another layout.
     """
     path, name = Path(path), name or str(path)
     arrays = _read_arrays(path, name)
-    parts = [_check_read_part(name, part, arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test")]
+    parts = [_convert_part(name, part, arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in ("train", "test")]
     (x_train, y_train), (x_test, y_test) = parts
     alike = x_train.dtype == x_test.dtype
     require_of_dataset(alike, name, f"x_train is {arrays['x_train'].dtype}, x_test {arrays['x_test'].dtype}")
@@ -70,12 +71,12 @@ def read_npz(path: str | Path, name: str | None = None) -> Dataset:
                 name, f"its labels, from {used[0]} to {used[-1]}, are numbered 0 to {len(used) - 1} in their order"
             )
     dataset = Dataset(name, images, labels, len(y_train), tuple(classes), _read_owners(arrays, name))
-    _check_read_parts(dataset)
+    _warn_of_weak_tests(dataset)
     return dataset
 
 
 def _read_owners(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Indices | None:
-    """Return the owners of an archive, numbered from 0, `[N]`; None where it names none."""
+    """Number the owners of an archive from 0, `[N]`, or return None if it names no owners."""
     there = [key for key in ("owners_train", "owners_test") if key in arrays]
     if not there:
         return None
@@ -91,13 +92,12 @@ def _read_owners(arrays: Mapping[str, npt.NDArray[Any]], name: str) -> Indices |
 def read_folder(path: str | Path, size: int = SIDE, training: Sequence[str] = PARTS[:1]) -> Dataset:
     """Read an image folder: `train/CLASS/*` and `test/CLASS/*`, as torchvision's ImageFolder, as RGB of size x size.
 
-    The longer side of an image is resized to `size`, enlarged where it is shorter; the other side keeps its proportion,
-    and the image is put in the middle of a black square. Its pixels are those of `convert_picture`. `training` names
-    several folders where there are more with training images. What is no image, or left there by a system or an editor,
-    is left out, and a line says so.
+    The longer side of an image is resized to `size`, enlarged if it is shorter. The other side keeps its proportion,
+    and the image is centred in a black square. Its pixels are those of `convert_picture`. `training` names the folders
+    with training images. Files that are no images, or left there by a system or an editor, are left out with a warning.
 
-    Raises ConfigError if a folder or file is missing, damaged or of a kind that is not read, or if its parts have
-    different classes.
+    Raises ConfigError if a folder or file is missing, damaged or of an unsupported kind, or if its parts have different
+    classes.
     """
     from PIL.Image import DecompressionBombWarning
 
@@ -112,51 +112,48 @@ def read_folder(path: str | Path, size: int = SIDE, training: Sequence[str] = PA
         classes, *others = (_list_class_folders(path / part, strays) for part in parts)
         require_of_dataset(bool(classes), str(path), f"{parts[0]}/ holds no class, a folder with images")
         require_of_dataset(all(names == classes for names in others), str(path), f"{listed} hold different classes")
-        files = [[_list_images_to_read(path / part / name, strays) for name in classes] for part in parts]
+        files = [[_list_images(path / part / name, strays) for name in classes] for part in parts]
     except OSError as error:
-        there = _written(error.filename)
+        there = _spell_name(error.filename)
         raise ConfigError(f"data.name: {str(path)!r}: {there} cannot be read: {error.strerror}") from None
     for part, found in zip(parts, files, strict=True):
-        empty = [_written(name) for name, images in zip(classes, found, strict=True) if not images]
+        empty = [_spell_name(name) for name, images in zip(classes, found, strict=True) if not images]
         require_of_dataset(not empty, str(path), f"{part}/{'/, '.join(empty)}/ holds no image")
     if strays:
-        some = ", ".join(_written(os.path.relpath(stray, path)) for stray in strays[:3])
+        some = ", ".join(_spell_name(os.path.relpath(stray, path)) for stray in strays[:3])
         note_on_dataset(str(path), f"{some}{f' and {len(strays) - 3} more' if strays[3:] else ''}: no images, left out")
     with warnings.catch_warnings():
-        warnings.simplefilter("error", DecompressionBombWarning)
+        warnings.simplefilter("error", DecompressionBombWarning)  # Pillow only warns, then decodes
         read = [_read_pixels(str(path), file, size) for part in files for own in part for file in own]
     images, sides = (np.stack(each) for each in zip(*read, strict=True))
     labels = [np.repeat(np.arange(len(classes)), [len(own) for own in part]) for part in files]
-    names = tuple(_written(name) for name in classes)
+    names = tuple(_spell_name(name) for name in classes)
     dataset = Dataset(str(path), images, np.concatenate(labels), len(images) - len(labels[-1]), names, sides=sides)
-    _check_read_parts(dataset)
+    _warn_of_weak_tests(dataset)
     return dataset
 
 
 def list_image_files(path: Path) -> list[Path]:
-    """Return the files that `read_folder` would read, sorted. Raises OSError as it is raised there."""
+    """List the files that `read_folder` would read, sorted. Raises OSError as `read_folder` does."""
     parts = [path / part for part in PARTS if (path / part).is_dir()]
     return sorted(
-        Path(file)
-        for part in parts
-        for name in _list_class_folders(part, [])
-        for file in _list_images_to_read(part / name, [])
+        Path(file) for part in parts for name in _list_class_folders(part, []) for file in _list_images(part / name, [])
     )
 
 
 def _list_class_folders(part: Path, strays: list[str]) -> list[str]:
-    """Return the names of the folders in a part, sorted; what else lies there is added to `strays`."""
+    """List the names of the folders in a part, sorted. Other entries are added to `strays`."""
     entries = list(_list_folder_entries(str(part), strays))
     strays += [entry.path for entry in entries if not entry.is_dir()]
     return sorted(entry.name for entry in entries if entry.is_dir())
 
 
-def _list_images_to_read(folder: Path, strays: list[str]) -> list[str]:
-    """Return the images in a folder and those below it, of one folder after the other, as ImageFolder has them.
+def _list_images(folder: Path, strays: list[str]) -> list[str]:
+    """List the images in a folder and those below it, folder by folder, in ImageFolder's order.
 
-    What else lies there is added to `strays`.
+    Other files are added to `strays`.
 
-    Raises OSError for a folder that links lead to twice, or in a circle, and for an image that is no file.
+    Raises OSError for a folder that links reach twice, or in a circle, and for an image that is no file.
     """
     found, left, seen = list[tuple[str, str]](), [str(folder)], set[tuple[int, int]]()
     while left:
@@ -178,7 +175,7 @@ def _list_images_to_read(folder: Path, strays: list[str]) -> list[str]:
 
 
 def _list_folder_entries(folder: str, strays: list[str]) -> Iterator[os.DirEntry[str]]:
-    """Yield what lies in a folder; what a system, an editor or a notebook has left there is added to `strays`."""
+    """Yield the entries of a folder. Leftovers of a system, an editor or a notebook are added to `strays`."""
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         name = entry.name.casefold()
         if name.startswith((".", "~$")) or name.endswith("~") or name in STRAY:
@@ -187,13 +184,13 @@ def _list_folder_entries(folder: str, strays: list[str]) -> Iterator[os.DirEntry
             yield entry
 
 
-def _written(name: str) -> str:
-    """Return a name as UTF-8 can write it: bytes of it that are none are spelled out."""
+def _spell_name(name: str) -> str:
+    """Make a name printable as UTF-8, with invalid bytes spelled out."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _check_read_parts(dataset: Dataset) -> None:
-    """Say where tests tell little: test images that are trained on, classes without images in a part."""
+def _warn_of_weak_tests(dataset: Dataset) -> None:
+    """Warn of weak tests: test images among the training images, and classes without images in a part."""
     cut, digests = dataset.train_size, [hash(image.tobytes()) for image in dataset.images]
     trained = set(digests[:cut])
     again = sum(digest in trained for digest in digests[cut:])
@@ -218,9 +215,9 @@ def put_channels_first(images: Bytes) -> Bytes:
 def fit_images(images: Bytes, size: int) -> Bytes:
     """Resize images `[N, C, H, W]` for a square of `size` pixels a side, bilinearly and antialiased.
 
-    In a square of 32 a longer side over 32 becomes 32, and smaller images stay as they are; in any other square they
-    fill the same part of it, unless their longer side is `size` already. The other side keeps its proportion; what is
-    missing of the square is border (`federate`).
+    In a square of 32 a longer side over 32 becomes 32, and smaller images stay unchanged. In any other square they fill
+    the same part of it, unless their longer side is `size` already. The other side keeps its proportion, and the rest
+    of the square is border (`federate`).
     """
     import torch
 
@@ -228,7 +225,7 @@ def fit_images(images: Bytes, size: int) -> Bytes:
     wanted = max(1, round(min(longer, SIDE) * size / SIDE))
     if longer in (wanted, size):
         return images
-    sides = _sides(images.shape[2], images.shape[3], wanted)
+    sides = _scale_sides(images.shape[2], images.shape[3], wanted)
     resized = np.empty((*images.shape[:2], *sides), dtype=np.uint8)
     for start in range(0, len(images), 1000):
         part = torch.from_numpy(images[start : start + 1000].astype(np.float32))
@@ -237,24 +234,21 @@ def fit_images(images: Bytes, size: int) -> Bytes:
     return resized
 
 
-def _sides(height: int, width: int, wanted: int) -> tuple[int, int]:
-    """Return sides in the same proportion, at least 1, of which the longer one is as wanted."""
+def _scale_sides(height: int, width: int, wanted: int) -> tuple[int, int]:
+    """Scale sides in proportion, each at least 1, to a wanted longer side."""
     longer = max(height, width)
     return max(1, round(height * wanted / longer)), max(1, round(width * wanted / longer))
 
 
 def _read_arrays(path: Path, name: str) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays of an .npz archive that make a dataset."""
     arrays = read_archive(path, f"data.name: {name!r}", ARRAYS.__contains__)
     missing = [key for key in NEEDED if key not in arrays]
     require_of_dataset(not missing, name, f"it has no {', '.join(missing)}; needed are {', '.join(NEEDED)}")
     return arrays
 
 
-def _check_read_part(
-    name: str, part: str, x: npt.NDArray[Any], y: npt.NDArray[Any]
-) -> tuple[npt.NDArray[Any], Indices]:
-    """Return images `[N, H, W, C]`, or float32 `[N, ...]`, and labels `[N]` of one part, checked."""
+def _convert_part(name: str, part: str, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Indices]:
+    """Convert a part to images `[N, H, W, C]`, or float32 `[N, ...]`, and labels `[N]`, and check it."""
     require_of_dataset(x.dtype.kind in "uif", name, f"x_{part} is {x.dtype}; wanted are numbers, images as uint8")
     if x.dtype == np.uint8:
         shape = f"x_{part} has the shape {x.shape}; wanted is [N, H, W] or [N, H, W, C] with C 1 to 4"
@@ -284,8 +278,8 @@ def _read_pixels(folder: str, file: str, size: int) -> tuple[Bytes, Indices]:
         with Image.open(file) as opened:
             image = convert_picture(opened).convert("RGB")
     except Exception as error:  # a decoder of Pillow's may raise anything on a damaged file
-        raise ConfigError(f"data.name: {folder!r}: {_written(file)} cannot be read ({one_line(error)})") from None
-    height, width = _sides(image.height, image.width, size)
+        raise ConfigError(f"data.name: {folder!r}: {_spell_name(file)} cannot be read ({one_line(error)})") from None
+    height, width = _scale_sides(image.height, image.width, size)
     square = Image.new("RGB", (size, size))
     corner = (size - width) // 2, (size - height) // 2  # where `federate` puts small images
     square.paste(image.resize((width, height), Image.Resampling.BILINEAR), corner)

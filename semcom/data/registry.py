@@ -1,4 +1,4 @@
-"""The datasets, partitions and augmentations by name; an entry is imported when it is first asked for."""
+"""The datasets, partitions and augmentations by name. An entry is imported on first use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DATASETS: Registry[Any] = Registry(
     },
     options="Options",
 )
-"""Name -> function of the data root that loads one; an entry with `Options` gives that function for an instance."""
+"""Name -> function of the data root that loads a dataset; an entry with `Options` makes it from an instance."""
 
 PARTITIONS: Registry[type[Partition]] = Registry(
     "partition",

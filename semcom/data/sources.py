@@ -35,8 +35,8 @@ DIGITS = tuple("0123456789")
 def digits(root: str | None = None) -> Dataset:
     """scikit-learn's digits: 1,438 training and 359 test images of handwritten digits, 10 classes, 1x32x32.
 
-    They are enlarged from 8x8 (bilinear). A fixed fifth of each class is for testing, the same for every seed of a
-    run. They come with scikit-learn: nothing is downloaded, and no folder is looked into.
+    They are enlarged from 8x8 (bilinear). A fixed fifth of each class is for testing, the same for every seed of a run.
+    They come with scikit-learn, without a download or a folder.
     """
     del root
     images, labels, train = _enlarge_digits()
@@ -45,10 +45,10 @@ def digits(root: str | None = None) -> Dataset:
 
 @functools.cache  # small runs, one after another in a process, would spend a good part of their time on it
 def _enlarge_digits() -> tuple[np.ndarray, np.ndarray, int]:
-    """Return images `[1797, 1, 32, 32]`, training images first, their labels, and how many are for training."""
+    """Enlarge the digits to images `[1797, 1, 32, 32]`, training images first, with labels and the training size."""
     import torch
 
-    values = _read_digits_source()
+    values = _read_digits()
     small = torch.from_numpy(values[:, :-1]).reshape(-1, 1, 8, 8) * (255 / 16)
     large = torch.nn.functional.interpolate(small, size=(SIDE, SIDE), mode="bilinear").round().to(torch.uint8).numpy()
     labels = values[:, -1].astype(np.int64)
@@ -60,10 +60,10 @@ def _enlarge_digits() -> tuple[np.ndarray, np.ndarray, int]:
     return large[order], labels[order], len(train)
 
 
-def _read_digits_source() -> np.ndarray:
-    """Return scikit-learn's digits `[1797, 65]`: 64 pixels from 0 to 16, and the label.
+def _read_digits() -> np.ndarray:
+    """Read scikit-learn's digits `[1797, 65]`: 64 pixels from 0 to 16, and the label.
 
-    Its file is read without scikit-learn, which takes longer to import than a small run.
+    The file is read without scikit-learn, whose import takes longer than a small run.
     """
     package = importlib.util.find_spec("sklearn")
     assert package is not None and package.origin is not None, "scikit-learn is a dependency"
@@ -73,7 +73,7 @@ def _read_digits_source() -> np.ndarray:
 _PLACES = """\
 Looked for in --data.root, a folder, or else in the user's cache folder, ~/.cache/semcom: {name}.npz (x_train, \
 y_train, x_test, y_test), or the files that torchvision downloads. What is not there, torchvision downloads into it."""
-"""What is said of each of those that torchvision can download."""
+"""Text for each dataset that torchvision can download."""
 
 
 class Published:
@@ -82,10 +82,10 @@ class Published:
     Args:
         name: of the dataset.
         source: torchvision's class.
-        text: what `semcom list datasets` says: paper, images, classes, channels and size.
-        parts: what torchvision's class is called with for the training and for the test images.
-        axes: what the axes of its images are: N images, H rows, W columns, C channels.
-        labels: name of its labels.
+        text: description in `semcom list datasets`: paper, images, classes, channels and size.
+        parts: arguments of torchvision's class for the training and for the test images.
+        axes: axes of its images: N images, H rows, W columns, C channels.
+        labels: attribute of its labels.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Published:
         self.__doc__ = f"{text}\n\n{_PLACES.format(name=name)}"
 
     def __call__(self, root: str | None = None) -> Dataset:
-        """Load it from the root; what is not there is downloaded. Raises ConfigError, which tells both ways."""
+        """Load it from the root, and download missing files. Raises ConfigError that names both ways."""
         folder = _folder(root)
-        return _read_archived_source(self.name, folder) or self._from_torchvision(folder)
+        return _read_archived(self.name, folder) or self._from_torchvision(folder)
 
     def _from_torchvision(self, folder: Path) -> Dataset:
         train, test = parts = self._parts(folder)
@@ -116,17 +116,15 @@ class Published:
         return Dataset(self.name, np.ascontiguousarray(images), labels, len(labels) - len(test.data), classes)
 
     def _parts(self, folder: Path) -> list[Any]:
-        """Return torchvision's train and test set, from the folder or else downloaded into it."""
+        """Load torchvision's train and test set, from the folder or after a download."""
         with _quieten_download():
             try:
                 return self._read(folder)
-            except MemoryError:
+            except MemoryError:  # says nothing about the files
                 raise
             except Exception:  # it is not there, or damaged, where torchvision's readers raise anything
                 damaged = [
-                    path
-                    for path, md5 in self.list_files(folder).items()
-                    if path.is_file() and not _is_source_whole(path, md5)
+                    path for path, md5 in self.list_files(folder).items() if path.is_file() and not _is_whole(path, md5)
                 ]
             if damaged:
                 others = f", and {len(damaged) - 1} more beside it" if damaged[1:] else ""
@@ -145,15 +143,15 @@ class Published:
         return [self._class(folder, download=download, **part) for part in self.parts]
 
     def _downloaded(self, folder: Path) -> list[Any]:
-        """Download it beside the folder's files, and rename these into place: none is ever there in part.
+        """Download it beside the folder's files, and rename these into place, so that no file is ever incomplete.
 
-        One process does so at a time, and the others find what it has left.
+        One process at a time downloads, and the others find its files.
         """
         LOG.info("%s is downloaded to %s, unless another process does so just now", self.name, folder)
         folder.mkdir(parents=True, exist_ok=True)
         place = folder / f".{self.name}.part"
         with FileLock(folder / f".{self.name}.lock"):
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception):  # another process has had the lock, and may have downloaded them
                 return self._read(folder)
             shutil.rmtree(place, ignore_errors=True)  # of a process that was killed
             try:
@@ -174,13 +172,12 @@ class Published:
 
     @property
     def _class(self) -> Any:
-        """The class of torchvision that reads the dataset."""
         import torchvision.datasets
 
         return getattr(torchvision.datasets, self.source)
 
     def list_files(self, folder: Path) -> dict[Path, str | None]:
-        """List where its files lie in a folder, and their MD5 digests; None for those of which none is known."""
+        """List its files in a folder with their MD5 digests, None for an unknown digest."""
         source = self._class
         if hasattr(source, "split_list"):
             return {folder / name: md5 for _, name, md5 in (source.split_list[part["split"]] for part in self.parts)}
@@ -193,8 +190,8 @@ class Published:
         return {raw / name: md5 for name, md5 in archives} | dict.fromkeys(sorted(raw.glob("*-ubyte")))
 
 
-def _is_source_whole(path: Path, md5: str | None) -> bool:
-    """Return whether a file has a digest, or, of one in MNIST's format, bytes as it begins with and as many as it says.
+def _is_whole(path: Path, md5: str | None) -> bool:
+    """Check a file against its digest, or one in MNIST's format against the sizes in its header.
 
     Such a file begins with two zeros, the type (8: bytes), and the number of its sides: 3 of images, 1 of labels.
     """
@@ -255,13 +252,14 @@ PUBLISHED = {each.name: each for each in (cifar10, cifar100, mnist, fashion_mnis
 def cinic10(root: str | None = None) -> Dataset:
     """CINIC-10 (Darlow et al., 2018): 180,000 training and 90,000 test photographs, 10 classes, 3x32x32.
 
-    Its classes are CIFAR-10's. It is not downloaded: it is `cinic10.npz` in the root, or else the folder `cinic10` or
-    `CINIC-10` there, with `train`, `valid` and `test` of 90,000 images each. Those of `train` and `valid` together are
-    for training, as in the second of its authors' two configurations (Darlow, Crowley, Antoniou, Storkey, "CINIC-10 Is
-    Not ImageNet or CIFAR-10", 2018), which is that of CIFAR-10; `--partition.validation` sets images aside.
+    Its classes are CIFAR-10's. It is not downloaded, but read from `cinic10.npz` in the root, or else from the folder
+    `cinic10` or `CINIC-10` there, with `train`, `valid` and `test` of 90,000 images each. Those of `train` and `valid`
+    together are for training, as in the second of its authors' two configurations (Darlow, Crowley, Antoniou, Storkey,
+    "CINIC-10 Is Not ImageNet or CIFAR-10", 2018), which is that of CIFAR-10. `--partition.validation` sets images
+    aside.
     """
     folder = _folder(root)
-    if (dataset := _read_archived_source("cinic10", folder)) is not None:
+    if (dataset := _read_archived("cinic10", folder)) is not None:
         return dataset
     if (found := _find_cinic10(folder)) is None:
         raise ConfigError(
@@ -277,7 +275,7 @@ def _find_cinic10(folder: Path) -> Path | None:
 
 
 def is_cached(name: str) -> bool:
-    """Check whether files of a dataset lie where it is looked for without a root; True for one that needs none."""
+    """Check whether files of a dataset exist in the default folder; True for a dataset that needs no files."""
     if name != "cinic10" and name not in PUBLISHED:
         return True
     try:
@@ -293,9 +291,9 @@ def is_cached(name: str) -> bool:
 
 
 def cache_folder() -> Path:
-    """Return the folder for datasets where no root is given: `semcom` in the user's cache folder.
+    """Find the folder for datasets if no root is given: `semcom` in the user's cache folder.
 
-    Raises ConfigError for a user without a home folder, such as one in a container whom no file names.
+    Raises ConfigError for a user without a home folder, such as an unnamed user in a container.
     """
     place = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     if place.startswith("~"):
@@ -307,17 +305,16 @@ def _folder(root: str | None) -> Path:
     return cache_folder() if root is None else resolve_file(root)
 
 
-def _read_archived_source(name: str, folder: Path) -> Dataset | None:
-    """Load `NAME.npz` in a folder, if it is there."""
+def _read_archived(name: str, folder: Path) -> Dataset | None:
     file = folder / f"{name}.npz"
     return replace(read_npz(file, f"{name} in {file}"), name=name) if file.is_file() else None
 
 
 @contextlib.contextmanager
 def _quieten_download() -> Iterator[None]:
-    """Keep what torchvision prints off stdout, and let a dead connection end."""
+    """Keep torchvision's prints off stdout, and let a dead connection end."""
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(30)
+    socket.setdefaulttimeout(30)  # torchvision's download waits for a dead server for ever
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             yield

@@ -1,4 +1,4 @@
-"""The partition `file`: who owns which images, as an .npz file says."""
+"""The partition `file`: a split read from an .npz file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from semcom.files import resolve_file, write_atomically
 
 
 class File(Partition):
-    """Clients that own what an .npz file says, of `semcom split`, or of your own (docs/data.md)."""
+    """Clients with the samples that an .npz file lists, from `semcom split` or your own (docs/data.md)."""
 
     @dataclass(frozen=True)
     class Options(Partition.Options):
@@ -33,21 +33,21 @@ class File(Partition):
                 raise ValueError("path: no file is named; partition.kind 'file' needs the path of an .npz")
 
     def divide(self, dataset: Dataset, clients: int, rng: np.random.Generator) -> Split:
-        """Read the split from the file; nothing is drawn."""
+        """Read the split from the file, without draws."""
         return Split(*read_split(self.options.path, clients, dataset))
 
 
 NAME, IMAGES, LABELS = "data_name", "data_images", "data_labels"
-"""Arrays that say which dataset a file divides: its name, its number of images, the digest of its labels."""
+"""Arrays that identify the dataset of a file: its name, its number of images, the digest of its labels."""
 
 
-def is_split_file(name: str) -> bool:
-    """Return whether an array of such a file is one of its lists, or says which dataset they are of."""
+def is_split_array(name: str) -> bool:
+    """Check whether an array of a split file is a list of samples, or identifies their dataset."""
     return name.startswith(("train_", "test_", "validation_")) or name in (NAME, IMAGES, LABELS)
 
 
-def describe_split_file(dataset: Dataset) -> dict[str, str]:
-    """Return what a file says of its dataset; of a dataset in a file, the name is that of the file without its folder.
+def describe_dataset(dataset: Dataset) -> dict[str, str]:
+    """Describe a dataset by its name (that of a file without its folder), its size and its labels.
 
     So the content of a split does not depend on where its images lie.
     """
@@ -56,13 +56,13 @@ def describe_split_file(dataset: Dataset) -> dict[str, str]:
 
 
 def write_split(path: str | Path, split: Split, dataset: Dataset) -> Path:
-    """Write train_0, test_0, validation_0 (if there is one), train_1, ... to an .npz that the kind `file` reads.
+    """Write train_0, test_0, validation_0 (if any), train_1, ... to an .npz that the kind `file` reads.
 
-    Beside these lists it says which dataset they are of (`describe_split_file`).
+    It also identifies the dataset of these lists (`describe_dataset`).
 
-    Returns the path. Raises OSError if it could not be written; what lay there is then still there.
+    Returns the path. Raises OSError if it could not be written; a previous file is then still there.
     """
-    arrays: dict[str, Any] = dict(describe_split_file(dataset))
+    arrays: dict[str, Any] = dict(describe_dataset(dataset))
     for client, (train, test, validation) in enumerate(zip(split.train, split.test, split.validation, strict=True)):
         arrays |= {f"train_{client}": train, f"test_{client}": test}
         if len(validation):
@@ -71,15 +71,13 @@ def write_split(path: str | Path, split: Split, dataset: Dataset) -> Path:
 
 
 def read_split(path: str, clients: int, dataset: Dataset) -> tuple[Lists, Lists, Lists]:
-    """Return training, test and validation indices of an .npz with train_0, test_0, ... (validation_k is optional).
+    """Read training, test and validation indices from an .npz with train_0, test_0, ... (validation_k is optional).
 
-    Raises ConfigError if it is missing or damaged, says that it divides another dataset, is not for that many clients,
-    or holds indices that are not whole numbers below the number of images, or that occur twice within a client.
+    Raises ConfigError if it is missing or damaged, names another dataset, is not for that many clients, or holds
+    indices that are not whole numbers below the number of images, or that occur twice within a client.
     """
-    arrays = read_archive(resolve_file(path), f"partition.path: {path!r}", is_split_file)
-    _check_dataset_of_split_file(
-        path, {key: str(arrays[key]) for key in (NAME, IMAGES, LABELS) if key in arrays}, dataset
-    )
+    arrays = read_archive(resolve_file(path), f"partition.path: {path!r}", is_split_array)
+    _check_dataset(path, {key: str(arrays[key]) for key in (NAME, IMAGES, LABELS) if key in arrays}, dataset)
     found = sum(key.startswith("train_") for key in arrays)
     if found != clients:
         raise ConfigError(f"clients: {clients}, but {path!r} divides the data over {found} clients")
@@ -90,9 +88,7 @@ def read_split(path: str, clients: int, dataset: Dataset) -> tuple[Lists, Lists,
         if missing:
             raise ConfigError(f"partition.path: {path!r} has no {missing[0]}")
         nothing = np.empty(0, dtype=np.int64)
-        parts[part] = tuple(
-            _check_indices_of_split_file(path, key, arrays.get(key, nothing), len(dataset.images)) for key in keys
-        )
+        parts[part] = tuple(_check_indices(path, key, arrays.get(key, nothing), len(dataset.images)) for key in keys)
     for client, lists in enumerate(zip(*parts.values(), strict=True)):
         if len(np.unique(np.concatenate(lists))) < sum(map(len, lists)):
             raise ConfigError(f"partition.path: {path!r} gives client {client} an image twice")
@@ -104,12 +100,12 @@ def read_split(path: str, clients: int, dataset: Dataset) -> tuple[Lists, Lists,
     return parts["train"], parts["test"], parts["validation"]
 
 
-def _check_dataset_of_split_file(path: str, told: dict[str, str], dataset: Dataset) -> None:
-    """Raise ConfigError where a file says that it divides another dataset; of what it does not say, nothing is known.
+def _check_dataset(path: str, told: dict[str, str], dataset: Dataset) -> None:
+    """Raise ConfigError if a file names another dataset. Fields that it leaves out are not checked.
 
-    The same images have several names, and count as the same.
+    The same images under another name count as the same dataset.
     """
-    here = describe_split_file(dataset)
+    here = describe_dataset(dataset)
     if any(key in told and told[key] != here[key] for key in (IMAGES, LABELS)):
         there, given = (
             f"{known.get(NAME, 'a dataset without a name')} "
@@ -119,7 +115,7 @@ def _check_dataset_of_split_file(path: str, told: dict[str, str], dataset: Datas
         raise ConfigError(f"partition.path: {path!r} divides {there}, and data.name is {given}; name the same data")
 
 
-def _check_indices_of_split_file(path: str, key: str, array: npt.NDArray[Any], images: int) -> Indices:
+def _check_indices(path: str, key: str, array: npt.NDArray[Any], images: int) -> Indices:
     if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
         raise ConfigError(
             f"partition.path: {key} of {path!r} is no list of whole numbers ({array.dtype} {array.shape})"

@@ -78,7 +78,7 @@ class APFL(FedAvg):
         return fitted.models.replaced({"alpha": fitted.carried["alpha"]})
 
     def gradient(self, model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
-        """Return the gradients of both losses, of which no weight has more than one; move alpha once (Eq. 10)."""
+        """Compute the gradients of both losses, at most one per weight, and move alpha once (Eq. 10)."""
         start, rate = context.carry["alpha"], context.carry["rate"]
         alpha = start.clone().requires_grad_()
         mixture = mix_models({**model.tensors, "alpha": alpha}, model.params)
@@ -96,7 +96,7 @@ class APFL(FedAvg):
 
 
 def mix_models(tensors: Mapping[str, Tensor], weights: Container[str]) -> dict[str, Tensor]:
-    """Return alpha v + (1 - alpha) w, w without gradient, for the tensors that are `weights`, and v's buffers."""
+    """Compute alpha v + (1 - alpha) w, w without gradient, for the tensors that are `weights`, and add v's buffers."""
     found = {}
     for name in [name.removeprefix("own.") for name in tensors if name.startswith("own.")]:
         found[name] = v = tensors[f"own.{name}"]

@@ -1,8 +1,8 @@
 """The base class of the methods: tensor algebra over stacks of clients, with an explicit state.
 
-A method has no loop over clients, no mini-batches, no device and no buffers; `World.fit` has. Everything it sends goes
-through `world.air`. Two rules hold for every method: views are taken after the server step, with the newest shared part
-and the personal part as it was after the client's last participation; and a State is all that a method remembers.
+`World.fit` has the loop over clients, mini-batches, devices and buffers, so that methods need none. All transmissions
+go through `world.air`. Two rules hold for every method: views are taken after the server step, with the newest shared
+part and the personal part from the client's last participation; and a State is all that a method remembers.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from semcom.engine.world import World
 
 
 class Method(ABC):
-    """Base class of the methods; `@METHODS.register("name")` adds one.
+    """Base class of the methods. Decorate a subclass with `@METHODS.register("name")` to add it.
 
     Attributes:
         paper: citation.
         preset: the paper's own setting of `TrainConfig`'s open fields, for `--train.preset paper`.
-        averages: prefixes of what the method averages over clients (it needs one architecture for each).
-        classifies: whether it works on the classes of answers, and so on no other task than classification.
+        averages: prefixes of the tensors that the method averages over clients, which need the same architecture there.
+        classifies: whether it works on the classes of answers, and so only on classification.
         split: whether local training runs through the link, features up and gradients down.
-        exchanges: whether anything but split features and gradients crosses the air (models, prototypes): `air.up`,
-            `air.down` or `air.send` are called.
-        finishing: the values that the method's last stage takes for open fields of `FinishConfig`, where it has its own
-            ({}: none of its own); None: nothing in it trains by them.
-        unused: dotted fields of the configuration that have no effect on the method ("train.lr"), or one value of them
-            ("air.compress=top-k"): they are refused.
-        label: its name in tables and figures ("": that of the registry; those that ship have theirs in
+        exchanges: whether it sends more than split features and gradients over the air (models, prototypes), by
+            `air.up`, `air.down` or `air.send`.
+        finishing: values of open fields of `FinishConfig` for the method's last stage ({}: the usual ones). None: the
+            method has no last stage.
+        unused: dotted fields of the configuration without effect on the method ("train.lr"), or a single value of a
+            field ("air.compress=top-k"). A run that sets them is refused.
+        label: its name in tables and figures ("": that of the registry; built-in methods have theirs in
             `semcom.studies.names`).
-        shares, personal, sends: what is common to the clients, what each keeps for itself, what crosses the air; a few
-            words each for `semcom list methods`.
+        shares, personal, sends: the parts common to the clients, the parts that each keeps, and the transmissions, in a
+            few words each for `semcom list methods`.
     """
 
     paper: ClassVar[str]
@@ -85,7 +85,7 @@ class Method(ABC):
 
     @abstractmethod
     def setup(self, world: World) -> Any:
-        """Return the State before the first round: a frozen dataclass of tensors, populations and such dataclasses."""
+        """Build the State before the first round: a frozen dataclass of tensors, populations and such dataclasses."""
 
     @abstractmethod
     def round(self, state: Any, world: World) -> Any:
@@ -93,29 +93,29 @@ class Method(ABC):
 
     @abstractmethod
     def views(self, state: Any, world: World) -> dict[str, View]:
-        """Return what is evaluated, by name, the first one being the headline.
+        """Return the views to evaluate, by name, the headline first.
 
-        It is asked of the first State too, as a check.
+        The first State is evaluated too, as a check.
         """
 
     def finish(self, state: Any, world: World) -> dict[str, View] | None:
-        """Return what is evaluated after the last round, by name, the headline first; None: `views` says it all.
+        """Return the views to evaluate after the last round, by name, the headline first (None: those of `views`).
 
-        For what clients do with the final model: fine-tuning, a classifier of their own. The world is in round T + 1,
-        and nothing counts as the run's traffic.
+        A method overrides it if clients adapt the final model, by fine-tuning or their own classifier. The world is in
+        round T + 1, and its traffic does not count as the run's.
         """
         return None
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> Tensor | tuple[Tensor, Log]:
-        """Return the local loss per client, `[k]`: that of the task."""
+        """Compute the local loss per client, `[k]`: that of the task."""
         return plain_objective(model, batch, context)
 
 
 def plain_objective(model: StackedModel, batch: Batch, context: Context) -> Tensor:
-    """Return the task's loss per client, `[k]`, also as an objective of methods that have another one."""
+    """Compute the task's loss per client, `[k]`, also for methods with another `objective`."""
     return task_loss(model(batch)[1], batch)
 
 
 def task_loss(outputs: Tensor, batch: Batch) -> Tensor:
-    """Return the mean loss per client, `[k, b, ...] -> [k]`: of classification, the cross-entropy of logits."""
+    """Average the loss per client, `[k, b, ...] -> [k]`; for classification the cross-entropy of logits."""
     return batch.mean(batch.task.loss(outputs, batch.target))

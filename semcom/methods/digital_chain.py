@@ -1,13 +1,14 @@
 """The separate digital chain as a baseline of any sweep: images are compressed, coded and sent as such.
 
 Each test image goes through `channels.coding.image.send_images` in as many channel uses as its features would take,
-d/2, at the SNR of the test, over AWGN or a channel whose gain lasts for an image or longer: the gains that the features
-of a learned scheme meet. Codec, constellation and code rate are those that are best for training images of the clients
-(`channels.coding.choice`). With `code = capacity` a file takes what Shannon's limit allows, and none is lost: a bound.
+d/2, at the SNR of the test, over AWGN or a channel whose gain lasts for an image or longer, with the gains of the
+features of a learned scheme. Codec, constellation and code rate are the best for training images of the clients
+(`channels.coding.choice`). With `code = capacity` a file may be as large as Shannon's limit allows, and no image is
+lost: a bound.
 
-Of reconstruction nothing is trained, and a lost image is shown as its mean colour. Settings of networks and training
-have no effect then, and are not refused, since those of a sweep hold for the learned methods. Of classification FedAvg
-trains a classifier on clean images, of which the base station has encoder and head.
+For reconstruction no network is trained, and a lost image is shown as its mean colour. Settings of networks and
+training then have no effect, but are accepted, since those of a sweep apply to the learned methods. For classification
+FedAvg trains a classifier on clean images, and the base station has its encoder and head.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from channels.coding.choice import SampleImages
-from channels.coding.curve import add_gain_db, list_gains
+from channels.coding.curve import add_gain_db, find_gains
 from channels.coding.image import Received, send_images
 from channels.options import SHARE, require
 from channels.statistics import ClientStatistics
@@ -37,7 +38,7 @@ from semcom.methods.fedavg import FedAvg
 from semcom.methods.parts.received import sample_training_images, score_received
 
 BLOCKS = ("sample", "batch", "round")
-"""Coherences of which an image has one gain."""
+"""Coherences for which an image has a single gain."""
 
 
 class Crossing(NamedTuple):
@@ -48,16 +49,16 @@ class Crossing(NamedTuple):
     """Channel uses of an image."""
     snr_db: float
     gain: Tensor | None
-    """h of each image, `[n, 1]`; None: 1."""
+    """h of each image, `[n, 1]` (None: 1)."""
 
     def select(self, at: Tensor) -> Crossing:
-        """Return the way of images at some positions."""
+        """Select the images at some positions."""
         return self if self.gain is None else self._replace(gain=self.gain[at.to(self.gain.device)])
 
 
 @dataclass(frozen=True, kw_only=True)
 class SentImages(View):
-    """A view whose answers come of the images that the chain delivers.
+    """A view whose answers come from the images that the chain delivers.
 
     Attributes:
         session: the run.
@@ -70,6 +71,7 @@ class SentImages(View):
     def _answer(self, heard: Outputs) -> Tensor:
         """Send the images of a batch, and return them as they arrive in [-1, 1], or scores of classes `[k, b, C]`."""
         draws, rows = self.session.draws, []
+        # Codecs take one image at a time, so stacking the clients would save nothing.
         for i, where in enumerate(heard.where.tolist()):
             client, count = int(self.population.ids[where]), int(heard.batch.count[i])
             received = self._send(heard, i, count, client)
@@ -82,15 +84,17 @@ class SentImages(View):
         return torch.stack(rows)
 
     def _send(self, heard: Outputs, i: int, count: int, client: int) -> Received:
-        """Send the images of the client in row i of a batch, of which the first ones are no padding."""
+        """Send the images of the client in row i of a batch, which precede the padding."""
         draws, met, index = self.session.draws, heard.batch.signals[""], heard.index[i, :count]
         images, sides = heard.federation.images[index], heard.federation.sides
         snr_db, gain = float(met.up_snr_db[i]), draws.link.gain({name: t[i, :count] for name, t in met.up.items()})
         crossing = Crossing(client, heard.features.shape[-1] // 2, snr_db, gain)
+        # Keyed by the batch's first image, so that the noise does not depend on which clients share a chunk.
         generator = keyed(draws.config.seed, "image chain", client, int(heard.at[i, 0]))
         if sides is None:
             return self._send_pictures(images, crossing, generator)
         nothing = torch.zeros(count, dtype=torch.int64)
+        # clone: payload and headers are written apart below.
         whole = Received(torch.zeros_like(images), nothing.bool(), nothing, nothing.clone())
         own = sides[index.cpu()]
         for height, width in own.unique(dim=0).tolist():  # pictures without their borders
@@ -103,7 +107,6 @@ class SentImages(View):
         return whole
 
     def _send_pictures(self, images: Tensor, crossing: Crossing, generator: torch.Generator) -> Received:
-        """Send pictures of one shape."""
         uses, gain, sample = crossing.uses, crossing.gain, self._sample(*images.shape[2:])
         if self.hyper.code == "capacity":
             each = add_gain_db(crossing.snr_db, gain).expand(len(images), 1).flatten().tolist()
@@ -112,17 +115,17 @@ class SentImages(View):
         return send_images(images, uses, crossing.snr_db, generator, choices, self.hyper.headers, gain)
 
     def _design(self, crossing: Crossing) -> Tensor:
-        """Return the SNRs in dB that the sender reckons with: `[images or 1, as many as are alike]`."""
+        """Compute the SNRs in dB for which the sender chooses: `[images or 1, equally likely SNRs]`."""
         if self.hyper.scheme_db is not None:
             return torch.tensor([[self.hyper.scheme_db]])
         if crossing.gain is None or self.hyper.outage is None:
             return add_gain_db(crossing.snr_db, crossing.gain)
         law = self._statistics.of("up", crossing.client).law
-        gains = list_gains(law) if self.hyper.outage == "best" else torch.tensor(law.quantile(self.hyper.outage)).sqrt()
+        gains = find_gains(law) if self.hyper.outage == "best" else torch.tensor(law.quantile(self.hyper.outage)).sqrt()
         return add_gain_db(crossing.snr_db, gains).view(1, -1)
 
     def _sample(self, height: int, width: int) -> SampleImages:
-        """Return training images through the codecs, the middle of each as large as pictures are."""
+        """Code training images, cropped to the size of the pictures."""
         if (height, width) not in self._samples:
             images = sample_training_images(self.session.draws.federation)
             inside = find_picture(images.shape[-1], height, width)
@@ -159,8 +162,8 @@ class DigitalChain(FedAvg):
         """SNR for which constellation and code rate are chosen, in dB (None: the SNR of each test)."""
         outage: float | Literal["best"] | None = "best"
         """Share of the blocks of a fading channel that are too weak for the scheme, which is chosen for the mean SNR,
-        all that the sender knows (best: that which gives the best images; None: it knows each block's gain, and takes
-        a scheme for each image)."""
+        all that the sender knows (best: that which gives the best images; None: it knows each block's gain, and takes a
+        scheme for each image)."""
 
         needs: ClassVar[Needs] = {
             "scheme_db": {"code": ("ldpc",)},
@@ -196,17 +199,17 @@ class DigitalChain(FedAvg):
         if not world.pictured:
             raise ConfigError("data.name: digital-chain sends images, and the data are arrays of numbers")
         draws = world.session.draws
-        draws.training_link = draws.quiet_link
+        draws.training_link = draws.quiet_link  # the classifier learns clean images
         return super().setup(world)
 
     def round(self, state: Any, world: World) -> Any:
-        """Train the classifier, if there is one."""
+        """Train the classifier of a classification; otherwise leave the State unchanged."""
         return super().round(state, world) if world.session.draws.task.classifies else state
 
     def views(self, state: Any, world: World) -> dict[str, View]:
-        """Evaluate nothing before the last round."""
+        """Return no views before the last round."""
         return {}
 
     def finish(self, state: Any, world: World) -> dict[str, View]:
-        """Evaluate what comes of the images that arrive, as `digital`."""
+        """Evaluate answers from the received images, as `digital`."""
         return {"digital": SentImages(state.model, session=world.session, hyper=self.hyper)}

@@ -61,7 +61,7 @@ class Ditto(FedAvg):
         return self.State(world.population(shared=self.averages), world.population())
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Return h_k, the personal objective of Eq. 2 for a given w, per client, `[k]`."""
+        """Compute h_k, the personal objective of Eq. 2 for a given w, per client, `[k]`."""
         task = task_loss(model(batch)[1], batch)
         distance = proximal(model, context.models["received"])
         return task + self.hyper.lam / 2 * distance, {"task": task, "distance": distance}
@@ -69,8 +69,8 @@ class Ditto(FedAvg):
     def round(self, state: Ditto.State, world: World) -> Ditto.State:
         """Train w and v_k locally, average w by p_k (Algorithm 1).
 
-        Both models meet the same batches, as in the authors' code, and the same noise: there is one phase for both.
-        So w is FedAvg's whatever lambda is, and v_k at lambda = 0 is that of local training.
+        Both models meet the same batches, as in the authors' code, and the same noise, as they use the same phase. So w
+        is FedAvg's for any lambda, and v_k at lambda = 0 is that of local training.
         """
         ids = world.sample()
         received = world.air.down(state.model.select(ids), self.averages)

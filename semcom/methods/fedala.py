@@ -82,7 +82,7 @@ class FedALA(Method):
 
     @dataclass(frozen=True)
     class State:
-        """The global model, and what each client keeps.
+        """The global model, and the tensors of each client.
 
         Attributes:
             model: the global model, `[1, ...]`.
@@ -104,13 +104,13 @@ class FedALA(Method):
         names = model.parameters()
         if self.hyper.p > len(names):
             raise ConfigError(f"hyper.p: {self.hyper.p} is more than the {len(names)} parameter tensors of the model")
-        weights = world.constant(names[::-1][: self.hyper.p], 1.0)
+        weights = world.constant(names[::-1][: self.hyper.p], 1.0)  # names run from the input to the output
         return self.State(model, world.population(), world.population(), weights, torch.zeros(world.clients).bool())
 
     def round(self, state: FedALA.State, world: World) -> FedALA.State:
         """Learn W, train the mixed models locally, average by p_k (Algorithm 1).
 
-        In round 1 there is nothing to mix yet.
+        Round 1 mixes no models, since clients have no trained ones yet.
         """
         ids, learned = world.sample(), state.learned.clone()
         received = world.air.down(state.model.select(ids), self.averages)
@@ -145,7 +145,7 @@ class FedALA(Method):
         return weights
 
     def mixed_loss(self, model: StackedModel, batch: Batch, context: Context) -> Tensor:
-        """Return the CE of the mixed model, as a function of W alone, per client, `[k]`."""
+        """Compute the CE of the mixed model, as a function of W only, per client, `[k]`."""
         received, own = (context.models[name].tensors for name in ("global", "own"))
         return task_loss(model(batch, {**received, **mixed(received, own, model.params)})[1], batch)
 
@@ -157,5 +157,5 @@ class FedALA(Method):
 def mixed(
     received: Mapping[str, Tensor], own: Mapping[str, Tensor], weights: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return w_k + (w - w_k) W by name, for the tensors that have weights."""
+    """Compute w_k + (w - w_k) W by name, for the tensors that have weights."""
     return {name: own[name] + (received[name] - own[name]) * w for name, w in weights.items()}

@@ -83,13 +83,13 @@ class FedAMP(Method):
         model: Population
 
     def check(self, config: Resolved) -> None:
-        """Check that alpha does not get so small that each step of SGD goes further beyond u_k.
+        """Check that alpha does not get so small that steps of SGD overshoot u_k by more each time.
 
-        The pull alone is a quadratic of curvature lambda / alpha, on which SGD with momentum m is stable at rates up to
-        2 (1 + m) alpha / lambda; a step of Adam does not grow with the pull.
+        The pull is a quadratic of curvature lambda / alpha, on which SGD with momentum m is stable at rates up to 2 (1
+        + m) alpha / lambda. A step of Adam does not grow with the pull.
 
         Raises:
-            ConfigError: it does, or the clients have several architectures.
+            ConfigError: alpha gets too small, or the clients have several architectures.
         """
         super().check(config)
         train, rate = config.train, config.train.lr
@@ -105,7 +105,7 @@ class FedAMP(Method):
         return self.State(world.population())
 
     def alpha(self, round_: int) -> float:
-        """Return alpha in a round."""
+        """Compute alpha in a round."""
         return float(self.hyper.alpha * self.hyper.alpha_decay ** ((round_ - 1) // self.hyper.alpha_every))
 
     def round(self, state: FedAMP.State, world: World) -> FedAMP.State:
@@ -118,12 +118,13 @@ class FedAMP(Method):
         return self.State(state.model.put(world.fit(start, self.objective, given=given).models))
 
     def attention(self, inner: Tensor, alpha: float) -> Tensor:
-        """Return xi, each client's weights summing to 1, from the models' inner products, `[n, n]` both."""
+        """Compute xi, each client's weights summing to 1, from the models' inner products, `[n, n]` both."""
         n, norms = len(inner), inner.diagonal()
         if self.hyper.weights == "cosine":
             scores = (self.hyper.sigma or 25.0) * inner / (norms[:, None] * norms).sqrt()
-            others = scores.fill_diagonal_(-torch.inf).softmax(1) * (1 - 1 / n)
+            others = scores.fill_diagonal_(-torch.inf).softmax(1) * (1 - 1 / n)  # each keeps 1 / n
         else:
+            # Rounding may turn the square of a small distance negative. NaN keeps the diagonal out of the median.
             squared = (norms[:, None] + norms - 2 * inner).clamp(min=0).fill_diagonal_(torch.nan)
             sigma = squared.nanmedian() if self.hyper.sigma is None else squared.new_tensor(self.hyper.sigma)
             sigma = sigma.clamp(min=torch.finfo(sigma.dtype).tiny)  # models that are all alike have no distance
@@ -132,7 +133,7 @@ class FedAMP(Method):
         return others + (1 - others.sum(1)).diag()
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Return CE + lambda / (2 alpha) ||w - u_k||^2 per client, `[k]`."""
+        """Compute CE + lambda / (2 alpha) ||w - u_k||^2 per client, `[k]`."""
         task = task_loss(model(batch)[1], batch)
         distance = proximal(model, context.models["cloud"])
         return task + context.common["pull"] / 2 * distance, {"task": task, "distance": distance}

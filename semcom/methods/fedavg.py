@@ -25,8 +25,9 @@ from semcom.methods.base import Method
 class FedAvg(Method):
     """Overwrite by the shared part, train E epochs of cross-entropy, average by p_k.
 
-    A subclass with other `averages` is another member of the family: `local` averages nothing, FedPer the body,
-    LG-FedAvg the head. One with another local training overrides `local`, one that remembers more than a model `after`.
+    A subclass with other `averages` is another member of the family: `local` averages no part, FedPer the body,
+    LG-FedAvg the head. A subclass with another local training overrides `local`, and a subclass that remembers more
+    than a model overrides `after`.
     """
 
     paper = "McMahan et al., AISTATS 2017"
@@ -52,11 +53,11 @@ class FedAvg(Method):
         return self.State(world.population(shared=self.choose_part(world)))
 
     def choose_part(self, world: World) -> Prefix:
-        """Return what is averaged in this run: the prefixes in `averages`, or names of single tensors."""
+        """Choose the part to average in this run: the prefixes in `averages`, or names of single tensors."""
         return self.averages
 
     def round(self, state: Any, world: World) -> Any:
-        """Train locally, average by p_k (Algorithm 1); buffers are averaged like parameters."""
+        """Train locally, and average by p_k (Algorithm 1), buffers like parameters."""
         ids, part = world.sample(), self.choose_part(world)
         received = world.air.down(state.model.select(ids), part)
         trained = self.local(received, state, world)
@@ -68,7 +69,7 @@ class FedAvg(Method):
         return world.fit(received, self.objective).models
 
     def after(self, state: Any, trained: Population, newest: Mapping[str, Tensor]) -> Any:
-        """Return the State after a round that gave `trained` models and the averages `newest`, `[1, ...]`."""
+        """Build the State after a round with `trained` models and the averages `newest`, `[1, ...]`."""
         return replace(state, model=state.model.put(trained).share(newest))
 
     def views(self, state: Any, world: World) -> dict[str, View]:

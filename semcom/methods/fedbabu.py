@@ -24,9 +24,9 @@ class FedBABU(FedAvg):
 
     paper = "Oh et al., ICLR 2022"
     preset = {
-        **{"optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "lr_milestones": (17, 25), "lr_decay": 0.1},
-        **{"rounds": 32, "local_epochs": 10, "batch_size": 50, "participation": 0.1},
-    }
+        "optimizer": "sgd", "lr": 0.1, "momentum": 0.9, "lr_milestones": (17, 25), "lr_decay": 0.1,
+        "rounds": 32, "local_epochs": 10, "batch_size": 50, "participation": 0.1,
+    }  # fmt: skip
     averages = ("encoder.",)
     finishing = {"epochs": 5}
     unused = ("model.init",)
@@ -39,7 +39,7 @@ class FedBABU(FedAvg):
         return self.State(world.population(shared=FedAvg.averages))
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
-        """Train E epochs on the body alone."""
+        """Train E epochs on the body."""
         return world.fit(received, self.objective, train=self.averages).models
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:

@@ -1,7 +1,7 @@
 """FedBN: batch normalisation stays with its client.
 
 Li, Jiang, Zhang, Kamp, Dou, "FedBN: Federated Learning on Non-IID Features via Local Batch Normalization", ICLR 2021,
-Algorithm 1. Up and down: the model without its BatchNorm layers, whose parameters and running statistics are each
+Algorithm 1. Up and down: the model without its BatchNorm layers. Their parameters and running statistics are each
 client's own. On a network without BatchNorm it is FedAvg.
 
 Choices where the paper is silent: none known.
@@ -19,7 +19,7 @@ from semcom.models.batchnorm import BatchNorm
 
 
 class FedBN(FedAvg):
-    """E epochs of CE on the whole model; all but BatchNorm is averaged by p_k."""
+    """E epochs of CE on the whole model; all layers but BatchNorm are averaged by p_k."""
 
     paper = "Li et al., ICLR 2021"
     preset = {}
@@ -28,7 +28,7 @@ class FedBN(FedAvg):
     sends = "w without BatchNorm up and down"
 
     def choose_part(self, world: World) -> Prefix:
-        """Return the names of what is averaged."""
+        """List the tensors outside BatchNorm."""
         return world.outside(BatchNorm)
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:

@@ -50,7 +50,7 @@ from semcom.methods.parts.prototypes import Prototypes, carry, class_means, coll
 from semcom.models.scg import SCG
 
 FAR, FLOOR = 10.0, 5.0
-"""The regulariser dominates where it is more than 10 times the cross-entropy, and more than 5 nat."""
+"""The regulariser dominates if it is more than 10 times the cross-entropy, and more than 5 nat."""
 
 
 class FedCL(Method):
@@ -66,7 +66,7 @@ class FedCL(Method):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """The hyperparameters of FedCL; the letter gives none of their values."""
+        """The hyperparameters of FedCL, without values in the letter."""
 
         needs: ClassVar[Needs] = {
             **dict.fromkeys(("lam", "source"), {"centroids": ("scg", "mean")}),  # a pass is sent, whatever lambda is
@@ -112,12 +112,12 @@ class FedCL(Method):
 
     @dataclass(frozen=True)
     class State:
-        """Encoders and decoder, and what the base station keeps.
+        """Encoders and decoder, and the tensors of the base station.
 
         Attributes:
             model: encoders `[K, ...]` and decoder `[1, ...]`.
             scg: the SCG, `[1, ...]`.
-            moments: what its optimiser remembers, `[1, ...]`: nothing for SGD.
+            moments: its optimiser's state, `[1, ...]`, empty for SGD.
             centroids: the global centroids.
         """
 
@@ -135,7 +135,7 @@ class FedCL(Method):
     def setup(self, world: World) -> FedCL.State:
         """Start from own encoders, a common decoder and the SCG.
 
-        The SCG's first centroids regularise from round 1 on; plain means do not exist yet.
+        The SCG's first centroids regularise from round 1 on. Plain means do not exist yet.
         """
         c, d = world.classes, world.features
         scg = world.server(lambda: SCG(c, d), "scg")
@@ -144,7 +144,7 @@ class FedCL(Method):
         return self.State(model, scg, moments, Prototypes(generate(scg), known))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Return Eq. 10 per client, `[k]`, which the base station computes on the features that it received."""
+        """Compute Eq. 10 per client, `[k]`, at the base station, on the received features."""
         features, logits = model(batch)
         collect(context.carry, features, batch)
         distance = squared_distance(features, context.common["centroids"], context.common["known"], batch)
@@ -171,7 +171,7 @@ class FedCL(Method):
             means, counts = prototypes(world, trained)
         encoder = world.air.average(trained, self.shared, p, since=received)
         model, here = state.model.put(trained).share(encoder), np.flatnonzero(world.arrived(ids))
-        if not len(here):
+        if not len(here):  # all features came after the deadline
             return replace(state, model=model)
         if len(here) < len(ids):  # those whose features came after the deadline
             ids, trained = ids[here], trained.select(ids[here])
@@ -191,7 +191,7 @@ class FedCL(Method):
             world.warn("regulariser", f"fedcl: the regulariser dominates the cross-entropy: {what}; take {remedies}")
 
     def _remedies(self, world: World) -> list[str]:
-        """Return the settings that keep the regulariser small; with Eq. 9 as printed it grows as the centroids do."""
+        """List the settings that keep the regulariser small; with Eq. 9 as printed it grows with the centroids."""
         found = [f"a smaller hyper.lam than {self.hyper.lam:.3g}"]
         if self.hyper.centroids == "scg" and self.hyper.scg_loss == "letter":
             found += ["hyper.scg-loss infonce", "a smaller hyper.scg-lr"]
@@ -200,7 +200,7 @@ class FedCL(Method):
         return found
 
     def _centroids(self, state: FedCL.State, world: World, means: Tensor, counts: Tensor) -> FedCL.State:
-        """Return the State with SCG and global centroids after Eqs. 8 and 9 on local means `[n, C, d]`."""
+        """Update SCG and global centroids by Eqs. 8 and 9 on local means `[n, C, d]`."""
         if self.hyper.centroids != "scg":
             return replace(state, centroids=state.centroids.renewed(means, counts, "mean"))
         fitted = self._train_scg(state, world, means, counts)
@@ -224,14 +224,14 @@ class FedCL(Method):
         )
 
     def _optimizer(self, world: World) -> Optimizer:
-        """Return the SCG's optimiser in this round, at the clients' rate unless it has its own; SGD is plain SGD."""
+        """Make the SCG's optimiser in this round, by default at the clients' rate, without momentum or weight decay."""
         rate = self.hyper.scg_lr or float(np.mean(world.config.train.lr))
         return world.optimizer(name=self.hyper.scg_optimizer, lr=rate, momentum=0.0, weight_decay=0.0)
 
     def scg_loss(self, local: Tensor, centroids: Tensor, owned: Tensor) -> Tensor:
-        """Return Eqs. 8 and 9, the mean over participants: `[n, C, d], [C, d], bool [n, C] -> []`.
+        """Compute Eqs. 8 and 9, the mean over participants: `[n, C, d], [C, d], bool [n, C] -> []`.
 
-        Only classes that a client owns count for it; the negatives are all the others.
+        Only classes that a client owns count for it. All the others are negatives.
         """
         if self.hyper.scg_loss == "infonce":
             normal = torch.nn.functional.normalize
@@ -250,6 +250,6 @@ class FedCL(Method):
 
 @torch.no_grad()
 def generate(scg: Population) -> Tensor:
-    """Return the centroids `[C, d]` of an SCG as it stands."""
+    """Generate the centroids `[C, d]` of an SCG in its current state."""
     cohort = scg.cohorts[0]
     return StackedModel(cohort.network, {}, cohort.tensors).output().squeeze(0)

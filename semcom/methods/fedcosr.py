@@ -52,7 +52,7 @@ class FedCoSR(Method):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """Hyperparameters of FedCoSR, as in Table I of FedCRL: FedCoSR prints none."""
+        """Hyperparameters of FedCoSR, as in Table I of FedCRL, since FedCoSR prints no values."""
 
         needs: ClassVar[Needs] = {"gamma": {"local_aggregation": (True,)}}
 
@@ -82,7 +82,7 @@ class FedCoSR(Method):
         Attributes:
             model: own heads `[K, ...]`, the global body `[1, ...]`.
             trained: whole models after training, `[K, ...]`.
-            regulariser: L_Reg of each client's last participation, `[K]`, infinite while there is none.
+            regulariser: L_Reg of each client's last participation, `[K]`, infinite before the first.
             centroids: the global label centroids.
         """
 
@@ -101,7 +101,7 @@ class FedCoSR(Method):
         return self.State(world.population(shared=self.averages), world.population(), never, Prototypes.none(world))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Return Eq. 14 per client, `[k]`, and log the part of the samples that Eq. 13 is a mean of."""
+        """Compute Eq. 14 per client, `[k]`, and log the fraction of the samples over which Eq. 13 averages."""
         features, logits = model(batch)
         centroids, known = context.per_client["centroids"], context.common["known"]
         regulariser, part = contrast_with_prototypes(features, centroids, known, batch, self.hyper.tau_cl)
@@ -109,7 +109,7 @@ class FedCoSR(Method):
         return task + self.hyper.alpha * regulariser, {"task": task, "regulariser": regulariser, "contrasted": part}
 
     def aggregate(self, own: Population, received: Population, regulariser: Tensor) -> Population:
-        """Return the models at which each client starts (Eqs. 7 to 9); `regulariser` `[n]`."""
+        """Compute the models at which each client starts (Eqs. 7 to 9); `regulariser` `[n]`."""
         if not self.hyper.local_aggregation:
             return received
         gamma = self.hyper.gamma  # 0 times an infinite loss is no number
@@ -130,6 +130,7 @@ class FedCoSR(Method):
         trained, log = fitted.models, fitted.log
         newest = world.air.average(trained, self.averages, world.weights(ids), since=received)
         part = log["contrasted"]
+        # A client without a contrasted sample has no loss to compare: tau = exp(-inf) = 0 takes the received body.
         regulariser = world.tensor(torch.where(part > 0, log["regulariser"] / part, torch.inf))
         return self.State(
             state.model.put(trained).share(newest),

@@ -38,9 +38,9 @@ class FedCRC(Method):
     paper = "Wang et al. (FedCRC)"
     classifies = True
     preset = {
-        **{"optimizer": "sgd", "lr": 0.05, "momentum": 0.9, "lr_milestones": (50, 75), "lr_decay": (0.2, 0.1)},
-        **{"rounds": 100, "local_epochs": 5, "participation": 0.1},
-    }
+        "optimizer": "sgd", "lr": 0.05, "momentum": 0.9, "lr_milestones": (50, 75), "lr_decay": (0.2, 0.1),
+        "rounds": 100, "local_epochs": 5, "participation": 0.1,
+    }  # fmt: skip
     averages = ("encoder.", "head.")
     shares = "encoder and a global predictor"
     personal = "predictor h_k"
@@ -66,7 +66,7 @@ class FedCRC(Method):
         Attributes:
             model: the global model, `[1, ...]`.
             personal: its encoder with own predictors h_k, `[K, ...]`.
-            own: whole models as h_k was last trained on them, `[K, ...]`; at first the initial ones.
+            own: whole models from the last training of h_k, `[K, ...]`, at first the initial models.
         """
 
         model: Population
@@ -81,7 +81,7 @@ class FedCRC(Method):
     def round(self, state: FedCRC.State, world: World) -> FedCRC.State:
         """Train the body, the own predictor and the global one; average body and global predictor (Algorithm 1).
 
-        The body and the own predictor take E epochs each, the global predictor one.
+        The body and the own predictor train for E epochs each, the global predictor for a single epoch.
         """
         ids = world.sample()
         received = world.air.down(state.model.select(ids), self.averages)
@@ -91,14 +91,14 @@ class FedCRC(Method):
         given, phase = Given(anchors={"own": own}), Phase("predictor", epochs=1)
         guided = world.fit(body, self.guided_objective, train="head.", given=given, phase=phase).models
         newest = world.air.average(guided, self.averages, world.weights(ids), since=received)
-        before = state.model.one("head.").named()
+        before = state.model.one("head.").named()  # not `received`, which the downlink may have changed
         tau = self.hyper.tau
         predictor = {name: tau * t + (1 - tau) * newest[name] for name, t in before.items()}
         model = state.model.share({**newest, **predictor})
         return self.State(model, state.personal.put(own).share(model.one("encoder.").named()), state.own.put(own))
 
     def guided_objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Return Eq. 7 per client, `[k]`: phi_g learns from labels and from the client's own predictor, which stays."""
+        """Compute Eq. 7 per client, `[k]`: phi_g learns from labels and from the client's own, frozen predictor."""
         features, logits = model(batch)
         own = context.models["own"].decode(features, batch).detach().log_softmax(-1)
         pair = (logits.log_softmax(-1), own) if self.hyper.divergence == "forward" else (own, logits.log_softmax(-1))

@@ -100,17 +100,17 @@ class FedDBE(FedAvg):
         return self.State(world.population(shared=self.averages, extend=extend), world.zeros(world.features))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Return CE + kappa times the regulariser per client, `[k]`; move the running mean of the features."""
+        """Compute CE + kappa times the regulariser per client, `[k]`, and move the running mean of the features."""
         features, logits = model(batch)
         new = (features * batch.weight[..., None]).sum(1) / batch.count[:, None]
         mean = (1 - self.hyper.mu) * context.carry["mean"] + self.hyper.mu * new
-        context.carry["mean"].copy_(mean.detach())
+        context.carry["mean"].copy_(mean.detach())  # or each batch would keep the graphs of all before it
         distance = (mean - context.per_client["consensus"]).square().mean(-1) * context.common["known"]
         task = task_loss(logits, batch)
         return task + self.hyper.kappa / 2 * distance, {"task": task, "distance": distance}
 
     def round(self, state: FedDBE.State, world: World) -> FedDBE.State:
-        """Train locally, average by p_k; in round 1 make the consensus (Algorithm 1)."""
+        """Train locally, average by p_k, and in round 1 make the consensus (Algorithm 1)."""
         ids, known, consensus = world.sample(), world.round > 1, state.consensus
         p, floats = world.weights(ids), np.full(len(ids), world.features)
         received = world.air.down(state.model.select(ids), self.averages)

@@ -67,7 +67,7 @@ class FedDyn(FedAvg):
         return self.State(model, world.constant(names, 0.0), h.replaced(zeros))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Return the regularised loss of Algorithm 1 per client, `[k]`."""
+        """Compute the regularised loss of Algorithm 1 per client, `[k]`."""
         task = task_loss(model(batch)[1], batch)
         distance = proximal(model, context.models["received"])
         loss = task + self.hyper.alpha / 2 * distance - inner_product(model, context.models["own"].tensors)
@@ -82,7 +82,7 @@ class FedDyn(FedAvg):
         trained = world.fit(received, self.objective, given=given).models
         newest = world.air.average(trained, self.averages, world.weights(ids), since=received)
         g, start, end = (pop.named(names) for pop in (own, received, trained))
-        before, h = state.model.one(names).named(), state.h.named()
+        before, h = state.model.one(names).named(), state.h.named()  # not `received`: h sums the server's own steps
         h = {n: h[n] - alpha * world.fraction(ids) * (newest[n] - before[n]) for n in names}
         return self.State(
             state.model.share(newest | {n: newest[n] - h[n] / alpha for n in names}),

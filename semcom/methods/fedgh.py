@@ -74,7 +74,7 @@ class FedGH(Method):
         means, _ = prototypes(world, trained)
         sent = world.air.send("up", "prototypes", means, ids, world.owned(ids).sum(1) * world.features)
         owned = world.owned(ids) & world.arrived(ids, "prototypes")[:, None]
-        if not owned.any():
+        if not owned.any():  # all prototypes came after the deadline
             return self.State(state.model.put(trained), state.trained.put(trained))
         phi = world.fit(
             state.model.one("head."),
@@ -87,7 +87,7 @@ class FedGH(Method):
         return self.State(state.model.put(trained).share(phi.named("head.")), state.trained.put(trained))
 
     def server_objective(self, model: StackedModel, batch: None, context: Context) -> Tensor:
-        """Return the cross-entropy of one prototype, `[1]`."""
+        """Compute the cross-entropy of one prototype, `[1]`."""
         logits = model.decode(context.per_step["means"].expand(1, 1, -1))
         return torch.nn.functional.cross_entropy(logits.squeeze(0), context.per_step["labels"], reduction="none")
 
@@ -97,7 +97,7 @@ class FedGH(Method):
 
 
 def list_prototype_pairs(means: Tensor, owned: Tensor) -> dict[str, Tensor]:
-    """Return the prototypes of owned classes one after another, and their labels: `[S, d]`, `[S, 1]`.
+    """List the prototypes of owned classes with their labels: `[S, d]`, `[S, 1]`.
 
     Args:
         means: `[n, C, d]`.

@@ -47,9 +47,9 @@ class FedPAC(FedAvg):
     paper = "Xu et al., ICLR 2023"
     classifies = True
     preset = {
-        **{"optimizer": "sgd", "lr": 0.01, "momentum": 0.5, "weight_decay": 5e-4},
-        **{"batch_size": 50, "local_epochs": 5, "rounds": 200},
-    }
+        "optimizer": "sgd", "lr": 0.01, "momentum": 0.5, "weight_decay": 5e-4,
+        "batch_size": 50, "local_epochs": 5, "rounds": 200,
+    }  # fmt: skip
     averages = ("encoder.",)
     unused = ("air.compress=top-k", "air.repeat", "train.deadline_s")  # each head is combined of all
     shares = "encoder, class prototypes"
@@ -92,14 +92,14 @@ class FedPAC(FedAvg):
         return self.State(world.population(shared=self.averages), Prototypes.none(world))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Return the body's loss per client, `[k]`; the mean squared error is over samples and features."""
+        """Compute the body's loss per client, `[k]`; the mean squared error is over samples and features."""
         features, logits = model(batch)
         distance = squared_distance(features, context.per_client["targets"], context.common["known"], batch)
         task, distance = task_loss(logits, batch), distance / features.shape[-1]
         return task + self.hyper.lam * distance, {"task": task, "distance": distance}
 
     def round(self, state: FedPAC.State, world: World) -> FedPAC.State:
-        """Train heads, then bodies; average bodies by p_k, combine heads, align prototypes (Algorithm 1)."""
+        """Train heads, then bodies. Average bodies by p_k, combine heads, align prototypes (Algorithm 1)."""
         ids = world.sample()
         received = world.air.down(state.model.select(ids), self.crosses)
         before = compute_prototype_moments(world, received, "statistics")
@@ -114,7 +114,7 @@ class FedPAC(FedAvg):
     def train(self, state: FedPAC.State, received: Population, own: Tensor, world: World) -> Population:
         """Train the head, then the body.
 
-        A class's target is the global prototype, or where there is none the client's `own` mean.
+        A class's target is the global prototype, or the client's `own` mean if the class has no prototype.
         """
         common, known = state.prototypes.down(world, received.ids), world.tensor(state.prototypes.known)
         if self.hyper.head_epochs:
@@ -129,15 +129,16 @@ class FedPAC(FedAvg):
         return world.fit(received, self.objective, train="encoder.", given=given).models
 
     def combined(self, sent: Population, means: Tensor, counts: Tensor, squares: Tensor, world: World) -> Population:
-        """Return the participants' models, each with its own combination of their heads."""
+        """Combine the participants' heads for each of their models."""
         ids, owned = sent.ids, world.owned(sent.ids)
         h, variance = compute_class_statistics(means, counts, squares)
         h = world.air.send("up", "h", h, ids, owned.sum(1) * world.features) * world.tensor(owned)[..., None]
+        # The noise of the uplink may turn a variance negative.
         variance = world.air.send("up", "variance", variance, ids, np.ones(len(ids))).clamp(min=0)
         return mix(sent, solve_head_weights(h, variance), "head.")
 
     def aligned(self, before: Prototypes, trained: Population, world: World) -> Prototypes:
-        """Return the global prototypes after the round."""
+        """Update the global prototypes after the round."""
         ids, (means, counts) = trained.ids, prototypes(world, trained)
         sent = world.air.send("up", "counts", counts, ids, world.owned(ids).sum(1))
         # Noise may reach a count, but a class that a client owns has a sample.

@@ -79,7 +79,7 @@ class FedProto(Method):
         return self.State(world.population(), Prototypes.none(world))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Return Eq. 7 per client, `[k]`; a class without a global prototype adds nothing."""
+        """Compute Eq. 7 per client, `[k]`. A class without a global prototype adds no loss."""
         features, logits = model(batch)
         collect(context.carry, features, batch)
         distance = squared_distance(features, context.per_client["prototypes"], context.common["known"], batch)

@@ -32,9 +32,9 @@ class FedProx(FedAvg):
 
     paper = "Li et al., MLSys 2020"
     preset = {
-        **{"optimizer": "sgd", "lr": 0.03, "batch_size": 10},
-        **{"rounds": 100, "local_epochs": 20, "participation": 0.01},
-    }
+        "optimizer": "sgd", "lr": 0.03, "batch_size": 10,
+        "rounds": 100, "local_epochs": 20, "participation": 0.01,
+    }  # fmt: skip
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
@@ -53,7 +53,7 @@ class FedProx(FedAvg):
         return world.fit(received, self.objective, given=Given(anchors={"received": received})).models
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Return Eq. 2 per client, `[k]`: cross-entropy and mu/2 times the squared distance."""
+        """Compute Eq. 2 per client, `[k]`: cross-entropy and mu/2 times the squared distance."""
         task = task_loss(model(batch)[1], batch)
         distance = proximal(model, context.models["received"])
         return task + self.hyper.mu / 2 * distance, {"task": task, "distance": distance}

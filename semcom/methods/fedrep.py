@@ -29,9 +29,9 @@ class FedRep(FedPer):
 
     paper = "Collins et al., ICML 2021"
     preset = {
-        **{"optimizer": "sgd", "lr": 0.01, "momentum": 0.5, "batch_size": 10},
-        **{"rounds": 100, "local_epochs": 1, "participation": 0.1},
-    }
+        "optimizer": "sgd", "lr": 0.01, "momentum": 0.5, "batch_size": 10,
+        "rounds": 100, "local_epochs": 1, "participation": 0.1,
+    }  # fmt: skip
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):

@@ -34,14 +34,14 @@ from semcom.models.stacks import for_stacks
 
 @for_stacks
 class TwoHeads(nn.Module):
-    """A generic head and a personal one, which starts as its copy; their logits are added."""
+    """A generic head and a personal head, which starts as its copy, with the sum of their logits."""
 
     def __init__(self, head: nn.Module) -> None:
         super().__init__()
         self.generic, self.personal = head, deepcopy(head)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return the sum of both heads' logits, `[..., d] -> [..., C]`."""
+        """Add both heads' logits, `[..., d] -> [..., C]`."""
         return self.generic(features) + self.personal(features)
 
 
@@ -78,11 +78,12 @@ class FedRoD(FedAvg):
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """Train E epochs on both losses."""
+        # log 0 is -inf, which drops absent classes from the balanced softmax.
         prior = world.count_classes(received.ids).pow(self.hyper.gamma).log()
         return world.fit(received, self.objective, given=Given(per_client={"prior": prior})).models
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Return the sum of the two losses per client, `[k]`; no weight gets a gradient of both."""
+        """Compute the sum of the two losses per client, `[k]`. No weight gets a gradient of both."""
         features = model.receive(model.encode(batch), batch)
         generic = model.run("head.generic.", features, batch)
         personal = model.run("head.personal.", features.detach(), batch)
@@ -91,7 +92,8 @@ class FedRoD(FedAvg):
         return balanced + task, {"task": task, "balanced": balanced}
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
-        """Evaluate both heads' sum as `personal`, the generic head alone as `global`."""
+        """Evaluate both heads' sum as `personal`, and the generic head as `global`."""
         (cohort,) = state.model.select(state.model.ids[:1]).cohorts
+        # A personal head of zeros adds nothing to the generic logits.
         silent = {n: torch.zeros_like(t) for n, t in cohort.tensors.items() if n.startswith("head.personal.")}
         return {**super().views(state, world), "global": View(state.model.share(silent))}

@@ -36,9 +36,9 @@ class LGFedAvg(FedAvg):
     averages: tuple[str, ...] = Heads.averages
     paper = "Liang et al., arXiv:2001.01523, 2020"
     preset = {
-        **{"optimizer": "sgd", "lr": 0.1, "momentum": 0.5, "batch_size": 50},
-        **{"rounds": 200, "local_epochs": 1, "participation": 0.1},
-    }
+        "optimizer": "sgd", "lr": 0.1, "momentum": 0.5, "batch_size": 50,
+        "rounds": 200, "local_epochs": 1, "participation": 0.1,
+    }  # fmt: skip
     shares = "head"
     personal = "encoder"
     sends = "phi up, phi down"
@@ -56,7 +56,7 @@ class LGFedAvg(FedAvg):
 
     @dataclass(frozen=True)
     class State(FedAvg.State):
-        """Own encoders `[K, ...]` and head `[1, ...]` in `model`; FedAvg's last model in `pretrained`."""
+        """Own encoders `[K, ...]` and head `[1, ...]` in `model`, and FedAvg's last model in `pretrained`."""
 
         pretrained: Population
 

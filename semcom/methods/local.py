@@ -6,7 +6,7 @@ from semcom.methods.fedavg import FedAvg
 
 
 class Local(FedAvg):
-    """E epochs of cross-entropy per round on own data; the family of FedAvg with nothing averaged."""
+    """E epochs of cross-entropy per round on own data: the family of FedAvg without averages."""
 
     paper = "baseline"
     preset = {}

@@ -35,9 +35,9 @@ class Moon(FedAvg):
 
     paper = "Li et al., CVPR 2021"
     preset = {
-        **{"optimizer": "sgd", "lr": 0.01, "momentum": 0.9, "weight_decay": 1e-5},
-        **{"rounds": 100, "local_epochs": 10, "batch_size": 64},
-    }
+        "optimizer": "sgd", "lr": 0.01, "momentum": 0.9, "weight_decay": 1e-5,
+        "rounds": 100, "local_epochs": 10, "batch_size": 64,
+    }  # fmt: skip
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
@@ -59,7 +59,7 @@ class Moon(FedAvg):
     class State(FedAvg.State):
         """FedAvg's State, and in `previous` each client's own model after its last participation, `[K, ...]`.
 
-        At first it is the client's initial model.
+        At first this is the client's initial model.
         """
 
         previous: Population
@@ -75,7 +75,7 @@ class Moon(FedAvg):
         return world.fit(received, self.objective, given=still).models
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Return cross-entropy and mu times the contrast, on received features, per client, `[k]`."""
+        """Compute cross-entropy and mu times the contrast, on received features, per client, `[k]`."""
         features, logits = model(batch)
         others = (context.models[name] for name in ("global", "previous"))
         heard = [other.receive(other.encode(batch), batch) for other in others]
@@ -85,5 +85,5 @@ class Moon(FedAvg):
         return task + self.hyper.mu * contrast, {"task": task, "contrast": contrast}
 
     def after(self, state: Moon.State, trained: Population, newest: Mapping[str, Tensor]) -> Moon.State:
-        """Average as FedAvg, and keep the model that a client trained as its previous one."""
+        """Average as FedAvg, and store each trained model as its client's previous one."""
         return replace(super().after(state, trained, newest), previous=state.previous.put(trained))

@@ -69,9 +69,10 @@ class PerFedAvg(FedAvg):
             require("delta", self.delta, POSITIVE)
 
     def gradient(self, model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
-        """Return the gradient and the loss at the adapted point; with `hf`, less alpha times the Hessian's term."""
+        """Compute the gradient and the loss at the adapted point, with `hf` minus alpha times the Hessian's term."""
         h, w = self.hyper, model.params
         _, inner = measure_slope(model, context.takes["inner"], w)
+        # Only one of the passes tracks running statistics, which would otherwise count a step several times.
         loss, outer = measure_slope(model, batch, moved(w, inner, -h.alpha), track=True)
         if h.variant == "hf":
             third = context.takes["third"]

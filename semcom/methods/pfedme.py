@@ -85,13 +85,14 @@ class PFedMe(FedAvg):
         return self.State(world.population(shared=self.averages), world.population())
 
     def gradient(self, model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
-        """Return lambda (w - theta) after K steps on theta, `context.carry`.
+        """Compute lambda (w - theta) after K steps on theta, `context.carry`.
 
         The loss is that of theta before the last of these steps.
         """
         h, w = self.hyper, {name: t.detach() for name, t in model.params.items()}
         theta = {name: context.carry[name] for name in w}
         for step in range(1, h.inner_steps + 1):
+            # All K steps see one batch, which the running statistics must count once.
             loss, slopes = measure_slope(model, batch, theta, track=step == h.inner_steps)
             theta = {n: t - h.lr_p * (slopes[n] + h.lam * (t - w[n]) + h.nu * t) for n, t in theta.items()}
         for name, t in theta.items():

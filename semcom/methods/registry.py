@@ -1,4 +1,4 @@
-"""The methods by name; an entry is imported when it is first asked for."""
+"""The methods by name. An entry is imported on first use."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ METHODS: Registry[type[Method]] = Registry(
     options="Hyper",
     beside={"digital-chain": "semcom.methods.digital_chain:DigitalChain"},
 )
-"""Training methods: name -> subclass of `semcom.methods.base.Method`; beside them a baseline that trains nothing.
+"""Training methods: name -> subclass of `semcom.methods.base.Method`. Beside them a baseline without training.
 
-In the order of docs/methods.md: no sharing, one model for all, that and a last step or a second model of each client's
-own, personal heads, personal encoders, prototypes and centroids.
+In the order of docs/methods.md: no sharing, one model for all, that and a last step or a second model of each client,
+personal heads, personal encoders, prototypes and centroids.
 """

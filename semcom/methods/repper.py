@@ -44,15 +44,15 @@ from semcom.methods.parts.heads import with_classifiers
 class RepPer(FedAvg):
     """Stage 1: FedAvg of the body under the supervised contrastive loss of two views of each image.
 
-    Stage 2, after the last round: a head per client on the frozen body, which is what is evaluated.
+    Stage 2, after the last round: a head per client on the frozen body, which is then evaluated.
     """
 
     paper = "Jing et al., arXiv:2204.11841, 2022"
     classifies = True
     preset = {
-        **{"optimizer": "adam", "lr": 1e-3, "weight_decay": 1e-4, "lr_milestones": (50, 75), "lr_decay": 0.1},
-        **{"rounds": 100, "local_epochs": 10, "batch_size": 256, "participation": 0.4},
-    }
+        "optimizer": "adam", "lr": 1e-3, "weight_decay": 1e-4, "lr_milestones": (50, 75), "lr_decay": 0.1,
+        "rounds": 100, "local_epochs": 10, "batch_size": 256, "participation": 0.4,
+    }  # fmt: skip
     averages = ("encoder.",)
     finishing = {}
     shares = "encoder"
@@ -83,13 +83,13 @@ class RepPer(FedAvg):
         return super().setup(world)
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
-        """Train E epochs on the body alone (Eq. 7)."""
-        second = Take("second", same=True)
+        """Train E epochs on the body (Eq. 7)."""
+        second = Take("second", same=True)  # the same images over draws of its own
         phase = Phase(takes=(second,), uniforms=2 * UNIFORMS)
         return world.fit(received, self.objective, train=self.averages, phase=phase).models
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> Tensor:
-        """Return Eq. 5 per client, `[k]`, over both views of every image, each with its own way through the link."""
+        """Compute Eq. 5 per client, `[k]`, over both views of every image, each with its own way through the link."""
         assert batch.uniforms is not None
         views = zip((batch, context.takes["second"]), batch.uniforms.split(UNIFORMS, -1), strict=True)
         seen = [replace(view, x=augment(view.x, u, self.hyper.crop)) for view, u in views]
@@ -98,7 +98,7 @@ class RepPer(FedAvg):
         return supervised_contrastive(features, batch.y.repeat(1, 2), mask, self.hyper.tau, self.hyper.form)
 
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
-        """Evaluate nothing: before the end no client has a classifier."""
+        """Return no views: clients have no classifiers before the end."""
         return {}
 
     def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:

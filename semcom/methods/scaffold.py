@@ -38,9 +38,9 @@ class Scaffold(FedAvg):
     paper = "Karimireddy et al., ICML 2020"
     preset = {}
     unused = (
-        *("train.lr", "train.optimizer", "train.momentum", "train.weight_decay"),
-        *("model.init", "air.repeat", "train.deadline_s"),  # c is the mean of the c_k as long as every change arrives
-    )
+        "train.lr", "train.optimizer", "train.momentum", "train.weight_decay",
+        "model.init", "air.repeat", "train.deadline_s",  # c is the mean of the c_k as long as every change arrives
+    )  # fmt: skip
     shares = "encoder and head, control c"
     personal = "a control c_k"
     sends = "w and the change of c_k up, w and c down"
@@ -73,8 +73,8 @@ class Scaffold(FedAvg):
         return self.State(model, world.constant(model.parameters(), 0.0), model.share(zeros))
 
     def objective(self, model: StackedModel, batch: Batch, context: Context) -> tuple[Tensor, Log]:
-        """Return CE + <c - c_k, w> per client, `[k]`: its gradient is the corrected one."""
-        context.carry["steps"].add_(1)
+        """Compute CE + <c - c_k, w> per client, `[k]`: its gradient is the corrected one."""
+        context.carry["steps"].add_(1)  # clients with more samples take more steps in an epoch
         c, own = context.models["mean"].tensors, context.models["own"].tensors
         correction = inner_product(model, {name: c[name] - own[name] for name in model.params})
         task = task_loss(model(batch)[1], batch)

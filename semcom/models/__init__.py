@@ -1,1 +1,1 @@
-"""Networks: encoders, heads, the semantic centroid generator; no weights live here, only architectures."""
+"""Networks: encoders, heads, and the semantic centroid generator, as architectures without weights."""

@@ -1,4 +1,4 @@
-"""Batch normalisation that works on stacks of clients whose mini-batches differ in size."""
+"""Batch normalisation for stacks of clients with mini-batches of different sizes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from semcom.models.stacks import for_stacks, stacked
 class BatchNorm(nn.Module):
     """`nn.BatchNorm1d/2d` for padded batches.
 
-    `mask` `[b]` (1 for a sample, 0 for padding) is swapped in by the engine where a batch is padded; padding then
-    enters neither the batch statistics nor the running ones. Without a mask torch's native path is taken. A channel
-    that holds a single value has no variance: it is normalised to zero and leaves the running variance alone,
-    where torch raises an error.
+    The engine swaps in `mask` `[b]` (1 for a sample, 0 for padding) for a padded batch. Padding then enters neither the
+    batch statistics nor the running statistics. Without a mask torch's native path is taken. A channel with a single
+    value has no variance: it is normalised to zero and does not change the running variance, whereas torch raises an
+    error.
     """
 
     mask: Tensor | None
@@ -71,8 +71,8 @@ class BatchNorm(nn.Module):
         return y if self.weight is None or self.bias is None else y * self.weight.view(shape) + self.bias.view(shape)
 
     def _track(self, mean: Tensor, var: Tensor, count: Tensor) -> None:
-        """Move the running statistics; in place, as under vmap they are views into a stack."""
+        """Move the running statistics, in place, as under vmap they are views into a stack."""
         unbiased = var * count / (count - 1).clamp(min=1)
-        rate = self.momentum * (count > 1).to(var.dtype)
+        rate = self.momentum * (count > 1).to(var.dtype)  # a single value has no unbiased variance
         self.running_mean.mul_(1 - self.momentum).add_(self.momentum * mean)
         self.running_var.mul_(1 - rate).add_(rate * unbiased)

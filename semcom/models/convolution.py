@@ -1,11 +1,11 @@
-"""Convolution of a stack of clients, each with weights of its own, without a loop over them.
+"""Convolution of a stack of clients, each with its own weights, without a loop over them.
 
-Three ways compute the same: one convolution with a group per client, whose images lie in torch's usual order or
-channels last, and unfolding into columns with a batched product. Which is fastest depends on the device, the shapes and
-the version of cuDNN, whose grouped kernels reach anything from a hundredth to all of a GPU's speed.
+Three ways compute the same: one convolution with a group per client, with images in torch's usual order or channels
+last, and unfolding into columns with a batched product. The fastest depends on the device, the shapes and the version
+of cuDNN, whose grouped kernels reach between a hundredth and all of a GPU's speed.
 
-The output, the gradient of the input and that of the weights are three functions, each linear in both of its arguments;
-their derivatives are these functions again, so that gradients can be differentiated, too.
+The output, the gradient of the input and that of the weights are three functions, each linear in both of its arguments.
+Their derivatives are these functions again, so that gradients can be differentiated, too.
 
 Legend: k clients, b images of each, c channels in, o channels out, [h, w] the size of an image.
 """
@@ -31,7 +31,7 @@ REPEATS = 3
 
 @dataclass(frozen=True)
 class Geometry:
-    """Where the kernel of a convolution lies, and what it meets.
+    """Position of the kernel of a convolution, and the images under it.
 
     Attributes:
         size: height and width of an image.
@@ -47,7 +47,7 @@ class Geometry:
     groups: int
 
     def grouped(self, k: int) -> dict[str, Any]:
-        """Return torch's arguments for k clients side by side."""
+        """List torch's arguments for k clients side by side."""
         own = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation}
         return {**own, "groups": k * self.groups}
 
@@ -66,23 +66,23 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry)
         x: images, `[k, b, c, h, w]` in any order of memory.
         weight: `[k, o, c / groups, *kernel]`.
         bias: `[k, o]`, or None.
-        geometry: where the kernel lies.
+        geometry: position of the kernel.
 
     Returns:
-        `[k, b, o, h', w']`, in the order of memory that suits the way that was taken.
+        `[k, b, o, h', w']`, in the order of memory that suits the chosen way.
     """
     y: Tensor = _Bilinear.apply(OUTPUT, x, weight, geometry)  # type: ignore[assignment]
     return y if bias is None else y + bias[:, None, :, None, None]
 
 
 class _Bilinear(torch.autograd.Function):
-    """One of the three functions of two stacks; its derivatives are the other two, by `DERIVATIVES`."""
+    """One of the three functions of two stacks. Its derivatives are the other two, by `DERIVATIVES`."""
 
     @staticmethod
     def forward(ctx: Any, which: str, one: Tensor, other: Tensor, geometry: Geometry) -> Tensor:
         ctx.save_for_backward(one, other)
         ctx.which, ctx.geometry = which, geometry
-        return _find_fastest_convolution(which, one, other, geometry)
+        return _compute_fastest(which, one, other, geometry)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -95,26 +95,26 @@ class _Bilinear(torch.autograd.Function):
 
 
 OUTPUT, OF_INPUT, OF_WEIGHT = "output", "gradient by the input", "gradient by the weights"
-"""The functions: y of (x, w); and of a gradient g by y, what it is by x, of (g, w), and by w, of (g, x)."""
+"""The functions: y of (x, w), and for a gradient g by y, the gradient by x, of (g, w), and by w, of (g, x)."""
 Factors = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 DERIVATIVES: dict[str, tuple[tuple[str, Factors], tuple[str, Factors]]] = {
     OUTPUT: ((OF_INPUT, lambda x, w, a: (a, w)), (OF_WEIGHT, lambda x, w, a: (a, x))),
     OF_INPUT: ((OUTPUT, lambda g, w, a: (a, w)), (OF_WEIGHT, lambda g, w, a: (g, a))),
     OF_WEIGHT: ((OUTPUT, lambda g, x, a: (x, a)), (OF_INPUT, lambda g, x, a: (g, a))),
 }
-"""By either factor: the function, and what it takes of both factors and of the gradient a by what came out."""
+"""By either factor: the function, and its arguments from both factors and the gradient a by the result."""
 
 
 # -- with a group per client -----------------------------------------------------------------------------------------
 
 
 def side_by_side(x: Tensor) -> Tensor:
-    """Return the clients' channels side by side: `[k, b, c, h, w] -> [b, k c, h, w]`, a view where memory allows."""
+    """Lay the clients' channels side by side: `[k, b, c, h, w] -> [b, k c, h, w]`, a view if memory allows."""
     return x.transpose(0, 1).flatten(1, 2)
 
 
 def apart(x: Tensor, k: int) -> Tensor:
-    """Return the channels of each of k clients again: undo `side_by_side`."""
+    """Separate the channels of each of k clients: undo `side_by_side`."""
     return x.unflatten(1, (k, -1)).transpose(0, 1)
 
 
@@ -141,7 +141,7 @@ def _grouped_of_weight(g: Tensor, x: Tensor, geometry: Geometry, order: torch.me
 
 
 def _unfold_columns(x: Tensor, geometry: Geometry) -> Tensor:
-    """Return what the kernel meets at each place: `[k, b, c, h, w] -> [k, groups, c / groups kernel, b h' w']`."""
+    """Gather the pixels under the kernel by place, `[k, b, c, h, w] -> [k, groups, c / groups kernel, b h' w']`."""
     (top, left), (dy, dx) = geometry.padding, geometry.dilation
     if top or left:
         x = F.pad(x, (left, left, top, top))
@@ -154,8 +154,8 @@ def _unfold_columns(x: Tensor, geometry: Geometry) -> Tensor:
     return windows.permute(0, 2, 3, 4, 1, 5, 6).reshape(k, geometry.groups, -1, b * height * width)
 
 
-def _fold_to_convolve(columns: Tensor, b: int, geometry: Geometry) -> Tensor:
-    """Undo `_unfold_columns`: sum what each pixel has in all columns, `-> [k, b, c, h, w]`; without dilation.
+def _fold_columns(columns: Tensor, b: int, geometry: Geometry) -> Tensor:
+    """Undo `_unfold_columns`: sum each pixel's values over all columns, `-> [k, b, c, h, w]`, without dilation.
 
     The tap i = a s + r of a kernel with stride s lies at the pixel (q + a) s + r of the place q. So the taps of a
     pixel, with its r, are those with all a, at the places before it: a sum along a diagonal of taps and places.
@@ -176,7 +176,7 @@ def _fold_to_convolve(columns: Tensor, b: int, geometry: Geometry) -> Tensor:
 
 
 def _matrix(g: Tensor, groups: int) -> Tensor:
-    """Return outputs or their gradients as matrices: `[k, b, o, h', w'] -> [k, groups, o / groups, b h' w']`."""
+    """Reshape outputs or their gradients to matrices: `[k, b, o, h', w'] -> [k, groups, o / groups, b h' w']`."""
     return g.transpose(1, 2).reshape(len(g), groups, g.shape[2] // groups, -1)
 
 
@@ -187,11 +187,11 @@ def _unfolded_output(x: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
 
 
 def _unfolded_of_input(g: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
-    if geometry.dilation != (1, 1):
+    if geometry.dilation != (1, 1):  # `_fold_columns` takes neighbouring taps only
         return _grouped_of_input(g, w, geometry, torch.contiguous_format)
     matrices = w.flatten(2).unflatten(1, (geometry.groups, -1))
     columns = torch.matmul(matrices.transpose(2, 3), _matrix(g, geometry.groups))
-    return _fold_to_convolve(columns, g.shape[1], geometry)
+    return _fold_columns(columns, g.shape[1], geometry)
 
 
 def _unfolded_of_weight(g: Tensor, x: Tensor, geometry: Geometry) -> Tensor:
@@ -205,7 +205,7 @@ Way = Callable[[Tensor, Tensor, Geometry], Tensor]
 
 
 def _ways(grouped: Callable[..., Tensor], unfolded: Way) -> dict[str, Way]:
-    """Return the ways to compute one of the three functions, by name; the first is taken where none is tried."""
+    """List the ways to compute one of the three functions, by name. The first is the default."""
     usual, last = (partial(grouped, order=order) for order in (torch.contiguous_format, torch.channels_last))
     return {"unfolded": unfolded, "grouped": usual, "grouped, channels last": last}
 
@@ -218,25 +218,26 @@ WAYS: dict[str, dict[str, Way]] = {
 _chosen: dict[Any, str] = {}
 
 
-def _find_fastest_convolution(which: str, one: Tensor, other: Tensor, geometry: Geometry) -> Tensor:
-    """Compute a function of two stacks in the way that is fastest on a GPU for such stacks, tried once in a process.
+def _compute_fastest(which: str, one: Tensor, other: Tensor, geometry: Geometry) -> Tensor:
+    """Compute a function of two stacks in the way that is fastest on a GPU for their shapes, timed once in a process.
 
-    Where the same numbers are promised to come again (`torch.backends.cudnn.deterministic`), and where there is nothing
-    to try, it is the first way: batched products are at full speed whatever the number of clients.
+    The first way is taken if results have to repeat (`torch.backends.cudnn.deterministic`), and on other devices:
+    batched products run at full speed for any number of clients.
     """
     ways = WAYS[which]
     name = next(iter(ways))
+    # Timings differ between runs, and so would the choice and the last bits of the results.
     if one.is_cuda and not torch.backends.cudnn.deterministic:
         key = which, one.shape, one.stride(), other.shape, one.dtype, geometry
         if key not in _chosen:
-            took = {name: _time_convolution(partial(way, one, other, geometry)) for name, way in ways.items()}
+            took = {name: _time_way(partial(way, one, other, geometry)) for name, way in ways.items()}
             _chosen[key] = min(took, key=lambda name: took[name])
         name = _chosen[key]
     return ways[name](one, other, geometry)
 
 
-def _time_convolution(work: Callable[[], object]) -> float:
-    """Return the shortest time that some work takes on the GPU; infinity where it has not the memory for it."""
+def _time_way(work: Callable[[], object]) -> float:
+    """Measure the shortest time of some work on the GPU, or infinity if its memory does not suffice."""
     took = []
     try:
         for _ in range(1 + REPEATS):
@@ -247,4 +248,4 @@ def _time_convolution(work: Callable[[], object]) -> float:
             took.append(time.perf_counter() - start)
     except torch.cuda.OutOfMemoryError:
         return float("inf")
-    return min(took[1:])
+    return min(took[1:])  # the first call also sets up cuDNN

@@ -1,12 +1,12 @@
-"""Encoder and decoder of deep joint source-channel coding, for images that are rebuilt.
+"""Encoder and decoder of deep joint source-channel coding, for the reconstruction of images.
 
 E. Bourtsoulatze, D. Burth Kurka, D. Gündüz, "Deep Joint Source-Channel Coding for Wireless Image Transmission", IEEE
 Trans. Cogn. Commun. Netw. 5(3), 2019, Fig. 3: five 5x5 convolutions of 16, 32, 32, 32 and c filters, the first two of
-stride 2, each with PReLU; the decoder is their mirror, of transposed convolutions. The c maps of a quarter of the
-image's side are the features: d = c size^2 / 16 real numbers, so that of k = d / 2 complex channel uses to n = 3 size^2
-numbers of an image the ratio is k / n = c / 96 for colour images: 1/12 with c = 8, 1/6 with c = 16.
+stride 2, each with PReLU. The decoder is their mirror, of transposed convolutions. The c maps of a quarter of the
+image's side are the features: d = c size^2 / 16 real numbers, so that the ratio of k = d / 2 complex channel uses to n
+= 3 size^2 numbers of an image is k / n = c / 96 for colour images: 1/12 with c = 8, 1/6 with c = 16.
 
-Departures: the last layer of the encoder has no PReLU, as the power normalisation of the link follows; images are in
+Departures: the last layer of the encoder has no PReLU, as the power normalisation of the link follows. Images are in
 [-1, 1], so the decoder ends in Tanh, which is the paper's sigmoid on that scale.
 """
 
@@ -16,7 +16,7 @@ from torch import nn
 
 from semcom.config import ConfigError
 from semcom.models.encoders import Flatten
-from semcom.models.heads import Unflatten, check_images
+from semcom.models.heads import Unflatten, find_channels_and_side
 
 WIDTHS = (16, 32, 32, 32)
 """Filters of all convolutions but the last one."""
@@ -25,7 +25,7 @@ STRIDES = (2, 2, 1, 1, 1)
 
 
 def _maps(features: int, size: int) -> int:
-    """Return c, the number of maps of a quarter of an image's side. Raises ConfigError where there is no whole one."""
+    """Compute c, the number of maps of a quarter of an image's side. Raises ConfigError if it is not a whole number."""
     if size % 4:
         raise ConfigError(f"data.size: deepjscc takes images of a multiple of 4 pixels a side, not of {size}")
     pixels = (size // 4) ** 2
@@ -48,10 +48,11 @@ def encoder(channels: int, features: int, size: int = 32) -> nn.Module:
 
 def decoder(features: int, shape: tuple[int, ...]) -> nn.Module:
     """Decoder of DeepJSCC (Bourtsoulatze et al., 2019): the mirror of its encoder, images `[channels, size, size]`."""
-    channels, size = check_images("deepjscc", shape, 4)
+    channels, size = find_channels_and_side("deepjscc", shape, 4)
     maps, side = _maps(features, size), size // 4
     widths = (maps, *reversed(WIDTHS), channels)
     layers: list[nn.Module] = [Unflatten((maps, side, side))]
     for before, after, stride in zip(widths[:-1], widths[1:], reversed(STRIDES), strict=True):
+        # output_padding doubles the side exactly, where a stride of 2 would give one pixel less.
         layers += [nn.ConvTranspose2d(before, after, 5, stride, 2, output_padding=stride - 1), nn.PReLU(after)]
     return nn.Sequential(*layers[:-1], nn.Tanh())

@@ -1,4 +1,4 @@
-"""Dropout whose draws are handed in, so that they depend on the run's seed and not on who trains beside whom."""
+"""Dropout with draws from outside, so that they depend on the run's seed and not on the clients trained together."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from semcom.models.stacks import for_stacks, stacked
 class Dropout(nn.Module):
     """`nn.Dropout`, and with `channels` `nn.Dropout1d/2d`, with given draws: x keep / (1 - p).
 
-    `keep` `[b, *units]` (1 for what is kept, 0 for what is dropped) is swapped in by the engine for each training step;
-    a layer that is called twice in a step drops the same twice. torch's layers draw for all samples at once, from a
-    generator of their own.
+    The engine swaps in `keep` `[b, *units]` (1 to keep, 0 to drop) for each training step. A layer that is called twice
+    in a step drops the same twice. torch's layers draw for all samples at once, from their own generator.
 
     Args:
         p: probability that a unit is dropped, in [0, 1).
@@ -25,7 +24,7 @@ class Dropout(nn.Module):
         units: shape of one sample's units, noted in each pass in evaluation mode; None before the first.
 
     Raises:
-        ConfigError: nothing would be left.
+        ConfigError: every unit would be dropped.
         RuntimeError: training without `keep`.
     """
 
@@ -51,9 +50,9 @@ class Dropout(nn.Module):
         return x * self.keep.to(x.dtype) / (1 - self.p)
 
     def extra_repr(self) -> str:
-        """Return the settings in the form in which torch's layers print theirs."""
+        """Format the settings as torch's layers print theirs."""
         return f"p={self.p}, channels={self.channels}"
 
     def _units(self, shape: torch.Size) -> tuple[int, ...]:
-        """Return the shape of what is drawn for one sample, of as many axes as the sample."""
+        """Compute the shape of the draws for one sample, with as many axes as the sample."""
         return (shape[1], *[1] * (len(shape) - 2)) if self.channels else tuple(shape[1:])

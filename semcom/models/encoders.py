@@ -1,8 +1,8 @@
 """Semantic encoders: image `[b, C, size, size]` in [-1, 1] -> features `[b, d]`.
 
-The DCGAN-like encoder of the FedCL letter: a DCGAN discriminator (Radford et al., 2016) whose last layer has d
-outputs. The letter gives only the output dimension; widths and depth are DCGAN's for 32x32. Larger images have one more
-layer of twice the width for each doubling, as DCGAN has for its 64x64.
+The DCGAN-like encoder of the FedCL letter: a DCGAN discriminator (Radford et al., 2016) whose last layer has d outputs.
+The letter gives only the output dimension; widths and depth are DCGAN's for 32x32. Larger images have one more layer of
+twice the width for each doubling, as DCGAN has for its 64x64.
 
 The small convolutional network of McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized
 Data", AISTATS 2017, on which much of federated learning is compared. The papers of FedCRL and FedCoSR describe its
@@ -27,8 +27,8 @@ from semcom.config import ConfigError
 from semcom.models.stacks import for_stacks
 
 
-def _at_least(least: int, size: int, network: str) -> None:
-    """Raise ConfigError for images of which strides and pools leave nothing."""
+def _check_size(least: int, size: int, network: str) -> None:
+    """Raise ConfigError for images that strides and pools would shrink to zero pixels."""
     if size < least:
         raise ConfigError(f"data.size: {size} is too small for {network}, which takes at least {least} pixels a side")
 
@@ -50,7 +50,7 @@ GROUP = 16
 
 
 def group_norm(channels: int) -> nn.Module:
-    """Return GroupNorm over groups of 16 channels of an image, without running statistics (Wu & He, ECCV 2018)."""
+    """Build GroupNorm over groups of 16 channels of an image, without running statistics (Wu & He, ECCV 2018)."""
     return nn.GroupNorm(channels // GROUP, channels)
 
 
@@ -64,18 +64,18 @@ def _dcgan(
 ) -> nn.Sequential:
     """Stack strided 4x4 convolutions, each followed by `extra` 3x3 ones, and a last one to `features`.
 
-    Each is twice as wide as the one before; together they shrink the image to 4x4 (up to 7x7 of other sizes than 2^n).
-    The last one sees its whole input at once, so it is written as the matrix that it is: faster. No biases: before
-    BatchNorm one would only drift by rounding. Weights N(0, 0.02), the norm's scale N(1, 0.02).
+    Each is twice as wide as the last. Together they shrink the image to 4x4 (up to 7x7 of other sizes than 2^n). The
+    last convolution sees its whole input at once, so it is written as a matrix, which is faster. A bias before
+    BatchNorm would only drift by rounding, so there are no biases. Weights N(0, 0.02), the norm's scale N(1, 0.02).
     """
-    _at_least(8, size, "DCGAN")
+    _check_size(8, size, "DCGAN")
     layers: list[nn.Module] = []
     before, stages = channels, size.bit_length() - 3
     for i in range(stages):
         kernels = [(4, 2), *[(3, 1)] * extra]
         for j, (kernel, stride) in enumerate(kernels):
             layers.append(nn.Conv2d(before, width << i, kernel, stride, 1, bias=False))
-            if i or j:
+            if i or j:  # DCGAN does not normalise its first layer
                 layers.append(norm(width << i))
             layers.append(nn.LeakyReLU(0.2, inplace=True))
             before = width << i
@@ -127,7 +127,7 @@ def cnn(channels: int, features: int, size: int = 32) -> nn.Module:
     32x32 pixels shrink to 28, 14, 10 and 5 pixels a side. The pools come before the ReLUs: the same numbers and
     gradients, on a quarter of the values.
     """
-    _at_least(16, size, "cnn")
+    _check_size(16, size, "cnn")
     side = ((size - 4) // 2 - 4) // 2
     return nn.Sequential(
         nn.Conv2d(channels, 32, 5),
@@ -152,7 +152,7 @@ def lenet(channels: int, features: int, size: int = 32) -> nn.Module:
 
     (Li, He, Song, CVPR 2021, with d = 84.) ReLU everywhere and 2x2 max-pools, in the order of `cnn`.
     """
-    _at_least(16, size, "lenet")
+    _check_size(16, size, "lenet")
     side = ((size - 4) // 2 - 4) // 2
     layers: list[nn.Module] = []
     for before, width in ((channels, 6), (6, 16)):
@@ -189,7 +189,7 @@ def conv4(channels: int, features: int, size: int = 32) -> nn.Module:
     is the network of that paper; another number of features takes a layer from 256 to it. There are no biases before
     BatchNorm, which would take them out; the pools come before the ReLUs, as in `cnn`.
     """
-    _at_least(16, size, "conv4")
+    _check_size(16, size, "conv4")
     layers: list[nn.Module] = []
     for before in (channels, 64, 64, 64):
         convolution = nn.Conv2d(before, 64, 3, padding=1, bias=False)

@@ -32,8 +32,8 @@ class Unflatten(nn.Module):
         return x.unflatten(-1, (height, width, channels)).movedim(-1, -3)
 
 
-def check_images(name: str, shape: tuple[int, ...], multiple: int) -> tuple[int, int]:
-    """Return channels and side of square images. Raises ConfigError for what does not fit."""
+def find_channels_and_side(name: str, shape: tuple[int, ...], multiple: int) -> tuple[int, int]:
+    """Find channels and side of square images. Raises ConfigError for shapes that do not fit."""
     if len(shape) != 3:
         raise ConfigError(f"model.head: {name} gives images, and the task asks for {[*shape]}; take another head")
     channels, size, _ = shape
@@ -48,7 +48,7 @@ def dcgan(features: int, shape: tuple[int, ...]) -> nn.Module:
     A layer to 4x4 of 256 filters, then transposed 4x4 convolutions of stride 2, each of half as many filters, with
     BatchNorm and ReLU between, and Tanh. Images of 64x64 pixels have a layer of 512 before.
     """
-    channels, size = check_images("dcgan", shape, 32)
+    channels, size = find_channels_and_side("dcgan", shape, 32)
     stages = (size // 4).bit_length() - 1
     widths = [64 << i for i in reversed(range(stages))]
     layers: list[nn.Module] = [nn.Linear(features, 16 * widths[0], bias=False), Unflatten((widths[0], 4, 4))]

@@ -1,4 +1,4 @@
-"""Networks without weights: what they are made of, on torch's meta device."""
+"""Networks without weights, on torch's meta device."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from torch.overrides import TorchFunctionMode
 
 @contextmanager
 def build_on_meta() -> Iterator[None]:
-    """Make modules on the meta device while the context lasts: shapes and types, no numbers.
+    """Build modules on the meta device while the context lasts: shapes and types without numbers.
 
-    Normal draws are left out. They would change nothing, and their shapes alone would be worked out in Python, by
-    parts of torch's compiler that take two seconds to import.
+    Normal draws are left out. They would change nothing, and computing their shapes would import parts of torch's
+    compiler, which takes two seconds.
     """
     with torch.device("meta"), _Undrawn():
         yield
 
 
 class _Undrawn(TorchFunctionMode):
-    """Leaves a tensor that is to be filled with normal draws as it is."""
+    """Skip normal draws, so that they leave a tensor unchanged."""
 
     def __torch_function__(
         self,

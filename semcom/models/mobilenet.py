@@ -1,9 +1,9 @@
-"""MobileNets, fitted to 32x32 images: the stem has stride 1 instead of 2, as the residual encoders' has.
+"""MobileNets, fitted to 32x32 images: the stem has stride 1 instead of 2, as that of the residual encoders.
 
 Howard, Zhu, Chen, Kalenichenko, Wang, Weyand, Andreetto, Adam, "MobileNets: Efficient Convolutional Neural Networks for
-Mobile Vision Applications", arXiv:1704.04861, 2017: version 1, which FedPer and RepPer train. torchvision has version 2
-alone: Sandler, Howard, Zhu, Zhmoginov, Chen, "MobileNetV2: Inverted Residuals and Linear Bottlenecks", CVPR 2018. The
-other strides of both are the papers' and leave 2x2 positions of 32x32.
+Mobile Vision Applications", arXiv:1704.04861, 2017: version 1, which FedPer and RepPer train. torchvision has only
+version 2: Sandler, Howard, Zhu, Zhmoginov, Chen, "MobileNetV2: Inverted Residuals and Linear Bottlenecks", CVPR 2018.
+The other strides of both are the papers' and leave 2x2 positions of 32x32.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from semcom.models.resnet import GlobalMean
 from semcom.models.stacks import for_stacks
 
 LAYERS = (
-    *((64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2)),
-    *[(512, 1)] * 5,
-    *((1024, 2), (1024, 1)),
-)
+    (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), *[(512, 1)] * 5, (1024, 2), (1024, 1),
+)  # fmt: skip
 """Table 1 of Howard et al.: outputs of each separable convolution, and its stride.
 
 The table prints stride 2 for the last one too, between maps of the same size.
@@ -61,6 +59,5 @@ def mobilenet_v1(channels: int, features: int = LAYERS[-1][0]) -> nn.Module:
 
 
 def _make_normed_convolution(convolution: nn.Conv2d) -> list[nn.Module]:
-    """Return a convolution with new weights, its BatchNorm and its ReLU."""
     nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
     return [convolution, nn.BatchNorm2d(convolution.out_channels), nn.ReLU(inplace=True)]

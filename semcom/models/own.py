@@ -11,23 +11,23 @@ from semcom.models.stacks import OWN
 
 
 def replace_by_own_layers(module: nn.Module) -> nn.Module:
-    """Replace torch's layers inside `module` by ours, wherever there is one, keeping the values, and return it.
+    """Replace torch's layers inside `module` by ours, where ours exist, keep the values, and return the module.
 
     Raises:
         ConfigError: a BatchNorm keeps no running statistics or averages them cumulatively (`momentum=None`), or a
-            Dropout leaves nothing.
+            Dropout drops every unit.
     """
-    made = {layer: _make_own_layer(layer) for layer in module.modules()}
+    made = {layer: _make_layer(layer) for layer in module.modules()}  # a shared layer is replaced by one
     for path, layer in [*module.named_modules(remove_duplicate=False)]:
         if path and made[layer] is not layer:
             module.set_submodule(path, made[layer])
     return made[module]
 
 
-def _make_own_layer(layer: nn.Module) -> nn.Module:
-    """Return our layer for one of torch's; any other module is returned as it is."""
+def _make_layer(layer: nn.Module) -> nn.Module:
+    """Make our layer for a layer of torch. Any other module is returned unchanged."""
     if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
-        return _make_own_batchnorm(layer)
+        return _make_batchnorm(layer)
     if isinstance(layer, nn.Dropout | nn.Dropout1d | nn.Dropout2d):
         return Dropout(layer.p, channels=not isinstance(layer, nn.Dropout))
     if type(layer) in OWN:
@@ -35,8 +35,8 @@ def _make_own_layer(layer: nn.Module) -> nn.Module:
     return layer
 
 
-def _make_own_batchnorm(layer: nn.BatchNorm1d | nn.BatchNorm2d) -> BatchNorm:
-    """Return our layer with the same values, without torch's count of batches: only a cumulative mean needs it."""
+def _make_batchnorm(layer: nn.BatchNorm1d | nn.BatchNorm2d) -> BatchNorm:
+    """Make our layer with the same values, without torch's count of batches, which only a cumulative mean needs."""
     if layer.momentum is None or layer.running_mean is None:
         raise ConfigError("model: batch normalisation needs running statistics and a momentum")
     own = BatchNorm(layer.num_features, layer.eps, layer.momentum, layer.affine).to(layer.running_mean.dtype)

@@ -1,4 +1,4 @@
-"""The encoders and heads by name; an entry is imported when it is first asked for."""
+"""The encoders and heads by name. An entry is imported on first use."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ ENCODERS: Registry[Callable[..., nn.Module]] = Registry(
         "mobilenet-v1": "semcom.models.mobilenet:mobilenet_v1",
     },
 )
-"""Semantic encoders: name -> function of (input channels, feature dimension), and of `size` if it depends on it; for
-arrays of any kind, of (`shape` of an input, feature dimension)."""
+"""Semantic encoders: name -> function of (input channels, feature dimension), with `size` if it depends on it. For
+arrays of any kind, function of (`shape` of an input, feature dimension)."""
 
 HEADS: Registry[Callable[..., nn.Module]] = Registry(
     "head",
@@ -59,7 +59,7 @@ MARK = "ends_in"
 
 
 def ends_in(features: int) -> Callable[[E], E]:
-    """Return a decorator for an encoder that has d features of its own: no layer takes them to another number."""
+    """Return a decorator for an encoder with a fixed d, which has no layer to another number of features."""
 
     def mark(encoder: E) -> E:
         setattr(encoder, MARK, features)
@@ -69,15 +69,15 @@ def ends_in(features: int) -> Callable[[E], E]:
 
 
 def own_features(encoder: Callable[..., object]) -> int | None:
-    """Return the number of features that an encoder ends in, or None if it can give any."""
+    """Look up the fixed number of features of an encoder, or None if it can give any."""
     return getattr(encoder, MARK, None)
 
 
 def check_features(names: Sequence[str], features: int) -> None:
-    """Check that d is what the encoders of a run give.
+    """Check d against the encoders of a run.
 
     Raises:
-        ConfigError: an encoder is unknown, one of them ends in another number, or two of them in different ones.
+        ConfigError: an encoder is unknown, an encoder ends in another number, or two encoders end in different numbers.
     """
     ends = {name: own for name in names if (own := own_features(find(ENCODERS, name, "model.encoder"))) is not None}
     if len(set(ends.values())) > 1:
@@ -89,21 +89,21 @@ def check_features(names: Sequence[str], features: int) -> None:
 
 
 def build_head(name: str, features: int, shape: tuple[int, ...]) -> nn.Module:
-    """Return a new head `[b, features] -> [b, ...]`; one that takes `shape` is told it, others its product.
+    """Build a new head `[b, features] -> [b, ...]`, from the `shape` of an answer if it takes it, else from its size.
 
-    Raises ValueError if nothing is called so, and whatever the head's function raises.
+    Raises ValueError for an unknown head, and whatever the head's function raises.
     """
     build = HEADS.get(name)
     return build(features, shape if "shape" in inspect.signature(build).parameters else math.prod(shape))
 
 
 def build_encoder(name: str, shape: Sequence[int], features: int, pictured: bool = True) -> nn.Module:
-    """Return a new encoder `[b, *shape] -> [b, features]`.
+    """Build a new encoder `[b, *shape] -> [b, features]`.
 
-    One that takes `shape` is told it; others take images, `[b, channels, size, size]`, and are told the channels, and
-    `size` where they take it.
+    Its function gets `shape` if it takes it. Other encoders take images, `[b, channels, size, size]`, and get the
+    channels, and `size` if they take it.
 
-    Raises ValueError if nothing is called so, ConfigError if it takes images and these are none (`pictured`), and
+    Raises ValueError for an unknown encoder, ConfigError for an encoder of images on other data (`pictured`), and
     whatever the encoder's function raises.
     """
     build = ENCODERS.get(name)

@@ -26,36 +26,36 @@ class GlobalMean(nn.Module):
     """A layer `[..., c, h, w] -> [..., c, 1, 1]`, for torchvision's pool, which vmap would take client by client."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the mean over the positions."""
+        """Average over the positions."""
         return x.mean((-2, -1), keepdim=True)
 
 
 def resnet18(channels: int, features: int) -> nn.Module:
     """ResNet-18 (He et al., CVPR 2016) with random weights, and a layer from 512 numbers to features."""
-    return _make_resnet("resnet18", channels, features)
+    return _make_network("resnet18", channels, features)
 
 
 def resnet34(channels: int, features: int) -> nn.Module:
     """ResNet-34 (He et al., CVPR 2016) with random weights, and a layer from 512 numbers to features."""
-    return _make_resnet("resnet34", channels, features)
+    return _make_network("resnet34", channels, features)
 
 
 @ends_in(POOLED)
 def resnet18_pooled(channels: int, features: int = POOLED) -> nn.Module:
     """ResNet-18 up to its pool, of 512 features: with a linear head it is that of He et al., 2016."""
-    return _make_resnet("resnet18", channels, None)
+    return _make_network("resnet18", channels, None)
 
 
 @ends_in(POOLED)
 def resnet34_pooled(channels: int, features: int = POOLED) -> nn.Module:
     """ResNet-34 up to its pool, of 512 features: with a linear head it is that of He et al., 2016."""
-    return _make_resnet("resnet34", channels, None)
+    return _make_network("resnet34", channels, None)
 
 
-def _make_resnet(name: str, channels: int, features: int | None) -> nn.Module:
-    """Replace the stem and the pools of torchvision's network; put a layer to `features` in the last one's place.
+def _make_network(name: str, channels: int, features: int | None) -> nn.Module:
+    """Replace the stem and the pools of torchvision's network, and its last layer by one to `features`.
 
-    torchvision's `forward` calls one layer after the other, so a Sequential of the same names does the same.
+    torchvision's `forward` calls the layers in order, so a Sequential with the same names does the same.
     """
     from torchvision import models  # takes seconds, in which names and sizes can be read
 

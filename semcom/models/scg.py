@@ -12,7 +12,7 @@ from semcom.models.stacks import for_stacks
 class SCG(nn.Module):
     """Two fully-connected layers with ReLU between, from one random vector per class to one centroid per class.
 
-    The letter draws the vectors once ("randomly initialize each global semantic centroid vector"); they are a buffer,
+    The letter draws the vectors once ("randomly initialize each global semantic centroid vector"). They are a buffer,
     so only the layers are trained. Both layers have `features` outputs, as the letter states for 64.
 
     Args:
@@ -28,5 +28,5 @@ class SCG(nn.Module):
         self.layers = nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, features))
 
     def forward(self) -> Tensor:
-        """Return the centroids `[C, d]`."""
+        """Compute the centroids `[C, d]`."""
         return self.layers(self.vectors)

@@ -1,12 +1,12 @@
 """Features that know the SNR: the attention-feature block of ADJSCC, by which one model serves all SNRs.
 
 J. Xu, B. Ai, W. Chen, A. Yang, P. Sun and M. Rodrigues, "Wireless image transmission using deep source channel coding
-with attention modules", IEEE Trans. Circuits Syst. Video Technol. 32(4), 2022, Section III. A feature there is a map:
-the block looks at the mean of each, with the SNR beside them, and scales whole maps. Of a network that ends in a
-fully-connected layer a feature is a number.
+with attention modules", IEEE Trans. Circuits Syst. Video Technol. 32(4), 2022, Section III. A feature in the paper is a
+map: the block looks at the mean of each map, with the SNR beside them, and scales whole maps. If a network ends in a
+fully-connected layer, a feature is a number.
 
-Departures: one block behind the encoder and one before the head (there: behind each convolution but the last); as many
-hidden units as features (the authors' code: a sixteenth of 256, which leaves none of the 8 or 16 maps here).
+Departures: one block behind the encoder and one before the head (the paper: behind each convolution but the last); as
+many hidden units as features (the authors' code: a sixteenth of 256, which leaves none of the 8 or 16 maps here).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from semcom.models.meta import build_on_meta
 from semcom.models.stacks import for_stacks
 
 SCALE_DB, LIMIT_DB = 10.0, 40.0
-"""SNR that is 1 to the network, and beyond which SNRs are the same to it: there is one for links without noise."""
+"""SNR that the network sees as 1, and the limit to which SNRs are clipped: links without noise have an infinite SNR."""
 
 
 @for_stacks
 class SNRAttention(nn.Module):
     """Scale each of c features by `sigmoid(W2 relu(W1 [features, snr]))`, in (0, 1), with c (2 c + 3) parameters.
 
-    The engine swaps `snr_db` in, `[1, 1]` for a client and `[k, 1, 1]` for a stack.
+    The engine swaps in `snr_db`, `[1, 1]` for a client and `[k, 1, 1]` for a stack.
 
     Args:
         features: c.
-        maps: whether they are maps, of which the block sees the means, or numbers.
+        maps: whether features are maps, seen by their means, or numbers.
 
     Raises:
-        RuntimeError: there is no SNR.
+        RuntimeError: without an SNR.
     """
 
     snr_db: Tensor | None
@@ -58,7 +58,7 @@ class SNRAttention(nn.Module):
 
 
 def attend_behind(encoder: nn.Module, features: int) -> nn.Module:
-    """Put a block behind an encoder of d features: on its maps, if it ends in a convolution whose maps it flattens."""
+    """Put a block behind an encoder of d features: on its maps, if it ends in a convolution with flattened maps."""
     layers = [m for m in encoder.modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d | nn.Linear)]
     parts = _as_sequence(encoder)
     if isinstance(parts[-1], Flatten | nn.Flatten) and layers and not isinstance(layers[-1], nn.Linear):
@@ -78,10 +78,10 @@ def attend_before(build: Callable[[], nn.Module], features: int) -> nn.Module:
 
 
 def _as_sequence(module: nn.Module) -> nn.Sequential:
-    """Return a plain sequence as it is, and a module of another kind as the only one of a sequence."""
+    """Wrap a module in a sequence, unless it is a plain sequence."""
     return module if type(module) is nn.Sequential and len(module) else nn.Sequential(module)
 
 
 def find_snr_inputs(module: nn.Module) -> list[str]:
-    """Return the names of the buffers in a module that take the SNR."""
+    """List the buffers in a module that take the SNR."""
     return [f"{name}.snr_db".removeprefix(".") for name, m in module.named_modules() if isinstance(m, SNRAttention)]

@@ -1,9 +1,9 @@
-"""Layers that are called for one client, or at once for a stack of clients, each with weights of its own.
+"""Layers for one client, or for a stack of clients at once, each with its own weights.
 
-On a stack, weights, inputs and outputs have the clients as their first axis. A network that is made of such layers
-alone is called on stacks as it is. `replace_by_own_layers` puts these in the place of torch's; any other network is
-left to vmap, which runs everything, and takes longer: its rules for convolutions, batch normalisation and activations
-in place make copies, and each of its operations costs the host more than the operation itself.
+On a stack, weights, inputs and outputs have the clients as their first axis. A network of such layers only is called
+directly on stacks. `replace_by_own_layers` puts these in the place of torch's. Any other network is left to vmap, which
+runs everything, and takes longer: its rules for convolutions, batch normalisation and in-place activations make copies,
+and each of its operations costs the host more than the operation itself.
 
 Legend: k clients, b samples of each, c channels.
 """
@@ -28,7 +28,7 @@ _on = False
 
 @contextmanager
 def on_stacks() -> Iterator[None]:
-    """Let layers take what they are given, and their weights, for those of a stack while the context lasts."""
+    """Let layers treat their inputs and weights as those of a stack while the context lasts."""
     global _on
     before, _on = _on, True
     try:
@@ -38,7 +38,7 @@ def on_stacks() -> Iterator[None]:
 
 
 def stacked() -> bool:
-    """Return whether layers work on stacks at the moment."""
+    """Check whether layers currently work on stacks."""
     return _on
 
 
@@ -54,7 +54,7 @@ def for_stacks(kind: K) -> K:
 
 @lru_cache(maxsize=256)
 def works_on_stacks(network: nn.Module) -> bool:
-    """Return whether all of a network works on stacks."""
+    """Check whether all of a network works on stacks."""
     return all(type(layer) in KNOWN and (type(layer) is not Conv2d or layer.is_plain()) for layer in network.modules())
 
 
@@ -67,7 +67,7 @@ class Conv2d(nn.Conv2d):
         if not _on:
             return super().forward(x)
         device, dtype = x.device.type, x.dtype
-        if torch.is_autocast_enabled(device):
+        if torch.is_autocast_enabled(device):  # which does not reach into a custom autograd function
             dtype = torch.get_autocast_dtype(device)
         bias = None if self.bias is None else self.bias.to(dtype)
         padding: Any = self.padding
@@ -75,7 +75,7 @@ class Conv2d(nn.Conv2d):
         return convolve(x.to(dtype), self.weight.to(dtype), bias, geometry)
 
     def is_plain(self) -> bool:
-        """Return whether the border is of zeros, and its width a number."""
+        """Check whether the border is of zeros, and its width a number."""
         return self.padding_mode == "zeros" and not isinstance(self.padding, str)
 
 
@@ -161,7 +161,7 @@ class _Pool:
 
 
 class _Activation:
-    """An activation, which on stacks writes nothing over what it is given: a convolution hands on a view there."""
+    """An activation, which never overwrites its input on stacks: a convolution hands on a view there."""
 
     inplace: bool
 
@@ -181,17 +181,18 @@ def _also(mixin: type, *kinds: type[nn.Module]) -> dict[type[nn.Module], type[nn
     return {kind: for_stacks(type(kind.__name__, (mixin, kind), {})) for kind in kinds}
 
 
+ACTIVATIONS = (
+    nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.ELU, nn.CELU, nn.SELU, nn.SiLU, nn.Mish, nn.Hardswish, nn.Hardtanh,
+    nn.Hardsigmoid,
+)  # fmt: skip
 OWN: dict[type[nn.Module], type[nn.Module]] = {
-    **{
-        nn.Conv2d: Conv2d,
-        nn.ConvTranspose2d: ConvTranspose2d,
-        nn.PReLU: PReLU,
-        nn.Linear: Linear,
-        nn.GroupNorm: GroupNorm,
-        nn.Flatten: Flatten,
-    },
+    nn.Conv2d: Conv2d,
+    nn.ConvTranspose2d: ConvTranspose2d,
+    nn.PReLU: PReLU,
+    nn.Linear: Linear,
+    nn.GroupNorm: GroupNorm,
+    nn.Flatten: Flatten,
     **_also(_Pool, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d),
-    **_also(_Activation, nn.ReLU, nn.LeakyReLU, nn.ReLU6, nn.ELU, nn.CELU, nn.SELU, nn.SiLU, nn.Mish, nn.Hardswish),
-    **_also(_Activation, nn.Hardtanh, nn.Hardsigmoid),
+    **_also(_Activation, *ACTIVATIONS),
 }
 """torch's layers, and ours for each: the same parameters, and for one client the same computation."""

@@ -1,7 +1,6 @@
-"""Weights in files: safetensors (written and read here, it is a header and bytes), and those that `torch.save` wrote.
+"""Weights in files: safetensors (written and read here, as it is a header and bytes), and files of `torch.save`.
 
-https://huggingface.co/docs/safetensors: 8 bytes of the header's length, the header as JSON, the numbers one after the
-other.
+https://huggingface.co/docs/safetensors: 8 bytes of the header's length, the header as JSON, then the numbers.
 """
 
 from __future__ import annotations
@@ -19,10 +18,16 @@ from semcom.config import ConfigError
 from semcom.files import open_file
 
 TYPES = {
-    **{torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"},
-    **{torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8", torch.bool: "BOOL"},
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
 }
-"""Types that can be stored -> what safetensors calls them."""
+"""Types that can be stored -> their names in safetensors."""
 
 
 def encode_weights(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> bytes:
@@ -35,14 +40,14 @@ def encode_weights(tensors: Mapping[str, Tensor], notes: Mapping[str, str]) -> b
         header[name] = {"dtype": TYPES[t.dtype], "shape": list(t.shape), "data_offsets": place}
         parts.append(part)
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
+    text += b" " * (-len(text) % 8)  # safetensors wants the numbers aligned to 8 bytes
     return b"".join([struct.pack("<Q", len(text)), text, *parts])
 
 
 def read_weights(path: str, field: str = "model.weights") -> dict[str, Tensor]:
-    """Read tensors by name from a file that ends in .safetensors, or else one of `torch.save`, on the CPU.
+    """Read tensors by name from a file that ends in .safetensors, or else from a file of `torch.save`, on the CPU.
 
-    Of the latter tensors alone are read, never code; they may be under the name `state_dict`.
+    The latter is read for its tensors only, never as code. They may be under the name `state_dict`.
 
     Raises:
         ConfigError: it cannot be read, or holds no tensors.
@@ -50,7 +55,7 @@ def read_weights(path: str, field: str = "model.weights") -> dict[str, Tensor]:
     try:
         with open_file(Path(path)) as file:
             if Path(path).suffix == ".safetensors":
-                found = _decode_weights(file.read())
+                found = _decode(file.read())
             else:
                 found = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
@@ -63,7 +68,7 @@ def read_weights(path: str, field: str = "model.weights") -> dict[str, Tensor]:
     return found
 
 
-def _decode_weights(content: bytes) -> dict[str, Tensor]:
+def _decode(content: bytes) -> dict[str, Tensor]:
     (length,) = struct.unpack("<Q", content[:8])
     header, numbers = json.loads(content[8 : 8 + length]), bytearray(content[8 + length :])
     types = {name: kind for kind, name in TYPES.items()}

@@ -1,6 +1,8 @@
-"""Bars or dots, a row for each method or other value: as many names as there are fit beside them."""
+"""Bars or dots, a row for each method or other value, with names of any number beside them."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,8 +10,8 @@ from matplotlib.axes import Axes
 
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.guessing import cross_guessing, describe_guessing
-from semcom.plots.points import average_points_over_seeds, describe_points
-from semcom.plots.style import bar_styles, percent
+from semcom.plots.points import average_over_seeds, describe_points, measure_ends
+from semcom.plots.style import choose_bar_styles, percent
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import NAMED, field_label, metric_label
 
@@ -17,9 +19,9 @@ ROW, MARK = 0.15, 0.07
 """Height of a row, and of each further mark in it, in inches."""
 
 
-def compute_bars(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the means over seeds; methods ascend by the mean of all that is shown of them. Errors: `Study.mean`."""
-    cells = average_points_over_seeds(study, plot)
+def sort_means(study: Study, plot: Plot) -> pd.DataFrame:
+    """Compute the means over seeds; methods ascend by the mean of all their drawn numbers. Errors: `Study.mean`."""
+    cells = average_over_seeds(study, plot)
     if plot.x not in NAMED:
         return cells
     order = cells.groupby(plot.x)["mean"].mean().sort_values(kind="stable").index
@@ -28,7 +30,7 @@ def compute_bars(study: Study, plot: Plot) -> pd.DataFrame:
 
 
 def rows(cells: pd.DataFrame, plot: Plot) -> list[str]:
-    """Return the values that make the rows, the lowest row first: methods ascend, other values descend."""
+    """List the values of the rows, the lowest row first: methods ascend, other values descend."""
     values = list(dict.fromkeys(cells[plot.x]))
     return values if plot.x in NAMED else values[::-1]
 
@@ -36,12 +38,12 @@ def rows(cells: pd.DataFrame, plot: Plot) -> list[str]:
 def draw_bars(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a bar from zero for each row and hue."""
     count = len(styles)
-    for i, (label, style, at, line) in enumerate(_draw_bar_series(axes, cells, plot, styles)):
+    for i, (label, style, at, line) in enumerate(_list_series(axes, cells, plot, styles)):
         height = 0.8 / count
         axes.barh(at + 0.4 - height * (i + 0.5), line["mean"], height, label=label, zorder=2, **style)
         axes.errorbar(
-            line["mean"], at + 0.4 - height * (i + 0.5), xerr=_bars(line), fmt="none", ecolor="black", elinewidth=0.6,
-            capsize=min(2.0, 8 * height), zorder=3,
+            line["mean"], at + 0.4 - height * (i + 0.5), xerr=measure_ends(line), fmt="none", ecolor="black",
+            elinewidth=0.6, capsize=min(2.0, 8 * height), zorder=3,
         )  # fmt: skip
     axes.set_xlim(left=min(0.0, float(np.nanmin(cells[["mean", "low"]]))))
 
@@ -49,16 +51,16 @@ def draw_bars(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> No
 def draw_dots(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a dot with its interval for each row and hue."""
     count = len(styles)
-    for i, (label, style, at, line) in enumerate(_draw_bar_series(axes, cells, plot, styles)):
+    for i, (label, style, at, line) in enumerate(_list_series(axes, cells, plot, styles)):
         shift = 0.5 * ((count - 1) / 2 - i) / max(1, count - 1)
         look = {**style, "linestyle": "none"}
-        axes.errorbar(line["mean"], at + shift, xerr=_bars(line), label=label, elinewidth=0.6, **look)
+        axes.errorbar(line["mean"], at + shift, xerr=measure_ends(line), label=label, elinewidth=0.6, **look)
         cross_guessing(axes, line, line["mean"], at + shift)
     axes.margins(x=0.06)
 
 
-def _draw_bar_series(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles):  # type: ignore[no-untyped-def]
-    """Yield label, style, heights and numbers of each hue, on axes that name the rows."""
+def _list_series(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles):  # type: ignore[no-untyped-def]
+    """Yield label, style, heights and numbers of each hue, and label the rows of the axes."""
     names = rows(cells, plot)
     axes.set_yticks(range(len(names)), [plot.labels.value(str(plot.x), name) for name in names])
     axes.set_ylim(-0.7, len(names) - 0.3)
@@ -78,20 +80,15 @@ def _draw_bar_series(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles
             yield plot.labels.place(plot.hue, hue), styles[hue], line[plot.x].map(height).to_numpy(float), line
 
 
-def _bars(line: pd.DataFrame) -> list[pd.Series] | None:
-    """Return the lengths of the error bars, down and up; None where no row has an interval."""
-    return [line["mean"] - line["low"], line["high"] - line["mean"]] if line["low"].notna().any() else None
-
-
 def height(cells: pd.DataFrame, plot: Plot) -> float:
-    """Return the height of a panel in inches, which grows with its rows."""
+    """Compute the height of a panel in inches from its rows."""
     hues = cells[plot.hue].nunique() if plot.hue else 1
     return 0.4 + len(rows(cells, plot)) * (ROW + MARK * (hues - 1))
 
 
-def caption_bars(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the marks and bars are, and how rows are sorted."""
-    hidden = plot if plot.x not in NAMED else Plot(**{**vars(plot), "x": None})
+def describe_bars(cells: pd.DataFrame, plot: Plot) -> str:
+    """Describe the marks and bars, and the order of the rows."""
+    hidden = replace(plot, x=None) if plot.x in NAMED else plot
     order = " Methods are sorted by their mean." if plot.x in NAMED else ""
     return describe_points(cells, hidden, "error bars") + order
 
@@ -99,19 +96,19 @@ def caption_bars(cells: pd.DataFrame, plot: Plot) -> str:
 _TAKES = ("x", "y", "hue")
 BARS = Kind(
     "bars from zero, a row for each method or value",
-    compute_bars,
+    sort_means,
     draw_bars,
-    caption_bars,
+    describe_bars,
     _TAKES,
     height=height,
-    styles=bar_styles,
+    styles=choose_bar_styles,
     rows="x",
 )
 DOTS = Kind(
     "dots, a row for each method or value, on an axis that shows the variation",
-    compute_bars,
+    sort_means,
     draw_dots,
-    caption_bars,
+    describe_bars,
     _TAKES,
     height=height,
     rows="x",

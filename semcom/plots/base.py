@@ -1,4 +1,4 @@
-"""What a figure is: a request for a drawing of a study, a drawing with a name, or one that measures its own numbers."""
+"""Figures: a request for a drawing of a study, a drawing with a name, and a figure that measures its own numbers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Styles = Mapping[Any, Style]
 
 @dataclass(frozen=True)
 class Plot:
-    """A figure of a study, as `semcom plot` is asked for it; docs/studies.md explains the fields."""
+    """A request for a figure of a study, as `semcom plot` takes it. docs/studies.md explains the fields."""
 
     kind: str | None = None
     """Name of a drawing, one of `semcom.plots.kinds.KINDS` (None: it follows from `x`)."""
@@ -44,7 +44,7 @@ class Plot:
     window: int = 1
     """Evaluations over which learning curves are averaged."""
     labels: Labels = field(default=SHIPPED, repr=False, compare=False)
-    """What methods and numbers are called: filled in from the study that is drawn."""
+    """Labels of methods and numbers, filled in from the drawn study."""
 
     @property
     def metric(self) -> Metric:
@@ -53,42 +53,42 @@ class Plot:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields that tell the numbers apart: hue, facet and abscissa, where there are such, each once."""
+        """The fields of hue, facet and abscissa, each once, without open ones."""
         return tuple(dict.fromkeys(name for name in (self.hue, self.facet, self.x) if name is not None))
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to draw numbers of a study. What it takes from a request is in `takes`; the rest has its own defaults."""
+    """A way to draw numbers of a study. `takes` lists the fields of a request that it uses. The rest has defaults."""
 
     title: str
-    """One line: what it shows."""
+    """One line on its content."""
     numbers: Callable[[Study, Plot], pd.DataFrame]
-    """Function from a study and a settled request to what is drawn and what the CSV holds, nothing else.
+    """Function from a study and a settled request to the drawn numbers, which the CSV holds, too.
 
     It returns a row or more, with columns for the hue and the panels of the request. A kind that is `tabled` has
-    further ones: the abscissa, `mean`, `low` and `high` (the ends of its interval, NaN for none) and `n` (its seeds),
-    and `mark` where the table marks best and second.
+    further columns: the abscissa, `mean`, `low` and `high` (the ends of its interval, NaN without one) and `n` (its
+    seeds), and `mark` if the table marks best and second.
     """
     draw: Callable[[Axes, pd.DataFrame, Plot, Styles], None]
     """Function that draws the numbers of one panel."""
     caption: Callable[[pd.DataFrame, Plot], str]
-    """Function from the numbers to a text on them: what is plotted, what bars and bands mean."""
+    """Function from the numbers to their caption: the plotted quantity, and the meaning of bars and bands."""
     takes: tuple[str, ...] = ()
     """Fields of a request, of x, y, hue, over and window, that it takes."""
     x: str | None = None
-    """The abscissa where none is asked for."""
+    """Default of the abscissa."""
     hue: str | None = None
-    """The hue where none is asked for."""
+    """Default of the hue."""
     facet: str | None = None
-    """The panels where none are asked for."""
+    """Default of the panels."""
     height: Callable[[pd.DataFrame, Plot], float] = lambda cells, plot: 1.95
     """Function from the numbers to the height of a panel in inches."""
     width: Callable[[pd.DataFrame, Plot], tuple[float, float]] = lambda cells, plot: (0.0, 0.0)
-    """Function from the numbers to the widths in inches that a panel needs, and that labels need beside all of them:
-    what is too wide for a column has a page, and as many panels beside each other as that has room for."""
+    """Function from the numbers to the widths in inches that a panel needs, and that labels need beside all of them.
+    A figure too wide for a column gets a page, and as many panels beside each other as fit."""
     styles: Callable[[int], list[Style]] | None = None
-    """Function from the number of hues to their looks (None: lines)."""
+    """Function from the number of hues to their looks (None: those of lines)."""
     columns: int = 2
     """Panels beside each other, at most."""
     weight: Callable[[pd.DataFrame, Plot], float] = lambda cells, plot: 1.0
@@ -96,41 +96,41 @@ class Kind:
     crossed: bool = False
     """Whether it has crosses where a seed is no better than guessing, see `semcom.plots.guessing`."""
     note: Callable[[pd.DataFrame, Plot], str] = lambda cells, plot: ""
-    """Function from the numbers to what is said of all such drawings behind their captions, their own ones too."""
+    """Function from the numbers to a note behind every caption of such drawings, including their own captions."""
     of_y: bool = True
-    """Whether what it shows is the number `y` of a request."""
+    """Whether it shows the number `y` of a request."""
     tabled: bool = True
     """Whether its page has a table of the plotted means: few enough to read, and not in the figure already."""
     shared: bool = True
     """Whether the panels have the same ordinate."""
     all_tests: bool = False
-    """Whether it shows all test SNRs of a run by itself."""
+    """Whether it shows all test SNRs of a run in one drawing."""
     rows: Literal["x", "hue"] | None = None
-    """Field of a request whose values are rows, where it draws such: panels share them if they have the same ones."""
+    """Field of a request whose values are rows, if it draws rows. Panels with the same rows share them."""
     finish: Callable[[Figure, pd.DataFrame, Plot], None] = lambda figure, cells, plot: None
-    """Function that adds what belongs to the figure as a whole, such as the bar of a colour scale."""
+    """Function that finishes the whole figure, such as by the bar of a colour scale."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure with a name: a request that is put to the results of one experiment."""
+    """A figure with a name: a request for the results of one experiment."""
 
     name: str
     """Its name on the command line, and that of its files."""
     experiment: str
-    """The experiment whose results it shows."""
+    """The experiment of its results."""
     plot: Plot
     """The request."""
     numbers: Callable[[Study, Plot], pd.DataFrame] | None = None
-    """Function to the plotted numbers (None: those of the request's kind)."""
+    """Function to the plotted numbers (None: that of the request's kind)."""
     caption: Callable[[pd.DataFrame, Plot], str] | None = None
-    """Function to the text on them (None: that of the request's kind)."""
+    """Function to their caption (None: that of the request's kind)."""
     shows: tuple[str, ...] = ()
-    """Varied fields that it has a place for (none: those of the request)."""
+    """Varied fields that it can show (empty: those of the request)."""
     finish: Callable[[Figure, pd.DataFrame], None] | None = None
-    """Function that adds what this figure alone has, such as lines at printed values (None: nothing)."""
+    """Function that adds parts of this figure only, such as lines at printed values (None: no additions)."""
     look: Callable[[Sequence[Any]], Styles] | None = None
-    """Function from the hues to how each is drawn (None: as the request's kind does)."""
+    """Function from the hues to their looks (None: those of the request's kind)."""
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -145,16 +145,16 @@ class Measured:
     name: str
     """Its name on the command line, and that of its files."""
     title: str
-    """One line: what is shown."""
+    """One line on its content."""
     numbers: Callable[[], pd.DataFrame]
-    """Function that measures what is drawn and what the CSV holds, nothing else."""
+    """Function that measures the drawn numbers, which the CSV holds, too."""
     draw: Callable[[Axes, pd.DataFrame], None]
     """Function that draws the numbers."""
     caption: Callable[[pd.DataFrame], str]
-    """Function from the numbers to a text on them: what is plotted, what error bars mean."""
+    """Function from the numbers to their caption: the plotted quantity, and the meaning of error bars."""
     table: Callable[[pd.DataFrame], pd.DataFrame]
     """Function from the numbers to the table on the figure's page, as texts."""
 
 
 NamedFigure = Drawing | Measured
-"""What a figure can be."""
+"""Any figure."""

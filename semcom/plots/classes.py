@@ -8,8 +8,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import describe_points, select_points_of_view, tidy_points
-from semcom.plots.style import bar_styles, percent
+from semcom.plots.points import average_table, describe_points, measure_ends, select_view
+from semcom.plots.style import choose_bar_styles, percent
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import metric_label
 
@@ -18,29 +18,29 @@ SHADE = "0.85"
 NAMED = 12
 """Clients or classes up to which each has its tick."""
 SCARCE = "scarce"
-"""Column that says which clients have few images; no CSV file has it."""
+"""Column that marks clients with few images. CSV files leave it out."""
 FEW = 4
 """Panels up to which each is high."""
 
 
 def compute_clients(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the accuracy of each client; of several seeds that of the k-th least accurate client, averaged over seeds.
+    """Compute the accuracy of each client; with several seeds that of the k-th least accurate one, averaged over seeds.
 
-    Seeds divide the data in other ways, so that client 3 of one seed has nothing to do with client 3 of another.
+    Seeds divide the data differently, so that client 3 of one seed is unrelated to client 3 of another.
 
     Raises:
         ConfigError: as `Study.mean`.
     """
-    frame = select_points_of_view(study, study.clients, plot.view)
+    frame = select_view(study, study.clients, plot.view)
     if frame["seed"].nunique() > 1:
         frame = frame.assign(client=frame.groupby("hash")[study.metric.name].rank(method="first").astype(int) - 1)
-        return tidy_points(study, frame, plot)
-    cells, scarce = tidy_points(study, frame, plot), _find_scarce(study)
+        return average_table(study, frame, plot)
+    cells, scarce = average_table(study, frame, plot), _find_scarce(study)
     return cells.assign(**{SCARCE: cells["client"].map(scarce.get)}) if scarce else cells
 
 
 def _find_scarce(study: Study) -> dict[int, float]:
-    """Map the clients that the partition leaves a part of their images to that part; those of all runs, or none."""
+    """Map the clients that keep only a part of their images to that part, or return {} if runs differ in it."""
     told = {
         (str(run.field("partition.scarce") or ""), run.field("partition.scarce_fraction"))
         for run in study.stored
@@ -52,13 +52,13 @@ def _find_scarce(study: Study) -> dict[int, float]:
     return {} if others or everyone else dict.fromkeys(clients, float(part))
 
 
-def of_classes(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the accuracy of each class over all clients, mean over seeds. Errors: `Study.mean`."""
-    return tidy_points(study, study.classes, plot)
+def compute_classes(study: Study, plot: Plot) -> pd.DataFrame:
+    """Compute the accuracy of each class over all clients, mean over seeds. Errors: `Study.mean`."""
+    return average_table(study, study.classes, plot)
 
 
-def draw_classes(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
-    """Draw a bar for each client or class, and hue; a dashed line is their mean where there is one hue."""
+def draw_class_bars(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+    """Draw a bar for each client or class, and hue; with a single hue a dashed line marks their mean."""
     x, count = str(plot.x), len(styles)
     places = sorted(cells[x].unique())
     for i, (hue, style) in enumerate(styles.items()):
@@ -66,8 +66,7 @@ def draw_classes(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) ->
         at, width = line[x].map(places.index) + 0.8 * ((i + 0.5) / count - 0.5), 0.8 / count
         label = None if plot.hue is None else plot.labels.place(plot.hue, hue)
         axes.bar(at, line["mean"], width, label=label, zorder=2, **style)
-        if line["low"].notna().any():
-            bars = [line["mean"] - line["low"], line["high"] - line["mean"]]
+        if bars := measure_ends(line):
             axes.errorbar(at, line["mean"], bars, fmt="none", ecolor="black", elinewidth=0.5, capsize=1, zorder=3)
     for client in cells.loc[cells[SCARCE].notna(), x].unique() if SCARCE in cells else ():
         at = places.index(client)
@@ -84,18 +83,17 @@ def draw_classes(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) ->
 
 
 def height(cells: pd.DataFrame, plot: Plot) -> float:
-    """Return the height of a panel in inches, less where there are many."""
+    """Choose the height of a panel in inches, less for many panels."""
     return 1.5 if cells[plot.facet].nunique() <= FEW else 0.95
 
 
-def caption_of_clients(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the bars are, and the order of the clients."""
+def describe_clients(cells: pd.DataFrame, plot: Plot) -> str:
+    """Describe the bars, and the order of the clients."""
     order = f" Clients are sorted by their {plot.metric.label} in each seed, since seeds divide the data in other ways."
     return _caption(cells, plot, "each client") + (order if cells["n"].max() > 1 else "") + _describe_scarce(cells)
 
 
 def _describe_scarce(cells: pd.DataFrame) -> str:
-    """Return the sentence on the clients that have few images; nothing where there are none."""
     if SCARCE not in cells:
         return ""
     few = cells.dropna(subset=[SCARCE])
@@ -103,13 +101,13 @@ def _describe_scarce(cells: pd.DataFrame) -> str:
     return f" Shaded: clients that keep {100 * few[SCARCE].iloc[0]:g} % of their training images ({clients})."
 
 
-def caption_of_classes(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the bars are."""
+def describe_classes(cells: pd.DataFrame, plot: Plot) -> str:
+    """Describe the bars."""
     return _caption(cells, plot, "each class over all clients")
 
 
 def _caption(cells: pd.DataFrame, plot: Plot, whose: str) -> str:
-    text = describe_points(cells, Plot(**{**vars(plot), "x": None}), "error bars")
+    text = describe_points(cells, replace(plot, x=None), "error bars")
     mean = "" if plot.hue else " Dashed: the mean of the bars."
     name = plot.metric.label
     return text.replace(name, f"{name} of {whose}", 1) + mean
@@ -118,19 +116,19 @@ def _caption(cells: pd.DataFrame, plot: Plot, whose: str) -> str:
 CLIENTS = Kind(
     title="a bar for each client, a panel for each method",
     numbers=compute_clients,
-    draw=draw_classes,
-    caption=caption_of_clients,
+    draw=draw_class_bars,
+    caption=describe_clients,
     takes=("x", "hue"),
     x="client",
     facet="variant",
     height=height,
-    styles=bar_styles,
+    styles=choose_bar_styles,
     columns=3,
 )
 CLASSES = replace(
     CLIENTS,
     title="a bar for each class, a panel for each method",
-    numbers=of_classes,
-    caption=caption_of_classes,
+    numbers=compute_classes,
+    caption=describe_classes,
     x="class",
 )

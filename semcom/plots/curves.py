@@ -1,4 +1,4 @@
-"""Learning curves: a line over the rounds, or over what they cost, for each method, with a band over seeds."""
+"""Learning curves: a line over the rounds, or over their cost, for each method, with a band over seeds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.guessing import cross_guessing, describe_guessing
 from semcom.plots.points import (
-    add_cost_unit,
+    check_costs,
     describe_intervals_beyond,
     describe_points,
     limit_ordinate,
     name_abscissa,
-    select_points_of_view,
+    select_view,
 )
 from semcom.plots.style import MANY, choose_depth, percent
 from semcom.studies.analysis.means import compute_means
@@ -29,35 +29,31 @@ MARKS = 6
 
 
 def compute_curves(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the means over seeds after each round in which all seeds of a curve were evaluated.
+    """Compute the means over seeds after each round in which all seeds of a curve were evaluated.
 
-    Without a view, the curve of a run is that of the first view that its rounds have: the headline, unless a last stage
-    has another.
+    Without a view, the curve of a run is that of the first view in its rounds: the headline, unless a last stage has
+    another.
 
     Raises:
         ConfigError: as `Study.mean`, or no such number in the rounds.
     """
     rounds = study.smooth(plot.window, metric=plot.y)
     first = rounds.groupby("hash")["view"].transform("first")
-    chosen = rounds[rounds["view"] == first] if plot.view is None else select_points_of_view(study, rounds, plot.view)
+    chosen = rounds[rounds["view"] == first] if plot.view is None else select_view(study, rounds, plot.view)
     if chosen[plot.y].isna().all():
         raise ConfigError(f"y: no round has {plot.y!r}")
     lines = [name for name in plot.fields if name != plot.x]
     cells = compute_means(chosen, [*lines, "round"], plot.y)
     if plot.x != "round":
         cost = study.spent(chosen, str(plot.x)).groupby([chosen[name] for name in (*lines, "round")], dropna=False)
-        cells = add_cost_unit(
-            study, cells.merge(cost.mean().rename(plot.x).reset_index(), on=[*lines, "round"]), str(plot.x)
-        )
-        if cells[plot.x].isna().any():
-            lacking = cells.loc[cells[plot.x].isna(), lines[0]].iloc[0]
-            raise ConfigError(f"x: the {plot.x} of {lacking} are not known; leave it out, or take another cost")
+        cells = cells.merge(cost.mean().rename(plot.x).reset_index(), on=[*lines, "round"])
+        cells = check_costs(study, cells, str(plot.x), lines[0])
     whole = cells.groupby(lines, dropna=False)["n"].transform("max")
     return cells[cells["n"] == whole].reset_index(drop=True)
 
 
 def draw_curves(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
-    """Draw a curve with its band for each hue; the marks of different curves stand at different rounds."""
+    """Draw a curve with its band for each hue, with the marks of different curves at different rounds."""
     lines = list(cells.groupby(plot.hue, sort=False))
     for i, (hue, line) in enumerate(lines):
         style, name = styles[hue], plot.labels.place(str(plot.hue), hue)
@@ -88,12 +84,12 @@ def draw_curves(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
 
 
 def _is_free(line: pd.DataFrame, plot: Plot) -> bool:
-    """Return whether a curve costs nothing in all rounds, so that it has no place along a cost."""
+    """Check whether a curve costs nothing in all rounds, so that it has no place along a cost."""
     return plot.x != "round" and not line[plot.x].any()
 
 
-def caption_curves(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the curves and bands are, and how they are smoothed."""
+def describe_curves(cells: pd.DataFrame, plot: Plot) -> str:
+    """Describe the curves and bands, and their smoothing."""
     smooth = f" Curves are averaged over the last {plot.window} evaluations." if plot.window > 1 else ""
     many = cells[plot.hue].nunique() > MANY
     left_out = " Bands of so many curves would hide each other." if many and cells["low"].notna().any() else ""
@@ -108,7 +104,7 @@ CURVES = Kind(
     tabled=False,
     numbers=compute_curves,
     draw=draw_curves,
-    caption=caption_curves,
+    caption=describe_curves,
     takes=("x", "y", "hue", "window"),
     crossed=True,
     note=describe_guessing,

@@ -1,4 +1,4 @@
-"""Who has which images: a dot for each client and class, whose area is the number of images."""
+"""The division of images over clients: a dot for each client and class, whose area is the number of images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROW, HIGHEST = 0.15, 4.0
 
 
 def compute_divisions(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the images of each client and class; methods do not matter, as runs of one seed have the same division.
+    """Count the images of each client and class. Runs of one seed have the same division, whatever their method.
 
     Returns:
         Columns: the panels' field, client, class, train, test (numbers of images).
@@ -50,7 +50,7 @@ def compute_divisions(study: Study, plot: Plot) -> pd.DataFrame:
 
 
 def draw_divisions(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
-    """Draw the dots; the largest one fills its place."""
+    """Draw the dots; the largest fills its place."""
     some = cells[cells[plot.y] > 0]
     axes.scatter(some["class"], some["client"], s=some[plot.y], color=COLORS[0], linewidths=0, zorder=2)
     classes, clients = cells["class"].max() + 1, sorted(cells["client"].unique())
@@ -62,9 +62,9 @@ def draw_divisions(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) 
     axes.set_ylabel("Client")
 
 
-def draw_sized_divisions(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+def size_dots(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Give the dots their areas, in the place that the axes have got, and explain them above."""
-    figure.draw_without_rendering()
+    figure.draw_without_rendering()  # the layout gives axes their size when it is drawn
     box, largest = figure.axes[0].get_window_extent(), int(cells[plot.y].max())
     rows, columns = cells["client"].nunique() + 0.6, cells["class"].max() + 1.4
     points = 0.95 * 72 / figure.dpi * min(box.width / columns, box.height / rows)
@@ -80,12 +80,12 @@ def draw_sized_divisions(figure: Figure, cells: pd.DataFrame, plot: Plot) -> Non
 
 
 def height(cells: pd.DataFrame, plot: Plot) -> float:
-    """Return the height of a panel in inches, which grows with the clients."""
+    """Compute the height of a panel in inches from its clients."""
     return 0.45 + min(HIGHEST, max(1.0, ROW * cells["client"].nunique()))
 
 
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the dots are."""
+    """Describe the dots."""
     part = {"train": "training", "test": "test"}[plot.y]
     return f"The {part} images of {cells['client'].nunique()} clients by class: the area of a dot is their number."
 
@@ -98,6 +98,6 @@ DIVISIONS = Kind(
     caption=caption,
     takes=("y",),
     height=height,
-    finish=draw_sized_divisions,
+    finish=size_dots,
     of_y=False,
 )

@@ -7,12 +7,11 @@ import pandas as pd
 from matplotlib import colormaps, patheffects
 from matplotlib.axes import Axes
 
-from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import check_panels
+from semcom.plots.points import describe_panels, read_kept, tabulate_runs
 from semcom.runs.folder.arrays import FEATURES
 from semcom.runs.result.embedding import embedding, knn_purity, silhouette
-from semcom.studies.analysis.compare import Views, choose_view
+from semcom.studies.analysis.compare import Views
 from semcom.studies.analysis.study import Study
 from semcom.studies.results.run import Stored
 
@@ -23,49 +22,33 @@ K = 10
 
 
 def compute_embedding(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the places of test images on the plane of t-SNE, and how well the classes lie apart among the features.
+    """Place test images on the plane of t-SNE, and measure how well the classes are separated among the features.
 
     Returns:
-        Columns: the panels' field, x, y, class, client, and, of the features and not of the plane, the same in all rows
-        of a panel: silhouette, purity, images (number of them).
+        Columns: the panels' field, x, y, class, client, and for the features, not the plane, the same in all rows of a
+            panel: silhouette, purity, images (number of them).
 
     Raises:
         ConfigError: no run kept features, a panel has several runs, or no such view.
     """
-    runs = study.runs[study.runs["status"] == "done"]
-    check_panels(runs, plot)
-    found = {run.hash: run for run in study.stored}
-    panels = []
-    for value, part in runs.groupby(plot.facet, sort=False):
-        if len(part) > 1:
-            seeds = ", ".join(map(str, part["seed"]))
-            raise ConfigError(
-                f"seed: a panel shows one run, and there are {seeds}; give one: --at seed={part['seed'].iloc[0]}"
-            )
-        panels.append(draw_embedding_panel(found[part["hash"].iloc[0]], plot.view).assign(**{str(plot.facet): value}))
-    cells = pd.concat(panels, ignore_index=True)
-    return cells[[str(plot.facet), *(name for name in cells if name != plot.facet)]]
+    return tabulate_runs(study, plot, lambda run: place_images(run, plot.view))
 
 
-def draw_embedding_panel(run: Stored, view: Views, client: int | None = None) -> pd.DataFrame:
-    """Return the rows of one run, with each image once: clients may share test images.
+def place_images(run: Stored, view: Views, client: int | None = None) -> pd.DataFrame:
+    """Compute the rows of one run, with each image once: clients may share test images.
 
     Args:
-        run: that kept features.
-        view: as of `Plot`.
-        client: whose images are taken (None: those of all).
+        run: a run that kept features.
+        view: as in `Plot`.
+        client: client of the images (None: all clients).
 
     Raises:
         ConfigError: the run kept no such features.
     """
-    kept, shown = run.arrays(), choose_view(view, run.variant) or run.headline
+    kept, shown = read_kept(run, view, "received", FEATURES)
     name = f"received/{shown}"
-    if name not in kept:
-        there = [each.removeprefix("received/") for each in kept if each.startswith("received/")]
-        wanted = f"repeat it with semcom train ... --keep {FEATURES}" if not there else f"there are {', '.join(there)}"
-        raise ConfigError(f"view: {run.variant} kept no features of {shown}; {wanted}")
     mine = np.flatnonzero(kept["samples/client"] == client) if client is not None else np.arange(len(kept[name]))
-    once = mine[np.unique(kept["samples/image"][mine], return_index=True)[1]]
+    once = mine[np.unique(kept["samples/image"][mine], return_index=True)[1]]  # clients may share a test image
     features, labels, clients = (kept[each][once] for each in (name, "samples/label", "samples/client"))
     some = np.linspace(0, len(once) - 1, min(MOST, len(once))).round().astype(int)
     plane = embedding(features[some], seed=0)
@@ -90,14 +73,14 @@ def draw_embedding(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) 
     axes.set_box_aspect(1)
 
 
-def caption_embedding(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the dots are, and silhouette and purity of the features."""
-    panels = cells.drop_duplicates(str(plot.facet)).to_dict("records")
-    of_each = "; ".join(
-        f"{plot.labels.place(str(plot.facet), row[str(plot.facet)])}: silhouette {row['silhouette']:.3f}, purity "
-        f"{row['purity']:.3f}, {row['images']} images"
-        for row in panels
-    )
+def describe_embedding(cells: pd.DataFrame, plot: Plot) -> str:
+    """Describe the dots, with silhouette and purity of the features."""
+
+    def describe(part: pd.DataFrame) -> str:
+        row = part.iloc[0]
+        return f"silhouette {row['silhouette']:.3f}, purity {row['purity']:.3f}, {row['images']} images"
+
+    of_each = describe_panels(cells, plot, describe)
     return (
         "Features of test images as the base station receives them, on the plane of t-SNE (scikit-learn, "
         f"random_state 0; at most {MOST} images). The numbers are classes. Of the features, not of the plane, mean "
@@ -110,9 +93,8 @@ EMBEDDING = Kind(
     tabled=False,
     numbers=compute_embedding,
     draw=draw_embedding,
-    caption=caption_embedding,
+    caption=describe_embedding,
     facet="variant",
-    height=lambda cells, plot: 1.95,
     columns=3,
     shared=False,
     of_y=False,

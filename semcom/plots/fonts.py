@@ -1,4 +1,4 @@
-"""Fonts for whatever is written in a figure: those of the style, then installed ones that have what these lack."""
+"""Fonts for all texts of a figure: those of the style, then installed fonts with the missing characters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHOWN = 10
 
 
 def choose_fonts(figure: Figure) -> None:
-    """Give each text of a figure the fonts that its characters need; a line says which no installed font has."""
+    """Give each text of a figure the fonts that its characters need, and warn of characters in no installed font."""
     for text in figure.findobj(Text):
         there = frozenset[int]().union(*(_list_characters(findfont(name)) for name in text.get_fontfamily()))
         lacking = frozenset(ord(c) for c in text.get_text() if c.isprintable() and not c.isspace()) - there
@@ -26,7 +26,7 @@ def choose_fonts(figure: Figure) -> None:
 
 @cache
 def _find_families(wanted: frozenset[int]) -> tuple[str, ...]:
-    """Return as few installed families as have these characters, those with most of them first."""
+    """Find as few installed families as have these characters, those with most of them first."""
     has = {font.name: wanted & _list_characters(font.fname) for font in fontManager.ttflist if font.style == "normal"}
     left, families = set(wanted), list[str]()
     while left and (best := max(sorted(has), key=lambda name: len(has[name] & left), default="")):
@@ -35,13 +35,13 @@ def _find_families(wanted: frozenset[int]) -> tuple[str, ...]:
         families.append(best)
         left -= has[best]
     if left:
-        _tell_of_boxes(frozenset(left))
+        _warn_of_boxes(frozenset(left))
     return tuple(families)
 
 
 @cache
-def _tell_of_boxes(characters: frozenset[int]) -> None:
-    """Say, once in a process, which characters no installed font has."""
+def _warn_of_boxes(characters: frozenset[int]) -> None:
+    """Warn, once in a process, of characters in no installed font."""
     some = " ".join(map(chr, sorted(characters)[:SHOWN]))
     LOG.warning("no installed font has %s%s: boxes in figures", some, " ..." if len(characters) > SHOWN else "")
 

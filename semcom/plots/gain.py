@@ -1,4 +1,4 @@
-"""What each method gains over one of them: paired differences as colours, with their intervals in the cells."""
+"""The gain of each method over one of them: paired differences as colours, with their intervals in the cells."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from matplotlib.figure import Figure
 
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.heatmap import Cell, draw_heatmap_colour_bar, height, size_heatmap_width, tabulate_heatmap
+from semcom.plots.heatmap import Cell, draw_colour_bar, draw_table, height, size_width
 from semcom.studies.analysis.comparison import Comparisons
 from semcom.studies.analysis.study import Study
 
 MAP = "RdBu"
-"""Red where a method loses, blue where it gains, white at zero; signs stand in the cells, for print in grey."""
+"""Red for losses, blue for gains, white at zero. Signs stand in the cells, for print in grey."""
 WITH_INTERVAL = 0.62
 """Width of a number with its interval in a cell in inches."""
 LEAST = 0.1
-"""Gain at which the scale of a share ends at the least; losses may be larger, and are as dark as its end."""
+"""Least gain at the end of the scale of a share. Larger losses are as dark as its end."""
 OVER = "local"
-"""The method that others are compared with where none is asked for."""
+"""Default of the method that others are compared with."""
 
 
 def compute_gain(study: Study, plot: Plot, also: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """Return the paired differences, first minus `over`, a row for each method and place.
+    """Compute the paired differences, first minus `over`, a row for each method and place.
 
     Args:
-        study: the part that is shown.
+        study: the drawn part.
         plot: the request.
-        also: method -> a view of it that has rows of its own, below those of the view that is asked for.
+        also: method -> a further view of it with its own rows, below those of the requested view.
 
     Returns:
-        Columns: variant, the abscissa and panels, mean, low, high (95 % interval), n (seeds), interval (what it is
-        over, in words), p_holm (after Holm's correction over all cells), supported (whether a difference can be told).
+        Columns: variant, the abscissa and panels, mean, low, high (95 % interval), n (seeds), interval (its procedure,
+            in words), p_holm (after Holm's correction over all cells), supported (whether the difference is
+            significant).
 
     Raises:
         ConfigError: as `Study.gains`, or a field varies that has no place in the figure.
@@ -51,9 +52,9 @@ def compute_gain(study: Study, plot: Plot, also: Mapping[str, str] | None = None
 
 
 def compute_gains(study: Study, plot: Plot, also: Mapping[str, str] | None = None) -> pd.DataFrame:
-    """Return `Study.gains` with a column for each axis of the study, and the names of columns that figures have.
+    """Compute `Study.gains` with a column for each axis of the study, and the column names of figures.
 
-    Holm's correction is over those of other views too; arguments are as of `compute_gain`.
+    Holm's correction includes those of other views. Arguments are as for `compute_gain`.
     """
     over, asked = str(plot.over), list(study.gains(str(plot.over), view=plot.view, metric=plot.y))
     for method, view in (also or {}).items():
@@ -69,13 +70,13 @@ def compute_gains(study: Study, plot: Plot, also: Mapping[str, str] | None = Non
 
 
 def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
-    """Draw a row for each method, a column for each value of the abscissa; bold where a difference can be told."""
+    """Draw a row for each method and a column for each value of the abscissa, with significant differences in bold."""
     share = plot.metric.share
-    tabulate_heatmap(axes, cells, plot, lambda cell: _format_gain(cell, share), lambda cell: cell["supported"], MAP)
+    draw_table(axes, cells, plot, lambda cell: _format_gain(cell, share), lambda cell: cell["supported"], MAP)
 
 
 def _format_gain(cell: Cell, share: bool) -> str:
-    """Return a difference with its sign, and the larger half of its interval."""
+    """Format a difference with its sign, and the larger half of its interval."""
     times, digits = (100, ".1f") if share else (1, ".2g")
     half = max(cell["mean"] - cell["low"], cell["high"] - cell["mean"])
     around = "" if np.isnan(half) else f" ± {times * half:{digits}}"
@@ -83,20 +84,20 @@ def _format_gain(cell: Cell, share: bool) -> str:
 
 
 def scale_gain(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
-    """Give all panels one colour scale, which ends at the largest gain and at a loss of that size; show it."""
+    """Give all panels one colour scale, which ends at the largest gain and at a loss of that size, and draw its bar."""
     share, most = plot.metric.share, _find_end(cells, plot)
     label = f"Gain over {plot.labels.value('variant', plot.over)}{' (points)' if share else ''}"
-    draw_heatmap_colour_bar(figure, (-most, most), label, share)
+    draw_colour_bar(figure, (-most, most), label, share)
 
 
 def _find_end(cells: pd.DataFrame, plot: Plot) -> float:
-    """Return the gain, and the loss, at which the colour scale ends."""
+    """Find the gain, and the loss, at which the colour scale ends."""
     least = LEAST if plot.metric.share else 0
     return max(float(cells["mean"].max()), least) or float(cells["mean"].abs().max()) or 1.0
 
 
-def caption_gain(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the cells are."""
+def describe_gain(cells: pd.DataFrame, plot: Plot) -> str:
+    """Describe the cells."""
     unit = " in percentage points" if plot.metric.share else ""
     made = "; ".join(dict.fromkeys(cells["interval"]))
     beyond = " Losses beyond the arrow of the scale are as dark as its end." * bool(
@@ -114,11 +115,11 @@ GAIN = Kind(
     tabled=False,
     numbers=compute_gain,
     draw=draw,
-    caption=caption_gain,
+    caption=describe_gain,
     takes=("x", "y", "over"),
     hue="variant",
     height=height,
-    width=lambda cells, plot: size_heatmap_width(cells, plot, WITH_INTERVAL),
+    width=lambda cells, plot: size_width(cells, plot, WITH_INTERVAL),
     columns=3,
     finish=scale_gain,
     rows="hue",

@@ -1,8 +1,8 @@
-"""Crosses where training has come to nothing: a seed whose accuracy is no better than naming one class.
+"""Crosses for failed training: a seed whose accuracy is no better than naming one class.
 
-A client's own model can name one of the classes that its client has, C_k of them, and is right in 1 / C_k of its tests;
-one model for all can name one of the C of the dataset. Where the partition does not say how many classes a client has,
-C counts for all.
+A client's own model can name one of its client's C_k classes, and is right in 1 / C_k of its tests. A model for all
+clients can name one of the C of the dataset. If the partition does not fix the number of classes of a client, C counts
+for all.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from semcom.plots.base import Plot
-from semcom.plots.points import select_points_of_view
+from semcom.plots.points import select_view
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
 from semcom.studies.results.run import Stored
 from semcom.tasks.metric import ACCURACY
 
 GUESSING = "guessing"
-"""Column of the numbers that says where a cross stands; no CSV file has it."""
+"""Column of the numbers that marks crosses. CSV files leave it out."""
 CROSS = "a seed is guessing"
-"""What crosses are called in the legend."""
+"""Label of crosses in the legend."""
 NUMBERS = ("accuracy", "last", "best")
 """Numbers that are held against guessing."""
 COMMON = ("global", "received")
-"""Views of one model for all clients."""
+"""Views with a common model for all clients."""
 NEAR = 0.005
 """How far above guessing an accuracy still is no better."""
 
@@ -35,8 +35,8 @@ NEAR = 0.005
 def mark_guessing(study: Study, plot: Plot, cells: pd.DataFrame) -> pd.DataFrame:
     """Mark the means with a seed that is no better than guessing, in a further column, `GUESSING`.
 
-    Numbers stay as they are where they are no accuracies of the study at its fields, and against test SNRs, where noise
-    alone makes any model guess.
+    Numbers stay unmarked if they are no accuracies of the study at its fields, and against test SNRs, where noise makes
+    any model guess.
     """
     fields = [name for name in plot.fields if plot.kind != "curves" or name != plot.x]  # one cross for a whole curve
     if plot.y not in NUMBERS or study.metric != ACCURACY or TEST in fields or not {*fields} <= {*cells}:
@@ -44,12 +44,12 @@ def mark_guessing(study: Study, plot: Plot, cells: pd.DataFrame) -> pd.DataFrame
     found = study.results
     if not {*fields, plot.y} <= {*found}:
         return cells
-    found = select_points_of_view(study, found.drop_duplicates(["hash", "view"]), plot.view)
+    found = select_view(study, found.drop_duplicates(["hash", "view"]), plot.view)
     levels = _find_levels(study)
     level = [levels.get((run, view in COMMON)) for run, view in zip(found["hash"], found["view"], strict=True)]
     found = found.assign(**{GUESSING: found[plot.y].to_numpy() <= pd.Series(level, dtype=float).to_numpy() + NEAR})
     if plot.x in fields and pd.api.types.is_float_dtype(cells[plot.x]):
-        found[plot.x] = found[plot.x].astype(float)
+        found[plot.x] = found[plot.x].astype(float)  # lines turn their abscissa into floats before the merge
     marks = found.groupby(fields, dropna=False)[GUESSING].any().reset_index()
     marked = cells.merge(marks, on=fields, how="left", validate="many_to_one")
     return marked.assign(**{GUESSING: marked[GUESSING].eq(True)})
@@ -69,7 +69,7 @@ def _find_levels(study: Study) -> dict[tuple[str, bool], float]:
 
 
 def count_own_classes(run: Stored) -> int | None:
-    """Return the number of classes that each client is tested on; None where the partition does not say it."""
+    """Count the classes that each client is tested on, or return None if the partition does not fix it."""
     own: Any = run.field("partition.classes")
     if run.field("partition.kind") == "shots" and not run.field("partition.ways_spread"):
         own = run.field("partition.ways") if run.field("partition.test_classes") in (None, "own") else None
@@ -77,7 +77,7 @@ def count_own_classes(run: Stored) -> int | None:
 
 
 def cross_guessing(axes: Axes, cells: pd.DataFrame, x: ArrayLike, y: ArrayLike) -> None:
-    """Draw crosses at the numbers that `mark_guessing` has marked; `x` and `y` are the places of all of them."""
+    """Draw crosses at the numbers that `mark_guessing` has marked, with the places `x` and `y` of all numbers."""
     if GUESSING in cells and cells[GUESSING].any():
         places = pd.DataFrame({"x": x, "y": y})[cells[GUESSING].to_numpy()]
         axes.plot(
@@ -86,7 +86,7 @@ def cross_guessing(axes: Axes, cells: pd.DataFrame, x: ArrayLike, y: ArrayLike) 
 
 
 def describe_guessing(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return the sentence of a caption on crosses; nothing where there are none."""
+    """Describe the crosses, if any."""
     if GUESSING not in cells or not cells[GUESSING].any():
         return ""
     return (

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import average_points_over_seeds, check_panels, describe_points, select_points_of_view
+from semcom.plots.points import average_over_seeds, check_panels, describe_points, select_view
 from semcom.plots.style import CHARACTER
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import field_label, metric_label
@@ -30,20 +30,13 @@ WRITTEN = 12
 """Columns up to which numbers stand in the cells."""
 
 
-def numbers(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the means over seeds. Errors: `Study.mean`."""
-    return average_points_over_seeds(study, plot)
-
-
 def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
-    """Draw a row for each hue, a column for each value of the abscissa; the best are bold."""
+    """Draw a row for each hue and a column for each value of the abscissa, with the best in bold."""
     share = plot.metric.share
-    tabulate_heatmap(
-        axes, cells, plot, lambda cell: _text(cell["mean"], share), lambda cell: cell.get("mark") == "best"
-    )
+    draw_table(axes, cells, plot, lambda cell: _text(cell["mean"], share), lambda cell: cell.get("mark") == "best")
 
 
-def tabulate_heatmap(
+def draw_table(
     axes: Axes,
     cells: pd.DataFrame,
     plot: Plot,
@@ -55,10 +48,10 @@ def tabulate_heatmap(
 
     Args:
         axes: of the panel.
-        cells: its numbers, of which `mean` makes the colour.
+        cells: its numbers, coloured by `mean`.
         plot: the request.
-        text: function from a cell, by the names of its columns, to what is written in it.
-        bold: function from a cell to whether that is bold.
+        text: function from a cell, by the names of its columns, to its text.
+        bold: function from a cell to whether the text is bold.
         colours: name of the colour map.
     """
     rows, columns = (list(dict.fromkeys(cells[name])) for name in (plot.hue, plot.x))
@@ -67,7 +60,7 @@ def tabulate_heatmap(
     place = {(row[plot.hue], row[plot.x]): row for row in cells.to_dict("records")}
     found = [[place.get((r, c), {}) for c in columns] for r in rows]
     values = np.array([[cell.get("mean", np.nan) for cell in row] for row in found])
-    draw_heatmap_matrix(axes, values, [[text(cell) if cell else "" for cell in row] for row in found], colours)
+    draw_matrix(axes, values, [[text(cell) if cell else "" for cell in row] for row in found], colours)
     for each in axes.texts:
         column, row = (round(value) for value in each.get_position())
         each.set_fontweight("bold" if bold(found[row][column]) else "normal")
@@ -76,8 +69,8 @@ def tabulate_heatmap(
     axes.set_xlabel(field_label(str(plot.x)))
 
 
-def draw_heatmap_matrix(axes: Axes, values: np.ndarray, texts: list[list[str]], colours: str = MAP) -> None:
-    """Draw a table of numbers as colours, with texts in the cells where there is room."""
+def draw_matrix(axes: Axes, values: np.ndarray, texts: list[list[str]], colours: str = MAP) -> None:
+    """Draw a table of numbers as colours, with texts in the cells if they fit."""
     axes.imshow(np.ma.masked_invalid(values), cmap=colours, aspect="auto")
     axes.grid(False)
     axes.tick_params(length=0)
@@ -89,7 +82,7 @@ def draw_heatmap_matrix(axes: Axes, values: np.ndarray, texts: list[list[str]], 
 
 
 def _column(plot: Plot, value: Any) -> str:
-    """Return the label of a column; the unit stands below all of them."""
+    """Label a column, without the unit, which stands below all of them."""
     return plot.labels.value(str(plot.x), value).removesuffix(" dB")
 
 
@@ -98,26 +91,26 @@ def _text(value: float, share: bool) -> str:
 
 
 def scale(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
-    """Give all panels one colour scale, and show it beside them."""
+    """Give all panels one colour scale, and draw its bar beside them."""
     ends = float(cells["mean"].min()), float(cells["mean"].max())
-    draw_heatmap_colour_bar(figure, ends, _scale_label(plot), plot.metric.share or plot.kind == "confusion")
+    draw_colour_bar(figure, ends, _scale_label(plot), plot.metric.share or plot.kind == "confusion")
 
 
-def draw_heatmap_colour_bar(figure: Figure, ends: tuple[float, float], label: str, percent: bool) -> None:
-    """Give all panels one colour scale, show it beside them, and choose inks that stand out.
+def draw_colour_bar(figure: Figure, ends: tuple[float, float], label: str, percent: bool) -> None:
+    """Give all panels one colour scale, draw its bar beside them, and choose inks that stand out.
 
-    The scale has an arrow at an end that values lie beyond.
+    The bar has an arrow at an end with values beyond it.
 
     Args:
-        figure: with a `draw_heatmap_matrix` in each panel.
+        figure: with a `draw_matrix` in each panel.
         ends: the values at both ends of the scale.
         label: of the scale.
-        percent: whether shares are written in percent at it.
+        percent: whether its shares are written in percent.
     """
     axes = figure.axes
     images = [each.images[0] for each in axes]
     for image in images:
-        image.set_clim(*ends)
+        image.set_clim(*ends)  # one scale for all panels
     aspect = 0.8 * figure.get_figheight() / BAR
     bar = figure.colorbar(
         images[0], ax=axes, label=label, pad=0.02, aspect=aspect, extend=_find_clipped_ends(images, ends)
@@ -125,22 +118,22 @@ def draw_heatmap_colour_bar(figure: Figure, ends: tuple[float, float], label: st
     if percent:
         bar.ax.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.4g}")
     for each in axes:
-        _choose_heatmap_ink(each)
+        _choose_ink(each)
 
 
 def _find_clipped_ends(images: Sequence[AxesImage], ends: tuple[float, float]) -> str:
-    """Return at which ends of a colour scale values lie beyond it, as matplotlib has it: there the bar has an arrow."""
+    """Find the ends of a colour scale with values beyond them, in matplotlib's words."""
     values = np.concatenate([np.ma.masked_invalid(np.ma.asarray(image.get_array())).compressed() for image in images])
     below, above = bool((values < ends[0]).any()), bool((values > ends[1]).any())
     return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[below, above]
 
 
-def _choose_heatmap_ink(axes: Axes) -> None:
-    """Write white on dark cells and black on light ones."""
+def _choose_ink(axes: Axes) -> None:
     image = axes.images[0]
     values = np.ma.filled(image.get_array().astype(float), np.nan)  # type: ignore[union-attr]
     for text in axes.texts:
         column, row = (round(value) for value in text.get_position())
+        # The weights are those of the eye's brightness (ITU-R BT.601).
         red, green, blue, _ = image.cmap(image.norm(values[row, column]))
         text.set_color("white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else "black")
 
@@ -150,14 +143,14 @@ def _scale_label(plot: Plot) -> str:
 
 
 def height(cells: pd.DataFrame, plot: Plot) -> float:
-    """Return the height of a panel in inches, which grows with its rows."""
+    """Compute the height of a panel in inches from its rows."""
     return 0.45 + CELL * max(4, cells[plot.hue].nunique())
 
 
-def size_heatmap_width(cells: pd.DataFrame, plot: Plot, text: float = NUMBER) -> tuple[float, float]:
-    """Return the widths in inches that the numbers (`text` each) of a panel take, and the rows' labels with the scale.
+def size_width(cells: pd.DataFrame, plot: Plot, text: float = NUMBER) -> tuple[float, float]:
+    """Compute the widths in inches of the numbers (`text` each) of a panel, and of the rows' labels with the scale.
 
-    Numbers that are too many to be written take none.
+    Too many numbers to write take no width.
     """
     rows = [plot.labels.value(str(plot.hue), value) for value in cells[plot.hue].unique()]
     columns = [_column(plot, value) for value in cells[plot.x].unique()]
@@ -166,7 +159,7 @@ def size_heatmap_width(cells: pd.DataFrame, plot: Plot, text: float = NUMBER) ->
 
 
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the cells are."""
+    """Describe the cells."""
     best = " Bold: best, where the difference is supported." if "best" in set(cells.get("mark", ())) else ""
     return describe_points(cells, plot, "in the CSV file") + best
 
@@ -175,7 +168,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
 
 
 def compute_confusion(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the share of each true class that is taken for each class, over all runs of a panel.
+    """Compute the share of each true class that is taken for each class, over all runs of a panel.
 
     Returns:
         Columns: the panels' field, true, predicted, count (test images of all runs), mean (share of the true class).
@@ -183,7 +176,7 @@ def compute_confusion(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: no run kept its matrices, or no such view.
     """
-    frame = select_points_of_view(study, study.confusion, plot.view)
+    frame = select_view(study, study.confusion, plot.view)
     check_panels(frame, plot)
     by = [plot.facet, "true"]
     counts = frame.groupby([*by, "predicted"], sort=False, dropna=False)["count"].sum().reset_index()
@@ -194,7 +187,7 @@ def compute_confusion(study: Study, plot: Plot) -> pd.DataFrame:
 def draw_confusion(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a confusion matrix, a row for each true class."""
     values = cells.pivot(index="true", columns="predicted", values="mean").to_numpy()
-    draw_heatmap_matrix(axes, values, [[f"{100 * value:.0f}" for value in row] for row in values])
+    draw_matrix(axes, values, [[f"{100 * value:.0f}" for value in row] for row in values])
     classes = range(len(values))
     axes.set_xticks(classes, map(str, classes))
     axes.set_yticks(classes, map(str, classes))
@@ -202,25 +195,25 @@ def draw_confusion(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) 
     axes.set_ylabel("True class")
 
 
-def confusion_height(cells: pd.DataFrame, plot: Plot) -> float:
-    """Return the height of a square panel in inches."""
+def size_confusion(cells: pd.DataFrame, plot: Plot) -> float:
+    """Compute the height of a square panel in inches."""
     return 0.45 + max(1.6, 0.17 * cells["true"].nunique())
 
 
-def confusion_caption(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the cells are."""
+def describe_confusion(cells: pd.DataFrame, plot: Plot) -> str:
+    """Describe the cells."""
     return "Test images of each true class (rows) by the class that they are taken for, of all clients and seeds, in %."
 
 
 HEATMAP = Kind(
     title="means as colours, a row for each method, a column for each value of a field",
-    numbers=numbers,
+    numbers=average_over_seeds,
     draw=draw,
     caption=caption,
     takes=("x", "y", "hue"),
     hue="variant",
     height=height,
-    width=size_heatmap_width,
+    width=size_width,
     columns=3,
     finish=scale,
     rows="hue",
@@ -230,9 +223,9 @@ CONFUSION = Kind(
     tabled=False,
     numbers=compute_confusion,
     draw=draw_confusion,
-    caption=confusion_caption,
+    caption=describe_confusion,
     facet="variant",
-    height=confusion_height,
+    height=size_confusion,
     columns=3,
     finish=scale,
     of_y=False,

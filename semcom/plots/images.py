@@ -1,4 +1,4 @@
-"""Images as they come back: a panel for each method, the original and what is received at each test SNR."""
+"""Reconstructed images: a panel for each method, with the original and the received image at each test SNR."""
 
 from __future__ import annotations
 
@@ -6,24 +6,21 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import check_panels
+from semcom.plots.points import check_panels, read_kept
 from semcom.runs.folder.arrays import IMAGES
-from semcom.studies.analysis.compare import Views, choose_view
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
-from semcom.studies.results.run import Stored
 
 ROWS = 4
-"""Images of a panel, one of each of as many clients as there are."""
+"""Images of a panel, from as many clients as possible."""
 PICTURES = "pictures"
 """Where the pixels are beside the numbers: (panel, image, SNR or `ORIGINAL`) -> uint8 `[channels, height, width]`."""
 ORIGINAL = "original"
 
 
 def compute_images(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the PSNR of each image that is shown, and beside the numbers, in `attrs`, its pixels.
+    """Compute the PSNR of each drawn image, and attach its pixels to the numbers in `attrs`.
 
     Returns:
         Columns: the panels' field, image, client, class, test_snr_db, psnr (dB).
@@ -37,7 +34,8 @@ def compute_images(study: Study, plot: Plot) -> pd.DataFrame:
     rows, pictures = [], {}
     for value, part in runs.groupby(plot.facet, sort=False):
         run = found[part["hash"].iloc[0]]  # of several seeds the first one
-        kept, name = _read_images(run, plot.view)
+        kept, view = read_kept(run, plot.view, "images", IMAGES)
+        name = f"images/{view}"
         shown = _choose_images(kept["originals/client"])
         originals, snrs = kept["originals/images"], kept["originals/snr_db"]
         for i, at in enumerate(shown):
@@ -54,15 +52,8 @@ def compute_images(study: Study, plot: Plot) -> pd.DataFrame:
     return cells
 
 
-def _read_images(run: Stored, view: Views) -> tuple[dict[str, np.ndarray], str]:
-    kept, name = run.arrays(), f"images/{choose_view(view, run.variant) or run.headline}"
-    if name not in kept:
-        raise ConfigError(f"view: {run.variant} kept no images of {name[7:]}; repeat it with --keep {IMAGES}")
-    return kept, name
-
-
 def _frame_picture(kept: dict[str, np.ndarray], at: int) -> tuple[slice, ...]:
-    """Return where the picture lies in a kept image: in its middle, with a border where it is smaller."""
+    """Find the place of the picture in a kept image: in its middle, with a border around a smaller picture."""
     whole = kept["originals/images"].shape[-2:]
     sides = kept["originals/sides"][at] if "originals/sides" in kept else whole
     starts = [(size - side) // 2 for size, side in zip(whole, sides, strict=True)]
@@ -70,13 +61,13 @@ def _frame_picture(kept: dict[str, np.ndarray], at: int) -> tuple[slice, ...]:
 
 
 def _choose_images(clients: np.ndarray) -> list[int]:
-    """Return the places of a few images: the first one of each client, then the second one of each."""
+    """Choose a few images: the first of each client, then the second of each."""
     turn = pd.Series(clients).groupby(clients).cumcount().to_numpy()
     return [int(i) for i in np.lexsort((clients, turn))[:ROWS]]
 
 
 def draw_images(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
-    """Draw a row for each image: the original, and what is received at each SNR."""
+    """Draw a row for each image: the original, and the received image at each SNR."""
     pictures, panel = cells.attrs[PICTURES], cells[str(plot.facet)].iloc[0]
     snrs, count = list(dict.fromkeys(cells[TEST])), cells["image"].nunique()
     for row in range(count):
@@ -94,8 +85,8 @@ def draw_images(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
     axes.grid(visible=False)
 
 
-def caption_images(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the images are, and their mean PSNR."""
+def describe_images(cells: pd.DataFrame, plot: Plot) -> str:
+    """Describe the images, with their mean PSNR."""
     means = cells.groupby([str(plot.facet), TEST], sort=False, dropna=False)["psnr"].mean()
     of_each = "; ".join(
         f"{plot.labels.place(str(plot.facet), panel)} at {snr:g} dB: {mean:.1f} dB"
@@ -109,7 +100,7 @@ IMAGES_KIND = Kind(
     tabled=False,
     numbers=compute_images,
     draw=draw_images,
-    caption=caption_images,
+    caption=describe_images,
     facet="variant",
     height=lambda cells, plot: 0.45 * cells["image"].nunique() + 0.3,
     width=lambda cells, plot: (0.5 * (1 + cells[TEST].nunique(dropna=False)), 0.3),

@@ -1,4 +1,4 @@
-"""The kinds of figures by name, and what a request leaves open, filled in."""
+"""The kinds of figures by name, and the defaults of a request."""
 
 from __future__ import annotations
 
@@ -56,21 +56,21 @@ OF_X = {"round": "curves", "client": "clients", "class": "classes", **dict.fromk
 
 
 PAIRED = ("method", "variant", "seed")
-"""What a gain, a mean over seeds of the difference of two variants, does not have."""
+"""Fields that a gain, a mean over seeds of the difference of two variants, does not have."""
 
 
 def settle_kind(study: Study, wanted: Plot) -> tuple[Study, Plot]:
-    """Return the part of a study that a request is about, with the fields of the request, and the request filled in.
+    """Settle a request: return the part of a study that it draws, with its fields, and the filled-in request.
 
     Raises:
-        ConfigError: no such kind or field, or something is asked for that the kind does not take.
+        ConfigError: no such kind or field, or a field that the kind does not take.
     """
     part = study.where(wanted.at)
-    asked: dict[str, Any] = {name: _named(part, name, getattr(wanted, name)) for name in ("x", "hue", "facet")}
+    asked: dict[str, Any] = {name: _resolve_field(part, name, getattr(wanted, name)) for name in ("x", "hue", "facet")}
     part = part.along([name for name in asked.values() if name is not None and name not in OF_X])
     chosen = replace(wanted, **asked, kind=wanted.kind or _find_kind(part, asked["x"]), labels=part.labels)
     kind = find(KINDS, str(chosen.kind))
-    _check_kind_options(chosen, kind)
+    _check_takes(chosen, kind)
     rows = chosen.kind in ("bars", "dots")
     x = chosen.x or kind.x or ((chosen.hue or "variant") if rows else None)
     hue = chosen.hue if x != chosen.hue else None
@@ -78,19 +78,19 @@ def settle_kind(study: Study, wanted: Plot) -> tuple[Study, Plot]:
     plot = replace(chosen, x=x, hue=hue, facet=chosen.facet or (kind.facet if hue != kind.facet else None))
     plot = replace(plot, y="train" if plot.kind == "divisions" and plot.y == "accuracy" else part.find_metric(plot.y))
     plot = replace(plot, over=plot.over or OVER) if "over" in kind.takes else plot
-    _check_kind(plot)
+    _check_request(plot)
     return part.along([name for name in plot.fields if name not in OF_X]), plot
 
 
-def _named(study: Study, asked: str, name: str | None) -> str | None:
-    """Return a field of a request as columns have it. Raises ConfigError for one that the study has not."""
+def _resolve_field(study: Study, asked: str, name: str | None) -> str | None:
+    """Resolve a field of a request to its column. Raises ConfigError for an unknown field."""
     if name is None or (asked == "x" and name in OF_X):
         return name
     return study.named(asked, [name])[0]
 
 
 def _find_kind(study: Study, x: str | None) -> str:
-    """Return the kind that follows from the abscissa: lines where it has numbers, bars where it has none."""
+    """Find the kind that follows from the abscissa: lines over numbers, bars over other values."""
     if x in OF_X:
         return OF_X[str(x)]
     if x is None or x in NAMED:
@@ -100,8 +100,7 @@ def _find_kind(study: Study, x: str | None) -> str:
     return "lines" if numeric else "bars"
 
 
-def _check_kind_options(plot: Plot, kind: Kind) -> None:
-    """Raise ConfigError for something that the kind does not take."""
+def _check_takes(plot: Plot, kind: Kind) -> None:
     for each in fields(Plot):
         given, usual = getattr(plot, each.name), getattr(Plot(), each.name)
         if each.name in TAKEN and given != usual and each.name not in kind.takes:
@@ -113,8 +112,8 @@ def _check_kind_options(plot: Plot, kind: Kind) -> None:
         raise ConfigError(f"x: {plot.kind} cannot be over {plot.x!r}; leave the kind out, or give a field of the runs")
 
 
-def _check_kind(plot: Plot) -> None:
-    """Raise ConfigError for a request without an abscissa, of one field twice, or of no such number of images."""
+def _check_request(plot: Plot) -> None:
+    """Raise ConfigError for a request without an abscissa, with a field twice, or for unknown images."""
     if plot.x is None and "x" in KINDS.get(str(plot.kind)).takes:
         raise ConfigError(f"x: none is given; {plot.kind} take a field of the runs, such as channel.snr_db")
     for first, second in (("x", "hue"), ("x", "facet"), ("hue", "facet")):
@@ -128,10 +127,10 @@ def _check_kind(plot: Plot) -> None:
 
 
 def check_numbers(cells: object, plot: Plot) -> None:
-    """Check that the numbers of a kind have rows and the columns that it says, see `Kind.numbers`.
+    """Check that the numbers of a kind have rows and the required columns, see `Kind.numbers`.
 
     Raises:
-        ConfigError: they have not; the kind and the first column that is missing are named.
+        ConfigError: they lack rows or a column. The message names the kind and the first missing column.
     """
     if not isinstance(cells, pd.DataFrame) or cells.empty:
         given = "no rows" if isinstance(cells, pd.DataFrame) else type(cells).__name__
@@ -143,7 +142,7 @@ def check_numbers(cells: object, plot: Plot) -> None:
         raise ConfigError(f"kind: the numbers of {plot.kind} have no column {missing[0]!r}; add it{unless}")
 
 
-def named_empty(cells: pd.DataFrame, plot: Plot) -> pd.DataFrame:
-    """Return numbers in which empty values of hue and panels are the text "none", by which they are found."""
+def name_empty(cells: pd.DataFrame, plot: Plot) -> pd.DataFrame:
+    """Replace empty values of hue and panels by the text "none", by which they are found."""
     names = [name for name in (plot.hue, plot.facet) if name is not None and cells[name].isna().any()]
     return cells.assign(**{name: cells[name].astype(object).where(cells[name].notna(), "none") for name in names})

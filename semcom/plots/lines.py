@@ -15,10 +15,12 @@ from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.guessing import GUESSING, cross_guessing, describe_guessing
 from semcom.plots.points import (
-    average_points_over_seeds,
+    average_over_seeds,
     describe_intervals_beyond,
     describe_points,
     limit_ordinate,
+    measure_ends,
+    split_panels,
 )
 from semcom.plots.style import MANY, choose_depth, choose_width, percent
 from semcom.studies.analysis.study import Study
@@ -37,16 +39,16 @@ TURNS = 4
 CAP, WIDER = 1.2, 0.35
 """Half the width of the first line's caps in points, and how much wider those of each further line are."""
 FAINT = 0.8
-"""Opacity of intervals, so that one can be seen through another."""
+"""Opacity of intervals, so that they show through each other."""
 
 
 def compute_lines(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the means over seeds, with finite numbers on the abscissa.
+    """Compute the means over seeds, with finite numbers on the abscissa.
 
     Raises:
         ConfigError: as `Study.mean`, or a value of the abscissa is no number.
     """
-    cells = average_points_over_seeds(study, plot)
+    cells = average_over_seeds(study, plot)
     places = pd.to_numeric(cells[plot.x], errors="coerce")
     wrong = cells.loc[~places.map(math.isfinite), plot.x]
     if len(wrong):
@@ -57,7 +59,7 @@ def compute_lines(study: Study, plot: Plot) -> pd.DataFrame:
 
 
 def draw_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
-    """Draw a line with error bars for each hue; one that has a single point goes on at its level, thin."""
+    """Draw a line with error bars for each hue, and a thin line at the level of a single point."""
     x = str(plot.x)
     several = cells.groupby(plot.hue)[x].nunique().max() > 1
     turns = _take_turns(cells, plot, list(styles))
@@ -65,15 +67,14 @@ def draw_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
         line = cells[cells[plot.hue] == hue]
         if several and len(line) == 1:
             axes.axhline(line["mean"].iloc[0], color=style["color"], linewidth=0.5)
-        shown = len(styles) <= MANY and line["low"].notna().any()
-        bars = [line["mean"] - line["low"], line["high"] - line["mean"]] if shown else None
+        bars = measure_ends(line) if len(styles) <= MANY else None
         axes.errorbar(
             line[x], line["mean"], yerr=bars, label=plot.labels.place(str(plot.hue), hue), markevery=turns[hue],
             ecolor=to_rgba(style["color"], FAINT), elinewidth=0.7, capsize=CAP + WIDER * i,
             zorder=choose_depth(style), linewidth=choose_width(style), **style,
         )  # fmt: skip
     cross_guessing(axes, cells, cells[x], cells["mean"])
-    place_lines(axes, cells[x])
+    place_ticks(axes, cells[x])
     axes.set_xlabel(field_label(x))
     axes.set_ylabel(metric_label(plot.metric))
     percent(axes.yaxis, plot.metric)
@@ -81,10 +82,10 @@ def draw_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
 
 
 def _take_turns(cells: pd.DataFrame, plot: Plot, hues: Sequence[Any]) -> dict[Any, list[int]]:
-    """Return the places along each line that show its mark; of marks that would hide each other one is shown.
+    """Choose the places along each line that show its mark: of marks that would hide each other only one.
 
-    It is that of a cross, or else of the line that has shown the fewest so far. All are shown where the abscissa has
-    few values, or where a line would be left without any.
+    A cross comes first, then the line that has shown the fewest marks so far. All marks are shown for few values of the
+    abscissa, or if a line would lose all of its marks.
     """
     numbers = cells[[str(plot.x), "mean"]].assign(crossed=cells.get(GUESSING, False))
     lines = {hue: numbers[cells[plot.hue] == hue].to_numpy(float) for hue in hues}
@@ -105,12 +106,11 @@ def _take_turns(cells: pd.DataFrame, plot: Plot, hues: Sequence[Any]) -> dict[An
 
 
 def _is_wide(values: Sequence[float]) -> bool:
-    """Return whether ascending values are so far apart that their axis is logarithmic."""
     return values[0] > 0 and values[-1] / values[0] >= DECADES
 
 
-def place_lines(axes: Axes, values: pd.Series) -> None:
-    """Put ticks at the values of the abscissa, where these are few, on a logarithmic axis where they are far apart."""
+def place_ticks(axes: Axes, values: pd.Series) -> None:
+    """Put ticks at few values of the abscissa, and make the axis logarithmic for values far apart."""
     there = sorted(values.unique())
     if _is_wide(there):
         axes.set_xscale("log", base=2)
@@ -121,12 +121,11 @@ def place_lines(axes: Axes, values: pd.Series) -> None:
 
 
 def _format_tick(value: float) -> str:
-    """Return a value of the abscissa with at most three digits behind the point."""
     return f"{value:g}" if len(f"{value:g}") <= LONGEST else f"{value:.3g}"
 
 
-def caption_lines(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the lines and their bars are."""
+def describe_lines(cells: pd.DataFrame, plot: Plot) -> str:
+    """Describe the lines and their bars."""
     if not cells["low"].notna().any():
         return describe_points(cells, plot)
     if cells[plot.hue].nunique() > MANY:
@@ -135,15 +134,15 @@ def caption_lines(cells: pd.DataFrame, plot: Plot) -> str:
 
 
 def describe_marks(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return the sentences on marks that take turns and on crosses; nothing where there are none."""
-    parts = [part for _, part in cells.groupby(plot.facet)] if plot.facet else [cells]
+    """Describe marks that take turns, and crosses, if any."""
+    parts = [part for _, part in split_panels(cells, plot)]
     shown = [_take_turns(part, plot, list(dict.fromkeys(part[plot.hue]))) for part in parts]
     hidden = any(sum(map(len, turns.values())) < len(part) for turns, part in zip(shown, parts, strict=True))
     return " Marks that would hide each other take turns." * hidden + describe_guessing(cells, plot)
 
 
 def height(cells: pd.DataFrame, plot: Plot) -> float:
-    """Return the height of a panel in inches, more for many lines."""
+    """Choose the height of a panel in inches, more for many lines."""
     return 1.95 if cells[plot.hue].nunique() <= MANY else 2.6
 
 
@@ -151,7 +150,7 @@ LINES = Kind(
     title="lines over a field with numbers, such as the SNR",
     numbers=compute_lines,
     draw=draw_lines,
-    caption=caption_lines,
+    caption=describe_lines,
     takes=("x", "y", "hue"),
     hue="variant",
     height=height,

@@ -1,4 +1,4 @@
-"""The page beside a figure: its caption, the table, the exact command, and what the results depend on."""
+"""The page beside a figure: its caption, the table, the exact command, and the setting of the results."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from semcom.studies.results.failures import read_repeat
 def write_page(
     chosen: Drawing, study: Study, plot: Plot, numbers: pd.DataFrame, caption: str, record: Mapping[str, Any]
 ) -> str:
-    """Return the page of a study's figure as Markdown.
+    """Write the page of a study's figure as Markdown.
 
     Args:
         chosen: the figure.
-        study: the part of the study that is shown.
+        study: the drawn part of the study.
         plot: the request, settled.
         numbers: the plotted numbers.
-        caption: what they are.
-        record: of sweep.json, where the study is a sweep: experiment, scale and command; and the command that draws.
+        caption: their caption.
+        record: of sweep.json for a sweep: experiment, scale and command, and the drawing command.
     """
     source = find_experiment(chosen.experiment) if chosen.experiment else None
     frame = study.runs
@@ -42,18 +42,18 @@ def write_page(
     scale = {"Scale": str(record["scale"])} if "scale" in record else {}
     share = KINDS.get(str(plot.kind)).of_y and plot.metric.share
     unit = f" ({plot.metric.label} as a fraction of 1)" if share else ""
-    facts = {**paper, **scale, **_list_page_facts(frame), "Plotted numbers": f"{chosen.name}.csv{unit}"}
+    facts = {**paper, **scale, **_list_facts(frame), "Plotted numbers": f"{chosen.name}.csv{unit}"}
     swept = read_repeat(record.get("command"))
     commands = [swept.command, *(f"# {word}: {text}" for word, text in swept.blanks().items())] if swept else []
     commands += [record["plot"]] if "plot" in record else []
     title = source.title if source else KINDS.get(str(plot.kind)).title
-    return _format_page(
-        chosen.name, title, f"{caption}{missing}", _format_page_table(numbers, plot), list(facts.items()), commands
+    return _join_page(
+        chosen.name, title, f"{caption}{missing}", _format_table(numbers, plot), list(facts.items()), commands
     )
 
 
-def _format_page_table(numbers: pd.DataFrame, plot: Plot) -> str:
-    """Return the plotted means as a table, methods or the figure's rows down; nothing for what makes none to read."""
+def _format_table(numbers: pd.DataFrame, plot: Plot) -> str:
+    """Format the plotted means as a table, methods or the figure's rows down. Empty for a kind without a table."""
     kind = KINDS.get(str(plot.kind))
     if not kind.tabled:
         return ""
@@ -70,8 +70,8 @@ def _format_page_table(numbers: pd.DataFrame, plot: Plot) -> str:
     return Sheet(numbers, down, across, plot.y, labels=plot.labels).markdown().rstrip()
 
 
-def describe_measured_page(chosen: Measured, numbers: pd.DataFrame) -> str:
-    """Return the page of a figure that measured its own `numbers`, as Markdown."""
+def write_measured_page(chosen: Measured, numbers: pd.DataFrame) -> str:
+    """Write the page of a figure that measured its own `numbers`, as Markdown."""
     installed = ", ".join(f"{name} {version}" for name, version in read_versions().items())
     facts = [
         ("Versions", installed),
@@ -79,15 +79,14 @@ def describe_measured_page(chosen: Measured, numbers: pd.DataFrame) -> str:
         ("Plotted numbers", f"{chosen.name}.csv"),
     ]
     table = format_markdown(chosen.table(numbers))
-    return _format_page(
+    return _join_page(
         chosen.name, chosen.title, chosen.caption(numbers), table, facts, [f"semcom figure {chosen.name}"]
     )
 
 
-def _format_page(
+def _join_page(
     name: str, title: str, caption: str, table: str, facts: Sequence[tuple[str, str]], commands: Sequence[str]
 ) -> str:
-    """Return a page of heading, picture, caption, table, facts and commands."""
     lines = [
         f"# {name}: {title}",
         "",
@@ -106,8 +105,7 @@ def _format_page(
     return "\n".join(lines)
 
 
-def _list_page_facts(frame: pd.DataFrame) -> dict[str, str]:
-    """Return what the runs have in common: setting, seeds, versions, commit."""
+def _list_facts(frame: pd.DataFrame) -> dict[str, str]:
     versions = [f"{c.removeprefix('versions.')} {list_distinct(frame[c])}" for c in frame if c.startswith("versions.")]
     return {
         "Setting": describe_setting(frame),

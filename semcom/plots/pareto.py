@@ -1,4 +1,4 @@
-"""Accuracy against what it costs, with the methods that no other one beats in both."""
+"""Accuracy against its cost, with the methods that are best in both."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import add_cost_unit, describe_points, name_abscissa
+from semcom.plots.points import check_costs, describe_points, name_abscissa
 from semcom.plots.style import percent
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import metric_label, titled
@@ -18,7 +18,7 @@ DECADE = 10
 
 
 def compute_pareto(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return `Study.pareto`, with the accuracy as `mean` and the cost under its own name.
+    """Compute `Study.pareto`, with the accuracy as `mean` and the cost under its own name.
 
     Raises:
         ConfigError: as `Study.pareto`, or a field varies that makes no panels.
@@ -27,14 +27,11 @@ def compute_pareto(study: Study, plot: Plot) -> pd.DataFrame:
     if others:
         raise ConfigError(f"{others[0]}: its values would be shown as one; give one with --at, or --facet {others[0]}")
     found = study.pareto(str(plot.x), view=plot.view).rename(columns={study.metric.name: "mean", "cost": str(plot.x)})
-    if found[plot.x].isna().any():
-        lacking = found.loc[found[plot.x].isna(), "variant"].iloc[0]
-        raise ConfigError(f"x: the {plot.x} of {lacking} are not known; leave it out, or take another cost")
-    return add_cost_unit(study, found, str(plot.x))
+    return check_costs(study, found, str(plot.x), "variant")
 
 
 def draw_pareto(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
-    """Draw a mark for each method, and circles and a step through those that no other one dominates."""
+    """Draw a mark for each method, and circles and a step through the methods that are not dominated."""
     x = str(plot.x)
     front = cells[cells["efficient"]].sort_values(x)
     axes.step(front[x], front["mean"], where="post", color="0.6", linewidth=0.8, zorder=1)
@@ -55,7 +52,7 @@ def draw_pareto(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
 
 
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what marks and step are."""
+    """Describe marks and step."""
     circled = "Circled: no other method is at least as accurate at no higher cost (by the means); a step joins them."
     return f"{describe_points(cells, plot)} The cost is that of the whole run, over all clients. {circled}"
 

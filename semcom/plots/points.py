@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
@@ -14,15 +16,16 @@ from semcom.studies.analysis.means import check_seeds_alone, compute_means
 from semcom.studies.analysis.sheet import describe_sheet_intervals
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import name_field
+from semcom.studies.results.run import Stored
 
 SETTING = "setting"
-"""Column with what a setting, several fields in one, is called."""
+"""Column with the name of a setting, several fields in one."""
 ROOM = 0.05
 """How far the ordinate goes at most beyond the 0 and 1 that fractions end at."""
 
 
-def average_points_over_seeds(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the means of a number of a view: the fields of the request, mean, low, high, n, interval and mark.
+def average_over_seeds(study: Study, plot: Plot) -> pd.DataFrame:
+    """Compute the means of a number of a view: the fields of the request, mean, low, high, n, interval and mark.
 
     Raises:
         ConfigError: as `Study.mean`.
@@ -30,17 +33,17 @@ def average_points_over_seeds(study: Study, plot: Plot) -> pd.DataFrame:
     return study.marked(plot.fields, view=plot.view, metric=plot.y)
 
 
-def tabulate_points_by_setting(
+def tabulate_by_setting(
     study: Study, plot: Plot, others: Sequence[str], fields: Sequence[str], name: Callable[..., str]
 ) -> pd.DataFrame:
-    """Return means over seeds, with several fields as one, `SETTING`.
+    """Compute means over seeds, with several fields as one, `SETTING`.
 
     Args:
         study: the results.
-        plot: the request, whose number is shown.
+        plot: the request for the number.
         others: the fields that stay.
-        fields: those that become one, varied or not.
-        name: function from their values to what the setting is called.
+        fields: the fields that become one, varied or not.
+        name: function from their values to the name of the setting.
 
     Raises:
         ConfigError: as `Study.mean`.
@@ -50,16 +53,16 @@ def tabulate_points_by_setting(
     return cells.drop(columns=list(fields))
 
 
-def tidy_points(study: Study, frame: pd.DataFrame, plot: Plot) -> pd.DataFrame:
-    """Return the means over seeds of a tidy table of the study, of the view that is asked for."""
+def average_table(study: Study, frame: pd.DataFrame, plot: Plot) -> pd.DataFrame:
+    """Compute the means over seeds of a tidy table of the study, in the requested view."""
     if plot.y not in frame or not pd.api.types.is_numeric_dtype(frame[plot.y]):
         numbers = frame.select_dtypes("number").columns.difference([*plot.fields, "seed"])
         raise ConfigError(f"y: {plot.y!r} is no number here; there are {', '.join(numbers)}")
-    return compute_means(select_points_of_view(study, frame, plot.view), plot.fields, plot.y)
+    return compute_means(select_view(study, frame, plot.view), plot.fields, plot.y)
 
 
-def select_points_of_view(study: Study, frame: pd.DataFrame, view: Views) -> pd.DataFrame:
-    """Return the rows of one view (None: of each run's headline), or of the view of each variant.
+def select_view(study: Study, frame: pd.DataFrame, view: Views) -> pd.DataFrame:
+    """Select the rows of one view (None: of each run's headline), or of the view of each variant.
 
     Raises:
         ConfigError: no run has the view.
@@ -73,18 +76,65 @@ def select_points_of_view(study: Study, frame: pd.DataFrame, view: Views) -> pd.
 
 
 def check_panels(frame: pd.DataFrame, plot: Plot) -> None:
-    """Check that the runs of a panel, a row or several each, differ in their seeds alone. Raises ConfigError."""
+    """Check that the runs of a panel, a row or several each, differ only in their seeds. Raises ConfigError."""
     first, *others = [name for name in plot.fields if name in frame] or ["method"]
     check_seeds_alone(frame.drop_duplicates("hash"), others, first)
 
 
-def add_cost_unit(study: Study, cells: pd.DataFrame, x: str) -> pd.DataFrame:
-    """Return numbers over a cost, with the unit of energies that are numbers of symbols."""
+def tabulate_runs(study: Study, plot: Plot, read: Callable[[Stored], pd.DataFrame]) -> pd.DataFrame:
+    """Read a table from the single run of each panel, and put the panel's value in front. Errors: several runs."""
+    runs = study.runs[study.runs["status"] == "done"]
+    check_panels(runs, plot)
+    found, tables = {run.hash: run for run in study.stored}, []
+    for value, part in split_panels(runs, plot):
+        if len(part) > 1:
+            seeds = ", ".join(map(str, part["seed"]))
+            raise ConfigError(
+                f"seed: a panel shows one run, and there are {seeds}; give one: --at seed={part['seed'].iloc[0]}"
+            )
+        table = read(found[part["hash"].iloc[0]])
+        tables.append(table if plot.facet is None else pd.DataFrame({plot.facet: [value]}).merge(table, how="cross"))
+    return pd.concat(tables, ignore_index=True)
+
+
+def read_kept(run: Stored, view: Views, folder: str, keep: str) -> tuple[dict[str, np.ndarray], str]:
+    """Read the arrays of a run, and name its view, of which it must have kept `folder`/VIEW. Raises ConfigError."""
+    kept, shown = run.arrays(), str(choose_view(view, run.variant) or run.headline)
+    if f"{folder}/{shown}" not in kept:
+        others = [name.removeprefix(f"{folder}/") for name in kept if name.startswith(f"{folder}/")]
+        wanted = f"there are {', '.join(others)}" if others else f"repeat it with semcom train ... --keep {keep}"
+        raise ConfigError(f"view: {run.variant} kept no {keep} of {shown}; {wanted}")
+    return kept, shown
+
+
+def split_panels(frame: pd.DataFrame, plot: Plot) -> list[tuple[Any, pd.DataFrame]]:
+    """Split a table by panel, in the order of its rows."""
+    return list(frame.groupby(plot.facet, sort=False)) if plot.facet else [(None, frame)]
+
+
+def describe_panels(cells: pd.DataFrame, plot: Plot, describe: Callable[[pd.DataFrame], str]) -> str:
+    """Describe each panel, behind its label if there are several."""
+    return "; ".join(
+        (f"{plot.labels.place(plot.facet, value)}: " if plot.facet else "") + describe(part)
+        for value, part in split_panels(cells, plot)
+    )
+
+
+def measure_ends(line: pd.DataFrame) -> list[pd.Series] | None:
+    """Compute the lengths of the error bars, down and up, or None if no mean has an interval."""
+    return [line["mean"] - line["low"], line["high"] - line["mean"]] if line["low"].notna().any() else None
+
+
+def check_costs(study: Study, cells: pd.DataFrame, x: str, line: str) -> pd.DataFrame:
+    """Check that the cost of each line is known, and add the unit of energies that are numbers of symbols."""
+    if cells[x].isna().any():
+        lacking = cells.loc[cells[x].isna(), line].iloc[0]
+        raise ConfigError(f"x: the {x} of {lacking} are not known; leave it out, or take another cost")
     return cells if x != "energy_j" or study.in_joule else cells.assign(unit="symbols")
 
 
 def name_abscissa(cells: pd.DataFrame, x: str) -> str:
-    """Return the name of an abscissa with its unit."""
+    """Name an abscissa with its unit."""
     return name_field("energy_symbols" if x == "energy_j" and "unit" in cells else x)
 
 
@@ -94,7 +144,7 @@ def format_view(view: str | Mapping[str, str]) -> str:
 
 
 def describe_points(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str:
-    """Return the caption of means: what they are of, against what, and what error bars are."""
+    """Describe means: their quantity, their abscissa, and their error bars."""
     name = plot.metric.label
     start = f"Test {name}" if name.startswith("accuracy") else name[0].upper() + name[1:]
     against = f" against {name_abscissa(cells, plot.x)}" if plot.x else ""
@@ -103,13 +153,13 @@ def describe_points(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str
 
 
 def limit_ordinate(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
-    """End the ordinate of fractions little beyond 0 and 1: an interval of few seeds can reach where none can be."""
+    """End the ordinate of fractions a little beyond 0 and 1, as intervals of few seeds may exceed possible values."""
     for axes in figure.axes if plot.metric.shown_unit == "%" else ():
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, -ROOM), min(high, 1 + ROOM))
 
 
 def describe_intervals_beyond(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return the sentence of a caption on intervals that `limit_ordinate` cuts; nothing where there are none."""
+    """Describe intervals that `limit_ordinate` cuts, if any."""
     beyond = plot.metric.shown_unit == "%" and (cells["low"].min() < -ROOM or cells["high"].max() > 1 + ROOM)
     return " Some intervals reach beyond the ordinate." if beyond else ""

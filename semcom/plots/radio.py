@@ -21,15 +21,14 @@ from semcom.config.options import list_paths_in_options, spelled
 from semcom.engine.air.links import build_link
 from semcom.engine.host.keys import keyed
 from semcom.files import CONFIG
-from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import check_panels
+from semcom.plots.base import Kind, Plot, Style, Styles
+from semcom.plots.points import describe_panels, read_kept, tabulate_runs
 from semcom.plots.style import COLORS
 from semcom.runs.folder.arrays import FEATURES
 from semcom.runs.folder.stored import read_config
 from semcom.runs.request.resolve import resolve
 from semcom.runs.request.section_options import build_section_options
 from semcom.runs.request.trust import check_trusted_file, take_plugins
-from semcom.studies.analysis.compare import choose_view
 from semcom.studies.analysis.study import Study
 from semcom.studies.results.run import Stored
 
@@ -40,22 +39,11 @@ FRAMES, TAPS = 500, 256
 FLOOR_DB = -40.0
 
 
-def select_one_run(study: Study, plot: Plot) -> Iterator[tuple[pd.DataFrame, Stored]]:
-    """Yield for each panel an empty table with its value, and its one run. Raises ConfigError for several runs."""
-    runs = study.runs[study.runs["status"] == "done"]
-    check_panels(runs, plot)
-    found = {run.hash: run for run in study.stored}
-    for value, part in runs.groupby(plot.facet, sort=False) if plot.facet else [(None, runs)]:
-        if len(part) > 1:
-            raise ConfigError(f"seed: a panel shows one run; give one: --at seed={part['seed'].iloc[0]}")
-        yield pd.DataFrame({plot.facet: [value]} if plot.facet else {}), found[part["hash"].iloc[0]]
-
-
 # -- symbols ---------------------------------------------------------------------------------------------------------
 
 
 def read_symbols(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return symbols of test images as sent, of unit power per image, and as equalised by the receiver.
+    """Read symbols of test images as sent, of unit power per image, and as equalised by the receiver.
 
     Returns:
         Columns: the panels' field, sent_i, sent_q, i, q.
@@ -63,47 +51,46 @@ def read_symbols(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: no run kept features, a panel has several runs, or no such view.
     """
-    panels = []
-    for value, run in select_one_run(study, plot):
-        kept, view = run.arrays(), choose_view(plot.view, run.variant) or run.headline
-        if f"received/{view}" not in kept:
-            wanted = f"repeat it with semcom train ... --keep {FEATURES}"
-            raise ConfigError(f"view: {run.variant} kept no features of {view}; {wanted}")
+
+    def read(run: Stored) -> pd.DataFrame:
+        kept, view = read_kept(run, plot.view, "received", FEATURES)
         raw, received = kept[f"raw/{view}"], kept[f"received/{view}"]
         if raw.shape[1] % 2:
             raise ConfigError(f"kind: {raw.shape[1]} features of {run.variant} make no symbols")
         sent = raw / np.sqrt(np.square(raw).mean(1, keepdims=True)).clip(1e-12)
         pairs = [np.reshape(features, (-1, 2)) / PAIR for features in (sent, received)]
         some = np.linspace(0, len(pairs[0]) - 1, min(SYMBOLS, len(pairs[0]))).round().astype(int)
-        table = pd.DataFrame(np.hstack(pairs)[some], columns=["sent_i", "sent_q", "i", "q"])
-        panels.append(value.merge(table, how="cross") if plot.facet else table)
-    return pd.concat(panels, ignore_index=True)
+        return pd.DataFrame(np.hstack(pairs)[some], columns=["sent_i", "sent_q", "i", "q"])
+
+    return tabulate_runs(study, plot, read)
 
 
 def draw_symbols(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
-    """Draw what is received under what was sent."""
+    """Draw the received symbols under the sent symbols."""
     axes.scatter(cells["i"], cells["q"], s=3, color=COLORS[3], linewidths=0, label="Received")
     axes.scatter(cells["sent_i"], cells["sent_q"], s=1, color=COLORS[0], linewidths=0, label="Sent")
+    # A few far symbols would shrink all others to a point.
     reach = float(np.quantile(cells[["sent_i", "sent_q", "i", "q"]].abs(), 0.998)) * 1.1
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xlabel="In phase", ylabel="Quadrature", aspect="equal")
 
 
 def draw_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
-    """Say above the panels which dots are which."""
+    """Draw one legend of the panels' dots or bars above them."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=min(3, len(labels)), frameon=False, markerscale=3)
 
 
 def describe_symbols(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the dots are, and how far apart."""
-    panels = cells.groupby(plot.facet, sort=False) if plot.facet else [(None, cells)]
-    apart = []
-    for value, part in panels:
-        error = np.square(part[["i", "q"]].to_numpy() - part[["sent_i", "sent_q"]].to_numpy()).sum(1).mean()
-        apart.append((f"{plot.labels.place(str(plot.facet), value)}: " if plot.facet else "") + f"{error:.3g}")
+    """Describe the dots, and their distance."""
+
+    def measure(part: pd.DataFrame) -> str:
+        apart = part[["i", "q"]].to_numpy() - part[["sent_i", "sent_q"]].to_numpy()
+        return f"{np.square(apart).sum(1).mean():.3g}"
+
     return (
         f"Complex symbols of test images, two features each, at most {SYMBOLS} of a run: as sent, of unit mean power "
-        f"per image, and as equalised by the receiver. Mean square error of the shown ones: {'; '.join(apart)}."
+        f"per image, and as equalised by the receiver. Mean square error of the shown ones: "
+        f"{describe_panels(cells, plot, measure)}."
     )
 
 
@@ -126,7 +113,7 @@ def build_channels(study: Study, plot: Plot) -> Iterator[tuple[object, OFDM, int
 
 
 def read_radio(folder: Path) -> Resolved:
-    """Read the configuration of a run for its link alone: of what else it names nothing is looked for or read.
+    """Read the configuration of a run for its link only, without looking for other files that it names.
 
     Raises ConfigError for a plug-in or a file of the link, unless the user gives or trusts it.
     """
@@ -143,7 +130,7 @@ def read_radio(folder: Path) -> Resolved:
 
 
 def choose_channels(study: Study, plot: Plot) -> list[tuple[object, OFDM, int]]:
-    """Return as `build_channels`. Raises ConfigError for several channels that no hue tells apart, or none."""
+    """List `build_channels`. Raises ConfigError for no channel, or several channels without a hue."""
     found = list(build_channels(study, plot))
     if not found:
         raise ConfigError("results: no run has begun")
@@ -154,7 +141,7 @@ def choose_channels(study: Study, plot: Plot) -> list[tuple[object, OFDM, int]]:
 
 
 def measure_responses(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return |H(f)|^2 of one frame of client 0, at its first data symbol, over its part of the band.
+    """Compute |H(f)|^2 of one frame of client 0, at its first data symbol, over its part of the band.
 
     Returns:
         Columns: the hue's field, mhz (from the middle of the client's part), gain_db.
@@ -169,7 +156,7 @@ def measure_responses(study: Study, plot: Plot) -> pd.DataFrame:
 
 
 def measure_delays(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the mean power by delay, over `FRAMES` frames of client 0, in dB of the largest.
+    """Measure the mean power by delay, over `FRAMES` frames of client 0, in dB of the largest.
 
     Returns:
         Columns: the hue's field, us, power_db.
@@ -179,6 +166,7 @@ def measure_delays(study: Study, plot: Plot) -> pd.DataFrame:
         last = link.profile.last_path_s or 1e-6
         spacing = 1 / (2 * last)  # so that the last path lies in the middle
         h = link.response(0, FRAMES, keyed(seed, "picture"), width=TAPS, spacing_hz=spacing)[:, 0]
+        # Without a window, the edges of the band would leak over all delays and hide weak paths.
         power = torch.fft.ifft(h * torch.hann_window(TAPS, periodic=False)).abs().square().mean(0).numpy()
         us = 1e6 * np.arange(TAPS) / (TAPS * spacing)
         table = pd.DataFrame({"us": us, "power_db": 10 * np.log10(power / power.max())})
@@ -187,13 +175,21 @@ def measure_delays(study: Study, plot: Plot) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
+def _list_hues(cells: pd.DataFrame, plot: Plot, styles: Styles) -> Iterator[tuple[str | None, Style, pd.DataFrame]]:
+    """Yield the label, the look without marks, and the rows of each hue."""
+    for hue, style in styles.items():
+        look = {name: value for name, value in style.items() if not name.startswith("marker")}
+        if plot.hue is None:
+            yield None, look, cells
+        else:
+            yield plot.labels.place(plot.hue, hue), look, cells[cells[plot.hue] == hue]
+
+
 def draw_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw the two numbers against each other, a line for each hue."""
     x, y = ("us", "power_db") if plot.kind == "delays" else ("mhz", "gain_db")
-    for hue, style in styles.items():
-        line = cells if plot.hue is None else cells[cells[plot.hue] == hue]
-        label = None if plot.hue is None else plot.labels.place(plot.hue, hue)
-        axes.plot(line[x], line[y], label=label, **{k: v for k, v in style.items() if not k.startswith("marker")})
+    for label, look, line in _list_hues(cells, plot, styles):
+        axes.plot(line[x], line[y], label=label, **look)
     axes.set_xlabel("Delay (us)" if plot.kind == "delays" else "Frequency from the middle (MHz)")
     axes.set_ylabel("Mean power (dB)" if plot.kind == "delays" else "$|H(f)|^2$ (dB)")
     if plot.kind == "delays":
@@ -201,12 +197,12 @@ def draw_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
 
 
 def describe_responses(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the lines are."""
+    """Describe the lines."""
     return "Power gain of one frame of client 0 of one antenna over its part of the band; it is 0 dB on average."
 
 
 def describe_delays(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the lines are."""
+    """Describe the lines."""
     return (
         f"Mean power by delay over {FRAMES} frames, by an inverse Fourier transform of {TAPS} subcarriers under a Hann "
         "window, in dB of the largest: paths are as wide as the window."
@@ -217,7 +213,7 @@ def describe_delays(cells: pd.DataFrame, plot: Plot) -> str:
 
 
 def read_places(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return places and mean SNRs of the clients of runs in a cell, once for runs of the same.
+    """Read places and mean SNRs of the clients of runs in a cell, once for runs of the same cell.
 
     Returns:
         Columns: the fields of hue and panels, client, x_m, y_m, los, snr_db, downlink_snr_db.
@@ -239,7 +235,7 @@ def read_places(study: Study, plot: Plot) -> pd.DataFrame:
 
 
 def draw_map(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
-    """Draw the clients around the base station; the colour is the uplink SNR."""
+    """Draw the clients around the base station, coloured by the uplink SNR."""
     for seen, marker in ((True, "o"), (False, "^")):
         part = cells[cells["los"] == seen]
         axes.scatter(part["x_m"], part["y_m"], c=part["snr_db"], s=18, marker=marker, linewidths=0, zorder=2)
@@ -262,17 +258,14 @@ def draw_map_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
 
 def draw_cdf(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw the share of clients below each SNR, a step for each."""
-    for hue, style in styles.items():
-        line = cells if plot.hue is None else cells[cells[plot.hue] == hue]
-        look = {k: v for k, v in style.items() if not k.startswith("marker")}
-        label = None if plot.hue is None else plot.labels.place(plot.hue, hue)
+    for label, look, line in _list_hues(cells, plot, styles):
         axes.ecdf(line["snr_db"].to_numpy(), label=label, **look)
     axes.set_xlabel("Mean uplink SNR (dB)")
     axes.set_ylabel("Share of clients")
 
 
 def describe_map(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the marks are."""
+    """Describe the marks."""
     seen = int(cells["los"].sum())
     return (
         f"Places of {len(cells)} clients around the base station, {seen} in sight of it; the colour is "
@@ -281,7 +274,7 @@ def describe_map(cells: pd.DataFrame, plot: Plot) -> str:
 
 
 def describe_cdf(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the steps are."""
+    """Describe the steps."""
     return f"Distribution of the mean uplink SNR over clients ({len(cells)} in all)."
 
 

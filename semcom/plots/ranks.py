@@ -1,6 +1,6 @@
-"""Mean ranks over the settings of a study, with bars that join methods which do not differ: Demsar, JMLR 2006.
+"""Mean ranks over the settings of a study, with bars that join methods without a significant difference.
 
-A critical-difference diagram with a row for each method, so that as many fit as there are.
+A critical-difference diagram (Demsar, JMLR 2006) with a row for each method, so that any number fits.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
+from semcom.plots.points import measure_ends
 from semcom.studies.analysis.ranks import (
     carry_out_friedman_test,
     compute_critical_difference,
@@ -35,12 +36,12 @@ def tabulate_ranks(means: pd.DataFrame, fields: list[str]) -> pd.DataFrame:
 
     Args:
         means: a row per variant and setting, with `mean` (more is better) and `n`, its number of seeds.
-        fields: columns that tell the settings apart.
+        fields: columns that identify the settings.
 
     Returns:
-        Columns: variant, mean (rank), low, high (95 % interval over settings), n (settings), interval (what it is
-        over, in words), cliques (numbers of the groups that do not differ), critical (difference), p (of Friedman's
-        test); the best first.
+        Columns: variant, mean (rank), low, high (95 % interval over settings), n (settings), interval (its procedure,
+            in words), cliques (numbers of the groups that do not differ), critical (difference), p (of Friedman's
+            test), the best first.
 
     Raises:
         ConfigError: fewer than two settings have all variants with as many seeds.
@@ -71,15 +72,8 @@ def tabulate_ranks(means: pd.DataFrame, fields: list[str]) -> pd.DataFrame:
 def draw_ranks(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a dot with its interval for each method, the best on top, and a bar for each group that does not differ."""
     places = range(len(cells))
-    axes.errorbar(
-        cells["mean"],
-        places,
-        xerr=[cells["mean"] - cells["low"], cells["high"] - cells["mean"]],
-        fmt="o",
-        color="black",
-        elinewidth=0.6,
-        markersize=3,
-    )
+    bars = measure_ends(cells)
+    axes.errorbar(cells["mean"], places, xerr=bars, fmt="o", color="black", elinewidth=0.6, markersize=3)
     right = max(cells["high"].max(), len(cells)) + GAP
     for column, (first, last) in enumerate(find_cliques(cells["mean"].tolist(), cells["critical"].iloc[0])):
         if last > first:
@@ -92,8 +86,8 @@ def draw_ranks(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
     axes.tick_params(axis="y", length=0)
 
 
-def caption_ranks(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what dots, intervals and bars are, and the test."""
+def describe_ranks(cells: pd.DataFrame, plot: Plot) -> str:
+    """Describe dots, intervals and bars, and the test."""
     n, critical, p = cells[["n", "critical", "p"]].iloc[0]
     return (
         f"Mean rank over {n:g} settings, in each of which methods are ranked by their means over seeds; error bars: "
@@ -106,7 +100,7 @@ RANKS = Kind(
     "mean ranks over settings, with bars that join methods which do not differ",
     compute_ranks,
     draw_ranks,
-    caption_ranks,
+    describe_ranks,
     ("y",),
     height=lambda cells, plot: 0.4 + ROW * len(cells),
     tabled=False,

@@ -24,49 +24,40 @@ FIGURES: Registry[NamedFigure] = Registry(
 """Figures by name."""
 
 
-def find_drawing(name: str) -> NamedFigure:
-    """Return the figure called `name`.
-
-    Raises:
-        ConfigError: there is none; the known ones are listed.
-    """
-    return find(FIGURES, name)
-
-
 def find_drawings_of(source: Experiment, scale: str | None = None) -> list[Drawing]:
-    """Return the figures that are drawn after a sweep of an experiment at a scale (None: the first).
+    """Find the figures that are drawn after a sweep of an experiment at a scale (None: the first).
 
     Raises:
-        ConfigError: there is no such figure, it shows something else, or it has no place for a value of the axis.
+        ConfigError: an unknown figure, of another experiment, or without a place for a value of the axis.
     """
     if isinstance(source.figures, str):
         raise ConfigError(f"figures: {source.name} has {source.figures!r}; give a tuple of names")
-    return [_drawing_of(source, name, source.scale(scale)) for name in source.figures]
+    return [_find_drawing(source, name, source.scale(scale)) for name in source.figures]
 
 
 def find_drawings_for(declared: Experiment | None, chosen: Experiment, scale: str) -> list[Drawing]:
-    """Return the figures of an experiment that can show what a sweep has made of it; others are left out with a line.
+    """Find the figures of an experiment that can show the results of a sweep, and warn of the others.
 
     Args:
-        declared: the experiment as it is registered (None: a study that nobody has declared, without figures).
-        chosen: as it is swept.
+        declared: the experiment as registered (None: an undeclared study, without figures).
+        chosen: the experiment as swept.
         scale: of both.
 
     Raises:
-        ConfigError: as `find_drawings_of`, about the experiment as it is registered.
+        ConfigError: as `find_drawings_of`, about the registered experiment.
     """
     drawn = []
     for name in () if declared is None else [drawing.name for drawing in find_drawings_of(declared, scale)]:
         try:
-            drawn.append(_drawing_of(chosen, name, scale))
+            drawn.append(_find_drawing(chosen, name, scale))
         except ConfigError as error:
             LOG.warning("one figure is left out (%s)", error)
     return drawn
 
 
-def _drawing_of(source: Experiment, name: str, scale: str) -> Drawing:
-    """Return one figure of an experiment, see `find_drawings_of`."""
-    chosen = find_drawing(name)
+def _find_drawing(source: Experiment, name: str, scale: str) -> Drawing:
+    """Find one figure of an experiment, see `find_drawings_of`."""
+    chosen = find(FIGURES, name)
     if isinstance(chosen, Measured) or chosen.experiment != source.name:
         shown = "measures its own numbers" if isinstance(chosen, Measured) else f"shows {chosen.experiment}"
         raise ConfigError(f"figure: {name} of experiment {source.name} {shown}; register one of its own")
@@ -84,7 +75,7 @@ def _drawing_of(source: Experiment, name: str, scale: str) -> Drawing:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value, of any type, is a finite number or the text of one."""
+    """Check whether a value, of any type, is a finite number or the text of one."""
     try:
         return math.isfinite(float(str(value)))
     except ValueError:

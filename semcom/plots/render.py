@@ -15,7 +15,8 @@ from semcom.plots.base import Drawing, Measured, Plot
 from semcom.plots.classes import SCARCE
 from semcom.plots.guessing import GUESSING, mark_guessing
 from semcom.plots.points import format_view
-from semcom.plots.registry import find_drawing
+from semcom.plots.registry import FIGURES
+from semcom.registry import find
 from semcom.runs.request.plugins import load_plugins
 from semcom.runs.request.trust import trust_results
 from semcom.studies.analysis.setting import describe_rounds
@@ -25,7 +26,7 @@ from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.failures import read_repeat
 
 PER_ROUND = ("curves", "classes")
-"""Kinds whose numbers are not those that a summary averages."""
+"""Kinds whose numbers are not averaged by a summary."""
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,37 +34,36 @@ if TYPE_CHECKING:
 
 
 def render(name: str, *, results: Path | str | None = None, out: Path | str | None = None) -> list[Path]:
-    """Draw a figure that has a name; nothing is trained.
+    """Draw a figure that has a name, without training.
 
     Args:
         name: a figure of `semcom.plots.registry`.
-        results: folder of a sweep, or its archive (None: results/<experiment>-<scale> with the largest scale that is
-            there, or the last one declared of scales with names of their own). A figure that measures its own numbers
-            takes none.
-        out: folder of the files (None: that of the study, or the one in which its archive lies; the current one for a
-            figure that measures its own numbers).
+        results: folder of a sweep, or its archive (None: results/<experiment>-<scale> with the largest existing scale,
+            or the last declared scale with its own name). A figure that measures its own numbers takes none.
+        out: folder of the files (None: that of the study, or the folder of its archive, or the current one for a figure
+            that measures its own numbers).
 
     Returns:
         <name>.pdf, <name>.png (300 dpi), <name>.csv (the plotted numbers), <name>.md (table, caption, command).
 
     Raises:
-        ConfigError: no such figure, no results, results of another experiment or of a figure that takes none, none
-            that finished, runs that differ in a field which the figure does not show, or an `out` that is a file.
+        ConfigError: an unknown figure, no results, results of another experiment or for a figure that takes none, no
+            finished run, runs that differ in a field which the figure does not show, or an `out` that is a file.
     """
     from semcom.plots import page
 
-    chosen = find_drawing(name)
-    out = _folder(out)
+    chosen = find(FIGURES, name)
+    out = _resolve_out(out)
     if isinstance(chosen, Measured):
         if results is not None:
             raise ConfigError(f"results: {name} measures its own numbers; leave {str(results)!r} out")
         numbers = chosen.numbers()
         return _write(
-            name, _measured(chosen, numbers), numbers, page.describe_measured_page(chosen, numbers), out or Path()
+            name, _draw_measured(chosen, numbers), numbers, page.write_measured_page(chosen, numbers), out or Path()
         )
-    folder = resolve_file(results) if results is not None else _largest_scale(chosen.experiment)
-    whole = _of_its_experiment(chosen, folder)
-    return _draw(whole, chosen, whole.record, out or _beside(folder))
+    folder = resolve_file(results) if results is not None else _find_results(chosen.experiment)
+    whole = _open_study(chosen, folder)
+    return _draw(whole, chosen, whole.record, out or _choose_folder(folder))
 
 
 def plot(
@@ -79,15 +79,15 @@ def plot(
 
     Args:
         folder: of a sweep, of a run, of folders of runs, or an archive, see `semcom.studies.analysis.study.study`.
-        wanted: what is drawn.
+        wanted: the request.
         name: of the files (None: that of the kind).
-        out: folder of the files (None: that of the study, or the one in which its archive lies).
-        plugins: the user's Python files or modules in the place of those that the runs name, for kinds that build the
-            channels of runs; no other kind needs them.
-        trust: whether those that the runs name are executed, and files of these channels are read.
+        out: folder of the files (None: that of the study, or the folder of its archive).
+        plugins: the user's Python files or modules in place of those that the runs name, for kinds that build the
+            channels of runs.
+        trust: whether plug-ins that the runs name are executed, and files of these channels are read.
 
     Returns:
-        As `render`.
+        as `render`.
 
     Raises:
         ConfigError: as `semcom.study` and `Study.mean`, or the request is wrong.
@@ -103,18 +103,20 @@ def plot(
     """
     from semcom.plots.kinds import settle_kind
 
-    where, out = resolve_file(folder), _folder(out)
+    where, out = resolve_file(folder), _resolve_out(out)
     load_plugins(plugins)
     whole = study(where)
     chosen = Drawing(name or str(settle_kind(whole, wanted)[1].kind), "", wanted)
     files = {"--name": name, "--out": None if out is None else str(out)}
     words = [str(folder), *(word for flag, value in files.items() if value is not None for word in (flag, value))]
     with trust_results(trust):
-        return _draw(whole, chosen, {**whole.record, "plot": _spelled(words, wanted)}, out or _beside(where))
+        return _draw(
+            whole, chosen, {**whole.record, "plot": _spell_command(words, wanted)}, out or _choose_folder(where)
+        )
 
 
 def _take_literally(figure: Figure) -> None:
-    """Let no dollar in a name of the user's begin a formula; the kinds of figures have none of their own."""
+    """Disable formulas in texts: a dollar comes from a name of the user's, as the kinds of figures use none."""
     from matplotlib.text import Text
 
     for axes in figure.axes:
@@ -125,9 +127,8 @@ def _take_literally(figure: Figure) -> None:
 
 
 def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Draw a request that is put to a study, and write its files."""
     from semcom.plots import page, style
-    from semcom.plots.kinds import KINDS, check_numbers, named_empty, settle_kind
+    from semcom.plots.kinds import KINDS, check_numbers, name_empty, settle_kind
     from semcom.plots.panels import draw_panels
 
     own = replace(chosen.plot, labels=whole.labels)
@@ -138,7 +139,7 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
     kind = KINDS.get(str(request.kind))
     numbers = (chosen.numbers or kind.numbers)(part, request)
     check_numbers(numbers, request)
-    numbers = named_empty(mark_guessing(part, request, numbers) if kind.crossed else numbers, request)
+    numbers = name_empty(mark_guessing(part, request, numbers) if kind.crossed else numbers, request)
     text = (chosen.caption or kind.caption)(numbers, request) + kind.note(numbers, request)
     if (
         TEST in part.axes and TEST not in request.fields and not kind.all_tests
@@ -158,16 +159,16 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
         )
 
 
-def _folder(out: Path | str | None) -> Path | None:
-    """Return the folder of the files. Raises ConfigError for a file."""
+def _resolve_out(out: Path | str | None) -> Path | None:
+    """Resolve the folder of the files. Raises ConfigError for a file."""
     if out is None:
         return None
     refuse_file(resolve_file(out))
     return resolve_file(out)
 
 
-def _spelled(first: Sequence[str], wanted: Plot) -> str:
-    """Return the command that draws a request; `first` are its first words, of folder and files."""
+def _spell_command(first: Sequence[str], wanted: Plot) -> str:
+    """Spell the command that draws a request; `first` are its first words, of folder and files."""
     usual, words = vars(Plot()), ["semcom", "plot", *first]
     for name, value in vars(wanted).items():
         if name == "at" and value:
@@ -178,31 +179,29 @@ def _spelled(first: Sequence[str], wanted: Plot) -> str:
     return shlex.join(words)
 
 
-def _beside(study: Path) -> Path:
-    """Return the folder of a study's figures where none is asked for."""
+def _choose_folder(study: Path) -> Path:
     return study.parent if study.is_file() else study
 
 
-def _largest_scale(name: str) -> Path:
-    """Return the default folder of an experiment's results. ConfigError, with the command to run, if there is none."""
+def _find_results(name: str) -> Path:
+    """Find the default folder of an experiment's results. Raises ConfigError with the command if it is missing."""
     folders = [Path("results") / f"{name}-{scale}" for scale in reversed(find_experiment(name).offered())]
     for folder in folders:
         if (folder / TABLE).is_file():
             return folder
-    raise ConfigError(f"results: there are none in results/{name}-*; run first: {_sweep_command(name)}")
+    raise ConfigError(f"results: there are none in results/{name}-*; run first: {_spell_sweep(name)}")
 
 
-def _sweep_command(name: str) -> str:
-    """Return the command that makes an experiment's results at its cheapest scale."""
+def _spell_sweep(name: str) -> str:
     plugin = EXPERIMENTS.source(name)
     more = f" --plugin {shlex.quote(plugin)}" if plugin else ""
     return f"semcom sweep {name} --scale {find_experiment(name).scale()}{more}"
 
 
-def _of_its_experiment(chosen: Drawing, folder: Path) -> Study:
-    """Return the study of a folder or an archive, which must be of the figure's experiment."""
+def _open_study(chosen: Drawing, folder: Path) -> Study:
+    """Open the study of a folder or an archive, which must be of the figure's experiment."""
     if not folder.is_file() and not (folder / SWEEP).is_file():
-        command = f"{_sweep_command(chosen.experiment)} --out {shlex.quote(str(folder))}"
+        command = f"{_spell_sweep(chosen.experiment)} --out {shlex.quote(str(folder))}"
         raise ConfigError(f"results: {folder} has no {SWEEP}; run first: {command}")
     whole = study(folder)
     if (found := whole.record.get("experiment")) != chosen.experiment:
@@ -210,8 +209,7 @@ def _of_its_experiment(chosen: Drawing, folder: Path) -> Study:
     return whole
 
 
-def _measured(chosen: Measured, numbers: pd.DataFrame) -> Figure:
-    """Return the figure of numbers that it measured."""
+def _draw_measured(chosen: Measured, numbers: pd.DataFrame) -> Figure:
     from matplotlib.figure import Figure
 
     from semcom.plots import style
@@ -223,11 +221,11 @@ def _measured(chosen: Measured, numbers: pd.DataFrame) -> Figure:
 
 
 def _write(name: str, figure: Figure, numbers: pd.DataFrame, text: str, folder: Path) -> list[Path]:
-    """Write the four files, the page's text among them, each all or nothing."""
+    """Write the four files, including the page's text, each all or nothing."""
     from semcom.plots import style
 
     with style.ieee():
-        contents = {kind: style.style_to_bytes(figure, kind) for kind in ("pdf", "png")}
+        contents = {kind: style.render_bytes(figure, kind) for kind in ("pdf", "png")}
     plotted = numbers.drop(columns=[GUESSING, SCARCE], errors="ignore")  # these say how numbers are drawn
     contents["csv"] = format_csv(plotted).encode()
     contents["md"] = text.encode()

@@ -1,4 +1,4 @@
-"""The one look of all figures: an IEEE column, readable in greyscale, no LaTeX."""
+"""The look of all figures: an IEEE column, readable in greyscale, without LaTeX."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from semcom.tasks.metric import Metric
 
 @contextmanager
 def ieee() -> Iterator[None]:
-    """Use matplotlib's defaults with `ieee.mplstyle`, whatever the user's own settings; they come back at the end."""
+    """Use matplotlib's defaults with `ieee.mplstyle`, whatever the user's own settings, which come back at the end."""
     with resources.as_file(resources.files("semcom.plots") / "ieee.mplstyle") as path, mpl.rc_context():
         matplotlib.style.use(["default", str(path)])
         yield
 
 
 MANY = 8
-"""Lines up to which intervals are drawn: those of more cannot be told apart."""
+"""Lines up to which intervals are drawn: more intervals would be indistinguishable."""
 WIDTH, WIDE = 3.5, 7.16
 """Inches of one column and of two."""
 CHARACTER = 0.052
@@ -35,15 +35,15 @@ CHARACTER = 0.052
 COLORS = ("#1B2A6B", "#B5351C", "#3C9A8A", "#E0A030")
 """Lightness rises over them (20, 41, 57, 70 of 100), so that they differ in greyscale."""
 MORE_COLORS = (
-    *("#1B2A6B", "#7A1E7E", "#B5351C", "#1F77B4", "#5E8C31", "#3C9A8A", "#D678B0", "#E0A030"),
-    *("#8A8A8A", "#7B4B2A", "#19B5CC", "#000000", "#C2185B", "#A5B81F"),
-)
+    "#1B2A6B", "#7A1E7E", "#B5351C", "#1F77B4", "#5E8C31", "#3C9A8A", "#D678B0", "#E0A030",
+    "#8A8A8A", "#7B4B2A", "#19B5CC", "#000000", "#C2185B", "#A5B81F",
+)  # fmt: skip
 """Fourteen of them, in which five methods or more are drawn: of rising lightness in the first eight, too."""
 FILLS = ("#6F86C4", "#E08E74", "#A8D8CC", "#F5E6C4")
 """Colours of bars (lightness 56, 66, 82, 92), light enough for error bars on them to be seen."""
 DASHES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (7, 1.5)), (0, (4, 1, 1, 1, 1, 1)))
 COVERING = (0, 2, 4, 5, 1, 3)
-"""Places in the drawing order of `DASHES`: what has more gaps is drawn later, and leaves visible what it lies on."""
+"""Places in the drawing order of `DASHES`: lines with more gaps are drawn later, so that lower lines show through."""
 MARKERS = ("o", "s", "^", "D", "v", "X", "P", "<", ">", "*", "p", "d")
 HATCHES = ("", "/////", ".....", "xxxxx", "-----", "|||||")
 DIFFERENT = 24
@@ -51,7 +51,7 @@ DIFFERENT = 24
 
 
 def choose_line_styles(count: int) -> list[dict[str, Any]]:
-    """Return the first `count` line styles (color, linestyle, marker, its filling), repeated after `DIFFERENT`.
+    """List the first `count` line styles (color, linestyle, marker, its filling), repeated after `DIFFERENT`.
 
     Neighbours differ in all of these: every second marker is hollow, and dashes move on by one more every four lines.
     Five to fourteen lines have a colour each.
@@ -63,12 +63,12 @@ def choose_line_styles(count: int) -> list[dict[str, Any]]:
 
 
 def choose_depth(style: Mapping[str, Any]) -> float:
-    """Return the place of a line in the drawing order: solid ones lie below broken ones, which leave them visible."""
+    """Compute the place of a line in the drawing order: solid lines below broken lines, through which they show."""
     return 2 + _count_gaps(style) / 100
 
 
 def choose_width(style: Mapping[str, Any]) -> float:
-    """Return the width of a line in points: what lies below others is wider, and shows beside them."""
+    """Compute the width of a line in points: lower lines are wider, and show beside upper ones."""
     return 1.9 - 0.14 * _count_gaps(style)
 
 
@@ -83,14 +83,14 @@ def _line(i: int) -> dict[str, Any]:
     return style | ({"markerfacecolor": "white"} if (i + i // len(MARKERS)) % 2 else {})
 
 
-def bar_styles(count: int) -> list[dict[str, Any]]:
-    """Return the first `count` looks of bars (color, hatch, edge), which differ in lightness and hatch: 24 of them."""
+def choose_bar_styles(count: int) -> list[dict[str, Any]]:
+    """List the first `count` looks of bars (color, hatch, edge), which differ in lightness and hatch: 24 of them."""
     pairs = [(i % len(FILLS), (i // len(FILLS) + i) % len(HATCHES)) for i in range(count)]
     return [{"facecolor": FILLS[c], "hatch": HATCHES[h], "edgecolor": "0.2", "linewidth": 0.4} for c, h in pairs]
 
 
-def style_to_bytes(figure: Figure, kind: str) -> bytes:
-    """Return the figure as a file's content; the same figure gives the same bytes.
+def render_bytes(figure: Figure, kind: str) -> bytes:
+    """Render the figure as a file's content; the same figure gives the same bytes.
 
     Args:
         figure: drawn under `ieee`.
@@ -105,6 +105,6 @@ def style_to_bytes(figure: Figure, kind: str) -> bytes:
 
 
 def percent(axis: Axis, metric: Metric) -> None:
-    """Show fractions of 1 in percent along an axis, where a number is such a fraction."""
+    """Show fractions of 1 in percent along an axis."""
     if metric.share:
         axis.set_major_formatter(lambda fraction, _: f"{100 * fraction:.4g}")

@@ -10,15 +10,17 @@ from matplotlib.ticker import MaxNLocator
 from semcom.config import ConfigError
 from semcom.engine.air.timeline import DOING
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.radio import draw_key, select_one_run
-from semcom.plots.style import bar_styles
+from semcom.plots.points import describe_panels, tabulate_runs
+from semcom.plots.radio import draw_key
+from semcom.plots.style import choose_bar_styles
 from semcom.studies.analysis.study import Study
+from semcom.studies.results.run import Stored
 
 LABELS = ("Receives", "Computes", "Sends", "Waits")
 
 
 def read_times(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return what each client of the last round did for how long; who is late does not wait.
+    """Read the times of each client in the last round. Late clients do not wait.
 
     Returns:
         Columns: the panels' field, client, receive_s, compute_s, send_s, wait_s, late, round_s.
@@ -26,8 +28,8 @@ def read_times(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: a run counted no time or has no last round, or a panel has several runs.
     """
-    panels = []
-    for value, run in select_one_run(study, plot):
+
+    def read(run: Stored) -> pd.DataFrame:
         line = next((line for line in run.lines() if "timeline" in line), None)
         if line is None:
             raise ConfigError(f"kind: {run.variant} counted no time; train with network.flops")
@@ -36,14 +38,15 @@ def read_times(study: Study, plot: Plot) -> pd.DataFrame:
         table = pd.DataFrame(times).assign(late=late, round_s=line["round_s"])
         wait = (table["round_s"] - table[list(DOING)].sum(axis=1)).clip(lower=0)
         table.insert(1 + len(DOING), "wait_s", wait)
-        panels.append(value.merge(table, how="cross") if plot.facet else table)
-    return pd.concat(panels, ignore_index=True)
+        return table
+
+    return tabulate_runs(study, plot, read)
 
 
 def draw_times(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
-    """Draw in the row of each client what it does one after the other, and the end of the round."""
+    """Draw the activities of each client in its row, in their order, and the end of the round."""
     left = np.zeros(len(cells))
-    looks = [*bar_styles(3), {"facecolor": "white", "edgecolor": "0.6", "linewidth": 0.4}]
+    looks = [*choose_bar_styles(3), {"facecolor": "white", "edgecolor": "0.6", "linewidth": 0.4}]
     for name, label, look in zip((*DOING, "wait_s"), LABELS, looks, strict=True):
         axes.barh(cells["client"], cells[name], left=left, height=0.8, label=label, **look)
         left += cells[name].to_numpy()
@@ -57,17 +60,15 @@ def draw_times(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
 
 
 def describe_times(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the bars are, how long the round took, and what part of it the clients waited."""
-    told = []
-    for value, part in cells.groupby(plot.facet, sort=False) if plot.facet else [(None, cells)]:
+    """Describe the bars, the duration of the round, and the fraction of it that clients waited."""
+
+    def describe(part: pd.DataFrame) -> str:
         waited = part["wait_s"].sum() / part["round_s"].sum()
-        told.append(
-            (f"{plot.labels.place(str(plot.facet), value)}: " if plot.facet else "")
-            + f"{part['round_s'].iloc[0]:.4g} s, {waited:.0%} of the clients' time waiting, {part['late'].sum()} late"
-        )
+        return f"{part['round_s'].iloc[0]:.4g} s, {waited:.0%} of the clients' time waiting, {part['late'].sum()} late"
+
     return (
         "The last round: for how long each client receives, computes and sends, in all, in this order whatever the "
-        f"method, and waits for the others. {'; '.join(told)}."
+        f"method, and waits for the others. {describe_panels(cells, plot, describe)}."
     )
 
 

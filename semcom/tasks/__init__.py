@@ -1,1 +1,1 @@
-"""What is asked of the received features, and how an answer is judged: classes of images, the images themselves."""
+"""The answers wanted from received features, and their metrics: classes of images, or the images themselves."""

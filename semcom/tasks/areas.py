@@ -1,8 +1,8 @@
-"""The area under the ROC curve of test samples: how often a sample of a class scores higher on it than another one.
+"""The area under the ROC curve of test samples: how often a sample of a class scores higher on it than other samples.
 
 Hand and Till, "A Simple Generalisation of the Area Under the ROC Curve for Multiple Class Classification Problems",
-Machine Learning 45, 2001, take all pairs of classes; here each class stands against all others, as PFLlib does.
-Legend: n test samples of a client, C classes.
+Machine Learning 45, 2001, take all pairs of classes. Here each class stands against all others, as in PFLlib. Legend: n
+test samples of a client, C classes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class RocArea(ScoreMetric):
     metric = Metric("auc", "AUC")
 
     def compute(self, scores: Tensor, labels: Tensor) -> float:
-        """Compute the mean of the classes' areas, NaN where there is no such class; ties count half."""
+        """Compute the mean of the classes' areas, with ties counted half; NaN if no class has both kinds of samples."""
         own = labels[:, None] == torch.arange(scores.shape[1])
         told = own.any(0) & ~own.all(0)
         return float(_compute_areas(scores[:, told], own[:, told]).mean()) if told.any() else math.nan
@@ -35,13 +35,13 @@ class RocAreaOfAll(ScoreMetric):
     metric, by_samples = Metric("auc_micro", "AUC over all classes together"), True
 
     def compute(self, scores: Tensor, labels: Tensor) -> float:
-        """Compute the area of all n C scores, of which n are for the sample's class; ties count half."""
+        """Compute the area of all n C scores, n of them for the sample's class, with ties counted half."""
         own = labels[:, None] == torch.arange(scores.shape[1])
         return float(_compute_areas(scores.reshape(-1, 1), own.reshape(-1, 1))[0])
 
 
 def _compute_areas(scores: Tensor, own: Tensor) -> np.ndarray:
-    """Return Mann and Whitney's U over the number of pairs, for each column of scores `[m, c]` and bool `[m, c]`."""
+    """Compute Mann and Whitney's U over the number of pairs, for each column of scores `[m, c]` and bool `[m, c]`."""
     from scipy.stats import rankdata  # takes half a second to import
 
     ranks, of = rankdata(scores.numpy(), axis=0), own.numpy()

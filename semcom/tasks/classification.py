@@ -30,14 +30,14 @@ class Classification(Task):
         return federation.labels[index]
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Return the cross-entropy of logits `[k, b, C]` with labels `[k, b]`."""
+        """Compute the cross-entropy of logits `[k, b, C]` with labels `[k, b]`."""
         each = torch.nn.functional.cross_entropy(outputs.flatten(0, 1), target.flatten(), reduction="none")
         return each.view_as(target)
 
     def measure(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Return 1 for right answers and 0 for wrong ones."""
+        """Score right answers 1 and wrong answers 0."""
         return {"accuracy": (outputs.argmax(-1) == target).to(outputs.dtype)}
 
     def target_bits(self, federation: Federation) -> float:
-        """Return log2(C), the bits of a label."""
+        """Compute log2(C), the bits of a label."""
         return float(np.log2(len(federation.classes)))

@@ -1,4 +1,4 @@
-"""The numbers by which answers are judged: what they are called, in which unit they are, and which way is better."""
+"""Metrics of answers: their names and units, and which direction is better."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from numpy.typing import ArrayLike
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of each test sample; a client's is the mean over its samples, a run's the mean over clients.
+    """A number of each test sample. A client's value is the mean over its samples, a run's the mean over clients.
 
     Attributes:
         name: key in summaries and columns, such as "psnr".
-        label: what it is called in tables and figures, such as "PSNR".
-        unit: its unit ("": it has none, and a share is in percent).
+        label: name in tables and figures, such as "PSNR".
+        unit: its unit (""; a share is then in percent).
         higher: whether more is better.
-        share: whether it is a fraction of 1, which is shown in percent.
-        digits: decimals that are shown.
+        share: whether it is a fraction of 1, printed in percent.
+        digits: printed decimals.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Metric:
 
     @property
     def shown_unit(self) -> str:
-        """The unit of what `format` gives."""
+        """Unit of the output of `format`."""
         return self.unit or "%" * self.share
 
     @property
@@ -41,41 +41,41 @@ class Metric:
         return f"{self.label} {self.shown_unit}".rstrip()
 
     def format(self, value: float) -> str:
-        """Return a value as it stands in a table, without its unit."""
+        """Format a value for a table, without its unit."""
         return f"{100 * value if self.share else value:.{self.digits}f}"
 
     def choose_decimals(self, halves: ArrayLike) -> int:
-        """Choose the decimals of values: its digits, or one more where half an interval would have none.
+        """Choose the decimals of values: its digits, or one more if some half interval would round to zero.
 
         Args:
-            halves: of their intervals; NaN where there is none.
+            halves: half widths of their intervals, NaN for a missing interval.
         """
         shown = (100 if self.share else 1) * np.asarray(halves)
         return self.digits + bool(np.any(shown < 0.5 * 10**-self.digits))
 
     def state(self, value: float) -> str:
-        """Return a value with its unit: "63.1 %", "25.31 dB"."""
+        """Format a value with its unit: "63.1 %", "25.31 dB"."""
         return f"{self.format(value)} {self.shown_unit}".rstrip()
 
     def key(self, derived: str) -> str:
-        """Return what summaries call a number that is derived from it: "psnr_worst10", of the accuracy "worst10"."""
+        """Name a derived number in summaries: "psnr_worst10", or "worst10" for the accuracy."""
         name = f"{self.name}_{derived}"
         return SHORT.get(name, name)
 
 
 SHORT = {f"accuracy_{name}": name for name in ("pooled", "worst10", "best", "last", "last_at", "validation", "at")}
-"""Numbers whose names in summaries are older than tasks with metrics of their own -> these names."""
+"""Full names of numbers -> their older names in summaries, from before tasks had their own metrics."""
 CURVE = "_at"
-"""End of what summaries call a number's values at each test SNR, a mapping of the SNR in dB to the value."""
+"""Suffix of a number's values at each test SNR in summaries, a mapping of the SNR in dB to the value."""
 
 
 def curve_of(number: str) -> str:
-    """Return what summaries call a number's values at each test SNR: "psnr_at", of the accuracy "at"."""
+    """Name a number's values at each test SNR in summaries: "psnr_at", or "at" for the accuracy."""
     return SHORT.get(number + CURVE, number + CURVE)
 
 
 def curves_in(view: Mapping[str, Any]) -> dict[str, str]:
-    """Return which numbers of a view are known at each test SNR, in its order: what summaries call that -> number."""
+    """Map the names of values at each test SNR in a view, in its order, to the numbers that they belong to."""
     long = {SHORT["accuracy_at"]: "accuracy_at"}
     named = {name: long.get(name, name) for name in view}
     return {name: full.removesuffix(CURVE) for name, full in named.items() if full.endswith(CURVE)}
@@ -87,16 +87,16 @@ SSIM = Metric("ssim_valid", "SSIM")
 MS_SSIM = Metric("ms_ssim_valid", "MS-SSIM")
 MSE = Metric("mse", "mean squared error", higher=False, digits=4)
 PADDED = {"ssim": "SSIM (padded)", "ms_ssim": "MS-SSIM (padded)"}
-"""Labels of what earlier versions measured of reconstructions, whose windows reached over mirrored borders."""
+"""Labels of metrics of reconstructions in earlier versions, whose windows reached over mirrored borders."""
 
 
 def describe_metrics(metrics: tuple[Metric, ...]) -> list[dict[str, Any]]:
-    """Return metrics as plain values, as a summary keeps all but a lone accuracy."""
+    """Convert metrics to plain values, as a summary keeps all but a lone accuracy."""
     return [asdict(metric) for metric in metrics]
 
 
 def read_task_metrics(summary: Mapping[str, Any]) -> tuple[Metric, ...]:
-    """Return the metrics of a run from its summary, the headline first."""
+    """Read the metrics of a run from its summary, the headline first."""
     task = summary.get("task")
     if task is None:
         return (ACCURACY,)
@@ -105,5 +105,5 @@ def read_task_metrics(summary: Mapping[str, Any]) -> tuple[Metric, ...]:
 
 
 def read_headline(summary: Mapping[str, Any]) -> Metric:
-    """Return the metric that a run reports of itself."""
+    """Read the headline metric of a run."""
     return read_task_metrics(summary)[0]

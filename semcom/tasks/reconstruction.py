@@ -36,10 +36,10 @@ ROOM = {SSIM: WINDOW, MS_SSIM: SCALED}
 class Reconstruction(Task):
     """The images themselves, by the mean squared error; judged by PSNR and SSIM, the mean over images.
 
-    Pictures of 176 pixels a side and more by MS-SSIM too: with fewer scales than its five it would be another number.
-    Where one has a side of fewer than 11 there is no SSIM.
-    PSNR is 20 log10(255 / RMSE) of an image's pixels, all channels together, before they are rounded to bytes; 100 dB
-    at most. What lies around a picture that is smaller than the network's images is not measured.
+    Pictures of at least 176 pixels a side are also judged by MS-SSIM, which needs this room for its five scales.
+    Pictures with a side of fewer than 11 pixels have no SSIM. PSNR is 20 log10(255 / RMSE) of an image's pixels, all
+    channels together, before they are rounded to bytes, at most 100 dB. Borders around pictures smaller than the
+    network's images are not measured.
     """
 
     metrics: tuple[Metric, ...] = (PSNR, SSIM, MSE)
@@ -51,7 +51,7 @@ class Reconstruction(Task):
             self.metrics = (PSNR, SSIM, MS_SSIM, MSE)
 
     def shape(self, federation: Federation) -> tuple[int, ...]:
-        """Return that of the images, and leave out the metrics that have no room in every picture.
+        """Return the shape of the images, and leave out the metrics that do not fit into every picture.
 
         Raises ConfigError for data that are no images.
         """
@@ -65,15 +65,15 @@ class Reconstruction(Task):
         return tuple(image)
 
     def target(self, federation: Federation, index: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return the images, in [-1, 1]."""
+        """Gather the images, in [-1, 1]."""
         return federation.gather_sources(index, dtype)
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Return the mean squared error of each image's numbers, on the scale of [-1, 1]."""
+        """Compute the mean squared error of each image's numbers, on the scale of [-1, 1]."""
         return (outputs.flatten(2) - target.flatten(2)).square().mean(-1)
 
     def measure(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Return PSNR in dB, the metrics of structure, and the mean squared error of pixels clipped to [0, 1]."""
+        """Compute PSNR in dB, the metrics of structure, and the mean squared error of pixels clipped to [0, 1]."""
         found = (outputs.reshape(target.shape).clamp(-1, 1) + 1) / 2
         images = (target + 1) / 2
         mse = (found - images).square().flatten(2).mean(-1)
@@ -82,7 +82,7 @@ class Reconstruction(Task):
         return {"psnr": psnr, **structure, "mse": mse}
 
     def target_bits(self, federation: Federation) -> float:
-        """Return the bits of a picture, 8 for each of its numbers: the base station's loss needs the original."""
+        """Count the bits of a picture, 8 for each of its numbers: the base station's loss needs the original."""
         return 8.0 * federation.sources.numbers
 
 
@@ -97,8 +97,8 @@ def ssim(found: Tensor, images: Tensor) -> Tensor:
 def ms_ssim(found: Tensor, images: Tensor) -> Tensor:
     """Compute the MS-SSIM of images in [0, 1], as `ssim` (Wang, Simoncelli and Bovik, 2003), the mean over channels.
 
-    The contrasts of the finer scales and the SSIM of the coarsest; a scale is the last one, halved. Less than zero
-    counts as zero.
+    It combines the contrasts of the finer scales and the SSIM of the coarsest; each scale is half of the last. Negative
+    values count as zero.
     """
     scales = []
     for scale in range(len(EXPONENTS)):
@@ -110,6 +110,7 @@ def ms_ssim(found: Tensor, images: Tensor) -> Tensor:
             )
         whole, contrast = _compare_windows(found, images)
         scales.append(whole if scale == len(EXPONENTS) - 1 else contrast)
+    # A negative contrast has no real power.
     powers = [t.clamp_min(0) ** exponent for t, exponent in zip(scales, EXPONENTS, strict=True)]
     return torch.stack(powers).prod(0).mean(-1)
 
@@ -119,6 +120,7 @@ def _compare_windows(found: Tensor, images: Tensor) -> tuple[Tensor, Tensor]:
     place = torch.arange(WINDOW, dtype=images.dtype, device=images.device) - WINDOW // 2
     row = torch.softmax(-place.square() / (2 * SIGMA**2), 0).view(1, 1, 1, -1)  # weights that add up to 1
     moments = torch.stack([found, images, found.square(), images.square(), found * images])
+    # The Gaussian window is separable: 2 x 11 products for each pixel instead of 121.
     rows = torch.nn.functional.conv2d(moments.flatten(0, 3)[:, None], row)
     x, y, xx, yy, xy = torch.nn.functional.conv2d(rows, row.mT).view(*moments.shape[:4], -1)
     contrast = (2 * (xy - x * y) + C2) / (xx - x.square() + yy - y.square() + C2)

@@ -1,4 +1,4 @@
-"""The tasks by name; an entry is imported when it is first asked for."""
+"""The tasks by name. An entry is imported on first use."""
 
 from __future__ import annotations
 
@@ -56,6 +56,6 @@ def make_task(config: Resolved) -> Task:
 
 
 def list_metrics(task: str, beside: Iterable[str] = ()) -> tuple[Metric, ...]:
-    """Return the metrics of a task and those beside it, the headline first. Raises ConfigError for an unknown one."""
+    """List the metrics of a task and those beside it, the headline first. Raises ConfigError for an unknown one."""
     own = (ACCURACY,) if task == "classification" else find(TASKS, task, "task").metrics
     return (*own, *(find(METRICS, name, "train.metrics").metric for name in beside))

@@ -1,4 +1,4 @@
-"""Metrics of all answers that a client gives to its test samples: what no mean over samples gives.
+"""Metrics of all answers of a client to its test samples, which no mean over samples gives.
 
 Legend: n test samples of a client, C classes.
 """
@@ -14,11 +14,11 @@ from semcom.tasks.metric import Metric
 
 
 class ScoreMetric(ABC):
-    """Base class of metrics that a classification may ask for; `@METRICS.register("name")` adds one.
+    """Base class of metrics for classification. Decorate a subclass with `@METRICS.register("name")` to add it.
 
     Attributes:
-        metric: its name, the same as in the registry, and how it is shown.
-        by_samples: whether the mean over clients counts each by its test samples.
+        metric: its name, the same as in the registry, and how it is printed.
+        by_samples: whether the mean over clients weighs each by its test samples.
     """
 
     metric: ClassVar[Metric]
@@ -26,10 +26,10 @@ class ScoreMetric(ABC):
 
     @abstractmethod
     def compute(self, scores: Tensor, labels: Tensor) -> Tensor | float:
-        """Compute the metric of one client; one of which it is NaN is left out of the mean.
+        """Compute the metric of one client. A client with NaN is left out of the mean.
 
         Args:
-            scores: float32 `[n, C]` on the CPU; the largest one is the answer.
+            scores: float32 `[n, C]` on the CPU. The largest is the answer.
             labels: int64 `[n]`.
         """
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class Task(ABC):
-    """Base class of the tasks; `@TASKS.register("name")` adds one.
+    """Base class of the tasks. Decorate a subclass with `@TASKS.register("name")` to add it.
 
     Attributes:
-        metrics: how answers are judged, the headline first; `prepare` may add some.
-        beside: metrics of all answers of a client that the run asks for too (`train.metrics`).
-        classifies: whether an answer is a score for each class of the images: methods and last stages that work on
-            classes need that.
+        metrics: metrics of each sample, the headline first. `prepare` may add some.
+        beside: further metrics of all answers of a client, from `train.metrics`.
+        classifies: whether an answer is a score for each class of the images, as methods and last stages that work on
+            classes require.
         pictures: whether an answer is an image in [-1, 1], `[channels, size, size]`.
     """
 
@@ -41,19 +41,19 @@ class Task(ABC):
         return (*self.metrics, *(each.metric for each in self.beside))
 
     def prepare(self, config: Resolved) -> None:  # noqa: B027 - most tasks need nothing
-        """Take what the task depends on from a resolved run, before any data are loaded.
+        """Adapt the task to a resolved run, before any data are loaded.
 
         Raises:
-            ConfigError: it cannot be asked of the run.
+            ConfigError: the run does not allow the task.
         """
 
     @abstractmethod
     def shape(self, federation: Federation) -> tuple[int, ...]:
-        """Return the shape of an answer; a head may give as many numbers in one row."""
+        """Return the shape of an answer. A head may give as many numbers in one row."""
 
     @abstractmethod
     def target(self, federation: Federation, index: Tensor, dtype: torch.dtype) -> Tensor:
-        """Return the right answers for images of a federation.
+        """Look up the right answers for images of a federation.
 
         Args:
             federation: images `[N, channels, size, size]` and labels `[N]`.
@@ -66,7 +66,7 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of each sample, `[k, b]`.
+        """Compute the loss of each sample, `[k, b]`.
 
         Args:
             outputs: of the head, `[k, b, ...]`.
@@ -75,8 +75,8 @@ class Task(ABC):
 
     @abstractmethod
     def measure(self, outputs: Tensor, target: Tensor) -> dict[str, Tensor]:
-        """Return each of the metrics for each sample, `[k, b]` by name; arguments as for `loss`."""
+        """Compute each of the metrics for each sample, `[k, b]` by name; arguments as for `loss`."""
 
     def target_bits(self, federation: Federation) -> float:
-        """Return the bits of a right answer, which a client sends with its features when the base station trains."""
+        """Count the bits of a right answer, which a client sends with its features when the base station trains."""
         return 0.0

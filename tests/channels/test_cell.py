@@ -1,4 +1,4 @@
-"""Clients in a cell: places, losses and SNRs against what the tables and the geometry say."""
+"""Clients in a cell: places, losses and SNRs against the tables and the geometry."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from channels.cell import exponent_path_loss_db, los_probability, place_clients_in_cell, umi_path_loss_db
+from channels.cell import exponent_path_loss_db, los_probability, place_clients, umi_path_loss_db
 
 K = 100_000
 
@@ -18,15 +18,15 @@ def near(samples: np.ndarray, expected: float) -> bool:
 
 
 def test_clients_are_uniform_in_the_disc() -> None:
-    """r^2 is uniform from 10^2 to R^2; the places have no direction."""
-    cell = place_clients_in_cell(K, np.random.default_rng(0), radius_m=200.0)
+    """r^2 is uniform from 10^2 to R^2, and the places have no preferred direction."""
+    cell = place_clients(K, np.random.default_rng(0), radius_m=200.0)
     square = cell.distance_m**2
     assert near(square, (200**2 + 10**2) / 2) and square.min() >= 99.99 and square.max() <= 40_000.01
     assert near(cell.x_m, 0.0) and near(cell.y_m, 0.0) and near(cell.x_m * cell.y_m, 0.0)
 
 
 def test_the_path_loss_is_the_tables() -> None:
-    """At 3.5 GHz and 100 m, by hand: d3D = 100.36, 32.4 + 42.03 + 10.88 = 85.3 dB; without a line of sight 104.7."""
+    """At 3.5 GHz and 100 m by hand: d3D = 100.36, 32.4 + 42.03 + 10.88 = 85.3 dB, or 104.7 without a line of sight."""
     at = np.array([100.0])
     log = math.log10(math.hypot(100, 8.5))
     assert umi_path_loss_db(at, 3.5, True)[0] == pytest.approx(32.4 + 21 * log + 10.881, abs=1e-3)
@@ -48,22 +48,22 @@ def test_the_path_loss_bends_without_a_step() -> None:
 def test_a_line_of_sight_is_as_probable_as_the_table_says(distance: float) -> None:
     p = 1.0 if distance <= 18 else 18 / distance + math.exp(-distance / 36) * (1 - 18 / distance)
     assert los_probability(np.array([distance]))[0] == pytest.approx(p)
-    cell = place_clients_in_cell(K, np.random.default_rng(1), radius_m=200.0)
+    cell = place_clients(K, np.random.default_rng(1), radius_m=200.0)
     around = np.abs(cell.distance_m - distance) < 2
     assert abs(cell.los[around].mean() - p) < 5 * 0.5 / around.sum() ** 0.5 + 0.02
 
 
 def test_shadowing_has_the_deviation_of_the_table() -> None:
-    cell = place_clients_in_cell(K, np.random.default_rng(2), radius_m=200.0)
+    cell = place_clients(K, np.random.default_rng(2), radius_m=200.0)
     assert near(cell.shadowing_db, 0.0)
     assert near(cell.shadowing_db[cell.los] ** 2, 4.0**2) and near(cell.shadowing_db[~cell.los] ** 2, 7.82**2)
-    plain = place_clients_in_cell(K, np.random.default_rng(2), path_loss="exponent", shadowing_db=3.0)
+    plain = place_clients(K, np.random.default_rng(2), path_loss="exponent", shadowing_db=3.0)
     assert near(plain.shadowing_db**2, 9.0) and not plain.los.any()
 
 
 def test_the_snr_is_power_less_losses_and_noise() -> None:
-    """23 dBm over 1 MHz: noise -174 + 60 + 5 = -109 dBm; a tenth of the band gives 10 dB more."""
-    cell = place_clients_in_cell(5, np.random.default_rng(3))
+    """23 dBm over 1 MHz has noise of -174 + 60 + 5 = -109 dBm. A tenth of the band gives 10 dB more."""
+    cell = place_clients(5, np.random.default_rng(3))
     snr = cell.snr_db(23.0, 1e6, 5.0)
     np.testing.assert_allclose(snr, 23 + 109 - cell.path_loss_db - cell.shadowing_db)
     np.testing.assert_allclose(cell.snr_db(23.0, 1e5, 5.0), snr + 10)
@@ -72,4 +72,4 @@ def test_the_snr_is_power_less_losses_and_noise() -> None:
 @pytest.mark.parametrize(("name", "value"), [("radius_m", 10.0), ("exponent", 0.0), ("path_loss", "uma")])
 def test_what_makes_no_cell_is_refused(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"^{name}: "):
-        place_clients_in_cell(3, np.random.default_rng(0), **{name: value})  # type: ignore[arg-type]
+        place_clients(3, np.random.default_rng(0), **{name: value})  # type: ignore[arg-type]

@@ -82,33 +82,53 @@ def faulty(change: dict[str, type[Link]]):
     return make
 
 
-def louder(db: float) -> dict[str, type[Link]]:
-    """Links whose noise is stronger than it should be."""
+def drawing(base: type[Link], change) -> type[Link]:
+    """Make a link with changed realisations: `change` replaces some of their tensors."""
 
-    def scaled(base: type[Link]) -> type[Link]:
-        class Louder(base):  # type: ignore[misc, valid-type]
-            """As `base`, with another noise."""
-
-            def draw(self, sizes, d, generator, dtype=torch.float32):
-                drawn = super().draw(sizes, d, generator, dtype)
-                return drawn | {"noise": drawn["noise"] * 10 ** (db / 20)}
-
-        return Louder
-
-    return {"awgn": scaled(AWGN), "rayleigh": scaled(Rayleigh)}
-
-
-def faded(power: float) -> dict[str, type[Link]]:
-    """A link with another E|h|^2."""
-
-    class Faded(Rayleigh):
-        """Weaker or stronger fading."""
-
+    class Drawing(base):  # type: ignore[misc, valid-type]
         def draw(self, sizes, d, generator, dtype=torch.float32):
             drawn = super().draw(sizes, d, generator, dtype)
-            return drawn | {"fading": drawn["fading"] * math.sqrt(power)}
+            return drawn | change(drawn)
 
-    return {"rayleigh": Faded}
+    return Drawing
+
+
+def choosing(base: type[Link], change) -> type[Link]:
+    """A link with other options than it was given: those that `change` of them replaces."""
+
+    class Choosing(base):  # type: ignore[misc, valid-type]
+        def __init__(self, options):
+            super().__init__(replace(options, **change(options)))
+
+    return Choosing
+
+
+def louder(db: float) -> dict[str, type[Link]]:
+    """Make links with stronger noise than declared."""
+    kinds = {"awgn": AWGN, "rayleigh": Rayleigh}
+    return {k: drawing(base, lambda drawn: {"noise": drawn["noise"] * 10 ** (db / 20)}) for k, base in kinds.items()}
+
+
+def faded(power: float, base: type[Link] = Rayleigh) -> type[Link]:
+    """A link with another E|h|^2."""
+    return drawing(base, lambda drawn: {"fading": drawn["fading"] * math.sqrt(power)})
+
+
+def on_real_axis(name: str, base: type[Link]) -> type[Link]:
+    """Make a link with all power of its noise or gain on the real part: h is Gaussian then, not Rayleigh."""
+    return drawing(base, lambda drawn: {name: (math.sqrt(2) * drawn[name].real).to(drawn[name].dtype)})
+
+
+def changed(**factors: float) -> dict[str, type[Link]]:
+    """OFDM with options that are multiplied."""
+    return {"ofdm": choosing(OFDM, lambda o: {name: getattr(o.settled(), name) * f for name, f in factors.items()})}
+
+
+def repeat_every_second(drawn):
+    """The same h for two samples in a row, whatever the coherence."""
+    h = drawn["fading"].clone()
+    h[1::2] = h[: len(h) - 1 : 2]
+    return {"fading": h}
 
 
 class GainPerAxis(Rayleigh):
@@ -123,67 +143,11 @@ class GainPerAxis(Rayleigh):
         return torch.view_as_complex(equalised.contiguous())
 
 
-class RealNoise(AWGN):
-    """Noise of the right power on the real part alone."""
-
-    def draw(self, sizes, d, generator, dtype=torch.float32):
-        drawn = super().draw(sizes, d, generator, dtype)
-        return {"noise": (math.sqrt(2) * drawn["noise"].real).to(drawn["noise"].dtype)}
-
-
-class EmpiricalNoise(Rayleigh):
-    """Noise relative to the power that arrives, not to the one sent: nobody is ever in a fade."""
-
-    def draw(self, sizes, d, generator, dtype=torch.float32):
-        drawn = super().draw(sizes, d, generator, dtype)
-        return drawn | {"noise": drawn["noise"] * drawn["fading"].abs()}
-
-
-class OneFade(Rayleigh):
-    """The same h for two samples in a row, whatever the coherence."""
-
-    def draw(self, sizes, d, generator, dtype=torch.float32):
-        drawn = super().draw(sizes, d, generator, dtype)
-        h = drawn["fading"].clone()
-        h[1::2] = h[: len(h) - 1 : 2]
-        return drawn | {"fading": h}
-
-
-class RealFade(Rayleigh):
-    """A real gain with E h^2 = 1: a Gaussian, not a Rayleigh, amplitude."""
-
-    def draw(self, sizes, d, generator, dtype=torch.float32):
-        drawn = super().draw(sizes, d, generator, dtype)
-        return drawn | {"fading": (math.sqrt(2) * drawn["fading"].real).to(drawn["fading"].dtype)}
-
-
-class AlwaysScaled(AWGN):
-    """Normalises features that should go as loud as they are."""
-
-    def __init__(self, options):
-        super().__init__(replace(options, power="normalised"))
-
-
 class Leaking(OFDM):
-    """A hundredth of what one user sends arrives at the next."""
+    """A hundredth of each user's signal arrives at the next user."""
 
     def __call__(self, features, up, snr_db, **named):
         return super().__call__(features + 0.01 * features.roll(1, 0), up, snr_db, **named)
-
-
-class OFDMWithBias(OFDM):
-    """MMSE in the place of zero-forcing."""
-
-    def __init__(self, options):
-        super().__init__(replace(options, equaliser="mmse") if options.equaliser == "zf" else options)
-
-
-class StrongOFDM(OFDM):
-    """Fades 1 dB above their power."""
-
-    def draw(self, sizes, d, generator, dtype=torch.float32):
-        drawn = super().draw(sizes, d, generator, dtype)
-        return drawn | {"fading": 10**0.05 * drawn["fading"]}
 
 
 class QuietPilots(OFDM):
@@ -201,33 +165,6 @@ class TrustingOFDM(OFDM):
         return Estimate(gain, gain, torch.zeros(()))
 
 
-def changed(**factors: float) -> dict[str, type[Link]]:
-    """OFDM with another value of an option."""
-
-    class Changed(OFDM):
-        """Multiplies what it was given."""
-
-        def __init__(self, options):
-            own = {name: getattr(options.settled(), name) for name in factors}
-            super().__init__(replace(options, **{name: value * factors[name] for name, value in own.items()}))
-
-    return {"ofdm": Changed}
-
-
-class OneAntenna(Rayleigh):
-    """Has one antenna, whatever was asked for."""
-
-    def __init__(self, options):
-        super().__init__(replace(options, antennas=1))
-
-
-class FinerDigital(Digital):
-    """Sends two bits where one was asked for."""
-
-    def __init__(self, options):
-        super().__init__(replace(options, bits=2.0, modulation=256))
-
-
 class Unscaled(Ideal):
     """Sends features at the power that they happen to have."""
 
@@ -235,30 +172,37 @@ class Unscaled(Ideal):
         return features
 
 
+FOLLOWING = drawing(Rayleigh, lambda drawn: {"noise": drawn["noise"] * drawn["fading"].abs()})
+"""Noise relative to the received power instead of the sent power, so no client is ever in a fade."""
+SCALING = choosing(AWGN, lambda options: {"power": "normalised"})
+BIASED = choosing(OFDM, lambda options: {"equaliser": "mmse" if options.equaliser == "zf" else options.equaliser})
+LONELY = choosing(Rayleigh, lambda options: {"antennas": 1})
+FINER = choosing(Digital, lambda options: {"bits": 2.0, "modulation": 256})
+
 FAULTS: dict[str, tuple[dict[str, type[Link]], set[str]]] = {
     "noise 0.2 dB too strong": (louder(0.2), {"noise", "received-snr", "equalisers", "bit-errors"}),
     "noise 3 dB too weak": (louder(-3), {"noise", "received-snr", "equalisers", "constellations"}),
-    "E|h|^2 = 0.5": (faded(0.5), {"fading", "received-snr", "equalisers"}),
-    "E|h|^2 = 2": (faded(2), {"fading", "received-snr", "equalisers"}),
+    "E|h|^2 = 0.5": ({"rayleigh": faded(0.5)}, {"fading", "received-snr", "equalisers"}),
+    "E|h|^2 = 2": ({"rayleigh": faded(2)}, {"fading", "received-snr", "equalisers"}),
     "independent gains on I and Q": ({"rayleigh": GainPerAxis}, {"fading", "received-snr", "equalisers", "bit-errors"}),
-    "a real gain": ({"rayleigh": RealFade}, {"fading", "received-snr"}),
-    "noise on the real part": ({"awgn": RealNoise}, {"noise", "bit-errors"}),
-    "noise follows the fade": ({"rayleigh": EmpiricalNoise}, {"equalisers", "bit-errors"}),
-    "two samples share h": ({"rayleigh": OneFade}, {"coherence"}),
+    "a real gain": ({"rayleigh": on_real_axis("fading", Rayleigh)}, {"fading", "received-snr"}),
+    "noise on the real part": ({"awgn": on_real_axis("noise", AWGN)}, {"noise", "bit-errors"}),
+    "noise follows the fade": ({"rayleigh": FOLLOWING}, {"equalisers", "bit-errors"}),
+    "two samples share h": ({"rayleigh": drawing(Rayleigh, repeat_every_second)}, {"coherence"}),
     "no power normalisation": ({"ideal": Unscaled}, {"power"}),
-    "power normalisation where there should be none": ({"awgn": AlwaysScaled}, {"noise"}),
+    "power normalisation where there should be none": ({"awgn": SCALING}, {"noise"}),
     "power normalisation without a channel": ({"none": Ideal}, {"power"}),
     "users that leak": ({"ofdm": Leaking}, {"ofdm-leaks"}),
-    "a biased equaliser": ({"ofdm": OFDMWithBias}, {"ofdm-transparency"}),
-    "OFDM with strong fades": ({"ofdm": StrongOFDM}, {"ofdm-profiles"}),
+    "a biased equaliser": ({"ofdm": BIASED}, {"ofdm-transparency"}),
+    "OFDM with strong fades": ({"ofdm": faded(10**0.1, OFDM)}, {"ofdm-profiles"}),
     "estimates that are too good": ({"ofdm": QuietPilots}, {"ofdm-estimates"}),
     "estimates that are trusted": ({"ofdm": TrustingOFDM}, {"ofdm-estimates"}),
     "a speed 10 % too high": (changed(speed_mps=1.1), {"ofdm-doppler"}),
     "delays 20 % too long": (changed(delay_spread_ns=1.2), {"ofdm-delay"}),
-    "antennas that are not there": ({"rayleigh": OneAntenna}, {"antennas"}),
-    "a finer quantiser": ({"digital": FinerDigital}, {"digital"}),
+    "antennas that are not there": ({"rayleigh": LONELY}, {"antennas"}),
+    "a finer quantiser": ({"digital": FINER}, {"digital"}),
 }
-"""What may be wrong -> the links that have it, the checks that must see it."""
+"""Fault -> the links that have it, the checks that must see it."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)

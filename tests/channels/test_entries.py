@@ -1,4 +1,4 @@
-"""What may be registered: an entry that could not be used is refused where it is, in one line."""
+"""Registration: an unusable entry is refused at once, in one line."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Undecorated(Whole):
 
 
 class Derived(Whole):
-    """An option that nobody can set."""
+    """An option without a way to set it."""
 
     @dataclass(frozen=True)
     class Options(BaseOptions):

@@ -1,4 +1,4 @@
-"""What equalisers make of no gain at all and of no noise; their errors are measured in test_check.py."""
+"""Equalisers without gain and without noise. Their errors are measured in test_check.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from channels import make_link
 
 @pytest.mark.parametrize("kind", ["mmse", "zf"])
 def test_a_gain_of_zero_gives_zero_not_nan(kind):
-    """What is lost arrives as zeros, and has no gradient; without noise MMSE would divide zero by zero."""
+    """Lost symbols arrive as zeros and have no gradient. Without noise MMSE would divide zero by zero."""
     link = make_link("rayleigh", equaliser=kind)
     drawn = {"noise": torch.zeros(1, 2, 4).to(torch.complex64), "fading": torch.zeros(1, 2, 1).to(torch.complex64)}
     for snr_db in (10.0, math.inf):

@@ -11,7 +11,7 @@ from channels import make_link, theory
 
 
 def test_rician_line_of_sight_and_scatter_are_told_apart():
-    """Without scatter |h| is 1; without a line of sight the link is Rayleigh, from the same numbers."""
+    """Without scatter |h| is 1. Without a line of sight the link is Rayleigh, from the same numbers."""
     draw = {k: make_link("rician", k_factor_db=k).draw([50], 2, torch.Generator().manual_seed(5)) for k in (100, -100)}
     rayleigh = make_link("rayleigh").draw([50], 2, torch.Generator().manual_seed(5))
     assert torch.allclose(draw[100]["fading"].abs(), torch.ones(50, 1), atol=1e-4)
@@ -41,7 +41,7 @@ def test_combined_antennas_have_the_power_of_all(kind, antennas, within):
 
 
 def test_one_antenna_is_drawn_as_ever_and_two_are_two():
-    """Two antennas' gain is the root of the summed powers of the gains that one antenna's generator gives next."""
+    """The gain of two antennas is the root of the summed powers of the next gains of the one-antenna generator."""
     drawn = make_link("rayleigh").draw([6], 2, torch.Generator().manual_seed(1), torch.float64)
     both = make_link("rayleigh", antennas=2).draw([3], 2, torch.Generator().manual_seed(2), torch.float64)
     generator = torch.Generator().manual_seed(2)

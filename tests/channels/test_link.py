@@ -1,4 +1,4 @@
-"""What a link promises to its callers: independence of chunks, randomness, metering, errors, extension."""
+"""Promises of a link to its callers: independence of chunks, randomness, metering, errors, extension."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def features(k: int, b: int = B, d: int = D, dtype: torch.dtype = torch.float64)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_clients_do_not_see_their_chunk(kind, dtype, stack):
-    """Forward and backward on [k, b, d] equal those of each client alone, with an SNR per client.
+    """Forward and backward on [k, b, d] equal separate clients, with an SNR per client.
 
-    To the bit, unless every symbol has a gain of its own: how products of complex numbers are rounded depends on
-    whether they fall into a vector of the processor or behind the last one.
+    To the bit, unless every symbol has its own gain: the rounding of complex products depends on whether they fall into
+    a vector of the processor or behind the last one.
     """
     seeds = (1, 2, 3)
     link = of_kind(kind)
@@ -115,7 +115,7 @@ def test_links_of_one_seed_have_the_same_noise():
 
 @pytest.mark.parametrize("kind", ["awgn", "rayleigh"])
 def test_meter_measures_the_snr_that_was_asked_for(kind, stack):
-    """Relative variance of sum|h x|^2 and of sum|n|^2; Rayleigh with one h per sample: 1/samples, noise: 1/symbols."""
+    """Relative variance of sum|h x|^2 (Rayleigh, one h per sample) is 1/samples, and that of sum|n|^2 is 1/symbols."""
     b, d, wanted = 4000, 16, 10 ** (0.1 * 7.0)
     link = make_link(kind)
     meter, back = Meter(), Meter()
@@ -129,7 +129,7 @@ def test_meter_measures_the_snr_that_was_asked_for(kind, stack):
 
 
 def test_meter_counts_valid_samples_of_several_calls(stack):
-    """By hand: two calls with known gains and noise; masked samples and clients without any gradient do not count."""
+    """By hand: two calls with known gains and noise. Masked samples and clients without any gradient do not count."""
     link = make_link("rayleigh", equaliser="none")
     ones = torch.ones(2, 3, 2).to(torch.complex128)
     up = {"noise": ones * torch.tensor([1.0, 2.0, 50.0])[:, None], "fading": 3j * ones[..., :1]}
@@ -267,9 +267,9 @@ def test_a_symbol_costs_one_use_and_its_energy():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_features_are_sent_as_a_link_declares(kind, stack):
-    """Without noise features arrive as they were sent: at mean square 1, or as loud as they are.
+    """Without noise features arrive unchanged: at mean square 1, or at their own power.
 
-    An estimate of a channel that moves is 55 dB off.
+    An estimate of a moving channel is 55 dB off.
     """
     link, x = of_kind(kind), 3 * features(2)
     sent = x / x.square().mean(-1, keepdim=True).sqrt() if link.normalises else x
@@ -278,7 +278,7 @@ def test_features_are_sent_as_a_link_declares(kind, stack):
 
 
 def test_without_a_channel_features_are_what_they_are():
-    """The very same tensor, of any width; the gradient is exact, and padding has none."""
+    """The identical tensor at any width. The gradient is exact, and padding has none."""
     link, x = make_link("none"), features(2, d=7).requires_grad_()
     generator = torch.Generator().manual_seed(0)
     before = generator.get_state()
@@ -298,7 +298,7 @@ def test_without_a_channel_features_are_what_they_are():
 
 
 def sent_at(power: float, option: str, meter: Meter, stack) -> tuple[torch.Tensor, torch.Tensor]:
-    """Features whose samples have a mean square of `power` on average, and how they arrive over AWGN at 7 dB."""
+    """Send features with an average mean square of `power` per sample over AWGN at 7 dB."""
     b, d = 2000, 16
     link, x = make_link("awgn", power=option), features(1, b, d)
     x = x * (power / x.square().mean()).sqrt()
@@ -320,7 +320,7 @@ def test_free_features_are_heard_at_the_power_that_they_have(power, stack):
 
 
 def test_free_features_of_unit_power_are_normalised_ones(stack):
-    """Features of 1 and -1 have mean square 1 exactly: the same bits arrive, of which the noise is a part."""
+    """Features of 1 and -1 have mean square 1 exactly, so the same bits arrive, including the noise."""
     x, snr_db = features(2).sign(), torch.tensor([3.0, 9.0])
     link, free = make_link("awgn"), make_link("awgn", power="free")
     up = stack(link, [B], D, (1, 2))
@@ -330,7 +330,7 @@ def test_free_features_of_unit_power_are_normalised_ones(stack):
 
 @pytest.mark.parametrize("power", [1e-4, 300.0])
 def test_gradients_of_free_features_are_those_of_the_receiver(power, stack):
-    """As they are without a downlink; over one with noise of variance rms^2 no, however loud the features."""
+    """Without a downlink they are unchanged. With one their noise has variance rms^2 no, however loud the features."""
     link, x = make_link("awgn", power="free"), (power**0.5 * features(1, 500, 16)).requires_grad_()
     up, down, snr_db = stack(link, [500], 16, (1,)), stack(link, [500], 16, (2,)), torch.tensor([3.0])
     weights = 1e-3 * features(1, 500, 16).flip(1)
@@ -385,16 +385,16 @@ def test_a_channel_of_ones_own(nakagami, within):
 
 
 def test_a_sender_may_adapt_its_power(stack, within):
-    """Truncated inversion: amplitude 1 / (|h| sqrt(E1(t))) where |h|^2 > t, whose mean square is 1 as E[1/|h|^2] there.
+    """Truncated inversion: amplitude 1 / (|h| sqrt(E1(t))) for |h|^2 > t has mean square 1, as E[1/|h|^2] is E1(t).
 
-    The received SNR is then 1 / (E1(t) no) wherever something is sent, an effective gain of 0 elsewhere, and the energy
-    that of symbols of unit power.
+    The received SNR is then 1 / (E1(t) no) wherever the sender is active, with an effective gain of 0 elsewhere, and
+    the energy is that of symbols of unit power.
     """
     least = 0.1
     kept = float(special.exp1(least))
 
     class Inversion(Rayleigh):
-        """Sends so loud that all arrives alike, and nothing into a fade."""
+        """Invert the channel so that every symbol arrives at the same level, and stay silent in a fade."""
 
         def amplitude(self, gain, no):
             power = gain.abs().square()
@@ -425,7 +425,7 @@ def test_an_option_of_ones_own_is_known_and_checked(nakagami):
 
 def test_a_link_without_options_of_its_own_takes_those_of_its_parent():
     class Sight(Rayleigh):
-        """Declares nothing."""
+        """Has no options."""
 
     assert Sight(Sight.Options(coherence="batch")).options == Rayleigh.Options(coherence="batch")
 

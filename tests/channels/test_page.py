@@ -1,4 +1,4 @@
-"""docs/channels.md and the channels of docs/plugins: the examples run, and say what they give."""
+"""docs/channels.md and the channels of docs/plugins: the examples run and give the documented results."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ BLOCKS = re.findall(r"(?<!<!-- not run by the tests -->\n)^```python\n(.*?)^```$
 
 @pytest.fixture(autouse=True)
 def own_names(monkeypatch):
-    """What an example registers is forgotten."""
+    """Forget the names that an example registers."""
     for registry in (LINKS, PROFILES):
         monkeypatch.setattr(registry, "_added", dict(registry._added))
 
 
 def run(marker: str) -> dict:
-    """The names that the one example with `marker` leaves."""
+    """Run the one example with `marker` and collect its names."""
     (block,) = (block for block in BLOCKS if marker in block)
     names: dict = {"__name__": __name__}
     exec(compile(block, "docs/channels.md", "exec"), names)
@@ -50,7 +50,7 @@ def test_a_channel_of_ones_own_takes_its_option():
 
 
 def test_water_filling_reaches_its_capacity(capsys):
-    """At a mean power of 1: the mean of log2(t / cut) over t above the cut is E1(cut) / ln 2; 3.2 dB from AWGN's."""
+    """At a mean power of 1, the mean of log2(t / cut) over t above the cut is E1(cut) / ln 2, 3.2 dB from AWGN's."""
     runpy.run_path(str(DOCS / "plugins" / "water_filling.py"), run_name="__main__")
     power, bits, closed = (float(line.split()[-1]) for line in capsys.readouterr().out.splitlines())
     assert power == pytest.approx(1, abs=0.01) and bits == pytest.approx(closed, abs=0.01)

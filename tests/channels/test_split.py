@@ -23,7 +23,7 @@ def randn(*shape: int, seed: int) -> Tensor:
 
 
 def at_client(link: Link, gradient: Tensor, up, down=None, down_snr_db=SNR, mask=None, snr_db=SNR) -> Tensor:
-    """The gradient with respect to the normalised features, when `gradient` is the one at the receiver."""
+    """Gradient with respect to the normalised features, given `gradient` at the receiver."""
     features = randn(*gradient.shape, seed=9).to(gradient.dtype).requires_grad_()
     descent = None if down is None else link._hop(down, down_snr_db, features, None)
     received = Split.apply(features, link._hop(up, snr_db, features, None), descent, mask)
@@ -56,7 +56,7 @@ def test_zero_forcing_passes_the_gradient_unchanged(kind, stack):
 
 
 def test_adjoint_of_an_unequalised_channel_is_the_conjugate_gain():
-    """h = 0.5 + 2j: (x1, x2) arrives as (0.5 x1 - 2 x2, 2 x1 + 0.5 x2); the gradient takes the transposed matrix."""
+    """At h = 0.5 + 2j, (x1, x2) arrives as (0.5 x1 - 2 x2, 2 x1 + 0.5 x2). The gradient takes the transpose."""
     link = make_link("rayleigh", equaliser="none")
     h = torch.full((1, 1, 1), 0.5 + 2j, dtype=torch.complex128)
     x = torch.tensor([[[1.0, 0.0]]], dtype=torch.float64, requires_grad=True)
@@ -98,7 +98,7 @@ def test_without_feedback_the_gradient_stays_as_it_arrives(equaliser, stack):
 
 
 def test_variance_of_the_downlink_noise(stack):
-    """AWGN: a pair of gradients is rms sqrt(2) times its symbol, whose noise is no/2 per real dimension: rms^2 no."""
+    """AWGN: a pair of gradients is rms sqrt(2) times its symbol with noise no/2 per real dimension, so rms^2 no."""
     b, d, rms, no = 500, 64, 1e-4, 10**-0.3
     link = make_link("awgn")
     up, down, snr_db = stack(link, [b], d, (1,)), stack(link, [b], d, (2,)), torch.tensor([3.0])
@@ -114,7 +114,7 @@ def test_variance_of_the_downlink_noise(stack):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("kind", ["awgn", "rayleigh"])
 def test_padding_neither_counts_nor_receives_gradient(kind, dtype, stack):
-    """Padding holds a large gradient and noise; the valid samples see nothing of either."""
+    """Padding holds a large gradient and noise, and neither reaches the valid samples."""
     link = make_link(kind)
     up, down = stack(link, [B], D, (1, 2), dtype), stack(link, [B], D, (3, 4), dtype)
     padded_up, padded_down = ({n: pad(t, (0, 0, 0, 2), value=1.0) for n, t in hop.items()} for hop in (up, down))

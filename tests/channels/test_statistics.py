@@ -22,7 +22,7 @@ TEN = Sender(snr=10.0)
 
 
 class Sampled(Link):
-    """Rayleigh fading without a law, of which statistics are drawn."""
+    """Rayleigh fading without a closed-form law, so that its statistics are drawn."""
 
     def draw(self, sizes, d, generator, dtype=torch.float32):
         return {"fading": complex_normal((sum(sizes), 1), generator, dtype)}
@@ -38,7 +38,7 @@ def of(kind: str, **options: object) -> Statistics:
 @pytest.mark.parametrize("antennas", [1, 2, 4])
 @pytest.mark.parametrize("p", [1e-6, 0.001, 0.1, 0.9])
 def test_the_quantile_of_rayleigh_fading(p: float, antennas: int) -> None:
-    """P(N, q) = p, the lower gamma function; with one antenna q = -ln(1 - p)."""
+    """P(N, q) = p with the lower gamma function. With one antenna q = -ln(1 - p)."""
     q = of("rayleigh", antennas=antennas).law.quantile(p)
     assert special.gammainc(antennas, q) == pytest.approx(p, rel=1e-9)
     if antennas == 1:
@@ -63,7 +63,7 @@ def test_a_line_of_sight_alone_does_not_fade(k_factor_db: float) -> None:
 @pytest.mark.parametrize("threshold", [1e-6, 1e-3, 0.1, 2.0])
 @pytest.mark.parametrize("antennas", [1, 3])
 def test_truncated_inversion_down_to_deep_thresholds(threshold: float, antennas: int) -> None:
-    """E1(t), or Gamma(N - 1, t) / Gamma(N); what is sent is exceeded with 1 - P(N, t)."""
+    """E1(t), or Gamma(N - 1, t) / Gamma(N). A symbol is sent with probability 1 - P(N, t)."""
     c, q = of("rayleigh", antennas=antennas).invert(threshold, 0.0)
     n = antennas - 1
     assert c == pytest.approx(special.gammaincc(n, threshold) / n if n else special.exp1(threshold), rel=1e-9)
@@ -78,7 +78,7 @@ def normal(rng: np.random.Generator, n: int) -> np.ndarray:
     ("k", "error", "threshold"), [(0.0, 0.1, 0.1), (1.0, 0.2, 0.1), (8.0, 0.1, 0.5), (8.0, 0.0, 0.5)]
 )
 def test_inversion_with_errors_in_what_is_known(k: float, error: float, threshold: float) -> None:
-    """Against a million channels drawn by NumPy; over Rayleigh fading E1(t / m) / m and exp(-t / m) / m."""
+    """Against a million channels drawn by NumPy. Over Rayleigh fading these are E1(t / m) / m and exp(-t / m) / m."""
     rng, n = np.random.default_rng(0), 1_000_000
     h = math.sqrt(k / (1 + k)) * np.exp(2j * np.pi * rng.random(n)) + normal(rng, n) / math.sqrt(1 + k)
     g = h + math.sqrt(error) * normal(rng, n)
@@ -95,7 +95,7 @@ def test_inversion_with_errors_in_what_is_known(k: float, error: float, threshol
 
 @pytest.mark.parametrize("no", [1e-3, 0.1, 1.0, 100.0])
 def test_what_an_mmse_equaliser_leaves(no: float) -> None:
-    """1 - no e^no E1(no); of two antennas E[g / (g + no)] with g of Gamma(2), by SciPy's quadrature."""
+    """1 - no e^no E1(no) for one antenna. For two, E[g / (g + no)] with g of Gamma(2), by SciPy's quadrature."""
     assert of("rayleigh").shrink(no) == pytest.approx(1 - no * special.exp1(no) * math.exp(no), rel=1e-9)
     two, _ = integrate.quad(lambda g: g * g * math.exp(-g) / (g + no), 0, math.inf)
     assert of("rayleigh", antennas=2).shrink(no) == pytest.approx(two, rel=1e-7)
@@ -154,7 +154,7 @@ def test_a_short_block_of_independent_fades(uses: int) -> None:
 
 
 def test_a_block_of_many_fades_against_draws_of_all_of_them() -> None:
-    """Of 500 fades 64 are drawn; here all of them are."""
+    """Of 500 fades the library draws 64. The reference draws all of them."""
     fading, rng = of("rayleigh", coherence="symbol"), np.random.default_rng(1)
     sender = replace(TEN, uses=500.0)
     means = np.log2(1 + 10 * rng.exponential(size=(20_000, 500))).mean(1)
@@ -183,7 +183,7 @@ def test_resource_elements_that_fade_independently_are_symbols_that_do(monkeypat
 
 
 def test_a_block_over_a_moving_channel_lies_between_both_ends() -> None:
-    """The longer it is, or the wider, the more fades it spans; hours of it have nearly the ergodic capacity."""
+    """A longer or wider block spans more fades. Over hours it has nearly the ergodic capacity."""
     found = []
     for subcarriers, uses in ((4, 1.0), (4, 2.0**10), (400, 100 * 2.0**10), (4, 2.0**30)):
         link = make_link("ofdm", profile="tdl-c", delay_spread_ns=300.0, subcarriers=subcarriers)
@@ -208,7 +208,7 @@ def city(tmp_path: Path) -> str:
 
 
 def test_each_client_has_statistics_of_its_own(city: str) -> None:
-    """E[a] is 1/(1 + no) and 1 - no e^no E1(no); a client that does not fade loses nothing, whatever the outage."""
+    """E[a] is 1/(1 + no) and 1 - no e^no E1(no). A client without fading loses no block at any outage."""
     link = make_link("cir", path=city, subcarriers=3)
     with pytest.warns(UserWarning, match="path: over its subcarriers"):
         clients = ClientStatistics(link.in_band(3, 3, 50, 2))
@@ -223,7 +223,7 @@ def test_each_client_has_statistics_of_its_own(city: str) -> None:
 
 
 def test_estimates_of_each_client_are_as_good_as_its_own(monkeypatch) -> None:
-    """A client at rest and one whose h is another in every symbol: interpolation is exact, or says nothing."""
+    """A client at rest and a client with another h in every symbol: interpolation is exact or useless."""
 
     class Unlike(Independent):
         def response(self, clients, frames, times, rate, width, spacing_hz, generators, device=None):

@@ -1,4 +1,4 @@
-"""What uncoded numbers meet on average, and the sum over the air, against closed forms."""
+"""The average effect of channels on uncoded numbers, and the sum over the air, against closed forms."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_what_is_sent_is_unbiased(threshold: float, csi_error: float) -> None:
 
 
 def test_clients_that_fade_otherwise_are_unbiased_too_and_the_loudest_sets_alpha() -> None:
-    """One does not fade, c = q = 1; one does, c = E1(t) and q = e^-t; one is always below the threshold."""
+    """One client does not fade (c = q = 1), one does (c = E1(t), q = e^-t), and one is always below the threshold."""
     t, snr = 0.5, torch.tensor([10.0, 10.0, 10.0], dtype=torch.float64)
     c, q = special.exp1(t), math.exp(-t)
     unlike = Inversion(t, 0.0, *torch.tensor([[1.0, 1.0], [c, q], [0.0, 0.0]], dtype=torch.float64).unbind(1))

@@ -30,7 +30,7 @@ def mean_over_fading(value, k_factor: float = 0.0, least: float = 0.0) -> float:
 
 
 def enumerated(bits: int, snr_db: float) -> float:
-    """Bit error rate of one axis of Gray-mapped QAM: every level sent, every level decided, differing bits counted."""
+    """Compute the bit error rate of one axis of Gray-mapped QAM by enumerating sent and decided levels."""
     levels = 2 ** (bits // 2)
     gray = [i ^ (i >> 1) for i in range(levels)]
     at = np.arange(levels) * 2.0 - (levels - 1)
@@ -65,7 +65,7 @@ def test_bit_error_rate_over_rayleigh_is_the_mean_over_its_powers(bits, snr_db):
 
 
 def test_bit_error_rate_over_rayleigh_at_a_high_snr():
-    """QPSK: 1 / (4 Eb/N0) for large Eb/N0; the difference 1 - sqrt(..) would be 0 here."""
+    """QPSK: 1 / (4 Eb/N0) for large Eb/N0. The difference 1 - sqrt(..) would be 0 here."""
     assert theory.bit_error_rate(2, 190.0, fading=True) == pytest.approx(2 / 4 * 1e-19, rel=1e-9)
 
 
@@ -89,7 +89,7 @@ def test_mean_square_errors():
 
 
 def test_scaled_exponential_integral_is_smooth_where_its_form_changes():
-    """x e^x E1(x) = 1 - 1/x + 2/x^2 - ...; exp(x) alone overflows from 710 on."""
+    """x e^x E1(x) = 1 - 1/x + 2/x^2 - ... Computed directly, exp(x) overflows from 710 on."""
     below, above = theory.scaled_exponential_integral(np.array([499.999, 500.001]))
     assert below == pytest.approx(above, rel=2e-5)
     assert theory.scaled_exponential_integral(1e300) == pytest.approx(1e-300)

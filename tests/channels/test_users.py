@@ -64,7 +64,7 @@ def test_the_sinr_beside_unlike_powers_has_its_distribution(combining, antennas,
 
 
 def test_mrc_in_numbers():
-    """One antenna, p_2 = r, by hand: P(SINR < x) = 1 - e^(-x no) / (1 + r x); 30 dB above, the other drowns it."""
+    """One antenna and p_2 = r by hand: P(SINR < x) = 1 - e^(-x no) / (1 + r x). A user 30 dB above drowns the other."""
     for x, no, r in ((0.3, 0.1, 2.0), (5.0, 0.01, 1000.0)):
         for combining in ("mrc", "mmse"):
             expected = 1 - math.exp(-x * no) / (1 + r * x)
@@ -102,7 +102,7 @@ def test_symbols_that_are_sent_arrive_with_that_sinr(combining):
 @pytest.mark.parametrize("combining", ["mmse", "mrc"])
 @pytest.mark.parametrize("antennas", [64, 200])
 def test_many_antennas_neither_overflow_nor_cancel(antennas: int, combining: str):
-    """Of 200 Rayleigh gains g^2 is nearly N: the SINR beside one other is near N s, or near what the other leaves."""
+    """With 200 Rayleigh gains g^2 is nearly N: the SINR beside another user is near N s, or limited by interference."""
     for snr in (1e-30, 1e-3, 1.0, 1e3):
         law = theory.CombinedLaw(combining, 1 / snr, antennas, (1.0,))
         middle = law.quantile(0.5)
@@ -112,7 +112,7 @@ def test_many_antennas_neither_overflow_nor_cancel(antennas: int, combining: str
 
 
 def test_powers_are_as_they_are_or_the_weakest():
-    """Over that of the first user; lowered, all have the SNR of the weakest; without noise all are alike."""
+    """Relative to the first user. Lowered powers give every user the weakest SNR, and without noise all are alike."""
     snr_db = torch.tensor([[10.0, 40.0, 7.0], [0.0, 0.0, 0.0]])
     same, powers = control_power(snr_db, "none")
     assert torch.equal(same, snr_db) and torch.equal(powers[1], torch.ones(3).double())
@@ -123,7 +123,7 @@ def test_powers_are_as_they_are_or_the_weakest():
 
 
 def test_alike_powers_change_nothing():
-    """Bit for bit, as runs of equal SNRs stay what they were."""
+    """Bit for bit, so that runs with equal SNRs keep their results."""
     for combining in COMBININGS:
         (_, a), (_, b) = (drawn(combining, n=50, powers=powers) for powers in (None, (1.0, 1.0, 1.0)))
         assert a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
@@ -131,7 +131,7 @@ def test_alike_powers_change_nothing():
 
 @pytest.mark.parametrize("combining", COMBININGS)
 def test_closed_forms_agree_where_they_meet(combining):
-    """No other user: Gamma(N); MMSE in strong noise is MRC; the slope of outages is the diversity order."""
+    """Without other users: Gamma(N). MMSE in strong noise is MRC, and the slope of outages is the diversity order."""
     x, no = 0.7, 0.3
     if combining == "zf":
         assert theory.combined_cdf("zf", x, no, 4, []) == pytest.approx(special.gammainc(4, x * no))
@@ -157,7 +157,7 @@ def test_outages_fall_with_the_antennas_that_are_left(combining, antennas, users
 
 
 def test_mmse_is_the_best_of_each_realisation_and_has_both_limits():
-    """It is (h^H (R + no)^-1 h), at least what the others have; zero forcing without noise, mrc in it alone."""
+    """It is (h^H (R + no)^-1 h), at least the others' SINR. Weak noise gives zero forcing and strong noise MRC."""
     gains = torch.randn(500, 4, 3, dtype=torch.complex128, generator=torch.Generator().manual_seed(3))
     own, others = gains[..., :1], gains[..., 1:]
     apart = {name: separate_users(gains, name) for name in COMBININGS}
@@ -176,7 +176,7 @@ def test_mmse_is_the_best_of_each_realisation_and_has_both_limits():
 
 @pytest.mark.parametrize("combining", COMBININGS)
 def test_what_arrives_has_that_sinr(combining, within):
-    """The estimate of MMSE has the error 1 / (1 + SINR); the meter counts interference as noise."""
+    """The estimate of MMSE has the error 1 / (1 + SINR). The meter counts interference as noise."""
     link, up = drawn(combining, n=N)
     meter, sent = Meter(), torch.ones(1, N, 1, dtype=torch.complex128)
     got = link.transmit(sent, {k: t[None] for k, t in up.items()}, torch.tensor([5.0]).double(), meter=meter)
@@ -198,7 +198,7 @@ def test_one_user_is_antennas_alone_bit_for_bit(kind):
 @pytest.mark.parametrize("kind", ["rayleigh", "rician"])
 @pytest.mark.parametrize("coherence", ["symbol", "sample", "batch", "round"])
 def test_users_of_a_group_meet_the_same_matrix(kind, coherence):
-    """Of two users each hears what the other sends by the gains that the other one has, however long they send."""
+    """Each of two users hears the other's signal through the other's gains, however long they send."""
     link = make_link(kind, antennas=2, users=2, combining="mrc", coherence=coherence)
     sizes = ([3] * (SLOTS + 5), [3] * 4)
     first, other = (
@@ -225,7 +225,7 @@ def test_padding_has_no_nan(kind):
 
 
 def test_the_correlation_over_rounds_is_that_of_jakes():
-    """E[h(t + n) h(t)*] = J0(2 pi n f_D T) over many clients, within five standard errors; the power is 1."""
+    """E[h(t + n) h(t)*] = J0(2 pi n f_D T) over many clients, within five standard errors. The power is 1."""
     link, clients, doppler = make_link("rician", coherence="round", round_doppler=0.13), 800, 0.13
 
     def h(round_):
@@ -241,7 +241,7 @@ def test_the_correlation_over_rounds_is_that_of_jakes():
 
 
 def test_fading_that_moves_is_rayleigh_s_and_follows_from_its_seed_alone():
-    """|h|^2 is exponential but for the waves' number; the same round gives the same h, without those before."""
+    """|h|^2 is exponential up to the finite number of waves. A round gives the same h without the rounds before it."""
     link = make_link("rayleigh", coherence="round", round_doppler=0.5, antennas=2)
     power = (
         torch.stack(

@@ -36,7 +36,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sequences of 8 whole numbers, whose first ones are the class more often than not."""
+    """Draw sequences of 8 whole numbers that mostly begin with the class."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, CLASSES, 240)
     x = np.where(rng.random((240, 8)) < 0.7, y[:, None], rng.integers(0, TOKENS, (240, 8)))
@@ -101,7 +101,7 @@ def reader() -> Iterator[str]:
 def test_what_vmap_cannot_stack_goes_one_after_the_other(
     text: Path, reader: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An LSTM: the same to the last bit for any chunk, and a line says so."""
+    """An LSTM gives the same result to the last bit for any chunk, and one line reports the loop."""
     with caplog.at_level(logging.WARNING):
         runs = [semcom.run(request(text, reader, chunk=chunk)) for chunk in (1, 3)]
     losses = [[line["loss"] for line in each.metrics] for each in runs]

@@ -1,4 +1,4 @@
-"""Datasets: where they are looked for, what they hold, and what is said about those that are damaged."""
+"""Datasets: their folders, their contents, and the messages about damaged files."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ def member(array: Any = None, shape: tuple[int, ...] = (), kind: str = "|u1", th
 
 
 def packed(path: Path, **members: bytes) -> str:
-    """Write an .npz whose members are made by hand; those that are not given are those of `arrays`."""
+    """Write an .npz from hand-made members, and take the other members from `arrays`."""
     whole = members if "train_0" in members else {name: member(array) for name, array in arrays().items()} | members
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in whole.items():

@@ -1,4 +1,4 @@
-"""Data that are not what they seem: what is left out, renumbered, turned or refused, and the one line about it."""
+"""Surprising data: samples left out, renumbered, turned or refused, each with one line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.refusals import refuses
 
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """What is said of data from here on, a line each."""
+    """Collect the messages about data from here on, one per line."""
     note_on_dataset.cache_clear()
     caplog.set_level(logging.INFO, "semcom.data")
     return lambda: [record.getMessage() for record in caplog.records]
@@ -35,7 +35,7 @@ def image(level: int, side: int = 8) -> Image.Image:
 
 
 def folder(root: Path) -> Path:
-    """An image folder of two classes, with two images of each in train/ and in test/; no two are alike."""
+    """Write an image folder of two classes with two images of each in train/ and in test/, all different."""
     for i, name in enumerate(f"{part}/{label}/{n}.png" for part in ("train", "test") for label in "ab" for n in "xy"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         image(20 * i).save(root / name)
@@ -94,7 +94,7 @@ def test_a_clean_folder_has_nothing_said_of_it(tmp_path: Path, said: Callable[[]
 
 
 def archive(path: Path, train: list[int], test: list[int], **more: np.ndarray) -> str:
-    """An .npz with these labels, on images of which no two are alike."""
+    """Write an .npz with these labels and images that all differ."""
     x = np.arange(len(train) + len(test), dtype=np.uint8)[:, None, None] + np.zeros((4, 4), np.uint8)
     cut = len(train)
     np.savez(path, x_train=x[:cut], y_train=np.array(train), x_test=x[cut:], y_test=np.array(test), **more)

@@ -1,7 +1,6 @@
 """The dataset `huggingface`: columns of pictures, numbers, labels and owners.
 
-`datasets` is not installed here: what it is asked for, and what it gives, is that of a stand-in which reads a local
-file by pandas.
+`datasets` is not installed here. A stand-in records the requests and reads a local file with pandas.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ WRITERS = ("ann", "bob", "cid")
 
 
 class Part:
-    """What `load_dataset` gives, as far as it is used."""
+    """The part of `load_dataset`'s result that is used."""
 
     def __init__(self, frame: pd.DataFrame, features: dict[str, Any]) -> None:
         self.frame, self.features, self.column_names = frame, features, list(frame)
@@ -39,7 +38,7 @@ class Part:
 
 @pytest.fixture
 def package(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The stand-in of `datasets`; `frames` has what it finds under other paths than `parquet`."""
+    """Install the stand-in of `datasets`. `frames` holds tables for paths other than `parquet`."""
     module: Any = types.ModuleType("datasets")
     module.__spec__ = ModuleSpec("datasets", None)
     module.frames, module.features, module.asked = {}, {}, []
@@ -55,7 +54,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_run_on_a_local_file(package: Any, tmp_path: Path) -> None:
-    """Three writers of 40 rows, told apart by a text; a fifth of each class is for testing."""
+    """Three writers of 40 rows with a text as their name. A fifth of each class is for testing."""
     rng = np.random.default_rng(0)
     label = rng.integers(0, 3, 120)
     rows = [row.tolist() for row in 4.0 * np.eye(3)[label] + rng.normal(size=(120, 3))]
@@ -114,7 +113,7 @@ def test_without_the_package_one_line_names_it() -> None:
 
 
 def load(package: Any, images: list[Any], labels: Any = None) -> Dataset:
-    """What a dataset of some pictures is read as; one of each of two classes is for testing."""
+    """Load a dataset of some pictures. One of each of two classes is for testing."""
     frame = pd.DataFrame({"image": pd.Series(images, dtype=object)})
     frame["label"] = labels if labels is not None else [0, 1] * (len(images) // 2)
     package.frames = {("me/mine", "train"): frame[:-2], ("me/mine", "valid"): frame[-2:]}
@@ -126,7 +125,7 @@ def load(package: Any, images: list[Any], labels: Any = None) -> Dataset:
 def test_a_grey_image_does_not_make_the_others_grey(
     mode: str, place: int, package: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Wherever it stands, in training or in tests: all become RGB, and a line says so."""
+    """At any position, in training or in tests, all images become RGB, and a line reports it."""
     note_on_dataset.cache_clear()
     images = [Image.new("RGB", (16, 16), (10, 20, 30))] * 60
     images[place] = Image.new(mode, (16, 16), 255 if mode == "1" else "white")

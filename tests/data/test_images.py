@@ -1,4 +1,4 @@
-"""Image files of all kinds: what their pixels become, and the one line about those that cannot be read."""
+"""Image files of all kinds: their pixels, and the one line about unreadable files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.refusals import refuses
 
 
 def folder(root: Path, first: Image.Image | bytes, name: str = "one.png") -> Path:
-    """An image folder of two classes; the first training image is given, the others are grey squares."""
+    """Write an image folder of two classes with the given first training image and grey squares."""
     for part in ("train", "test"):
         for label in ("ant", "bee"):
             (root / part / label).mkdir(parents=True)
@@ -68,7 +68,7 @@ def test_other_images_keep_their_proportions(tmp_path: Path, width: int, height:
 # Kinds of pixels -----------------------------------------------------------------------------------------------------
 
 LEVELS = np.array([0, 1, 257, 2570, 32896, 65535])
-"""Of 16 bits; those that 257 divides are 0, 1, 10, 128 and 255 of 8."""
+"""Levels of 16 bits. The multiples of 257 are 0, 1, 10, 128 and 255 of 8 bits."""
 
 
 def test_sixteen_bits_are_scaled(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ def power_left(deviation: float, grey: int) -> float:
 
 @pytest.mark.parametrize("snr_db", [0.0, 9.0, 20.0])
 def test_the_noise_has_the_power_that_the_snr_says(snr_db: float) -> None:
-    """Training images at +-1/3 have the power 1/9; brighter test images get noise of the same variance.
+    """Training images at +-1/3 have the power 1/9. Brighter test images get noise of the same variance.
 
-    Five standard errors of a mean square; rounding adds a twelfth of a squared grey level.
+    Five standard errors of a mean square, plus a twelfth of a squared grey level for rounding.
     """
     parts = {85: 650, 170: 650, 200: 700}
     images = np.concatenate([np.full((n, 2, 10, 10), grey, np.uint8) for grey, n in parts.items()])

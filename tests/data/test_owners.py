@@ -1,4 +1,4 @@
-"""Data that say whose each sample is, and the partition `owner`."""
+"""Data with an owner for each sample, and the partition `owner`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WRITERS = ("ann", "bob", "cid", "dee")
 
 
 def store(path: Path, **more: Any) -> Path:
-    """Twelve rows of each of four writers, of whom the last one is not tested in the test part."""
+    """Write twelve rows of each of four writers. The last writer is missing in the test part."""
     rng = np.random.default_rng(0)
     owners = np.repeat(WRITERS, 12)
     x, y = rng.normal(size=(48, 5)), np.tile([0, 1, 2], 16)

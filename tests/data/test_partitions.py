@@ -1,4 +1,4 @@
-"""Partitions keep what they promise: no sample twice, the classes, the sizes, the seed."""
+"""Promises of partitions: disjoint samples, the classes, the sizes, the seed."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_shots_keep_their_promise(seed: int, clients: int, ways: int, shots: int
 @PROPERTY
 @given(SEEDS, st.integers(1, 5), st.integers(1, 25), st.sampled_from([0.0, 0.5]))
 def test_tests_of_all_classes_leave_all_else_as_it_is(seed: int, ways: int, most: int, aside: float) -> None:
-    """The same training and validation images, and the same test images of own classes; the others beside them."""
+    """Training, validation and test images of own classes are the same, and the others come beside them."""
 
     def divide(**options: Any) -> Split:
         config = divided(ways=ways, shots=4, test_per_class=most, **options)
@@ -201,7 +201,7 @@ def test_merged_clients_are_split_by_the_test_fraction(seed: int, part: float) -
 @PROPERTY
 @given(SEEDS, st.sampled_from(["shots", *DIVIDED]), st.floats(0.01, 1.0))
 def test_scarce_clients_keep_a_fraction(seed: int, kind: Any, fraction: float) -> None:
-    """In the same proportions of classes; the others keep all, and tests stay as they are."""
+    """In the same class proportions. Other clients keep all samples, and tests stay unchanged."""
     config = divided(kind=kind, **SKEW[kind])
     full = partition_dataset(EVEN, config, 4, seed)
     cut = partition_dataset(EVEN, dataclasses.replace(config, scarce=(1, 3), scarce_fraction=fraction), 4, seed)
@@ -246,7 +246,7 @@ def renamed(dataset: Dataset, name: str) -> Dataset:
 
 
 def test_a_file_of_another_dataset_is_refused(tmp_path: Path) -> None:
-    """Of fewer images, or of as many with other labels; the same images under another name are the same."""
+    """Fewer images, or other labels for as many. The same images under another name are accepted."""
     path = str(tmp_path / "split.npz")
     write_split(path, partition_dataset(EVEN, divided(kind="iid"), 2, 0), renamed(EVEN, "/far/away/even.npz"))
     config = divided(kind="file", path=path)
@@ -326,9 +326,9 @@ def digest(split: Split) -> str:
     ],
 )
 def test_a_seed_gives_the_split_that_it_always_gave(fields: dict[str, Any], digests: list[str]) -> None:
-    """For seeds 0 and 7; digests of the code in which all kinds shared one table of fields.
+    """For seeds 0 and 7, digests of the code with one table of fields for all kinds.
 
-    Those with a fraction below 1 are of the code that made smaller fractions parts of larger ones.
+    Those with a fraction below 1 come from the code that made smaller fractions subsets of larger ones.
     """
     assert [digest(partition_dataset(EVEN, divided(**fields), 4, seed)) for seed in (0, 7)] == digests
 
@@ -340,7 +340,7 @@ def test_a_file_gives_the_split_that_it_always_gave(tmp_path: Path) -> None:
 
 
 def test_a_validation_part_is_not_taken_off_twice(tmp_path: Path) -> None:
-    """What a file has set aside stays what it is; before, the setting was passed over without a word."""
+    """A validation part from a file stays unchanged. An earlier version ignored the setting silently."""
     path = str(tmp_path / "split.npz")
     write_split(path, partition_dataset(EVEN, divided(kind="iid", validation=0.25), 4, 7), EVEN)
     with refuses("partition.validation", 0.5):

@@ -109,7 +109,7 @@ def touch(word: str = "called") -> str:
 
 
 class Calls:
-    """Something whose pickle calls a function."""
+    """An object with a pickle that calls a function."""
 
     def __init__(self, function: Any, *given: Any) -> None:
         self.reduced = (function, given)
@@ -119,7 +119,7 @@ class Calls:
 
 
 def boxed(held: Any) -> bytes:
-    """The pickle of an array of one object, as np.savez writes it."""
+    """Pickle an array of one object, as np.savez does."""
     box = np.empty((), object)
     box[()] = held
     return pickle.dumps(box, 4)
@@ -161,7 +161,7 @@ def test_a_hostile_pickle_is_not_run(name: str, tmp_path: Path, monkeypatch: pyt
 
 
 def test_those_pickles_do_run_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or the test above would show nothing."""
+    """Otherwise the test above would prove little."""
     monkeypatch.chdir(tmp_path)
     for name in ("a call", "a call beside good arrays", "a call within a call", "eval"):
         RAN.clear()
@@ -172,7 +172,7 @@ def test_those_pickles_do_run_elsewhere(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def array(shape: str, kind: str = "f4", data: str = "bytes(16)", order: str = "<") -> bytes:
-    """A pickled array whose parts say what they like."""
+    """Pickle an array with arbitrary parts."""
     held = {"x": np.zeros(4, np.float32)}
     good, bad = boxed(held), boxed(held)
     for old, new in ((b"K\x04\x85", shape), (b"\x8c\x02f4", kind), (b"C\x10" + bytes(16), data), (b"\x8c\x01<", order)):
@@ -211,7 +211,7 @@ def test_what_is_no_dictionary_of_numbers_is_refused(data: bytes, message: str) 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(st.data())
 def test_a_damaged_pickle_is_refused_or_gives_arrays(data: st.DataObject) -> None:
-    """Some bytes of a good one are changed: no other error comes out, and nothing but arrays of numbers."""
+    """Changing some bytes of a good pickle raises no other error and yields only arrays of numbers."""
     good = bytearray(boxed({"x": scaled(np.array([[0, 255], [3, 4]])), "y": np.array([0, 1])}))
     for _ in range(data.draw(st.integers(1, 4))):
         good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))

@@ -23,7 +23,7 @@ def wide(value: int, kind: type = np.uint16) -> Image.Image:
 
 
 def palette(mode: str) -> Image.Image:
-    """A palette of which colour 1 is (40, 80, 120), with an alpha of 128 in the mode PA."""
+    """Build a palette with colour 1 = (40, 80, 120), and an alpha of 128 in the mode PA."""
     made = plain("P", 1)
     made.putpalette([0, 0, 0, 40, 80, 120])
     if mode == "PA":
@@ -33,7 +33,7 @@ def palette(mode: str) -> Image.Image:
 
 
 def stored(picture: Image.Image, form: str, **options: Any) -> Image.Image:
-    """The picture as Pillow reads it from a file, of which it then knows the format."""
+    """Store the picture in a file and read it by Pillow, which then knows the format."""
     file = io.BytesIO()
     picture.save(file, form, **options)
     return Image.open(io.BytesIO(file.getvalue()))
@@ -61,8 +61,8 @@ PICTURES = {
     "L of a PNG with a transparent level": (stored(plain("L", 9), "PNG", transparency=9), [0]),
     "RGB of a PNG with a transparent colour": (stored(plain("RGB", (1, 2, 3)), "PNG", transparency=(1, 2, 3)), [0] * 3),
 }
-"""Picture -> its one colour: a channel where it is grey, and three where it is not. alpha 128 / 255 of 255 is 128, and
-0x8000 / 0xFFFF of it 127.5 and a little."""
+"""Picture -> its colour: one channel if grey, otherwise three. alpha 128 / 255 of 255 is 128, and 0x8000 / 0xFFFF of it
+is 127.5 and a little."""
 
 
 @pytest.mark.parametrize("name", PICTURES)
@@ -74,7 +74,7 @@ def test_each_mode_has_its_pixels(name: str) -> None:
 
 FORMATS = {"CMYK, red": "TIFF", "YCbCr, grey": "TIFF", "I of a PGM": "PPM"}
 FORMATS |= dict.fromkeys(("HSV, green", "PA, half", "I;16B"), "")
-"""What a picture is stored as in a folder where PNG does not take it; empty: no format keeps its mode."""
+"""Format of a picture in a folder where PNG does not take it. Empty: no format keeps its mode."""
 
 
 @pytest.mark.parametrize("name", [name for name in PICTURES if FORMATS.get(name, "PNG")])

@@ -30,7 +30,7 @@ GREY = RNG.integers(0, 256, (5, 28, 28), dtype=np.uint8)
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is downloaded, and torchvision takes the files for the real ones."""
+    """Block downloads, and let torchvision accept the files as the real ones."""
 
     def unreachable(*args: object, **kwargs: object) -> None:
         raise OSError("no network")
@@ -50,7 +50,7 @@ def idx(path: Path, values: np.ndarray) -> None:
 
 
 def write_mnist(root: Path, folder: str = "MNIST") -> Path:
-    """MNIST's four files, with three training and two test images; returns where they lie."""
+    """Write MNIST's four files with three training and two test images, and return their folder."""
     for part, own in (("train", slice(0, 3)), ("t10k", slice(3, 5))):
         idx(root / folder / "raw" / f"{part}-images-idx3-ubyte", GREY[own])
         idx(root / folder / "raw" / f"{part}-labels-idx1-ubyte", np.array([9, 0, 1, 2, 1])[own])
@@ -161,7 +161,7 @@ def test_a_wrong_byte_at_the_head_of_a_file_of_mnist_is_named(name: str, tmp_pat
 
 
 def test_a_user_without_a_home_is_told_what_to_give(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As in a container whose user no file names: there is neither HOME nor an entry among the accounts."""
+    """A container's user without an account: there is neither HOME nor an entry in the user database."""
 
     def unknown(uid: int) -> None:
         raise KeyError(uid)
@@ -204,7 +204,7 @@ def test_a_damaged_download_is_named(name: str, file: str, tmp_path: Path) -> No
 
 
 class Site:
-    """What stands in for the network: it hands out MNIST's files slowly, and counts; it breaks off `dies` times."""
+    """Stands for the network: hands out MNIST's files slowly, counts the requests, and breaks off `dies` times."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.asked, self.dies, self.seen = root, 0, 0, list[Path]()

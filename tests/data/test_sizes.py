@@ -1,4 +1,4 @@
-"""Images of other sizes than 32x32: what becomes of them, of networks, and of a run."""
+"""Images of sizes other than 32x32: their conversion, networks, and runs."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_dcgan_grows_a_stage_per_doubling(size: int, widths: list[int], left: in
 
 
 def test_the_pools_of_the_plain_networks() -> None:
-    """64 -> 60, 30, 26, 13 pixels a side; and 64 -> 32, 16, 8, 4, which leaves 1,024 numbers."""
+    """64 -> 60, 30, 26, 13 pixels a side, and 64 -> 32, 16, 8, 4, which leaves 1,024 numbers."""
     layers = [m for m in build_encoder("cnn", (3, 64, 64), 8).modules() if isinstance(m, nn.Linear)]
     assert [m.in_features for m in layers] == [64 * 13 * 13]
     assert not [m for m in build_encoder("conv4", (3, 64, 64), 1024).modules() if isinstance(m, nn.Linear)]
@@ -156,7 +156,7 @@ def test_a_network_for_images_of_another_size_is_refused(tmp_path: Path, monkeyp
 
 
 def test_a_run_on_larger_images(tmp_path: Path) -> None:
-    """From digits to a prediction; 32x32 images are none of this run's."""
+    """From digits to a prediction, which refuses 32x32 images."""
     result = run(
         RunConfig(
             method="fedcl",
@@ -204,7 +204,7 @@ def test_larger_images_count_against_memory(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_views_and_codecs_take_any_size() -> None:
-    """Whole crops in the middle change nothing; a good channel brings an image as its codec has it."""
+    """Whole crops in the middle change no pixel. A good channel delivers the codec's image."""
     x = torch.rand(3, 1, 40, 64) * 2 - 1
     u = torch.full((3, UNIFORMS), 0.5)
     torch.testing.assert_close(augment(x, u, smallest=1.0), x, atol=1e-5, rtol=0)
@@ -221,7 +221,7 @@ def _distance(one: Tensor, other: Tensor) -> float:
 
 
 def test_the_images_of_pfllib_may_be_larger(tmp_path: Path) -> None:
-    """64x64, of a file with images of that size: they are looked for as they are stored."""
+    """64x64 images from a file of that size, found as they are stored."""
     from semcom.cli import main as cli
 
     rng = np.random.default_rng(0)

@@ -9,7 +9,7 @@ import pytest
 import semcom
 from semcom.config import ConfigError
 from semcom.plots.base import Drawing
-from semcom.plots.kinds import KINDS, named_empty, settle_kind
+from semcom.plots.kinds import KINDS, name_empty, settle_kind
 from semcom.plots.registry import FIGURES
 from tests.studies.folders import config, simple
 
@@ -29,7 +29,7 @@ def test_few_runs_are_drawn_or_refused_in_a_line(methods: tuple[str, ...], tmp_p
         try:
             part, plot = (whole, drawing.plot) if drawing.numbers else settle_kind(whole, drawing.plot)
             kind = KINDS.get(str(plot.kind))
-            cells = named_empty((drawing.numbers or kind.numbers)(part, plot), plot)
+            cells = name_empty((drawing.numbers or kind.numbers)(part, plot), plot)
         except ConfigError as error:
             assert len(str(error).splitlines()) == 1
             continue

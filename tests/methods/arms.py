@@ -1,4 +1,4 @@
-"""What the tests of every arm share: a toy federation, runs of a few rounds, comparisons of states."""
+"""Shared by the tests of every arm: a toy federation, runs of a few rounds, comparisons of states."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rounds(world: World, method: Method | None = None, n: int = 1) -> list[Any]:
 
 
 def ended(world: World, method: Method | None = None, n: int = 1) -> tuple[Any, dict[str, View]]:
-    """The State after n rounds, and what is evaluated then: after the method's last stage, if it has one."""
+    """Run n rounds and return the State with the evaluated result, after the method's last stage, if it has one."""
     method = method or METHODS.get(world.config.method)(world.config.hyper)
     state = rounds(world, method, n)[-1]
     world.session.tally.begin(n + 1)
@@ -86,7 +86,7 @@ def fields(state: Any) -> dict[str, list[Tensor]]:
 
 
 def tensors_of(value: Any) -> list[Tensor]:
-    """The tensors of one field: of a tensor, a population, or a dataclass of such."""
+    """List the tensors of a field: a tensor, a population, or a dataclass of these."""
     if isinstance(value, Population):
         return list(value.tensors())
     return [t for ts in fields(value).values() for t in ts] if dataclasses.is_dataclass(value) else [value]

@@ -34,9 +34,9 @@ class Toy:
         return e / e.sum(1, keepdims=True)
 
     def slope(self, x: np.ndarray, y: np.ndarray, pull: np.ndarray | None = None) -> Toy:
-        """Gradient of the mean cross-entropy of `x` `[n, 2]`, `y` `[n]`.
+        """Compute the gradient of the mean cross-entropy of `x` `[n, 2]`, `y` `[n]`.
 
-        `pull` `[n, d]` is the gradient of what else the loss says about each sample's feature (already over n).
+        `pull` `[n, d]` is the gradient of the other loss terms with respect to each feature, already divided by n.
         """
         n, f, z = len(x), self.features(x), x @ self.W.T
         g = (self.probabilities(x) - np.eye(len(self.b))[y]) / n

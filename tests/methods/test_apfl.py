@@ -50,7 +50,7 @@ def descend(optimizer: torch.optim.Optimizer, slope: Toy) -> None:
 @pytest.mark.parametrize("eta", [ETA, 0.0])
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_three_rounds_by_hand(kind: str, eta: float) -> None:
-    """alpha takes one step of Eq. 10 in a round, whatever optimiser w and v have; in round 1 v is w."""
+    """alpha takes one step of Eq. 10 per round, whatever the optimiser of w and v. In round 1 v is w."""
     train = {"local_epochs": 2, "optimizer": kind}
     world = toy_world("apfl", LR, hyper={"alpha": ALPHA, "eta_alpha": eta}, train=train)
     method = APFL(world.config.hyper)

@@ -1,4 +1,4 @@
-"""The digital chain as a baseline: a run reports what the chain delivers, or what a classifier of clean images sees."""
+"""The digital chain as a baseline: a run reports delivered images or the answers of a classifier of clean images."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ USES = 64
 
 
 def asked(test_snr_db: str = "15,-20,30", **more: Any) -> RunConfig:
-    """Two clients, whose images take 64 uses."""
+    """Configure two clients with 64 uses per image."""
     given: dict[str, Any] = {
         "task": "reconstruction",
         "clients": 2,
@@ -44,7 +44,7 @@ def psnr(images: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_run_reports_what_the_chain_delivers() -> None:
-    """What is best for 15 dB, the client's own noise; at -20 dB nothing has room, and all images are their colour."""
+    """The best choice for 15 dB, the client's own noise. At -20 dB no file fits, and all images are mean colours."""
     result = run(asked())
     federation, view = result.federation, result.summary["views"]["digital"]
     train = torch.cat([federation.images[federation.train[client]] for client in range(2)])
@@ -64,7 +64,7 @@ def test_a_run_reports_what_the_chain_delivers() -> None:
 
 
 def test_the_bound_is_the_codec_at_capacity() -> None:
-    """64 uses of 15 dB are 322 bits, 40 bytes, of which nothing is lost: no chain is above it, at any SNR."""
+    """64 uses at 15 dB carry 322 bits or 40 bytes without loss, an upper bound for every chain at any SNR."""
     result = run(asked(hyper={"code": "capacity", "codec": "jpeg"}))
     federation, bound = result.federation, result.summary["views"]["digital"]["psnr_at"]
     tests = federation.images[federation.test.flat]
@@ -102,7 +102,7 @@ def test_what_it_cannot_do_is_refused(more: dict[str, Any], field: str) -> None:
 
 @dataclass
 class Sent:
-    """What a run has sent, in the order of the clients: the SNRs reckoned with for each batch; images one by one."""
+    """The images of a run in the order of clients, and the SNR that each batch was planned for."""
 
     reckoned: list[list[list[float]]]
     power_db: list[float]
@@ -111,7 +111,7 @@ class Sent:
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
-    """What the chain is asked for in the runs of a test."""
+    """Record the requests to the chain in the runs of a test."""
     found, choose = Sent([], [], []), SampleImages.choose_schemes
 
     def note_choice(sample: SampleImages, uses: int, snr_db: torch.Tensor) -> Any:
@@ -175,14 +175,14 @@ def test_the_images_of_a_batch_meet_one_gain(sent: Sent) -> None:
 
 
 def classified(test_snr_db: str = "30,-20", **more: Any) -> RunConfig:
-    """Two clients, whose classifier FedAvg trains on clean images."""
+    """Configure two clients with a classifier that FedAvg trains on clean images."""
     some = PartitionConfig(options={"ways": 3, "shots": 20, "test_per_class": 4})
     given: dict[str, Any] = {"train": TrainConfig(rounds=8, lr=3e-3, batch_size=10), "partition": some}
     return asked(test_snr_db, task="classification", model=ModelConfig("dcgan-narrow", features=1024), **given | more)
 
 
 def test_a_classifier_sees_the_images_that_arrive() -> None:
-    """With uses in plenty, what it sees of clean images, but for the compression; a lost one is its commonest class."""
+    """With ample uses it answers as on clean images, except for compression. A lost image gets its commonest class."""
     found = run(classified(hyper={"codec": "webp"}))
     clean = run(dataclasses.replace(classified(), method="fedavg", hyper=None, channel=ChannelConfig(kind="ideal")))
     at = found.summary["views"]["digital"]["at"]
@@ -215,14 +215,14 @@ def test_two_processes_and_fewer_tested_clients_see_the_same_images() -> None:
 
 
 def test_it_stands_beside_the_federated_methods() -> None:
-    """It is found by its name, and not one of those that are listed and counted."""
+    """It is found by name but not listed or counted among the methods."""
     assert "digital-chain" in METHODS and METHODS.ships("digital-chain") and "digital-chain" not in METHODS.names()
     with pytest.raises(ValueError, match="ships with semcom"):
         METHODS.register("digital-chain")
 
 
 def test_pictures_are_sent_without_their_border(tmp_path: Any) -> None:
-    """16 x 32 pixels in a square of 32: by hand, the codec at capacity on the pictures alone."""
+    """16 x 32 pixels in a square of 32: by hand, the codec at capacity on the pictures without borders."""
     rng = np.random.default_rng(0)
     smooth = np.kron(rng.integers(0, 256, (40, 4, 8, 3)), np.ones((1, 4, 4, 1))).astype(np.uint8)
     labels = np.arange(40) % 4

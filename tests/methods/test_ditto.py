@@ -1,4 +1,4 @@
-"""Ditto: both models worked by hand over two rounds, and what the pull is towards."""
+"""Ditto: both models by hand over two rounds, and the target of the pull."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LAM, LR = 0.7, 0.5
 
 
 def test_two_rounds_by_hand() -> None:
-    """v is pulled to w as received, not to what the client or the server makes of it in the same round."""
+    """v is pulled to the received w, not to the w that the client or server computes in the same round."""
     w = toy_world("ditto", LR, hyper={"lam": LAM}, train={"local_epochs": 2})
     before, *after = rounds(w, n=2)
     shared, own = as_toy(before.model, 0), toys(before.personal)
@@ -27,7 +27,7 @@ def test_two_rounds_by_hand() -> None:
 
 
 def test_a_large_lambda_is_fedavg_as_received() -> None:
-    """The minimiser of the pull alone: with lr lambda = 1 each step lands a gradient step away from w as received."""
+    """Only the pull matters: with lr lambda = 1 each step lands a gradient step away from the received w."""
     w = toy_world("ditto", LR, hyper={"lam": 1 / LR})
     *_, first, second = rounds(w, n=2)
     for k in (0, 1):
@@ -36,7 +36,7 @@ def test_a_large_lambda_is_fedavg_as_received() -> None:
 
 
 def test_the_pull_is_towards_the_model_as_received() -> None:
-    """Over a noisy downlink that is not what was sent: both start from one model, and are apart at the first step."""
+    """Over a noisy downlink it differs from the sent model, so the models already differ at the first step."""
     for parameters in ("ideal", "analog"):
         w = toy_world("ditto", channel={"kind": "awgn"}, air={"parameters": parameters})
         rounds(w)
@@ -44,7 +44,7 @@ def test_the_pull_is_towards_the_model_as_received() -> None:
 
 
 def test_what_is_logged_and_evaluated() -> None:
-    """The loss is the personal one; the global one is FedAvg's, under its own name."""
+    """The loss is the personal loss. The global loss is FedAvg's, under its own name."""
     w, fedavg = world("ditto", hyper={"lam": 2.0}), world("fedavg")
     method = Ditto(w.config.hyper)
     state = rounds(w, method)[-1]

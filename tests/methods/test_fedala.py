@@ -1,4 +1,4 @@
-"""FedALA: three rounds worked by hand, how long W is learnt and on what."""
+"""FedALA: three rounds by hand, and the epochs and samples that W learns from."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def mixed(shared: Toy, own: Toy, weights: dict[str, np.ndarray]) -> Toy:
 
 
 def learnt(k: int, shared: Toy, own: Toy, weights: dict[str, np.ndarray], p: int, eta: float) -> dict[str, np.ndarray]:
-    """W after an epoch of one full batch: the chain rule through the mixture, then the clip."""
+    """Compute W after an epoch of one full batch: the chain rule through the mixture, then the clip."""
     slope = mixed(shared, own, weights).slope(X[k], Y[k])
     steps = {part: getattr(slope, part) * (getattr(shared, part) - getattr(own, part)) for part in TOP[:p]}
     return weights | {part: np.clip(weights[part] - eta * step, 0, 1) for part, step in steps.items()}
@@ -39,7 +39,7 @@ def learnt(k: int, shared: Toy, own: Toy, weights: dict[str, np.ndarray], p: int
 @pytest.mark.parametrize("eta", [1.0, 30.0])
 @pytest.mark.parametrize("p", [1, 2, 3])
 def test_three_rounds_by_hand(p: int, eta: float) -> None:
-    """Round 1 is FedAvg's; in round 2 each W is learnt for 11 epochs, whose losses are steady; in round 3 for one."""
+    """Round 1 is FedAvg's. In round 2 each W learns for 11 epochs with steady losses, and in round 3 for one epoch."""
     w = toy_world("fedala", LR, hyper={"eta": eta, "s": 1.0, "p": p})
     before, *after = rounds(w, n=3)
     shared, own = as_toy(before.model, 0), toys(before.model)
@@ -116,7 +116,7 @@ def test_a_client_learns_long_only_once(epochs: Seen) -> None:
 
 
 def test_w_learns_from_a_part_of_the_samples() -> None:
-    """0.8 of 7, 5 and 3 samples are 6, 4 and 2; three epochs, then one."""
+    """0.8 of 7, 5 and 3 samples are 6, 4 and 2. Three epochs, then one."""
     visited = []
     for hyper in ({"p": 0}, {"cap": 3}):
         w = world("fedala", hyper=hyper)
@@ -127,14 +127,14 @@ def test_w_learns_from_a_part_of_the_samples() -> None:
 
 @pytest.mark.parametrize("kind", ["ideal", "awgn"])
 def test_each_epoch_has_its_own_draws_of_the_link(kind: str, epochs: Seen) -> None:
-    """Where W stands still, the losses of the same samples differ by the noise alone."""
+    """When W stands still, the losses of the same samples differ by the noise only."""
     rounds(world("fedala", hyper={"eta": 0.0}, channel={"kind": kind}), n=2)
     first = [losses[0] for clients, losses in epochs if 0 in clients]
     assert len(first) >= 11 and len({round(loss, 9) for loss in first}) == (1 if kind == "ideal" else len(first))
 
 
 def test_the_rate_of_w_is_not_the_runs() -> None:
-    """The run's schedule does not reach W, nor does its weight decay, which would shrink what has no gradient."""
+    """Neither the run's schedule nor its weight decay reaches W. The decay would shrink weights without a gradient."""
     moved = []
     for train in ({}, {"lr_milestones": (2,), "lr_decay": 0.1}):
         w = toy_world("fedala", LR, hyper={"s": 1.0, "cap": 1}, train=train)
@@ -145,7 +145,7 @@ def test_the_rate_of_w_is_not_the_runs() -> None:
 
 
 def test_below_the_top_and_its_buffers_the_global_model_starts() -> None:
-    """Learning W moves nothing but W: BatchNorm's statistics are those received."""
+    """Learning W changes only W: BatchNorm's statistics are the received statistics."""
     w = world("fedala", hyper={"cap": 2, "eta": 50.0})
     states = rounds(w, n=2)
     start, received = states[2].initialised.named(), states[1].model.named()
@@ -154,7 +154,7 @@ def test_below_the_top_and_its_buffers_the_global_model_starts() -> None:
 
 
 def test_zero_eta_is_fedavg() -> None:
-    """W stays 1 in all tensors: what is left is the rounding of w_k + (w - w_k)."""
+    """W stays 1 in all tensors, so only the rounding of w_k + (w - w_k) is left."""
     setting = {"channel": {"kind": "rayleigh"}, "train": {"optimizer": "sgd", "participation": 2 / 3}}
     hyper = {"eta": 0.0, "p": len(world("fedala", **setting).population().parameters())}
     ala = play("fedala", n=3, hyper=hyper, model={"init": "client"}, **setting)

@@ -83,7 +83,7 @@ def test_two_rounds_by_hand(weights: str, sigma: float | None, alpha: float, sta
 
 
 def test_the_server_step_in_the_cases_above() -> None:
-    """With sigma 20 it is alpha, then half of it; with sigma 30 and the large alpha it is sigma / n."""
+    """With sigma 20 it is alpha, then half of it. With sigma 30 and the large alpha it is sigma / n."""
     assert ALPHA / 20 < 1 / 4 < 1000 / 2 / 30
 
 
@@ -114,7 +114,7 @@ def test_models_that_are_all_alike_weigh_the_same(weights: Any) -> None:
 
 
 def test_weights_by_hand() -> None:
-    """Right angles and opposite models; lengths do not matter to the cosine, and to the distance they do."""
+    """Right angles and opposite models. Lengths matter to the distance but not to the cosine."""
     models = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-3.0, 0.0]], dtype=torch.float64)
     xi = xi_of(models, sigma=np.log(2))
     torch.testing.assert_close(xi[0], torch.tensor([1 / 3, 2 / 3 * 2 / 3, 2 / 3 * 1 / 3], dtype=torch.float64))
@@ -147,7 +147,7 @@ def test_a_pull_of_one_step_lands_on_the_cloud_model() -> None:
 
 
 def test_only_participants_are_mixed() -> None:
-    """xi is over the round's clients; the others keep their models."""
+    """xi is over the round's clients, and the other clients keep their models."""
     setting: dict[str, Any] = {"train": {"optimizer": "sgd", "lr": LR, "participation": 0.5}}
     w = toy(ALL_IMAGES, ALL_LABELS, "fedamp", model={"init": "client"}, hyper={"sigma": 3.0}, **setting)
     before, after = rounds(w)
@@ -200,8 +200,8 @@ def test_buffers_are_mixed(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_an_alpha_that_makes_training_diverge_is_refused(rounds_: int, train: dict[str, Any], refused: bool) -> None:
-    """From round 151 on alpha is 0.1, and 0.3 lambda / alpha is 3, where 2 + 2 momentum is the most that is stable;
-    where the rate falls in time it is 0.3. It is known before any data are."""
+    """From round 151 on alpha is 0.1 and 0.3 lambda / alpha is 3, above the stability limit 2 + 2 momentum. A rate that
+    falls in time gives 0.3. The refusal comes before any data are loaded."""
     train = {"optimizer": "sgd", "lr": 0.3, "rounds": rounds_, **train}
     if not refused:
         settings("fedamp", "test-conv", 3, train=train)
@@ -215,7 +215,7 @@ def test_an_alpha_that_makes_training_diverge_is_refused(rounds_: int, train: di
 
 @pytest.mark.parametrize("momentum", [0.0, 0.4, 0.9])
 def test_the_stable_rate_is_the_largest(momentum: float) -> None:
-    """Just below it, SGD on the pull alone comes to rest at u_k; just above it, it runs away."""
+    """Just below it, SGD on only the pull settles at u_k. Just above it, it diverges."""
     for factor in (0.98, 1.02):
         w, rate = torch.ones(1, requires_grad=True), factor * (2 + 2 * momentum)
         sgd = torch.optim.SGD([w], rate, momentum=momentum)

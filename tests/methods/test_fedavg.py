@@ -1,4 +1,4 @@
-"""FedAvg and local training: worked by hand, who counts, and models as they are received."""
+"""FedAvg and local training: by hand, the weights of clients, and models as received."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def received(method: str = "fedavg", **channel: Any) -> tuple[World, Mapping[str
 
 @pytest.mark.parametrize("method", ["fedavg", "fedper"])
 def test_an_encoder_as_the_clients_receive_it(method: str) -> None:
-    """Noise of 1 / SNR of the power of each tensor, other for each client and than in training; the rest is exact."""
+    """Noise of 1 / SNR of each tensor's power, different per client and from training. The rest is exact."""
     w, views = received(method, snr_db=20.0)
     usual, view = views
     assert (usual, view) == ("global" if method == "fedavg" else "personal", "received")

@@ -1,4 +1,4 @@
-"""FedAvg + FT and FedProx + FT: fine-tuning worked by hand, and what is left alone by it."""
+"""FedAvg + FT and FedProx + FT: fine-tuning by hand, and the states that it leaves unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ARMS = ("fedavg_ft", "fedprox_ft")
 @pytest.mark.parametrize("arm", ARMS)
 @pytest.mark.parametrize("tune", ["head", "all"])
 def test_fine_tuning_by_hand(arm: str, tune: str) -> None:
-    """Three full-batch epochs of CE alone, from the aggregate on, at a rate of their own."""
+    """Three full-batch epochs of plain CE from the aggregate at a separate rate."""
     hyper = {"tune": tune, **({"mu": 5.0} if arm == "fedprox_ft" else {})}
     w = toy_world(arm, hyper=hyper, finish={"epochs": 3, "lr": 0.7, "optimizer": "sgd"})
     state, views = ended(w)
@@ -30,7 +30,7 @@ def test_fine_tuning_by_hand(arm: str, tune: str) -> None:
 
 @pytest.mark.parametrize("tune", ["head", "all"])
 def test_the_runs_optimiser_and_schedule_are_not_those_of_fine_tuning(tune: str) -> None:
-    """After round 3 the run's rate is a tenth of what it was, and the models that it gave move as they do without."""
+    """After round 3 the run's rate is a tenth of its start, but fine-tuning moves the models as without a schedule."""
     found = []
     for train in ({}, {"lr": 0.3, "momentum": 0.9, "weight_decay": 0.1, "lr_milestones": (2,), "rounds": 3}):
         w = toy_world("fedavg_ft", hyper={"tune": tune}, finish={"epochs": 3}, train=train)
@@ -52,7 +52,7 @@ def test_no_epochs_are_no_fine_tuning(arm: str) -> None:
 
 @pytest.mark.parametrize("tune", ["head", "all"])
 def test_fine_tuning_makes_copies(tune: str) -> None:
-    """The State and its storage stay as they are; the body of a tuned head too, with its running statistics."""
+    """The State and its storage stay unchanged. Tuning the head keeps the body, with its running statistics."""
     w = world("fedavg_ft", hyper={"tune": tune})
     method = METHODS.get("fedavg_ft")(w.config.hyper)
     state = rounds(w, method)[-1]

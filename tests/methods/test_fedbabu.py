@@ -1,4 +1,4 @@
-"""FedBABU: body updates and fine-tuning worked by hand; one head for all, which does not move."""
+"""FedBABU: body updates and fine-tuning by hand, with one common head that does not move."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.worlds import gap, world
 
 
 def test_rounds_and_fine_tuning_by_hand() -> None:
-    """Two rounds of two epochs on the body alone, then three on everything, from the aggregated body."""
+    """Two rounds of two epochs on only the body, then three epochs on all weights from the aggregated body."""
     w = toy_world("fedbabu", finish={"epochs": 3, "lr": 0.7, "optimizer": "sgd"}, train={"local_epochs": 2})
     method = METHODS.get("fedbabu")(w.config.hyper)
     before, *after = rounds(w, method, n=2)
@@ -31,7 +31,7 @@ def test_rounds_and_fine_tuning_by_hand() -> None:
 
 @pytest.mark.parametrize("optimizer", [{"optimizer": "adam"}, {"optimizer": "sgd", "weight_decay": 0.1}])
 def test_the_head_does_not_move(optimizer: dict[str, object]) -> None:
-    """Not by weight decay either, as it would inside the optimiser; and it is the head that FedAvg starts with."""
+    """Weight decay inside the optimiser does not move it either. It is the initial head of FedAvg."""
     start, *_, end = rounds(world("fedbabu", train={"local_epochs": 3, **optimizer}), n=3)
     fedavg = rounds(world("fedavg"), n=0)[0].model.named("head.")
     for name, t in end.model.named("head.").items():

@@ -1,4 +1,4 @@
-"""FedBN: what is averaged is FedAvg's mean, what is not is the clients' own; without BatchNorm it is FedAvg."""
+"""FedBN: the averaged part is FedAvg's mean and the rest is personal. Without BatchNorm it is FedAvg."""
 
 from __future__ import annotations
 

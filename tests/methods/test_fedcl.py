@@ -1,4 +1,4 @@
-"""FedCL: worked by hand, Eq. 9 against loops, the SCG, and what crosses the air."""
+"""FedCL: by hand, Eq. 9 against loops, the SCG, and the traffic."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def hyper(**values: Any) -> FedCL.Hyper:
 
 
 def test_round_by_hand() -> None:
-    """Eq. 10 (sum over d) pulls by 2 lambda (f - F) / n; Eq. 5 averages decoders; encoders stay personal."""
+    """Eq. 10 (sum over d) pulls by 2 lambda (f - F) / n, Eq. 5 averages decoders, and encoders stay personal."""
     lam = 0.25
     start, after = rounds(toy_world("fedcl", hyper={"lam": lam}))
     centroids = start.centroids.values.numpy()
@@ -37,7 +37,7 @@ def test_round_by_hand() -> None:
 
 @pytest.mark.parametrize("train", [{}, {"weight_decay": 0.3}, {"momentum": 0.9}, {"optimizer": "adam"}])
 def test_scg_step_by_hand(train: dict[str, Any]) -> None:
-    """One SGD step on Eqs. 8 and 9, the derivatives of the two layers written out; decay and momentum are the clients'.
+    """One SGD step on Eqs. 8 and 9 with written-out derivatives. Decay and momentum are the clients'.
 
     The SCG's optimiser is theirs, or its own.
     """
@@ -77,9 +77,9 @@ def test_scg_step_by_hand(train: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_the_adam_of_the_scg_goes_on_from_round_to_round(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three rounds are those of one torch.optim.Adam; a State that is restored has its moments too.
+    """Three rounds equal one torch.optim.Adam. A restored State has its moments too.
 
-    With InfoNCE: the sum of Eq. 9's slopes over the centroids is zero, so Adam would divide rounding by rounding.
+    With InfoNCE the slopes of Eq. 9 sum to zero over the centroids, so Adam would divide rounding by rounding.
     """
     seen: list[tuple[torch.Tensor, torch.Tensor]] = []
     train_scg = FedCL._train_scg
@@ -108,7 +108,7 @@ def test_the_adam_of_the_scg_goes_on_from_round_to_round(steps: int, monkeypatch
 
 
 def test_the_centroids_norm_is_logged() -> None:
-    """Of the centroids after the round; of the known ones alone; not where they do nothing."""
+    """The norm covers the known centroids after the round, and is not logged where they have no effect."""
     for centroids in ("scg", "mean"):
         w = world("fedcl", hyper={"centroids": centroids})
         after = rounds(w)[-1].centroids
@@ -174,7 +174,7 @@ def test_scg_loss_against_loops(form: str) -> None:
 
 
 def test_letter_loss_is_unbounded_and_infonce_is_not() -> None:
-    """Scaling centroids that already fit lowers the letter's loss without end; InfoNCE does not see the scale."""
+    """Scaling fitting centroids lowers the letter's loss without end, while InfoNCE ignores the scale."""
     local, owned = torch.eye(3, dtype=torch.float64)[None], torch.ones(1, 3, dtype=torch.bool)
     letter, infonce = FedCL(hyper()), FedCL(hyper(scg_loss="infonce"))
     values = [float(letter.scg_loss(local, scale * local[0], owned)) for scale in (1.0, 10.0, 1000.0)]
@@ -196,7 +196,7 @@ def test_mean_reduction_is_sum_over_d() -> None:
 
 
 def test_downlink_noise_reaches_encoders_and_not_decoders() -> None:
-    """In the first step the decoder's gradient does not cross the air; the encoder's does."""
+    """In the first step only the encoder's gradient crosses the air."""
     noisy, clean = (
         play("fedcl", n=1, train={"batch_size": 50}, channel={"downlink": d}).model for d in ("noisy", "ideal")
     )
@@ -212,7 +212,7 @@ def test_mixed_encoders_share_the_decoder() -> None:
 
 
 def test_traffic() -> None:
-    """Up: d numbers and a label per visited sample; down: d numbers; no parameters. A pass costs one more uplink."""
+    """Up: d numbers and a label per visited sample. Down: d numbers. No parameters. A pass costs one more uplink."""
     visited, d = 7 + 5 + 3, 4
     for source, passes in (("training", 1), ("pass", 2)):
         w = world("fedcl", hyper={"source": source})
@@ -224,7 +224,7 @@ def test_traffic() -> None:
 
 
 def test_averaged_encoders_cross_the_air() -> None:
-    """Both ways, with parameters and buffers, once a round for each client; without errors or noisy, as others' do."""
+    """Both ways, with parameters and buffers, once per round and client, exact or noisy like other averaged parts."""
     for parameters in ("ideal", "analog"):
         both = [
             world("fedcl", hyper={"average_encoder": on}, air={"parameters": parameters} if on else {})

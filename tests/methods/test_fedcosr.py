@@ -30,13 +30,13 @@ def infonce(f: np.ndarray, y: np.ndarray, q: np.ndarray, tau: float) -> tuple[np
 
 
 def centroids(models: list[Toy]) -> np.ndarray:
-    """Class means over all samples of all clients: what weighting the clients' means by counts gives."""
+    """Compute class means over all samples of all clients, as weighting the clients' means by counts does."""
     f, y = np.concatenate([m.features(x) for m, x in zip(models, X, strict=True)]), np.concatenate(Y)
     return np.stack([f[y == c].mean(0) for c in (0, 1)])
 
 
 def test_three_rounds_by_hand() -> None:
-    """Cross-entropy alone; then contrast from the global body; then contrast from a body of one's own."""
+    """First plain cross-entropy, then contrast from the global body, then contrast from a personal body."""
     alpha, tau_cl, gamma, lr = 0.7, 0.4, 0.8, 0.5
     w = toy_world("fedcosr", hyper={"alpha": alpha, "tau_cl": tau_cl, "gamma": gamma})
     method = FedCoSR(w.config.hyper)
@@ -64,12 +64,12 @@ def test_three_rounds_by_hand() -> None:
 
 
 def batch_of(y: torch.Tensor, mask: torch.Tensor | None = None) -> Batch:
-    """Labels with nothing to look at; it is all that the loss reads."""
+    """Build a batch with labels and empty images, since the loss reads only labels."""
     return Batch(torch.zeros(*y.shape, 1, dtype=torch.float64), y, mask, torch.ones(len(y), dtype=torch.bool), 4)
 
 
 def test_infonce_by_hand() -> None:
-    """Two clients: padding, and a class that has no target; value, part of the samples and gradient."""
+    """Two clients with padding and a class without a target: value, share of samples and gradient."""
     rng = np.random.default_rng(0)
     f, q = rng.normal(size=(2, 5, 3)), rng.normal(size=(4, 3))
     y, mask = np.array([[0, 1, 3, 1, 0], [2, 1, 0, 0, 0]]), np.arange(5) < np.array([[5], [3]])
@@ -105,7 +105,7 @@ def test_infonce_without_any_target_is_zero(dtype: torch.dtype) -> None:
 
 
 def test_traffic_where_heads_are_averaged_too() -> None:
-    """Both ways the averaged part; up d per owned class, down d per class that exists, none in round 1."""
+    """The averaged part both ways, d per owned class up, and d per existing class down except in round 1."""
     w = world("fedcosr", sizes=(3, 2, 1), hyper={"separate": False})
     state = rounds(w, n=2)[-1]
     part = state.model.numbers(FedCoSR(w.config.hyper).averages).sum()
@@ -148,7 +148,7 @@ def test_who_has_no_sample_of_a_known_class_has_no_regulariser() -> None:
 
 
 def test_a_class_without_owner_has_no_centroid() -> None:
-    """A third class that nobody owns changes no encoder: it is neither a positive nor a negative."""
+    """A third class without owners changes no encoder, being neither a positive nor a negative."""
     two, three = (rounds(toy_world("fedcosr", classes=c), n=2)[-1] for c in (2, 3))
     assert three.centroids.known.tolist() == [True, True, False] and not three.centroids.values[2].any()
     torch.testing.assert_close(three.regulariser, two.regulariser, rtol=0, atol=0.2)

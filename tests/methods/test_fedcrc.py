@@ -19,7 +19,7 @@ def divergence(p: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def guided_step(model: Toy, own: Toy, x: np.ndarray, y: np.ndarray, lr: float, kind: str) -> Toy:
-    """One step of the global predictor on CE + KL, p being what the own predictor says and q = softmax(z).
+    """Take one step of the global predictor on CE + KL with p from the own predictor and q = softmax(z).
 
     d KL(p || q)/dz = q - p, and d KL(q || p)/dz = q (log(q / p) - KL(q || p)).
     """
@@ -32,7 +32,7 @@ def guided_step(model: Toy, own: Toy, x: np.ndarray, y: np.ndarray, lr: float, k
 @pytest.mark.parametrize("kind", ["forward", "reverse"])
 @pytest.mark.parametrize("tau", [0.0, 0.7])
 def test_two_rounds_by_hand(kind: str, tau: float) -> None:
-    """Three epochs on the body under phi_g, three on h_k on that body, one on phi_g beside h_k; the moving average."""
+    """Three epochs on the body under phi_g, three on h_k over it, one on phi_g beside h_k, and the moving average."""
     w = toy_world("fedcrc", hyper={"tau": tau, "divergence": kind}, train={"local_epochs": 3}, classes=3)
     before, *after = rounds(w, n=2)
     model, heads = as_toy(before.model, 0), toys(before.personal)
@@ -55,7 +55,7 @@ def test_two_rounds_by_hand(kind: str, tau: float) -> None:
 
 
 def test_losses_by_hand() -> None:
-    """One epoch of full batches: what the predictor's only step begins with, after the other two phases."""
+    """One epoch of full batches: the predictor's only step begins after the other two phases."""
     w = toy_world("fedcrc")
     before, after = rounds(w)
     logged = {"loss", "personal/loss", "predictor/loss", "predictor/task", "predictor/divergence"}
@@ -74,7 +74,7 @@ def test_losses_by_hand() -> None:
 
 
 def test_the_own_predictor_does_not_depend_on_the_guided_one() -> None:
-    """In one round h_k comes before phi_g: tau and the divergence change what clients get, not what h_k is."""
+    """In one round h_k comes before phi_g, so tau and the divergence change the clients' models but not h_k."""
     one = play("fedcrc", n=1, hyper={"tau": 0.1, "divergence": "reverse"})
     other = play("fedcrc", n=1)
     assert gap(one.personal, other.personal) == 0 and gap(one.model, other.model) > 0

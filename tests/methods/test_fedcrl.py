@@ -8,7 +8,7 @@ from tests.worlds import request
 
 
 def test_table_one() -> None:
-    """Of a paper of its own: Adam; r = 1, joint ratio 1, alpha 1, tau_CL 0.1, gamma 0.8."""
+    """The paper's own Table 1: Adam, r = 1, joint ratio 1, alpha 1, tau_CL 0.1, gamma 0.8."""
     open_ = {"lr": None, "batch_size": None, "optimizer": None}
     config = request("fedcrl", train={**open_, "preset": "paper"})
     train, hyper = config.train, config.hyper

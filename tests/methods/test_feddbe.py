@@ -1,4 +1,4 @@
-"""FedDBE: bias, running mean and consensus worked by hand, what it sends when."""
+"""FedDBE: bias, running mean and consensus by hand, and the traffic of each round."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def split(pop: Population, k: int) -> tuple[Toy, np.ndarray]:
 
 
 def test_three_rounds_by_hand() -> None:
-    """Two full-batch epochs in each; the consensus is that of round 1, the pull begins in round 2."""
+    """Two full-batch epochs per round. The consensus is that of round 1, and the pull begins in round 2."""
     w = toy_world("feddbe", LR, hyper={"kappa": KAPPA, "mu": MU}, train={"local_epochs": 2})
     before, *after = rounds(w, n=3)
     (shared, _), biases, consensus = split(before.model, 0), [np.zeros(2), np.zeros(2)], np.zeros(2)
@@ -48,7 +48,7 @@ def test_three_rounds_by_hand() -> None:
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_what_it_sends(bias: bool) -> None:
-    """The model both ways, without the bias; d numbers up in round 1, down in all others."""
+    """The model both ways without the bias. d numbers up in round 1, down in all others."""
     w = world("feddbe", hyper={"bias": bias})
     state = rounds(w, n=3)[-1]
     n = 3 * (state.model.numbers("")[0] - 4 * bias)
@@ -56,6 +56,6 @@ def test_what_it_sends(bias: bool) -> None:
 
 
 def test_padding_is_no_feature() -> None:
-    """The running mean of a mini-batch is over its images: the same for a client alone and in a stack."""
+    """The running mean of a mini-batch is over its images, the same for a single client and in a stack."""
     found = [rounds(world("feddbe", sizes=(7, 5, 3), chunk=k))[-1].consensus for k in (1, 3)]
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-12)

@@ -1,4 +1,4 @@
-"""FedDyn: worked by hand over two rounds, its first round beside FedProx, what h is."""
+"""FedDyn: by hand over two rounds, its first round beside FedProx, and the meaning of h."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_two_rounds_by_hand() -> None:
 
 
 def test_round_one_goes_twice_as_far_as_fedprox() -> None:
-    """Without g_k the clients train as FedProx's with mu = alpha; h doubles the way of their mean."""
+    """Without g_k the clients train as FedProx's with mu = alpha, and h doubles their mean step."""
     start = rounds(world("feddyn"), n=0)[0].model.named()
     dyn, prox = (play(m, 1, hyper={name: 0.3}).model for m, name in (("feddyn", "alpha"), ("fedprox", "mu")))
     names = dyn.parameters()

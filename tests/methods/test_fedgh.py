@@ -38,9 +38,9 @@ def class_means(features: np.ndarray, labels: np.ndarray) -> list[Pair]:
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 def test_two_rounds_by_hand(momentum: float) -> None:
-    """The head is overwritten, all is trained, and phi learns from what the trained encoders make of their classes.
+    """The head is overwritten, all weights train, and phi learns from the trained encoders' class means.
 
-    A third class that nobody owns has no prototype. A momentum of the run's is not the base station's.
+    A third class without owners has no prototype. The base station does not use the run's momentum.
     """
     lr, w = 0.25, toy_world("fedgh", hyper={"server_lr": 0.25}, classes=3, train={"momentum": momentum})
     before, *after = rounds(w, n=2)
@@ -57,7 +57,7 @@ def test_two_rounds_by_hand(momentum: float) -> None:
 
 
 def features(pop: Population, w: World, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """What a client's encoder makes of its training images in evaluation mode, over an ideal link, and their labels."""
+    """Compute the features of a client's training images in evaluation mode over an ideal link, with their labels."""
     index = w.session.draws.federation.train[k]
     head = {"head.0.weight": torch.eye(4).double(), "head.0.bias": torch.zeros(4).double()}
     x = w.session.draws.federation.gather(index, torch.float64)
@@ -65,7 +65,7 @@ def features(pop: Population, w: World, k: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def test_the_schedule_of_the_run_is_not_the_base_stations() -> None:
-    """From round 2 on clients train at a thousandth of their rate; phi still learns at its own."""
+    """From round 2 on clients train at a thousandth of their rate, while phi still learns at its own rate."""
     w = toy_world("fedgh", hyper={"server_lr": 0.25}, train={"lr_milestones": (2,), "lr_decay": 1e-3})
     _, before, after = rounds(w, n=2)
     phi, own = as_toy(before.model, 0), toys(after.trained)
@@ -122,7 +122,7 @@ def test_phi_is_all_that_a_client_hears_of_others(server_lr: float) -> None:
 
 
 def test_the_base_station_logs_its_loss_apart() -> None:
-    """The mean over its steps, each before it is taken."""
+    """The mean over its steps, each measured before the step."""
     w = toy_world("fedgh", hyper={"server_lr": 0.0})
     before, after = rounds(w)
     head = as_toy(before.model, 0)

@@ -1,4 +1,4 @@
-"""FedPAC: worked by hand over two rounds, its prototypes, and what crosses the air."""
+"""FedPAC: by hand over two rounds, its prototypes, and the traffic."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def combined_by_hand(trained: list[Toy], received: list[Toy]) -> list[Toy]:
 
 @pytest.mark.parametrize("head_lr", [None, 0.2])
 def test_two_rounds_by_hand(head_lr: float | None) -> None:
-    """Two epochs on the head, three on the body; in round 2 each feature is pulled to its class's prototype."""
+    """Two epochs on the head, three on the body. In round 2 each feature is pulled to its class's prototype."""
     lam, count = 3.0, np.array([[np.sum(y == c) for c in (0, 1)] for y in Y], dtype=float)
     hyper = {"lam": lam, "head_epochs": 2, "head_lr": head_lr}
     start, *after = rounds(toy_world("fedpac", hyper=hyper, train={"local_epochs": 3}), n=2)
@@ -114,7 +114,7 @@ def test_a_class_without_global_prototype_has_the_clients_own(monkeypatch: pytes
 
 
 def test_absent_clients_keep_their_heads_and_are_in_no_programme() -> None:
-    """In a round of two of three nothing depends on the third one's images, and its head does not move."""
+    """With two of three clients in a round, the third client's images have no effect, and its head does not move."""
     data, train = random_federation((7, 5, 3)), {"participation": 2 / 3}
     w = world("fedpac", data=data, train=train)
     before, after = rounds(w)
@@ -129,7 +129,7 @@ def test_absent_clients_keep_their_heads_and_are_in_no_programme() -> None:
 
 
 def test_traffic_without_combination() -> None:
-    """Up: the body, per owned class d of a prototype and a count; down: the body, d per known class."""
+    """Up: the body, and a prototype and a count per owned class. Down: the body, and d per known class."""
     w = world("fedpac", hyper={"collaboration": False})
     body = rounds(w, n=2)[-1].model.numbers("encoder.").sum()
     d, owned = 4, w.session.draws.federation.owned

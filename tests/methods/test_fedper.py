@@ -21,7 +21,7 @@ def test_two_rounds_by_hand() -> None:
 
 
 def test_the_first_round_is_half_fedavg_half_local() -> None:
-    """The body, with its running statistics, is FedAvg's; the heads are those of local training."""
+    """The body, with its running statistics, is FedAvg's. The heads are those of local training."""
     models = {m: play(m, n=1).model for m in ("fedper", "fedavg", "local")}
     for k in range(3):
         mine = client(models["fedper"], k)

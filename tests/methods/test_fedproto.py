@@ -18,7 +18,7 @@ def class_means(f: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("aggregation", ["mean", "counts"])
 def test_two_rounds_by_hand(aggregation: str) -> None:
-    """Round 1 has no prototypes; in round 2 each feature is pulled to its class's by 2 lambda (f - p) / (n d)."""
+    """Round 1 has no prototypes. In round 2 each feature is pulled to its class's by 2 lambda (f - p) / (n d)."""
     lam = 3.0
     start, first, second = rounds(toy_world("fedproto", hyper={"lam": lam, "aggregation": aggregation}), n=2)
     models = toys(start.model)
@@ -49,7 +49,7 @@ def test_a_pass_of_its_own_sees_the_trained_model() -> None:
 
 
 def test_classes_without_owner_have_no_prototype() -> None:
-    """A third class that nobody owns stays unknown, adds nothing to the loss and is never the nearest."""
+    """A third class without owners stays unknown, adds no loss and is never the nearest."""
     w = toy_world("fedproto", classes=3)
     method = FedProto(w.config.hyper)
     state = rounds(w, method)[-1]
@@ -72,7 +72,7 @@ def test_nearest_prototype_by_hand() -> None:
 
 
 def test_the_extra_pass_is_heard_as_training_heard_it() -> None:
-    """Without a link in training the prototypes are of clean features; the tests' meter does not see the pass."""
+    """Without a link in training the prototypes come from clean features. The meter of tests ignores the pass."""
     w = world("fedproto", hyper={"source": "pass"}, train={"through_link": False})
     rounds(w)
     assert w.session.tally.meters["test"].signal is None and w.session.tally.meters["train_up"].snr_db() == float("inf")

@@ -32,7 +32,7 @@ def squared(model: Toy) -> float:
 
 
 def test_the_anchor_is_the_model_as_received() -> None:
-    """Over a noisy downlink too: at the first step there is nothing to pull back from."""
+    """The first step has no pull yet, over a noisy downlink too."""
     w = toy_world("fedprox", channel={"kind": "awgn"}, air={"parameters": "analog"})
     rounds(w)
     assert (w.session.tally.log["distance"] == 0).all()

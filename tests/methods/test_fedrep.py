@@ -28,8 +28,8 @@ def test_two_rounds_by_hand() -> None:
 
 
 def test_head_epochs_leave_the_body_alone() -> None:
-    """With a rate of almost nothing only running statistics move, by the images and the noise of the body's own phase:
-    how long the head is trained before shifts none of that."""
+    """At a rate of almost zero only running statistics move, by images and noise of the body's own phase. The head's
+    phase does not shift them, however long it is."""
     setting = {"optimizer": "sgd", "lr": 1e-300}
     few, many = (play("fedrep", n=2, hyper={"head_epochs": n}, train=setting).model for n in (1, 7))
     assert gap(few, many) < 1e-200

@@ -54,7 +54,7 @@ def test_zero_gamma_is_fedavg_with_a_second_head() -> None:
 
 
 def test_a_class_without_images_has_no_part() -> None:
-    """The balanced softmax is over the classes that a client owns; gradients of the others are zero."""
+    """The balanced softmax is over the client's own classes, and the other classes have zero gradients."""
     data = random_federation((7, 5, 3), classes=5)
     data = dataclasses.replace(data, labels=data.labels % 3)
     w = world("fedrod", data=data, train={"optimizer": "sgd"})

@@ -1,6 +1,6 @@
-"""Losses of ten rounds under a fixed seed: a change that is not meant to change numbers must leave them alone.
+"""Losses of ten rounds under a fixed seed: a change of structure must leave them unchanged.
 
-To write them anew after a change that is: `python -m tests.methods.test_golden`, and say in the commit why they moved.
+To write them anew after an intended change: `python -m tests.methods.test_golden`, and give the reason in the commit.
 """
 
 from __future__ import annotations

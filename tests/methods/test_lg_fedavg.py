@@ -25,7 +25,7 @@ def test_two_rounds_by_hand() -> None:
 
 
 def test_pretraining_by_hand() -> None:
-    """One round of FedAvg, whose model all take over, then one of LG-FedAvg."""
+    """One round of FedAvg, then every client takes over its model, then one round of LG-FedAvg."""
     before, first, second = rounds(toy_world("lg_fedavg", hyper={"pretraining": 1}), n=2)
     start = mean([model.step(X[k], Y[k], 0.5) for k, model in enumerate(toys(before.model))])
     trained = [start.step(X[k], Y[k], 0.5) for k in (0, 1)]
@@ -35,7 +35,7 @@ def test_pretraining_by_hand() -> None:
 
 @pytest.mark.parametrize("init", ["common", "client"])
 def test_pretraining_is_fedavg(init: str) -> None:
-    """While it goes on, FedAvg's model is evaluated; in its last round it becomes everybody's, absent or not."""
+    """During pretraining, FedAvg's model is evaluated. In the last round every client takes it over, absent or not."""
     setting = {"sizes": (7, 5, 3, 6), "train": {"participation": 0.5}}
     w = world("lg_fedavg", hyper={"pretraining": 3}, model={"init": init}, **setting)
     method = LGFedAvg(w.config.hyper)
@@ -71,7 +71,7 @@ def test_pretraining_resumes(done: int) -> None:
 
 
 def test_traffic() -> None:
-    """The head both ways; in pretraining the whole model."""
+    """The head both ways. In pretraining the whole model."""
     for pretraining in (0, 1):
         w = world("lg_fedavg", hyper={"pretraining": pretraining})
         model = rounds(w, n=3)[-1].model

@@ -1,4 +1,4 @@
-"""What a round of each method costs: samples that go forward through encoders, and backward, counted and by hand."""
+"""Cost of a round of each method: samples that pass encoders forward and backward, counted and by hand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semcom.methods.registry import METHODS
 from tests.worlds import world
 
 SIZES = (10, 5, 5)
-"""Samples of the clients: in chunks their last batches are padded; four fifths of each are a whole number."""
+"""Samples of the clients. Chunks pad their last batches, and four fifths of each are a whole number."""
 
 COSTS: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("local", "fedavg", "fedavg_ft", "fedprox", "fedprox_ft", "fedamp"), (1, 1)),
@@ -51,7 +51,7 @@ OTHERS: list[tuple[str, dict[str, Any], tuple[float, float]]] = [
 
 @contextmanager
 def counted() -> Iterator[dict[str, int]]:
-    """Count samples, without padding, that go `forward` through encoders, and those whose gradients come `backward`."""
+    """Count samples without padding that pass encoders `forward`, and gradients that pass them `backward`."""
     passes, encode = {"forward": 0, "backward": 0}, StackedModel.encode
 
     def counting(model: StackedModel, batch: Batch) -> Tensor:
@@ -70,7 +70,7 @@ def counted() -> Iterator[dict[str, int]]:
 
 
 def cost(name: str, **overrides: Any) -> tuple[float, float]:
-    """Passes per sample in the second round; FedALA learns W at length in that one."""
+    """Count passes per sample in the second round, or in FedALA's third, after W's long learning."""
     rounds = 3 if name == "fedala" else 2
     here = world(name, sizes=SIZES, **overrides)
     method = METHODS.get(name)(here.config.hyper)

@@ -27,7 +27,7 @@ Samples = tuple[np.ndarray, np.ndarray]
 
 
 def direction(w: Toy, variant: str, outer: Samples, inner: Samples, third: Samples) -> Toy:
-    """What a client descends."""
+    """Compute the client's descent direction."""
     slope = w.step(*inner, ALPHA).slope(*outer)
     if variant == "fo":
         return slope
@@ -48,7 +48,7 @@ def test_two_rounds_by_hand(variant: str) -> None:
 
 @pytest.mark.parametrize("variant", ["fo", "hf"])
 def test_the_schedule_scales_the_outer_rate_alone(variant: str) -> None:
-    """From round 2 on: half of beta, by the schedule or by hand; alpha stays."""
+    """From round 2 on it is half of beta, by the schedule or by hand, while alpha stays."""
     w = world("perfedavg", hyper={**HAND, "variant": variant}, train={"lr_milestones": (2,), "lr_decay": 0.5})
     _, first, second = rounds(w, n=2)
     by_hand = world("perfedavg", hyper={**HAND, "variant": variant, "beta": BETA / 2})
@@ -78,7 +78,7 @@ def test_hf_descends_the_loss_after_a_step() -> None:
 
 
 def test_the_batches_of_a_step_have_orders_of_their_own() -> None:
-    """The outer one's is FedAvg's; over an epoch each visits all of a client's samples once."""
+    """The outer order is FedAvg's. Over an epoch each order visits all of a client's samples once."""
     seen: dict[str, list[torch.Tensor]] = {"outer": [], "inner": [], "third": []}
 
     class Watched(PerFedAvg):
@@ -96,7 +96,7 @@ def test_the_batches_of_a_step_have_orders_of_their_own() -> None:
 
 @pytest.mark.parametrize("variant", ["fo", "hf"])
 def test_each_gradient_is_of_its_own_batch(variant: str) -> None:
-    """One step on single samples; the images seen are the two bytes over 127.5, less 1."""
+    """One step on single samples. The seen images are the two bytes over 127.5, minus 1."""
     seen: list[list[Samples]] = []
 
     class Watched(PerFedAvg):
@@ -135,7 +135,7 @@ def test_without_alpha_personal_is_global() -> None:
 
 
 def test_adapting_leaves_no_trace_and_can_be_done_again() -> None:
-    """Neither counters nor logs nor the state move; another process finds the same models after a restart."""
+    """Neither counters, logs nor the state move. Another process finds the same models after a restart."""
     w = world("perfedavg", hyper=HAND)
     method = PerFedAvg(w.config.hyper)
     state = rounds(w, method)[-1]

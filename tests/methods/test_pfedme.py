@@ -1,4 +1,4 @@
-"""pFedMe: worked by hand over two rounds, what theta is, running statistics, and rates that diverge."""
+"""pFedMe: by hand over two rounds, the views of theta, running statistics, and diverging rates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HAND = {"lam": LAM, "lr_p": LR_P, "eta": ETA, "beta": BETA, "nu": NU, "inner_ste
 
 
 def trained(w: Toy, k: int, epochs: int = 2) -> tuple[Toy, Toy]:
-    """w and theta after full-batch epochs; theta goes on where the last batch left it."""
+    """Compute w and theta after full-batch epochs. theta continues from the last batch."""
     theta = w
     for _ in range(epochs):
         for _ in range(K):
@@ -40,7 +40,7 @@ def test_two_rounds_by_hand() -> None:
 
 
 def test_the_schedule_scales_the_rate_of_w_alone() -> None:
-    """From round 2 on: half of eta, by the schedule or by hand; theta moves as fast as before."""
+    """From round 2 on it is half of eta, by the schedule or by hand, while theta moves as fast as before."""
     w = world("pfedme", train={"lr_milestones": (2,), "lr_decay": 0.5})
     _, first, second = rounds(w, n=2)
     by_hand = world("pfedme", hyper={"eta": w.config.hyper.eta / 2})  # type: ignore[union-attr]
@@ -58,7 +58,7 @@ def test_theta_is_then_what_the_client_trained() -> None:
 
 
 def test_without_lambda_w_stays_and_theta_is_local() -> None:
-    """Only the running statistics of the global model move; theta starts at w in each round."""
+    """Only the running statistics of the global model move, and theta starts at w in each round."""
     hyper = {"lam": 0.0, "inner_steps": 1, "lr_p": 0.1}
     start, first, second = rounds(world("pfedme", hyper=hyper), n=2)
     for state in (first, second):

@@ -1,4 +1,4 @@
-"""Encoders that an arm cannot average; which values of hyperparameters it refuses is in wordings.txt."""
+"""Encoders that an arm cannot average. The refused values of hyperparameters are in wordings.txt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RepPer: both stages worked by hand, what is sent, classifiers, and what each client keeps to itself."""
+"""RepPer: both stages by hand, the traffic, classifiers, and the clients' private state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def body_step(model: Toy, views: np.ndarray, y: np.ndarray, lr: float = 0.5) -> 
 
 
 def test_a_round_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two epochs of full batches; the views that were made are noted, the rest is NumPy's."""
+    """Two epochs of full batches. The test records the drawn views and computes the rest in NumPy."""
     seen: list[np.ndarray] = []
 
     def note(*args: Any) -> torch.Tensor:
@@ -68,7 +68,7 @@ def order(w: World, k: int, epoch: int) -> np.ndarray:
 
 
 def test_whole_images_in_a_row_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without augmentation both views of an image are one; three rounds of full batches."""
+    """Without augmentation both views of an image are equal. Three rounds of full batches."""
     monkeypatch.setattr(repper, "augment", lambda images, uniforms, smallest: images)
     start, *_, after = rounds(toy_world("repper", hyper={"tau": TAU}), n=3)
     model, heads = as_toy(start.model, 0), toys(start.model)
@@ -140,7 +140,7 @@ def test_the_runs_schedule_leaves_the_heads_rate_alone() -> None:
 
 @pytest.mark.parametrize("init", ["common", "client"])
 def test_heads_begin_as_those_of_the_models(init: str) -> None:
-    """Without an epoch, a client's head is the one that it has had since the start."""
+    """Without an epoch, a client's head is its initial head."""
     w = world("repper", model={"init": init}, finish={"epochs": 0})
     state, views = ended(w)
     for name, t in views["personal"].population.named("head.").items():

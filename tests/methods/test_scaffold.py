@@ -13,7 +13,7 @@ ETA_L, ETA_G = 0.4, 0.7
 
 
 def test_two_rounds_by_hand() -> None:
-    """Two full-batch steps along grad CE + c - c_k; the first round has no controls yet."""
+    """Two full-batch steps along grad CE + c - c_k. The first round has no controls yet."""
     w = toy_world("scaffold", hyper={"eta_l": ETA_L, "eta_g": ETA_G}, train={"local_epochs": 2})
     before, *after = rounds(w, n=2)
     shared, c, own = as_toy(before.model, 0), as_toy(before.mean, 0), toys(before.own)
@@ -46,7 +46,7 @@ def test_c_is_the_mean_of_the_controls() -> None:
 
 @pytest.mark.parametrize(("milestones", "factor"), [((), 1.0), ((2,), 0.5)])
 def test_the_rate_follows_the_schedule(milestones: tuple[int, ...], factor: float) -> None:
-    """Of the control too: after a round of one step it is the gradient at the start, whatever the rate."""
+    """After a round of one step the control is the initial gradient, whatever the rate."""
     train = {"lr_milestones": milestones, "lr_decay": 0.5} if milestones else {}
     w = toy_world("scaffold", hyper={"eta_l": ETA_L}, train=train)
     _, first, second = rounds(w, n=2)

@@ -1,4 +1,4 @@
-"""A method whose idea is switched off is a simpler one: most rows of "Special cases" in docs/methods.md."""
+"""A method with its idea switched off is a simpler method: most rows of "Special cases" in docs/methods.md."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.methods.arms import ended
 from tests.worlds import used, world
 
 Who = tuple[str, dict[str, Any]] | tuple[str, dict[str, Any], dict[str, Any]]
-"""A method, or `method.name` for a population of its State or a view; its hyperparameters; its training."""
+"""A method, or `method.name` for a population of its State or a view, with its hyperparameters and training."""
 
 HARD: dict[str, Any] = {"sizes": (3, 2, 1), "channel": {"kind": "rayleigh"}, "n": 3, "within": 0.0}
 HARD["train"] = {"participation": 2 / 3, "local_epochs": 2, "weight_decay": 0.01}
-"""Unequal clients with last batches of one, fading, some of them in a round, two epochs of Adam with a decay."""
+"""Unequal clients with last batches of one, fading, partial rounds, and two epochs of Adam with a decay."""
 IDEAL, ONE, OWN = {"channel": {"kind": "ideal"}}, {"sizes": (7,)}, {"model": {"init": "client"}}
 ROUND_1: dict[str, Any] = {"n": 1, "train": {"participation": 1.0}}
 SGD = {"optimizer": "sgd", "weight_decay": 0.0}
@@ -79,7 +79,7 @@ CASES: list[tuple[Who, Who, dict[str, Any]]] = [
     (("fedcl", {"centroids": "none"}), ("fedcl", {"lam": 0.0}), {}),
     (("fedcl", {"warmup": 2}), ("fedcl", {"lam": 0.0}), {"n": 2}),
 ]
-"""A method, what it must be, and what is not as in HARD."""
+"""A method, the method that it must equal, and the settings that differ from HARD."""
 
 
 @pytest.mark.parametrize(("one", "other", "change"), CASES, ids=lambda v: v[0] if isinstance(v, tuple) else "")
@@ -92,7 +92,7 @@ def test_it_is_the_simpler_method(one: Who, other: Who, change: dict[str, Any]) 
 
 
 TRAINED: dict[str, dict[str, Tensor]] = {}
-"""What several cases are compared with, by what was asked for."""
+"""Reference states of several cases, by their settings."""
 
 
 def trained(who: Who, n: int, train: dict[str, Any], **setting: Any) -> dict[str, Tensor]:

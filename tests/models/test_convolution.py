@@ -1,4 +1,4 @@
-"""Convolutions of stacks: each way against torch's, client by client; gradients, and the choice among them."""
+"""Convolutions of stacks: each implementation against torch's, client by client, its gradients, and the choice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def one_by_one(x: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
 
 
 def case(geometry: Geometry, k: int = 2, b: int = 3, order: int = 0) -> tuple[Tensor, Tensor]:
-    """Images and weights of k clients; the clients, the images or the channels lie last in memory."""
+    """Build images and weights of k clients with clients, images or channels last in memory."""
     torch.manual_seed(1)
     c, o = 2 * geometry.groups, 3 * geometry.groups
     shape = [(k, b, c), (b, k, c), (c, k, b)][order]
@@ -70,7 +70,7 @@ def test_the_whole_layer_is_that_of_each_client(bias: bool) -> None:
 
 
 def test_gradients_of_gradients() -> None:
-    """Per-FedAvg differentiates twice; each of the three functions is differentiated by numbers, twice."""
+    """Per-FedAvg differentiates twice, so each of the three functions is checked twice against finite differences."""
     geometry = Geometry((3, 3), (2, 2), (2, 1), (1, 0), (1, 1), 1)
     x, w = case(geometry, k=1, b=1)
     g = torch.randn(1, 1, 3, *geometry.out, dtype=torch.float64, requires_grad=True)
@@ -80,7 +80,7 @@ def test_gradients_of_gradients() -> None:
 
 
 class Stack:
-    """Stands for a tensor of a GPU, of which the choice asks a few things."""
+    """Stands for a GPU tensor with the attributes that the choice reads."""
 
     is_cuda, shape, dtype = True, torch.Size([2, 3]), torch.float32
 
@@ -95,14 +95,12 @@ def test_the_fastest_is_taken_unless_numbers_are_to_come_again(
     calls: list[str] = []
     ways: dict[str, Any] = {name: lambda one, other, geometry, name=name: calls.append(name) or name for name in "abc"}
     took = iter([3.0, 1.0, 2.0])
-    monkeypatch.setattr(convolution, "_time_convolution", lambda work: next(took))
+    monkeypatch.setattr(convolution, "_time_way", lambda work: next(took))
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", deterministic)
     monkeypatch.setattr(convolution, "_chosen", {})
     monkeypatch.setitem(WAYS, OUTPUT, ways)
     stack: Any = Stack()
-    assert [convolution._find_fastest_convolution(OUTPUT, stack, stack, ONE) for _ in range(2)] == [
-        expected
-    ] * 2  # tried once
+    assert [convolution._compute_fastest(OUTPUT, stack, stack, ONE) for _ in range(2)] == [expected] * 2  # tried once
     assert calls == [expected] * 2
 
 
@@ -112,11 +110,11 @@ def test_a_way_without_the_memory_for_it_is_not_taken(monkeypatch: pytest.Monkey
     def full() -> None:
         raise torch.cuda.OutOfMemoryError
 
-    assert convolution._time_convolution(full) == float("inf") > convolution._time_convolution(lambda: None) > 0
+    assert convolution._time_way(full) == float("inf") > convolution._time_way(lambda: None) > 0
 
 
 def test_orders_of_memory_meet_without_copies() -> None:
-    """What a way returns is a view of the client's channels side by side, as batch normalisation takes them."""
+    """Each implementation returns a view with the client's channels side by side, as batch normalisation takes them."""
     x, w = (t.detach() for t in case(ONE))
     for name, way in WAYS[OUTPUT].items():
         y = way(x, w, ONE)

@@ -29,7 +29,7 @@ Weights = Mapping[str, Tensor]
 
 
 def plain_cnn_linear(w: Weights, x: Tensor) -> Tensor:
-    """Convolution, ReLU, pool, twice; a matrix over (channel, row, column)."""
+    """Convolution, ReLU and pool, twice, then a matrix over (channel, row, column)."""
     for layer in ("0", "3"):
         x = functional.max_pool2d(functional.conv2d(x, w[f"{layer}.weight"], w[f"{layer}.bias"]).relu(), 2)
     matrix = w["7.weight"].unflatten(1, (5, 5, 64)).movedim(-1, 1).flatten(1)
@@ -42,7 +42,7 @@ def norm(w: Weights, name: str, x: Tensor) -> Tensor:
 
 
 def plain_conv4(w: Weights, x: Tensor) -> Tensor:
-    """Convolution, BatchNorm, ReLU, pool, four times; a matrix over (channel, row, column)."""
+    """Convolution, BatchNorm, ReLU and pool, four times, then a matrix over (channel, row, column)."""
     for layer in (0, 4, 8, 12):
         x = norm(w, f"{layer + 1}", functional.conv2d(x, w[f"{layer}.weight"], padding=1))
         x = functional.max_pool2d(x.relu(), 2)
@@ -73,7 +73,7 @@ BOTTLENECKS = (
 
 
 def plain_mobilenet(w: Weights, x: Tensor) -> Tensor:
-    """Widen, filter each channel, narrow; around blocks that keep the shape, a shortcut."""
+    """Widen, filter each channel, narrow. Blocks that keep the shape have a shortcut."""
 
     def widen(name: str, x: Tensor) -> Tensor:
         return functional.relu6(norm(w, f"{name}.1", functional.conv2d(x, w[f"{name}.0.weight"])))
@@ -96,7 +96,7 @@ HALVED = (2, 4, 6, 12)
 
 
 def plain_mobilenet_v1(w: Weights, x: Tensor) -> Tensor:
-    """A convolution; 13 times a filter for each channel and a 1x1 convolution; the mean over the positions."""
+    """A convolution, 13 times a filter per channel and a 1x1 convolution, then the mean over positions."""
     x = norm(w, "1", functional.conv2d(x, w["0.weight"], padding=1)).relu()
     for block in range(1, 14):
         at, stride = 6 * block - 3, 2 if block in HALVED else 1
@@ -125,12 +125,12 @@ PLAIN: Mapping[str, Callable[[Weights, Tensor], Tensor]] = {
     "mobilenet-v1": plain_mobilenet_v1,
 }
 SIDE = {name: 16 for name in ENCODERS.names() if name.startswith("resnet")}
-"""Of images for networks that take any size and their time; 32 for the others."""
+"""Side of images for networks of any size that are slow at 32, which is the default."""
 SIZES = {name: ((3, 2, 2), 3) for name in PLAIN if name.startswith("mobilenet")}
-"""Training samples of three clients and the mini-batch, for the chunks; `((3, 2, 1), 2)` for the others.
+"""Training samples of three clients and the mini-batch, for the chunks. The default is `((3, 2, 1), 2)`.
 
-One sample is four numbers a channel at MobileNet's end: BatchNorm over it alone, layer by layer, makes 1e-9 of a
-rounding.
+One sample is four numbers per channel at MobileNet's end: over these, layer by layer, BatchNorm amplifies rounding to
+1e-9.
 """
 
 
@@ -151,7 +151,7 @@ def test_numbers_and_gradients_are_those_of_the_paper(name: str) -> None:
 
 
 def test_sizes_by_hand() -> None:
-    """32 (75 + 1) + 64 (800 + 1) + 512 (1600 + 1) and its 10-class head; torchvision's networks with other ends."""
+    """32 (75 + 1) + 64 (800 + 1) + 512 (1600 + 1) and a 10-class head, and torchvision's networks with other ends."""
     size = {name: numbers(name, 512) for name in PLAIN if name != "mobilenet-v1"}
     assert size["cnn"] == 873_408 and size["cnn"] + 10 * 513 == 878_538
     assert size["conv4"] == 9 * 64 * (3 + 3 * 64) + 4 * 2 * 64 + 512 * 257
@@ -162,7 +162,7 @@ def test_sizes_by_hand() -> None:
 
 
 def test_sizes_in_the_literature() -> None:
-    """With ten classes, the CIFAR-10 ResNets of many repositories; Keras's MobileNet without its classifier."""
+    """With ten classes: the CIFAR-10 ResNets of many repositories, and Keras's MobileNet without its classifier."""
     assert numbers("resnet18-pooled", 512) + 10 * 513 == 11_173_962
     assert numbers("resnet34-pooled", 512) + 10 * 513 == 21_282_122
     running = 2 * (32 + 2 * (32 + 64 + 2 * 128 + 2 * 256 + 6 * 512 + 1024) + 1024 - 32)
@@ -186,7 +186,7 @@ def built(name: str, channels: int, features: int) -> nn.Module:
     [("cnn-linear", nn.Linear), ("cnn-linear-dropout", nn.Dropout), ("cnn", nn.ReLU), ("cnn-dropout", nn.Dropout)],
 )
 def test_only_the_linear_end_gives_negative_features(name: str, end: type) -> None:
-    """FedCoSR's and FedCRL's text: convolution, ReLU, pool, twice; flattened, a layer with k outputs."""
+    """FedCoSR's and FedCRL's text: convolution, ReLU and pool, twice, flattened into a layer with k outputs."""
     net = ENCODERS.get(name)(3, 128)
     *_, last = net.children()
     features = net.eval()(torch.randn(8, 3, 32, 32))
@@ -200,7 +200,7 @@ POOLED = {"resnet18-pooled": 512, "resnet34-pooled": 512, "mobilenet-v1": 1024}
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_encoders_that_end_in_a_pool_say_so(name: str) -> None:
-    """Their features are means of what a ReLU lets through, on images of any size."""
+    """Their features are means of ReLU outputs, for images of any size."""
     encoder = ENCODERS.get(name)
     assert own_features(encoder) == POOLED.get(name)
     if name in POOLED:

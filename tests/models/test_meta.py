@@ -1,4 +1,4 @@
-"""Networks on the meta device: shapes and types alone, and no draw."""
+"""Networks on the meta device: shapes and types without any draw."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def own_generator() -> object:
 
 
 def dcgan_size(channels: int, d: int, widths: tuple[int, int, int], extra: bool = False) -> int:
-    """Filters without bias, and two numbers per normalised channel; the first layer is not normalised."""
+    """Count filters without bias and two numbers per normalised channel. The first layer is not normalised."""
     a, b, c = widths
     size = 16 * (channels * a + a * b + b * c + c * d) + 2 * (b + c)
     return size + (9 * (a * a + b * b + c * c) + 2 * (a + b + c) if extra else 0)
@@ -55,7 +55,7 @@ def test_encoders(name: str, channels: int, d: int) -> None:
 
 
 def test_groups_are_normalised_within_each_image() -> None:
-    """16 channels of one image have mean 0 and variance 1 together; what else is in the batch makes no difference."""
+    """16 channels of one image have joint mean 0 and variance 1. Other images of the batch make no difference."""
     net = ENCODERS.get("dcgan-narrow-groupnorm")(3, 10).eval()
     norms = [m for m in net.modules() if isinstance(m, nn.GroupNorm)]
     assert [(m.num_groups, m.num_channels) for m in norms] == [(4, 64), (8, 128)]
@@ -68,7 +68,7 @@ def test_groups_are_normalised_within_each_image() -> None:
 
 
 def test_the_last_layer_is_a_4x4_convolution() -> None:
-    """Written as a matrix over (row, column, channel); the same numbers as a convolution over the whole map."""
+    """As a matrix over (row, column, channel), it gives the same numbers as a convolution over the whole map."""
     *body, flatten, last = ENCODERS.get("dcgan-narrow")(3, 10).children()
     x = nn.Sequential(*body)(torch.randn(2, 3, 32, 32))
     filters = last.weight.view(10, 4, 4, -1).movedim(-1, 1)
@@ -121,7 +121,7 @@ def test_heads() -> None:
 
 
 def test_a_head_begins_with_the_weights_of_one_of_its_architecture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A copy of `linear` begins as `linear` does; two heads of another architecture alike, whatever they are called."""
+    """A copy of `linear` begins like `linear`. Two heads of another architecture begin alike under any name."""
 
     def narrow(d: int, classes: int) -> nn.Module:
         return nn.Sequential(nn.Linear(d, 5), nn.ReLU(), nn.Linear(5, classes))

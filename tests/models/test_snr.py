@@ -1,4 +1,4 @@
-"""The SNR as an input of encoder and head: in stacks, in tests at several SNRs, and when it is off."""
+"""The SNR as an input of encoder and head: in stacks, in tests at several SNRs, and switched off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests import worlds
 
 
 def test_features_are_scaled_by_what_features_and_snr_say() -> None:
-    """By hand; on a stack each client by its own weights and SNR; beyond 40 dB nothing changes."""
+    """By hand. In a stack each client uses its own weights and SNR, and above 40 dB the factors stay constant."""
     torch.manual_seed(0)
     layers = [replace_by_own_layers(SNRAttention(3)).double() for _ in range(2)]
     x = torch.randn(2, 5, 3, dtype=torch.float64)
@@ -60,7 +60,7 @@ def by_loops(block: SNRAttention, maps: np.ndarray, snr_db: float) -> np.ndarray
 
 @pytest.mark.parametrize("flatten", ["last", "first"])
 def test_maps_are_pooled_and_scaled_as_wholes(flatten: str) -> None:
-    """One factor for each map, the same from whatever the map is flattened to; on a stack each client by its own."""
+    """Each map has one factor, whatever the map is flattened to. In a stack each client has its own factors."""
     torch.manual_seed(1)
     flat = nn.Flatten() if flatten == "first" else build_encoder("deepjscc", (3, 8, 8), 12)[-1]  # type: ignore[index]
     body = nn.Conv2d(2, 3, 3)
@@ -119,7 +119,7 @@ def test_a_model_of_deepjscc_sends_hardly_more_with_the_snr() -> None:
 
 
 def test_a_block_that_passes_everything_is_no_block() -> None:
-    """With factors of 1 the decoder gives what it gives without; maps of one pixel are numbers."""
+    """With factors of 1 the decoder gives the same output as without. Maps of one pixel are plain numbers."""
     torch.manual_seed(2)
     plain = decoder(128, (3, 16, 16)).double()
     aware = attend_before(lambda: plain, 128).double()
@@ -142,7 +142,7 @@ def test_a_block_that_passes_everything_is_no_block() -> None:
     + [(name, "test-deep-vmap") for name in ("fedcl", "repper")],
 )
 def test_the_chunk_changes_no_run(method: str, encoder: str) -> None:
-    """Convolutions one by one and networks in vmap; SNRs that differ between clients."""
+    """Convolutions one by one and networks in vmap, with different SNRs per client."""
     channel = {"snr_db": "0,5,10,20", "test_snr_db": "15,-5"}
     found = [
         run(
@@ -157,7 +157,7 @@ def test_the_chunk_changes_no_run(method: str, encoder: str) -> None:
 
 
 def test_tests_at_several_snrs_encode_for_each() -> None:
-    """Tested at two SNRs at once is what is tested at each alone."""
+    """A test at two SNRs equals two tests at one SNR each."""
     several = run(worlds.request(model={"snr_input": True}, channel={"test_snr_db": "15,-5"}))
     alone = run(worlds.request(model={"snr_input": True}, channel={"test_snr_db": -5.0}))
     (both,), (one,) = (list(each.summary["views"].values()) for each in (several, alone))
@@ -171,6 +171,6 @@ def test_off_is_the_run_that_there_was_and_on_is_another() -> None:
 
 @pytest.mark.parametrize(("method", "kind"), [("local", "ideal"), ("local", "none"), ("fedgh", "awgn")])
 def test_where_it_does_nothing_it_is_refused(method: str, kind: str) -> None:
-    """Without noise there is no SNR; FedGH's head learns from means over clients."""
+    """A noiseless link has no SNR, and FedGH's head learns from means over clients."""
     with pytest.raises(ConfigError, match="model.snr-input"):
         worlds.request(method, model={"snr_input": True}, channel={"kind": kind})

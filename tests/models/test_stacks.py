@@ -1,4 +1,4 @@
-"""Networks on stacks of clients compute what each client's own call does; a network of other layers is left to vmap."""
+"""Networks on stacks of clients compute the same as each client's own call. Other layers are left to vmap."""
 
 from __future__ import annotations
 

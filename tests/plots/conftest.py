@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,16 +14,24 @@ from semcom.config import run_hash
 from semcom.studies.registry import find_experiment
 from semcom.studies.results.table import TABLE, make_row_of_table, make_table, write_table
 from semcom.studies.sweep.request import apply_request, parse_request
-from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture, used by each test
+from tests.studies.conftest import quick_resolve  # used by each test
 from tests.studies.folders import begin, simple
 
 ACCURACY = {"fedcl": 0.6712345678901234, "fedproto": 0.65, "fedavg": 0.37}
 GAIN = {0.0: -0.07, 9.0: 0.0, 18.0: 0.013}
 
 
+@pytest.fixture(scope="module")
+def resolving() -> Iterator[None]:
+    """Patch resolving for fixtures of a module, which run before the patch of each test."""
+    with pytest.MonkeyPatch.context() as patch:
+        quick_resolve.__wrapped__(patch)  # type: ignore[attr-defined]
+        yield
+
+
 @pytest.fixture
 def stored(tmp_path: Path) -> Callable[..., Path]:
-    """Writes the sweep of the letter's figure; returns its folder."""
+    """Write the sweep of the letter's figure and return its folder."""
 
     def write(
         seeds: tuple[int, ...] = (0,), failing: str = "", scale: str = "small", name: str = "letter-fig2b"

@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 import semcom
 from semcom.config import run_hash
+from semcom.plots import Plot, style
+from semcom.plots.panels import draw_panels
 from semcom.runs.folder.arrays import write_arrays
 from semcom.studies.analysis.study import Study
 from tests.studies.folders import TRAFFIC, config, line, scored, write
@@ -28,7 +32,7 @@ def accuracy(method: str, snr: float, seed: int) -> float:
 def made(
     folder: Path, methods: tuple[str, ...] = tuple(TOPS), seeds: int = 3, snrs: tuple[float, ...] = (0.0, 9.0)
 ) -> Study:
-    """Runs of four rounds with three clients; each keeps its matrices, and features where seed and SNR are 0."""
+    """Write runs of four rounds with three clients. Each keeps its matrices, and features if seed and SNR are 0."""
     for number, method in enumerate(methods):
         for snr in snrs:
             for seed in range(seeds):
@@ -42,6 +46,11 @@ def made(
                 out = write(folder / run_hash(of), of, lines, traffic={"up": ups, "down": TRAFFIC})
                 write_arrays(out / "arrays.npz", kept(number, seed, features=seed == snr == 0), run_hash(of))
     return semcom.study(folder)
+
+
+def drawn(numbers: pd.DataFrame | list[dict[str, Any]], plot: Plot) -> Figure:
+    with style.ieee():
+        return draw_panels(pd.DataFrame(numbers), plot)
 
 
 def kept(number: int, seed: int, features: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Labels in any script: an installed font that has its characters is taken, and what none has is told in a line."""
+"""Labels in any script: an installed font with their characters is taken, and missing characters give one line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib import font_manager
 from matplotlib.figure import Figure
 
 from semcom.plots import fonts
-from semcom.plots.style import ieee, style_to_bytes
+from semcom.plots.style import ieee, render_bytes
 
 
 def make_font(path: Path, name: str, characters: str) -> None:
@@ -37,24 +37,24 @@ def make_font(path: Path, name: str, characters: str) -> None:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fonts of two scripts; of no other one that the style's fonts lack."""
+    """Install fonts of two scripts that the style's fonts lack, and of no other script."""
     kept = [font for font in font_manager.fontManager.ttflist if font.name.startswith(("DejaVu", "STIX"))]
     monkeypatch.setattr(font_manager.fontManager, "ttflist", kept)
     for name, characters in (("Chinese", "准确率"), ("Korean", "정확도")):
         make_font(tmp_path / f"{name}.ttf", name, characters)
         font_manager.fontManager.addfont(tmp_path / f"{name}.ttf")
     fonts._find_families.cache_clear()
-    fonts._tell_of_boxes.cache_clear()
+    fonts._warn_of_boxes.cache_clear()
 
 
 def draw(text: str) -> list[str]:
-    """The families that a label gets where it is written to a file, and nothing that matplotlib warns of."""
+    """Find the families of a label in a written file, and check that matplotlib warns of no character."""
     with warnings.catch_warnings(), ieee():
         warnings.simplefilter("error")
         figure = Figure()
         label = figure.text(0.1, 0.5, text)
         usual = label.get_fontfamily()
-        contents = [style_to_bytes(figure, kind) for kind in ("pdf", "png")]
+        contents = [render_bytes(figure, kind) for kind in ("pdf", "png")]
     assert all(contents) and label.get_fontfamily()[: len(usual)] == usual
     return list(label.get_fontfamily()[len(usual) :])
 

@@ -1,8 +1,7 @@
-"""Crosses and shades: what they mark are a run's numbers and its division, and no CSV file has their columns."""
+"""Crosses and shades mark the runs' numbers and divisions, and add no column to a CSV file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,35 +9,25 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from semcom.plots import Plot, plot, style
+from semcom.plots import Plot, plot
 from semcom.plots.classes import _find_scarce
 from semcom.plots.guessing import CROSS, GUESSING, count_own_classes, mark_guessing
 from semcom.plots.kinds import KINDS, settle_kind
-from semcom.plots.panels import draw_panels
-from tests.plots.studies import SNR, TOPS, made
-from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
-
-
-@pytest.fixture(autouse=True, scope="module")
-def resolving() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        quick_resolve.__wrapped__(patch)  # type: ignore[attr-defined]
-        yield
+from tests.plots.studies import SNR, TOPS, drawn, made
 
 
 @pytest.mark.parametrize("kind", ["lines", "dots"])
 def test_a_seed_that_names_one_of_its_three_classes_is_crossed(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """FedProto's seeds have 33.8, 34.0 and 34.2 % at 0 dB, the first within half a point of 1/3; more at 9 dB."""
+    """FedProto's seeds have 33.8, 34.0 and 34.2 % at 0 dB, the first within half a point of 1/3, and more at 9 dB."""
     monkeypatch.setitem(TOPS, "fedproto", 0.34)
     part, request = settle_kind(made(tmp_path), Plot(kind=kind, x=SNR, hue="variant"))
     numbers = KINDS.get(kind).numbers(part, request)
     marked = mark_guessing(part, request, numbers)
     pd.testing.assert_frame_equal(marked.drop(columns=GUESSING), numbers)
     assert marked.loc[marked[GUESSING], ["variant", SNR]].to_numpy().tolist() == [["fedproto", 0.0]]
-    with style.ieee():
-        axes = draw_panels(marked, request).axes[0]
+    axes = drawn(marked, request).axes[0]
     (cross,) = [line for line in axes.lines if line.get_label() == CROSS]
     at = cross.get_ydata() if kind == "lines" else cross.get_xdata()
     assert at == pytest.approx([0.34])

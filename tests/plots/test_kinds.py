@@ -1,10 +1,9 @@
-"""Every kind of figure: the plotted numbers are those of the study, and what is drawn are these numbers."""
+"""Every kind of figure plots the numbers of the study and draws exactly these numbers."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,27 +16,18 @@ from scipy.stats import ttest_1samp
 
 import semcom
 from semcom.config import ConfigError
-from semcom.plots import Plot, gain, style
+from semcom.plots import Plot, gain
 from semcom.plots.base import Kind, Styles
-from semcom.plots.kinds import KINDS, named_empty, settle_kind
-from semcom.plots.panels import draw_panels
+from semcom.plots.kinds import KINDS, name_empty, settle_kind
 from semcom.runs.folder.summary import write_summary
 from semcom.runs.result.accuracy import compute_headlines
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
-from tests.plots.studies import CLASSES, SNR, accuracy, made
+from tests.plots.studies import CLASSES, SNR, accuracy, drawn, made
 from tests.refusals import refuses
-from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import config, line, scored, write
 
 ONE = {SNR: 9}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def resolving() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        quick_resolve.__wrapped__(patch)  # type: ignore[attr-defined]
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +38,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory, resolving: None) -> Study:
 def shown(study: Study, **fields: Any) -> tuple[pd.DataFrame, Figure, Plot]:
     """The numbers of a request, its figure and the settled request."""
     part, plot = settle_kind(study, Plot(**fields))
-    cells = named_empty(KINDS.get(str(plot.kind)).numbers(part, plot), plot)
-    with style.ieee():
-        return cells, draw_panels(cells, plot), plot
+    cells = name_empty(KINDS.get(str(plot.kind)).numbers(part, plot), plot)
+    return cells, drawn(cells, plot), plot
 
 
 def as_of(means: pd.DataFrame, cells: pd.DataFrame, by: list[str]) -> None:
@@ -111,7 +100,7 @@ def test_bars_and_dots_stand_at_their_means(whole: Study) -> None:
 
 @pytest.mark.parametrize("kind", ["dots", "heatmap"])
 def test_panels_with_other_rows_have_labels_of_their_own(tmp_path: Path, kind: str) -> None:
-    """FedAvg has no runs at 9 dB: the rows of that panel are not those of the other one."""
+    """FedAvg has no runs at 9 dB, so the two panels have different rows."""
     study = made(tmp_path, seeds=2)
     for run in study.stored:
         if run.variant == "fedavg" and run.fields[SNR] == 9:
@@ -285,7 +274,7 @@ def test_every_kind_says_what_it_shows() -> None:
 
 
 def test_gains_are_paired_differences_with_their_intervals(whole: Study) -> None:
-    """FedCL over FedProto: 2 points, less 0.02 a seed; the interval is that of the seeds' differences."""
+    """FedCL over FedProto gains 2 points, less 0.02 per seed. The interval is that of the seeds' differences."""
     cells, figure, plot = shown(whole, kind="gain", x=SNR, over="fedproto")
     assert list(dict.fromkeys(cells["variant"])) == ["fedavg", "fedcl"] and set(cells["n"]) == {3}
     one = cells.set_index(["variant", SNR]).loc["fedcl", 9]
@@ -302,7 +291,7 @@ def test_gains_are_paired_differences_with_their_intervals(whole: Study) -> None
 
 
 def test_a_method_has_rows_for_another_view_too(tmp_path: Path) -> None:
-    """FedBABU's model for all is 40 points below Local, what clients have made of it 10 points above."""
+    """FedBABU's global model is 40 points below Local, and the clients' models are 10 points above it."""
     for seed in range(2):
         local = {"personal": scored([0.6, 0.6 + seed / 100])}
         babu = {"global": scored([0.2, 0.2 + seed / 50]), "personal": scored([0.7, 0.7 + seed / 100])}
@@ -346,7 +335,7 @@ def draw_nothing(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) ->
 def test_a_kind_lacks_no_column_that_it_says(
     lacking: str, tabled: bool, whole: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Hue and panels in any case; the abscissa, means, intervals and seeds for the table of the page."""
+    """Every kind gives hue and panels. The page's table also needs the abscissa, means, intervals and seeds."""
 
     def numbers(study: Study, plot: Plot) -> pd.DataFrame:
         return study.mean(plot.fields).drop(columns=lacking or [])

@@ -1,8 +1,7 @@
-"""The figure around the drawings: the size, and that nothing is cut off."""
+"""The figure around the drawings: it has the right size, and no part is cut off."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -12,12 +11,11 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from semcom.plots import Plot, style
-from semcom.plots.kinds import KINDS, named_empty, settle_kind
+from semcom.plots.kinds import KINDS, name_empty, settle_kind
 from semcom.plots.panels import draw_panels
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import METHODS
-from tests.plots.studies import SNR, made
-from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
+from tests.plots.studies import SNR, drawn, made
 
 LETTER = {
     "fedcl": (0.63, 0.64, 0.64),
@@ -27,13 +25,6 @@ LETTER = {
 }
 """Three personal methods between 62 and 64 %, and FedAvg between 36 and 45 %."""
 LINES = Plot(kind="lines", x=SNR, hue="variant")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def resolving() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        quick_resolve.__wrapped__(patch)  # type: ignore[attr-defined]
-        yield
 
 
 def cells(half: float = 0.005, **lines: tuple[float, ...]) -> pd.DataFrame:
@@ -47,12 +38,11 @@ def cells(half: float = 0.005, **lines: tuple[float, ...]) -> pd.DataFrame:
 
 
 def test_the_ordinate_of_fractions_ends_where_they_end() -> None:
-    """Few seeds can have an interval from -50 to 150 %; that of a gain, which is no fraction, is shown whole."""
+    """Few seeds can have an interval from -50 to 150 %. A gain is not a fraction, so its interval is shown whole."""
     wide, said = cells(half=0.9, fedcl=(0.5, 0.55, 0.6)), "beyond the ordinate"
-    with style.ieee():
-        assert draw_panels(wide, LINES).axes[0].get_ylim() == pytest.approx((-0.05, 1.05))
-        low, high = draw_panels(cells(**LETTER), LINES).axes[0].get_ylim()
-        assert draw_panels(wide, replace(LINES, y="gain")).axes[0].get_ylim()[0] < -0.4
+    assert drawn(wide, LINES).axes[0].get_ylim() == pytest.approx((-0.05, 1.05))
+    low, high = drawn(cells(**LETTER), LINES).axes[0].get_ylim()
+    assert drawn(wide, replace(LINES, y="gain")).axes[0].get_ylim()[0] < -0.4
     assert 0.3 < low < 0.355 and 0.645 < high < 0.7, "nor is it wider than before"
     caption = KINDS.get("lines").caption
     assert said in caption(wide, LINES) and said not in caption(cells(**LETTER), LINES)
@@ -62,21 +52,19 @@ def test_so_does_that_of_curves() -> None:
     """Bands from -40 to 150 % leave the curves all of the height."""
     curves = Plot(kind="curves", x="round", hue="variant")
     wide, narrow = (cells(half, fedcl=(0.5, 0.55, 0.6)).rename(columns={SNR: "round"}) for half in (0.9, 0.1))
-    with style.ieee():
-        assert draw_panels(wide, curves).axes[0].get_ylim() == pytest.approx((-0.05, 1.05))
+    assert drawn(wide, curves).axes[0].get_ylim() == pytest.approx((-0.05, 1.05))
     caption = KINDS.get("curves").caption
     assert "beyond the ordinate" in caption(wide, curves) and "beyond" not in caption(narrow, curves)
 
 
 MARKS = 24
-"""Lines that a mark alone tells apart: twelve, filled and not."""
+"""Number of lines that differ by their mark: twelve marks, filled and open."""
 
 
 def test_many_lines_have_no_intervals_and_say_so() -> None:
     names = dict(list(METHODS.items())[:MARKS])
     numbers = cells(**{name: (0.6 + i / 100,) * 3 for i, name in enumerate(names)})
-    with style.ieee():
-        figure = draw_panels(numbers, LINES)
+    figure = drawn(numbers, LINES)
     assert not any(container.has_yerr for container in figure.axes[0].containers)
     assert "Bars of so many lines would hide each other" in KINDS.get("lines").caption(numbers, LINES)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == list(names.values())
@@ -108,7 +96,7 @@ REQUESTS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("fields", REQUESTS, ids=lambda fields: fields.get("kind") or fields.get("x") or "bars")
 def test_figures_fit_a_page_s_columns_and_nothing_is_cut_off(study: Study, fields: dict[str, Any]) -> None:
     part, plot = settle_kind(study, Plot(**fields))
-    numbers = named_empty(KINDS.get(str(plot.kind)).numbers(part, plot), plot)
+    numbers = name_empty(KINDS.get(str(plot.kind)).numbers(part, plot), plot)
     with style.ieee():
         figure = draw_panels(numbers, plot)
         canvas = FigureCanvasAgg(figure)
@@ -149,16 +137,13 @@ def test_numbers_of_a_map_stand_in_their_cells() -> None:
 
 @pytest.mark.parametrize(("places", "beside"), [(2, 3), (5, 2), (8, 1)])
 def test_maps_stand_beside_each_other_where_there_is_room(places: int, beside: int) -> None:
-    """Three maps of two columns fit a page, two of five with their intervals; one of eight stands alone."""
+    """A page fits three maps of two columns, two of five columns with intervals, or one of eight."""
     rows = [
         {"variant": "fedavg", "part": part, "place": place, "mean": 0.1, "low": 0.0, "high": 0.2, "supported": False}
         for part in "abc"
         for place in range(places)
     ]
-    with style.ieee():
-        figure = draw_panels(
-            pd.DataFrame(rows), Plot(kind="gain", x="place", hue="variant", facet="part", over="local")
-        )
+    figure = drawn(rows, Plot(kind="gain", x="place", hue="variant", facet="part", over="local"))
     left = {axes.get_subplotspec().colspan.start for axes in figure.axes if axes.get_label() != "<colorbar>"}
     assert len(left) == beside
 
@@ -170,8 +155,7 @@ def test_seven_snrs_leave_room_for_three_maps() -> None:
         for part in "abc"
         for snr in (-15.0, -10.0, -5.0, 0.0, 5.0, 10.0, 15.0)
     ]
-    with style.ieee():
-        figure = draw_panels(pd.DataFrame(rows), Plot(kind="heatmap", x=SNR, y="accuracy", hue="variant", facet="part"))
+    figure = drawn(rows, Plot(kind="heatmap", x=SNR, y="accuracy", hue="variant", facet="part"))
     assert len({axes.get_position().y0 for axes in figure.axes[:3]}) == 1
 
 
@@ -181,20 +165,16 @@ def test_numbers_are_in_ascending_order_in_the_legend() -> None:
         {"variant": "fedavg", "part": part, "partition.beta": beta, "mean": 0.5, "low": 0.4, "high": 0.6}
         for part, beta in (("a", 1.0), ("a", 100.0), ("b", 0.5), ("b", 1.0))
     ]
-    with style.ieee():
-        figure = draw_panels(
-            pd.DataFrame(rows), Plot(kind="dots", x="variant", y="accuracy", hue="partition.beta", facet="part")
-        )
+    figure = drawn(rows, Plot(kind="dots", x="variant", y="accuracy", hue="partition.beta", facet="part"))
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [f"Dirichlet beta {beta}" for beta in (0.5, 1, 100)]
 
 
 def test_marks_that_would_hide_each_other_take_turns() -> None:
-    """Two equal lines at four SNRs show two marks each; a third one, apart, shows all of its own."""
+    """Two equal lines at four SNRs show two marks each, while a separate third line shows all of its marks."""
     numbers = pd.concat([cells(fedcl=(0.6,) * 3, fedproto=(0.6,) * 3, fedavg=(0.2, 0.3, 0.4))] * 2, ignore_index=True)
     numbers.loc[9:, SNR] += 30
-    with style.ieee():
-        axes = draw_panels(numbers, LINES).axes[0]
+    axes = drawn(numbers, LINES).axes[0]
     shown = [container[0].get_markevery() for container in axes.containers]
     assert shown == [[0, 2, 4], [1, 3, 5], [0, 1, 2, 3, 4, 5]]
     assert "take turns" in KINDS.get("lines").note(numbers, LINES)
@@ -202,8 +182,7 @@ def test_marks_that_would_hide_each_other_take_turns() -> None:
 
 
 def test_broken_lines_lie_on_solid_ones_which_are_wider() -> None:
-    with style.ieee():
-        axes = draw_panels(cells(**LETTER), LINES).axes[0]
+    axes = drawn(cells(**LETTER), LINES).axes[0]
     lines = sorted((container[0] for container in axes.containers), key=lambda line: line.get_zorder())
     assert [line.get_linestyle() for line in lines] == ["-", "--", "-.", ":"]
     assert all(below.get_linewidth() > above.get_linewidth() for below, above in pairwise(lines))
@@ -226,9 +205,7 @@ def test_a_scale_has_an_arrow_where_values_lie_beyond_it() -> None:
             }
             for snr, mean in ((0.0, 0.2), (9.0, loss))
         ]
-        with style.ieee():
-            figure = draw_panels(pd.DataFrame(rows), plot)
-        bar = figure.axes[0].images[0].colorbar
+        bar = drawn(rows, plot).axes[0].images[0].colorbar
         assert bar is not None and bar.extend == extend and (bar.vmin, bar.vmax) == (-0.2, 0.2)
         assert ("arrow" in KINDS.get("gain").caption(pd.DataFrame(rows), plot)) == (extend == "min")
 
@@ -240,8 +217,7 @@ def test_a_panel_with_fewer_values_is_narrower() -> None:
         for part, snrs in (("a", (0.0, 3.0, 6.0, 9.0)), ("b", (9.0,)))
         for snr in snrs
     ]
-    with style.ieee():
-        figure = draw_panels(pd.DataFrame(rows), replace(LINES, facet="part"))
+    figure = drawn(rows, replace(LINES, facet="part"))
     spec = figure.axes[0].get_subplotspec()
     assert spec is not None and spec.get_gridspec().get_width_ratios() == [5.0, 2.0]
 
@@ -253,7 +229,6 @@ def test_what_costs_nothing_is_a_level() -> None:
         round=[1, 2, 3] * 3
     )
     numbers["energy_j"] = [1.0, 2.0, 3.0, 10.0, 20.0, 30.0, 0.0, 0.0, 0.0]
-    with style.ieee():
-        axes = draw_panels(numbers, plot).axes[0]
+    axes = drawn(numbers, plot).axes[0]
     assert axes.get_xscale() == "log" and list(axes.lines[2].get_ydata()) == [0.53, 0.53]
     assert "costs nothing" in KINDS.get("curves").caption(numbers, plot)

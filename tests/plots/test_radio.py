@@ -1,4 +1,4 @@
-"""Pictures of the radio: what is drawn is what the runs had."""
+"""Pictures of the radio draw the channels, places and times of the runs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import pytest
 from matplotlib.figure import Figure
 
 from semcom.config import ConfigError, NetworkConfig
-from semcom.plots import Plot, style
+from semcom.plots import Plot
 from semcom.plots.kinds import KINDS, settle_kind
-from semcom.plots.panels import draw_panels
 from semcom.runs.request.trust import trust_results
 from semcom.runs.rounds.runner import run
 from semcom.studies.analysis.study import study
 from tests import worlds
+from tests.plots.studies import drawn
 
 OFDM = {"kind": "ofdm", "subcarriers": 240, "delay_spread_ns": 300.0}
 
@@ -42,8 +42,7 @@ def shown(folder: Path, **fields: Any) -> tuple[pd.DataFrame, Figure, str]:
     part, plot = settle_kind(study(folder), Plot(**fields))
     kind = KINDS.get(str(plot.kind))
     cells = kind.numbers(part, plot)
-    with style.ieee():
-        return cells, draw_panels(cells, plot), kind.caption(cells, plot)
+    return cells, drawn(cells, plot), kind.caption(cells, plot)
 
 
 def test_symbols_are_those_of_the_features(runs: Path) -> None:
@@ -72,7 +71,7 @@ def test_a_map_has_the_places_and_snrs_of_the_run(runs: Path) -> None:
 
 
 def test_a_round_is_drawn_as_it_went(runs: Path) -> None:
-    """Each client's bar ends with what it did, or with the round; who is late is beyond it."""
+    """Each client's bar ends with its work or with the round. Late clients end beyond it."""
     cells, figure, text = shown(runs / "cell", kind="timeline")
     (line,) = study(runs / "cell").stored[0].lines()
     assert cells["client"].tolist() == [0, 1, 2, 3] and cells["round_s"].unique().tolist() == [line["round_s"]]
@@ -90,7 +89,7 @@ def test_a_round_is_drawn_as_it_went(runs: Path) -> None:
 
 
 def test_channels_are_drawn_over_frequency_and_delay(runs: Path) -> None:
-    """Of TDL-A the strongest path is at 0.38 of the spread and the last at 9.66; of TDL-C at 0.21 and 8.65."""
+    """TDL-A has its strongest path at 0.38 of the spread and the last at 9.66, TDL-C at 0.21 and 8.65."""
     cells, figure, _ = shown(runs / "ofdm", kind="response", hue="channel.profile")
     assert len(figure.axes[0].lines) == 2 and len(cells) == 2 * 60
     assert cells["mhz"].min() == pytest.approx(-0.015 * 30)
@@ -126,7 +125,7 @@ def test_what_the_runs_do_not_have_is_refused(runs: Path, folder: str, fields: d
 def test_a_channel_is_drawn_without_a_look_at_what_else_a_run_names(
     runs: Path, tmp_path: Path, lies_there: str
 ) -> None:
-    """A pipe is refused wherever it is looked up, and a file with another digest wherever it is read."""
+    """A lookup would refuse a pipe, and reading would refuse a file with another digest."""
     shutil.copytree(runs / "ofdm" / "tdl-a", tmp_path / "run")
     place = tmp_path / "place"
     if lies_there != "nothing":

@@ -14,9 +14,11 @@ from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.registry import EXPERIMENTS
 
 
-def accuracy_snr(name: str) -> Drawing:
+@pytest.fixture(autouse=True)
+def mine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A figure of the experiment of the same name."""
-    return Drawing(name, name, Plot(kind="lines", x="channel.snr_db", hue="variant"))
+    plot = Plot(kind="lines", x="channel.snr_db", hue="variant")
+    monkeypatch.setitem(FIGURES._added, "mine", Drawing("mine", "mine", plot))
 
 
 def source(
@@ -48,32 +50,26 @@ def test_every_experiment_has_a_figure_of_its_axis_or_none_at_every_scale() -> N
         (source("mine", values=(float("inf"),)), "figure: mine cannot place channel.snr_db inf; give finite numbers"),
     ],
 )
-def test_a_figure_of_something_else_is_refused(
-    entry: Experiment, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
+def test_a_figure_of_something_else_is_refused(entry: Experiment, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         find_drawings_of(entry)
     assert str(error.value).startswith(message)
 
 
-def test_an_axis_is_checked_before_its_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
+def test_an_axis_is_checked_before_its_values() -> None:
     for values in (9.0, "0:18", ()):
         with pytest.raises(ConfigError, match="^channel.snr_db: mine varies it over .*; give a tuple of values$"):
             find_drawings_of(source("mine", values=values))  # type: ignore[arg-type]
 
 
-def test_a_value_that_all_runs_share_needs_a_place_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
+def test_a_value_that_all_runs_share_needs_a_place_too() -> None:
     base = RunConfig(channel=ChannelConfig(snr_db="0:18"))
     fixed = dataclasses.replace(source("mine"), scales={"smoke": Grid(base, {})})
     with pytest.raises(ConfigError, match="^figure: mine cannot place channel.snr_db '0:18'; give finite numbers$"):
         find_drawings_of(fixed)
 
 
-def test_the_scale_that_is_swept_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(FIGURES._added, "mine", accuracy_snr("mine"))
+def test_the_scale_that_is_swept_decides() -> None:
     assert find_drawings_of(source("mine", values=(9, 12.0, "15"))) == [FIGURES.get("mine")]
     with pytest.raises(ConfigError, match="cannot place channel.snr_db '0:18'"):
         find_drawings_of(source("mine"), "other")

@@ -26,13 +26,13 @@ from semcom.plots import Plot, render, style
 from semcom.plots import plot as semcom_plot
 from semcom.plots.base import Drawing
 from semcom.plots.kinds import KINDS, settle_kind
-from semcom.plots.panels import draw_panels
 from semcom.plots.registry import FIGURES
 from semcom.studies.analysis.setting import SETTING, _used, describe_setting
 from semcom.studies.analysis.study import study
 from semcom.studies.registry import EXPERIMENTS
 from semcom.studies.results.archive import pack_archive
 from semcom.studies.results.table import list_fields, make_table
+from tests.plots.studies import drawn
 from tests.studies.folders import config, simple
 
 Stored = Callable[..., Path]
@@ -109,8 +109,7 @@ def test_lines_show_the_numbers_in_percent(stored: Stored) -> None:
     """Seeds 0 and 1 differ by 1/50: with one degree of freedom t is 12.7062, so each arm of a bar is 0.127062."""
     part, plot = settle_kind(study(stored(seeds=(0, 1))), ASKED)
     cells = KINDS.get("lines").numbers(part, plot)
-    with style.ieee():
-        figure = draw_panels(cells, plot)
+    figure = drawn(cells, plot)
     (axes,), (legend,) = figure.axes, figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["FedCL", "FedProto", "FedAvg"]
     assert axes.yaxis.get_major_formatter()(0.5, 0) == "50"
@@ -128,8 +127,7 @@ def test_lines_show_the_numbers_in_percent(stored: Stored) -> None:
 
 def test_one_seed_has_no_error_bars_and_says_so(stored: Stored, tmp_path: Path) -> None:
     part, plot = settle_kind(study(stored()), ASKED)
-    with style.ieee():
-        figure = draw_panels(KINDS.get("lines").numbers(part, plot), plot)
+    figure = drawn(KINDS.get("lines").numbers(part, plot), plot)
     assert not any(container.has_yerr for axes in figure.axes for container in axes.containers)
     render("letter-fig2b", results=tmp_path / "sweep", out=tmp_path)
     page = (tmp_path / "letter-fig2b.md").read_text("utf-8")
@@ -143,7 +141,7 @@ def test_a_rate_that_a_method_does_not_use_is_no_setting() -> None:
 
 
 def test_the_setting_tells_the_link_and_the_air_where_they_are_set() -> None:
-    """A default of the link, or the SNR of what has no noise or lies in a cell, would say nothing, or what is wrong."""
+    """Defaults of a link, and the SNR of a noiseless link or a cell, are left out because they would mislead."""
 
     def describe(*configs: RunConfig, shown: tuple[str, ...] = ()) -> str:
         rows = [{"method": c.method, **list_fields(semcom.resolve(c))} for c in configs]
@@ -250,7 +248,7 @@ def test_lines_differ_in_greyscale_marker_and_style() -> None:
         assert np.diff(lightness).min() > least, "rising, of 100"
     assert len({(s["marker"], s.get("markerfacecolor")) for s in styles}) == 24, "marks alone tell 23 methods apart"
     assert len({(s["color"], str(s["linestyle"])) for s in styles}) == 24, "lines alone do, too"
-    assert len({(s["facecolor"], s["hatch"]) for s in style.bar_styles(24)}) == 24
+    assert len({(s["facecolor"], s["hatch"]) for s in style.choose_bar_styles(24)}) == 24
     assert style.choose_line_styles(25)[24] == styles[0]
     eight = style.choose_line_styles(8)
     assert len({s["color"] for s in eight}) == len({s["marker"] for s in eight}) == 8

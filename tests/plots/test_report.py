@@ -1,4 +1,4 @@
-"""The report: its numbers are those of the study, nothing in it is loaded, and it works in a browser."""
+"""The report has the numbers of the study, loads no other file, and works in a browser."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SNR = "channel.snr_db"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A method and one with a hostile name, at two SNRs with three seeds; a failed run, one at work, one to come."""
+    """Write runs of two methods (one name is hostile), two SNRs, three seeds, and a failed, active and waiting run."""
     found, names = tmp_path_factory.mktemp("home") / "s", dict[str, str]()
     for snr in (0.0, 9.0):
         for seed in range(3):
@@ -60,7 +60,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Page(HTMLParser):
-    """What a browser sees of a page: its tags, its tables, its figures with the choices of their menus."""
+    """A page parsed like a browser: its tags, tables, and figures with the choices of their menus."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -223,7 +223,7 @@ def test_one_seed_has_neither_interval_nor_rank(tmp_path: Path) -> None:
 
 
 def test_the_test_snr_is_an_axis(tmp_path: Path) -> None:
-    """Means and runs at each; curves, clients and classes belong to the first one, whose runs come first."""
+    """Means and runs have each test SNR. Curves, clients and classes use the first one, which leads in the runs."""
     of = config()
     key = run_hash(of := replace(of, channel=replace(of.channel, test_snr_db="9,-15")))
     views = {"personal": scored([0.25, 0.75], at={"9": 0.5, "-15": 0.125})}
@@ -365,7 +365,7 @@ def test_the_page_works_in_chromium(browser: Any, page: Page, folder: Path) -> N
 
 
 def test_references_test_snrs_and_texts(tmp_path: Path) -> None:
-    """`reference` has one run, at 10 dB, beside those of `plain`, each tested at two SNRs; there are two seeds."""
+    """`reference` has one run at 10 dB beside those of `plain`, each tested at two SNRs with two seeds."""
     names = {}
     for name, method, snr in (("plain", "fedcl", 0.0), ("plain", "fedcl", 10.0), ("<b>ref</b>", "fedavg", 10.0)):
         for seed in (0, 1):

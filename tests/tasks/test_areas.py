@@ -15,7 +15,7 @@ from tests import worlds
 
 
 def compute_roc_areas(scores: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
-    """Both metrics of one client."""
+    """Compute both metrics of one client."""
     given = torch.from_numpy(scores), torch.from_numpy(labels)
     return RocArea().compute(*given), RocAreaOfAll().compute(*given)
 

@@ -54,7 +54,7 @@ ABLE = [name for name in METHODS.names() if METHODS.ships(name) and name not in 
 
 
 def measured(found: Tensor, images: Tensor) -> dict[str, float]:
-    """The metrics of one image."""
+    """Measure the metrics of one image."""
     return {name: float(each) for name, each in Reconstruction().measure(found[None, None], images[None, None]).items()}
 
 
@@ -76,7 +76,7 @@ def test_an_image_without_error_has_the_cap() -> None:
     ("size", "names"), [(175, ["psnr", "ssim_valid", "mse"]), (176, ["psnr", "ssim_valid", "ms_ssim_valid", "mse"])]
 )
 def test_ms_ssim_is_measured_where_its_scales_fit(size: int, names: list[str]) -> None:
-    """Of constant images 0.3 and 0.5 only the luminance of the last scale differs, whose exponent is 0.1333."""
+    """Constant images 0.3 and 0.5 differ only in the luminance of the last scale, with exponent 0.1333."""
     task = make_task(resolve(RunConfig("fedavg", data=DataConfig(size=size), **TASK)))
     assert [metric.name for metric in task.metrics] == names
     found, images = (torch.full((1, 1, 1, size, size), 2 * value - 1) for value in (0.3, 0.5))
@@ -100,7 +100,7 @@ def test_ssim_of_constant_images(a: float, b: float) -> None:
 
 
 def compare_windows(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """SSIM and its contrast as Wang et al. define them, of one channel in [0, 1], by SciPy: windows that lie inside."""
+    """Compute SSIM and its contrast of one channel in [0, 1] as Wang et al. define them, by SciPy on inner windows."""
     line = np.exp(-(np.arange(-5, 6) ** 2) / 4.5)
     window = np.outer(line, line) / line.sum() ** 2
 
@@ -128,7 +128,7 @@ def test_ssim_is_over_the_windows_inside_the_picture() -> None:
 
 
 def test_ms_ssim_is_a_product_over_five_scales_of_each_channel() -> None:
-    """The same windows at each; of an odd side half a pixel is added on both sides, as pytorch-msssim 1.0 does.
+    """The same windows at each scale. An odd side is padded by half a pixel on both sides, as in pytorch-msssim 1.0.
 
     Its result for this pair is 0.921606 (float32).
     """
@@ -161,7 +161,7 @@ def test_clients_and_runs_are_means_over_images() -> None:
 
 
 def answer(outputs: Tensor, seen: Federation) -> Any:
-    """What measuring one client's images of a federation is shown: only its images and their indices count."""
+    """Build the answer that is measured for one client of a federation. Only its images and their indices count."""
     index = torch.arange(len(seen.images))[None]
     batch = SimpleNamespace(target=seen.gather(index, torch.float64))
     return SimpleNamespace(batch=batch, federation=seen, index=index), outputs[None]
@@ -177,9 +177,10 @@ def frame(images: np.ndarray, sides: np.ndarray | None = None, size: int = 32) -
 
 
 def test_the_border_is_not_measured() -> None:
-    """Pictures of 16x27 in a square of 32: an error of 0.2 inside and another one outside give that of 0.2 alone.
+    """Pictures of 16x27 in a square of 32: an error of 0.2 inside gives the same metric whatever the error outside.
 
-    20 log10(255 / 25.5) = 20 dB; SSIM is that of the pictures by themselves; over the whole square both are others.
+    20 log10(255 / 25.5) = 20 dB, and SSIM is that of the pictures without a border. The whole square gives other
+    values.
     """
     pictures = np.random.default_rng(0).integers(64, 192, (3, 2, 16, 27)).astype(np.uint8)
     seen = frame(pictures)
@@ -211,7 +212,7 @@ def test_each_picture_has_a_border_of_its_own() -> None:
 
 
 def test_a_folder_tells_the_sides_of_its_pictures(tmp_path: Path) -> None:
-    """A photograph of 40x20 becomes 32x16; a square has no border."""
+    """A photograph of 40x20 becomes 32x16, and a square picture has no border."""
     for part in ("train", "test"):
         for label, sides in (("a", (20, 40)), ("b", (10, 10))):
             (tmp_path / part / label).mkdir(parents=True)
@@ -222,9 +223,9 @@ def test_a_folder_tells_the_sides_of_its_pictures(tmp_path: Path) -> None:
 
 
 def test_a_run_looks_at_the_pictures_alone() -> None:
-    """Bars of 8x8 in a square of 32, white images of which have a PSNR by hand; k/n and bits are those of 64 numbers.
+    """Bars of 8x8 in a square of 32: white images have a PSNR by hand, and k/n and bits are those of 64 numbers.
 
-    SSIM has no room in them.
+    They are too small for SSIM.
     """
     result = run(request("local", **TASK, train={"rounds": 1}, plugins=()))
     data = result.federation
@@ -236,13 +237,13 @@ def test_a_run_looks_at_the_pictures_alone() -> None:
 
 @pytest.mark.parametrize(("size", "numbers"), [(32, 28 * 28), (64, 56 * 56)])
 def test_a_ratio_is_that_of_the_picture(size: int, numbers: int) -> None:
-    """MNIST's 28x28 numbers in a square of 32; in one of 64 they are 56x56."""
+    """MNIST has 28x28 pixels in a square of 32, and 56x56 in a square of 64."""
     images = np.zeros((2, 1, 28, 28), dtype=np.uint8)
     assert count_picture_numbers(Dataset("own", images, np.arange(2), 1, ("a", "b")), size) == numbers
 
 
 def test_an_old_ssim_is_not_read_as_a_new_one() -> None:
-    """A stored run tells of `ssim`, over mirrored borders: it has another name and another label than today's."""
+    """`ssim` of a stored run used mirrored borders, so it has another name and label than today's metric."""
     stored = {"task": {"name": "reconstruction", "metrics": [asdict(PSNR), asdict(Metric("ssim", "SSIM"))]}}
     assert [(m.name, m.label) for m in read_task_metrics(stored)] == [("psnr", "PSNR"), ("ssim", "SSIM (padded)")]
     assert SSIM.name == "ssim_valid" and SSIM.label == "SSIM"
@@ -277,7 +278,7 @@ def test_chunks_change_nothing() -> None:
 
 
 def test_the_original_is_sent_where_the_base_station_trains() -> None:
-    """Split training: 8 bits for each of an image's 64 numbers, beside d numbers of features; d come down."""
+    """Split training sends 8 bits for each of an image's 64 numbers and d numbers of features. d numbers come down."""
     w = world("fedcl", sizes=(7, 5), channel={"kind": "awgn"}, **TASK)
     w.session.tally.features(np.arange(2), [[7], [5]])
     up = w.air.totals["up"]
@@ -292,9 +293,9 @@ def test_methods_that_need_classes_are_refused(method: str) -> None:
 
 @pytest.mark.parametrize("method", ABLE)
 def test_every_other_method_rebuilds_images(method: str) -> None:
-    """After two rounds on bars each of its views is better than white images are, 3.3 dB.
+    """After two rounds on bars, each view is better than white images with 3.3 dB.
 
-    In float32, whose convolutions are much faster: the SSIM of a test costs more than the training.
+    In float32, because its convolutions are much faster: the SSIM of a test costs more than the training.
     """
     result = run(request(method, **TASK, precision="float32", train={"rounds": 2, "eval_every": 2}))
     assert all(3.5 < view["psnr"] < 40 for view in result.summary["views"].values()), result.summary["views"]
@@ -305,12 +306,12 @@ def test_every_other_method_rebuilds_images(method: str) -> None:
 # -- the optimum of linear coding ------------------------------------------------------------------------------------
 
 EIGENVALUES = np.array([1.0, 0.7, 0.35, 0.25, 0.12, 0.06, 0.02, 0.01]) * 0.1
-"""Variances of the source's eight numbers, on the scale of [-1, 1]; 0.1 leaves 3 standard deviations inside."""
+"""Variances of the source's eight numbers on the scale of [-1, 1]. With 0.1, three standard deviations lie inside."""
 SENT, SNR_DB = 4, 8.0
 
 
 class Budget(nn.Module):
-    """A matrix whose output has mean square 1 over the source, not over each sample."""
+    """A matrix with an output of mean square 1 over the source, not over each sample."""
 
     def __init__(self, source: int, sent: int) -> None:
         super().__init__()
@@ -368,7 +369,7 @@ def test_a_linear_autoencoder_reaches_the_optimum_of_linear_coding() -> None:
 
 
 def test_deepjscc_has_the_papers_layers() -> None:
-    """32x32 colour images at k/n = 1/12: 8 maps of 8x8; weights 5x5, and a PReLU slope for each filter but the last."""
+    """32x32 colour images at k/n = 1/12: 8 maps of 8x8, 5x5 weights, and PReLU slopes for all filters but the last."""
     encoder, decoder = deepjscc.encoder(3, 512), deepjscc.decoder(512, (3, 32, 32))
     pairs = [(3, 16), (16, 32), (32, 32), (32, 32), (32, 8)]
     for network, slopes in ((encoder, 16 + 3 * 32), (decoder, 3 * 32 + 16)):
@@ -418,7 +419,7 @@ def test_what_does_not_fit_is_refused(asked: dict[str, Any], field: str, tmp_pat
 
 
 def test_a_study_goes_over_the_bandwidth_ratio(tmp_path: Path) -> None:
-    """It varies the number of features, and its figure has the ratio along the abscissa; 1/12 of 1,024 is no number."""
+    """It varies the number of features and plots against the ratio. 1/12 of 1,024 is not a whole number."""
     small: dict[str, Any] = {"clients": 2, "train.rounds": 1}
     vary = {"model.bandwidth_ratio": ("1/16", "1/4")}
     semcom.sweep(methods=("local",), seeds=(0,), set=small, vary=vary, out=tmp_path)
@@ -435,7 +436,7 @@ def test_a_study_goes_over_the_bandwidth_ratio(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("asked", "features"), [("1/8", 256), ("0.0625", 128)])
 def test_a_bandwidth_ratio_asks_for_features(asked: str, features: int) -> None:
-    """Digits have one channel of 32x32 numbers; the run is that with as many features."""
+    """Digits have one channel of 32x32 numbers. The run equals a run with that number of features."""
     found = resolve(RunConfig("fedavg", model=ModelConfig(bandwidth_ratio=asked)))
     assert found == resolve(RunConfig("fedavg", model=ModelConfig(features=features)))
     assert HEADS.ships("deepjscc")
@@ -471,7 +472,7 @@ def test_scores_of_classes_are_decoded_too() -> None:
 
 
 def test_what_a_run_reports(tmp_path: Path) -> None:
-    """Numbers under their own names, at each test SNR too; the worst clients are those of the lowest PSNR."""
+    """Metrics have their own names at each test SNR, and the worst clients are those with the lowest PSNR."""
     asked = request("local", **TASK, channel={"snr_db": 10.0, "test_snr_db": "10,-5"}, train={"rounds": 2})
     result = run(asked)
     view = result.summary["views"]["personal"]

@@ -26,7 +26,7 @@ from tests.refusals import refuses
 
 
 def bin_errors(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Return the expected calibration error in 15 bins of equal width, bin by bin."""
+    """Compute the expected calibration error in 15 bins of equal width, bin by bin."""
     shares = np.exp(scores - scores.max(1, keepdims=True))
     confidence = (shares / shares.sum(1, keepdims=True)).max(1)
     right, total = scores.argmax(1) == labels, 0.0
@@ -55,7 +55,7 @@ AGAIN = {
 
 
 class Mcc(ScoreMetric):
-    """A metric of one's own that is no mean over samples: the numerator by counts."""
+    """A metric that is not a mean over samples: the numerator, by counts."""
 
     metric = Metric("mcc", "correlation of Matthews", digits=2)
 
@@ -110,7 +110,7 @@ def test_of_equal_scores_the_first_counts() -> None:
 
 
 def recompute(result: Any, name: str, view: str) -> list[float]:
-    """Return a metric of each client from what its model answers, over a channel without noise."""
+    """Compute a metric of each client from its model's outputs over a noiseless channel."""
     data = result.federation
     each = [(data.labels[data.test[k]].numpy(), data.images[data.test[k]]) for k in range(4)]
     answers = [result.decode(k, images, view).clamp(min=-1e6).numpy() for k, (_, images) in enumerate(each)]
@@ -178,7 +178,7 @@ def test_tables_figures_comparisons_and_reports_have_each(
 
 
 def test_stored_runs_that_asked_by_a_flag_of_its_own_are_read(tmp_path: Path) -> None:
-    """`train.auc` was a field; its runs keep their hashes, and so do those that did not ask for areas."""
+    """`train.auc` was a field. Its runs keep their hashes, and so do runs without areas."""
     hashes = {True: "7dca6f5f8e71", False: "a28c9919c28b"}
     for asked, key in hashes.items():
         names = ("auc", "auc_micro") if asked else ()

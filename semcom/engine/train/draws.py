@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from channels import Link, Meter, make_link
-from channels.cell import Cell, place_clients_in_cell
+from channels.cell import Cell, place_clients
 from channels.users import Fades, control_power
 from semcom.config import SNR, ConfigError, Resolved, parse_snr
 from semcom.data.augment import Unchanged
@@ -355,7 +355,7 @@ def _draw_cell(config: Resolved) -> Cell | None:
     if own.kind != "cell":
         return None
     seed = int(torch.randint(2**62, (), generator=keyed(config.seed, "cell")))
-    return place_clients_in_cell(
+    return place_clients(
         config.clients,
         np.random.default_rng(seed),
         radius_m=own.radius_m,

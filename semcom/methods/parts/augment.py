@@ -5,7 +5,7 @@ al., NeurIPS 2020: a random crop enlarged to full size, a mirror image for half 
 grey for 0.2 of them, no blur. Two things differ from torchvision's random transforms, so that all images go at once: a
 crop that does not fit is cut to the image (there it is drawn again), and jitter keeps one order (there it is random).
 
-Legend: n images, h x w pixels; a uniform number is in [0, 1).
+Legend: n images, h x w pixels. Uniform numbers are in [0, 1).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ ASPECT = 4 / 3
 MIRRORED, JITTERED, GREYED = 0.5, 0.8, 0.2
 """Parts of the images that are mirrored, jittered and made grey."""
 STRENGTH, HUE = 0.4, 0.1
-"""Brightness, contrast and saturation are multiplied by 1 - STRENGTH to 1 + STRENGTH; hue moves by up to HUE turns."""
+"""Brightness, contrast and saturation are multiplied by 1 - STRENGTH to 1 + STRENGTH. Hue moves by up to HUE turns."""
 RED, GREEN, BLUE = 0.2989, 0.587, 0.114
 """Weights of a grey value (ITU-R 601-2, as torchvision rounds them)."""
 
 
 def augment(images: Tensor, uniforms: Tensor, smallest: float = SMALLEST) -> Tensor:
-    """Draw a random view of every image; with one channel there is no jitter and no grey.
+    """Draw a random view of every image, with jitter and grey only for three channels.
 
     Args:
         images: `[..., channels, h, w]` in [-1, 1].
@@ -56,7 +56,7 @@ def _random_crop(images: Tensor, u: Tensor, smallest: float) -> Tensor:
 def resized_crop(
     images: Tensor, left: Tensor, top: Tensor, width: Tensor, height: Tensor, mirrored: Tensor | None = None
 ) -> Tensor:
-    """Enlarge a box of each image to its full size, bilinearly; nothing outside the box is looked at.
+    """Enlarge a box of each image to its full size, bilinearly, from pixels inside the box only.
 
     Args:
         images: `[n, channels, h, w]`.
@@ -72,7 +72,7 @@ def resized_crop(
 
 
 def _places(start: Tensor, size: Tensor, pixels: int) -> Tensor:
-    """Return where the result's pixels look along one axis, `[n, pixels]`, from -1 to 1 between the image's edges."""
+    """Compute the result's pixel positions along one axis, `[n, pixels]`, from -1 to 1 between the image's edges."""
     start, size = start[:, None], size[:, None]
     steps = (torch.arange(pixels, dtype=size.dtype, device=size.device) + 0.5) / pixels
     edge = (size / 2).clamp(max=0.5 / pixels)  # to the centre of the box's outermost pixel
@@ -105,19 +105,19 @@ def saturation(images: Tensor, factor: Tensor) -> Tensor:
 
 
 def grey(images: Tensor) -> Tensor:
-    """Return the grey values of images: `[n, 3, h, w] -> [n, 1, h, w]`."""
+    """Compute the grey values of images: `[n, 3, h, w] -> [n, 1, h, w]`."""
     return RED * images[:, :1] + GREEN * images[:, 1:2] + BLUE * images[:, 2:]
 
 
 def hue(images: Tensor, turn: Tensor) -> Tensor:
     """Turn colours by `turn` `[n]` of the whole circle, keeping value and saturation: `[n, 3, h, w]` in [0, 1].
 
-    In the hexagon of colours the channel at angle a (in sixths: 0, 2 and 4 for red, green and blue) is
-    value - chroma * clamp(|angle - a| - 1, 0, 1), with the distance taken around the circle.
+    In the hexagon of colours the channel at angle a (in sixths: 0, 2 and 4 for red, green and blue) is value - chroma *
+    clamp(|angle - a| - 1, 0, 1), with the distance taken around the circle.
     """
     red, green, blue = images.unbind(1)
     value, chroma = images.amax(1), images.amax(1) - images.amin(1)
-    length = torch.where(chroma == 0, 1, chroma)
+    length = torch.where(chroma == 0, 1, chroma)  # grey has no hue, and any angle gives it back
     angle = torch.where(
         value == red,
         (green - blue) / length,

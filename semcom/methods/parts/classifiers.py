@@ -25,16 +25,16 @@ KINDS: Mapping[str, str] = {
     "svm": "A linear support vector machine for each class against the others, squared hinge; for --finish alone.",
     "lr": "Multinomial logistic regression; for --finish alone.",
 }
-"""Name of a classifier -> what it is."""
+"""Name of a classifier -> its description."""
 
 
 def holds_classifier(kind: str | None) -> TypeGuard[Kind]:
-    """Return whether a kind of last stage is one of scikit-learn's classifiers, and not a head that is trained."""
+    """Check whether a kind of last stage is one of scikit-learn's classifiers, and not a head to train."""
     return kind in KINDS
 
 
 def is_head(kind: str | None) -> TypeGuard[str]:
-    """Return whether a kind of last stage is a head that is trained; None is no kind at all."""
+    """Check whether a kind of last stage is a head to train. None is no last stage."""
     return kind is not None and not holds_classifier(kind)
 
 
@@ -47,7 +47,7 @@ def linear_classifiers(world: World, pop: Population, kind: Kind, stream: str = 
     """
     n, c, d = len(pop.ids), world.classes, world.features
     weight, bias = np.zeros((n, c, d)), np.zeros((n, c))
-    for at, (features, labels) in _receive_classifiers(world, pop, stream).items():
+    for at, (features, labels) in _gather_features(world, pop, stream).items():
         classes = np.unique(labels)
         weight[at, classes], bias[at, classes] = fit_linear_classifiers(kind, features, labels)
     # A client's numbers are zero on every rank but its own.
@@ -56,7 +56,7 @@ def linear_classifiers(world: World, pop: Population, kind: Kind, stream: str = 
 
 
 def linear_scores(features: Tensor, logits: Tensor, per_client: Mapping[str, Tensor]) -> Tensor:
-    """Return the scores that the classifiers in `per_client` give to received features: `[k, b, d] -> [k, b, C]`."""
+    """Compute the scores of the classifiers in `per_client` on received features: `[k, b, d] -> [k, b, C]`."""
     return torch.baddbmm(per_client["bias"].unsqueeze(1), features, per_client["weight"].mT)
 
 
@@ -64,7 +64,7 @@ def fit_linear_classifiers(kind: Kind, features: np.ndarray, labels: np.ndarray)
     """Fit weights `[c, d]` and biases `[c]` of the c classes among `labels` `[N]`, ascending, to `features` `[N, d]`.
 
     `svm` is a linear support vector machine per class against the others, squared hinge, `lr` multinomial logistic
-    regression; both with scikit-learn's penalty, C = 1. For a single class there is nothing to decide.
+    regression; both with scikit-learn's penalty, C = 1. For a single class all numbers are zero.
     """
     from sklearn.linear_model import LogisticRegression  # takes a second to import
     from sklearn.svm import LinearSVC
@@ -80,8 +80,8 @@ def fit_linear_classifiers(kind: Kind, features: np.ndarray, labels: np.ndarray)
     return weight, bias
 
 
-def _receive_classifiers(world: World, pop: Population, stream: str) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Return training features `[N, d]` in float64 and labels `[N]` of this rank's clients, by position in `pop`."""
+def _gather_features(world: World, pop: Population, stream: str) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    """Gather training features `[N, d]` in float64 and labels `[N]` of this rank's clients, by position in `pop`."""
     heard: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
 
     def note(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:

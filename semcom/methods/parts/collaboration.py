@@ -23,7 +23,7 @@ NOTHING = 1e-12
 
 
 def compute_class_statistics(means: Tensor, counts: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute what a client tells of its features, p_c being its share of class c.
+    """Compute the statistics that a client sends of its features, p_c being its share of class c.
 
     Args:
         means: mu_c, mean feature per class, `[n, C, d]`.
@@ -41,15 +41,15 @@ def compute_class_statistics(means: Tensor, counts: Tensor, squares: Tensor) -> 
 
 
 def solve_head_weights(h: Tensor, variance: Tensor) -> Tensor:
-    """Return every client's weights for the heads of all, each the solution of the client's programme.
+    """Solve for every client's weights on the heads of all, each by the client's programme.
 
     Args:
         h: `[n, C, d]`.
         variance: V, `[n]`, not negative.
 
     Returns:
-        float64 `[n, n]`, by client and head; a client's weights are on the simplex. They take its own head alone where
-        its programme has no solution.
+        float64 `[n, n]`, by client and head. A client's weights are on the simplex. They take only its own head if its
+        programme has no solution.
     """
     points, spread = compute_coordinates(h), variance.double().cpu().numpy()
     rows = [_keep_best_weights(factor_matrix(points, spread, i), i) for i in range(len(points))]
@@ -57,10 +57,10 @@ def solve_head_weights(h: Tensor, variance: Tensor) -> Tensor:
 
 
 def compute_coordinates(h: Tensor) -> np.ndarray:
-    """Return n points, `[n, n]`, that lie to each other as the h do in their C d dimensions.
+    """Compute n points, `[n, n]`, with the same distances as the h in their C d dimensions.
 
-    They come from the eigenvectors of the Gram matrix, whose negative eigenvalues are rounding; h is centred first, so
-    that a mean that all clients share costs no digits.
+    They come from the eigenvectors of the Gram matrix, whose negative eigenvalues are rounding errors. h is centred
+    first, so that a mean that all clients share costs no digits.
     """
     flat = h.double().flatten(1)
     flat = flat - flat.mean(0)
@@ -69,17 +69,17 @@ def compute_coordinates(h: Tensor) -> np.ndarray:
 
 
 def factor_matrix(points: np.ndarray, variance: np.ndarray, i: int) -> np.ndarray:
-    """Return M `[2 n, n]` with M' M = P of client i, so that P is positive semidefinite by construction."""
+    """Build M `[2 n, n]` with M' M = P of client i, so that P is positive semidefinite by construction."""
     return np.concatenate([np.diag(np.sqrt(variance)), (points[i] - points).T])
 
 
 def minimise_on_simplex(columns: np.ndarray, own: int = 0) -> np.ndarray:
-    """Return the weights `[n]` on the simplex of the shortest convex combination of a matrix's columns `[m, n]`.
+    """Find the weights `[n]` on the simplex of the shortest convex combination of a matrix's columns `[m, n]`.
 
-    Where several columns have length zero, column `own` is taken if it is one of them, else the first.
+    If several columns have length zero, column `own` is taken if it is among them, else the first.
 
-    The x >= 0 that brings ||M x||^2 + (sum x - 1)^2 to its minimum is a multiple of them, whatever the scale of M: for
-    x = s a the best s leaves q / (1 + q) with q = ||M a||^2, which grows with q. So it is exact, by an active set.
+    The x >= 0 that minimises ||M x||^2 + (sum x - 1)^2 is a multiple of them at any scale of M: for x = s a the best s
+    leaves q / (1 + q) with q = ||M a||^2, which grows with q. So an active set solves it exactly.
 
     Raises:
         RuntimeError: the solver gives up.
@@ -88,6 +88,7 @@ def minimise_on_simplex(columns: np.ndarray, own: int = 0) -> np.ndarray:
     nothing = lengths <= NOTHING * lengths.max()
     if nothing.any():
         return np.eye(len(lengths))[own if nothing[own] else nothing.argmax()]
+    # Both scalings only keep the solver's tolerance away from the scale of the features.
     stacked = np.concatenate([columns / lengths.min(), np.ones((1, len(lengths)))])
     unit = np.linalg.norm(stacked, axis=0)
     found = nnls(stacked / unit, np.eye(len(stacked))[-1])[0] / unit
@@ -95,10 +96,10 @@ def minimise_on_simplex(columns: np.ndarray, own: int = 0) -> np.ndarray:
 
 
 def _keep_best_weights(columns: np.ndarray, i: int) -> np.ndarray:
-    """Return client i's weights without the small ones, summing to 1 again."""
+    """Find client i's weights, drop the small weights, and scale the rest to sum to 1."""
     try:
         weights = minimise_on_simplex(columns, i)
-    except RuntimeError:
+    except RuntimeError:  # a client without a solution keeps its own head
         weights = np.zeros(len(columns[0]))
     large = np.where(weights > SMALL, weights, 0.0)
     return large / large.sum() if large.any() else np.eye(len(large))[i]

@@ -1,4 +1,4 @@
-"""The supervised contrastive loss of each client in a stack, and what an anchor's gradient is made of.
+"""The supervised contrastive loss of each client in a stack, and the parts of an anchor's gradient.
 
 Legend: k clients, b samples, d features. All views of a client's mini-batch are samples here.
 """
@@ -20,12 +20,12 @@ def supervised_contrastive(
 
     With z = r / ||r||, s_ja = z_j . z_a / tau, A(j) the client's other samples and P(j) those of j's class among them:
     `inside` is -log mean_P [exp(s_jp) / sum_A exp(s_ja)] (RepPer, Eq. 5; Khosla et al.'s L_in), `outside` is
-    -mean_P log[exp(s_jp) / sum_A exp(s_ja)] (Khosla et al.'s L_out). Where P(j) has one sample, both are NT-Xent.
+    -mean_P log[exp(s_jp) / sum_A exp(s_ja)] (Khosla et al.'s L_out). If P(j) has a single sample, both are NT-Xent.
 
     Args:
         features: r, `[k, b, d]`.
         labels: `[k, b]`.
-        mask: True for samples, False for padding, `[k, b]`; None where nothing is padded.
+        mask: True for samples, False for padding, `[k, b]` (None: no padding).
         tau: temperature.
         form: whether the mean over P is inside the logarithm or outside.
 
@@ -36,7 +36,7 @@ def supervised_contrastive(
     similar = z @ z.mT / tau
     others, positives = _pairs(labels, mask)
     count = positives.sum(2)
-    many = count.clamp(min=1)
+    many = count.clamp(min=1)  # samples without positives are no anchors, and dropped below
     if form == "inside":
         pull = _log_sum(similar, positives) - many.to(z.dtype).log()
     else:
@@ -56,24 +56,24 @@ class AnchorGradient(NamedTuple):
 
 
 def anchor_gradient(features: Tensor, labels: Tensor, mask: Tensor | None, tau: float) -> AnchorGradient:
-    """Return the gradient of each anchor's loss l_j by its own r_j, in closed form (RepPer, section 5, appendix A).
+    """Compute the gradient of each anchor's loss l_j by its own r_j, in closed form (RepPer, section 5, appendix A).
 
-    l_j is the term of anchor j in the `inside` form. With P_ja = exp(s_ja) / sum_A exp(s_ja) and X_jp =
-    exp(s_jp) / sum_P exp(s_jp) (Eqs. 11 and 12), the positives' part is
-    1 / (tau ||r_j||) sum_P (z_p - (z_j . z_p) z_j) (P_jp - X_jp) (Eqs. 14 and 24), and the negatives' part is
-    1 / (tau ||r_j||) sum_N (z_n - (z_j . z_n) z_j) P_jn. Eqs. 15 and 25 print the latter without 1 / (tau ||r_j||),
-    which the line of Eq. 23 before still has in front of both: as printed it is no gradient.
+    l_j is the term of anchor j in the `inside` form. With P_ja = exp(s_ja) / sum_A exp(s_ja) and X_jp = exp(s_jp) /
+    sum_P exp(s_jp) (Eqs. 11 and 12), the positives' part is 1 / (tau ||r_j||) sum_P (z_p - (z_j . z_p) z_j) (P_jp -
+    X_jp) (Eqs. 14 and 24), and the negatives' part is 1 / (tau ||r_j||) sum_N (z_n - (z_j . z_n) z_j) P_jn. Eqs. 15 and
+    25 print the latter without 1 / (tau ||r_j||), which the preceding line of Eq. 23 has in front of both. As printed
+    it is no gradient.
 
-    What r_j does in the losses of other anchors is no part of it. The mean loss divides by the number of anchors.
+    The effect of r_j on the losses of other anchors is left out. The mean loss divides by the number of anchors.
 
     Args:
         features: r, `[k, b, d]`.
         labels: `[k, b]`.
-        mask: True for samples, False for padding, `[k, b]`; None where nothing is padded.
+        mask: True for samples, False for padding, `[k, b]` (None: no padding).
         tau: temperature.
 
     Returns:
-        both parts; zero for padding and for a sample without another of its class, which is no anchor.
+        both parts. Padding, and a sample without another of its class, is no anchor and gets zeros.
     """
     length = features.norm(dim=-1, keepdim=True).clamp(min=1e-12)
     z = features / length
@@ -93,7 +93,7 @@ def anchor_gradient(features: Tensor, labels: Tensor, mask: Tensor | None, tau: 
 
 
 def _pairs(labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Return A and P: each sample's others, and those of its class among them, bool `[k, b, b]`."""
+    """Mark A and P: each sample's others, and those of its class among them, bool `[k, b, b]`."""
     others = ~torch.eye(labels.shape[1], dtype=torch.bool, device=labels.device).expand(len(labels), -1, -1)
     if mask is not None:
         others = others & mask.unsqueeze(1) & mask.unsqueeze(2)
@@ -101,10 +101,10 @@ def _pairs(labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
 
 
 def _log_sum(values: Tensor, among: Tensor) -> Tensor:
-    """Return log sum exp over the last axis, `among` some: `[k, b, b] -> [k, b]`."""
+    """Compute log sum exp over the entries `among` of the last axis: `[k, b, b] -> [k, b]`."""
     return _only(values, among).logsumexp(-1)
 
 
 def _only(values: Tensor, among: Tensor) -> Tensor:
-    """Return `values`, -inf but `among` some; where there are none, all stay, for a finite sum with its gradient."""
+    """Set `values` outside `among` to -inf. Rows without any stay unchanged, for a finite sum with its gradient."""
     return values.masked_fill(~(among | ~among.any(-1, keepdim=True)), -torch.inf)

@@ -10,12 +10,12 @@ from semcom.engine.train.forward import StackedModel
 
 
 def proximal(model: StackedModel, anchor: StackedModel) -> Tensor:
-    """Return ||w - anchor||^2 over all leaves in training, per client: `[k]`. The anchor gets no gradient."""
+    """Compute ||w - anchor||^2 over all leaves in training, per client: `[k]`. The anchor gets no gradient."""
     return sum_of_squares({name: leaf - anchor.tensors[name].detach() for name, leaf in model.params.items()})
 
 
 def inner_product(model: StackedModel, direction: Mapping[str, Tensor]) -> Tensor:
-    """Return <direction, w> over all leaves in training, per client: `[k]`; its gradient is the direction."""
+    """Compute <direction, w> over all leaves in training, per client: `[k]`. Its gradient is the direction."""
     first, *others = ((direction[name].detach() * leaf).flatten(1).sum(1) for name, leaf in model.params.items())
     return sum(others, first)
 

@@ -1,7 +1,7 @@
-"""Classifiers of the clients' own on frozen encoders, and fine-tuning: what a last stage trains.
+"""The clients' own classifiers on frozen encoders, and fine-tuning, for the last stage.
 
-The optimiser is that of the section `finish`, not the run's: its rate follows no schedule. Heads train on features that
-each encoder has given once, and which meet the training link anew at every visit.
+The optimiser is that of the section `finish`, not the run's, and its rate follows no schedule. Heads train on features
+that are encoded once, and cross the training link anew at every visit.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from semcom.models.split import SplitModel
 
 
 def with_classifiers(world: World, bodies: Population, kind: str | None = None, phase: Phase | None = None) -> View:
-    """Return the models of some clients with classifiers of their own on their frozen encoders.
+    """Put the clients' own classifiers on the frozen encoders of some models.
 
     Args:
         world: the run.
-        bodies: n models; of them only the encoders count.
+        bodies: n models, used for their encoders.
         kind: `svm`, `lr`, or a head, which is trained from fresh weights (None: the run's).
-        phase: how long a head is trained (None: for `finish.epochs`, logged as "head").
+        phase: training of a head (None: for `finish.epochs`, logged as "head").
     """
     if holds_classifier(kind):
         return View(bodies, linear_scores, linear_classifiers(world, bodies, kind))
@@ -37,15 +37,15 @@ def with_classifiers(world: World, bodies: Population, kind: str | None = None, 
 
 
 def fine_tuned(world: World, pop: Population, part: Prefix, own: int | None = None) -> Population:
-    """Return copies of the models of the clients that are tested, of which a part has been trained by the plain loss.
+    """Copy the models of the tested clients, and train a part of the copies by the plain loss.
 
-    Without any epochs, all models are returned as they are.
+    Without epochs, all models are returned unchanged.
 
     Args:
         world: the run.
         pop: models.
-        part: what is trained.
-        own: the method's own epochs, where those of `finish` are for the heads that `finish.kind` asks for.
+        part: the part to train.
+        own: the method's own epochs, used if `finish.kind` asks for heads, to which those of `finish` then apply.
     """
     epochs = world.config.finish.epochs
     if epochs and own is not None and is_head(world.config.finish.kind):
@@ -70,7 +70,7 @@ def fine_tuned(world: World, pop: Population, part: Prefix, own: int | None = No
 
 
 def train_heads(world: World, bodies: Population, heads: Population, phase: Phase) -> Population:
-    """Return the clients' models with the encoders of `bodies`, and `heads` trained on them by the plain loss."""
+    """Train `heads` on the encoders of `bodies` by the plain loss, and join them to models."""
     if phase.epochs != 0:
         optimizer = make_head_optimizer(world)
         features = world.on_features(bodies)
@@ -79,14 +79,14 @@ def train_heads(world: World, bodies: Population, heads: Population, phase: Phas
 
 
 def make_head_optimizer(world: World) -> Optimizer:
-    """Return the optimiser of `finish`, at the same rate in all rounds."""
+    """Make the optimiser of `finish`, with the same rate in all rounds."""
     name, rate = world.config.finish.optimizer, world.config.finish.lr
     assert name is not None and rate is not None, "resolved for whatever trains after the rounds"
     return Optimizer(name, rate)
 
 
 def _heads_of(pop: Population) -> Population:
-    """Return the heads of models of one architecture, as models whose encoder passes on what it is given."""
+    """Split off the heads of models of one architecture, as models with an identity for their encoder."""
     (cohort,) = pop.cohorts
     inside = {name for name in cohort.network.state_dict() if name.startswith("head.")}
     own = [{name: t for name, t in some.named("head.").items()} for some in pop.pieces()]
@@ -96,7 +96,7 @@ def _heads_of(pop: Population) -> Population:
 
 
 def _join_heads(bodies: Population, heads: Population) -> Population:
-    """Return models with the encoders of `bodies` and `heads`, which have one architecture."""
+    """Join the encoders of `bodies` and `heads` of one architecture to models."""
 
     def join(some: Population) -> Population:
         (body,), (own,) = some.stacks(), heads.select(some.ids).stacks()

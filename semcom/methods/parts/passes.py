@@ -10,7 +10,7 @@ from semcom.engine.world import World
 def pass_training_images(world: World, pop: Population, fn: Visitor, stream: str) -> None:
     """Show the received features of each client's training images to `fn`, in evaluation mode, over the training link.
 
-    Each of several processes shows its part of the clients. With a split method the base station hears the features,
+    Each of several processes shows its share of the clients. With a split method the base station hears the features,
     so they are counted.
 
     Args:

@@ -1,4 +1,4 @@
-"""Prototypes: class means of features per client, their combination over clients, and what the base station keeps.
+"""Prototypes: class means of features per client, their combination over clients, and the base station's record.
 
 Legend: n clients, C classes, d features.
 """
@@ -24,11 +24,11 @@ How = Literal["mean", "counts"]
 
 @dataclass(frozen=True)
 class Prototypes:
-    """The base station's prototype of each class, as a value: a round gives a new one.
+    """The base station's prototype of each class, an immutable value that every round replaces.
 
     Attributes:
         values: `[C, d]`.
-        known: classes that have one, bool `[C]` on the host; the others' values are zero.
+        known: classes with a prototype, bool `[C]` on the host. The values of the others are zero.
     """
 
     values: Tensor
@@ -36,13 +36,13 @@ class Prototypes:
 
     @classmethod
     def none(cls, world: World) -> Prototypes:
-        """Return prototypes of no class yet."""
+        """Make prototypes without any known class."""
         return cls(world.zeros(world.classes, world.features), torch.zeros(world.classes, dtype=torch.bool))
 
     def down(self, world: World, ids: np.ndarray, name: str = "prototypes") -> Tensor:
         """Send the prototypes to clients, and return what they receive, `[n, C, d]`.
 
-        d numbers for each known class are counted, called `name` on the air.
+        d numbers for each known class are counted, as `name` on the air.
         """
         n, d = len(ids), self.values.shape[1]
         floats = np.full(n, int(self.known.sum()) * d)
@@ -51,19 +51,19 @@ class Prototypes:
     def up(
         self, world: World, ids: np.ndarray, means: Tensor, counts: Tensor, how: How, name: str = "prototypes"
     ) -> Prototypes:
-        """Return the prototypes after clients have sent their means `[n, C, d]`.
+        """Receive the clients' means `[n, C, d]`, and renew the prototypes.
 
-        d numbers for each class that a client counts samples of are sent: with few local steps, a client may not have
-        seen all of its classes. Those of clients that do not get through are left out.
+        d numbers are sent for each class that a client counts samples of: with few local steps, a client may not have
+        seen all of its classes. Clients that do not get through are left out.
         """
         floats = (counts > 0).sum(1).cpu().numpy() * means.shape[-1]
         sent = world.air.send("up", name, means, ids, floats)
         return self.renewed(sent, counts * world.tensor(world.arrived(ids, name))[:, None], how)
 
     def renewed(self, means: Tensor, counts: Tensor, how: How) -> Prototypes:
-        """Return the prototypes made of means that are at the base station.
+        """Renew the prototypes by means that are at the base station.
 
-        A class whose owners are all absent keeps what it had.
+        A class whose owners are all absent keeps its prototype.
         """
         has = (counts > 0).any(0)
         values = torch.where(has[:, None], combine_prototypes(means, counts, how), self.values)
@@ -71,10 +71,10 @@ class Prototypes:
 
 
 def prototypes(world: World, pop: Population, stream: str = "prototypes") -> tuple[Tensor, Tensor]:
-    """Return class means of the received features over each client's training data, from a pass of their own.
+    """Compute class means of the received features over each client's training data, in a separate pass.
 
     Returns:
-        sums over counts `[K, C, d]` (zero where a client has no sample of a class) and counts `[K, C]`.
+        sums over counts `[K, C, d]` (zero for a class without samples) and counts `[K, C]`.
     """
     means, counts, _ = compute_prototype_moments(world, pop, stream)
     return means, counts
@@ -83,11 +83,12 @@ def prototypes(world: World, pop: Population, stream: str = "prototypes") -> tup
 def compute_prototype_moments(
     world: World, pop: Population, stream: str = "prototypes"
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `prototypes` does, and the mean of ||f||^2 per class, `[K, C]`."""
+    """Compute `prototypes`, and the mean of ||f||^2 per class, `[K, C]`."""
     c, d, team = world.classes, world.features, world.session.team
     sums, counts = world.zeros(len(pop.ids), c, d + 1), world.zeros(len(pop.ids), c)
 
     def add(batch: Batch, features: Tensor, logits: Tensor, where: Tensor) -> None:
+        # The squared norm rides along as one more feature, so that one pass over the batch sums both.
         s, n = sum_features_by_class(torch.cat([features, features.square().sum(-1, keepdim=True)], -1), batch)
         sums[where] += s
         counts[where] += n
@@ -103,7 +104,7 @@ def sum_features_by_class(features: Tensor, batch: Batch, weight: Tensor | None 
 
     Args:
         features: `[k, b, d]`.
-        batch: whose labels and padding count.
+        batch: labels and padding.
         weight: additional weight per client, `[k]` (bool or float).
     """
     # torch's one_hot reads the smallest and the largest label first.
@@ -115,29 +116,29 @@ def sum_features_by_class(features: Tensor, batch: Batch, weight: Tensor | None 
 
 
 def class_means(sums: Tensor, counts: Tensor) -> Tensor:
-    """Divide sums `[..., C, d]` by counts `[..., C]`; zero where the count is."""
+    """Divide sums `[..., C, d]` by counts `[..., C]`, with zero for a count of zero."""
     return sums / counts.clamp(min=1).unsqueeze(-1)
 
 
 def carry(world: World, n: int) -> dict[str, Tensor]:
-    """Return empty accumulators for `collect`, for n clients."""
+    """Make empty accumulators for `collect`, for n clients."""
     c, d = world.classes, world.features
     return {"sums": world.zeros(n, c, d), "counts": world.zeros(n, c)}
 
 
 def collect(into: Mapping[str, Tensor], features: Tensor, batch: Batch) -> None:
-    """Add a training step's received features to the accumulators where it belongs to a client's last epoch."""
+    """Add a training step's received features to the accumulators if it belongs to a client's last epoch."""
     sums, counts = sum_features_by_class(features.detach(), batch, batch.last)
     into["sums"].add_(sums)
     into["counts"].add_(counts)
 
 
 def combine_prototypes(means: Tensor, counts: Tensor, how: How) -> Tensor:
-    """Combine the prototypes of the clients that have one into one per class: `[n, C, d], [n, C] -> [C, d]`.
+    """Combine the clients' prototypes to one per class, over its owners: `[n, C, d], [n, C] -> [C, d]`.
 
     Args:
         means: class means per client.
-        counts: their numbers of samples; zero where a client has none.
+        counts: their numbers of samples, zero for a class that a client does not own.
         how: see `How`.
     """
     weight = counts if how == "counts" else (counts > 0).to(means.dtype)
@@ -154,14 +155,14 @@ def find_nearest_prototype(features: Tensor, logits: Tensor, per_client: Mapping
 
 
 def squared_distance(features: Tensor, targets: Tensor, known: Tensor, batch: Batch) -> Tensor:
-    """Return the mean over a client's samples of ||f - target of its class||^2: `[k]`.
+    """Average ||f - target of its class||^2 over a client's samples: `[k]`.
 
     Samples of a class without a target count as zero.
 
     Args:
         features: `[k, b, d]`.
         targets: one per class, `[k, C, d]` or `[C, d]`.
-        known: which classes have one, bool `[k, C]` or `[C]`.
+        known: classes with a target, bool `[k, C]` or `[C]`.
         batch: labels and padding.
     """
     k, _, d = features.shape
@@ -175,17 +176,17 @@ def contrast_with_prototypes(
 ) -> tuple[Tensor, Tensor]:
     """Contrast each sample with the targets of all classes: InfoNCE by cosine, the target of its class being positive.
 
-    Classes without a target are no negatives, and their samples add nothing.
+    Classes without a target are no negatives, and their samples add no loss.
 
     Args:
         features: `[k, b, d]`.
         targets: one per class, `[k, C, d]` or `[C, d]`.
-        known: which classes have one, bool `[k, C]` or `[C]`.
+        known: classes with a target, bool `[k, C]` or `[C]`.
         batch: labels and padding.
         temperature: divisor of the cosines.
 
     Returns:
-        the mean over all samples `[k]`, and the part of the samples that have a target `[k]`.
+        the mean over all samples `[k]`, and the fraction of the samples that have a target `[k]`.
     """
     normal = torch.nn.functional.normalize
     similarity = normal(features, dim=-1) @ normal(targets, dim=-1).mT / temperature

@@ -1,4 +1,4 @@
-"""Images that are sent as such: those by which a sender chooses, and what a classifier makes of those that arrive."""
+"""Images sent as such: samples by which a sender chooses, and a classifier's scores of received images."""
 
 from __future__ import annotations
 
@@ -20,24 +20,23 @@ SAMPLE = 128
 
 
 def sample_training_images(federation: Federation) -> Tensor:
-    """Return some training images, spread over the clients, uint8 `[n, channels, size, size]`."""
+    """Choose some training images, spread over the clients, uint8 `[n, channels, size, size]`."""
     mine = federation.train.flat
     spread = torch.linspace(0, len(mine) - 1, min(SAMPLE, len(mine))).long()
     return federation.images[mine[spread.to(mine.device)]]
 
 
 def score_received(session: Session, view: View, client: int, received: Received, link: Link) -> Tensor:
-    """Return the scores of a client's images as they arrived, `[n, C]`.
+    """Compute the scores of a client's received images, `[n, C]`.
 
-    A lost image is taken for the class that the client has most training images of, the lowest one where several are
-    equal.
+    A lost image is taken for the class with most of the client's training images, the lowest of equal classes.
 
     Args:
         session: the run.
-        view: the classifier: the client's encoder with the head, which both are at the base station.
+        view: the classifier: the client's encoder with the head, both at the base station.
         client: id.
-        received: n images, sent over whatever channel.
-        link: between encoder and head, such as one without noise.
+        received: n images, sent over any channel.
+        link: between encoder and head, such as a link without noise.
     """
     draws = session.draws
     counts = draws.federation.labels[draws.federation.train[client]].bincount(minlength=len(draws.federation.classes))

@@ -18,7 +18,7 @@ from semcom.methods.base import task_loss
 def measure_slope(
     model: StackedModel, batch: Batch, at: Mapping[str, Tensor], *, track: bool = False
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the cross-entropy `[k]` and its gradients with the leaves `at`.
+    """Compute the cross-entropy `[k]` and its gradients with the leaves `at`.
 
     BatchNorm's running statistics move with `track`.
     """
@@ -28,7 +28,7 @@ def measure_slope(
 
 
 def moved(start: Mapping[str, Tensor], way: Mapping[str, Tensor], length: float) -> dict[str, Tensor]:
-    """Return start + length * way, leaf by leaf."""
+    """Compute start + length * way, leaf by leaf."""
     return {name: t.detach() + length * way[name] for name, t in start.items()}
 
 
@@ -42,6 +42,7 @@ def take_whole_step(world: World, pop: Population, rate: float) -> Population:
 
     def piece(model: StackedModel, batch: Batch, context: Context) -> tuple[dict[str, Tensor], Log]:
         w = context.models["w"].tensors
+        # At w and not at the model, which plain SGD has moved by the pieces before this one.
         loss, slopes = measure_slope(model, batch, {name: w[name].expand_as(t) for name, t in model.params.items()})
         share = batch.count / context.per_client["sizes"]
         return {name: share.view(-1, *[1] * (g.dim() - 1)) * g for name, g in slopes.items()}, {"loss": loss}

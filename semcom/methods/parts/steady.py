@@ -39,5 +39,5 @@ def train_until_steady(epoch: Epoch, pop: Population, most: np.ndarray) -> tuple
 
 
 def is_steady(losses: np.ndarray) -> np.ndarray:
-    """Return whether each client's losses, `[epochs, n]`, hardly move any more: bool `[n]`."""
+    """Check whether each client's losses, `[epochs, n]`, have become steady: bool `[n]`."""
     return (losses[-MEMORY:].std(0) < SPREAD) & (len(losses) > MEMORY)

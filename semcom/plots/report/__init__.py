@@ -1,4 +1,4 @@
-"""The report: a page of HTML that shows a study, or several, without a network and without semcom."""
+"""The report: a self-contained HTML page of one or several studies, which needs neither a network nor semcom."""
 
 from semcom.plots.report.build import report
 

@@ -30,10 +30,11 @@ def report(
         folders: of the studies, as `semcom.study` takes them.
         out: the file (None: report.html in the first folder, or beside an archive).
         view: name of the view that is averaged and compared (None: the headline of each run).
-        at: field -> value, as of `Study.where`.
+        at: field -> value, as for `Study.where`.
 
     Raises:
-        ConfigError: no folder, or the same one twice, no study in one, no such view, or no run with such a value.
+        ConfigError: no folder, or the same folder twice, no study in a folder, no such view, or no run with such a
+            value.
 
     Example:
         >>> import semcom
@@ -53,7 +54,6 @@ def report(
 
 
 def _part(i: int, folder: Path, view: str | None, at: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return what the template shows of a study."""
     subject = Subject(semcom.study(folder).where(at or {}), folder, view)
     return {
         "title": titled(subject.study, folder),
@@ -64,7 +64,7 @@ def _part(i: int, folder: Path, view: str | None, at: Mapping[str, Any] | None) 
 
 
 def _page(parts: Sequence[Mapping[str, Any]]) -> str:
-    """Return the page; whatever comes from the studies is escaped, in HTML and by Plotly in its scripts."""
+    """Fill the template. All texts from the studies are escaped, in HTML here and in its scripts by Plotly."""
     from jinja2 import Environment, PackageLoader
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs

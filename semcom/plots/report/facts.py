@@ -1,4 +1,4 @@
-"""The head of a report: what was run, and how."""
+"""The head of a report: the runs and their settings."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from semcom.studies.results.failures import read_repeat
 from semcom.studies.results.run import Stored, list_damaged_runs
 
 Fact = tuple[str, str]
-"""What it is about, and what it says."""
+"""Its subject and its text."""
 
 
 def titled(study: Study, folder: Path) -> str:
-    """Return the title of a study: its experiment with the scale, and the name of its folder."""
+    """Title a study by its experiment with the scale, and the name of its folder."""
     sweep, name = study.record, folder.resolve().name
     known = sweep.get("experiment") not in (None, "study")  # a study that nobody has declared
     return f"{sweep['experiment']}, scale {sweep.get('scale')} ({name})" if known else name
 
 
 def facts(subject: Subject) -> list[Fact]:
-    """Return what was run: command, runs and how they ended, what varies and what is set, versions, days."""
+    """List the facts of a study: command, runs and their states, varied and common settings, versions, days."""
     study, names = subject.study, subject.names
     swept = read_repeat(study.record.get("command"))
     runs = study.runs
@@ -40,7 +40,7 @@ def facts(subject: Subject) -> list[Fact]:
         *((f"Varied: {heading(axis)}", ", ".join(map(shown, sorted_values(study, axis)))) for axis in study.axes),
         ("Seeds", listed(sorted_values(study, "seed"))),
         ("Set in all runs", names.text(_settings(subject))),
-        (study_names.titled(study.metric.label), _state_headline_fact(study, subject.view)),
+        (study_names.titled(study.metric.label), _state_headline(study, subject.view)),
         ("Intervals", _intervals(study)),
         ("Versions", _versions(study)),
         ("Commit", _left(study, "commit")),
@@ -54,9 +54,9 @@ def facts(subject: Subject) -> list[Fact]:
 
 
 def sorted_values(study: Study, field: str) -> list[Any]:
-    """Return the values of a field in a study: numbers ascending, others as they come, none at the end.
+    """List the values of a field in a study: numbers ascending, others in their order, None at the end.
 
-    Runs whose configuration is not known yet do not count.
+    Runs with unknown configuration do not count.
     """
     found = list(dict.fromkeys(run.field(field) for run in study.tests if run.fields))
     values = [value for value in found if value is not None]
@@ -65,7 +65,7 @@ def sorted_values(study: Study, field: str) -> list[Any]:
 
 
 def _settings(subject: Subject) -> str:
-    """Return the fields that all runs share and that are not as by default."""
+    """List the fields that all runs share and that differ from their defaults."""
     runs = [run for run in subject.study.stored if run.fields]
     apart = {"seed", *subject.study.axes}
     first = list_changed_settings(runs[0]) if runs else {}
@@ -77,8 +77,8 @@ def _value(value: Any) -> str:
     return " ".join(map(shown, value)) if isinstance(value, list | tuple) else shown(value)
 
 
-def _state_headline_fact(study: Study, view: str | None) -> str:
-    """Return what an accuracy is, and of which view of each method."""
+def _state_headline(study: Study, view: str | None) -> str:
+    """State the meaning of an accuracy, and the view of each method."""
     results = study.results
     views = results[results["headline"].astype(bool)] if view is None else results[results["view"] == view]
     of = {name: views.loc[views["view"] == name, "variant"].unique() for name in views["view"].unique()}
@@ -87,7 +87,7 @@ def _state_headline_fact(study: Study, view: str | None) -> str:
 
 
 def _intervals(study: Study) -> str:
-    """Return what intervals are over, or why there are none."""
+    """State the basis of intervals, or why they are missing."""
     seeds = study.results.groupby(["variant", *study.axes], dropna=False)["seed"].nunique()
     counts = sorted(set(seeds))
     if not counts:
@@ -104,12 +104,12 @@ def _versions(study: Study) -> str:
 
 
 def _left(study: Study, name: str) -> str:
-    """Return the different values of what finished runs have left."""
+    """List the distinct values of an entry in the summaries of finished runs."""
     return listed([run.summary[name] for run in study.stored if run.summary and run.summary.get(name)])
 
 
 def _machines(study: Study) -> str:
-    """Return the processors of finished runs, with their vector units; runs of older versions left none."""
+    """List the processors of finished runs, with their vector units; older versions did not store them."""
     found = [run.summary["machine"] for run in study.stored if run.summary and run.summary.get("machine")]
     return listed([f"{each.get('accelerator', each['processor'])} ({each['vector']})" for each in found])
 
@@ -120,7 +120,6 @@ def _warnings(study: Study) -> str:
 
 
 def _days(study: Study, archived: bool) -> str:
-    """Return the days on which summaries were written, the first and the last."""
     found = sorted(_finished(study.stored)) if not archived else []  # an archive keeps no dates
     return " to ".join(dict.fromkeys(day.isoformat() for day in (found[0], found[-1]))) if found else ""
 

@@ -1,4 +1,4 @@
-"""The figures of a report, by Plotly. Each has traces for all points and views of a study; its menu shows some of them.
+"""The figures of a report, by Plotly. Each has traces for all points and views of a study, and a menu to select them.
 
 Accuracies are in percent. A variant has the same look in all figures.
 """
@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from semcom.escape import escape_html
 from semcom.plots.report.facts import sorted_values
-from semcom.plots.report.names import empty, format_metric, heading, placed, shown
+from semcom.plots.report.names import empty, format_metric, heading, name_metric, placed, shown
 from semcom.plots.report.subject import Subject
 from semcom.runs.folder.arrays import CONFUSION
 from semcom.studies.analysis.efficiency import COSTS
@@ -26,9 +26,9 @@ from semcom.studies.names import titled
 from semcom.tasks.metric import Metric
 
 MOST_POINTS = 1_000_000
-"""Numbers of learning curves on a page; of more, every second evaluation is shown, or every third ..."""
+"""Numbers of learning curves on a page. Beyond, it shows every second evaluation, or every third ..."""
 MOST_CLIENTS = 300_000
-"""Accuracies of clients on a page; of more, every second client is shown, or every third ..."""
+"""Accuracies of clients on a page. Beyond, it shows every second client, or every third ..."""
 MOST_CELLS = 1_000_000
 """Cells of confusion matrices on a page: those of the first runs."""
 COLOURS = ("#0072b2", "#d55e00", "#000000", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777")
@@ -37,8 +37,11 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "
 SHADES = ((0, "#ffffff"), (1, "#6baed6"))
 """Dark text is readable on all of them."""
 UNITS = {
-    **{"uses": "channel uses", "airtime_s": "airtime in s", "time_s": "time of the rounds in s"},
-    **{"energy_j": "energy in J", "samples": "training samples"},
+    "uses": "channel uses",
+    "airtime_s": "airtime in s",
+    "time_s": "time of the rounds in s",
+    "energy_j": "energy in J",
+    "samples": "training samples",
 }
 GRID = {"automargin": True, "zeroline": False, "gridcolor": "#e6e6e6", "linecolor": "#888", "ticks": "outside"}
 LAYOUT: dict[str, Any] = {
@@ -54,7 +57,7 @@ Point = Mapping[str, Any]
 
 @dataclass
 class Figure:
-    """A figure, what is said above it, and what its menu offers: words, places of the traces shown, and the layout."""
+    """A figure, the note above it, and the choices of its menu: words, places of the visible traces, and the layout."""
 
     id: str
     title: str
@@ -63,8 +66,8 @@ class Figure:
     choices: list[tuple[str, list[int], dict[str, Any]]] = field(default_factory=list)
 
     def offer(self, words: str, traces: Sequence[Any], **layout: Any) -> None:
-        """Offer some traces, if there are any; those that no other choice has become traces of the figure."""
-        places = {id(trace): i for i, trace in enumerate(self.traces)}
+        """Offer some traces, if any, and add new traces to the figure."""
+        places = {id(trace): i for i, trace in enumerate(self.traces)}  # by identity: traces compare by content
         for trace in traces:
             if id(trace) not in places:
                 places[id(trace)] = len(self.traces)
@@ -73,7 +76,7 @@ class Figure:
             self.choices.append((words, [places[id(trace)] for trace in traces], layout))
 
     def html(self, place: str) -> Markup:
-        """Return the element with the figure, which shows what the first choice does; nothing without choices.
+        """Render the element with the figure, which shows the first choice. Empty without choices.
 
         Args:
             place: the id of the element.
@@ -114,38 +117,37 @@ class Places:
     def groups(
         self, frame: pd.DataFrame, *more: str, along: str | None = None
     ) -> Iterator[tuple[str, Point, list[Any], pd.DataFrame]]:
-        """Yield variant, point, values of further columns and rows, variant by variant, of a table of the study."""
+        """Yield variant, point, values of further columns and rows, variant by variant, from a table of the study."""
         axes = [axis for axis in self.axes if axis != along]
         found = frame.groupby(["variant", *axes, *more], sort=False, dropna=False)
         for (name, *key), part in sorted(found, key=lambda group: self.order[group[0][0]]):
             yield name, dict(zip(axes, key[: len(axes)], strict=True)), key[len(axes) :], part
 
     def stands(self, name: str, at: Point, chosen: Point) -> bool:
-        """Tell whether a variant's numbers at a point are shown at the chosen one."""
+        """Check whether a variant's numbers at a point are shown at the chosen point."""
         return all(axis not in self.own[name] or shown(at[axis]) == shown(value) for axis, value in chosen.items())
 
     def look(self, name: str, pale: bool = False) -> dict[str, Any]:
-        """Return what the traces of a variant have in common; its name is shown as it is, though Plotly reads HTML."""
+        """Choose the common look of a variant's traces. Its name is escaped, since Plotly reads HTML."""
         i = self.order[name]
         colour, dash = COLOURS[i % len(COLOURS)] + "59" * pale, DASHES[0 if pale else i % len(DASHES)]
-        mark = {"color": colour, "symbol": SYMBOLS[i % len(SYMBOLS)]}
-        group = {"legendgroup": str(i), "legendrank": i + 1}
         return {
             "name": escape_html(shown(name, "variant", self.labels)),
-            **group,
+            "legendgroup": str(i),
+            "legendrank": i + 1,
             "line": {"color": colour, "dash": dash},
-            "marker": mark,
+            "marker": {"color": colour, "symbol": SYMBOLS[i % len(SYMBOLS)]},
         }
 
     def bars(self, name: str, rows: pd.DataFrame, mean: str) -> dict[str, Any]:
-        """Return the error bars of means; a mean of one seed has none."""
+        """Compute the error bars of means, zero for a mean of one seed."""
         ends = {"array": rows["high"] - rows[mean], "arrayminus": rows[mean] - rows["low"]}
         look = {"color": self.look(name)["line"]["color"], "thickness": 1.2, "width": 4}
         return {**look, **{end: _scaled(reach.fillna(0), self.metric) for end, reach in ends.items()}}
 
 
 def figures(subject: Subject) -> list[Figure]:
-    """Make the figures of a study; one without choices has nothing to show."""
+    """Make the figures of a study. A figure without choices is not shown."""
     places, study = Places(subject.study), subject.study
     results = study.results
     headline = results[results["headline"].astype(bool)]
@@ -186,15 +188,11 @@ def _hover(*lines: str) -> str:
 
 
 def _percents(values: Any) -> np.ndarray:
-    return (100 * np.asarray(values, dtype=float)).astype(np.float32)
+    return (100 * np.asarray(values, dtype=float)).astype(np.float32)  # half the bytes in the page
 
 
 def _scaled(values: Any, metric: Metric) -> np.ndarray:
     return _percents(values) if metric.share else np.asarray(values, dtype=np.float32)
-
-
-def _named(metric: Metric, of: str = "") -> str:
-    return f"{metric.label}{of} in {metric.shown_unit}" if metric.shown_unit else f"{metric.label}{of}"
 
 
 def _form(metric: Metric, axis: str) -> str:
@@ -238,12 +236,12 @@ def _accuracy(subject: Subject, places: Places, runs: pd.DataFrame) -> Figure:
         words = f"along {heading(along)}" if along else "each method"
         for at in places.but(along):
             shown_here = [trace for name, own, trace in traces if places.stands(name, own, at)]
-            made.offer(_words(words, placed(at)), shown_here, xaxis=axis, yaxis=_axis(_named(metric)))
+            made.offer(_words(words, placed(at)), shown_here, xaxis=axis, yaxis=_axis(name_metric(metric)))
     return made
 
 
 def _places_on(along: str | None, rows: pd.DataFrame, name: str, numeric: bool) -> list[Any]:
-    """Return where rows of a variant stand on an axis; of none, at its name."""
+    """Place rows of a variant on an axis, or without an axis at its name."""
     texts = [name] * len(rows) if along is None else [shown(value) for value in rows[along]]
     return [float(v) for v in rows[along]] if numeric else [escape_html(text) for text in texts]
 
@@ -264,7 +262,7 @@ def _curves(study: Study, places: Places, choices: Choices) -> Figure:
     ]
     for words, at, views in choices:
         of = [each for name, own, view, each in traces if views[name] == view and places.stands(name, own, at)]
-        made.offer(words, sum(of, []), xaxis=_axis("round"), yaxis=_axis(_named(metric)))
+        made.offer(words, sum(of, []), xaxis=_axis("round"), yaxis=_axis(name_metric(metric)))
     groups = places.groups(losses)
     found = [(name, own, _curves_of(places, name, rows, every, "%{y:.4g}")) for name, own, _, rows in groups]
     for at in places.but():
@@ -274,8 +272,10 @@ def _curves(study: Study, places: Places, choices: Choices) -> Figure:
 
 
 def _curves_of(places: Places, name: str, rows: pd.DataFrame, every: int, form: str) -> list[go.Scatter]:
-    """Return the curves of a variant's runs in one trace, with gaps between them, and their mean in another."""
+    """Draw a variant's runs as one trace with gaps between the curves, and their mean as another."""
+    # Thinned from the end, so that the last evaluation stays.
     parts = [part.iloc[(len(part) - 1) % every :: every] for _, part in rows.groupby("hash", sort=False)]
+    # A NaN after each run breaks the line, so that one trace holds all runs.
     thin = pd.concat([with_gap for part in parts for with_gap in (part, part[-1:].assign(value=np.nan))])
     whole = rows[rows["done"]] if rows["done"].any() else rows
     count = whole["hash"].nunique()
@@ -298,7 +298,6 @@ def _thinned(what: str, every: int) -> str:
 
 
 def _clients(study: Study, places: Places, choices: Choices) -> Figure:
-    """Draw the accuracies of single clients, of all seeds."""
     every, metric = max(1, math.ceil(len(study.clients) / MOST_CLIENTS)), study.metric
     note = "A point per client and seed; boxes from the lower to the upper quartile, with the median."
     made = Figure("clients", "Clients", note + _thinned("client", every))
@@ -315,7 +314,7 @@ def _clients(study: Study, places: Places, choices: Choices) -> Figure:
         traces.append((name, own, view, box))
     for words, at, views in choices:
         of = [box for name, own, view, box in traces if views[name] == view and places.stands(name, own, at)]
-        made.offer(words, of, yaxis=_axis(_named(metric, " of a client")))
+        made.offer(words, of, yaxis=_axis(name_metric(metric, " of a client")))
     return made
 
 
@@ -334,20 +333,20 @@ def _classes(study: Study, places: Places, choices: Choices) -> Figure:
 
 
 def _map(shares: np.ndarray, hover: str, written: bool, **more: Any) -> go.Heatmap:
-    """Return a map of shares in percent, which stand in their cells where there is room."""
+    """Draw a map of shares in percent, with texts in the cells if they fit."""
     look: dict[str, Any] = {"zmin": 0, "zmax": 100, "colorscale": SHADES, "xgap": 1, "ygap": 1, "hovertemplate": hover}
     text = {"texttemplate": "%{z:.0f}" if written else None, "textfont": {"color": "#1a1a1a"}}
     return go.Heatmap(z=shares, colorbar={"title": {"text": "%"}, "thickness": 12}, **look, **text, **more)
 
 
 def _map_layout(x: str, y: str, columns: int, height: float) -> dict[str, Any]:
-    """Return the layout of a map: its first row on top, no lines between its cells."""
+    """Lay out a map: its first row on top, no lines between its cells."""
     ticks = {"showgrid": False, **({"dtick": 1} if columns <= 20 else {})}
     return {"xaxis": _axis(x, **ticks), "yaxis": _axis(y, **ticks, autorange="reversed"), "height": height}
 
 
 def _confusion(subject: Subject) -> Figure:
-    """Draw the test images of a run by true and predicted class, of as many runs as there is room for."""
+    """Draw the test images of a run by true and predicted class, for as many runs as fit."""
     made, kept, held, cells, prefix = Figure("confusion", "Confusion", ""), 0, 0, 0, f"{CONFUSION}/"
     hover = "true %{y}, predicted %{x}<br>%{customdata} images, %{z:.1f} %<extra></extra>"
     for run in (run for run in subject.study.tests if run.is_first_test):
@@ -369,7 +368,7 @@ def _confusion(subject: Subject) -> Figure:
 
 
 def _costs(subject: Subject, places: Places) -> Figure:
-    """Draw the headline against each cost; a line joins the efficient variants of a point."""
+    """Draw the headline against each cost, with a line through the efficient variants of a point."""
     note = "Filled: efficient methods, which no other one beats in {} at no higher cost. This compares means."
     metric = subject.study.metric
     made = Figure("costs", f"{titled(metric.label)} against cost", note.format(metric.label))
@@ -398,5 +397,5 @@ def _costs(subject: Subject, places: Places) -> Figure:
             scale = "log" if 0 < 20 * rows["cost"].min() < rows["cost"].max() else "linear"
             axis = _axis(f"{unit} of the whole run, all clients and directions", type=scale)
             words = _words(unit, placed(at))
-            made.offer(words, [line, *(trace for _, trace in there)], xaxis=axis, yaxis=_axis(_named(metric)))
+            made.offer(words, [line, *(trace for _, trace in there)], xaxis=axis, yaxis=_axis(name_metric(metric)))
     return made

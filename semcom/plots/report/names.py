@@ -1,4 +1,4 @@
-"""Names and values as the report shows them."""
+"""Names and values in the form of the report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from semcom.tasks.metric import Metric
 
 
 def here(text: str) -> str:
-    """Return a text, of an absolute path the name of its file alone."""
+    """Shorten an absolute path to the name of its file; other texts stay unchanged."""
     return os.path.basename(text) if os.path.isabs(text) else text
 
 
@@ -33,19 +33,19 @@ class Names:
         self._hidden = {BEFORE + re.escape(path): short for path, short in hidden.items() if path not in ("./", "/")}
 
     def text(self, text: str) -> str:
-        """Return a text in which the study's folder has no path before its name, and the user's home none."""
+        """Remove the path of the study's folder and that of the user's home from a text."""
         for path, short in self._hidden.items():
             text = re.sub(path, short, text)
         return text
 
 
 def empty(value: Any) -> bool:
-    """Return whether a cell of a table has no value."""
+    """Check whether a cell of a table has no value."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def shown(value: Any, field: str = "", labels: Labels = SHIPPED) -> str:
-    """Return the value of a field as text; a method and a variant by the method's label."""
+    """Format the value of a field; a method and a variant by the method's label."""
     if empty(value):
         return "none"
     if field in NAMED:
@@ -54,21 +54,26 @@ def shown(value: Any, field: str = "", labels: Labels = SHIPPED) -> str:
 
 
 def heading(field: str) -> str:
-    """Return the name of a field with its unit, such as "SNR in dB"."""
+    """Name a field with its unit, such as "SNR in dB"."""
     name, unit = FIELDS.get(field, (field, ""))
     return f"{name} in{unit}" if unit else name
 
 
 def placed(point: Mapping[str, Any]) -> str:
-    """Return a point of a study in words, such as "SNR 6 dB, ways 2"."""
+    """Describe a point of a study, such as "SNR 6 dB, ways 2"."""
     return SHIPPED.point({name: here(value) if isinstance(value, str) else value for name, value in point.items()})
 
 
+def name_metric(metric: Metric, of: str = "") -> str:
+    """Name a metric with its unit, such as "PSNR in dB"."""
+    return f"{metric.label}{of} in {metric.shown_unit}" if metric.shown_unit else f"{metric.label}{of}"
+
+
 def format_metric(metric: Metric, value: Any) -> str:
-    """Return a value of a metric, without its unit; nothing for none."""
+    """Format a value of a metric, without its unit, as an empty text without a value."""
     return "" if empty(value) else metric.format(value)
 
 
 def listed(values: Sequence[Any]) -> str:
-    """Return different values with commas between them."""
+    """Join the distinct values by commas."""
     return ", ".join(dict.fromkeys(shown(value) for value in values if not empty(value)))

@@ -1,4 +1,4 @@
-"""What a report is about: a study, and the view of it that is averaged."""
+"""The subject of a report: a study, and the view of it that is averaged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from semcom.studies.analysis.study import Study
 
 @dataclass(frozen=True)
 class Subject:
-    """A study, or the part of it that is shown."""
+    """A study, or the reported part of it."""
 
     study: Study
     folder: Path
@@ -22,5 +22,5 @@ class Subject:
 
     @cached_property
     def names(self) -> Names:
-        """The names of the study, which make texts that may hold paths fit to be shown."""
+        """The names of the study, which remove local paths from texts."""
         return Names(self.folder)

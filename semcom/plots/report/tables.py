@@ -11,7 +11,7 @@ import pandas as pd
 
 from semcom.config import ConfigError
 from semcom.files import CONFIG
-from semcom.plots.report.names import Names, empty, format_metric, heading, shown
+from semcom.plots.report.names import Names, empty, format_metric, heading, name_metric, shown
 from semcom.plots.report.subject import Subject
 from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.efficiency import read_cost
@@ -19,20 +19,19 @@ from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
 from semcom.studies.results.failures import Repeat, build_repeat
 from semcom.studies.results.run import Stored, locate_run_config
-from semcom.tasks.metric import Metric
 
 MOST_COMPARISONS = 400
-"""Comparisons that are made for a report, each with its bootstrap; of more it says how to ask for those wanted."""
+"""Comparisons in a report, each with its bootstrap. Beyond, it shows the command for single ones."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table: what it shows, and what it is sorted by."""
+    """A cell of a table: its text, and its sort key."""
 
     text: str
     sort: float | str
     mark: str = ""
-    """`best` or `second`, `code` for a command, or nothing."""
+    """`best` or `second`, `code` for a command, or empty."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +48,12 @@ class Table:
 
     @property
     def numeric(self) -> list[bool]:
-        """True for each column that holds numbers alone, which stand to the right."""
+        """True for each column of numbers only, which is aligned to the right."""
         return [not any(isinstance(row[i].sort, str) for row in self.rows) for i in range(len(self.heads))]
 
 
 def tables(subject: Subject) -> list[Table]:
-    """Return the tables of a study; without those that would be empty."""
+    """Make the tables of a study, except empty ones."""
     study, view = subject.study, subject.view
     found = [
         _means(study, view),
@@ -70,7 +69,7 @@ def tables(subject: Subject) -> list[Table]:
 
 
 def _means(study: Study, view: str | None) -> Table:
-    """Return means over seeds, with the marks that `Study.rank` supports."""
+    """Tabulate means over seeds, with the marks that `Study.rank` supports."""
     means, axes, metric = study.marked(view=view), list(study.axes), study.metric
     rows = []
     for row in means.to_dict("records"):
@@ -78,12 +77,12 @@ def _means(study: Study, view: str | None) -> Table:
         ends = [Cell(format_metric(metric, row[end]), _sortable(row[end])) for end in ("low", "high")]
         said = Cell(row["interval"], row["interval"])
         rows.append([*_place(row, ["variant", *axes], study), mean, *ends, Cell(str(row["n"]), row["n"]), said])
-    heads = ["method", *map(heading, axes), _heading(metric), "from", "to", "seeds", "interval"]
+    heads = ["method", *map(heading, axes), name_metric(metric), "from", "to", "seeds", "interval"]
     return Table("means", "Means over seeds", _marks_note(means["mark"].any()) if rows else "", heads, rows)
 
 
 def _beside(study: Study, view: str | None) -> Table:
-    """Return the means over seeds of the other metrics that all finished runs measure; no row where there are none."""
+    """Tabulate the means over seeds of the other metrics that all finished runs measure."""
     done = [run for run in study.tests if run.summary]
     names = dict.fromkeys(metric.name for run in done for metric in run.metrics if metric != study.metric)
     known = [name for name in names if all(name in (run.view(view) or {}) for run in done)]
@@ -94,12 +93,8 @@ def _beside(study: Study, view: str | None) -> Table:
         rows = rows or [_place(row, ["variant", *study.axes], study) for row in found]
         for cells, row in zip(rows, found, strict=True):
             cells.append(Cell(format_metric(metric, row["mean"]), _sortable(row["mean"]), row["mark"]))
-    heads = ["method", *map(heading, study.axes), *map(_heading, metrics)]
+    heads = ["method", *map(heading, study.axes), *map(name_metric, metrics)]
     return Table("beside", "Other metrics, means over seeds", "", heads, rows)
-
-
-def _heading(metric: Metric) -> str:
-    return f"{metric.label} in {metric.shown_unit}" if metric.shown_unit else metric.label
 
 
 def _marks_note(some: bool) -> str:
@@ -113,7 +108,7 @@ def _marks_note(some: bool) -> str:
 
 
 def _compared(study: Study, view: str | None) -> Table:
-    """Return a sentence for each pair of variants at each point."""
+    """Write a sentence for each pair of variants at each point."""
     pairs, done = list(combinations(study.variants, 2)), [run for run in study.tests if run.status == "done"]
     points = len({tuple(shown(run.field(axis)) for axis in study.axes) for run in done})
     title, many = "Comparisons", len(pairs) * points
@@ -127,7 +122,7 @@ def _compared(study: Study, view: str | None) -> Table:
 
 
 def _pair(study: Study, pair: tuple[str, str], view: str | None) -> Sequence[Comparison]:
-    """Return the comparisons of a pair; none where the two have finished no seed in common."""
+    """Compare a pair; empty if the two have finished no seed in common."""
     try:
         return study.compare_all(pair, view=view)
     except ConfigError:
@@ -138,7 +133,6 @@ def _pair(study: Study, pair: tuple[str, str], view: str | None) -> Sequence[Com
 
 
 def _failed(study: Study, names: Names) -> Table:
-    """Return the runs that failed, with what they said."""
     bad = study.runs[study.runs["status"] == "failed"]
     axes = [axis for axis in study.axes if axis != TEST]  # a run fails before it is tested
     columns = ["variant", *axes, "seed"]
@@ -151,7 +145,7 @@ def _failed(study: Study, names: Names) -> Table:
 
 
 def _runs(subject: Subject) -> Table:
-    """Return all runs, each at its first test SNR and with the command that repeats it."""
+    """Tabulate all runs, each at its first test SNR and with the command that repeats it."""
     study, columns = subject.study, ["variant", *subject.study.axes, "seed"]
     metric = study.metric
     rows, blanks = [], dict[str, str]()
@@ -165,14 +159,8 @@ def _runs(subject: Subject) -> Table:
         command, blanks = subject.names.text(again.command), blanks | again.blanks()
         ends = [_text(run.hash), Cell(command, command, "code")]
         rows.append([*_place({**row, TEST: run.test_snr_db}, columns, study), _text(row["status"]), *measured, *ends])
-    heads = [
-        "method",
-        *map(heading, study.axes),
-        "seed",
-        "status",
-        _heading(metric),
-        _heading(replace(metric, label="worst tenth")),
-    ]
+    worst = name_metric(replace(metric, label="worst tenth"))
+    heads = ["method", *map(heading, study.axes), "seed", "status", name_metric(metric), worst]
     heads += ["received SNR in dB", "channel uses", "hash", "command"]
     note = "Channel uses are those of all clients, rounds and directions. Commands write to a new folder."
     note += "".join(f" {word} is {subject.names.text(text)}." for word, text in blanks.items())
@@ -180,7 +168,7 @@ def _runs(subject: Subject) -> Table:
 
 
 def _repeat(subject: Subject, run: Stored) -> Repeat:
-    """Build the command that repeats a run; an empty one where that of the study does."""
+    """Build the command that repeats a run, empty if the study's command repeats it."""
     if subject.study.record.get("own_training") or not (run.folder / CONFIG).is_file():
         return Repeat("")
     return build_repeat(locate_run_config(subject.folder, run), run.folder, f"repeated/{run.hash}")
@@ -203,7 +191,7 @@ def _measured(value: Any, digits: int = 0) -> Cell:
 
 
 def _sortable(value: Any) -> float | str:
-    """Return what a value is sorted by; a cell without one comes last."""
+    """Convert a value to a sort key. An empty cell comes last."""
     if empty(value) or pd.isna(value):
         return float("inf")
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

@@ -25,7 +25,7 @@ from semcom.config.options import spelled
 from semcom.data.archive import measure_archive
 from semcom.data.federation import Federation
 from semcom.data.readers import ARRAYS, list_image_files
-from semcom.data.split_file import is_split_file
+from semcom.data.split_file import is_split_array
 from semcom.engine.host.keys import key_global_generator
 from semcom.engine.host.memory import measure_free_memory
 from semcom.engine.host.ranks import launched_size
@@ -66,7 +66,7 @@ def check_size_limits(config: Resolved) -> None:
         check_archive_limits(field, path, ARRAYS.__contains__)
         if os.path.isabs(path) and os.path.isdir(path):
             check_image_limits(config.data.size, len(list_image_files(Path(path))), 3)
-    check_archive_limits("partition.path", getattr(config.partition.options, "path", None), is_split_file)
+    check_archive_limits("partition.path", getattr(config.partition.options, "path", None), is_split_array)
     if config.processes > 1:
         check_process_limits("processes", config.processes, CLIENT * sum(clients.values()))
 

@@ -51,11 +51,11 @@ def mark_images(configs: Iterable[RunConfig], parts: Sequence[str]) -> dict[str,
     Raises:
         ConfigError: as `divide_sweep_data`.
     """
-    from semcom.data.split_file import LABELS, describe_split_file
+    from semcom.data.split_file import LABELS, describe_dataset
 
     found: dict[str, npt.NDArray[np.bool_]] = {}
     for dataset, split in divide_sweep_data(configs):
-        marks = found.setdefault(describe_split_file(dataset)[LABELS], np.zeros(len(dataset.images), dtype=bool))
+        marks = found.setdefault(describe_dataset(dataset)[LABELS], np.zeros(len(dataset.images), dtype=bool))
         for lists in (getattr(split, part) for part in parts):
             marks[np.concatenate(lists)] = True
     return found

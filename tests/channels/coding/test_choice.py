@@ -1,4 +1,4 @@
-"""The choice of codec and scheme: held against what is sent with every one of them, and the bound by hand."""
+"""The choice of codec and scheme, checked against every candidate and against a bound computed by hand."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_over_fading_the_outage_is_searched() -> None:
 
 
 def test_the_best_codec_is_chosen_and_named() -> None:
-    """For each room the one whose images are best, of which a file is made at the best quality that fits."""
+    """For each budget, the chain picks the codec with the best images among files at the highest quality that fits."""
     images = photos(6)
     sample = SampleImages(images)
     for room in (20, 60, 200):
@@ -92,7 +92,7 @@ def test_the_best_codec_is_chosen_and_named() -> None:
 
 
 def test_the_bound_is_the_codec_at_capacity() -> None:
-    """128 uses of 10 dB are 442 bits, 55 bytes, with no checksum and no loss; each image in its own block."""
+    """128 uses at 10 dB carry 442 bits or 55 bytes, with no checksum and no loss. Each image has its own block."""
     images = photos(3)
     bound = sampled().compress_to_capacity(images, USES, [10.0, 20.0, -20.0])
     for i, room in enumerate((55, int(16 * math.log2(101)))):
@@ -112,7 +112,7 @@ def test_no_chain_is_above_the_bound() -> None:
 
 @pytest.mark.parametrize("kind", ["awgn", "rayleigh"])
 def test_a_point_of_the_curve_is_what_is_sent(kind: str) -> None:
-    """By the chain itself with what the point names."""
+    """A point agrees with the chain run with that point's own settings."""
     images, link = photos(20), make_link(kind)
     (row,) = measure_image_curve(images, sampled(), (USES,), (14.0,), link, seed=4)
     assert isinstance(row, CurvePoint)

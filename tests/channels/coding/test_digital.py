@@ -1,4 +1,4 @@
-"""The digital link: quantiser, code and QAM end to end, its gradient, and what it promises to its callers."""
+"""The digital link: quantiser, code and QAM end to end, the gradient, and the promises to callers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from channels import Link, Meter, make_link
-from channels.coding.digital import settle_digital_rates
+from channels.coding.digital import settle_rates
 from channels.coding.modem import make_modem
 from channels.coding.quantise import STEPS, Quantiser
 from channels.power import normalise_power
@@ -32,7 +32,7 @@ def through(quantiser: Quantiser, values: Tensor) -> Tensor:
 
 
 def at_client(link: Link, gradient: Tensor, up, down=None, mask=None) -> Tensor:
-    """The gradient with respect to the normalised features, when `gradient` is the one at the receiver."""
+    """Gradient with respect to the normalised features, given `gradient` at the receiver."""
     features = randn(*gradient.shape, seed=9).to(gradient.dtype).requires_grad_()
     snr_db = NOISELESS.expand(len(gradient))
     descent = None if down is None else link._hop(down, snr_db, features, None)
@@ -45,7 +45,7 @@ def at_client(link: Link, gradient: Tensor, up, down=None, mask=None) -> Tensor:
 
 @pytest.mark.parametrize("bits", STEPS)
 def test_the_steps_have_the_least_error_for_gaussian_numbers(bits):
-    """Max's table, whose last digit is rounded: minimised again, with the error by quadrature over each cell."""
+    """Max's table has rounded digits, so the steps are minimised again with the error by quadrature over each cell."""
     half = 2 ** (bits - 1)
 
     def error(step: float) -> float:
@@ -81,7 +81,7 @@ def test_what_lies_beyond_the_range_is_clipped(bits):
 
 
 def test_a_fraction_of_a_bit_goes_to_the_first_pairs():
-    """Three pairs: 10 bits are 2 each for two pairs and 1 each for the last; 2 bits are 1 each for the first alone."""
+    """Of three pairs, 10 bits give two pairs 2 each and the last one 1 each. 2 bits give only the first pair 1 each."""
     values = torch.tensor([[0.3, -0.3, 3.0, -3.0, 0.3, -3.0]])
     more, some = Quantiser(3, 10, CPU), Quantiser(3, 2, CPU)
     assert more.bits(values).tolist() == [[1, 0, 0, 1, 1, 1, 0, 0, 1, 0]] and more.sent is None
@@ -112,13 +112,13 @@ def test_a_fraction_of_a_bit_goes_to_the_first_pairs():
     ],
 )
 def test_two_of_the_three_choose_the_third(given, settled):
-    bits, modulation, code_rate = settle_digital_rates(*given)
+    bits, modulation, code_rate = settle_rates(*given)
     assert (bits, modulation) == settled[:2] and code_rate == pytest.approx(settled[2])
     assert bits == pytest.approx(code_rate * math.log2(modulation) / 2)
 
 
 def test_what_a_step_needs_is_made_with_the_draws():
-    """So that no step waits for it; with those of features, and not with those of tensors that are sent uncoded."""
+    """The draws come early so that no step waits for them. This holds for features, not for tensors sent uncoded."""
     link, host = make_link("digital").in_band(20, 20, 50, 46), torch.device("cpu")
     make_modem.cache_clear()
     link.draw([3], 100_000, torch.Generator())
@@ -166,7 +166,7 @@ def test_it_takes_as_many_uses_as_the_analog_link(options):
 
 @pytest.mark.parametrize("options", SETTINGS)
 def test_the_gradient_passes_straight_through(options, stack):
-    """Exactly, with an ideal downlink, noise or not; what is not sent has none."""
+    """With an ideal downlink it passes exactly, with or without noise. Numbers that are not sent get no gradient."""
     link = make_link("digital", downlink="ideal", **options)
     up, gradient = stack(link, [5], 64, (1, 2)), randn(2, 5, 64, seed=4)
     sent = Quantiser(32, link.payload(64), CPU).sent
@@ -176,7 +176,7 @@ def test_the_gradient_passes_straight_through(options, stack):
 
 
 def test_the_gradient_comes_down_through_the_same_chain(stack):
-    """Without noise it is quantised in units of its r.m.s.; at a low SNR it is not."""
+    """Without noise it is quantised in units of its r.m.s. At a low SNR it is not."""
     link = make_link("digital", bits=2, modulation=64)
     up, down = stack(link, [5], 64, (1, 2)), stack(link, [5], 64, (3, 4))
     gradient = 1e-4 * randn(2, 5, 64, seed=5)
@@ -196,7 +196,7 @@ def test_the_gradient_comes_down_through_the_same_chain(stack):
 @pytest.mark.parametrize("options", [{}, {"fading": "rayleigh"}, {"bits": 0.4, "modulation": 4}])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_clients_do_not_see_their_chunk(options, dtype, stack):
-    """Forward and backward of three clients at different SNRs equal those of each alone, to the bit."""
+    """Forward and backward of three clients at different SNRs equal separate calls bit by bit."""
     link, d, b = make_link("digital", **options), 32, 7
     up, down = stack(link, [4, 3], d, (1, 2, 3), dtype), stack(link, [4, 3], d, (4, 5, 6), dtype)
     snr_db, back_db = torch.tensor([3.0, 8.0, math.inf]), torch.tensor([18.0, 4.0, 9.0])
@@ -248,7 +248,7 @@ class Launches(TorchDispatchMode):
 @pytest.mark.parametrize("fading", ["awgn", "rayleigh"])
 @pytest.mark.parametrize("padded", [False, True])
 def test_an_accelerator_is_given_the_same_work_whatever_is_sent(fading, padded, stack, monkeypatch):
-    """As many operations at every SNR, none with a shape that depends on numbers, and no more than these."""
+    """The same operations at every SNR, no shape that depends on values, and no more operations than these."""
     link = make_link("digital", fading=fading)
     up, x = stack(link, [20], 64, (1, 2), torch.float32), randn(2, 20, 64, seed=15).float()
     mask = torch.tensor([[True] * 20, [True] * 5 + [False] * 15]) if padded else None
@@ -266,7 +266,7 @@ def test_an_accelerator_is_given_the_same_work_whatever_is_sent(fading, padded, 
 
 @pytest.mark.parametrize("fading", ["awgn", "rayleigh"])
 def test_nothing_to_send_is_no_error(fading, stack):
-    """No sample at all, or padding alone, which the meter does not count."""
+    """An empty batch or pure padding is no error, and the meter does not count padding."""
     link, snr_db = make_link("digital", fading=fading), torch.tensor([9.0])
     none = link(randn(1, 0, 32, seed=1), stack(link, [], 32), snr_db)
     assert none.shape == (1, 0, 32)
@@ -278,7 +278,7 @@ def test_nothing_to_send_is_no_error(fading, stack):
 
 @pytest.mark.parametrize("features", ["gaussian", "constant"])
 def test_the_meter_measures_the_snr_that_was_asked_for(features, stack):
-    """As of the analog links; also for features whose bits are all the same, since they are scrambled."""
+    """As with the analog links. Features with equal bits are measured correctly too, because bits are scrambled."""
     link, b, d = make_link("digital", modulation=64, code_rate=0.5), 1000, 64
     x = randn(1, b, d, seed=11) if features == "gaussian" else torch.ones(1, b, d, dtype=torch.float64)
     meter = Meter()
@@ -289,7 +289,7 @@ def test_the_meter_measures_the_snr_that_was_asked_for(features, stack):
 
 
 def test_the_meter_counts_wrong_bits_and_lost_blocks(stack):
-    """With a bit per number that is its sign, both ways and in two calls; a sample is a block."""
+    """With one sign bit per number, in both directions and over two calls. A sample is a block."""
     link, b, d = make_link("digital"), 50, 64
     up, down = stack(link, [b], d, (1, 2), torch.float32), stack(link, [b], d, (3, 4), torch.float32)
     meters, snr_db = (Meter(), Meter()), torch.tensor([4.0, 6.0])

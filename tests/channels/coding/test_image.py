@@ -1,4 +1,4 @@
-"""The image chain: what fits, what is lost, and what comes out."""
+"""The image chain: the files that fit, the images that are lost, and the images that come out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def versions(image: Tensor, kind: str, headers: str) -> tuple[tuple[bytes, int],
 @pytest.mark.parametrize(("kind", "headers"), SETTINGS)
 @pytest.mark.parametrize(("channels", "size"), [(3, 32), (1, 32), (1, 28), (3, 45)])
 def test_a_file_can_do_without_its_header(kind, headers, channels, size):
-    """With or without, and with zeros behind, it gives the same image; the better the quality, the closer."""
+    """Without the header, or with trailing zeros, the image is the same. A higher quality gives a closer image."""
     image = photos(1, channels, size)[0]
     shape = (size, size, 3) if channels == 3 else (size, size)
     original = image.permute(1, 2, 0).numpy().reshape(shape).astype(float)
@@ -115,7 +115,7 @@ def test_a_lost_image_is_shown_as_the_mean_of_each_colour():
 
 
 def test_each_image_goes_by_its_own_choice():
-    """As alone, but for the noise, of which there is none here; and so it is where files need no channel."""
+    """A batch equals separate calls when there is no noise, and also when files need no channel."""
     images, schemes = photos(4), (SCHEMES[3], SCHEMES[20])
     choices = [Choice(kind, scheme) for kind in ("jpeg", "avif") for scheme in schemes]
     together = send_images(images, 300, 60.0, seeded(), choices, "free")
@@ -128,7 +128,7 @@ def test_each_image_goes_by_its_own_choice():
 
 
 def test_fading_loses_images_in_outages():
-    """One h per image: those below the SNR that the code needs are lost, 1 - exp(-a) of them; Rician loses fewer."""
+    """With one h per image, a share 1 - exp(-a) falls below the SNR that the code needs. Rician fading loses fewer."""
     images = photos(100)
     awgn, rayleigh, rician = (
         ImageChain(400, headers="free", fading=fading).send(images, 12.0, seeded()).lost.double().mean()
@@ -159,9 +159,9 @@ def test_other_images_are_one_line(images):
 
 @pytest.mark.skipif(not CIFAR.is_file(), reason="needs CIFAR-10: set SEMCOM_DATA to the folder of cifar10.npz")
 def test_the_smallest_webp_of_a_cifar_image_has_about_70_bytes():
-    """Of the first 40 the smallest has 68, the mean 90, and 27 are header.
+    """Of the first 40 images, the smallest file has 68 bytes and the mean is 90 bytes, including 27 bytes of header.
 
-    32 uses carry 4 to 24 bytes at 0 to 18 dB, so nothing fits.
+    32 uses carry 4 to 24 bytes at 0 to 18 dB, so no file fits.
     """
     images = np.load(CIFAR)["x_test"][:40]
     files = [codec.encode_payloads(image.tobytes(), image.shape, "webp", "sent")[0][0] for image in images]

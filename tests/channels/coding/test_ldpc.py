@@ -14,7 +14,7 @@ from torch import Tensor
 from channels import theory
 from channels.coding import ldpc
 from channels.coding.ldpc import make_ldpc_code
-from channels.coding.modem import Modem, make_modem, split_into_modem_codewords
+from channels.coding.modem import Modem, make_modem, split_into_codewords
 from channels.coding.qam import QAM, SIZES
 
 CPU = torch.device("cpu")
@@ -46,7 +46,7 @@ def lost(chosen: Modem, snr_db: float, blocks: int, seed: int = 1) -> Tensor:
 
 
 def broken(blocks: int, noise: float = 0.85) -> tuple[ldpc.Code, Tensor]:
-    """A short code, and soft bits `[blocks, 128]` of which some decode and some do not."""
+    """Build a short code and soft bits `[blocks, 128]` that decode for some blocks only."""
     chosen = make_ldpc_code(64, 128, 4, CPU)
     sent = 1 - 2 * chosen.encode(coin(blocks, 64, seed=6))
     return chosen, 2 / noise**2 * (sent + noise * torch.randn(blocks, 128, generator=seeded(5)))
@@ -103,9 +103,9 @@ def test_no_more_is_lost_than_with_sionna_s_belief_propagation(k, n, m, snr_db, 
 
 @pytest.mark.parametrize("degree", [2, 3, 8, 19])
 def test_a_check_speaks_as_the_hyperbolic_tangent_has_it(degree):
-    """A check alone says 2 atanh(prod tanh(LLR / 2)) of the others, within what Mitchell's logarithm is off.
+    """One check's message is 2 atanh(prod tanh(LLR / 2)) of the others, within the error of Mitchell's logarithm.
 
-    Up to its 0.086 twice, an octave being ln 2 of an LLR; and 5 % for each of the others, where LLRs are small.
+    The tolerance is twice its 0.086 (an octave is ln 2 of an LLR) plus 5 % for each other bit, where LLRs are small.
     """
     turn = ldpc._Turn([np.arange(degree)], 0, CPU)
     llr = 4 * torch.randn(degree, 2000, dtype=torch.float64, generator=seeded(1))
@@ -120,7 +120,7 @@ def test_a_check_speaks_as_the_hyperbolic_tangent_has_it(degree):
 
 
 def test_nothing_is_said_of_a_check_with_a_bit_that_is_not_known():
-    """But of that bit; and a certain one, or an infinite one, leaves the others their say."""
+    """A check with an unknown bit informs that bit only. A certain or infinite bit keeps the others' messages."""
     turn = ldpc._Turn([np.arange(3)], 0, CPU)
     messages = torch.zeros(3, 2)
     turn.speak(messages, torch.tensor([[0.0, math.inf], [3.0, 3.0], [-3.0, -3.0]]) * ldpc.HALF)
@@ -153,7 +153,7 @@ def test_a_codeword_depends_on_no_other():
 
 @pytest.mark.parametrize(("k", "n", "m"), [(64, 128, 4), (116, 128, 4), (500, 1500, 2)])
 def test_an_accelerator_gets_the_same_bits(k, n, m, monkeypatch):
-    """It goes on with what is decoded, a CPU does not; and in blocks, or with one thread or two, nothing changes."""
+    """It continues with decoded words, unlike a CPU. Neither blocks nor the number of threads changes the bits."""
     chosen, bits = make_ldpc_code(k, n, m, CPU), coin(24, k, seed=7)
     strength = 14 * torch.linspace(0.1, 1, 24)[:, None].square()
     sent = 1 - 2 * chosen.encode(bits)
@@ -174,7 +174,7 @@ def test_an_accelerator_gets_the_same_bits(k, n, m, monkeypatch):
 
 @pytest.mark.parametrize("stops", [False, True])
 def test_bits_are_those_at_which_the_checks_first_held(stops, monkeypatch):
-    """With checks that say 0 of all bits in the first round, and 1 from then on."""
+    """Uses checks that report 0 for all bits in the first round and 1 afterwards."""
 
     class Turncoat:
         said = 0
@@ -200,7 +200,7 @@ def test_what_is_decoded_after_some_rounds_stays_as_it_is(monkeypatch):
 
 
 def test_a_decoded_word_is_a_codeword():
-    """What says that all parity checks hold encodes to bits that agree with its own decisions."""
+    """A word that satisfies all parity checks encodes to bits that agree with its own decisions."""
     chosen, llr = broken(200)
     got, good = chosen.decode(llr)
     wrong = (got != coin(200, 64, seed=6).bool()).any(1)
@@ -212,7 +212,7 @@ def test_a_decoded_word_is_a_codeword():
 
 
 def test_fewer_blocks_are_lost_at_a_higher_snr_and_a_lower_rate():
-    """The waterfall: within 2.5 dB from most to almost none; each step by more than five standard errors."""
+    """The waterfall: from most blocks to almost none within 2.5 dB, with each step over five standard errors."""
     blocks = 300
     by_snr = [float(lost(make_modem(128, 64, 16, CPU), snr, blocks).double().mean()) for snr in (5.5, 6.5, 8.0)]
     by_rate = [float(lost(make_modem(k, 64, 16, CPU), 6.5, blocks).double().mean()) for k in (160, 128, 90)]
@@ -225,7 +225,7 @@ def test_fewer_blocks_are_lost_at_a_higher_snr_and_a_lower_rate():
 
 @pytest.mark.parametrize(("modulation", "bits"), [(4, 512), (16, 1024), (64, 2304), (256, 3072)])
 def test_shannon_s_limit(modulation, bits):
-    """512 uses. 1 dB below the limit of the rate nothing arrives; 3.5 dB above it all but one in a hundred does."""
+    """512 uses. 1 dB below the limit of the rate no block arrives, and 3.5 dB above it at least 99 in 100 do."""
     chosen = make_modem(bits, 512, modulation, CPU)
     limit = 10 * math.log10(2 ** (bits / 512) - 1)
     assert lost(chosen, limit - 1, 30).all()
@@ -242,8 +242,8 @@ def test_shannon_s_limit(modulation, bits):
     ],
 )
 def test_codewords_keep_to_the_limits_of_ldpc(bits, uses, modulation, words):
-    """Padding up to 12 bits and to rate 1/5; segments of at most 8,448 bits; uses left over are silent."""
-    assert split_into_modem_codewords(bits, uses, modulation) == words
+    """Padding goes up to 12 bits and to rate 1/5, segments have at most 8,448 bits, and spare uses are silent."""
+    assert split_into_codewords(bits, uses, modulation) == words
     chosen, sent = make_modem(bits, uses, modulation, CPU), coin(3, bits, seed=9)
     symbols = chosen.symbols(sent)
     used = words[0] * words[2] // (modulation.bit_length() - 1)

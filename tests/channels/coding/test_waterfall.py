@@ -12,7 +12,7 @@ from scipy import optimize, stats
 
 from channels.coding import waterfall
 from channels.coding.mcs import SCHEMES, Scheme
-from channels.coding.modem import make_modem, split_into_modem_codewords
+from channels.coding.modem import make_modem, split_into_codewords
 from channels.coding.waterfall import LENGTHS, LOST, find_block_error, measure_waterfall
 from channels.link import complex_normal
 
@@ -22,7 +22,7 @@ OFF_DB = 0.12
 
 
 def table() -> dict[tuple[int, float, int], list[float]]:
-    """The rows as they are in the file."""
+    """Read the rows of the file."""
     with waterfall.TABLE.open(newline="") as file:
         rows = list(csv.reader(file))[1:]
     return {(int(m), float(rate), int(uses)): [*map(float, snrs)] for m, rate, uses, *snrs in rows}
@@ -33,7 +33,7 @@ def expected(scheme: Scheme, uses: int, snr_db: float) -> float:
 
 
 def find_snr(scheme: Scheme, uses: int, share: float) -> float:
-    """The SNR at which the table says that a share of the blocks is lost."""
+    """Find the SNR at which the table gives this share of lost blocks."""
     return float(optimize.brentq(lambda db: expected(scheme, uses, db) - share, -20, 60, xtol=1e-6))
 
 
@@ -59,9 +59,9 @@ SEVERAL = [(10, 4096), (25, 2000)]
 
 @pytest.mark.parametrize(("number", "uses"), ON + OFF + SEVERAL)
 def test_so_many_blocks_are_lost(number: int, uses: int) -> None:
-    """At lengths of the table, between them, and of several codewords; where 40 % and 5 % should be lost."""
+    """At lengths in the table and between them, and with several codewords, where 40 % and 5 % should be lost."""
     scheme = SCHEMES[number]
-    several = split_into_modem_codewords(math.floor(scheme.efficiency * uses), uses, scheme.modulation)[0] > 1
+    several = split_into_codewords(math.floor(scheme.efficiency * uses), uses, scheme.modulation)[0] > 1
     assert several == ((number, uses) in SEVERAL)
     for share in (0.4, 0.05):
         snr_db = find_snr(scheme, uses, share)
@@ -103,7 +103,7 @@ def test_sionnas_decoder_loses_as_many(number: int, uses: int) -> None:
 
 
 def bound_rate(snr_db: float, uses: int, lost: float) -> float:
-    """Polyanskiy, Poor and Verdu (2010), Eq. 293: C - sqrt(V / n) Q^-1(lost), of a complex channel; bits per use."""
+    """Compute Polyanskiy, Poor and Verdu (2010), Eq. 293: C - sqrt(V / n) Q^-1(lost) in bits per complex use."""
     p = 10 ** (snr_db / 10)
     dispersion = (1 - (1 + p) ** -2) * math.log2(math.e) ** 2
     return math.log2(1 + p) - math.sqrt(dispersion / uses) * float(stats.norm.isf(lost))
@@ -128,13 +128,13 @@ def test_the_table_has_every_scheme_and_length_of_a_single_codeword() -> None:
         (scheme.modulation, scheme.code_rate * 1024, uses)
         for scheme in SCHEMES
         for uses in LENGTHS
-        if split_into_modem_codewords(math.floor(scheme.efficiency * uses), uses, scheme.modulation)[0] == 1
+        if split_into_codewords(math.floor(scheme.efficiency * uses), uses, scheme.modulation)[0] == 1
     ]
     assert list(table()) == wanted and all(snrs == sorted(snrs) for snrs in table().values())
 
 
 def test_shares_between_and_beyond_are_straight_lines_of_probits() -> None:
-    """At the table's own SNRs its shares; half way in dB half way in probits; 1 % goes on as 10 % to 1 % went."""
+    """The table's shares at its own SNRs. Half way in dB is half way in probits, and the last line goes on past 1 %."""
     scheme, uses = SCHEMES[7], 128
     half, tenth, hundredth = table()[(scheme.modulation, scheme.code_rate * 1024, uses)]
     assert [expected(scheme, uses, db) for db in (half, tenth, hundredth)] == pytest.approx(LOST, rel=1e-4)
@@ -158,13 +158,13 @@ def test_lengths_between_are_straight_lines_of_the_logarithm() -> None:
 def test_a_block_of_several_codewords_arrives_where_all_do() -> None:
     """64-QAM at rate 873/1024: 4,000 symbols are 20,460 bits, three codewords of 1,333 symbols."""
     scheme = SCHEMES[16]
-    assert split_into_modem_codewords(math.floor(scheme.efficiency * 4000), 4000, 64)[0] == 3
+    assert split_into_codewords(math.floor(scheme.efficiency * 4000), 4000, 64)[0] == 3
     snr_db = find_snr(scheme, 1333, 0.2)
     assert expected(scheme, 4000, snr_db) == pytest.approx(1 - 0.8**3, rel=1e-4)
 
 
 def test_the_command_measures_the_table_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one scheme and two lengths; the same seed gives the same row, as far as processors round alike."""
+    """One scheme and two lengths. The same seed gives the same row, as far as processors round alike."""
     monkeypatch.setattr(waterfall, "SCHEMES", SCHEMES[:1])
     monkeypatch.setattr(waterfall, "LENGTHS", (32, 64))
     waterfall.measure_table(tmp_path / "table.csv")
@@ -177,7 +177,7 @@ def test_the_command_measures_the_table_that_ships(tmp_path: Path, monkeypatch: 
 
 
 def test_a_codeword_arrives_from_its_snr_on() -> None:
-    """0.3 dB above it nearly all do, and below nearly none: the search takes each codeword's noise as it is."""
+    """Nearly every block arrives 0.3 dB above it and nearly none below: the search uses each codeword's own noise."""
     scheme, uses = SCHEMES[4], 128
     found = measure_waterfall(scheme, uses, 200, seed=7)
     for share in (0.7, 0.2):

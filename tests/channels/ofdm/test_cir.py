@@ -1,4 +1,4 @@
-"""The link `cir`: frequency responses of a file's impulse responses, and files that hold none."""
+"""The link `cir`: frequency responses of a file's impulse responses, and refused files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from channels import LINKS, PROFILES, link_options, make_link
 from channels.ofdm.profiles import Profile
 
 A = np.array([[[3.0, 4.0j, 0.0]], [[0.0, 2.0, 0.0]]])
-"""Two clients, one time, three paths: powers 9 and 16; one path alone."""
+"""Two clients, one time, three paths: powers 9 and 16 for one client, and a single path for the other."""
 TAU = np.array([[0.0, 1e-6, 9.0], [1e-6, 2e-6, 9.0]])
 SPACING = 15e3
 
@@ -47,7 +47,7 @@ def test_the_response_is_the_transform_of_the_paths(save):
 
 
 def test_a_frame_has_one_time_of_its_client_each_as_often(save, within):
-    """Three times of one path with powers 1, 4 and 7, mean 4: |h|^2 is 1/4, 1 or 7/4 on a whole frame."""
+    """Three times of one path with powers 1, 4, 7 and mean 4: over a frame |h|^2 is 1/4, 1 or 7/4, equally often."""
     a = np.sqrt([[[1.0], [4.0], [7.0]]]).astype(complex)
     link = make_link("cir", path=save(a=a, tau=np.zeros((1, 1))), subcarriers=2)
     drawn = link.draw([5] * 3000, 8, torch.Generator().manual_seed(1), torch.float64)["fading"]
@@ -58,7 +58,7 @@ def test_a_frame_has_one_time_of_its_client_each_as_often(save, within):
 
 
 def test_features_and_gradients_pass_and_clients_are_their_own(save):
-    """Zero forcing of known responses is transparent; draws of several clients are those of each alone."""
+    """Zero forcing of known responses is transparent. A batch of clients draws the same as separate clients."""
     link = make_link("cir", path=save(a=A, tau=TAU), equaliser="zf", downlink="ideal").in_band(2, 2, 4, 8)
     generators = [torch.Generator().manual_seed(k) for k in (0, 1)]
     drawn = link.draw_all([1, 0], [[4, 2], [4]], 8, generators, torch.float64)

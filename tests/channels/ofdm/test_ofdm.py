@@ -1,4 +1,4 @@
-"""The link `ofdm`: its grid, what its receiver knows, its split gradient, its accounts, and what it refuses."""
+"""The link `ofdm`: grid, receiver knowledge, split gradient, metering and refusals."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from scipy.special import j0
 from torch import Tensor
 
 from channels import make_link, theory
-from channels.ofdm.grid import Grid, make_grid_frame
-from channels.ofdm.link import OFDM, _measure_ofdm_interpolation
+from channels.ofdm.grid import Grid, make_frame
+from channels.ofdm.link import OFDM, _measure_interpolation
 from channels.ofdm.profiles import TDL_A, import_sionna, lend_generators_to_sionna
 from channels.power import normalise_power
 
@@ -42,7 +42,7 @@ def randn(*shape: int, seed: int = 1) -> Tensor:
     ("pilots", "data"), [((2, 11), 12), ((), 14), ((0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13), 1)]
 )
 def test_data_fill_one_symbol_after_the_other_and_a_step_has_a_frame(pilots, data):
-    """Nothing moves, so elements of one subcarrier are equal, those of different subcarriers and steps differ."""
+    """The channel is static, so only elements of the same subcarrier and step are equal."""
     link = ofdm(pilots=pilots, subcarriers=5, delay_spread_ns=300.0, **STILL)
     h = draw(link, [7, 3])["fading"]
     for step in (h[:7], h[7:]):
@@ -151,7 +151,7 @@ def error(link: OFDM, snr_db: float, frames: int, d: int = 2) -> Tensor:
 
 
 def weight(t: int) -> float:
-    """Of pilot 11 in an estimate at symbol t; pilot 2 has the rest."""
+    """Weight of pilot 11 in an estimate at symbol t. Pilot 2 has the rest."""
     return (t - 2) / 9
 
 
@@ -175,7 +175,7 @@ def test_what_moves_between_the_pilots_leaves_a_floor(within):
 
 
 def squared(link: OFDM, snr_db: float, frames: int, d: int) -> Tensor:
-    """|x - what arrives of x|^2 for the symbol 1 on the data elements of independent frames, `[frames, d/2]`."""
+    """|x - y|^2 of the symbol 1 and its received y, on the data elements of independent frames, `[frames, d/2]`."""
     up = {name: tensor[None] for name, tensor in draw(link, [1] * frames, d, seed=4).items()}
     sent = torch.ones(1, frames, d // 2, dtype=torch.complex128)
     return (link.transmit(sent, up, torch.tensor([snr_db], dtype=torch.float64))[0] - sent[0]).abs().square()
@@ -183,9 +183,9 @@ def squared(link: OFDM, snr_db: float, frames: int, d: int) -> Tensor:
 
 @pytest.mark.parametrize("snr_db", [-10.0, 40.0])
 def test_mmse_knows_what_moves_between_the_pilots(snr_db, within):
-    """Of 60 m/s, by Jakes' correlations: r = (1 - w) J0(t - 2) + w J0(t - 11), E|g|^2 = both pilots' and their noise.
+    """At 60 m/s by Jakes' correlations: r = (1 - w) J0(t - 2) + w J0(t - 11), E|g|^2 = both pilots' power and noise.
 
-    Nothing arrives worse than nothing sent, whose error is 1.
+    Every element has an error below 1, the error of an element that is not sent.
     """
     link = ofdm(csi="ls", subcarriers=1, speed_mps=60.0)
     errors, no = squared(link, snr_db, 1000, 24), 10 ** (-snr_db / 10)
@@ -204,24 +204,24 @@ def test_the_slots_of_a_frame_know_their_estimates_alike():
     grid = Grid((2, 11), 14e3, 0.0)
     profile = TDL_A(100e-9, 3.5e9, 60.0)
     four, five = (
-        _measure_ofdm_interpolation(profile, 0, grid, slots, torch.device("cpu")).view(slots, 12, 3) for slots in (4, 5)
+        _measure_interpolation(profile, 0, grid, slots, torch.device("cpu")).view(slots, 12, 3) for slots in (4, 5)
     )
     assert torch.equal(four[1], four[2]) and not torch.equal(four[0], four[1])
     assert torch.equal(five, torch.cat([four, four[1:2]])[[0, 1, 2, 4, 3]])
-    part = make_grid_frame(grid, 5, torch.device("cpu")).part.view(5, 12)
+    part = make_frame(grid, 5, torch.device("cpu")).part.view(5, 12)
     assert torch.equal(five[..., 2], part**2 + (1 - part) ** 2)
 
 
 def test_interpolation_goes_from_slot_to_slot():
     """By hand, pilots 2 and 11 of two slots: symbol 13 lies between 11 and 16, symbol 27 beyond 25."""
-    at = make_grid_frame(Grid((2, 11), 15e3, 0.0), 2, torch.device("cpu"))
+    at = make_frame(Grid((2, 11), 15e3, 0.0), 2, torch.device("cpu"))
     assert at.pilots.tolist() == [2, 11, 16, 25]
     weights = at.between(torch.eye(4, dtype=torch.complex128)[None])[0].real
     known = dict(zip(at.data.tolist(), weights.tolist(), strict=True))
     assert known[6] == pytest.approx([5 / 9, 4 / 9, 0, 0])
     assert known[13] == pytest.approx([0, 3 / 5, 2 / 5, 0])
     assert known[27] == pytest.approx([0, 0, -2 / 9, 11 / 9])
-    one = make_grid_frame(Grid((5,), 15e3, 0.0), 1, torch.device("cpu"))
+    one = make_frame(Grid((5,), 15e3, 0.0), 1, torch.device("cpu"))
     assert one.between(torch.full((1, 1, 1), 3j)).tolist() == [[[3j]] * 13]
 
 
@@ -251,7 +251,7 @@ def test_a_share_of_the_band_takes_its_inverse_of_the_time():
 
 
 def test_equal_parts_are_those_of_the_clients_that_take_part():
-    """20 subcarriers and three clients: two each are left over, and nobody has them, but they are part of the time."""
+    """20 subcarriers for three clients leave two unused, which still count as part of the time."""
     link = ofdm(subcarriers=20).in_band(5, 3, 10, 24)
     cost = link.cost(np.array([144.0]), np.array([4]))  # 72 symbols: 6 subcarriers x 12
     assert cost.uses == pytest.approx([15 * 20 / 3]) and cost.energy == pytest.approx([(72 + 12) * 15 / 14])

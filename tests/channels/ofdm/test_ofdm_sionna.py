@@ -66,7 +66,7 @@ def theirs(parts: SimpleNamespace, profile: ThreeGPP, csi: str, x: Tensor) -> tu
 
 
 def ours(csi: str, equaliser: str, options: dict[str, float | str], x: Tensor) -> Tensor:
-    """The same symbols through the link, a frame per mini-batch of one sample."""
+    """Send the same symbols through the link, one frame per mini-batch of one sample."""
     link = make_link("ofdm", csi=csi, equaliser=equaliser, subcarriers=WIDTH, cyclic_prefix=0.0, **options)
     up = link.draw([1] * FRAMES, 2 * ELEMENTS, torch.Generator().manual_seed(5))
     return link.transmit(x[None], {name: tensor[None] for name, tensor in up.items()}, torch.tensor([SNR_DB]))[0]
@@ -89,9 +89,9 @@ def same_mean(one: Tensor, two: Tensor) -> None:
     ids=["rayleigh", "tdl-a", "cdl-d"],
 )
 def test_bit_error_rate_and_mean_square_error_agree(csi, options, parts):
-    """QPSK; bit errors after zero forcing, whose mean square error has no mean; that of our MMSE on their estimates.
+    """QPSK: bit errors after zero forcing (its square error has no mean), and the error of our MMSE on their estimates.
 
-    How good these are is known from ours.
+    The quality of these estimates is known from ours.
     """
     bits = torch.randint(2, (FRAMES, 2 * ELEMENTS), generator=torch.Generator().manual_seed(1)).float()
     x = parts.Mapper("qam", 2, device="cpu")(bits)

@@ -1,4 +1,4 @@
-"""Frequency responses of the profiles against what 3GPP's tables say of them, and where their randomness comes from."""
+"""Frequency responses of the profiles against 3GPP's tables, and the source of their randomness."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_frequency_correlation_is_the_transform_of_the_power_delay_profile(name,
 
 @pytest.mark.parametrize(("name", "sight"), [("tdl-a", 0.0), ("tdl-d", SIGHT_D)])
 def test_time_correlation_is_that_of_jakes_spectrum(name, sight, within):
-    """Scattered paths: J0(2 pi f_D t); the line of sight turns with 0.7 f_D (TR 38.901, 7.7.2)."""
+    """Scattered paths follow J0(2 pi f_D t), and the line of sight turns with 0.7 f_D (TR 38.901, 7.7.2)."""
     speed = 500.0  # so that a few symbols are long
     doppler = 2 * math.pi * speed * 3.5e9 / 299_792_458
     h = response(name, UNITS, times=4, speed=speed)[:, :, 0]
@@ -128,7 +128,7 @@ def test_frames_are_independent_and_have_no_phase_of_their_own(name):
 
 @pytest.mark.parametrize("name", ["rayleigh", "tdl-a", "cdl-a"])
 def test_all_randomness_is_the_generator_s(name):
-    """Sionna draws from ours, goes on where it stood, and has its own generator back as it was."""
+    """Sionna draws from our generator, advances it, and gets its own generator back unchanged."""
     own, ours = import_sionna().config.torch_rng("cpu"), torch.Generator().manual_seed(7)
     before, host = own.get_state(), torch.get_rng_state()
     one, two = (profile(name).response([0], [2], 3, RATE, 4, SPACING, [ours]) for _ in range(2))
@@ -147,7 +147,7 @@ def test_all_randomness_is_the_generator_s(name):
 
 
 def test_importing_sionna_leaves_no_trace_in_the_global_generator(monkeypatch):
-    """As in a process where nothing has imported Sionna yet; neither do the steps of the digital link."""
+    """As in a fresh process without Sionna. The steps of the digital link leave no trace either."""
     for name in [name for name in sys.modules if name.split(".")[0] == "sionna"]:
         monkeypatch.delitem(sys.modules, name)
     caches = import_sionna.cache_clear, ThreeGPP.model.cache_clear

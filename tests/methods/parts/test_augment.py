@@ -1,4 +1,4 @@
-"""Augmentations: torchvision's functional transforms on single images, and what their random numbers say."""
+"""Augmentations against torchvision's functional transforms of single images with the same random numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def column(*values: float) -> Tensor:
 
 
 def quiet(n: int, **values: float) -> Tensor:
-    """Uniform numbers that leave an image as it is, but for `values`."""
+    """Build uniform numbers that leave an image unchanged, except for `values`."""
     names = ("area", "aspect", "left", "top", "mirror", "jitter", "bright", "contrast", "saturation", "hue", "grey")
     still = dict.fromkeys(names, 0.5) | {"area": 1.0, "mirror": 0.9, "jitter": 0.9, "grey": 0.9}
     return column(*(still | values).values()).expand(n, UNIFORMS)
@@ -131,7 +131,7 @@ def test_one_channel_has_neither_jitter_nor_grey() -> None:
 
 
 def test_leading_axes_and_the_range() -> None:
-    """A stack of clients is the images one by one; views stay in [-1, 1]; in float32 too."""
+    """A stack of clients equals single images. Views stay in [-1, 1], in float32 too."""
     u = torch.rand(5, 200, UNIFORMS, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     x = 2 * torch.rand(5, 200, 3, 8, 8, generator=torch.Generator().manual_seed(2), dtype=torch.float64) - 1
     got = augment(x, u)

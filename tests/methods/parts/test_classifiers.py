@@ -47,7 +47,7 @@ def test_one_class_has_nothing_to_decide(kind: Any) -> None:
 
 @KINDS
 def test_a_support_vector_machine_by_hand(kind: Any) -> None:
-    """Two samples at +-1 on a line: by symmetry no bias; w of the squared hinge is 2 C (1 - w) 2 = w, of lr a root."""
+    """Two samples at +-1 on a line: by symmetry no bias. The squared hinge gives 2 C (1 - w) 2 = w, and lr a root."""
     weight, bias = fit_linear_classifiers(kind, np.array([[-1.0], [1.0]]), np.array([0, 1]))
     w = weight[1, 0]
     assert bias == pytest.approx([0, 0], abs=1e-3) and weight[0, 0] == -w
@@ -56,7 +56,7 @@ def test_a_support_vector_machine_by_hand(kind: Any) -> None:
 
 
 def clean(**overrides: Any) -> World:
-    """Clients that own classes 0, 1, 2; 1 and 2; 2 alone; over an ideal link."""
+    """Clients with classes 0, 1, 2, with 1, 2 and with only 2, over an ideal link."""
     data = random_federation((9, 7, 4), classes=4)
     labels = data.labels.clone()
     for k, own in enumerate(([0, 1, 2], [1, 2], [2])):
@@ -104,7 +104,7 @@ def test_they_decide_through_the_channel_and_among_owned_classes(kind: Any) -> N
 
 
 def test_features_are_heard_as_in_training() -> None:
-    """Noisy ones where training goes through the link; the tests' meter hears nothing."""
+    """They are noisy where training uses the link. The meter of tests does not count them."""
     noisy = {"channel": {"kind": "awgn", "snr_db": 0}}
     heard, silent, ideal = clean(**noisy), clean(**noisy, train={"through_link": False}), clean()
     a, b, c = (linear_classifiers(w, w.population(), "lr")["weight"] for w in (heard, silent, ideal))

@@ -42,7 +42,7 @@ def by_traces(h: Tensor, variance: Tensor, i: int, pairs: list[tuple[int, int]])
 
 
 def test_statistics_of_samples() -> None:
-    """V is the variance of p-weighted features over the number of samples; h holds their shares of the mean."""
+    """V is the variance of p-weighted features over the number of samples, and h has each class's share of the mean."""
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(12, 5)), np.array([0] * 7 + [2] * 5)
     means, squares, counts = np.zeros((3, 5)), np.zeros(3), np.zeros(3)
@@ -125,7 +125,7 @@ def test_against_a_grid() -> None:
     range_=st.floats(0, 6),
 )
 def test_the_solution_is_optimal(seed: int, n: int, rank: int, distance: float, range_: float) -> None:
-    """KKT: the gradient P a is the same, a' P a, wherever a > 0, and not smaller elsewhere; any scale, any rank."""
+    """KKT: the gradient P a equals a' P a wherever a > 0 and is not smaller elsewhere, at any scale and rank."""
     rng = np.random.default_rng(seed)
     points = 10**distance * rng.normal(size=(n, rank))
     m = factor_matrix(points, 10 ** rng.uniform(-range_, range_, n), int(rng.integers(n)))
@@ -141,7 +141,7 @@ def test_the_solution_is_optimal(seed: int, n: int, rank: int, distance: float, 
 
 
 def test_small_weights_are_dropped() -> None:
-    """A far client would have 1 part in 2001; the others' weights sum to 1 without it."""
+    """A distant client would get 1 part in 2001. Without it, the other weights sum to 1."""
     h = torch.tensor([[[0.0]], [[0.0]], [[1000.0**0.5]]])
     weights = solve_head_weights(h, torch.ones(3))
     torch.testing.assert_close(weights[0], torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64))
@@ -155,7 +155,7 @@ def test_no_variance_keeps_its_own_head() -> None:
 
 
 def test_equals_without_variance_keep_their_own_heads() -> None:
-    """One sample each, and the same feature: nobody is better than oneself. Client 2, farther off, has no equal."""
+    """With one sample each and the same feature, no client improves on its own head. Client 2 has no equal."""
     h = torch.tensor([[[1.0]], [[1.0]], [[3.0]]])
     assert torch.equal(solve_head_weights(h, torch.zeros(3)), torch.eye(3, dtype=torch.float64))
     assert torch.equal(solve_head_weights(torch.ones(3, 1, 1), torch.zeros(3)), torch.eye(3, dtype=torch.float64))
@@ -172,6 +172,6 @@ def test_a_failing_solver_leaves_everyone_its_own(monkeypatch: pytest.MonkeyPatc
 
 
 def test_so_many_that_all_weights_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with a thousand clients and more: here 20 equal ones, of which less than a tenth counts as small."""
+    """With a thousand clients all weights are small, like those of the 20 equal clients here, below a tenth."""
     monkeypatch.setattr(collaboration, "SMALL", 0.1)
     assert torch.equal(solve_head_weights(torch.zeros(20, 1, 1), torch.ones(20)), torch.eye(20, dtype=torch.float64))

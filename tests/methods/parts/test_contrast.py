@@ -25,7 +25,7 @@ def sample(k: int = 2, b: int = 6, d: int = 4, classes: int = 3) -> tuple[Tensor
 
 
 def by_definition(r: np.ndarray, y: np.ndarray, form: str) -> float:
-    """Eq. 5 as it is printed, anchor by anchor, for one client."""
+    """Compute Eq. 5 as printed, anchor by anchor, for one client."""
     z = r / np.linalg.norm(r, axis=1, keepdims=True)
     e = np.exp(z @ z.T / TAU)
     losses = []
@@ -62,9 +62,9 @@ def test_the_definition(form: Any) -> None:
 
 
 def gradient(r: np.ndarray, y: np.ndarray, tau: float) -> np.ndarray:
-    """Of the mean of the inside form over anchors that all have positives, in closed form, `[b, d]`.
+    """Compute the closed-form gradient of the mean of the inside form over anchors that all have positives, `[b, d]`.
 
-    An anchor's pull on itself is RepPer's Eq. 10, sum_a z_a G_ja / tau with G = P - X of Eqs. 11 and 12; sample a also
+    An anchor's pull on itself is RepPer's Eq. 10, sum_a z_a G_ja / tau with G = P - X of Eqs. 11 and 12. Sample a also
     feels z_j G_ja of every other anchor j. Then dz/dr of Eq. 22.
     """
     length = np.linalg.norm(r, axis=1, keepdims=True)
@@ -102,7 +102,7 @@ def anchors_of(r: Tensor, y: Tensor) -> Tensor:
 
 
 def test_the_anchor_gradient_is_autograds() -> None:
-    """Two clients, the second one with padding; a sample without another of its class, and padding, have none."""
+    """Two clients, the second with padding. Padding and samples without another of their class have no gradient."""
     r, _ = sample(2, 7)
     y = torch.tensor([[0, 1, 0, 0, 2, 1, 1], [0, 0, 1, 1, 2, 0, 0]])
     mask = torch.tensor([[True] * 7, [True] * 5 + [False] * 2])
@@ -114,7 +114,7 @@ def test_the_anchor_gradient_is_autograds() -> None:
 
 
 def test_the_parts_are_those_of_positives_and_negatives() -> None:
-    """Eqs. 14 and 15 with 1 / (tau ||r||) in both; as printed, the negatives' lack exactly that factor."""
+    """Eqs. 14 and 15 with 1 / (tau ||r||) in both. The printed negatives lack exactly that factor."""
     r, y = sample(1, 6, 3)[0], torch.tensor([[0, 0, 1, 0, 1, 1]])
     z, length = functional.normalize(r[0], dim=1), r[0].norm(dim=1)
     e = torch.exp(z @ z.T / TAU).fill_diagonal_(0)
@@ -143,7 +143,7 @@ def test_the_parts_are_those_of_positives_and_negatives() -> None:
     tau=strategies.floats(0.05, 2.0),
 )
 def test_the_anchor_gradient_does_not_lengthen_r(seed: int, b: int, d: int, tau: float) -> None:
-    """Both parts are orthogonal to r, since the loss sees its direction alone; a longer r has a smaller one."""
+    """Both parts are orthogonal to r, since the loss sees only its direction. A longer r has a smaller gradient."""
     generator = torch.Generator().manual_seed(seed)
     r = torch.randn(1, b, d, generator=generator, dtype=torch.float64)
     y = torch.randint(0, 3, (1, b), generator=generator)
@@ -168,7 +168,7 @@ def test_distinct_labels_are_nt_xent(form: Any) -> None:
 
 @FORMS
 def test_padding_does_not_count(form: Any) -> None:
-    """Neither in the loss nor in the gradient; and clients do not see each other."""
+    """It counts neither in the loss nor in the gradient, and clients do not see each other."""
     r, y = sample(3, 6)
     mask = torch.arange(6) < torch.tensor([[6], [4], [1]])
     r.requires_grad_()
@@ -192,7 +192,7 @@ def test_gradients_against_finite_differences(form: Any) -> None:
 
 @FORMS
 def test_nothing_to_pull_together(form: Any) -> None:
-    """A client whose samples all differ in class has a loss of zero and moves nothing."""
+    """A client with a single sample per class has zero loss and zero gradient."""
     r = sample(1, 3)[0].requires_grad_()
     loss = supervised_contrastive(r, torch.tensor([[0, 1, 2]]), None, TAU, form)
     (grad,) = torch.autograd.grad(loss.sum(), r)

@@ -1,4 +1,4 @@
-"""Classifiers of the clients' own on frozen encoders: what they learn, from what, and what they leave alone."""
+"""Own classifiers of the clients on frozen encoders: learning, training data and untouched weights."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def own(w: World, kind: str, n: int = 1) -> tuple[Any, View]:
 
 
 def arm(kind: str, name: str = "fedper", **overrides: Any) -> World:
-    """A world whose last stage has so many epochs as a test needs."""
+    """Build a world with this number of epochs in its last stage."""
     settings = {} if kind in ("svm", "lr") else QUICK
     return world(name, **{"finish": {"kind": kind, **settings}, **overrides})
 
@@ -39,7 +39,7 @@ def arm(kind: str, name: str = "fedper", **overrides: Any) -> World:
 @pytest.mark.parametrize("through_link", [True, False])
 @pytest.mark.parametrize("encoder", ["test-conv", "test-conv,test-conv-wide"])
 def test_training_on_features_is_training_behind_the_frozen_encoder(encoder: str, through_link: bool) -> None:
-    """The same batches, noise and losses; only that each image passes the encoder once. Fading, unequal clients."""
+    """The same batches, noise and losses, but each image passes the encoder once. Fading and unequal clients."""
     options: dict[str, Any] = {"train": {"through_link": through_link}, "channel": {"kind": "rayleigh"}}
     w = arm("linear", "local", encoder=encoder, sizes=(7, 5, 3, 4), **options)
     state, view = own(w, "linear")
@@ -109,7 +109,7 @@ def test_a_multilayer_perceptron_is_another_network() -> None:
 
 @KINDS
 def test_clients_permute(kind: str) -> None:
-    """Relabelled clients have the same classifiers and answers; no draw belongs to an id here."""
+    """Relabelled clients have the same classifiers and answers, because no draw depends on an id here."""
     data, swap = random_federation((7, 5, 3)), [2, 0, 1]
     tables = {
         name: dataclasses.replace(ragged([len(table[k]) for k in swap]), flat=torch.cat([table[k] for k in swap]))
@@ -129,7 +129,7 @@ def test_clients_permute(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["svm", "lr"])
 def test_a_client_with_one_class(kind: str) -> None:
-    """It answers with its class, always; others never with a class that they have not seen."""
+    """It always answers with its class, and the others never answer with a class that they have not seen."""
     data = random_federation((6, 6, 6), classes=3)
     labels = data.labels.clone()
     labels[data.train[0]] = 2
@@ -167,7 +167,7 @@ def test_it_is_reppers_own_last_stage() -> None:
     ("name", "encoder"), [("fedavg", "test-conv"), ("local", "test-conv"), ("local", "test-conv,test-conv-wide")]
 )
 def test_views_with_new_heads_share_encoders_with_those_they_are_made_from(name: str, encoder: str, chunk: int) -> None:
-    """A test encodes each image once, whether clients have one encoder or their own; heads of several kinds follow."""
+    """A test encodes each image once, with a common or personal encoders, then applies several kinds of heads."""
     w = arm("mlp", name, encoder=encoder, chunk=chunk, channel={"kind": "rayleigh"})
     state, view = own(w, "mlp")
     views = {"mlp": view, "linear": with_classifiers(w, state.model.select(w.tested()), "linear")}

@@ -1,4 +1,4 @@
-"""What the base station keeps of each class: from nothing, through the air, with owners absent, on disk."""
+"""The base station's prototypes: from an empty start, through the air, with absent owners, on disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.worlds import gap, world
 
 MEANS = torch.tensor([[[1.0, 2.0], [0.0, 0.0], [4.0, 0.0]], [[3.0, 4.0], [0.0, 0.0], [0.0, 0.0]]]).double()
 COUNTS = torch.tensor([[3.0, 0.0, 2.0], [1.0, 0.0, 0.0]]).double()
-"""Of two clients: class 0 has two owners, class 1 none, class 2 one."""
+"""Counts of two clients: class 0 has two owners, class 1 has no owner, class 2 has one owner."""
 OLD = Prototypes(torch.tensor([[9.0, 9.0], [5.0, 6.0], [0.0, 0.0]]).double(), torch.tensor([True, True, False]))
 
 
@@ -35,7 +35,7 @@ def test_a_class_without_owners_keeps_what_it_had(how: str, first: list[float]) 
 
 
 def test_traffic() -> None:
-    """Down: d per known class to each client; up: d per class that a client counts samples of."""
+    """Down: d per known class to each client. Up: d per class with samples at a client."""
     w, ids = world(sizes=(7, 5, 3)), np.array([0, 2])
     received = OLD.down(w, ids)
     assert torch.equal(received, OLD.values.expand(2, -1, -1)) and w.air.totals["down"].floats == 2 * 2 * 2

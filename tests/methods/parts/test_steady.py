@@ -15,7 +15,7 @@ from tests.worlds import client, mapped, world
 
 
 def epochs_of(losses: Sequence[Sequence[float]], most: Sequence[int]) -> tuple[list[int], list[float]]:
-    """How long clients train whose losses are `losses[k]`, and the last ones; an epoch adds 1 to their weights."""
+    """List the epochs of clients with losses `losses[k]` and their last losses. An epoch adds 1 to their weights."""
     pop = world(sizes=[2] * len(most)).population()
 
     def epoch(some: Population, number: int) -> tuple[Population, Tensor]:
@@ -31,7 +31,7 @@ SWINGING = [0.0, 1.0] * 50
 
 
 def test_each_client_has_its_own_end() -> None:
-    """Constant losses end after 11 epochs; late ones when the last swing is out of sight; others at their most."""
+    """Constant losses end after 11 epochs, late ones after the last swing leaves the window, others at the limit."""
     late = [*SWINGING[:8], *[1.0] * 50]  # the last 0 is the seventh loss: ten later, the eleventh
     fading = [2 ** -float(i) for i in range(100)]
     found, last = epochs_of([[5.0] * 100, late, SWINGING, fading, SWINGING], [100, 100, 20, 100, 1])
@@ -48,6 +48,6 @@ def test_never_steady_within_ten_losses() -> None:
 
 @pytest.mark.parametrize(("swing", "ended"), [(0.0999, True), (0.1001, False)])
 def test_the_standard_deviation_is_that_of_the_last_ten(swing: float, ended: bool) -> None:
-    """Losses of plus or minus a swing have it as their standard deviation; earlier ones are forgotten."""
+    """Losses of plus or minus a swing have it as their standard deviation. Earlier losses are forgotten."""
     losses = np.array([100.0] * 5 + [swing, -swing] * 5)[:, None]
     assert is_steady(losses).tolist() == [ended]
