@@ -108,16 +108,14 @@ def carry_out_results(words: list[str]) -> None:
 def carry_out_compare(words: list[str]) -> None:
     """Carry out `semcom compare FOLDER A B`."""
     (folder, first, second), wanted = read_analysis_words(words, ("FOLDER", "A", "B"), CompareFlags(), "semcom compare")
-    study = semcom.study(folder)
+    study = semcom.study(folder).where(read_analysis_point(wanted.at))
     if wanted.until is not None:
         frame = _until(study, [first, second], wanted)
         say(_text(frame))
         if wanted.csv is not None:
             say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(frame))}")
         return
-    found = study.compare_all(
-        [first, second], at=read_analysis_point(wanted.at), view=read_analysis_view(wanted.view), metric=wanted.metric
-    )
+    found = study.compare_all([first, second], view=read_analysis_view(wanted.view), metric=wanted.metric)
     say(found)
     if wanted.csv is not None:
         say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(found.frame))}")
@@ -176,7 +174,7 @@ def _until(study: Study, variants: Sequence[str], wanted: CompareFlags) -> pd.Da
         raise ConfigError(f"view: {wanted.view!r} is not one for both variants, as --until needs")
     for name in set(variants) - set(study.variants):
         raise ConfigError(f"compare: {name!r} is not in the study; there are {', '.join(study.variants)}")
-    found = study.until(wanted.until or 0.0, wanted.cost, at=read_analysis_point(wanted.at), view=view)
+    found = study.until(wanted.until or 0.0, wanted.cost, view=view)
     return found[found["variant"].isin(variants)].rename(columns={"cost": wanted.cost})
 
 

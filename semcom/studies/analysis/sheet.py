@@ -149,7 +149,6 @@ def make_sheet(
     rows: Sequence[str] = ("variant",),
     columns: Sequence[str] | None = None,
     *,
-    at: Mapping[str, Any] | None = None,
     view: Views = None,
     metric: str = "accuracy",
     spread: Spread = "interval",
@@ -160,7 +159,6 @@ def make_sheet(
         study: it all, or a part.
         rows: fields that make the rows: method, variant, or any other.
         columns: fields that make the columns (None: those that vary and make no rows).
-        at: field -> value, see `Study.where`.
         view: name of a view (None: the headline of each run); or variant -> view, as of `Study.compare`.
         metric: number of a view.
         spread: what stands behind the means, see `Sheet`.
@@ -168,16 +166,15 @@ def make_sheet(
     Raises:
         ConfigError: as `Study.mean`: no such field, view or metric, or runs that differ in another field.
     """
-    part = study.where(at or {})
-    down = part.named("rows", rows)
-    across = tuple(n for n in part.axes if n not in down) if columns is None else part.named("columns", columns)
-    if not (part.runs["status"] == "done").any():
+    down = study.named("rows", rows)
+    across = tuple(n for n in study.axes if n not in down) if columns is None else study.named("columns", columns)
+    if not (study.runs["status"] == "done").any():
         raise ConfigError("study: no run of it has finished")
-    cells = part.along([*down, *across]).marked([*down, *across], view=view, metric=metric)
-    number = part.find_metric(metric)
-    setting = f"Setting: {describe_setting(part.runs, {*down, *across})}."
-    note = f"{describe_rounds(part, number, view)} {setting}".lstrip()
-    return Sheet(cells, down, across, number, note, spread, part.labels)
+    cells = study.along([*down, *across]).marked([*down, *across], view=view, metric=metric)
+    number = study.find_metric(metric)
+    setting = f"Setting: {describe_setting(study.runs, {*down, *across})}."
+    note = f"{describe_rounds(study, number, view)} {setting}".lstrip()
+    return Sheet(cells, down, across, number, note, spread, study.labels)
 
 
 def table(
@@ -206,8 +203,8 @@ def table(
         >>> list(semcom.table("one", "accuracy", "worst10"))
         ['Method', 'Accuracy (%)', 'Accuracy of the worst 10 % of clients (%)']
     """
-    found = read_study(source) if isinstance(source, Path | str) else source
+    found = (read_study(source) if isinstance(source, Path | str) else source).where(at or {})
     rows = ("variant", *found.axes)
     named = list(map(field_label, rows))
-    each = (make_sheet(found, rows, (), at=at, view=view, metric=n, spread=spread) for n in metrics or ("accuracy",))
+    each = (make_sheet(found, rows, (), view=view, metric=n, spread=spread) for n in metrics or ("accuracy",))
     return pd.concat([sheet.frame().set_index(named) for sheet in each], axis=1).reset_index()

@@ -272,7 +272,6 @@ class Study:
         first: str,
         second: str,
         *,
-        at: Mapping[str, Any] | None = None,
         view: Views = None,
         metric: str = "accuracy",
     ) -> Comparison:
@@ -281,7 +280,6 @@ class Study:
         Args:
             first: a variant.
             second: another one.
-            at: field -> value, see `where`: it has to leave one point of the study.
             view: name of a view (None: the headline of each run); or variant -> view, where those that are not named
                 have their headline.
             metric: number of a view, such as accuracy, worst10 or last; without a view, also one of the run, such as
@@ -290,7 +288,7 @@ class Study:
         Raises:
             ConfigError: no such variant, view or metric, no seed that both have finished, or several points.
         """
-        found = self.compare_all([first, second], at=at, view=view, metric=metric)
+        found = self.compare_all([first, second], view=view, metric=metric)
         if len(found) > 1:
             fields = [n for n in self.axes if len({str(each.point[n]) for each in found}) > 1]
             raise ConfigError(f"at: {len(found)} points differ in {', '.join(fields)}; give one, or use compare_all")
@@ -300,7 +298,6 @@ class Study:
         self,
         variants: Sequence[str] | None = None,
         *,
-        at: Mapping[str, Any] | None = None,
         view: Views = None,
         metric: str = "accuracy",
     ) -> Comparisons:
@@ -308,41 +305,35 @@ class Study:
 
         Args and errors are those of `compare`; there may be several points.
         """
-        part = self.where(at or {})
-        metric = part.find_metric(metric)
-        names = part._known(part.variants if variants is None else variants)
+        metric = self.find_metric(metric)
+        names = self._known(self.variants if variants is None else variants)
         check_views(view, names)
-        found = compare_pairs(part._cells(metric), part.axes, list(combinations(names, 2)), view, metric, part.labels)
-        return part._tell_missing_runs(found)
+        found = compare_pairs(self._cells(metric), self.axes, list(combinations(names, 2)), view, metric, self.labels)
+        return self._tell_missing_runs(found)
 
-    def gains(
-        self, over: str, *, at: Mapping[str, Any] | None = None, view: Views = None, metric: str = "accuracy"
-    ) -> Comparisons:
+    def gains(self, over: str, *, view: Views = None, metric: str = "accuracy") -> Comparisons:
         """Return the differences of each other variant to one at all points, with Holm's correction over all of them.
 
         Args:
             over: the variant that is subtracted.
-            at: as of `compare`; there may be several points.
             view: as of `compare`.
             metric: as of `compare`.
 
         Raises:
             ConfigError: as `compare_all`.
         """
-        part = self.where(at or {})
-        metric = part.find_metric(metric)
-        first, *others = part._known([over, *(name for name in part.variants if name != over)])
+        metric = self.find_metric(metric)
+        first, *others = self._known([over, *(name for name in self.variants if name != over)])
         check_views(view, [first, *others])
         found = compare_pairs(
-            part._cells(metric), part.axes, [(other, first) for other in others], view, metric, part.labels
+            self._cells(metric), self.axes, [(other, first) for other in others], view, metric, self.labels
         )
-        return part._tell_missing_runs(found)
+        return self._tell_missing_runs(found)
 
     def mean(
         self,
         by: Sequence[str] | None = None,
         *,
-        at: Mapping[str, Any] | None = None,
         view: Views = None,
         metric: str = "accuracy",
     ) -> pd.DataFrame:
@@ -350,39 +341,33 @@ class Study:
 
         Args:
             by: columns that tell apart what is not averaged (None: variant and the axes).
-            at: as of `where`.
             view: as of `compare`.
             metric: as of `compare`.
 
         Raises:
             ConfigError: as `compare`, no such column, or runs that differ in another field would be averaged.
         """
-        part = self.where(at or {})
-        metric = part.find_metric(metric)
-        columns = ["variant", *part.axes] if by is None else list(by)
-        check_views(view, part.variants)
-        frame = part._done(metric, value=lambda run: read_compared_value(run, choose_view(view, run.variant), metric))
+        metric = self.find_metric(metric)
+        columns = ["variant", *self.axes] if by is None else list(by)
+        check_views(view, self.variants)
+        frame = self._done(metric, value=lambda run: read_compared_value(run, choose_view(view, run.variant), metric))
         missing = [name for name in columns if name not in frame]
         if missing:
             raise ConfigError(f"by: {missing[0]!r} is no column of the study; there are {', '.join(frame)}")
-        return part._tell_missing_runs(compute_means(frame, columns, "value"))
+        return self._tell_missing_runs(compute_means(frame, columns, "value"))
 
-    def rank(
-        self, *, at: Mapping[str, Any] | None = None, view: Views = None, metric: str = "accuracy"
-    ) -> pd.DataFrame:
+    def rank(self, *, view: Views = None, metric: str = "accuracy") -> pd.DataFrame:
         """Return the order of the variants at each point, and which may be called best and second: `rank_variants`.
 
         Args and errors are those of `compare`; there may be several points.
         """
-        part = self.where(at or {})
-        metric = part.find_metric(metric)
-        return ranking.rank_variants(part._cells(metric), part.axes, view, metric)
+        metric = self.find_metric(metric)
+        return ranking.rank_variants(self._cells(metric), self.axes, view, metric)
 
     def marked(
         self,
         by: Sequence[str] | None = None,
         *,
-        at: Mapping[str, Any] | None = None,
         view: Views = None,
         metric: str = "accuracy",
     ) -> pd.DataFrame:
@@ -390,38 +375,35 @@ class Study:
 
         Args and errors are those of `mean`. Nothing is marked of numbers of which it is not known that more is better.
         """
-        part = self.where(at or {})
-        metric = part.find_metric(metric)
-        means = part.mean(by, view=view, metric=metric)
-        columns = ["variant", *part.axes] if by is None else list(by)
-        ranked = {"variant", "method", *part.axes}
-        if not part.labels.metric(metric).higher or means.empty or not set(columns) <= ranked:
+        metric = self.find_metric(metric)
+        means = self.mean(by, view=view, metric=metric)
+        columns = ["variant", *self.axes] if by is None else list(by)
+        ranked = {"variant", "method", *self.axes}
+        if not self.labels.metric(metric).higher or means.empty or not set(columns) <= ranked:
             return means.assign(mark="")
-        methods = {run.variant: run.fields.get("method") for run in part.stored}
-        ranks = part.rank(view=view, metric=metric)
+        methods = {run.variant: run.fields.get("method") for run in self.stored}
+        ranks = self.rank(view=view, metric=metric)
         return ranking.mark_ranks(means, ranks.assign(method=ranks["variant"].map(methods)), columns)
 
     # -- efficiency and curves ---------------------------------------------------------------------------------------
 
-    def pareto(self, cost: str = "uses", *, at: Mapping[str, Any] | None = None, view: Views = None) -> pd.DataFrame:
+    def pareto(self, cost: str = "uses", *, view: Views = None) -> pd.DataFrame:
         """Return accuracy against cost, means over seeds, and which variants are efficient: `find_efficient_variants`.
 
         Args:
             cost: floats, uses, bits, airtime_s, energy_j, time_s, samples or rounds, over the whole run.
-            at: as of `where`.
             view: as of `compare`.
 
         Raises:
             ConfigError: as `compare`, or no such cost.
         """
-        part = self.where(at or {})
-        metric = part.metric
-        frame = part._done(
+        metric = self.metric
+        frame = self._done(
             metric.name,
             value=lambda run: read_compared_value(run, choose_view(view, run.variant), metric.name),
             cost=lambda run: efficiency.read_cost(run, cost),
         )
-        return efficiency.find_efficient_variants(frame, part.axes, metric.higher).rename(
+        return efficiency.find_efficient_variants(frame, self.axes, metric.higher).rename(
             columns={"value": metric.name}
         )
 
@@ -430,7 +412,6 @@ class Study:
         target: float,
         cost: str = "uses",
         *,
-        at: Mapping[str, Any] | None = None,
         view: str | None = None,
         window: int = 1,
     ) -> pd.DataFrame:
@@ -441,21 +422,19 @@ class Study:
         Args:
             target: accuracy, a fraction of 1; of another task a value of its headline.
             cost: as of `pareto`.
-            at: as of `where`.
             view: as of `compare`.
             window: evaluations that the curves are averaged over first, see `smooth`.
 
         Raises:
             ConfigError: as `pareto`, or a target that is no fraction of 1.
         """
-        part = self.where(at or {})
-        if part.metric.share and not 0 < target <= 1:
-            raise ConfigError(f"target: {target} is no {part.metric.label}; give a fraction of 1, such as 0.6")
-        done = {run.hash: run for run in part.stored if run.status == "done"}
+        if self.metric.share and not 0 < target <= 1:
+            raise ConfigError(f"target: {target} is no {self.metric.label}; give a fraction of 1, such as 0.6")
+        done = {run.hash: run for run in self.stored if run.status == "done"}
         headline = {key: view or run.headline for key, run in done.items()}
-        curve = part.smooth(window).rename(columns={part.metric.name: "value"})
+        curve = self.smooth(window).rename(columns={self.metric.name: "value"})
         curve = curve[curve["view"] == curve["hash"].map(headline)]
-        return efficiency.compute_cost_until_target(curve.assign(spent=part.spent(curve, cost)), part.axes, target)
+        return efficiency.compute_cost_until_target(curve.assign(spent=self.spent(curve, cost)), self.axes, target)
 
     @property
     def in_joule(self) -> bool:
