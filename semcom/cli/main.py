@@ -9,9 +9,11 @@ import contextlib
 import dataclasses
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -247,6 +249,7 @@ def sweep(words: list[str]) -> None:
         check_pool_workers(wanted.jobs, wanted.backend, wanted.gpus_per_run)
         shard = None if wanted.shard is None else read_shard(wanted.shard)
         request = parse_request(**grids.read_grid_request(wanted, *grids.in_use(declared, wanted.scale)))
+        request = dataclasses.replace(request, words=_join_words(words))
     with _set_up_logging(early.log_level):
         with _report_request_errors():
             request = add_reused_variants(early.name, request, wanted.reuse, early.plugins)
@@ -261,6 +264,13 @@ def sweep(words: list[str]) -> None:
             plan = carry_out_search(plan, asked, shard, _how(wanted))
             drawings = find_drawings_for(declared, plan.experiment, plan.scale)
         _execute(plan, shard, wanted, drawings)
+
+
+def _join_words(words: Sequence[str]) -> str:
+    """Join the words of a sweep to the line that repeats it, of a shard to that of the whole sweep."""
+    pairs = pairwise(("", *words))
+    whole = [word for before, word in pairs if "--shard" not in (before, word) and not word.startswith("--shard=")]
+    return shlex.join(["semcom", "sweep", *whole])
 
 
 def _dry_run(plan: Plan, shard: Shard | None, wanted: SweepFlags, searched: tuple[Any, ...] | None) -> None:

@@ -130,7 +130,7 @@ def _show_head(found: Overview) -> dict[str, str]:
     rounds = f"; {done:,} of {sum(known):,} rounds{more}" if known else ""
     return {
         "study": f"{found.folder}, {len(found.courses)} runs",
-        **({"command": found.command} if found.command else {}),
+        **({"command": "; ".join(found.command.splitlines())} if found.command else {}),
         **({"varied": "; ".join(fields)} if fields else {}),
         "running": "; ".join(found.workers) or "nothing",
         "progress": counts + rounds,

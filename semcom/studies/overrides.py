@@ -26,7 +26,6 @@ Typed = Callable[[str, str], Any]
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?::({_NUMBER}))?")
-_PLAIN = re.compile(r"[\w./+~-]+")
 MOST = 10_000
 """Values of the longest range."""
 
@@ -157,20 +156,8 @@ def format_set_override(field: str, value: Any) -> str:
     return f"{field}={' '.join(map(_word, parts))}"
 
 
-def format_vary_override(fields: Fields, values: Values) -> str:
-    """Format what `parse_vary_override` reads: as ranges and lists, or as JSON where these cannot hold a value."""
-    flat = [value for row in values for value in row]
-    if not all(map(_is_plain, flat)):
-        text = json.dumps([row[0] if len(fields) == 1 else row for row in values], separators=(",", ":"))
-    elif len(fields) == 1:
-        text = format_override_values(flat)
-    else:
-        text = ",".join(":".join(map(_word, row)) for row in values)
-    return f"{','.join(fields)}={text}"
-
-
 def format_override_values(values: Sequence[Any]) -> str:
-    """Format a list of plain values as words with commas between them; three or more even steps are a range."""
+    """Format values as words with commas between them, those of joint fields with colons; even steps are a range."""
     if len(values) < 3 or not all(_is_number(value) and math.isfinite(value) for value in values):
         return ",".join(map(_word, values))
     exact = [Decimal(format_number(value)) for value in values]
@@ -181,25 +168,10 @@ def format_override_values(values: Sequence[Any]) -> str:
 
 
 def _word(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ":".join(map(_word, value))
     return format_number(value) if _is_number(value) else str(value)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_plain(value: Any) -> bool:
-    """Check whether a value is read back from its word as it is: a text must not look like another type."""
-    if not isinstance(value, str):
-        return value is None or isinstance(value, int | float)
-    looks = _looks_like_number(value) or _RANGE.fullmatch(value) or value in ("None", "True", "False")
-    return _PLAIN.fullmatch(value) is not None and not looks
-
-
-def _looks_like_number(text: str) -> bool:
-    """Check whether Python reads a text as a number, as it does "1_0", "INF" and "nan"."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

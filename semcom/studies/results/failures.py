@@ -99,13 +99,19 @@ def build_repeat(config: Path, folder: Path, out: str | None = None) -> Repeat:
 
 
 def read_repeat(command: Any) -> Repeat | None:
-    """Return the command that a sweep has left as one that carries out a sweep and nothing else, with its plug-ins left
-    to the reader; None for any other text."""
+    """Read the commands that a sweep has left, with the plug-ins left to the reader.
+
+    None for a text with a line that does anything but carry out a sweep, or that is Python.
+    """
     try:
-        words = shlex.split(command) if isinstance(command, str) else []
+        lines = [shlex.split(line) for line in command.splitlines()] if isinstance(command, str) else []
     except ValueError:
         return None
-    return _leave_plugins(words) if words[:2] == ["semcom", "sweep"] else None
+    if not lines or any(words[:2] != ["semcom", "sweep"] for words in lines):
+        return None
+    found = [_leave_plugins(words) for words in lines]
+    plugins = dict.fromkeys(plugin for each in found for plugin in each.plugins)
+    return Repeat("\n".join(each.command for each in found), tuple(plugins))
 
 
 def _leave_plugins(words: Sequence[str]) -> Repeat:

@@ -188,4 +188,5 @@ def parse_record(path: Path) -> dict[str, Any]:
 
 def another_sweep(folder: Path, held: dict[str, Any]) -> ConfigError:
     """Make the error about a folder that belongs to another sweep than the one that is asked for."""
-    return ConfigError(f"out: {folder} holds another sweep ({held['command']}); give another folder")
+    calls = "; ".join(held["command"].splitlines())
+    return ConfigError(f"out: {folder} holds another sweep ({calls}); give another folder")

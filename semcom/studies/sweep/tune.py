@@ -58,7 +58,8 @@ def plan_search(
     seeds = Axis(SEED, tuple((seed,) for seed in SEARCH_SEEDS))
     set_aside = request.set.get(VALIDATION) or declared.scales[scale].base.partition.validation
     aside = {} if set_aside else {VALIDATION: ASIDE}
-    wider = Request(request.methods, {**request.set, **aside}, (*axes, *request.tune, seeds))
+    axes = [*axes, *request.tune, seeds]
+    wider = dataclasses.replace(request, set={**request.set, **aside}, axes=tuple(axes), tune=())
     return make_plan(name, scale, wider, plugins, locate_results(declared, scale, out) / SEARCH, declared=declared)
 
 

@@ -56,7 +56,7 @@ def test_table_holds_configuration_and_metrics(
     ]
     first = frame.iloc[0]
     expected = {
-        "experiment": "demo", "scale": "smoke", "status": "done", "command": "semcom sweep demo --scale smoke",
+        "experiment": "demo", "scale": "smoke", "status": "done", "command": f"semcom.sweep('demo', out='{tmp_path}')",
         "seed": 0, "train.rounds": 20, "train.optimizer": "adam", "partition.shots": 15, "partition.scarce": "",
         "accuracy": 0.7, "accuracy_std": 0.05, "views.personal.worst10": 0.3, "samples_per_second": 1000.0,
         "traffic.up.floats": 64.0, "versions.torch": "2.9", "commit": "abc1234",
@@ -331,7 +331,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Callable[[Experiment], None]:
     return lambda entry: monkeypatch.setitem(EXPERIMENTS._added, entry.name, entry)
 
 
-HELD = "semcom sweep demo --scale smoke"
+HELD = "semcom.sweep('demo', "
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ def test_a_scale_may_have_any_name(
     register(mixed(scales={"mine": mixed().scales["smoke"]}))
     path = sweep("mixed", train=fake_run)
     assert path == Path("results/mixed-mine/results.parquet")
-    assert read_table(path)["command"].unique().tolist() == ["semcom sweep mixed --scale mine"]
+    assert read_table(path)["command"].unique().tolist() == ["semcom.sweep('mixed')"]
 
 
 def test_more_processes_than_runs_are_not_started(
