@@ -144,8 +144,8 @@ class FigureFlags:
 class ListFlags:
     """List what there is (WHAT), or all that one of them takes (WHAT NAME).
 
-    WHAT: methods, channels, partitions, datasets, encoders, heads, accesses, compressions, rates, experiments, figures
-    or benches.
+    WHAT: methods, channels, partitions, datasets, encoders, heads, accesses, compressions, rates, experiments or
+    figures.
     """
 
 

@@ -27,13 +27,12 @@ from semcom.registry import find
 from semcom.runs.request.section_options import find_options_class
 
 if typing.TYPE_CHECKING:
-    from semcom.bench.commands import Bench
     from semcom.methods.base import Method
     from semcom.plots.base import Kind, NamedFigure
     from semcom.studies.experiment import Experiment, Outline
     from semcom.studies.grid import Variant
 
-COST = "cost: samples that pass through the encoder in training, all runs together; a bench measures them per second."
+COST = "cost: samples that pass through the encoder in training, all runs together."
 """Below the scales of an experiment."""
 LISTS: Mapping[str, str] = {
     "methods": "semcom.methods.registry:METHODS",
@@ -52,7 +51,6 @@ LISTS: Mapping[str, str] = {
     "experiments": "semcom.studies.registry:EXPERIMENTS",
     "figures": "semcom.plots.registry:FIGURES",
     "kinds": "semcom.plots.kinds:KINDS",
-    "benches": "semcom.bench.commands:BENCHES",
 }
 """Name of a list -> its registry."""
 LEGEND = "theta: encoder; phi: head; w: both. `semcom list methods NAME` tells more."
@@ -294,11 +292,6 @@ def _kind(name: str, entry: Kind) -> list[str]:
     ]
 
 
-def _bench(name: str, entry: type[Bench]) -> list[str]:
-    head = _list_head(name, inspect.getdoc(entry) or "", whole=True)
-    return [*head, "", *_list_options(entry, "", "flags")]
-
-
 def _documented(name: str, entry: object) -> list[str]:
     return _list_head(name, inspect.getdoc(entry) or "", whole=True)
 
@@ -317,7 +310,6 @@ _DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
     "experiments": _list_experiment,
     "figures": _figure,
     "kinds": _kind,
-    "benches": _bench,
 }
 
 

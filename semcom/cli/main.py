@@ -55,13 +55,12 @@ commands:
   export RUN          write a trained model as a file of weights, with a card
   claims              hold what the five papers claim against stored results
   report FOLDER...    write a study as one HTML page with interactive curves
-  bench WHAT          measure speed; WHAT: engine or scale
   channel-check       measure the channels against theory
   image-curve         write PSNR against SNR of images sent digitally, as CSV
   list WHAT [NAME]    WHAT: methods, channels, partitions, datasets,
                       augmentations, encoders, heads, tasks, schedulers,
                       accesses (to the air), compressions, rates,
-                      experiments, figures, kinds (of figures) or benches;
+                      experiments, figures or kinds (of figures);
                       NAME: all that one takes
 
 `semcom COMMAND --help` explains a command's flags, `semcom train METHOD --help`
@@ -360,20 +359,6 @@ def _no_name(command: str, early: Early) -> None:
         raise ConfigError(f"{command}: {early.name!r} is not expected here; flags begin with --")
 
 
-def bench(words: list[str]) -> None:
-    """Carry out `semcom bench WHAT`."""
-    from semcom.bench.commands import BENCHES, Bench
-    from semcom.cli import flags
-
-    with _report_request_errors():
-        early = flags.read_early_flags(words)
-        name = _check_known_command("bench", early, BENCHES)
-        kind = BENCHES.get(name) if name else Bench
-        wanted = flags.parse_flags(kind(), f"semcom bench {name or 'WHAT'}", early.rest)
-    with _set_up_logging(early.log_level):
-        wanted.carry_out()
-
-
 def channel_check(words: list[str]) -> None:
     """Carry out `semcom channel-check`."""
     from semcom.cli import flags
@@ -423,7 +408,6 @@ COMMANDS: Registry[Callable[[list[str]], None]] = Registry(
         "pack": "semcom.cli.analysis:carry_out_pack",
         "export": "semcom.cli.export:carry_out_export",
         "report": "semcom.cli.report:carry_out_report",
-        "bench": "semcom.cli.main:bench",
         "channel-check": "semcom.cli.main:channel_check",
         "image-curve": "semcom.cli.image_curve:carry_out_image_curve",
         "list": "semcom.cli.main:list_",

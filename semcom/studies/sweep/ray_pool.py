@@ -9,13 +9,15 @@ import os
 import platform
 import signal
 import socket
+import sys
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
-from unittest import mock
+from typing import Any
+
+import psutil
 
 from semcom.config import ConfigError, RunConfig, RunError, run_hash, to_dict
 from semcom.files import SWEEP
@@ -41,6 +43,9 @@ KNOCK_S = 10.0
 """Seconds in which the cluster has to answer."""
 TICK_S = 1.0
 """Seconds between looks for what other machines have written."""
+LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Variable that keeps Ray on the loopback address if it is 0 when Ray is first imported. Otherwise Ray's servers, which
+run what they are sent, listen on all interfaces: Ray 2.60 replaces a 127.0.0.1 that it is given by another address."""
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Variables of all workers: a run has one thread, as with loky."""
 
@@ -67,9 +72,14 @@ def carry_out_in_ray(
         return {}
     _check_ray_devices(progress, gpus)
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # or Ray would tell of lost workers among our results
+    before, alone = "ray" in sys.modules and os.environ.get(LOOPBACK) != "0", _needs_own_ray()
+    if alone and not before:
+        os.environ[LOOPBACK] = "0"
     import ray
 
-    with _connect_to_ray():
+    if alone and before and not ray.is_initialized():
+        raise ConfigError(f"backend: Ray was imported without {LOOPBACK}=0, and would listen to the network; {START}")
+    with _connect_to_ray(alone):
         _check_ray_room(progress, gpus)
         hidden = {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
         environment = {"env_vars": ENVIRONMENT | hidden}
@@ -104,6 +114,7 @@ def _count_ray_places(gpus: float | None) -> int:
     return int(min([there.get("CPU", 0.0), *([there.get("GPU", 0.0) / gpus] if gpus else [])]))
 
 
+START = "start it yourself (ray start --head), or take loky"
 AGAIN = "the same command goes on where it stopped"
 
 
@@ -277,8 +288,8 @@ def _restore_signals_in_ray() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _connect_to_ray() -> Iterator[None]:
-    """Connect to a cluster: that of RAY_ADDRESS, else the one that this machine is in, else one of this machine alone.
+def _connect_to_ray(alone: bool) -> Iterator[None]:
+    """Connect to a cluster: that of RAY_ADDRESS, or the one that this machine is in, or `alone` to a new one.
 
     A connection that is there already is used, and stays.
 
@@ -294,8 +305,8 @@ def _connect_to_ray() -> Iterator[None]:
     before = signal.getsignal(signal.SIGTERM)
     try:
         _knock_at_ray(os.environ.get("RAY_ADDRESS", ""))
-        with _keep_ray_on_loopback() as alone:
-            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        address = "local" if alone else os.environ.get("RAY_ADDRESS") or "auto"
+        ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         where = os.environ.get("RAY_ADDRESS") or "the last one that was started on this machine"
         raise ConfigError(f"backend: the Ray cluster does not answer ({where}: {format_error(error)})") from None
@@ -304,28 +315,16 @@ def _connect_to_ray() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
     try:
         if alone and not ipaddress.ip_address(ray.util.get_node_ip_address()).is_loopback:
-            how = "start it yourself (ray start --head), or take loky"
-            raise ConfigError(f"backend: Ray {ray.__version__} cannot be kept off the network; {how}")
+            raise ConfigError(f"backend: Ray {ray.__version__} cannot be kept off the network; {START}")
         yield
     finally:
         ray.shutdown()
 
 
-@contextlib.contextmanager
-def _keep_ray_on_loopback() -> Iterator[bool]:
-    """Keep a Ray that is started inside off the network, as it keeps itself on Windows and macOS.
-
-    Its servers run what they are sent, and would listen on all interfaces. One that has an address, or that somebody
-    has started, is connected to as it is. Yields whether none is there.
-    """
-    from ray._private import ray_constants, services
-
-    name, address, unnamed = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, os.environ.get("RAY_ADDRESS"), cast(Any, None)
-    if address not in (None, "", "local") or services.canonicalize_bootstrap_address(unnamed) is not None:
-        yield False
-        return
-    with mock.patch.dict(os.environ, {name: "0"}), mock.patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False):
-        yield True
+def _needs_own_ray() -> bool:
+    """Check whether a sweep has to start Ray itself: no address is given, and no node runs on this machine."""
+    address = os.environ.get("RAY_ADDRESS", "")
+    return address == "local" or not (address or any(each.name() == "raylet" for each in psutil.process_iter()))
 
 
 def _knock_at_ray(address: str) -> None:

@@ -1,4 +1,4 @@
-"""`semcom bench engine`: whole training rounds of the engine beside the plain per-client loop, in one invocation."""
+"""`python -m experiments.bench engine`: rounds of the engine beside the plain per-client loop, in one invocation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from channels.options import COUNT
-from semcom.bench.commands import (
+from experiments.bench.commands import (
     MIB,
     Bench,
     Outcome,
@@ -26,9 +26,9 @@ from semcom.bench.commands import (
     spread,
     timer,
 )
-from semcom.bench.plain import Network
-from semcom.bench.rounds import measure_rounds_in_turns
-from semcom.bench.workloads import Workload, list_workload_variants
+from experiments.bench.plain import Network
+from experiments.bench.rounds import measure_rounds_in_turns
+from experiments.bench.workloads import Workload, list_workload_variants
 from semcom.config.checks import require_in_config
 from semcom.models.meta import build_on_meta
 

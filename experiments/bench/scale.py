@@ -1,4 +1,4 @@
-"""`semcom bench scale`: what a round costs when very many clients exist and few take part."""
+"""`python -m experiments.bench scale`: what a round costs when very many clients exist and few take part."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from semcom.bench.commands import (
+from experiments.bench.commands import (
     MIB,
     Bench,
     Outcome,
@@ -18,8 +18,8 @@ from semcom.bench.commands import (
     format_spread_cells,
     spread,
 )
-from semcom.bench.rounds import measure_rounds_in_turns
-from semcom.bench.workloads import Variant, Workload
+from experiments.bench.rounds import measure_rounds_in_turns
+from experiments.bench.workloads import Variant, Workload
 from semcom.config import ConfigError
 
 FEW, MANY, ACTIVE, POOL, SAMPLES = 100, 100_000, 20, 60_000, 50

@@ -20,9 +20,9 @@ from typing import Any
 import psutil
 import torch
 
-from semcom.bench.commands import clock_of, seconds
-from semcom.bench.plain import make_plain_loop
-from semcom.bench.workloads import Variant, Workload, make_synthetic_workload
+from experiments.bench.commands import clock_of, seconds
+from experiments.bench.plain import make_plain_loop
+from experiments.bench.workloads import Variant, Workload, make_synthetic_workload
 from semcom.config import Resolved
 from semcom.data.federation import Federation
 from semcom.engine.air.links import build_link
@@ -68,7 +68,9 @@ def _prepare_rounds(workload: Workload, variant: Variant) -> None:
         return
     stack, payload = ExitStack(), json.dumps([vars(workload), vars(variant)]).encode()
     atexit.register(stack.close)
-    team = stack.enter_context(ranks.start_local_ranks(variant.processes, "semcom.bench.rounds:follow_rounds", payload))
+    team = stack.enter_context(
+        ranks.start_local_ranks(variant.processes, "experiments.bench.rounds:follow_rounds", payload)
+    )
     _next_round = Rounds(workload.config(variant), make_synthetic_workload(workload), team)
 
 

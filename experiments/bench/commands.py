@@ -1,4 +1,4 @@
-"""`semcom bench`: what all benchmarks take (their flags are the fields of dataclasses), measure with and print."""
+"""What all benchmarks take (their flags are the fields of dataclasses), measure with and print."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ import psutil
 import torch
 
 from channels.options import COUNT
-from channels.registry import Registry
 from semcom.config import ConfigError, RunError
 from semcom.config.checks import require_in_config
 from semcom.files import to_json, write_atomically
@@ -32,14 +31,6 @@ logger = logging.getLogger(__name__)
 
 BUSY = 0.3  # load per core from which others must be at work: threads that wait for each other then suffer most
 MIB = 2**20
-BENCHES: Registry[type[Bench]] = Registry(
-    "bench",
-    {
-        "engine": "semcom.bench.engine:BenchEngine",
-        "scale": "semcom.bench.scale:BenchScale",
-    },
-)
-"""Benchmarks by their name on the command line."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +47,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure speed.
-
-    WHAT comes first (see: semcom list benches); --help after it shows its flags.
-    """
+    """A benchmark: its flags, and how it measures."""
 
     quick: bool = False
     """Tiny workloads: they show that everything works; the numbers mean nothing."""

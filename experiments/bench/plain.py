@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from semcom.bench.workloads import CLASSES, LEARNING_RATE, Variant, Workload
+from experiments.bench.workloads import CLASSES, LEARNING_RATE, Variant, Workload
 from semcom.data.federation import Federation
 from semcom.engine.host.memory import keep_freed_memory
 from semcom.engine.train.precision import autocast_of
