@@ -68,7 +68,7 @@ class BenchScale(Bench):
 
 
 def compare_scales(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return pairs of rows (few clients, many) with the ratio of their median rounds, and whether targets are met."""
+    """Add the ratio of median rounds to pairs of rows (few clients, many), and whether targets are met."""
     middle, many = spread(rows.seconds)["median"], rows.index % 2 == 1
     ratio = (middle / middle.shift()).where(many)
     met = (ratio <= SLOWER) & ~(rows.resident_bytes >= MEMORY_BYTES)
@@ -76,7 +76,7 @@ def compare_scales(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def format_scale(rows: pd.DataFrame, rounds: int) -> str:
-    """Return a row per method and number of clients, and what is said of the targets."""
+    """Format a row per method and number of clients, and the verdict on the targets."""
     first, missed = rows.iloc[0], ", ".join(rows[rows.met.eq(False)].method)
     head = f"{first.active} clients take part in a round, each with {first.samples} of {first.pool:,} images"
     columns = format_bench_table(

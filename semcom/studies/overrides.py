@@ -63,7 +63,7 @@ def format_duration(seconds: float) -> str:
 
 def parse_set_override(text: str, typed: Typed) -> tuple[str, Any]:
     """Parse `--set FIELD=VALUE` into the field and its value. Raises ConfigError."""
-    names, given = _split_override(text, "set", "train.rounds=20")
+    names, given = _split_setting(text, "set", "train.rounds=20")
     field = parse_field_of_flag(names)
     return field, typed(field, given)
 
@@ -74,7 +74,7 @@ def parse_vary_override(text: str, typed: Typed) -> tuple[Fields, Values]:
     Raises:
         ConfigError: it is spelled wrongly, or a value is none of its field.
     """
-    names, given = _split_override(text, "vary", "channel.snr_db=-6..18:3")
+    names, given = _split_setting(text, "vary", "channel.snr_db=-6..18:3")
     fields = tuple(parse_field_of_flag(name) for name in names.split(","))
     if given.startswith("["):
         return fields, _parse_json_values(given, len(fields), names)
@@ -118,7 +118,7 @@ def _expand_range(text: str, name: str, first: str, last: str, step: str) -> lis
     return [format(start + i * by, "f") for i in range(count)]
 
 
-def _split_override(text: str, flag: str, example: str) -> tuple[str, str]:
+def _split_setting(text: str, flag: str, example: str) -> tuple[str, str]:
     """Split a text at the first equals sign."""
     names, equals, given = text.partition("=")
     if not equals or not names.strip():
@@ -153,23 +153,23 @@ def _parse_json_values(text: str, count: int, names: str) -> Values:
 def format_set_override(field: str, value: Any) -> str:
     """Format what `parse_set_override` reads; several values of one field stand with spaces between them."""
     parts = value if isinstance(value, tuple | list) else (value,)
-    return f"{field}={' '.join(map(_word, parts))}"
+    return f"{field}={' '.join(map(_format_word, parts))}"
 
 
 def format_override_values(values: Sequence[Any]) -> str:
     """Format values as words with commas between them, those of joint fields with colons; even steps are a range."""
     if len(values) < 3 or not all(_is_number(value) and math.isfinite(value) for value in values):
-        return ",".join(map(_word, values))
+        return ",".join(map(_format_word, values))
     exact = [Decimal(format_number(value)) for value in values]
     step = exact[1] - exact[0]
     if not step or any(exact[0] + i * step != value for i, value in enumerate(exact)):
-        return ",".join(map(_word, values))
+        return ",".join(map(_format_word, values))
     return f"{exact[0]:f}..{exact[-1]:f}" + ("" if step == 1 else f":{step:f}")
 
 
-def _word(value: Any) -> str:
+def _format_word(value: Any) -> str:
     if isinstance(value, tuple):
-        return ":".join(map(_word, value))
+        return ":".join(map(_format_word, value))
     return format_number(value) if _is_number(value) else str(value)
 
 

@@ -37,7 +37,7 @@ from semcom.studies.analysis.selection import find_axes, order_runs, parse_selec
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.names import Labels, is_in_joule
 from semcom.studies.results.archive import open_archive
-from semcom.studies.results.run import RATIO, Stored, count_missing_runs, list_damaged_runs, read_stored_runs
+from semcom.studies.results.run import RATIO, Stored, describe_missing_runs, list_damaged_runs, read_stored_runs
 from semcom.studies.results.table import list_configuration_columns, make_table
 from semcom.tasks.metric import ACCURACY, SHORT, Metric
 
@@ -209,7 +209,7 @@ class Study:
         return self._table("traffic")
 
     def of_runs(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-        """Return a table of rows that name their runs by `hash`, each with its run's variant and configuration.
+        """Tabulate rows that name their runs by `hash`, each with the run's variant and configuration.
 
         A column that a row has itself keeps its value. Raises ConfigError where there is no row.
         """
@@ -227,7 +227,7 @@ class Study:
         return list(dict.fromkeys(run.variant for run in self.stored))
 
     def where(self, at: Mapping[str, Any]) -> Study:
-        """Return the part of a study in which fields have some values.
+        """Select the part of a study in which fields have given values.
 
         Args:
             at: dotted field, or method, variant, seed, status or test_snr_db -> its value, or a list of values.
@@ -238,7 +238,7 @@ class Study:
         return Study(select_runs(self.tests, at, self.axes), self.axes, self._place, self.record)
 
     def named(self, asked: str, names: Sequence[str]) -> tuple[str, ...]:
-        """Return names of fields as columns have them, such as hyper.scg_lr for hyper.scg-lr.
+        """Spell names of fields as columns do, such as hyper.scg_lr for hyper.scg-lr.
 
         Args:
             asked: what they are asked for as, for errors.
@@ -256,7 +256,7 @@ class Study:
         return fields
 
     def along(self, fields: Sequence[str]) -> Study:
-        """Return the same study with further fields among its axes, such as one that has the same value in all runs.
+        """Copy the study with further fields among its axes, such as a field with the same value in all runs.
 
         `model.bandwidth_ratio`, which a request may leave open, is that of the run.
         """
@@ -275,7 +275,7 @@ class Study:
         view: Views = None,
         metric: str = "accuracy",
     ) -> Comparison:
-        """Return the difference of two variants, first minus second, with its 95 % interval; see docs/studies.md.
+        """Compute the difference of two variants, first minus second, with its 95 % interval; see docs/studies.md.
 
         Args:
             first: a variant.
@@ -301,7 +301,7 @@ class Study:
         view: Views = None,
         metric: str = "accuracy",
     ) -> Comparisons:
-        """Return the differences of all pairs of variants (None: of all) at all points, with Holm's correction.
+        """Compute the differences of all pairs of variants (None: of all) at all points, with Holm's correction.
 
         Args and errors are those of `compare`; there may be several points.
         """
@@ -312,7 +312,7 @@ class Study:
         return self._tell_missing_runs(found)
 
     def gains(self, over: str, *, view: Views = None, metric: str = "accuracy") -> Comparisons:
-        """Return the differences of each other variant to one at all points, with Holm's correction over all of them.
+        """Compute the difference of each other variant to `over` at all points, with Holm's correction over all.
 
         Args:
             over: the variant that is subtracted.
@@ -337,7 +337,7 @@ class Study:
         view: Views = None,
         metric: str = "accuracy",
     ) -> pd.DataFrame:
-        """Return means over seeds with their 95 % t-intervals, see `means.compute_means`: mean, low, high, n, interval.
+        """Average over seeds with 95 % t-intervals, see `means.compute_means`: mean, low, high, n, interval.
 
         Args:
             by: columns that tell apart what is not averaged (None: variant and the axes).
@@ -357,7 +357,7 @@ class Study:
         return self._tell_missing_runs(compute_means(frame, columns, "value"))
 
     def rank(self, *, view: Views = None, metric: str = "accuracy") -> pd.DataFrame:
-        """Return the order of the variants at each point, and which may be called best and second: `rank_variants`.
+        """Order the variants at each point, and find which may be called best and second: `rank_variants`.
 
         Args and errors are those of `compare`; there may be several points.
         """
@@ -371,7 +371,7 @@ class Study:
         view: Views = None,
         metric: str = "accuracy",
     ) -> pd.DataFrame:
-        """Return `mean` with the column `mark`: best or second where `rank` supports it, and nothing elsewhere.
+        """Compute `mean` with the column `mark`: best or second where `rank` supports it, and empty elsewhere.
 
         Args and errors are those of `mean`. Nothing is marked of numbers of which it is not known that more is better.
         """
@@ -388,7 +388,7 @@ class Study:
     # -- efficiency and curves ---------------------------------------------------------------------------------------
 
     def pareto(self, cost: str = "uses", *, view: Views = None) -> pd.DataFrame:
-        """Return accuracy against cost, means over seeds, and which variants are efficient: `find_efficient_variants`.
+        """Average accuracy and cost over seeds, and find the efficient variants: `find_efficient_variants`.
 
         Args:
             cost: floats, uses, bits, airtime_s, energy_j, time_s, samples or rounds, over the whole run.
@@ -415,7 +415,7 @@ class Study:
         view: str | None = None,
         window: int = 1,
     ) -> pd.DataFrame:
-        """Return the cost at which the accuracy, averaged over seeds, first reaches a target.
+        """Find the cost at which the accuracy, averaged over seeds, first reaches a target.
 
         See `compute_cost_until_target`.
 
@@ -438,11 +438,11 @@ class Study:
 
     @property
     def in_joule(self) -> bool:
-        """Return whether the energies of any run are in joule, see `names.is_in_joule`."""
+        """Check whether the energies of any run are in joule, see `names.is_in_joule`."""
         return any(is_in_joule(run.field("network.kind"), run.field("air.symbol_energy")) for run in self.stored)
 
     def spent(self, rounds: pd.DataFrame, cost: str) -> pd.Series:
-        """Return what each run had cost by each of its `rounds`, rows of that table; NaN for runs that are not done.
+        """Compute the cost of each run up to each of its `rounds`, rows of that table; NaN for unfinished runs.
 
         A run that costs c in T rounds costs c r / T up to round r; its time is the sum of that of its rounds. A last
         stage, round T + 1, counts as T, as what it costs is not counted.
@@ -462,13 +462,13 @@ class Study:
         return so_far.set_axis(rounds.index).where(whole.notna())
 
     def smooth(self, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:
-        """Return `rounds` where evaluated, with a number averaged over `window` evaluations: `smooth_curves`."""
+        """Select the evaluated `rounds`, with a number averaged over `window` evaluations: `smooth_curves`."""
         return curves.smooth_curves(self.rounds, window, self.find_metric(metric))
 
     def _tell_missing_runs(self, found: T) -> T:
-        """Return what has been found, and tell in a line, once for a study and its parts, which runs it is without."""
+        """Return `found`, and log once for a study and its parts how many runs are missing from it."""
         told: list[str] = self.record.setdefault("told", [])
-        if not told and (line := count_missing_runs(self.stored)):
+        if not told and (line := describe_missing_runs(self.stored)):
             told.append(line)
             LOG.warning("%s", line)
         return found
@@ -494,7 +494,7 @@ class Study:
         return group_runs_to_compare(self._knowing(metric), self.axes)
 
     def _done(self, metric: str, **numbers: Callable[[Stored], float]) -> pd.DataFrame:
-        """Return the keys of the finished runs that know a number, with some numbers of each."""
+        """Tabulate the keys of the finished runs that have a metric, with some numbers of each."""
         done = self._knowing(metric)
         columns = {name: [of(run) for run in done] for name, of in numbers.items()}
         return tabulate_keys(done, self.axes).assign(**columns)

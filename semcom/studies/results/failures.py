@@ -115,7 +115,7 @@ def read_repeat(command: Any) -> Repeat | None:
 
 
 def _leave_plugins(words: Sequence[str]) -> Repeat:
-    """Return a command with FILE in the place of plug-ins, and files of an experiment, that are not imported here."""
+    """Replace plug-ins, and files of experiments, by FILE in a command unless this process has imported them."""
     words = [part for word in words for part in (word.split("=", 1) if word.startswith("--plugin=") else [word])]
     own = [before == "--plugin" or word.endswith(".py") for before, word in pairwise(["", *words])]
     left = [of and locate_plugin(word) not in list_loaded_plugins() for of, word in zip(own, words, strict=True)]
@@ -144,14 +144,14 @@ def locate_failure(folder: Path) -> list[str]:
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     first = text.partition("Traceback (most recent call last):\n")[2].partition("\n\n")[0]  # of several, the cause
     frames = {found.group(): Path(found["file"]) for found in _FRAME.finditer(first + "\n")}
-    ours = [frame for frame, file in frames.items() if _inside(file, _OURS)]
-    users = [frame for frame, file in frames.items() if not _inside(file, (*_OURS, *_LIBRARIES))]
+    ours = [frame for frame, file in frames.items() if _is_inside(file, _OURS)]
+    users = [frame for frame, file in frames.items() if not _is_inside(file, (*_OURS, *_LIBRARIES))]
     chosen = next((found[-1] for found in (users, ours, list(frames)) if found), "")
     at, *code = [line.strip() for line in chosen.splitlines() if line.strip("^~ ")] or [""]
     return [at, *(f"  {line}" for line in code)] if at else []
 
 
-def _inside(file: Path, folders: Sequence[Path]) -> bool:
+def _is_inside(file: Path, folders: Sequence[Path]) -> bool:
     return any(file.is_relative_to(folder) for folder in folders)
 
 

@@ -82,8 +82,8 @@ class Plan:
         )
 
     def row(self, key: str, found: Mapping[str, Any] | None, error: str | None) -> dict[str, Any]:
-        """Build the row of a run, see `make_row_of_table`."""
-        return table.make_row_of_table(self.runs[key], {**self.origin, "variant": self.variants[key]}, found, error)
+        """Build the row of a run, see `make_row`."""
+        return table.make_row(self.runs[key], {**self.origin, "variant": self.variants[key]}, found, error)
 
 
 def make_plan(
@@ -165,12 +165,12 @@ def declare_features(
     declared, found = find_declaration(name, scale, request, out)
     if all(RATIO not in axis.fields for axis in request.axes):
         return declared, found, request
-    request = _count_features(request, apply_request(declared, found, request).grid(found))
+    request = _replace_ratios(request, apply_request(declared, found, request).grid(found))
     return *find_declaration(name, scale, request, out), request
 
 
-def _count_features(request: Request, configs: Sequence[RunConfig]) -> Request:
-    """Return a request that varies the number of features in the place of the bandwidth ratio.
+def _replace_ratios(request: Request, configs: Sequence[RunConfig]) -> Request:
+    """Replace the bandwidth ratios of a request by numbers of features.
 
     Raises:
         ConfigError: a ratio is none, or is not the same number in all runs, whose images differ.
@@ -274,7 +274,7 @@ def _lay_out_plan(
             one = format_label(run.variant, _read_varied_fields(chosen, scale, config), key)
             raise ConfigError(f"{chosen.name}: two runs have the same configuration: {one}")
         runs[key], variants[key] = config, run.variant
-    rows = [table.make_row_of_table(config, {"variant": variants[key]}, None, None) for key, config in runs.items()]
+    rows = [table.make_row(config, {"variant": variants[key]}, None, None) for key, config in runs.items()]
     means.check_seeds_alone(table.make_table(rows), [*chosen.columns(scale), *chosen.rows(scale)])
     gone = [key for key in (held or {}).get("variants", {}) if key not in runs]
     if gone:

@@ -105,7 +105,7 @@ def apply_request(declared: Experiment, scale: str, request: Request) -> Experim
     for name in common:
         _check_whole_axis(Axis((name,), ()), axes, declared.name)
     vary = {a.name if len(a.fields) == 1 else a.fields: a.entries() for a in axes.values()}
-    variants = _choose_requested_variants(declared, request.methods)
+    variants = _choose_variants(declared, request.methods)
     if joining := list_joining_methods(declared, request.methods):
         own = {name: value for name, value in common.items() if name not in NOT_IDENTITY}
         common = {name: value for name, value in common.items() if name in NOT_IDENTITY}
@@ -113,11 +113,11 @@ def apply_request(declared: Experiment, scale: str, request: Request) -> Experim
     base = set_fields(replace_owners(grid.base, {f: common[f] for f in NAMING if f in common}), common)
     changed = dataclasses.replace(grid, base=base, vary=vary)
     found = dataclasses.replace(declared, variants=variants, scales={scale: changed})
-    _check_request_has_effect(changed, variants, declared.name, request.set)
+    _check_effect(changed, variants, declared.name, request.set)
     return found
 
 
-def _choose_requested_variants(declared: Experiment, names: Sequence[str] | None) -> tuple[Variant, ...]:
+def _choose_variants(declared: Experiment, names: Sequence[str] | None) -> tuple[Variant, ...]:
     """Choose the variants of these names, in the order of the declaration; methods that join it come last."""
     compared = {variant.name: variant for variant in declared.compared()}
     compared |= {name: Variant(name, name) for name in list_joining_methods(declared, names)}
@@ -145,7 +145,7 @@ def _check_whole_axis(axis: Axis, axes: Mapping[tuple[str, ...], Axis], name: st
             raise ConfigError(f"{common[0]}: {name} varies {joint} together; give them together: --vary {joint}=...")
 
 
-def _check_request_has_effect(grid: Grid, variants: Sequence[Variant], name: str, fixed: Mapping[str, Any]) -> None:
+def _check_effect(grid: Grid, variants: Sequence[Variant], name: str, fixed: Mapping[str, Any]) -> None:
     """Raise ConfigError for a field that is set though every run has a value of its own."""
     if not fixed:
         return

@@ -32,7 +32,7 @@ from semcom.studies.results.lock import Shard, another_sweep, lock_folder, read_
 from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
 from semcom.studies.sweep.divisions import check_sweep_data
 from semcom.studies.sweep.plan import Plan, make_plan
-from semcom.studies.sweep.pool import carry_out_in_pool, check_pool_workers
+from semcom.studies.sweep.pool import carry_out_in_pool, check_workers
 from semcom.studies.sweep.request import format_call, parse_request
 from semcom.studies.sweep.reuse import add_reused_variants, find_reusable_runs, take_reused_run
 from semcom.studies.sweep.tune import check_search_is_apart, plan_search, plan_tuned
@@ -105,7 +105,7 @@ def sweep(
         'results.parquet'
     """
     part = None if shard is None else read_shard(shard)
-    check_pool_workers(jobs, backend, gpus_per_run)
+    check_workers(jobs, backend, gpus_per_run)
     how: dict[str, Any] = {"jobs": jobs, "backend": backend, "gpus_per_run": gpus_per_run, "train": train}
     how |= {"limit_minutes": limit_minutes, "reuse": reuse, "track": track}
     request = parse_request(methods, seeds, set, vary, tune)
@@ -152,7 +152,7 @@ def execute_sweep(
     track: Sequence[str] | str = (),
 ) -> Path | None:
     """Carry out a planned sweep, or a part of it; arguments, result and errors are those of `sweep`."""
-    check_pool_workers(jobs, backend, gpus_per_run)
+    check_workers(jobs, backend, gpus_per_run)
     require_in_config("limit-minutes", limit_minutes, POSITIVE)
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
     carry = train or find_own_train(plan.experiment) or semcom.run
@@ -239,7 +239,7 @@ def _estimate_time(plan: Plan, pending: Collection[str], jobs: int) -> str:
     """Estimate the time of pending runs by the mean of the finished ones, of the same variant where there are any."""
     took: dict[str, list[float]] = {}
     for key, config in plan.runs.items():
-        took.setdefault(plan.variants[key], []).extend(_seconds(config))
+        took.setdefault(plan.variants[key], []).extend(_list_seconds(config))
     known = [seconds for each in took.values() for seconds in each]
     if not known:
         return "time: not known before a run of this folder has finished"
@@ -248,7 +248,7 @@ def _estimate_time(plan: Plan, pending: Collection[str], jobs: int) -> str:
     return f"time: about {wall} with --jobs {jobs}; finished runs took {format_duration(mean(known))} on average"
 
 
-def _seconds(config: RunConfig) -> list[float]:
+def _list_seconds(config: RunConfig) -> list[float]:
     """Read the seconds that all sections of a run took; empty where it has not finished, or has not measured them."""
     found = read_summary(locate_run_folder(config)) if has_outcome(config) else None
     sections = [value for name, value in (found or {}).get("seconds", {}).items() if "/" not in name]

@@ -165,9 +165,7 @@ def test_a_worker_says_why_nothing_is_left(tmp_path: Path, fake_run: Run, monkey
     monkeypatch.setattr(on_ray, "attempt_run", attempt := Attempt())
 
     def why() -> str:
-        return on_ray._run_in_ray_worker(to_dict(config), fake_run, None, str(tmp_path / "nowhere"), on_ray._version())[
-            1
-        ]
+        return on_ray._carry_out(to_dict(config), fake_run, None, str(tmp_path / "nowhere"), on_ray._read_version())[1]
 
     assert "is not the folder of the sweep on" in why() and attempt.times == 0
     (tmp_path / "r").mkdir()
@@ -183,13 +181,13 @@ def test_a_worker_says_why_nothing_is_left(tmp_path: Path, fake_run: Run, monkey
 def test_a_machine_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version, no plug-in, one that fails, one of another content."""
     monkeypatch.chdir(tmp_path)  # and back: what is asked goes to the folder of the sweep
-    own, place = on_ray._version(), str(tmp_path)
+    own, place = on_ray._read_version(), str(tmp_path)
     (tmp_path / "whole.py").write_text("from semcom import SCHEDULERS\nSCHEDULERS.register('test-whole')(len)\n")
     (tmp_path / "fails.py").write_text("import nothing_of_this_name\n")
     whole, fails, gone_one = (str(tmp_path / name) for name in ("whole.py", "fails.py", "gone.py"))
 
     def why(version: str, *plugins: str, digest: str | None = None) -> str:
-        return on_ray._find_ray_lacks(version, plugins, {} if digest is None else {whole: digest}, place)[1]
+        return on_ray._find_lacks(version, plugins, {} if digest is None else {whole: digest}, place)[1]
 
     assert why(own) == why(own.partition(" ")[0]) == why(own, whole) == ""
     assert why("0.0.9 abc") == f"it has semcom {own}, and the sweep's machine 0.0.9 abc; install the same"
@@ -201,8 +199,8 @@ def test_a_machine_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_cluster_with_another_version_is_refused(
     connected: Cluster, tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = on_ray._version()
-    monkeypatch.setattr(on_ray, "_version", lambda: "9.9 abc")
+    own = on_ray._read_version()
+    monkeypatch.setattr(on_ray, "_read_version", lambda: "9.9 abc")
     with refuses("backend", f"cannot take part: it has semcom {own}, and the sweep's machine 9.9 abc"):
         sweep("demo", out=tmp_path, backend="ray", train=fake_run, methods="fedcl")
     assert not list(tmp_path.glob("*/summary.json"))

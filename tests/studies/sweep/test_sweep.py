@@ -490,13 +490,13 @@ def test_a_pool_that_breaks_before_any_run_is_made_anew(
 ) -> None:
     """As one does whose idle worker was killed since the last sweep; for ever is not tried."""
     pools: list[int] = []
-    whole = parallel._run_pool
+    whole = parallel._run_calls
 
     def pool(calls: Any, *rest: Any) -> str:
         pools.append(len(calls))
         return "broken" if len(pools) <= broken else whole(calls, *rest)
 
-    monkeypatch.setattr(parallel, "_run_pool", pool)
+    monkeypatch.setattr(parallel, "_run_calls", pool)
     broken = 2
     sweep("demo", out=tmp_path / "twice", train=fake_run)
     assert pools == [9, 9, 9] and set(read_table(tmp_path / "twice")["status"]) == {"done"}
@@ -568,7 +568,7 @@ def test_loky_s_own_thread_says_nothing_when_a_sweep_is_ended(
 ) -> None:
     told: list[str] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.thread.name))
-    parallel._silence_pool_manager()
+    parallel._silence_manager()
     for name in ("ExecutorManagerThread", "mine"):
         thread = threading.Thread(target=lambda: {}["task"], name=name)
         thread.start()
