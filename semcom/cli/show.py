@@ -229,14 +229,13 @@ def _show_air(found: Overview) -> RenderableType:
     """Tabulate the received SNR and the traffic of the finished runs of a study."""
     from rich.console import Group
 
-    points = found.air()
-    if not points:
+    air = found.air()
+    if air.empty:
         return _make_text("received SNR and traffic: with the first run that is done")
-    names = next(iter(points.values()))
-    rows = [[point, *(_format_number(name, value) for name, value in of.items())] for point, of in points.items()]
-    snr = "received SNR in dB, and " if any(name.startswith("SNR") for name in names) else ""
+    rows = [[str(point), *map(_format_number, air, values)] for point, *values in air.itertuples()]
+    snr = "received SNR in dB, and " if any(name.startswith("SNR") for name in air) else ""
     title = f"{snr}traffic per participating client and round: means over the runs that are done"
-    table = _show_table(("", *(name.replace(" ", "\n") for name in names)), rows)
+    table = _show_table(("", *(name.replace(" ", "\n") for name in air)), rows)
     return Group(_make_text("\n".join(hang_text("", title))), table)
 
 
@@ -265,8 +264,8 @@ def _format(metric: Metric, value: float | None) -> str:
     return "-" if value is None else metric.format(value)
 
 
-def _format_number(name: str, value: float | None) -> str:
-    return "-" if value is None else f"{round(value, 1) + 0.0:.1f}" if name.startswith("SNR") else _show_short(value)
+def _format_number(name: str, value: float) -> str:
+    return "-" if value != value else f"{round(value, 1) + 0.0:.1f}" if name.startswith("SNR") else _show_short(value)
 
 
 def _show_short(value: float) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
+import pandas as pd
 
 import semcom
 from semcom.config import NOT_IDENTITY, ChannelConfig, ConfigError, DataConfig, PartitionConfig, RunConfig
@@ -122,21 +122,16 @@ class Overview:
         """Count the runs that gave each warning."""
         return dict(Counter(text for course in self.courses for text in course.run.warnings()))
 
-    def air(self) -> dict[str, dict[str, float | None]]:
+    def air(self) -> pd.DataFrame:
         """Average received SNR in dB and traffic per participating client and round over the seeds of each point.
 
-        A point is a variant at a value of each axis. None stands for what was not sent or not measured; what was not
-        at any point, such as the SNR of runs without a radio, is left out.
+        A row per variant at a value of each axis; NaN for numbers that were not sent or not measured. A number that no
+        point has, such as the SNR of runs without a radio, is left out.
         """
-        points: dict[str, list[Mapping[str, Any]]] = {}
-        for run in (course.run for course in self.courses if course.run.summary):
-            name = format_label(run.variant, {axis: run.fields.get(axis) for axis in self.study.axes})
-            points.setdefault(name, []).append(_read_air(run))
-        means = {
-            name: {key: _compute_mean([of[key] for of in found]) for key in found[0]} for name, found in points.items()
-        }
-        measured = {key for of in means.values() for key, value in of.items() if value is not None}
-        return {name: {key: of[key] for key in of if key in measured} for name, of in means.items()}
+        done = [run for run in self.study.stored if run.summary]
+        names = [format_label(run.variant, {axis: run.fields.get(axis) for axis in self.study.axes}) for run in done]
+        frame = pd.DataFrame(map(_read_air, done), names, dtype=float)
+        return frame.groupby(level=0, sort=False).mean().dropna(axis=1, how="all")
 
 
 def read_overview(folder: Path | str) -> Overview:
@@ -188,11 +183,6 @@ def _read_air(run: Stored) -> dict[str, float | None]:
     found = {f"SNR {name.removeprefix('train_')}": snr.get(name) for name in ("train_up", "train_down", "test")}
     traffic = summary.get("traffic", {})
     return found | {f"{name} {way}": traffic.get(way, {}).get(name) for name in TRAFFIC for way in ("up", "down")}
-
-
-def _compute_mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
 
 
 def list_changed_settings(run: Stored) -> dict[str, Any]:

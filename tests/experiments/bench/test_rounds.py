@@ -196,11 +196,17 @@ def test_scale_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "2 clients take part in a round, each with 10 of 600 images" in capsys.readouterr().out
 
 
-def test_what_is_no_benchmark_is_refused() -> None:
+def test_wrong_requests_are_refused_before_anything_is_measured() -> None:
     for words, said in (
-        (["arms"], "engine, scale"),
-        (["scale", "--clients", "3"], "clients"),
-        (["engine", "--x"], "--x"),
+        ("arms", "engine, scale"),
+        ("engine --warp", "--warp"),
+        ("engine --cases a,d", "cases: 'd'"),
+        ("engine --variants plain,warp", "variants: 'warp'"),
+        ("engine --growth 0 5", "growth: 0"),
+        ("engine --json .", "json: "),
+        ("scale --methods local", "methods: 'local'"),
+        ("scale --clients 99", "clients: 99"),
+        ("scale --rounds 0", "rounds: 0"),
     ):
         with pytest.raises(SystemExit, match=said):
-            main(words)
+            main(words.split())
