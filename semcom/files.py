@@ -76,7 +76,7 @@ def write_atomically(
 
 
 def resolve_file(path: Path | str) -> Path:
-    """Return a path whose leading `~` or `~user` is that user's home folder.
+    """Replace a leading `~` or `~user` of a path by that user's home folder.
 
     The name of a user who is not known stays as it is, so that what reads the path says that it is not there; pathlib's
     own way raises a RuntimeError.
@@ -85,7 +85,7 @@ def resolve_file(path: Path | str) -> Path:
 
 
 def digest_bytes(files: Mapping[str, Path]) -> str:
-    """Return the digest of several files in their order: of names, which do not tell where they lie, and contents.
+    """Compute the digest of several files in their order, of names without folders and contents.
 
     Raises OSError for one that cannot be read.
     """
@@ -96,7 +96,7 @@ def digest_bytes(files: Mapping[str, Path]) -> str:
 
 
 def digest_of_file(path: Path) -> str:
-    """Return the digest of a file's content. Raises OSError as `open_file`."""
+    """Compute the digest of a file's content. Raises OSError as `open_file`."""
     with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -125,7 +125,7 @@ def to_json(value: Any, indent: int | None = None) -> str:
     try:
         return json.dumps(value, indent=indent, allow_nan=False)
     except ValueError:
-        text = json.dumps(_marked(value), indent=indent, allow_nan=False)
+        text = json.dumps(_mark_infinite(value), indent=indent, allow_nan=False)
         return text.replace(f'"{_INFINITE}', "").replace(f'{_INFINITE}"', "")
 
 
@@ -133,11 +133,11 @@ _INFINITE = "<infinite>"
 """What surrounds an infinite number until it is no longer within a string."""
 
 
-def _marked(value: Any) -> Any:
+def _mark_infinite(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _marked(held) for name, held in value.items()}
+        return {name: _mark_infinite(held) for name, held in value.items()}
     if isinstance(value, list | tuple):
-        return [_marked(held) for held in value]
+        return [_mark_infinite(held) for held in value]
     if not isinstance(value, float) or math.isfinite(value):
         return value
     return None if math.isnan(value) else f"{_INFINITE}{'-' if value < 0 else ''}1e999{_INFINITE}"

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def find_hidden_package(name: str) -> str | None:
-    """Return one line about a package of ours that something of the user's hides; None if nothing does.
+    """Find what hides a package of ours, described in one line; None if nothing does.
 
     Nothing is imported.
     """
@@ -48,7 +48,7 @@ def read_package_catalogue(group: str) -> tuple[dict[str, str], str]:
 
 
 def _locate_package(name: str) -> str | None:
-    """Return the folder of a package, or the file of a module, that Python finds under a name."""
+    """Find the folder of a package, or the file of a module, under the name that Python imports."""
     spec = getattr(sys.modules.get(name), "__spec__", None) or find_spec(name)
     if spec is None:
         return None
@@ -58,7 +58,7 @@ def _locate_package(name: str) -> str | None:
 
 
 def is_package_command() -> bool:
-    """Return whether this process was started as the command `semcom` or as `python -m semcom`."""
+    """Check whether this process was started as the command `semcom` or as `python -m semcom`."""
     first = sys.argv[0] if sys.argv else ""
     if first == "-m":  # while Python looks for the module that it is to run
         return sys.orig_argv[-len(sys.argv)].endswith("semcom")

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def find(registry: Registry[T], name: str, field: str | None = None) -> T:
-    """Return the entry called `name`.
+    """Find the entry called `name`.
 
     Args:
         registry: where it is looked for.

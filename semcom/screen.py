@@ -45,7 +45,7 @@ def say(text: object, end: str = "\n", stream: IO[str] | None = None, start: str
 
 
 def _nearest(error: UnicodeError) -> tuple[str, int]:
-    """Return the nearest signs for those that an encoding lacks."""
+    """Replace signs that an encoding lacks by similar ones."""
     assert isinstance(error, UnicodeEncodeError)
     return "".join(SIGNS.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
 

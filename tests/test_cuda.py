@@ -21,10 +21,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from semcom.bench import engine as bench_engine
-from semcom.bench.engine import CASES
-from semcom.bench.rounds import Rounds
-from semcom.bench.workloads import Variant, list_workload_variants, make_synthetic_workload
+from experiments.bench import engine as bench_engine
+from experiments.bench.__main__ import main as carry_out_bench
+from experiments.bench.engine import CASES
+from experiments.bench.rounds import Rounds
+from experiments.bench.workloads import Variant, list_workload_variants, make_synthetic_workload
 from semcom.cli import main as cli
 from semcom.engine.air.air import Air
 from semcom.engine.train import descent, replay
@@ -38,7 +39,7 @@ from semcom.models.batchnorm import BatchNorm
 from semcom.runs.result.result import Result
 from semcom.runs.rounds.runner import run
 from tests import worlds
-from tests.bench.test_rounds import here  # noqa: F401 - a fixture
+from tests.experiments.bench.test_rounds import here  # noqa: F401 - a fixture
 from tests.runs.rounds.test_run import interrupt, timeless, weights
 from tests.virtual import GPU, POSSIBLE, REAL, Record, VirtualGPU, inherited, steps
 
@@ -313,9 +314,9 @@ def test_bench_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"b": replace(bench_engine.SMALL["b"], encoder="test-deep", features=8, samples=4, pool=100)}
     monkeypatch.setattr(bench_engine, "SMALL", small)
     names = [variant.name for variant in list_workload_variants(cuda=True) if variant.device == "cuda"]
-    words = f"bench engine --quick --cases b --variants {','.join(names)} --repeats 1 --growth 2"
+    words = f"engine --quick --cases b --variants {','.join(names)} --repeats 1 --growth 2"
     with GPU():
-        assert cli.main([*words.split(), "--json", str(tmp_path / "bench.json"), "--log-level", "error"]) == 0
+        carry_out_bench([*words.split(), "--json", str(tmp_path / "bench.json")])
     rows = json.loads((tmp_path / "bench.json").read_text())["rows"]
     assert [row["variant"] for row in rows if not row["growing"]] == names
     assert [row["error"] for row in rows] == [None] * (len(names) + 3)
@@ -324,8 +325,8 @@ def test_bench_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # Launches ------------------------------------------------------------------------------------------------------------
 
 LAUNCHES = {("a", "float32"): (59, 0), ("b", "float32"): (151, 45), ("b", "bf16"): (170, 45)}
-"""Launches of a step of all clients at once, and of the base station's one in a round, in cases of `semcom bench
-engine`: as many as there are now. Lower a number when a step gets by with fewer; raise it only for a reason."""
+"""Launches of a step of all clients at once, and of the base station's one in a round, in cases of `experiments.bench`:
+as many as there are now. Lower a number when a step gets by with fewer; raise it only for a reason."""
 
 
 @virtual

@@ -31,7 +31,7 @@ ROOMS = {
         {"engine"},
         {"methods"},
         {"runs"},
-        {"bench", "studies"},
+        {"studies"},
         {"plots"},
         {"cli"},
         {"__init__", "__main__"},
@@ -68,7 +68,7 @@ def edges(known: Mapping[str, Path]) -> dict[str, set[str]]:
     graph: dict[str, set[str]] = {}
     for name, path in known.items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        targets = [target for target in imported(tree) if name != "semcom" or target.startswith("semcom.config")]
+        targets = [target for target in imported(tree) if name != "semcom"]
         targets += [f"semcom.{node.attr}" for node in ast.walk(tree) if isinstance(node, ast.Attribute) and is_us(node)]
         targets = [semcom._LAZY.get(target.removeprefix("semcom."), target) for target in targets]
         modules = {target if target in known else target.rpartition(".")[0] for target in targets}
@@ -124,6 +124,22 @@ def test_no_imports_go_in_a_circle() -> None:
     graphlib.TopologicalSorter(GRAPH).prepare()  # raises CycleError, which names the circle
 
 
+def private(known: Mapping[str, Path]) -> Iterator[str]:
+    """Yield the imports of test doubles, and of what other packages keep to themselves."""
+    for name, path in known.items():
+        for target in imported(ast.parse(path.read_text(encoding="utf-8"))):
+            parts = target.split(".")
+            if "mock" in parts or "unittest" in parts or any(part.startswith("_private") for part in parts):
+                yield f"{name} imports {target}"
+
+
+def test_no_module_patches_another_package() -> None:
+    assert list(private(modules(ROOT))) == []
+
+
+# Planted faults ------------------------------------------------------------------------------------------------------
+
+
 def planted(root: Path, files: Mapping[str, str]) -> dict[str, set[str]]:
     for name, text in files.items():
         path = root / name
@@ -177,3 +193,12 @@ def test_an_import_of_the_wrong_direction_is_found(name: str, text: str, found: 
     targets = (*(f"semcom/{other}.py" for other in others), "experiments/demo.py", "figures/b.py")
     graph = planted(tmp_path, {**dict.fromkeys(targets, ""), name: text})
     assert list(wrong(graph)) == ([] if found is None else [found])
+
+
+@pytest.mark.parametrize(
+    "text", ["from unittest import mock", "import unittest.mock", "def f():\n    from ray._private import services"]
+)
+def test_a_patch_of_another_package_is_found(text: str, tmp_path: Path) -> None:
+    (tmp_path / "semcom").mkdir()
+    (tmp_path / "semcom" / "a.py").write_text(text, encoding="utf-8")
+    assert [each.split()[0] for each in private(modules(tmp_path))] == ["semcom.a"]

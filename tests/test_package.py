@@ -94,9 +94,9 @@ def test_the_wheel_works_away_from_the_checkout(installed: Path, tmp_path: Path)
 
 
 def test_the_wheel_holds_every_source_and_data_file(installed: Path) -> None:
-    kinds = ("*.py", "py.typed", "*.mplstyle", "*.csv", "*.html", "*.css", "*.js")
+    kinds = ("*.py", "*.pyi", "py.typed", "*.mplstyle", "*.csv", "*.html", "*.css", "*.js")
     expected = {path.relative_to(ROOT) for room in ROOMS for kind in kinds for path in (ROOT / room).rglob(kind)}
-    expected = {path for path in expected if "rendered" not in path.parts}
+    expected = {path for path in expected if not {"rendered", "bench"} & {*path.parts}}
     found = {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()}
     assert expected <= found and not [path for path in found if path.suffix == ".zip"]
     assert {Path(room) / "py.typed" for room in ROOMS} <= found

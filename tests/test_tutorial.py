@@ -58,9 +58,9 @@ def test_the_study_is_compared_and_shown(followed: tuple[Path, dict[str, str]]) 
     assert study.variants == ["fedcl", "fedproto", "fedavg"] and (study.runs["status"] == "done").sum() == 6
     assert set(study.results["test_snr_db"]) == {10.0, -10.0}
     first, second, at = said(printed, "compare")
-    assert first.strip() == study.compare("fedcl", "fedavg", at={"test_snr_db": 10}).sentence
-    assert second.strip() == study.compare("fedcl", "fedproto", at={"test_snr_db": 10}).sentence
-    assert at.strip() == study.compare("fedcl", "fedproto", at={"test_snr_db": -10}).sentence
+    assert first.strip() == study.where({"test_snr_db": 10}).compare("fedcl", "fedavg").sentence
+    assert second.strip() == study.where({"test_snr_db": 10}).compare("fedcl", "fedproto").sentence
+    assert at.strip() == study.where({"test_snr_db": -10}).compare("fedcl", "fedproto").sentence
     assert "6 done" in said(printed, "show results")[0] and "20" not in said(printed, "results")[0].split()[2]
     shown = [line.split()[:2] for line in said(printed, "results")[0].splitlines()[2:]]
     assert shown == [[variant, snr] for variant in study.variants for snr in ("-10", "10")]
@@ -76,6 +76,6 @@ def test_figures_tables_report_and_archive_are_there(followed: tuple[Path, dict[
     }
     assert "mean over 2 seeds; bars: 95 % intervals over seeds" in (drawn / "accuracy-snr.md").read_text("utf-8")
     tex = (drawn / "accuracy.tex").read_text("utf-8")
-    for mean in study.mean(at={"test_snr_db": -10})["mean"]:
+    for mean in study.where({"test_snr_db": -10}).mean()["mean"]:
         assert f"{100 * mean:.1f}" in tex
     assert semcom.study(drawn / "tutorial.zip").mean().equals(study.mean())

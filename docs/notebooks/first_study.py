@@ -87,7 +87,7 @@ study.mean()
 # adds them to the folder.
 
 # %%
-print(study.compare("fedproto", "local", at={"test_snr_db": 10}).sentence)
+print(study.where({"test_snr_db": 10}).compare("fedproto", "local").sentence)
 
 # %% [markdown]
 # The same at all test SNRs:

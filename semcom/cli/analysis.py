@@ -97,10 +97,10 @@ def carry_out_results(words: list[str]) -> None:
     study = semcom.study(folder).where(read_analysis_point(wanted.at))
     if wanted.csv is None:
         shown = [study.find_metric(name) for name in SHOWN]
-        say(f"{study}\n{_text(_table(study, wanted.what or 'mean'), shown)}")
+        say(f"{study}\n{_format_table(_read_table(study, wanted.what or 'mean'), shown)}")
         return
-    for name in [wanted.what] if wanted.what else _there(study):
-        frame = _table(study, cast(What, name))
+    for name in [wanted.what] if wanted.what else _list_tables(study):
+        frame = _read_table(study, cast(What, name))
         path = write_atomically(resolve_file(wanted.csv) / f"{name}.csv", format_csv(frame))
         say(f"table: {path}")
 
@@ -108,16 +108,14 @@ def carry_out_results(words: list[str]) -> None:
 def carry_out_compare(words: list[str]) -> None:
     """Carry out `semcom compare FOLDER A B`."""
     (folder, first, second), wanted = read_analysis_words(words, ("FOLDER", "A", "B"), CompareFlags(), "semcom compare")
-    study = semcom.study(folder)
+    study = semcom.study(folder).where(read_analysis_point(wanted.at))
     if wanted.until is not None:
-        frame = _until(study, [first, second], wanted)
-        say(_text(frame))
+        frame = _compute_costs(study, [first, second], wanted)
+        say(_format_table(frame))
         if wanted.csv is not None:
             say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(frame))}")
         return
-    found = study.compare_all(
-        [first, second], at=read_analysis_point(wanted.at), view=read_analysis_view(wanted.view), metric=wanted.metric
-    )
+    found = study.compare_all([first, second], view=read_analysis_view(wanted.view), metric=wanted.metric)
     say(found)
     if wanted.csv is not None:
         say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(found.frame))}")
@@ -126,7 +124,7 @@ def carry_out_compare(words: list[str]) -> None:
 def read_analysis_words(
     words: list[str], names: Sequence[str], start: DataclassInstance, prog: str
 ) -> tuple[list[str], Any]:
-    """Return the words that come first, as many as there are names, and the flags after them; import their plug-ins.
+    """Read as many leading words as there are names, and the flags after them, and load their plug-ins.
 
     Raises:
         ConfigError: there are fewer, a flag is wrong, or a plug-in cannot be imported.
@@ -143,7 +141,7 @@ def read_analysis_words(
 
 
 def read_analysis_point(words: Sequence[str]) -> dict[str, list[str]]:
-    """Return field -> values of words such as channel.snr_db=0,10. Raises ConfigError for a word that is none."""
+    """Parse words such as channel.snr_db=0,10 into field -> values. Raises ConfigError for any other word."""
     found: dict[str, list[str]] = {}
     for word in words:
         name, equals, values = word.partition("=")
@@ -154,7 +152,7 @@ def read_analysis_point(words: Sequence[str]) -> dict[str, list[str]]:
 
 
 def read_analysis_view(words: str | None) -> str | dict[str, str] | None:
-    """Return a view, or method -> view of words such as fedcosr=trained,fedala=trained.
+    """Parse a view, or words such as fedcosr=trained,fedala=trained into method -> view.
 
     Raises:
         ConfigError: they are neither.
@@ -170,28 +168,28 @@ def read_analysis_view(words: str | None) -> str | dict[str, str] | None:
     return found
 
 
-def _until(study: Study, variants: Sequence[str], wanted: CompareFlags) -> pd.DataFrame:
-    """Return what it costs two variants to reach an accuracy. Raises ConfigError for one that is not in the study."""
+def _compute_costs(study: Study, variants: Sequence[str], wanted: CompareFlags) -> pd.DataFrame:
+    """Compute the cost at which two variants reach an accuracy. Raises ConfigError for an unknown variant."""
     if isinstance(view := read_analysis_view(wanted.view), dict):
         raise ConfigError(f"view: {wanted.view!r} is not one for both variants, as --until needs")
     for name in set(variants) - set(study.variants):
         raise ConfigError(f"compare: {name!r} is not in the study; there are {', '.join(study.variants)}")
-    found = study.until(wanted.until or 0.0, wanted.cost, at=read_analysis_point(wanted.at), view=view)
+    found = study.until(wanted.until or 0.0, wanted.cost, view=view)
     return found[found["variant"].isin(variants)].rename(columns={"cost": wanted.cost})
 
 
-def _table(study: Study, what: What) -> pd.DataFrame:
+def _read_table(study: Study, what: What) -> pd.DataFrame:
     return study.mean() if what == "mean" else getattr(study, what)
 
 
-def _there(study: Study) -> list[str]:
-    """Return the tables that a study has: matrices are kept on request alone."""
+def _list_tables(study: Study) -> list[str]:
+    """List the tables of a study; confusion matrices are kept only on request."""
     kept = any(name.startswith("confusion/") for run in study.stored for name in run.arrays())
     return [name for name in get_args(What) if name != "confusion" or kept]
 
 
-def _text(frame: pd.DataFrame, shown: Sequence[str] = ()) -> str:
-    """Return a table as text: of runs the columns that tell them apart, and how they ended."""
+def _format_table(frame: pd.DataFrame, shown: Sequence[str] = ()) -> str:
+    """Format a table; of runs only the columns that tell them apart, and how they ended."""
     if "status" in frame:
         front = list(frame.columns[: list(frame.columns).index("status")])
         frame = frame[[*front, *(name for name in shown if name in frame and frame[name].notna().any())]]

@@ -50,25 +50,25 @@ def channel_check(device: str, seed: int, json: str | None) -> None:
     say(format_findings(found))
     if json is not None:
         facts = {"versions": read_versions(), "device": str(lab.device), "seed": seed, "limit": LIMIT}
-        write_atomically(json, dumps(facts | {"findings": [_plain(f) for f in found]}, indent=2) + "\n")
+        write_atomically(json, dumps(facts | {"findings": [_make_plain(f) for f in found]}, indent=2) + "\n")
         say(f"written to {json}")
-    _judge_channel_check(found)
+    _judge(found)
 
 
 def check_channel_accounting(lab: Lab) -> Iterator[Finding]:
     """Measure K clients in one band: each has 1/K of it, takes K times as long, and needs no more energy."""
     links = {"AWGN": ("awgn", {}), "OFDM": ("ofdm", {"profile": "rayleigh", "subcarriers": BAND})}
     for name, (kind, options) in links.items():
-        alone = _check_channel_traffic(lab, 1, kind, options)
+        alone = _measure_traffic(lab, 1, kind, options)
         for clients in CLIENTS:
-            together = _check_channel_traffic(lab, clients, kind, options)
+            together = _measure_traffic(lab, clients, kind, options)
             title, longer = f"{name}, {clients} clients in a band", theory.airtime_s(1.0, clients, 1.0)
-            yield _ratio(f"{title}: airtime of each / alone", longer, together.airtime_s, alone.airtime_s)
-            yield _ratio(f"{title}: energy of each / alone", 1.0, together.energy_j, alone.energy_j)
+            yield _compare_counts(f"{title}: airtime of each / alone", longer, together.airtime_s, alone.airtime_s)
+            yield _compare_counts(f"{title}: energy of each / alone", 1.0, together.energy_j, alone.energy_j)
 
 
-def _check_channel_traffic(lab: Lab, clients: int, kind: str, options: Mapping[str, Any]) -> Traffic:
-    """Return what each of a band's clients sends in 5 steps; on OFDM that fills whole slots of its part."""
+def _measure_traffic(lab: Lab, clients: int, kind: str, options: Mapping[str, Any]) -> Traffic:
+    """Measure the traffic of each of a band's clients in 5 steps; on OFDM it fills whole slots of the client's part."""
 
     def nothing(*_: object) -> NoReturn:
         raise AssertionError("counting draws nothing and sends nothing")
@@ -86,8 +86,8 @@ def _check_channel_traffic(lab: Lab, clients: int, kind: str, options: Mapping[s
     return Traffic(**air.per_client_round()["up"])
 
 
-def _ratio(quantity: str, expected: float, count: float, alone: float) -> Finding:
-    """Return the finding of a ratio of two counts, exact but for rounding."""
+def _compare_counts(quantity: str, expected: float, count: float, alone: float) -> Finding:
+    """Compare a ratio of two counts with its formula, exact up to rounding."""
     return Finding(quantity, expected, count / alone, expected * np.finfo(float).eps, None)
 
 
@@ -108,7 +108,7 @@ class CheckFlags:
     """JSON file that the table is written to as well."""
 
 
-def _judge_channel_check(found: list[Finding]) -> None:
+def _judge(found: list[Finding]) -> None:
     """Print that all is well. Raises RunError where it is not."""
     wrong = [f for f in found if not f.agrees]
     if wrong:
@@ -120,6 +120,6 @@ def _judge_channel_check(found: list[Finding]) -> None:
     say(f"{len(found)} quantities, all within {LIMIT:g} standard errors")
 
 
-def _plain(f: Finding) -> dict[str, Any]:
-    """Return a finding for a JSON file, which knows no infinity."""
+def _make_plain(f: Finding) -> dict[str, Any]:
+    """Convert a finding to plain values for JSON, which has no infinity."""
     return asdict(f) | {"deviation": f.deviation if math.isfinite(f.deviation) else None}

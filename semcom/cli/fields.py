@@ -39,7 +39,7 @@ ALIASES: Mapping[type, Mapping[str, str]] = {FinishConfig: {"kind": "--finish"}}
 
 @functools.cache
 def read_field_docstrings(cls: type) -> Mapping[str, str]:
-    """Return the docstring below each field of a dataclass or its bases, as one line; nothing without a source."""
+    """Read the docstring below each field of a dataclass or its bases, as one line; empty without a source."""
     found: dict[str, str] = {}
     for base in filter(dataclasses.is_dataclass, reversed(cls.__mro__)):
         with contextlib.suppress(OSError, TypeError, SyntaxError):
@@ -53,14 +53,14 @@ def read_field_docstrings(cls: type) -> Mapping[str, str]:
 
 
 def shown(value: object) -> str:
-    """Return a value as the command line spells it, a long number in short; several with spaces between."""
+    """Format a value as the command line spells it, long numbers shortened, several with spaces between."""
     if isinstance(value, float) and len(str(value)) > 12:
         return f"{value:.4g}"
     return " ".join(map(shown, value)) if isinstance(value, tuple) else str(value)
 
 
 def explain_field(value: object, text: str) -> tuple[str, str]:
-    """Return the explanation of a field and its default, with what None stands for in the place of None."""
+    """Split the docstring of a field into its explanation and its default, with the meaning of None for None."""
     found = _OPEN.search(text) if value is None else None
     if found is None:
         return text, "none" if value is None else shown(value) or "none"
@@ -72,10 +72,10 @@ def is_record(value: object) -> TypeGuard[DataclassInstance]:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
-def list_flags_of_fields(
+def make_flags(
     part: DataclassInstance, extra: Mapping[str, tuple[Any, Any]] | None = None, hidden: Collection[str] = ()
 ) -> Any:
-    """Return the flags of a dataclass instance: one like it that tyro can read, with its values as defaults.
+    """Make the flags of a dataclass instance: a similar instance that tyro can read, with its values as defaults.
 
     Every field carries its explanation and its default. The `options` of a section are flags of the section itself.
     The metadata of a field that holds a section may name some of its fields `hidden`: they are no flags.
@@ -91,7 +91,7 @@ def list_flags_of_fields(
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
         if is_record(value):
-            inner = list_flags_of_fields(value, hidden=field.metadata.get("hidden", ()))
+            inner = make_flags(value, hidden=field.metadata.get("hidden", ()))
             name = "" if field.name == "options" else field.name
             made.append((field.name, Annotated[type(inner), tyro.conf.arg(name=name)], inner))
         elif field.name in (*HIDDEN, *hidden) or (hints[field.name] is Any and value is None):
@@ -111,24 +111,24 @@ def list_flags_of_fields(
     return dataclasses.make_dataclass(cls.__name__, entries, frozen=True, namespace=own)()
 
 
-def rebuild_fields(part: DataclassInstance, parsed: DataclassInstance) -> Any:
-    """Return an instance like `part` with the values of its parsed flags."""
+def read_flags(part: DataclassInstance, parsed: DataclassInstance) -> Any:
+    """Copy `part` with the values of its parsed flags."""
     values = {}
     for field in dataclasses.fields(part):
         before, value = getattr(part, field.name), getattr(parsed, field.name)
-        values[field.name] = rebuild_fields(before, value) if is_record(before) else value
+        values[field.name] = read_flags(before, value) if is_record(before) else value
     return type(part)(**values)
 
 
-def name_fields(part: DataclassInstance, prefix: str = "--") -> list[str]:
-    """Return the flags of what `list_flags_of_fields` made, as they are spelled."""
+def name_flags(part: DataclassInstance, prefix: str = "--") -> list[str]:
+    """Spell the flags that `make_flags` made."""
     found: list[str] = []
     for field in dataclasses.fields(part):
         value, hint = getattr(part, field.name), typing.get_type_hints(type(part), include_extras=True)[field.name]
         given = [a.name for a in getattr(hint, "__metadata__", ()) if getattr(a, "name", None) is not None]
         name = (given or [field.name])[0]
         if is_record(value):
-            found += name_fields(value, f"{prefix}{spelled(name)}." if name else prefix)
+            found += name_flags(value, f"{prefix}{spelled(name)}." if name else prefix)
         elif tyro.conf.Suppress not in getattr(hint, "__metadata__", ()):
             found.append(prefix + spelled(name))
     return found

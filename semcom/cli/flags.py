@@ -144,8 +144,8 @@ class FigureFlags:
 class ListFlags:
     """List what there is (WHAT), or all that one of them takes (WHAT NAME).
 
-    WHAT: methods, channels, partitions, datasets, encoders, heads, accesses, compressions, rates, experiments, figures
-    or benches.
+    WHAT: methods, channels, partitions, datasets, encoders, heads, accesses, compressions, rates, experiments or
+    figures.
     """
 
 
@@ -180,7 +180,7 @@ def read_early_flags(argv: Sequence[str], config: bool = False) -> Early:
 
 
 def read_train_flags(early: Early) -> RunConfig:
-    """Return the configuration of `semcom train`: the flags over --config over the defaults.
+    """Read the configuration of `semcom train`: the flags over --config over the defaults.
 
     Its `contents` are those of --config, whose files may have changed since.
 
@@ -204,7 +204,7 @@ def read_train_flags(early: Early) -> RunConfig:
 
 
 def read_owners(words: Sequence[str]) -> dict[str, str]:
-    """Return the link, the partition and the like that the words choose, by their fields. Raises ConfigError."""
+    """Read the link, the partition and the like that the words choose, by their fields. Raises ConfigError."""
     parser = _EarlyParser(add_help=False, allow_abbrev=False)
     for field in NAMING:
         if field != "method":
@@ -254,7 +254,7 @@ def parse_flags(
     extra: Mapping[str, tuple[Any, Any]] = EARLY,
     text: str | None = None,
 ) -> T:
-    """Return a dataclass instance filled from a command line.
+    """Fill a dataclass instance from a command line.
 
     Args:
         default: the instance whose values hold where no flag is given.
@@ -267,10 +267,10 @@ def parse_flags(
         ConfigError: a flag or value that is wrong, in one line.
         SystemExit: after `--help`.
     """
-    start, box = fields.list_flags_of_fields(default, extra), io.StringIO()
+    start, box = fields.make_flags(default, extra), io.StringIO()
     described: Any = _Described(sys.stdout, paragraphs(text or inspect.cleandoc(type(default).__doc__ or "")))
     try:
-        with contextlib.redirect_stderr(box), contextlib.redirect_stdout(described), _unwrap_flag_help(argv):
+        with contextlib.redirect_stderr(box), contextlib.redirect_stdout(described), _widen_terminal(argv):
             parsed, unknown = tyro.cli(
                 type(start),
                 prog=prog,
@@ -278,19 +278,19 @@ def parse_flags(
                 args=list(argv),
                 default=start,
                 return_unknown_args=True,
-                registry=_types(),
+                registry=_make_registry(),
                 config=(tyro.conf.HelptextFromCommentsOff,),  # comments take long to find, and flags have their texts
             )
     except SystemExit as stop:
         if stop.code in (0, None) or isinstance(stop, Stopped):
             raise
-        raise ConfigError(_join_flag_help(box.getvalue())) from None
+        raise ConfigError(_unbox_error(box.getvalue())) from None
     if unknown:
         raise ConfigError(
-            _describe_flag_of_others(unknown[0], default)
-            or _refuse_unknown_flag(unknown[0], fields.name_fields(start), default)
+            _describe_others_option(unknown[0], default)
+            or _refuse_unknown(unknown[0], fields.name_flags(start), default)
         )
-    return fields.rebuild_fields(default, parsed)
+    return fields.read_flags(default, parsed)
 
 
 class _Described:
@@ -318,7 +318,7 @@ HELP = {"-h", "--help"}
 
 
 @contextlib.contextmanager
-def _unwrap_flag_help(argv: Sequence[str]) -> Iterator[None]:
+def _widen_terminal(argv: Sequence[str]) -> Iterator[None]:
     """Make tyro believe in a very wide terminal, unless it prints help: wrapping would break the words of an error."""
     if HELP & set(argv):
         yield
@@ -340,8 +340,8 @@ _PLAIN = {
 """tyro's wording -> that of ConfigError."""
 
 
-def _join_flag_help(box: str) -> str:
-    """Return the message in a boxed error of tyro, without its frame and its pointers to the help."""
+def _unbox_error(box: str) -> str:
+    """Extract the message from a boxed error of tyro, without its frame and its pointers to the help."""
     inner: list[str] = []
     for line in box.splitlines()[1:]:  # without the title
         if line.strip("│╰╯─- "):
@@ -354,8 +354,8 @@ def _join_flag_help(box: str) -> str:
     return text or "the command line cannot be read"
 
 
-def _describe_flag_of_others(word: str, config: object) -> str:
-    """Return the error for a flag of another method, link, partition or dataset than the chosen one, or nothing."""
+def _describe_others_option(word: str, config: object) -> str:
+    """Describe the error of a flag of another method, link, partition or dataset than the chosen; empty otherwise."""
     section, _, name = word.removeprefix("--").partition("=")[0].partition(".")
     if section not in OWNERS or not hasattr(config, section):
         return ""
@@ -371,15 +371,15 @@ def _describe_flag_of_others(word: str, config: object) -> str:
     return describe_untaken_option(section, name, owner, options, [other for _, other in others])
 
 
-def _refuse_unknown_flag(word: str, known: Sequence[str], config: object) -> str:
-    """Return the error for a word that is no flag, with the nearest flag if one is near."""
+def _refuse_unknown(word: str, known: Sequence[str], config: object) -> str:
+    """Describe the error of an unknown flag, with a similar flag if there is one."""
     if not word.startswith("-"):
         return f"{word!r} is not expected here; flags begin with --"
     flag, is_run = spelled(word.split("=")[0]).lstrip("-"), isinstance(config, RunConfig)
     if flag == "method" and is_run:
         return f"{word}: no such flag; the method is the first word: semcom train METHOD"
     names = [name.lstrip("-") for name in known]
-    if found := _find_near_flag(flag, names):
+    if found := _find_nearest(flag, names):
         return f"{word}: no such flag; did you mean --{found}?"
     section = flag.partition(".")[0]
     if own := [name for name in names if name.startswith(f"{section}.")]:
@@ -387,8 +387,8 @@ def _refuse_unknown_flag(word: str, known: Sequence[str], config: object) -> str
     return f"{word}: no such flag; --help shows them all"
 
 
-def _find_near_flag(flag: str, known: Sequence[str]) -> str | None:
-    """Return the flag that is meant, if it can be told.
+def _find_nearest(flag: str, known: Sequence[str]) -> str | None:
+    """Find the flag that a misspelled flag most likely means.
 
     Its end is looked for: as a whole, without what stands before it (`--num-clients`), as it may be misspelled, as a
     word at either side of an end. A section alone stands for the flag that names its kind.
@@ -421,14 +421,14 @@ _SCALARS: Mapping[Any, tuple[str, str]] = {
 """Type -> what the help and what an error call it."""
 
 
-def _types() -> ConstructorRegistry:
-    """Return the registry that reads and shows numbers, texts, choices and their unions, shorter than tyro's own."""
+def _make_registry() -> ConstructorRegistry:
+    """Make the registry that reads numbers, texts, choices and their unions, and shows them shorter than tyro does."""
     registry = ConstructorRegistry()
-    registry.primitive_rule(_simplify_flag_type)
+    registry.primitive_rule(_read_type)
     return registry
 
 
-def _simplify_flag_type(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+def _read_type(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """Return how to read Literal, int, float and float | str, each or a tuple of it with `| None`, tuples of int,
     and a number or one of some words, with `| None`. Anything else is tyro's.
     """
@@ -438,33 +438,33 @@ def _simplify_flag_type(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any
     optional = union and type(None) in typing.get_args(info.type)
     if len(members) == 1 and typing.get_origin(members[0]) is Literal:
         choices = typing.get_args(members[0])
-        return _specify_flag(
-            f"{{{','.join(map(str, choices))}}}", optional, False, lambda word: _parse_flag_choice(word, choices)
+        return _specify(
+            f"{{{','.join(map(str, choices))}}}", optional, False, lambda word: _parse_choice(word, choices)
         )
     if len(members) == 1 and typing.get_origin(members[0]) is tuple:
         (inner, *_) = typing.get_args(members[0])
         if typing.get_origin(inner) is Literal:
             known = typing.get_args(inner)
-            return _specify_flag(
-                ",".join(known), optional, True, lambda word: _parse_flag_choice(word, known), single=False, comma=True
+            return _specify(
+                ",".join(known), optional, True, lambda word: _parse_choice(word, known), single=False, comma=True
             )
     words = [word for kind in members if typing.get_origin(kind) is Literal for word in typing.get_args(kind)]
     if words and len(members) == 2 and members[0] in _SCALARS:
         number, called = members[0], _SCALARS[members[0]]
-        return _specify_flag(
-            "|".join([called[0], *words]), optional, False, lambda word: _parse_flag_number_or(word, number, words)
+        return _specify(
+            "|".join([called[0], *words]), optional, False, lambda word: _parse_number_or(word, number, words)
         )
     if members == [tuple[int, ...]]:
-        return _specify_flag("INT", optional, True, lambda word: _parse_flag_scalar(word, [int]), single=False)
+        return _specify("INT", optional, True, lambda word: _parse_scalar(word, [int]), single=False)
     scalars = [kind for kind in _SCALARS if kind in members]
     many = [kind for kind in scalars if types.GenericAlias(tuple, (kind, ...)) in members]
     if not scalars or len(members) != len(scalars) + len(many):
         return None
     name = "|".join(_SCALARS[kind][0] for kind in scalars)
-    return _specify_flag(name, optional, bool(many), lambda word: _parse_flag_scalar(word, scalars))
+    return _specify(name, optional, bool(many), lambda word: _parse_scalar(word, scalars))
 
 
-def _specify_flag(
+def _specify(
     name: str, optional: bool, many: bool, one: Callable[[str], Any], single: bool = True, comma: bool = False
 ) -> PrimitiveConstructorSpec[Any]:
     """Return how to read a flag shown as `name`, of one word or many, each read by `one`.
@@ -495,24 +495,24 @@ def _specify_flag(
     )
 
 
-def _parse_flag_choice(word: str, choices: Sequence[Any]) -> Any:
-    """Return the one of `choices`, words or numbers, that is written as `word`."""
+def _parse_choice(word: str, choices: Sequence[Any]) -> Any:
+    """Find the choice, a word or a number, that is written as `word`."""
     by_word = {str(choice): choice for choice in choices}
     if word not in by_word:
         raise ValueError(f"{word!r} is not one of {', '.join(by_word)}")
     return by_word[word]
 
 
-def _parse_flag_number_or(word: str, number: Any, words: Sequence[str]) -> Any:
-    """Return a word that is one of `words`, or a number of that type."""
+def _parse_number_or(word: str, number: Any, words: Sequence[str]) -> Any:
+    """Parse one of some words, or a number of a type."""
     try:
         return word if word in words else number(word)
     except ValueError:
         raise ValueError(f"{word!r} is neither a {_SCALARS[number][1]} nor {' or '.join(words)}") from None
 
 
-def _parse_flag_scalar(word: str, scalars: Sequence[Any]) -> Any:
-    """Return a word as the first of the types that takes it."""
+def _parse_scalar(word: str, scalars: Sequence[Any]) -> Any:
+    """Parse a word as the first type that takes it."""
     for kind in scalars:
         with contextlib.suppress(ValueError):
             return kind(word)

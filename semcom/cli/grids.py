@@ -61,7 +61,7 @@ def read_grid_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfi
 
 
 def in_use(declared: Experiment | None, scale: str | None) -> tuple[list[str], RunConfig]:
-    """Return the methods that an experiment compares and the configuration that its runs share; None: no experiment."""
+    """Find the methods that an experiment compares and the configuration that its runs share; None: no experiment."""
     if declared is None:
         return [], RunConfig()
     return [variant.method for variant in declared.compared()], declared.scales[declared.scale(scale)].base
@@ -87,7 +87,7 @@ class Typed:
         self._first = {field: [read_owner(base, field)] for field in NAMING} | {"method": known}
 
     def __call__(self, field: str, word: str) -> Any:
-        """Return the value that a word spells; several values of a field have spaces between them.
+        """Parse the value of a field; several values have spaces between them.
 
         "None" leaves an option open.
 
@@ -101,16 +101,16 @@ class Typed:
         if part is None:
             raise self._no_field(field, word)
         section, _, rest = field.rpartition(".")
-        if word == "None" and _find_plain_part(section, rest) is None:
+        if word == "None" and _find_part(section, rest) is None:
             return None  # an option that is left open, as another owner has none of that name
         hint, default = typing.get_type_hints(type(part))[rest], getattr(part, rest)
-        return _read_grid_value(section, rest, hint, default, word)
+        return _read_value(section, rest, hint, default, word)
 
     def _part(self, field: str) -> Any:
-        """Return an instance of the dataclass that a field belongs to; None where there is none."""
+        """Find an instance of the dataclass that a field belongs to; None without one."""
         section, _, rest = field.rpartition(".")
         options = (cls() for _, cls in self._owners(section) if rest in cls.__dataclass_fields__)
-        return _find_plain_part(section, rest) or next(options, None)
+        return _find_part(section, rest) or next(options, None)
 
     def _owners(self, section: str) -> Iterator[tuple[str, Any]]:
         """Yield what may own the options of a section, with the dataclass of these: first what is in use."""
@@ -119,7 +119,7 @@ class Typed:
                 yield one, find_options_class(field, one)
 
     def _no_field(self, field: str, word: str) -> ConfigError:
-        """Return the error about a field that is not there, with the nearest one."""
+        """Make the error about an unknown field, with the most similar known one."""
         section, _, rest = field.rpartition(".")
         for name, cls in self._owners(section) if section == "hyper" else ():
             others = [other for _, other in find_owners_of_option("hyper", rest)]
@@ -134,14 +134,14 @@ class Typed:
         return ConfigError(f"{field}: no such field")
 
 
-def _find_plain_part(section: str, name: str) -> Any:
-    """Return the part of a configuration that has a field; None where only an owner of options may have it."""
+def _find_part(section: str, name: str) -> Any:
+    """Find the part of a configuration that has a field; None if only an owner of options may have it."""
     part = getattr(RunConfig(), section, None) if section else RunConfig()
     return part if section != "hyper" and hasattr(part, name) else None
 
 
-def _read_grid_value(section: str, name: str, hint: object, default: object, word: str) -> Any:
-    """Return the value of a word by tyro, from a command line that knows this one field alone."""
+def _read_value(section: str, name: str, hint: object, default: object, word: str) -> Any:
+    """Parse a word by tyro, as a command line that knows only this field."""
     flag = ".".join(spelled(part) for part in (section, name) if part)
     if hint is bool:
         if word not in ("True", "False"):

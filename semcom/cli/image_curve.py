@@ -76,7 +76,7 @@ def carry_out_image_curve(words: list[str]) -> None:
 
 
 def _read_counts(text: str) -> list[int]:
-    """Return the numbers of a comma list. Raises ConfigError unless they are whole and at least 1."""
+    """Parse a comma list of numbers. Raises ConfigError unless they are whole and at least 1."""
     parts = text.split(",")
     if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
         raise ConfigError(f"uses: {text!r} is not a comma list of whole numbers of at least 1 (128,256)")

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from channels.registry import Registry
+from semcom.cli.declarations import read_constants, read_fields, read_title
 from semcom.cli.fields import explain_field, read_field_docstrings, shown
 from semcom.cli.text import hang_text
-from semcom.cli.unimported import read_constants, read_fields, read_title
 from semcom.config import FINISH, DataConfig
 from semcom.config.checks import describe_type
 from semcom.config.options import spelled
@@ -27,13 +27,12 @@ from semcom.registry import find
 from semcom.runs.request.section_options import find_options_class
 
 if typing.TYPE_CHECKING:
-    from semcom.bench.commands import Bench
     from semcom.methods.base import Method
     from semcom.plots.base import Kind, NamedFigure
     from semcom.studies.experiment import Experiment, Outline
     from semcom.studies.grid import Variant
 
-COST = "cost: samples that pass through the encoder in training, all runs together; a bench measures them per second."
+COST = "cost: samples that pass through the encoder in training, all runs together."
 """Below the scales of an experiment."""
 LISTS: Mapping[str, str] = {
     "methods": "semcom.methods.registry:METHODS",
@@ -52,7 +51,6 @@ LISTS: Mapping[str, str] = {
     "experiments": "semcom.studies.registry:EXPERIMENTS",
     "figures": "semcom.plots.registry:FIGURES",
     "kinds": "semcom.plots.kinds:KINDS",
-    "benches": "semcom.bench.commands:BENCHES",
 }
 """Name of a list -> its registry."""
 LEGEND = "theta: encoder; phi: head; w: both. `semcom list methods NAME` tells more."
@@ -62,7 +60,7 @@ FEATURES, CLASSES, CHANNELS = 64, 10, 3
 
 
 def list_overview(what: str) -> str:
-    """Return name and title of each entry; of methods what they share and send too, of experiments their sizes."""
+    """Format the name and title of each entry, of methods also their parameters, of experiments their sizes."""
     if what == "methods":
         return _list_methods()
     if what == "experiments":
@@ -74,7 +72,7 @@ def list_overview(what: str) -> str:
 
 
 def list_details(what: str, name: str) -> str:
-    """Return all about one entry of a registry, or about a dataset in the user's own files.
+    """Describe one entry of a registry, or a dataset in the user's own files.
 
     Raises ConfigError if nothing is called so.
     """
@@ -87,13 +85,13 @@ def list_details(what: str, name: str) -> str:
 
 
 def registry_of(what: str) -> Registry[Any]:
-    """Return the registry of what can be listed."""
+    """Find the registry of a list."""
     module, attribute = LISTS[what].split(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def _list_beside(what: str) -> Mapping[str, str]:
-    """Return what belongs to a list beside its registry: name -> title. A last stage has more kinds than heads."""
+    """List the entries, with titles, that a list has beside its registry: a last stage has more kinds than heads."""
     if what != "heads":
         return {}
     from semcom.methods.parts.classifiers import KINDS
@@ -116,30 +114,30 @@ def _list_title(registry: Registry[Any], name: str) -> str:
 
 
 def _list_methods() -> str:
-    """Return citation, what is shared, personal and sent, and hyperparameters with their defaults."""
+    """Describe each method: citation, shared, personal and sent parts, hyperparameters with their defaults."""
     margin = max(map(len, METHODS.names())) + 2
     lines: list[str] = []
     for name in METHODS.names():
         place = METHODS.place(name)
         method: Any = METHODS.get(name) if place is None else types.SimpleNamespace(**read_constants(place))
-        traits = "; ".join(f"{key}: {text}" for key, text in _traits(method).items())
+        traits = "; ".join(f"{key}: {text}" for key, text in _read_traits(method).items())
         fields = _read_defaults(method.Hyper) if place is None else read_fields(place, "Hyper")
         defaults = "; ".join(f"{key}={explain_field(*field)[1]}" for key, field in fields.items())
-        lines += hang_text(f"{name:<{margin}}", _paper(method))
+        lines += hang_text(f"{name:<{margin}}", _read_paper(method))
         lines += [line for text in (traits, defaults) if text for line in hang_text(" " * margin, text)]
     return "\n".join([*lines, "", *hang_text("", LEGEND)])
 
 
 def _read_defaults(hyper: type) -> dict[str, tuple[Any, str]]:
-    """Return the default of each hyperparameter and its docstring."""
+    """Read the default of each hyperparameter and its docstring."""
     start, known = hyper(), read_field_docstrings(hyper)
     return {f.name: (getattr(start, f.name), known.get(f.name, "")) for f in dataclasses.fields(start)}
 
 
 def _list_method(name: str, method: type[Method]) -> list[str]:
-    """Return the traits, the paper's setting, and what each hyperparameter means and may be."""
+    """Describe a method: its traits, the paper's setting, the meaning and range of each hyperparameter."""
     preset = ", ".join(f"{key} {shown(value)}" for key, value in method.preset.items())
-    facts = {"paper": _paper(method), **_traits(method), "preset": preset or "none: the common defaults"}
+    facts = {"paper": _read_paper(method), **_read_traits(method), "preset": preset or "none: the common defaults"}
     if method.finishing is not None:
         last = {**FINISH, **method.finishing}
         facts["finish"] = ", ".join(f"{key} {shown(value)}" for key, value in last.items()) + " (--finish.NAME)"
@@ -149,13 +147,13 @@ def _list_method(name: str, method: type[Method]) -> list[str]:
     return [*head, *_space_out(paragraphs), "", *_facts(facts), "", *options]
 
 
-def _paper(method: type[Method]) -> str:
-    """Return the citation; a plug-in may have none."""
+def _read_paper(method: type[Method]) -> str:
+    """Read the citation; a plug-in may have none."""
     return getattr(method, "paper", "") or "-"
 
 
-def _traits(method: type[Method]) -> dict[str, str]:
-    """Return what is common to the clients, what each keeps, what crosses the air."""
+def _read_traits(method: type[Method]) -> dict[str, str]:
+    """Read what clients share, what each keeps, and what crosses the air."""
     return {"shared": method.shares or "-", "personal": method.personal or "-", "sent": method.sends or "-"}
 
 
@@ -163,7 +161,7 @@ def _traits(method: type[Method]) -> dict[str, str]:
 
 
 def _list_owner(owner: str) -> Callable[[str, Any], list[str]]:
-    """Return the function that tells about an owner of options, which the field `owner` names."""
+    """Make the function that describes an owner of options, which the field `owner` names."""
 
     def tell(name: str, entry: type) -> list[str]:
         head = _list_head(name, inspect.getdoc(entry) or "", whole=True)
@@ -173,7 +171,7 @@ def _list_owner(owner: str) -> Callable[[str, Any], list[str]]:
 
 
 def _list_options(cls: type, section: str, title: str) -> list[str]:
-    """Return two lines for each option: its default and what it may be; what it means."""
+    """Format two lines for each option: its default and range, and its meaning."""
     known, hints, start = read_field_docstrings(cls), typing.get_type_hints(cls), cls()
     if not dataclasses.fields(start):
         return [f"no {title}"]
@@ -187,7 +185,7 @@ def _list_options(cls: type, section: str, title: str) -> list[str]:
 
 
 def _list_files(path: str) -> str:
-    """Return what an .npz file or an image folder holds."""
+    """Describe the content of an .npz file or an image folder."""
     from semcom.data.load import load_dataset
 
     found = load_dataset(DataConfig(path))
@@ -202,7 +200,7 @@ def _list_files(path: str) -> str:
 
 
 def _list_module(name: str, build: Callable[..., Any], sizes: tuple[int, ...], said: str) -> list[str]:
-    """Return an encoder's or a head's docstring, and its size in a usual run."""
+    """Describe an encoder or a head by its docstring and its size in a usual run."""
     from semcom.models.meta import build_on_meta
 
     with build_on_meta():
@@ -223,7 +221,7 @@ def _head_of_model(name: str, build: Callable[..., Any]) -> list[str]:
 
 
 def _list_experiments() -> str:
-    """Return title, paper item, size of each scale and stored results of all experiments."""
+    """Describe all experiments: title, paper item, size of each scale, stored results."""
     stored = [
         path.stem for folder in find_installed_packages("semcom.results")[0] for path in sorted(folder.glob("*.zip"))
     ]
@@ -240,7 +238,7 @@ def _list_experiments() -> str:
 
 
 def _list_size(outline: Outline) -> str:
-    """Return the number of runs and their cost in millions of samples."""
+    """Format the number of runs and their cost in millions of samples."""
     millions = (outline.samples or 0) / 1e6
     known = f"{millions:,.0f} M" if millions > 10 else f"{millions:.2g} M"
     cost = "not known" if outline.samples is None else known
@@ -248,17 +246,17 @@ def _list_size(outline: Outline) -> str:
 
 
 def _list_experiment(name: str, entry: Experiment) -> list[str]:
-    """Return what is compared, how many runs each scale has, and what these cost."""
+    """Describe an experiment: what it compares, and the runs of each scale with their cost."""
     facts = {
         "paper": entry.paper,
-        "methods": ", ".join(map(_variant, entry.compared())),
+        "methods": ", ".join(map(_format_variant, entry.compared())),
         "axis": entry.axis,
         "figures": ", ".join(entry.figures) or "none",
     }
     lines = [*_list_head(name, entry.title), "", *_facts(facts), "", "scales (--scale NAME):"]
     for scale in entry.offered():
         base, outline = entry.scales[scale].base, entry.outline(scale)
-        varied = "; ".join(f"{axis.name} {shown(tuple(map(_joint, axis.values)))}" for axis in outline.axes)
+        varied = "; ".join(f"{axis.name} {shown(tuple(map(_format_joint, axis.values)))}" for axis in outline.axes)
         fields = {name for axis in outline.axes for name in axis.fields}
         parts = {"clients": f"{base.clients} clients", "data.name": base.data.name}
         fixed = ", ".join(text for field, text in parts.items() if field not in fields)
@@ -268,27 +266,26 @@ def _list_experiment(name: str, entry: Experiment) -> list[str]:
     return [*lines, "", *hang_text("", COST)]
 
 
-def _variant(entry: Variant) -> str:
-    """Return a variant's name; after it its method, where that is called otherwise, and its settings."""
+def _format_variant(entry: Variant) -> str:
+    """Format a variant's name, then its method if that has another name, and its settings."""
     own = ", ".join(f"{name} {value}" for name, value in entry.set.items())
     about = "; ".join(text for text in (entry.method if entry.method != entry.name else "", own) if text)
     return f"{entry.name} ({about})" if about else entry.name
 
 
-def _joint(values: tuple[Any, ...]) -> str:
-    """Return the values that joint fields take together, as `--vary` takes them."""
+def _format_joint(values: tuple[Any, ...]) -> str:
+    """Format values of joint fields as `--vary` takes them."""
     return ":".join(map(shown, values))
 
 
-def _figure(name: str, entry: NamedFigure) -> list[str]:
-    """Return what it is drawn from."""
+def _list_figure(name: str, entry: NamedFigure) -> list[str]:
     if hasattr(entry, "experiment"):
         return [*_list_head(name, f"Drawn from the results of `semcom sweep {entry.experiment}`.")]
     return [*_list_head(name, entry.title), "", "needs no results: it measures what it draws"]
 
 
-def _kind(name: str, entry: Kind) -> list[str]:
-    """Return what a kind of figure shows and takes beside what all take."""
+def _list_kind(name: str, entry: Kind) -> list[str]:
+    """Describe a kind of figure and the settings that only it takes."""
     return [
         *_list_head(name, entry.title),
         "",
@@ -296,17 +293,12 @@ def _kind(name: str, entry: Kind) -> list[str]:
     ]
 
 
-def _bench(name: str, entry: type[Bench]) -> list[str]:
-    head = _list_head(name, inspect.getdoc(entry) or "", whole=True)
-    return [*head, "", *_list_options(entry, "", "flags")]
-
-
-def _documented(name: str, entry: object) -> list[str]:
+def _list_documented(name: str, entry: object) -> list[str]:
     return _list_head(name, inspect.getdoc(entry) or "", whole=True)
 
 
 _DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
-    **dict.fromkeys(("augmentations", "schedulers", "tasks"), _documented),
+    **dict.fromkeys(("augmentations", "schedulers", "tasks"), _list_documented),
     "methods": _list_method,
     "channels": _list_owner("channel.kind"),
     "partitions": _list_owner("partition.kind"),
@@ -317,9 +309,8 @@ _DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
     "encoders": _encoder,
     "heads": _head_of_model,
     "experiments": _list_experiment,
-    "figures": _figure,
-    "kinds": _kind,
-    "benches": _bench,
+    "figures": _list_figure,
+    "kinds": _list_kind,
 }
 
 
@@ -327,7 +318,7 @@ _DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
 
 
 def _list_head(name: str, text: str, whole: bool = False) -> list[str]:
-    """Return the name and the first paragraph of a docstring, or with `whole` all of them."""
+    """Format a name with the first paragraph of its docstring, or with `whole` all of them."""
     first, *more = text.split("\n\n")
     lines = hang_text(f"{name}  ", first)
     return lines + _space_out(more if whole else ())

@@ -9,9 +9,11 @@ import contextlib
 import dataclasses
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,13 +55,12 @@ commands:
   export RUN          write a trained model as a file of weights, with a card
   claims              hold what the five papers claim against stored results
   report FOLDER...    write a study as one HTML page with interactive curves
-  bench WHAT          measure speed; WHAT: engine or scale
   channel-check       measure the channels against theory
   image-curve         write PSNR against SNR of images sent digitally, as CSV
   list WHAT [NAME]    WHAT: methods, channels, partitions, datasets,
                       augmentations, encoders, heads, tasks, schedulers,
                       accesses (to the air), compressions, rates,
-                      experiments, figures, kinds (of figures) or benches;
+                      experiments, figures or kinds (of figures);
                       NAME: all that one takes
 
 `semcom COMMAND --help` explains a command's flags, `semcom train METHOD --help`
@@ -84,19 +85,19 @@ def _find_status(words: list[str]) -> int:
         return _fail(error, 2)
     except (RunError, OSError) as error:
         if isinstance(error, BrokenPipeError):
-            return _reader_gone()
+            return _close_output()
         return _fail(error, 1)
     except KeyboardInterrupt as stop:
-        return _fail(_ended("interrupted", stop), 130)
+        return _fail(_describe_end("interrupted", stop), 130)
     except Stopped as stop:
-        return _fail(_ended(f"stopped by {stop.signal}", stop), STATUS)
+        return _fail(_describe_end(f"stopped by {stop.signal}", stop), STATUS)
     except SystemExit as stop:  # tyro printed its help
         return stop.code if isinstance(stop.code, int) else 0
     return 0
 
 
-def _ended(how: str, stop: BaseException) -> str:
-    """Return how a signal ended the work, and what is kept of it."""
+def _describe_end(how: str, stop: BaseException) -> str:
+    """Describe how a signal ended the work, and what is kept of it."""
     return "; ".join([how, *getattr(stop, "__notes__", ())])
 
 
@@ -107,7 +108,7 @@ def _fail(error: object, status: int) -> int:
     return status
 
 
-def _reader_gone() -> int:
+def _close_output() -> int:
     """Say nothing more, since the reader of the output (`semcom ... | head`) has closed it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it exits
     return 1
@@ -197,7 +198,7 @@ def train(words: list[str]) -> None:
         if fallen and first:
             idle = ", ".join(map(spelled, fallen))
             LOG.warning("left out of %s, as it has no effect: %s", early.config, idle)
-        result = carry_out_run(setup, on_round=_draw_each_figure(shown), profile=early.profile, again=early.again)
+        result = carry_out_run(setup, on_round=_call_each(shown), profile=early.profile, again=early.again)
         tracking.complete(result)
     if not first:
         return
@@ -206,13 +207,13 @@ def train(words: list[str]) -> None:
     if early.profile:
         say(report.format_time_table(result.summary["seconds"]))
     if result.out is not None:
-        say(f"folder: {_from_here(result.out)}")
+        say(f"folder: {_relate_to_here(result.out)}")
     for name, place in tracking.places.items():
         say(f"{name}: {name_tracked_run(config)} in {place}")
 
 
-def _draw_each_figure(trackers: Sequence[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:
-    """Return a function that calls several with a line of metrics.jsonl."""
+def _call_each(trackers: Sequence[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:
+    """Combine several trackers into a function that calls each with a line of metrics.jsonl."""
 
     def on_round(line: dict[str, Any]) -> None:
         for tracker in trackers:
@@ -221,8 +222,8 @@ def _draw_each_figure(trackers: Sequence[Callable[[dict[str, Any]], None]]) -> C
     return on_round
 
 
-def _from_here(path: Path) -> Path:
-    """Return a path as it is spelled from the current folder, where it lies in it."""
+def _relate_to_here(path: Path) -> Path:
+    """Shorten a path inside the current folder."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
@@ -234,7 +235,7 @@ def sweep(words: list[str]) -> None:
     from semcom.studies.registry import find_experiment
     from semcom.studies.results.lock import read_shard
     from semcom.studies.sweep.plan import make_plan
-    from semcom.studies.sweep.pool import check_pool_workers
+    from semcom.studies.sweep.pool import check_workers
     from semcom.studies.sweep.request import parse_request
     from semcom.studies.sweep.reuse import add_reused_variants
     from semcom.studies.sweep.tune import plan_search
@@ -244,9 +245,10 @@ def sweep(words: list[str]) -> None:
         load_plugins(early.plugins)
         declared = None if early.name is None else find_experiment(early.name)
         wanted = flags.parse_flags(flags.SweepFlags(), f"semcom sweep {early.name or '[EXPERIMENT]'}", early.rest)
-        check_pool_workers(wanted.jobs, wanted.backend, wanted.gpus_per_run)
+        check_workers(wanted.jobs, wanted.backend, wanted.gpus_per_run)
         shard = None if wanted.shard is None else read_shard(wanted.shard)
         request = parse_request(**grids.read_grid_request(wanted, *grids.in_use(declared, wanted.scale)))
+        request = dataclasses.replace(request, words=_join_words(words))
     with _set_up_logging(early.log_level):
         with _report_request_errors():
             request = add_reused_variants(early.name, request, wanted.reuse, early.plugins)
@@ -258,9 +260,16 @@ def sweep(words: list[str]) -> None:
         if request.tune:
             from semcom.studies.sweep.sweep import carry_out_search
 
-            plan = carry_out_search(plan, asked, shard, _how(wanted))
+            plan = carry_out_search(plan, asked, shard, _choose_options(wanted))
             drawings = find_drawings_for(declared, plan.experiment, plan.scale)
         _execute(plan, shard, wanted, drawings)
+
+
+def _join_words(words: Sequence[str]) -> str:
+    """Join the words of a sweep to the line that repeats it, of a shard to that of the whole sweep."""
+    pairs = pairwise(("", *words))
+    whole = [word for before, word in pairs if "--shard" not in (before, word) and not word.startswith("--shard=")]
+    return shlex.join(["semcom", "sweep", *whole])
 
 
 def _dry_run(plan: Plan, shard: Shard | None, wanted: SweepFlags, searched: tuple[Any, ...] | None) -> None:
@@ -279,18 +288,17 @@ def _execute(plan: Plan, shard: Shard | None, wanted: SweepFlags, drawings: Sequ
     """Carry out a planned sweep, and draw its figures unless other shards have runs to do."""
     from semcom.studies.sweep.sweep import execute_sweep
 
-    table = execute_sweep(plan, shard, **_how(wanted))
+    table = execute_sweep(plan, shard, **_choose_options(wanted))
     if table is not None:
         say(f"table: {table}")
         for drawing in drawings:
             try:
-                _draw(drawing.name, results=table.parent, out=table.parent)
+                _render_figure(drawing.name, results=table.parent, out=table.parent)
             except ConfigError as error:  # of the runs, some of which were asked for: these are done
                 LOG.warning("figure %s is left out: %s", drawing.name, error)
 
 
-def _how(wanted: SweepFlags) -> dict[str, Any]:
-    """Return the arguments of `execute_sweep` among the flags."""
+def _choose_options(wanted: SweepFlags) -> dict[str, Any]:
     names = ("jobs", "backend", "gpus_per_run", "limit_minutes", "reuse", "track")
     return {name: getattr(wanted, name) for name in names}
 
@@ -304,7 +312,7 @@ def split(words: list[str]) -> None:
 
     with _report_request_errors():
         early = flags.read_early_flags(words)
-        _no_name("split", early)
+        _refuse_name("split", early)
         wanted = read_split_flags(early)
     with _set_up_logging(early.log_level), limit_memory():
         carry_out(wanted)
@@ -317,13 +325,13 @@ def figure(words: list[str]) -> None:
 
     with _report_request_errors():
         early = flags.read_early_flags(words)
-        name = _check_known_command("figure", early, FIGURES)
+        name = _require_name("figure", early, FIGURES)
         wanted = flags.parse_flags(flags.FigureFlags(), f"semcom figure {name or 'FIGURE'}", early.rest)
     with _set_up_logging(early.log_level):
-        _draw(name, results=wanted.results, out=wanted.out)
+        _render_figure(name, results=wanted.results, out=wanted.out)
 
 
-def _draw(name: str, results: Path | str | None, out: Path | str | None) -> None:
+def _render_figure(name: str, results: Path | str | None, out: Path | str | None) -> None:
     """Render a figure, and print where it lies."""
     from semcom.plots import render
 
@@ -331,8 +339,8 @@ def _draw(name: str, results: Path | str | None, out: Path | str | None) -> None
         say(f"figure: {path}")
 
 
-def _check_known_command(kind: str, early: Early, registry: Registry[Any]) -> str:
-    """Return the name that a command was given. Raises ConfigError for none, ValueError where nothing is called so."""
+def _require_name(kind: str, early: Early, registry: Registry[Any]) -> str:
+    """Load the plug-ins and return the name that a command was given. Raises ConfigError or ValueError without it."""
     from semcom.cli.flags import HELP
     from semcom.runs.request.plugins import load_plugins
 
@@ -344,24 +352,10 @@ def _check_known_command(kind: str, early: Early, registry: Registry[Any]) -> st
     return early.name or ""
 
 
-def _no_name(command: str, early: Early) -> None:
+def _refuse_name(command: str, early: Early) -> None:
     """Raise ConfigError where a command that takes no name was given one."""
     if early.name is not None:
         raise ConfigError(f"{command}: {early.name!r} is not expected here; flags begin with --")
-
-
-def bench(words: list[str]) -> None:
-    """Carry out `semcom bench WHAT`."""
-    from semcom.bench.commands import BENCHES, Bench
-    from semcom.cli import flags
-
-    with _report_request_errors():
-        early = flags.read_early_flags(words)
-        name = _check_known_command("bench", early, BENCHES)
-        kind = BENCHES.get(name) if name else Bench
-        wanted = flags.parse_flags(kind(), f"semcom bench {name or 'WHAT'}", early.rest)
-    with _set_up_logging(early.log_level):
-        wanted.carry_out()
 
 
 def channel_check(words: list[str]) -> None:
@@ -373,7 +367,7 @@ def channel_check(words: list[str]) -> None:
 
     with _report_request_errors():
         early = flags.read_early_flags(words)
-        _no_name("channel-check", early)
+        _refuse_name("channel-check", early)
         load_plugins(early.plugins)
         wanted = flags.parse_flags(CheckFlags(), "semcom channel-check", early.rest)
     with _set_up_logging(early.log_level):
@@ -413,7 +407,6 @@ COMMANDS: Registry[Callable[[list[str]], None]] = Registry(
         "pack": "semcom.cli.analysis:carry_out_pack",
         "export": "semcom.cli.export:carry_out_export",
         "report": "semcom.cli.report:carry_out_report",
-        "bench": "semcom.cli.main:bench",
         "channel-check": "semcom.cli.main:channel_check",
         "image-curve": "semcom.cli.image_curve:carry_out_image_curve",
         "list": "semcom.cli.main:list_",

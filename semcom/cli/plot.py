@@ -103,10 +103,9 @@ def print_plot_table(words: list[str]) -> None:
 
     columns = None if wanted.columns is None else [name for name in wanted.columns.split(",") if name]
     found = make_sheet(
-        semcom.study(folder),
+        semcom.study(folder).where(read_analysis_point(wanted.at)),
         wanted.rows.split(","),
         columns,
-        at=read_analysis_point(wanted.at),
         view=read_analysis_view(wanted.view),
         metric=wanted.metric,
         spread=wanted.spread,

@@ -49,11 +49,13 @@ def format_result_table(summary: Mapping[str, Any], radio: bool = True, joule: b
 
 
 def format_air_lines(summary: Mapping[str, Any], radio: bool = True, joule: bool = False) -> list[str]:
-    """Return lines on the measured SNR, the traffic and the time of a run; arguments as of `format_result_table`."""
+    """Format lines on the measured SNR, the traffic and the time of a run; arguments as of `format_result_table`."""
     several = len(list_accuracy_snrs(summary["views"])) > 1
     met = _name_meters(summary["snr_received_db"], several)
-    snr = ", ".join(f"{name} {_db(value)}" for name, value in met.items())
-    sent = [f"{_DIRECTIONS[way]}: {_traffic(counts, radio, joule)}" for way, counts in summary["traffic"].items()]
+    snr = ", ".join(f"{name} {_format_snr(value)}" for name, value in met.items())
+    sent = [
+        f"{_DIRECTIONS[way]}: {_format_traffic(counts, radio, joule)}" for way, counts in summary["traffic"].items()
+    ]
     rates = _name_meters(summary.get("error_rates", {}), several)
     wrong = [f"{name} {e['bits']:.3g} of bits, {e['blocks']:.3g} of blocks" for name, e in rates.items()]
     errors = [f"errors: {'; '.join(wrong)}"] if wrong else []
@@ -67,7 +69,7 @@ def format_air_lines(summary: Mapping[str, Any], radio: bool = True, joule: bool
 
 
 def _name_meters(found: Mapping[str, Any], several: bool) -> dict[str, Any]:
-    """Return what was measured by the names that are printed, each of several tests by its SNR.
+    """Name the measured numbers as they are printed, each of several tests by its SNR.
 
     Earlier versions have one number of several tests together, which is of none of them and is left out.
     """
@@ -78,7 +80,7 @@ def _name_meters(found: Mapping[str, Any], several: bool) -> dict[str, Any]:
 
 
 def _format_with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the views of a summary by their names, with their windows where these differ: after a last stage."""
+    """Name the views of a summary, with their windows if these differ, as after a last stage."""
     last, rounds = summary.get("finish", {}).get("views", {}), min(LAST, summary["rounds"])
     window = f"mean of the last {rounds} rounds" if rounds > 1 else "the last round"
     window = f"mean from {_best_of(summary)} on" if "stopped" in summary else window
@@ -119,7 +121,7 @@ def _is_last_apart(view: Mapping[str, Any], metric: Metric) -> bool:
 
 
 def _format_curves(views: Mapping[str, Mapping[str, Any]], snrs: Sequence[str], metric: Metric) -> list[str]:
-    """Return the lines of a table of a metric of each view at each SNR, as many side by side as the terminal has."""
+    """Tabulate a metric of each view at each SNR, as many columns side by side as fit the terminal."""
     curve, title = curve_of(metric.name), f"{metric.heading} at"
     names = [name for name, view in views.items() if curve in view]
     room = max(1, (terminal() - max(map(len, (*names, title)))) // (_SNR_WIDTH + 1))
@@ -134,7 +136,7 @@ def _format_curves(views: Mapping[str, Mapping[str, Any]], snrs: Sequence[str], 
 def _format_table(
     title: str, names: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[str], width: int = 13
 ) -> list[str]:
-    """Return the lines of a table: names to the left, cells to the right, headings above."""
+    """Align a table: names to the left, cells to the right, headings above."""
     left = max(width, len(title), *map(len, names))
     widths = [
         max(width, len(heading), *(len(cell) + 1 for cell in cells))
@@ -145,7 +147,7 @@ def _format_table(
 
 
 def format_split_table(split: Split, labels: Indices, classes: Sequence[str]) -> str:
-    """Return how many images each client has in each part, and how many training images of each class, as text.
+    """Tabulate each client's images in each part, and its training images of each class.
 
     Where a line would be wider than the terminal, the table has the smallest, the median and the largest client.
     """
@@ -158,13 +160,13 @@ def format_split_table(split: Split, labels: Indices, classes: Sequence[str]) ->
     lines = _format_table("client", [str(client) for client in clients], rows, [*parts, *classes], width=4)
     if len(lines[0]) > terminal():
         whole = f"one line for each, with {len(classes)} classes, takes {len(lines[0])} columns"
-        return "\n".join([*_format_split_summary(parts, labels), f"{len(split.train):,} clients; {whole}"])
+        return "\n".join([*_format_split(parts, labels), f"{len(split.train):,} clients; {whole}"])
     left = len(split.train) - len(clients)
     return "\n".join([*lines, *([f"and {left:,} more clients"] if left else [])])
 
 
-def _format_split_summary(parts: Mapping[str, Sequence[Indices]], labels: Indices) -> list[str]:
-    """Return the lines of a table over all clients: images in each part, and classes among the training images."""
+def _format_split(parts: Mapping[str, Sequence[Indices]], labels: Indices) -> list[str]:
+    """Summarise all clients: images in each part, and classes among the training images."""
     import numpy as np
 
     each = {f"{name} images": [len(indices) for indices in lists] for name, lists in parts.items()}
@@ -174,7 +176,7 @@ def _format_split_summary(parts: Mapping[str, Sequence[Indices]], labels: Indice
 
 
 def format_time_table(seconds: Mapping[str, float]) -> str:
-    """Return where the time of a run went, from `summary["seconds"]`: its sections, and their parts if measured."""
+    """Tabulate the time of a run from `summary["seconds"]`: its sections, and their parts if measured."""
     whole = max(sum(value for path, value in seconds.items() if "/" not in path), 1e-9)
     first = [path for path in (*_SECTIONS, *seconds) if path in seconds and "/" not in path]
     names, rows = [], []
@@ -200,13 +202,13 @@ _SECTIONS = {
 _DIRECTIONS = {"up": "  uplink  ", "down": "  downlink"}
 
 
-def _db(value: float | None) -> str:
-    """Return a measured SNR as text; None or NaN: nothing was sent."""
+def _format_snr(value: float | None) -> str:
+    """Format a measured SNR; None or NaN: nothing was sent."""
     return "-" if value is None or value != value else f"{value:.2f} dB"
 
 
-def _traffic(counts: Mapping[str, float], radio: bool, joule: bool) -> str:
-    """Return what was sent in one direction as text; what it took of a channel, where there is one."""
+def _format_traffic(counts: Mapping[str, float], radio: bool, joule: bool) -> str:
+    """Format the traffic of one direction, with its use of the channel if there is one."""
     unit = "J" if joule else "symbols"
     sent = f"{counts['floats']:,.0f} floats, {counts['bits']:,.0f} bits"
     taken = f"{counts['uses']:,.0f} channel uses, {counts['airtime_s']:.3g} s, {counts['energy_j']:.3g} {unit}"

@@ -64,12 +64,12 @@ def carry_out_show(words: list[str]) -> None:
         if not is_terminal_screen(sys.stdout):
             raise ConfigError("watch: stdout is no terminal; leave it out, and ask again when you like")
         found = _watch_show(found, lambda: read_overview(folder))
-    _console().print(*show_whole(found), sep="\n", crop=False)
+    _make_console().print(*show_whole(found), sep="\n", crop=False)
     if failures := found.failures():
         say(report_failures(failures))
 
 
-def _console() -> Console:
+def _make_console() -> Console:
     from rich.console import Console
 
     return Console(width=terminal(), highlight=False, markup=False, emoji=False, soft_wrap=False)
@@ -80,7 +80,7 @@ def _watch_show(found: Overview, again: Callable[[], Overview]) -> Overview:
     from rich.console import Group
     from rich.live import Live
 
-    console = _console()
+    console = _make_console()
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while not found.has_ended():
             room = max(2, (console.size.height - 8) // (1 if console.size.width > 100 else 2))
@@ -97,9 +97,9 @@ def show_whole(found: Overview) -> Iterator[RenderableType]:
     yield from show_brief(found, ROWS)
     yield _show_run(found) if _is_run(found) else _show_air(found)
     if warnings := found.warnings():
-        yield _text("warnings")
+        yield _make_text("warnings")
         runs = len(found.courses) > 1
-        yield from (_text(f"  {text}" + (f" ({n} runs)" if runs else "")) for text, n in warnings.items())
+        yield from (_make_text(f"  {text}" + (f" ({n} runs)" if runs else "")) for text, n in warnings.items())
 
 
 def show_brief(found: Overview, rows: int) -> Iterator[RenderableType]:
@@ -108,9 +108,9 @@ def show_brief(found: Overview, rows: int) -> Iterator[RenderableType]:
 
     for name, text in (_show_head_of_run if _is_run(found) else _show_head)(found).items():
         if name == "repeat":  # in one line, to be pasted; a Text alone would be joined with those around it
-            yield Group(_text(f"{name:<10}{text}", no_wrap=True, overflow="ignore"))
+            yield Group(_make_text(f"{name:<10}{text}", no_wrap=True, overflow="ignore"))
         else:
-            yield _text("\n".join(hang_text(f"{name:<10}", text)))
+            yield _make_text("\n".join(hang_text(f"{name:<10}", text)))
     if not _is_run(found):
         yield from _show_runs(found, rows)
 
@@ -120,7 +120,6 @@ def _is_run(found: Overview) -> bool:
 
 
 def _show_head(found: Overview) -> dict[str, str]:
-    """Return the setting and the progress of a study."""
     from semcom.studies.overrides import format_override_values
 
     fields = [f"{name}={format_override_values(values)}" for name, values in found.varied().items()]
@@ -130,7 +129,7 @@ def _show_head(found: Overview) -> dict[str, str]:
     rounds = f"; {done:,} of {sum(known):,} rounds{more}" if known else ""
     return {
         "study": f"{found.folder}, {len(found.courses)} runs",
-        **({"command": found.command} if found.command else {}),
+        **({"command": "; ".join(found.command.splitlines())} if found.command else {}),
         **({"varied": "; ".join(fields)} if fields else {}),
         "running": "; ".join(found.workers) or "nothing",
         "progress": counts + rounds,
@@ -138,7 +137,6 @@ def _show_head(found: Overview) -> dict[str, str]:
 
 
 def _show_head_of_run(found: Overview) -> dict[str, str]:
-    """Return the setting and the progress of a run."""
     from semcom.studies.analysis.overview import list_changed_settings
     from semcom.studies.overrides import format_set_override
 
@@ -155,7 +153,7 @@ def _show_head_of_run(found: Overview) -> dict[str, str]:
 
 
 def _show_origin(summary: Mapping[str, Any]) -> str:
-    """Return which code and which machine a run is of; of runs of older versions, what they have left of that."""
+    """Describe the code and the machine of a run, as far as a run of an older version has stored them."""
     machine, versions = summary.get("machine", {}), summary.get("versions", {})
     commit = str(summary.get("commit") or "no checkout").replace("-dirty", " (changed)")
     units = f"{machine['vector']}, {machine['threads']} threads" if machine else "processor not recorded"
@@ -169,88 +167,87 @@ def _show_runs(found: Overview, rows: int) -> Iterator[RenderableType]:
     if len(begun) > rows:
         begun.sort(key=lambda course: ORDER.index(course.state))
     if begun:
-        yield _show_table(("run", "state", "round", *_heads(begun)), [_row(course) for course in begun[:rows]])
-        yield _text(_meaning(begun), style="dim")
+        yield _show_table(
+            ("run", "state", "round", *_name_columns(begun)), [_format_row(course) for course in begun[:rows]]
+        )
+        yield _make_text(_explain_means(begun), style="dim")
     if len(begun) > rows:
-        yield _text(f"and {len(begun) - rows} more runs: semcom results {found.folder} --what runs")
+        yield _make_text(f"and {len(begun) - rows} more runs: semcom results {found.folder} --what runs")
 
 
-def _meaning(courses: Sequence[Course]) -> str:
-    """Return what stands below accuracies: of which evaluations a mean is, and at which of several SNRs they are."""
+def _explain_means(courses: Sequence[Course]) -> str:
+    """Explain accuracies: which evaluations a mean is over, and at which of several SNRs they were measured."""
     several = (course.run.test_snrs for course in courses if course.views and len(course.run.test_snrs) > 1)
     first = " or ".join(dict.fromkeys(f"{snrs[0]:g}" for snrs in several))
     names = dict.fromkeys(course.run.metrics[0].label.replace("accuracy", "accuracies") for course in courses)
     return f"{MEAN}\n{' or '.join(names)} tested at {first} dB" if first else MEAN
 
 
-def _heads(courses: Sequence[Course]) -> list[str]:
-    """Return the titles of a headline's last, best and mean value."""
+def _name_columns(courses: Sequence[Course]) -> list[str]:
     units = dict.fromkeys(course.run.metrics[0].shown_unit for course in courses)
     return [f"{name} {' or '.join(units)}".rstrip() for name in ("last", "best", "mean")]
 
 
-def _row(course: Course) -> list[str]:
-    """Return the row of a run: the accuracies of its first view."""
+def _format_row(course: Course) -> list[str]:
+    """Format the row of a run: the accuracies of its first view."""
     metric = course.run.metrics[0]
     shown = [_format(metric, course.first.get(name)) for name in (metric.key("last"), metric.key("best"), metric.name)]
     return [course.label, course.state, f"{course.round}/{course.rounds or '?'}", *shown]
 
 
 def _show_run(found: Overview) -> RenderableType:
-    """Return the accuracies of a run so far, and what it has sent."""
+    """Show the accuracies of a run so far, and its traffic."""
     from rich.console import Group
 
     (course,) = found.courses
     parts: list[RenderableType] = []
     if course.views:
-        last, best, mean = _heads([course])
+        last, best, mean = _name_columns([course])
         names, metric = ("view", last, best, "in round", mean, "std", "worst 10 %"), course.run.metrics[0]
-        parts = [_show_table(names, [_view(name, view, metric) for name, view in course.views.items()])]
-        parts.append(_text(_meaning([course]), style="dim"))
+        parts = [_show_table(names, [_format_view(name, view, metric) for name, view in course.views.items()])]
+        parts.append(_make_text(_explain_means([course]), style="dim"))
     run = course.run
     if run.summary:
         joule = is_in_joule(run.field("network.kind"), run.field("air.symbol_energy"))
-        parts.append(_text("\n".join(format_air_lines(run.summary, _has_radio(course), joule))))
+        parts.append(_make_text("\n".join(format_air_lines(run.summary, _has_radio(course), joule))))
     return Group(*parts)
 
 
-def _view(name: str, view: Mapping[str, Any], metric: Metric) -> list[str]:
-    """Return the row of a view."""
+def _format_view(name: str, view: Mapping[str, Any], metric: Metric) -> list[str]:
     before = [_format(metric, view.get(metric.key(key))) for key in ("last", "best")]
     after = [_format(metric, view.get(key)) for key in (metric.name, metric.key("std"), metric.key("worst10"))]
     return [name, *before, str(view.get("best_round", "-")), *after]
 
 
 def _has_radio(course: Course) -> bool:
-    """Return whether a run has a channel; one whose plug-in is not loaded is taken to have one."""
+    """Check whether a run has a channel; a link of a plug-in that is not loaded counts as one."""
     kind = course.run.fields.get("channel.kind", "")
     return kind not in LINKS or LINKS.get(kind).radio
 
 
 def _show_air(found: Overview) -> RenderableType:
-    """Return a table of the received SNR and the traffic of the finished runs of a study."""
+    """Tabulate the received SNR and the traffic of the finished runs of a study."""
     from rich.console import Group
 
-    points = found.air()
-    if not points:
-        return _text("received SNR and traffic: with the first run that is done")
-    names = next(iter(points.values()))
-    rows = [[point, *(_number(name, value) for name, value in of.items())] for point, of in points.items()]
-    snr = "received SNR in dB, and " if any(name.startswith("SNR") for name in names) else ""
+    air = found.air()
+    if air.empty:
+        return _make_text("received SNR and traffic: with the first run that is done")
+    rows = [[str(point), *map(_format_number, air, values)] for point, *values in air.itertuples()]
+    snr = "received SNR in dB, and " if any(name.startswith("SNR") for name in air) else ""
     title = f"{snr}traffic per participating client and round: means over the runs that are done"
-    table = _show_table(("", *(name.replace(" ", "\n") for name in names)), rows)
-    return Group(_text("\n".join(hang_text("", title))), table)
+    table = _show_table(("", *(name.replace(" ", "\n") for name in air)), rows)
+    return Group(_make_text("\n".join(hang_text("", title))), table)
 
 
-def _text(text: str, **style: Any) -> Text:
-    """Return lines of text, none of which a terminal obeys."""
+def _make_text(text: str, **style: Any) -> Text:
+    """Make a text without signs that a terminal obeys."""
     from rich.text import Text
 
     return Text(escape_controls(text), **style)
 
 
 def _show_table(columns: Sequence[str], rows: list[list[str]]) -> Table:
-    """Return a table: the first column to the left, where long texts go over several lines, the others to the right."""
+    """Make a table: the first column to the left, where long texts wrap, the others to the right."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="")
@@ -267,12 +264,12 @@ def _format(metric: Metric, value: float | None) -> str:
     return "-" if value is None else metric.format(value)
 
 
-def _number(name: str, value: float | None) -> str:
-    return "-" if value is None else f"{round(value, 1) + 0.0:.1f}" if name.startswith("SNR") else _show_short(value)
+def _format_number(name: str, value: float) -> str:
+    return "-" if value != value else f"{round(value, 1) + 0.0:.1f}" if name.startswith("SNR") else _show_short(value)
 
 
 def _show_short(value: float) -> str:
-    """Return a large number with three digits: 920,714 is 921 k."""
+    """Format a large number with three digits: 920,714 is 921 k."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= size:
             return f"{value / size:.3g} {unit}"

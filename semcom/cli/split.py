@@ -51,18 +51,18 @@ class SplitFlags:
 
 
 def read_split_flags(early: flags.Early) -> SplitFlags:
-    """Return the flags of `semcom split`. Raises ConfigError or ValueError for the first thing that is wrong."""
+    """Read the flags of `semcom split`. Raises ConfigError or ValueError for the first error."""
     load_plugins(early.plugins)
     config = build_section_options(replace_owners(RunConfig(), flags.read_owners(early.rest)))
     start = SplitFlags(config.data, config.partition, plugins=early.plugins)
     wanted = flags.parse_flags(start, "semcom split", early.rest, {"log_level": flags.EARLY["log_level"]})
-    _check_split_out(wanted.out)
+    _check_out(wanted.out)
     if wanted.from_pfllib is not None:
-        _refuse_split_beside_pfllib(wanted, SplitFlags(partition=build_section_options(RunConfig()).partition))
+        _refuse_beside_pfllib(wanted, SplitFlags(partition=build_section_options(RunConfig()).partition))
     return wanted
 
 
-def _check_split_out(out: str | None) -> None:
+def _check_out(out: str | None) -> None:
     """Raise ConfigError for a file that cannot be written, or that is there already."""
     wanted = "give the path of the .npz that is to be written"
     if out is None:
@@ -99,7 +99,7 @@ def carry_out_split(wanted: SplitFlags) -> None:
         dataset = read_dataset(config.data)
         made = partition_dataset(dataset, config.partition, config.clients, config.seed)
     else:
-        dataset, made = _split_from_pfllib(wanted.from_pfllib, config)
+        dataset, made = _read_pfllib(wanted.from_pfllib, config)
     out = write_split(os.path.expanduser(wanted.out), made, dataset)
     say(format_split_table(made, dataset.labels, dataset.classes))
     data = f"--data.name {wanted.data.name}" + (f" --data.root {wanted.data.root}" if wanted.data.root else "")
@@ -107,8 +107,8 @@ def carry_out_split(wanted: SplitFlags) -> None:
     say(f"written to {out}: {flags}")
 
 
-def _split_from_pfllib(folder: str, config: Resolved) -> tuple[Dataset, Split]:
-    """Return the dataset, and the split that a folder of PFLlib's has of it."""
+def _read_pfllib(folder: str, config: Resolved) -> tuple[Dataset, Split]:
+    """Read a dataset, and its split from a folder of PFLlib's."""
     for files in list_pfllib_files(folder).values():
         for file in files:
             check_archive_limits("from-pfllib", str(Path(file).absolute()), NAME.__eq__)
@@ -118,13 +118,13 @@ def _split_from_pfllib(folder: str, config: Resolved) -> tuple[Dataset, Split]:
     return dataset, read_pfllib(folder, dataset)
 
 
-def _refuse_split_beside_pfllib(wanted: DataclassInstance, start: DataclassInstance, prefix: str = "") -> None:
+def _refuse_beside_pfllib(wanted: DataclassInstance, start: DataclassInstance, prefix: str = "") -> None:
     """Raise ConfigError for the first flag beside --from-pfllib that says how to divide: the folder says it."""
     for each in dataclasses.fields(start):
         value, usual = getattr(wanted, each.name), getattr(start, each.name)
         if is_record(usual) and each.name != "data":
             inner = prefix if each.name == "options" else f"{prefix}{each.name}."
-            _refuse_split_beside_pfllib(value, usual, inner)
+            _refuse_beside_pfllib(value, usual, inner)
         elif value != usual and each.name not in ("data", "out", "from_pfllib", "plugins"):
             flag = spelled(f"{prefix}{each.name}")
             raise ConfigError(f"{flag}: {value!r} has no effect with from-pfllib, whose folder says it; leave it out")

@@ -37,15 +37,15 @@ def read_stored(path: str) -> RunConfig:
         if not (Path(folder) / place.name / CONFIG).is_file():
             raise ConfigError(f"config: {place.parent} has no run {place.name}; semcom show {place.parent} lists some")
         stored = to_dict(read_config(Path(folder) / place.name, "config"))
-    return from_dict({name: _resolve_stored_paths(value) for name, value in stored.items() if name not in MACHINE})
+    return from_dict({name: _shorten_paths(value) for name, value in stored.items() if name not in MACHINE})
 
 
-def _resolve_stored_paths(value: object) -> object:
+def _shorten_paths(value: object) -> object:
     """Cut paths that are not here down to the names of their files, in a value or inside it."""
     if isinstance(value, dict):
-        return {name: _resolve_stored_paths(inner) for name, inner in value.items()}
+        return {name: _shorten_paths(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_resolve_stored_paths(inner) for inner in value]
+        return [_shorten_paths(inner) for inner in value]
     if not isinstance(value, str):
         return value
     lost = value.startswith(ELSEWHERE) or (os.path.isabs(value) and not os.path.exists(value))
@@ -73,12 +73,12 @@ def prepare_over_stored(config: RunConfig, given: Collection[str]) -> tuple[Setu
         field = next((name for name in error.fields if name not in given), None)
         if field is None:
             raise
-        setup, others = prepare_over_stored(_drop_stored_fields(config, field), {*given, field})
+        setup, others = prepare_over_stored(_drop_field(config, field), {*given, field})
         return setup, [field, *others]
 
 
 def list_stored_fields(words: Sequence[str]) -> set[str]:
-    """Return the fields that the flags among some words set."""
+    """List the fields that the flags among some words set."""
     flags = [word.partition("=")[0].removeprefix("--").replace("-", "_") for word in words if word.startswith("--")]
     sections: dict[Any, str] = {f.default_factory: f.name for f in dataclasses.fields(RunConfig)}
     shorter = {flag: f"{sections[cls]}.{name}" for cls, names in ALIASES.items() for name, flag in names.items()}
@@ -86,8 +86,8 @@ def list_stored_fields(words: Sequence[str]) -> set[str]:
     return {*flags, *(flag.replace(".no_", ".") for flag in flags)}  # --train.no-through-link sets train.through_link
 
 
-def _drop_stored_fields(config: RunConfig, field: str) -> RunConfig:
-    """Return a configuration with the default in a field."""
+def _drop_field(config: RunConfig, field: str) -> RunConfig:
+    """Reset a field of a configuration to its default."""
     section, _, name = field.rpartition(".")
     if not section:
         return dataclasses.replace(config, **{name: usual(config, name)})

@@ -10,12 +10,12 @@ WIDEST = 120
 
 
 def terminal() -> int:
-    """Return the number of columns of the terminal."""
+    """Count the columns of the terminal."""
     return shutil.get_terminal_size((WIDEST, 24)).columns
 
 
 def hang_text(start: str, text: str) -> list[str]:
-    """Return lines that fit the terminal: the text right of `start`."""
+    """Wrap a text for the terminal, right of `start`."""
     width, indent = min(WIDEST, terminal()), " " * len(start)
     return textwrap.wrap(
         text, width, initial_indent=start, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
@@ -23,5 +23,5 @@ def hang_text(start: str, text: str) -> list[str]:
 
 
 def paragraphs(text: str) -> str:
-    """Return a docstring with each of its paragraphs wrapped for the terminal, and an empty line between two."""
+    """Wrap each paragraph of a docstring for the terminal, with an empty line between two."""
     return "\n\n".join("\n".join(hang_text("", part)) for part in text.split("\n\n"))

@@ -71,7 +71,7 @@ class Experiment:
     `semcom.run`)."""
 
     def compared(self) -> tuple[Variant, ...]:
-        """Return the variants; a method's name alone is one without settings.
+        """List the variants; the name of a method stands for a variant without settings.
 
         Raises:
             ConfigError: there is none, two have one name, or it is none that `--methods` can take.
@@ -87,7 +87,7 @@ class Experiment:
         return found
 
     def offered(self) -> list[str]:
-        """Return the names of the scales: those of `SCALES`, the cheapest first, then others as they are declared.
+        """List the scales: those of `SCALES`, the cheapest first, then others in the order of their declaration.
 
         Raises:
             ConfigError: there is none.
@@ -97,7 +97,7 @@ class Experiment:
         return [*(name for name in SCALES if name in self.scales), *(n for n in self.scales if n not in SCALES)]
 
     def scale(self, name: str | None = None) -> str:
-        """Return `name` if it is a scale of this experiment; for None the first one of `offered`.
+        """Check the name of a scale and return it; None becomes the first of `offered`.
 
         Raises:
             ConfigError: the experiment has no such scale, or none at all.
@@ -110,7 +110,7 @@ class Experiment:
         return name
 
     def runs(self, scale: str) -> list[Run]:
-        """Return the runs of a scale, variant by variant, then in the order of the varied values.
+        """Build the runs of a scale, variant by variant, then in the order of the varied values.
 
         Raises:
             ConfigError: a scale or a field that does not exist, or an axis without values.
@@ -118,15 +118,15 @@ class Experiment:
         return self.scales[self.scale(scale)].runs(self.compared(), self.name)
 
     def grid(self, scale: str) -> list[RunConfig]:
-        """Return the configurations of `runs`."""
+        """List the configurations of `runs`."""
         return [run.config for run in self.runs(scale)]
 
     def axes(self, scale: str) -> tuple[Axis, ...]:
-        """Return what a scale varies beside the variants. Raises ConfigError for an axis without values."""
+        """List the axes of a scale beside the variants. Raises ConfigError for an axis without values."""
         return self.scales[self.scale(scale)].axes(self.name)
 
     def columns(self, scale: str) -> tuple[str, ...]:
-        """Return the fields that make the columns of the table: `axis`, and those that it takes its values with."""
+        """List the fields that make the columns of the table: `axis`, and those that are joint with it."""
         joint = next((axis for axis in self.axes(scale) if self.axis in axis.fields), None)
         return (self.axis,) if joint is None else tuple(n for n in joint.fields if n == self.axis or _varies(joint, n))
 
@@ -141,13 +141,13 @@ class Experiment:
         return (*rows, *([TEST_SNR] if several and TEST_SNR not in (*done, *rows) else []))
 
     def values(self, scale: str, name: str) -> list[Any]:
-        """Return the values that a field takes in the runs of a scale, or that they all share."""
+        """List the values of a field in the runs of a scale."""
         axis = next((axis for axis in self.axes(scale) if name in axis.fields), None)
         base = self.scales[self.scale(scale)].base
         return [read_grid_field(base, name)] if axis is None else [point[name] for point in axis.points()]
 
     def outline(self, scale: str | None = None) -> Outline:
-        """Return the number of runs of a scale (None: the first one), its axes and its cost.
+        """Count the runs of a scale (None: the first), its axes and its cost.
 
         Nothing is loaded: the cost follows from the sizes of the known datasets, and not from method and seed, unless
         the method's own preset holds. So of runs that differ in these alone one is looked at.
@@ -172,10 +172,10 @@ class Experiment:
 
 
 def each_scale(make: Callable[[str], Grid], scales: Sequence[str] = SCALES) -> dict[str, Grid]:
-    """Return scale -> its grid, made by a function of the scale's name."""
+    """Make the grid of each scale by a function of its name."""
     return {scale: make(scale) for scale in scales}
 
 
 def _varies(axis: Axis, name: str) -> bool:
-    """Return whether a field of an axis has several values: of joint fields, some may always have the same one."""
+    """Check whether a field of an axis has several values: one of several joint fields may be constant."""
     return len({repr(point[name]) for point in axis.points()}) > 1

@@ -221,8 +221,8 @@ def set_fields(config: R, values: Mapping[str, Any]) -> R:
             part: Any = getattr(config, section, None)
             if hasattr(part, "options") and not hasattr(part, rest):
                 rest, value = "options", _set_option(part.options, rest, value)
-            value = _replace_grid_field(part, rest, value, name)
-        config = _replace_grid_field(config, section, value, name)
+            value = _replace_field(part, rest, value, name)
+        config = _replace_field(config, section, value, name)
     return config
 
 
@@ -248,7 +248,7 @@ def _set_option(options: Any, name: str, value: Any) -> dict[str, Any]:
     return {**{key: old for key, old in known.items() if key != name}, **({} if value is None else {name: value})}
 
 
-def _replace_grid_field(part: Any, name: str, value: Any, full: str) -> Any:
+def _replace_field(part: Any, name: str, value: Any, full: str) -> Any:
     """Do `dataclasses.replace(part, name=value)`, with an error of one line that says which fields exist."""
     known = [f.name for f in dataclasses.fields(part)] if dataclasses.is_dataclass(part) else []
     if name not in known:

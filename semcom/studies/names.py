@@ -114,7 +114,7 @@ DERIVED = {
 """What is derived from a task's metric -> its name."""
 
 
-def _derive(metric: Metric) -> Iterator[Metric]:
+def _list_derived(metric: Metric) -> Iterator[Metric]:
     for derived, label in DERIVED.items():
         higher = metric.higher and derived != "std"
         yield replace(metric, name=metric.key(derived), label=label.format(metric.label), higher=higher)
@@ -125,7 +125,7 @@ NUMBERS = {
     metric.name: metric
     for metric in (
         ACCURACY,
-        *_derive(ACCURACY),
+        *_list_derived(ACCURACY),
         _share("accuracy_std", "deviation over clients", higher=False),
         _share("validation", "validation accuracy"),
         _share("among_own", "accuracy among own classes"),
@@ -166,7 +166,7 @@ class Labels:
             ConfigError: the tasks of the runs mean different numbers by it.
         """
         own = [metric for metric in self.metrics if metric != ACCURACY]
-        derived = (each for metric in own for each in _derive(metric))
+        derived = (each for metric in own for each in _list_derived(metric))
         found = [each for each in own if each.name == number] or [each for each in derived if each.name == number]
         if len({*found}) > 1:
             raise ConfigError(f"metric: tasks of these runs mean different numbers by {number!r}; give one --at")
@@ -202,7 +202,7 @@ SHIPPED = Labels()
 
 
 def name_field(field: str) -> str:
-    """Return the name of a field with its unit, such as "SNR (dB)" or "channel uses"."""
+    """Name a field with its unit, such as "SNR (dB)" or "channel uses"."""
     name, unit = FIELDS.get(field, (field, ""))
     return name + (f" ({unit.strip()})" if unit else "")
 
@@ -216,15 +216,15 @@ def is_in_joule(kind: Any, symbol_energy: Any) -> bool:
 
 
 def field_label(field: str) -> str:
-    """Return the same with a capital, as it stands at an axis."""
+    """Name a field with a capital letter, as the label of an axis."""
     return titled(name_field(field))
 
 
 def metric_label(metric: Metric) -> str:
-    """Return the name of a number with its unit, such as "Accuracy (%)"."""
+    """Name a metric with its unit, such as "Accuracy (%)"."""
     return titled(metric.label) + (f" ({metric.shown_unit})" if metric.shown_unit else "")
 
 
 def titled(name: str) -> str:
-    """Return a name with a capital, unless it is a field's own with a dot in it."""
+    """Capitalise a name, unless it is a dotted field."""
     return name if "." in name.split(" ")[0] else name[:1].upper() + name[1:]

@@ -26,7 +26,6 @@ Typed = Callable[[str, str], Any]
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER})\.\.({_NUMBER})(?::({_NUMBER}))?")
-_PLAIN = re.compile(r"[\w./+~-]+")
 MOST = 10_000
 """Values of the longest range."""
 
@@ -64,7 +63,7 @@ def format_duration(seconds: float) -> str:
 
 def parse_set_override(text: str, typed: Typed) -> tuple[str, Any]:
     """Parse `--set FIELD=VALUE` into the field and its value. Raises ConfigError."""
-    names, given = _split_override(text, "set", "train.rounds=20")
+    names, given = _split_setting(text, "set", "train.rounds=20")
     field = parse_field_of_flag(names)
     return field, typed(field, given)
 
@@ -75,7 +74,7 @@ def parse_vary_override(text: str, typed: Typed) -> tuple[Fields, Values]:
     Raises:
         ConfigError: it is spelled wrongly, or a value is none of its field.
     """
-    names, given = _split_override(text, "vary", "channel.snr_db=-6..18:3")
+    names, given = _split_setting(text, "vary", "channel.snr_db=-6..18:3")
     fields = tuple(parse_field_of_flag(name) for name in names.split(","))
     if given.startswith("["):
         return fields, _parse_json_values(given, len(fields), names)
@@ -119,7 +118,7 @@ def _expand_range(text: str, name: str, first: str, last: str, step: str) -> lis
     return [format(start + i * by, "f") for i in range(count)]
 
 
-def _split_override(text: str, flag: str, example: str) -> tuple[str, str]:
+def _split_setting(text: str, flag: str, example: str) -> tuple[str, str]:
     """Split a text at the first equals sign."""
     names, equals, given = text.partition("=")
     if not equals or not names.strip():
@@ -154,52 +153,25 @@ def _parse_json_values(text: str, count: int, names: str) -> Values:
 def format_set_override(field: str, value: Any) -> str:
     """Format what `parse_set_override` reads; several values of one field stand with spaces between them."""
     parts = value if isinstance(value, tuple | list) else (value,)
-    return f"{field}={' '.join(map(_word, parts))}"
-
-
-def format_vary_override(fields: Fields, values: Values) -> str:
-    """Format what `parse_vary_override` reads: as ranges and lists, or as JSON where these cannot hold a value."""
-    flat = [value for row in values for value in row]
-    if not all(map(_is_plain, flat)):
-        text = json.dumps([row[0] if len(fields) == 1 else row for row in values], separators=(",", ":"))
-    elif len(fields) == 1:
-        text = format_override_values(flat)
-    else:
-        text = ",".join(":".join(map(_word, row)) for row in values)
-    return f"{','.join(fields)}={text}"
+    return f"{field}={' '.join(map(_format_word, parts))}"
 
 
 def format_override_values(values: Sequence[Any]) -> str:
-    """Format a list of plain values as words with commas between them; three or more even steps are a range."""
+    """Format values as words with commas between them, those of joint fields with colons; even steps are a range."""
     if len(values) < 3 or not all(_is_number(value) and math.isfinite(value) for value in values):
-        return ",".join(map(_word, values))
+        return ",".join(map(_format_word, values))
     exact = [Decimal(format_number(value)) for value in values]
     step = exact[1] - exact[0]
     if not step or any(exact[0] + i * step != value for i, value in enumerate(exact)):
-        return ",".join(map(_word, values))
+        return ",".join(map(_format_word, values))
     return f"{exact[0]:f}..{exact[-1]:f}" + ("" if step == 1 else f":{step:f}")
 
 
-def _word(value: Any) -> str:
+def _format_word(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ":".join(map(_format_word, value))
     return format_number(value) if _is_number(value) else str(value)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_plain(value: Any) -> bool:
-    """Check whether a value is read back from its word as it is: a text must not look like another type."""
-    if not isinstance(value, str):
-        return value is None or isinstance(value, int | float)
-    looks = _looks_like_number(value) or _RANGE.fullmatch(value) or value in ("None", "True", "False")
-    return _PLAIN.fullmatch(value) is not None and not looks
-
-
-def _looks_like_number(text: str) -> bool:
-    """Check whether Python reads a text as a number, as it does "1_0", "INF" and "nan"."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

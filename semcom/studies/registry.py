@@ -23,7 +23,7 @@ EXPERIMENTS: Registry[Experiment] = Registry(
 
 
 def find_experiment(name: str) -> Experiment:
-    """Return the experiment called `name`, or the one that a Python file registers.
+    """Find the experiment called `name`, or the one that a Python file registers.
 
     Raises:
         ConfigError: there is none, and the known ones are listed; or the file cannot be imported, or registers none or
@@ -53,14 +53,14 @@ class OwnTrain:
 
 
 def find_own_train(declared: Experiment) -> Train | None:
-    """Return the training function of an experiment, for any process; None where it has none of its own."""
+    """Find the training function of an experiment in a form that any process can load; None for `semcom.run`."""
     source = EXPERIMENTS.source(declared.name)
     known = source is not None and find(EXPERIMENTS, declared.name).train is declared.train
     return OwnTrain(declared.name, source) if declared.train and source and known else declared.train
 
 
 def find_declared_experiment(file: str) -> str:
-    """Return the name of the experiment that a Python file registers.
+    """Find the name of the experiment that a Python file registers.
 
     Raises:
         ConfigError: the file cannot be imported, or registers none or several.

@@ -62,7 +62,9 @@ def test_compare_prints_a_sentence_for_each_point(folder: Path, capsys: pytest.C
     assert lines[0].startswith("At SNR 0 dB, fedcl is 10.5 percentage points more accurate than fedavg")
     assert pd.read_csv("out.csv")["difference"].tolist() == pytest.approx([0.105, 0.105])
     one = told(capsys, "compare s fedcl fedavg --at channel.snr_db=9 --metric worst10 --view fedavg=personal")
-    of_view = study.compare("fedcl", "fedavg", at={"channel.snr_db": 9}, metric="worst10", view={"fedavg": "personal"})
+    of_view = study.where({"channel.snr_db": 9}).compare(
+        "fedcl", "fedavg", metric="worst10", view={"fedavg": "personal"}
+    )
     assert one == [str(of_view)] and "between fedcl and fedavg (personal) can" in one[0]
     both = told(capsys, "compare s fedcl fedavg --at channel.snr_db=9 --view personal")
     assert " fedcl (personal) is 10.5 percentage points more accurate than fedavg (personal) (" in both[0]
@@ -71,7 +73,7 @@ def test_compare_prints_a_sentence_for_each_point(folder: Path, capsys: pytest.C
 
 def test_compare_tells_what_a_target_costs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = told(capsys, "compare s fedcl fedavg --at channel.snr_db=9 --until 0.3 --cost rounds --csv out.csv")
-    found = semcom.study(folder).until(0.3, "rounds", at={"channel.snr_db": 9})
+    found = semcom.study(folder).where({"channel.snr_db": 9}).until(0.3, "rounds")
     table = pd.read_csv("out.csv")
     assert table["rounds"].tolist() == found["cost"].tolist() and set(table["variant"]) == {"fedcl", "fedavg"}
     assert lines[-1] == "table: out.csv" and "fedcl" in lines[1] + lines[2]

@@ -346,7 +346,6 @@ def test_a_terminal_gets_a_bar() -> None:
         ("encoders", {"dcgan", "cnn", "resnet18"}),
         ("heads", {"linear", "mlp"}),
         ("figures", {"demo", "channel-ber"}),
-        ("benches", {"engine", "scale"}),
         ("datasets", {"digits", "cifar10", "mnist"}),
         ("experiments", {"demo", "letter-fig2b"}),
     ],

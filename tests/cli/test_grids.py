@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from semcom.cli.flags import SweepFlags
-from semcom.cli.grids import Typed, in_use, read_grid_request
+from semcom.cli.grids import Typed, read_grid_request
 from semcom.config import RunConfig
-from semcom.studies.overrides import format_vary_override, parse_vary_override
-from semcom.studies.registry import find_experiment
 from tests.refusals import refuses
 
 typed = Typed(["fedproto", "fedcl"], RunConfig())
@@ -49,16 +47,6 @@ def test_words_have_the_types_of_their_fields(field: str, word: str, value: Any)
 def test_only_options_are_left_open() -> None:
     with refuses("clients", "'None' is not a whole number"):
         typed("clients", "None")
-
-
-@pytest.mark.parametrize("name", ["fedcosr-table2", "fedcosr-table3", "fedcrc-table1", "letter-fig3b"])
-def test_axes_of_experiments_are_read_as_they_are_spelled(name: str) -> None:
-    experiment = find_experiment(name)
-    for scale in experiment.offered():
-        in_grid = Typed(*in_use(experiment, scale))
-        for axis in experiment.axes(scale):
-            found = parse_vary_override(format_vary_override(axis.fields, axis.values), in_grid)
-            assert found == (axis.fields, axis.values)
 
 
 def test_keep_is_a_field_of_all_runs() -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from semcom.cli import listing
 from semcom.cli import main as cli
+from semcom.cli.declarations import read_constants, read_fields
 from semcom.cli.fields import read_field_docstrings, shown
-from semcom.cli.unimported import read_constants, read_fields
 from semcom.methods.base import Method
 from semcom.methods.local import Local
 from semcom.methods.parts.classifiers import KINDS

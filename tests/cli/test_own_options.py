@@ -208,9 +208,7 @@ def test_options_are_those_of_their_owner() -> None:
         build_options(PARTITIONS.get("iid").Options, 3, "partition", "iid")
 
 
-@pytest.mark.parametrize(
-    "command", ["train", "sweep", "figure", "bench engine", "channel-check", "list", "train fedcl", "sweep demo"]
-)
+@pytest.mark.parametrize("command", ["train", "sweep", "figure", "channel-check", "list", "train fedcl", "sweep demo"])
 def test_every_command_s_help_has_the_plug_ins(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*command.split(), "--help"]) == 0
     text = capsys.readouterr().out

@@ -83,4 +83,4 @@ def test_a_scale_of_any_name(plugin: Callable[..., str], capsys: pytest.CaptureF
     assert Path("results/mine-other/results.parquet").is_file()
     capsys.readouterr()
     assert cli.main(["sweep", "mine", "--plugin", file, "--scale", "other", "--out", "results/mine-mine"]) == 2
-    assert f"(semcom sweep mine --scale mine --plugin {file})" in capsys.readouterr().err
+    assert f"(semcom sweep mine --plugin {file})" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from experiments import finish_search
 from experiments.finish_search import CANDIDATES, choose_candidate, compute_scores, train_and_search
 from semcom.config import FINISH, FinishConfig
 from semcom.runs.folder.summary import read_summary
-from semcom.studies.results.table import list_configuration_columns, make_row_of_table, make_table
+from semcom.studies.results.table import list_configuration_columns, make_row, make_table
 from tests import worlds
 
 
@@ -72,6 +72,6 @@ def test_a_run_leaves_the_accuracies_of_all_stages(tmp_path: Path, monkeypatch: 
     few, many = (summary["search"][name] for name in ("sgd 0.1 x 1", "sgd 0.1 x 40"))
     assert few.keys() == many.keys() == {"linear", "mlp", "all"} and few["all"] == many["all"]
     assert few["linear"] < many["linear"] and many["linear"] > 0.7  # two classes each
-    columns = list_configuration_columns(make_table([make_row_of_table(config, {}, summary, None)]))
+    columns = list_configuration_columns(make_table([make_row(config, {}, summary, None)]))
     assert {"finish.kind", "finish.epochs", "partition.shots"} <= set(columns)
     assert not {name for name in columns if name.startswith(("search.", "finish.views", "finish.round"))}

@@ -78,7 +78,7 @@ def test_means_are_those_of_the_study(whole: Study, kind: str) -> None:
 
 def test_an_axis_that_does_not_vary_and_the_test_snr(whole: Study) -> None:
     cells, figure, _ = shown(whole, x="partition.ways", hue="variant", at=ONE)
-    as_of(whole.mean(at=ONE), cells, ["variant"])
+    as_of(whole.where(ONE).mean(), cells, ["variant"])
     assert set(cells["partition.ways"]) == {3.0} and figure.axes[-1].get_xlabel() == "Ways"
     cells, _, _ = shown(whole, x="channel.test_snr_db", facet=SNR)
     np.testing.assert_array_equal(cells["test_snr_db"], cells[SNR])  # trained and tested at the same
@@ -142,7 +142,7 @@ def test_curves_may_be_over_what_the_rounds_cost(whole: Study) -> None:
     usual, _, _ = shown(whole, x="round", at=ONE)
     cells, figure, plot = shown(whole, kind="curves", x="energy_j", at=ONE)
     assert cells["mean"].tolist() == usual["mean"].tolist() and cells["round"].tolist() == usual["round"].tolist()
-    costs = whole.pareto("energy_j", at=ONE).set_index("variant")["cost"]
+    costs = whole.where(ONE).pareto("energy_j").set_index("variant")["cost"]
     expected = [costs[name] * r / 4 for name, r in zip(cells["variant"], cells["round"], strict=True)]
     assert cells["energy_j"].tolist() == pytest.approx(expected)
     assert figure.axes[0].get_xlabel() == "Energy (symbols)"
@@ -215,7 +215,7 @@ def test_features_are_measured_before_they_are_placed(whole: Study) -> None:
 
 def test_pareto_circles_what_the_study_calls_efficient(whole: Study) -> None:
     cells, figure, _ = shown(whole, x="uses", at=ONE)
-    found = whole.pareto("uses", at=ONE)
+    found = whole.where(ONE).pareto("uses")
     as_of(found.rename(columns={"accuracy": "mean"}), cells, ["variant"])
     assert cells["uses"].tolist() == found["cost"].tolist() and cells["efficient"].tolist() == [False, True, False]
     rings = figure.axes[0].collections[-1].get_offsets()
@@ -280,7 +280,7 @@ def test_gains_are_paired_differences_with_their_intervals(whole: Study) -> None
     one = cells.set_index(["variant", SNR]).loc["fedcl", 9]
     assert one["mean"] == pytest.approx(0.02)
     assert one["high"] - one["mean"] == pytest.approx(4.302653 * 0.0002 / np.sqrt(3), rel=1e-5)
-    compared = whole.compare("fedcl", "fedproto", at=ONE)
+    compared = whole.where(ONE).compare("fedcl", "fedproto")
     assert (one["mean"], one["low"], one["high"]) == (compared.difference, compared.low, compared.high)
     axes = figure.axes[0]
     texts = {text.get_position(): (text.get_text(), text.get_fontweight()) for text in axes.texts}

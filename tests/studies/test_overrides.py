@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from experiments import papers
 from semcom.config import PartitionConfig, RunConfig
@@ -17,12 +15,11 @@ from semcom.studies.overrides import (
     format_duration,
     format_override_values,
     format_set_override,
-    format_vary_override,
     parse_set_override,
     parse_vary_override,
     split_override_values,
 )
-from semcom.studies.sweep.request import Request, apply_request, format_request_command, parse_request
+from semcom.studies.sweep.request import Request, apply_request, format_call, parse_request
 
 
 def typed(field: str, word: str) -> Any:
@@ -69,40 +66,17 @@ def test_joint_fields() -> None:
         ((5, 3, 1), "5..1:-2"),
         ((0.0, 9.0, float("inf")), "0,9,inf"),
         ((None, "digits", True), "None,digits,True"),
+        (((2, 150), (3, 100.0)), "2:150,3:100"),
     ],
 )
 def test_lists_are_spelled_in_short(values: tuple[Any, ...], text: str) -> None:
     assert format_override_values(values) == text
 
 
-PLAIN = (
-    st.sampled_from(["INF", "nan", "1_0", "0:18"])
-    | st.none()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=5)
-)
-
-
-@given(st.lists(st.tuples(PLAIN), min_size=1, max_size=4).map(tuple))
-def test_what_is_spelled_is_read_back(values: Any) -> None:
-    assert parse_vary_override(format_vary_override(("channel.snr_db",), values), typed) == (
-        ("channel.snr_db",),
-        values,
-    )
-
-
-@given(st.lists(st.tuples(PLAIN, PLAIN), min_size=1, max_size=4).map(tuple))
-def test_joint_values_are_read_back(values: Any) -> None:
-    assert parse_vary_override(format_vary_override(("a", "b"), values), typed) == (("a", "b"), values)
-
-
-def test_lists_and_settings_are_spelled() -> None:
-    assert format_vary_override(("train.lr",), (((0.1, 0.2),), (0.3,))) == "train.lr=[[0.1,0.2],0.3]"
+def test_settings_are_spelled() -> None:
     assert format_set_override("partition.scarce", (1, 2)) == "partition.scarce=1 2"
-    assert (
-        format_set_override("hyper.lam", 0.1) == "hyper.lam=0.1"
-        and format_set_override("train.lr", None) == "train.lr=None"
-    )
+    assert format_set_override("hyper.lam", 0.1) == "hyper.lam=0.1"
+    assert format_set_override("train.lr", None) == "train.lr=None"
 
 
 # Requests ------------------------------------------------------------------------------------------------------------
@@ -135,32 +109,14 @@ def test_another_partition_takes_its_options_with_it() -> None:
     assert same[0].partition.options == {"ways": 2, "shots": 15}
 
 
-def of(declared: Experiment, plugins: tuple[str, ...] = (), **fields: Any) -> str:
-    return format_request_command(declared.name, declared, "smoke", parse_request(**fields), plugins, "results/x")
-
-
-def test_the_command_is_a_line_for_the_shell() -> None:
-    assert of(MINE) == "semcom sweep mine --scale smoke"
-    place = {"data.root": "images", "device": "cpu", "chunk": 5}
-    assert of(MINE, set=place) == of(MINE, methods=["fedavg", "mean", "fedcl"], vary={SNR: (0, 9)}) == of(MINE)
-    assert of(MINE, ("own.py", "other")) == "semcom sweep mine --scale smoke --plugin own.py --plugin other"
-    words = "--methods mean --set train.rounds=5 --vary clients=5,10 --vary channel.snr_db=-6..6:3 --seeds 0..4"
-    vary = {"clients": (5, 10), SNR: range(-6, 7, 3)}
-    line = of(MINE, methods="mean", set={"train.rounds": 5}, vary=vary, seeds=range(5))
-    assert line == f"semcom sweep mine --scale smoke {words}"
-    vary = {(WAYS, SHOTS): ((2, 150), (3, 100)), SNR: ("9,12", "0:18")}
-    quoted = """--vary partition.ways,partition.shots=2:150,3:100 --vary 'channel.snr_db=["9,12","0:18"]'"""
-    assert of(JOINT, vary=vary) == f"semcom sweep joint --scale smoke {quoted}"
-
-
-def test_the_command_of_a_study_names_its_folder() -> None:
-    request = parse_request(("fedcl", "moon"), set={"hyper.lam": 0.1}, seeds=3)
-    declared = Experiment("study", "", "none", ("fedcl", "moon"), {"own": Grid(RunConfig(), {})})
-    line = format_request_command(None, declared, "own", request, (), "my results")
-    assert shlex.split(line) == [
-        *("semcom", "sweep", "--methods", "fedcl,moon", "--set", "hyper.lam=0.1", "--seeds", "3"),
-        *("--out", "my results"),
-    ]
+def test_the_call_of_a_request_is_a_line_of_python() -> None:
+    """Evaluated, it asks for the same."""
+    request = parse_request(["mean"], range(2), {"train.rounds": 5}, {(WAYS, SHOTS): ((2, 150),), SNR: ("9,12", 0.5)})
+    call = format_call("mine", "smoke", request, ["own.py"], Path("my results"))
+    given = eval(call.replace("semcom.sweep", "dict").replace("'mine', ", "name='mine', "))
+    assert (given.pop("name"), given.pop("scale"), given.pop("plugins")) == ("mine", "smoke", ("own.py",))
+    assert given.pop("out") == "my results" and parse_request(**given) == request
+    assert format_call(None, None, parse_request("fedcl"), (), "x") == "semcom.sweep(methods=('fedcl',), out='x')"
 
 
 def test_requests_are_plain() -> None:

@@ -34,7 +34,12 @@ def facts(subject: Subject) -> list[Fact]:
     runs = study.runs
     states = ", ".join(f"{count} {status}" for status, count in runs["status"].value_counts().items())
     found = [
-        ("Command", names.text("; ".join([swept.command, *map(": ".join, swept.blanks().items())]) if swept else "")),
+        (
+            "Command",
+            names.text(
+                "; ".join([*swept.command.splitlines(), *map(": ".join, swept.blanks().items())]) if swept else ""
+            ),
+        ),
         ("Runs", f"{len(runs)} ({states})"),
         ("Methods", ", ".join(shown(name, "variant", study.labels) for name in study.variants)),
         *((f"Varied: {heading(axis)}", ", ".join(map(shown, sorted_values(study, axis)))) for axis in study.axes),

@@ -100,9 +100,13 @@ class Places:
         return ",".join(self._hide(part) if _LEAVES.match(part) else self._text(part) for part in parts)
 
     def _command(self, line: Any) -> Any:
-        """Return a command whose words, or values after a name and a sign of equality, are without folders."""
+        """Return commands, a line each, whose words, or values after an equals sign, are without folders."""
         if not isinstance(line, str):
             return line
+        if "\n" in line:
+            return "\n".join(map(self._command, line.splitlines()))
+        if line.startswith("semcom.sweep("):
+            return self._text(line)
         line = self._names.sub(lambda found: self.names[found.group()], line)
         try:
             words = [re.fullmatch(r"((?:[\w.-]+=)?)(.*)", word, re.DOTALL) for word in shlex.split(line)]

@@ -46,7 +46,7 @@ def check_views(view: Views, variants: Collection[str]) -> None:
 
 
 def group_runs_to_compare(runs: Sequence[Stored], axes: Sequence[str]) -> Cells:
-    """Return finished runs by point, variant and seed, in their order.
+    """Group finished runs by point, variant and seed, in their order.
 
     Raises:
         ConfigError: two runs have the same place, as of the same plug-in before and after an edit.
@@ -71,7 +71,7 @@ def compare_pairs(
     metric: str,
     labels: Labels = SHIPPED,
 ) -> Comparisons:
-    """Return the differences of pairs of variants at every point where both have finished a seed.
+    """Compare pairs of variants at every point where both have finished a seed.
 
     Holm's correction is over all of them.
 
@@ -100,7 +100,7 @@ def _compare_at_point(
     metric: str,
     labels: Labels,
 ) -> Comparison:
-    """Return the comparison at one point, before any correction."""
+    """Compare two variants at one point, before any correction."""
     views = [choose_view(view, name) for name in (first, second)]
     seeds = [seed for seed in variants[first] if seed in variants[second]]
     runs = [[variants[name][seed] for seed in seeds] for name in (first, second)]
@@ -141,7 +141,7 @@ def _compare_at_point(
 
 
 def _compute_interval(differences: np.ndarray, by_client: np.ndarray | None) -> tuple[Interval, str]:
-    """Return the interval of differences `[S]` (of single clients `[S, K]`), and what made it or why there is none."""
+    """Compute the interval of differences `[S]` (per client `[S, K]`), and name its source or why it is missing."""
     seeds = len(differences)
     if seeds == 1 and by_client is not None:
         made, clients = bootstrap_clients(by_client[0]), by_client.shape[1]
@@ -157,7 +157,7 @@ def _compute_interval(differences: np.ndarray, by_client: np.ndarray | None) -> 
 
 
 def _compare_clients(runs: Sequence[Sequence[Stored]], views: Sequence[str | None]) -> np.ndarray | None:
-    """Return the differences of single clients `[S, K]`; None where the runs do not tell, or tested other clients."""
+    """Compute the differences per client `[S, K]`; None if clients are not stored or differ between the runs."""
     found = [[read_client_accuracies(run, view) for run in of] for of, view in zip(runs, views, strict=True)]
     pairs = list(zip(*found, strict=True))
     same = all(one[0] and one[0] == other[0] and len(one[0]) == len(pairs[0][0][0]) for one, other in pairs)
@@ -169,7 +169,7 @@ def _compare_clients(runs: Sequence[Sequence[Stored]], views: Sequence[str | Non
 
 
 def read_compared_value(run: Stored, view: str | None, metric: str) -> float:
-    """Return a number of a finished run's view: accuracy, worst10, jain, best ...
+    """Read a number of a finished run's view: accuracy, worst10, jain, best ...
 
     Args:
         run: a finished one.

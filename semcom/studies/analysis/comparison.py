@@ -98,7 +98,7 @@ class Comparison:
         return self.labels.metric(self.metric)
 
     def _named(self) -> tuple[str, str]:
-        """Return the two variants, each with its view where that was asked for."""
+        """Name the two variants, each with its view if it was asked for."""
         first, second = (
             f"{name} ({view})" if view else name
             for name, view in ((self.first, self.view_first), (self.second, self.view_second))
@@ -106,7 +106,7 @@ class Comparison:
         return first, second
 
     def _interval(self) -> str:
-        """Return the interval in words, and what it is over."""
+        """Describe the interval and what it is over."""
         if math.isnan(self.low):
             return f"no interval: {self.procedure}"
         ends = (self.low, self.high)
@@ -120,7 +120,7 @@ class Comparison:
         return f"{interval}, each for itself; {p_holm} after Holm's correction for {self.family} comparisons"
 
     def _clients(self) -> str:
-        """Return how many clients fare better, and what one seed does not say."""
+        """Describe how many clients fare better, and the limits of a single seed."""
         pairs = self.wins + self.ties + self.losses
         several = "pairs of seed and client" if len(self.seeds) > 1 else "clients"
         ties = f", and equal for {self.ties}" if self.ties else ""
@@ -131,7 +131,7 @@ class Comparison:
         return count + one
 
     def _where(self) -> str:
-        """Return the point, and the seed where one stands for many, as the beginning of a sentence."""
+        """Name the point, and a single seed, as the beginning of a sentence."""
         words = self.labels.point(self.point)
         seed = f"in seed {self.seeds[0]}, " if len(self.seeds) == 1 else ""
         return (f"at {words}, " if words else "") + seed
@@ -153,7 +153,7 @@ class Comparisons(tuple[Comparison, ...]):
 
     @classmethod
     def corrected(cls, asked: Iterable[Comparison]) -> Comparisons:
-        """Return comparisons with Holm's correction over all of them; those without a p-value do not count."""
+        """Correct comparisons by Holm's procedure over all that have a p-value."""
         each = list(asked)
         values = correct_by_holm([one.p for one in each])
         family = sum(not math.isnan(p) for p in values)

@@ -12,7 +12,7 @@ from semcom.runs.result.accuracy import LAST
 
 
 def smooth_curves(rounds: pd.DataFrame, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:
-    """Return the evaluated rounds with a number averaged over the last `window` evaluations of the run and view.
+    """Select the evaluated rounds, with a number averaged over the last `window` evaluations of the run and view.
 
     The first evaluations have fewer before them, and are averaged over those. With the default window the last round
     shows the headline accuracy, which is the mean over as many evaluations (docs/metrics.md).
@@ -36,7 +36,7 @@ def smooth_curves(rounds: pd.DataFrame, window: int = LAST, metric: str = "accur
 
 
 def measure_curve_roughness(lines: Sequence[Mapping[str, Any]], view: str | None) -> float | None:
-    """Return the mean change of a view's accuracy from one round to the next, in points, up or down.
+    """Compute the mean change of a view's accuracy from one round to the next, in points, up or down.
 
     Over the rounds that were evaluated and whose next one was too: the last ten are, and with `eval_every` 1 all. None
     where there are no such two, as of a method that is evaluated at its end alone.
@@ -45,7 +45,7 @@ def measure_curve_roughness(lines: Sequence[Mapping[str, Any]], view: str | None
         lines: of metrics.jsonl.
         view: its name.
     """
-    found = _of_view(lines, view)
+    found = _read_view(lines, view)
     steps = [abs(found[i + 1] - found[i]) for i in found if i + 1 in found]
     return 100 * sum(steps) / len(steps) if steps else None
 
@@ -57,7 +57,7 @@ NEARLY = 0.9
 
 
 def average_curve_within(lines: Sequence[Mapping[str, Any]], view: str | None, span: str, rounds: int) -> float | None:
-    """Return the mean accuracy of a view over a part of the training, in percent.
+    """Compute the mean accuracy of a view over a part of the training, in percent.
 
     None where no round of it was evaluated.
 
@@ -69,7 +69,7 @@ def average_curve_within(lines: Sequence[Mapping[str, Any]], view: str | None, s
     """
     start, end = (part * rounds for part in SPANS[span])
     total, weight, before = 0.0, 0.0, 0.0
-    for i, accuracy in sorted(_of_view(lines, view).items()):
+    for i, accuracy in sorted(_read_view(lines, view).items()):
         if start < i <= end:  # it stands for the rounds since the last evaluation, as the last ten are all evaluated
             total, weight = total + (i - max(before, start)) * accuracy, weight + i - max(before, start)
         before = i
@@ -79,7 +79,7 @@ def average_curve_within(lines: Sequence[Mapping[str, Any]], view: str | None, s
 def measure_curve_speed(
     lines: Sequence[Mapping[str, Any]], view: str | None, accuracy: float, rounds: int
 ) -> float | None:
-    """Return how much of the training is left when a view has nearly converged, in percent of its rounds.
+    """Compute how much of the training is left when a view has nearly converged, in percent of its rounds.
 
     That is after the first evaluated round in which its accuracy is nine tenths of its headline or more. None where
     only the end was evaluated. The definition is ours: no paper gives one.
@@ -90,18 +90,18 @@ def measure_curve_speed(
         accuracy: its headline, a fraction of 1.
         rounds: T.
     """
-    found = _of_view(lines, view)
+    found = _read_view(lines, view)
     reached = [i for i, value in found.items() if value >= NEARLY * accuracy]
     return 100 * (1 - min(reached) / rounds) if reached and min(found) < rounds else None
 
 
-def _of_view(lines: Sequence[Mapping[str, Any]], view: str | None) -> dict[int, float]:
-    """Return evaluated round -> accuracy of a view, a fraction of 1."""
+def _read_view(lines: Sequence[Mapping[str, Any]], view: str | None) -> dict[int, float]:
+    """Read the accuracy of a view, a fraction of 1, by evaluated round."""
     return {line["round"]: line["views"][view]["accuracy"] for line in lines if view in line.get("views", {})}
 
 
 def find_round_of_target(rounds: pd.DataFrame, target: float) -> float:
-    """Return the first round after which a value, averaged over runs, is at least `target`; NaN for none.
+    """Find the first round after which a value, averaged over runs, is at least `target`; NaN without such a round.
 
     Only rounds after which all the runs were evaluated count, as the mean over others would jump with their number.
 

@@ -20,7 +20,7 @@ COSTS = (*PER_ROUND, AIRTIME, "time_s", "samples", "rounds")
 
 
 def read_cost(run: Stored, cost: str) -> float:
-    """Return what a finished run cost in all; NaN where that is not known.
+    """Read the total cost of a finished run; NaN if it is not known.
 
     Raises:
         ConfigError: there is no such cost.
@@ -35,7 +35,7 @@ def read_cost(run: Stored, cost: str) -> float:
 
 
 def find_efficient_variants(frame: pd.DataFrame, axes: Sequence[str], higher: bool = True) -> pd.DataFrame:
-    """Return value and cost, means over seeds, and which variants are efficient among those at the same point.
+    """Average value and cost over seeds, and find the efficient variants among those at the same point.
 
     A variant is efficient if no other one is at least as good for at most the same cost, and better in one of them.
     This compares the means; the intervals of the value stand beside them.
@@ -58,14 +58,14 @@ def find_efficient_variants(frame: pd.DataFrame, axes: Sequence[str], higher: bo
 
 
 def _is_efficient(rivals: pd.DataFrame, row: pd.Series) -> bool:
-    """Return whether none of the rivals, which may hold the row itself, dominates a row."""
+    """Check that no rival dominates a row; the row itself may be among the rivals."""
     as_good = (rivals["value"] >= row["value"]) & (rivals["cost"] <= row["cost"])
     better = (rivals["value"] > row["value"]) | (rivals["cost"] < row["cost"])
     return bool(np.isfinite(row["cost"]) and not (as_good & better).any())
 
 
 def compute_cost_until_target(frame: pd.DataFrame, axes: Sequence[str], target: float) -> pd.DataFrame:
-    """Return the cost at which a value, averaged over seeds, first reaches a target.
+    """Find the cost at which a value, averaged over seeds, first reaches a target.
 
     The rule: the first round after which all seeds were evaluated and their mean is at least the target, by
     `curves.find_round_of_target`; nothing is read between evaluations.

@@ -32,7 +32,7 @@ AIRTIME = "airtime_s"
 def yield_run_rows(found: Runs) -> Iterator[Row]:
     """Yield a row per run, done or not: status, error, folder, headline, all fields of its configuration, all numbers.
 
-    `view` is the name of its headline view, as in the table of a sweep (`make_row_of_table`).
+    `view` is the name of its headline view, as in the table of a sweep (`make_row`).
     """
     for run in found:
         summary = {name: value for name, value in flatten_row(run.summary or {}).items() if not isinstance(value, list)}
@@ -78,7 +78,7 @@ def yield_client_rows(found: Runs) -> Iterator[Row]:
 
 
 def read_client_accuracies(run: Stored, view: str | None = None) -> tuple[list[int], list[float]]:
-    """Return the ids of a finished run's tested clients and their accuracies in a view (None: the headline).
+    """Read the ids of a finished run's tested clients and their accuracies in a view (None: the headline).
 
     Both are empty where the run has none.
     """
@@ -88,7 +88,7 @@ def read_client_accuracies(run: Stored, view: str | None = None) -> tuple[list[i
 
 
 def _count_client_images(run: Stored) -> dict[int, Row]:
-    """Return client -> its number of training and test images, in all and by class, of a run that kept them."""
+    """Count each client's training and test images, in all and by class, in a run that kept them."""
     kept = run.arrays()
     if "counts/train" not in kept:
         return {}
@@ -147,7 +147,7 @@ def yield_traffic_rows(found: Runs) -> Iterator[Row]:
 
 
 def sum_traffic(run: Stored, counts: Mapping[str, float], name: str) -> float:
-    """Return the sum over a run of something that is counted per participating client and round; NaN for unknown.
+    """Sum a count per participating client and round over a whole run; NaN if it is not known.
 
     It is over all clients and rounds; the airtime is over rounds alone.
     """

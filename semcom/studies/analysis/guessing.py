@@ -13,7 +13,7 @@ HALF = 0.5
 
 
 def is_guess(accuracy: float, clients: Sequence[float], classes: int | None) -> bool:
-    """Return whether an accuracy is that of guessing: among all classes, or of one answer to a client's own.
+    """Check whether an accuracy is that of guessing: among all classes, or with one answer to a client's own.
 
     Args:
         accuracy: the mean over clients, a part of 1.

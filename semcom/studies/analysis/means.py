@@ -55,21 +55,21 @@ def _find_doubtful_seeds(
     frame: pd.DataFrame, places: Sequence[str], hidden: Sequence[str]
 ) -> Iterator[tuple[Any, pd.DataFrame]]:
     """Yield each place with its runs if at any of them hidden fields differ or a seed occurs twice; else nothing."""
-    codes = _codes(frame, hidden)
-    where = _codes(frame, places)
+    codes = _number_values(frame, hidden)
+    where = _number_values(frame, places)
     several = bool(hidden) and bool((codes.groupby(list(where.to_numpy().T)).nunique() > 1).any(axis=None))
     twice = "seed" in frame and bool(where.assign(seed=frame["seed"]).duplicated().any())
     if several or twice:
         yield from frame.groupby(list(places), sort=False, dropna=False)
 
 
-def _codes(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return columns as whole numbers, the same for the same value; empty cells are a value too."""
+def _number_values(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Number the distinct values of columns; an empty cell is a value too."""
     return pd.DataFrame({name: pd.factorize(frame[name], use_na_sentinel=False)[0] for name in names}, frame.index)
 
 
 def format_markdown(texts: pd.DataFrame) -> str:
-    """Return a table of texts as Markdown: the first column to the left, the others to the right.
+    """Format a table of texts as Markdown: the first column to the left, the others to the right.
 
     Cells are not padded, unlike those of `DataFrame.to_markdown`: pages are kept in git, where one longer name would
     otherwise change every line.
@@ -79,7 +79,7 @@ def format_markdown(texts: pd.DataFrame) -> str:
 
 
 def compute_means(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFrame:
-    """Return the mean of a column over seeds with its 95 % interval, a row per combination of the columns `by`.
+    """Average a column over seeds with its 95 % interval, a row per combination of the columns `by`.
 
     Args:
         frame: a row per finished run.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
+import pandas as pd
 
 import semcom
 from semcom.config import NOT_IDENTITY, ChannelConfig, ConfigError, DataConfig, PartitionConfig, RunConfig
@@ -83,22 +83,22 @@ class Overview:
     """Whether it is the folder of one run."""
 
     def counts(self) -> dict[State, int]:
-        """Return state -> number of runs."""
+        """Count the runs of each state."""
         found = Counter(course.state for course in self.courses)
         return {state: found[state] for state in STATES if found[state]}
 
     def has_ended(self) -> bool:
-        """Return whether nothing is running."""
+        """Check that no run and no worker is running."""
         return not self.workers and not any(course.state == "running" for course in self.courses)
 
     def varied(self) -> dict[str, list[Any]]:
-        """Return field -> its values, of the fields that vary; variants are the first of them."""
-        known = [{"method": c.run.variant, **_keys(c.run, self.study)} for c in self.courses if c.run.fields]
+        """List the values of each field that varies, the variants first."""
+        known = [{"method": c.run.variant, **_read_keys(c.run, self.study)} for c in self.courses if c.run.fields]
         names = find_varied(known)
         return {name: list(dict.fromkeys(keys[name] for keys in known)) for name in names}
 
     def failures(self) -> list[Failure]:
-        """Return the failed runs."""
+        """List the failed runs."""
         failed = [course for course in self.courses if course.state == "failed"]
         return [
             Failure(c.label, c.run.folder, c.run.error or "", self.own, locate_run_config(self.folder, c.run))
@@ -119,26 +119,23 @@ class Overview:
         return build_repeat(locate_run_config(self.folder, run), run.folder, out)
 
     def warnings(self) -> dict[str, int]:
-        """Return warning -> number of runs that warned of it."""
+        """Count the runs that gave each warning."""
         return dict(Counter(text for course in self.courses for text in course.run.warnings()))
 
-    def air(self) -> dict[str, dict[str, float | None]]:
-        """Return point -> received SNR in dB and traffic per participating client and round, means over its seeds.
+    def air(self) -> pd.DataFrame:
+        """Average received SNR in dB and traffic per participating client and round over the seeds of each point.
 
-        A point is a variant at a value of each axis. None stands for what was not sent or not measured; what was not
-        at any point, such as the SNR of runs without a radio, is left out.
+        A row per variant at a value of each axis; NaN for numbers that were not sent or not measured. A number that no
+        point has, such as the SNR of runs without a radio, is left out.
         """
-        points: dict[str, list[Mapping[str, Any]]] = {}
-        for run in (course.run for course in self.courses if course.run.summary):
-            name = format_label(run.variant, {axis: run.fields.get(axis) for axis in self.study.axes})
-            points.setdefault(name, []).append(_read_air(run))
-        means = {name: {key: _mean([of[key] for of in found]) for key in found[0]} for name, found in points.items()}
-        measured = {key for of in means.values() for key, value in of.items() if value is not None}
-        return {name: {key: of[key] for key in of if key in measured} for name, of in means.items()}
+        done = [run for run in self.study.stored if run.summary]
+        names = [format_label(run.variant, {axis: run.fields.get(axis) for axis in self.study.axes}) for run in done]
+        frame = pd.DataFrame(map(_read_air, done), names, dtype=float)
+        return frame.groupby(level=0, sort=False).mean().dropna(axis=1, how="all")
 
 
 def read_overview(folder: Path | str) -> Overview:
-    """Return how far the runs of a folder have come, be it of a run, of a sweep, or one that holds folders of runs.
+    """Read the progress of the runs of a folder: of a run, of a sweep, or of a folder that holds folders of runs.
 
     Raises:
         ConfigError: there is no run in it, or the same run twice.
@@ -148,26 +145,26 @@ def read_overview(folder: Path | str) -> Overview:
     place = study.stored[0].folder
     of_run = (folder / CONFIG).is_file() or folder.name == place.name  # that of an archive lies where it is unpacked
     sweep, running = _read_sweep_record(place.parent), tuple(list_lock_holders(place.parent))
-    named = format_labels({run.hash: (run.variant, _keys(run, study)) for run in study.stored})
-    courses = tuple(_read_course(run, named[run.hash], bool(running)) for run in study.stored)
+    named = format_labels({run.hash: (run.variant, _read_keys(run, study)) for run in study.stored})
+    courses = tuple(_read_progress(run, named[run.hash], bool(running)) for run in study.stored)
     own = bool(sweep.get("own_training"))
     return Overview(folder, study, sweep.get("command"), running, courses, own, of_run)
 
 
-def _keys(run: Stored, study: Study) -> dict[str, Any]:
+def _read_keys(run: Stored, study: Study) -> dict[str, Any]:
     return {name: run.fields.get(name) for name in (*study.axes, "seed")}
 
 
 def _read_sweep_record(folder: Path) -> Mapping[str, Any]:
-    """Return what sweep.json says; nothing where the folder is not a sweep's."""
+    """Read sweep.json; empty for a folder of no sweep."""
     try:
         return escape_texts(read_record(folder) or {})
     except ConfigError:
         return {}
 
 
-def _read_course(run: Stored, name: str, swept: bool) -> Course:
-    """Return how far a run has come. In a running sweep, one without a lock trains by a function that takes none."""
+def _read_progress(run: Stored, name: str, swept: bool) -> Course:
+    """Read the progress of a run. In a running sweep, a run without a lock trains by a function that takes none."""
     lines = run.lines()
     state: State = "stopped"
     if run.status != "unfinished":
@@ -181,20 +178,15 @@ def _read_course(run: Stored, name: str, swept: bool) -> Course:
 
 
 def _read_air(run: Stored) -> dict[str, float | None]:
-    """Return the measured SNRs of a run in dB, that of tests at the first test SNR, and its traffic."""
+    """Read the measured SNRs of a run in dB, that of tests at the first test SNR, and its traffic."""
     summary, snr = run.summary or {}, run.snr_received_db
     found = {f"SNR {name.removeprefix('train_')}": snr.get(name) for name in ("train_up", "train_down", "test")}
     traffic = summary.get("traffic", {})
     return found | {f"{name} {way}": traffic.get(way, {}).get(name) for name in TRAFFIC for way in ("up", "down")}
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
-
-
 def list_changed_settings(run: Stored) -> dict[str, Any]:
-    """Return dotted field -> value, of the fields in which a run differs from the default run of its method.
+    """List the fields, with values, in which a run differs from the default run of its method.
 
     What the data, the partition and the link are called is among them where it is not the default; their options are
     compared with the defaults of these. Where these cannot be had, all are, as of a plug-in: to look executes none.
@@ -212,7 +204,7 @@ def list_changed_settings(run: Stored) -> dict[str, Any]:
 
 
 def _make_default_run(config: RunConfig) -> RunConfig:
-    """Return the default run with the method, the data, the partition and the link of another run.
+    """Build the default run with the method, the data, the partition and the link of another run.
 
     In the place of a path stands a dataset with the same defaults: what lies at a path now would be digested.
     """

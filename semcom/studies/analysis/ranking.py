@@ -16,7 +16,7 @@ MARKS = ("best", "second")
 
 
 def rank_variants(found: Cells, axes: Sequence[str], view: Views, metric: str) -> pd.DataFrame:
-    """Return the variants of each point in their order, and which of them may be called best and second.
+    """Order the variants of each point, and find which of them may be called best and second.
 
     Best is claimed where the paired difference to the next one is supported, over two seeds or more; second, where best
     is claimed and the same holds of the difference to the third. Holm's correction is over all the differences that
@@ -46,7 +46,7 @@ def rank_variants(found: Cells, axes: Sequence[str], view: Views, metric: str) -
         claimed = True
         for place, (variant, (mean, n)) in enumerate(order.items()):
             difference = ahead.get((point, place))
-            claimed = claimed and difference is not None and _claims(difference)
+            claimed = claimed and difference is not None and _supports_rank(difference)
             of_mean = {"mean": mean.mean, "low": mean.low, "high": mean.high, "n": n}
             row = {"place": place + 1, "variant": variant, **of_mean, **_describe_next_rank(difference)}
             rows.append({**dict(zip(axes, point, strict=True)), **row, "mark": MARKS[place] if claimed else ""})
@@ -54,7 +54,7 @@ def rank_variants(found: Cells, axes: Sequence[str], view: Views, metric: str) -
 
 
 def mark_ranks(means: pd.DataFrame, ranks: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return means with the column `mark`: best or second where the ranks have it, and nothing elsewhere.
+    """Add the column `mark` to means: best or second according to the ranks, and empty elsewhere.
 
     This is the one place that says which cells of a table are marked.
 
@@ -63,18 +63,18 @@ def mark_ranks(means: pd.DataFrame, ranks: pd.DataFrame, by: Sequence[str]) -> p
         ranks: of `rank_variants`, of the same runs, metric and view, with a column for each of `by`.
         by: the columns that tell the means apart.
     """
-    marks = dict(zip(_places(ranks, by), ranks["mark"], strict=True))
-    return means.assign(mark=[marks.get(place, "") for place in _places(means, by)])
+    marks = dict(zip(_list_places(ranks, by), ranks["mark"], strict=True))
+    return means.assign(mark=[marks.get(place, "") for place in _list_places(means, by)])
 
 
-def _places(frame: pd.DataFrame, by: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return the values of some columns as texts, row by row: an empty one may be None here and NaN there."""
+def _list_places(frame: pd.DataFrame, by: Sequence[str]) -> list[tuple[str, ...]]:
+    """List the values of some columns as texts, row by row, as an empty cell may be None or NaN."""
     columns = [frame[name].map(lambda value: "None" if pd.isna(value) else str(value)) for name in by]
     return list(zip(*columns, strict=True))
 
 
 def _order_variants(variants: Any, view: Views, metric: str) -> dict[str, tuple[Interval, int]]:
-    """Return variant -> mean over its seeds and their number, the largest mean first."""
+    """Average each variant over its seeds, the largest mean first; return the means and the numbers of seeds."""
     values = {
         name: [read_compared_value(run, choose_view(view, name), metric) for run in runs.values()]
         for name, runs in variants.items()
@@ -87,13 +87,11 @@ def _shared(found: Cells, point: Any, first: str, second: str) -> bool:
     return bool(found[point][first].keys() & found[point][second].keys())
 
 
-def _claims(difference: Comparison) -> bool:
-    """Return whether a difference to the next variant supports a rank."""
+def _supports_rank(difference: Comparison) -> bool:
     return len(difference.seeds) > 1 and difference.supported and difference.difference > 0
 
 
 def _describe_next_rank(difference: Comparison | None) -> dict[str, float]:
-    """Return the columns of the difference to the next variant."""
     if difference is None:
         return dict.fromkeys(("ahead", "ahead_low", "ahead_high", "p_holm"), math.nan)
     ends = {"ahead_low": difference.low, "ahead_high": difference.high}

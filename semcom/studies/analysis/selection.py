@@ -53,7 +53,7 @@ def find_axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, 
 
 
 def tabulate_keys(found: Sequence[Stored], axes: Sequence[str]) -> pd.DataFrame:
-    """Return the columns that tell the runs of a study apart, a row per run: hash, method, variant, seed, axes."""
+    """Tabulate the columns that tell runs apart, a row per run: hash, method, variant, seed, axes."""
     names = ["hash", "method", "variant", "seed", *axes]
     own = ({"hash": run.hash, "variant": run.variant, TEST: run.test_snr_db} for run in found)
     frame = make_table([{**known, **run.fields} for known, run in zip(own, found, strict=True)], names)[names]
@@ -61,13 +61,13 @@ def tabulate_keys(found: Sequence[Stored], axes: Sequence[str]) -> pd.DataFrame:
 
 
 def order_runs(found: Sequence[Stored], axes: Sequence[str]) -> tuple[Stored, ...]:
-    """Return the runs by variant, in the order in which these come, then by the values of axes and seeds, ascending."""
+    """Sort runs by variant, in the order of their appearance, then by the values of axes and seeds, ascending."""
     place = tabulate_keys(found, axes).sort_values(["variant", *axes, "seed"], kind="stable", key=_make_sortable).index
     return tuple(found[i] for i in place)
 
 
 def select_runs(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[str]) -> list[Stored]:
-    """Return the runs in which fields have some values.
+    """Select the runs in which fields have given values.
 
     Args:
         found: the runs.
@@ -95,7 +95,7 @@ def select_runs(found: Sequence[Stored], at: Mapping[str, Any], axes: Sequence[s
 
 
 def parse_selection_field(name: str) -> str:
-    """Return the name of a field in results from its flag: `channel.snr-db` -> `channel.snr_db`.
+    """Turn a flag into the name of a field in results: `channel.snr-db` -> `channel.snr_db`.
 
     That of the test SNRs, of which a run has several, becomes that of the single one: `test_snr_db`.
     """
@@ -104,7 +104,7 @@ def parse_selection_field(name: str) -> str:
 
 
 def make_comparable(value: Any) -> float | str:
-    """Return a value as a number where it is one, be it written as text, and as text otherwise."""
+    """Convert a value to a number if it is one, also as text, and to text otherwise."""
     try:
         return str(value) if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -112,7 +112,7 @@ def make_comparable(value: Any) -> float | str:
 
 
 def _make_sortable(column: pd.Series) -> pd.Series:
-    """Return a column so that it sorts: variants as they come, numbers by size, other values by their text."""
+    """Make a column sortable: variants as they come, numbers by size, other values by their text."""
     if column.name == "variant":
         return pd.Series(pd.factorize(column)[0], index=column.index)
     numbers = pd.to_numeric(column, errors="coerce")

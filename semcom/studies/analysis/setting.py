@@ -80,7 +80,7 @@ def describe_setting(frame: pd.DataFrame, shown: Collection[str] = ()) -> str:
         shown: columns that are told elsewhere.
     """
     columns = [c for c in (*SETTING, *_list_set_fields(frame)) if c in frame and c not in shown]
-    used = {c: _used(frame, c) for c in dict.fromkeys(columns)}
+    used = {c: _drop_unused(frame, c) for c in dict.fromkeys(columns)}
     return ", ".join(SHIPPED.place(c, list_distinct(values)) for c, values in used.items() if values.notna().any())
 
 
@@ -91,7 +91,7 @@ def _list_set_fields(frame: pd.DataFrame) -> list[str]:
         with suppress(ConfigError):  # of a plug-in that is not loaded
             plain = list_fields(resolve(RunConfig("fedavg", channel=ChannelConfig(str(kind)))))
             usual = {c: format_plain_value(v) for c, v in plain.items() if c.split(".")[0] in AIR and c in runs}
-            found += [c for c, v in usual.items() if {*map(format_plain_value, _used(runs, c).dropna())} - {v}]
+            found += [c for c, v in usual.items() if {*map(format_plain_value, _drop_unused(runs, c).dropna())} - {v}]
     return found
 
 
@@ -100,8 +100,8 @@ def list_distinct(column: pd.Series) -> str:
     return " / ".join(dict.fromkeys(map(format_plain_value, column.dropna()))) or "not stored"
 
 
-def _used(frame: pd.DataFrame, column: str) -> pd.Series:
-    """Return a column without the runs that do not use the field: theirs is a default of no effect."""
+def _drop_unused(frame: pd.DataFrame, column: str) -> pd.Series:
+    """Drop the runs that do not use a field from its column: their default has no effect."""
     idle = [name for name in frame["method"].unique() if name in METHODS and column in METHODS.get(name).unused]
     used = ~frame["method"].isin(idle)
     if column == "channel.snr_db":

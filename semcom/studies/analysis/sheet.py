@@ -58,23 +58,23 @@ class Sheet:
         return self.labels.metric(self.metric)
 
     def frame(self) -> pd.DataFrame:
-        """Return the table as texts, such as "63.1 ± 2.0"; each column says in which unit it is."""
+        """Format the cells, such as "63.1 ± 2.0"; each column names its unit."""
         unit = f" ({unit})" if (unit := self._metric.shown_unit) else ""
         texts = self._texts(" ± ", {}, str)
         return texts.rename(columns={name: f"{name}{unit}" for name in texts.columns[len(self.rows) :]})
 
     def csv(self) -> str:
-        """Return a line per cell, with all digits; accuracies are fractions of 1."""
+        """Format a line per cell as CSV, with all digits; accuracies are fractions of 1."""
         return format_csv(self.cells)
 
     def markdown(self) -> str:
-        """Return the table as Markdown, with a line that says what its numbers are."""
+        """Format the table as Markdown, with a line that explains its numbers."""
         best = "Bold: best; underlined: second"
         texts = self._texts(" ± ", MARKDOWN, escape_markdown)
         return f"{escape_tags(self.caption(best))}\n\n{format_markdown(texts)}\n"
 
     def latex(self) -> str:
-        """Return the table as LaTeX, which needs the package booktabs."""
+        """Format the table as LaTeX, which needs the package booktabs."""
         frame = self._texts(r" \pm ", LATEX, escape_latex, math_mode=True)
         left, right = "l" * len(self.rows), "r" * (frame.shape[1] - len(self.rows))
         note = escape_latex(self.caption("Bold: best; underlined: second"))
@@ -82,7 +82,7 @@ class Sheet:
         return f"% \\usepackage{{booktabs}}\n{text}"
 
     def caption(self, marks: str) -> str:
-        """Return a sentence or two on what the numbers are, and on the marks where there are some."""
+        """Describe the numbers in a sentence or two, and the marks if there are any."""
         unit = f" in {unit}" if (unit := self._metric.shown_unit) else ""
         marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
         claim = f" {marks}, where the paired difference to the next one is supported (Holm, 95 %)." if marked else ""
@@ -91,7 +91,7 @@ class Sheet:
         return f"{what}{claim} {self.note}".rstrip()
 
     def _texts(self, plus: str, marks: Mapping[str, str], escape: Any, math_mode: bool = False) -> pd.DataFrame:
-        """Return the table as texts: first the labels of the rows, then the cells."""
+        """Format the table: first the labels of the rows, then the cells."""
         halves = compute_spread(self.cells, self.spread)
         factor, digits = 100 if self._metric.share else 1, self._metric.choose_decimals(halves)
         found: dict[tuple[Any, ...], str] = {}
@@ -99,7 +99,7 @@ class Sheet:
             mean = marks.get(cell.get("mark", ""), "{}").format(f"{factor * cell['mean']:.{digits}f}")
             half = factor * cell["half"]
             text = mean + ("" if math.isnan(half) else f"{plus}{half:.{digits}f}")
-            found[_place(cell, self.rows), _place(cell, self.columns)] = f"${text}$" if math_mode else text
+            found[_read_place(cell, self.rows), _read_place(cell, self.columns)] = f"${text}$" if math_mode else text
         down, across = (list(dict.fromkeys(place[i] for place in found)) for i in (0, 1))
         labels = [[escape(self.labels.value(*each)) for each in zip(self.rows, row, strict=True)] for row in down]
         names = [
@@ -114,7 +114,7 @@ class Sheet:
         return pd.DataFrame(body, columns=[*head, *names])
 
 
-def _place(cell: Mapping[str, Any], fields: Sequence[str]) -> tuple[Any, ...]:
+def _read_place(cell: Mapping[str, Any], fields: Sequence[str]) -> tuple[Any, ...]:
     return tuple(cell[name] if isinstance(cell[name], str) or not pd.isna(cell[name]) else None for name in fields)
 
 
@@ -130,7 +130,7 @@ def compute_spread(cells: pd.DataFrame, spread: Spread) -> pd.Series:
 
 
 def describe_sheet_intervals(cells: pd.DataFrame, shown: str, spread: Spread = "interval") -> str:
-    """Return over how many seeds means are, and that `shown` (a sign or a word) is their interval, in words."""
+    """Describe over how many seeds means are, and that `shown` (a sign or a word) is their interval."""
     known = cells.loc[cells["n"] > 0, "n"]
     low, high = int(known.min()), int(known.max())
     seeds = f"{low} seeds" if low == high else f"{low} to {high} seeds"
@@ -149,18 +149,16 @@ def make_sheet(
     rows: Sequence[str] = ("variant",),
     columns: Sequence[str] | None = None,
     *,
-    at: Mapping[str, Any] | None = None,
     view: Views = None,
     metric: str = "accuracy",
     spread: Spread = "interval",
 ) -> Sheet:
-    """Return the means of a study as a table.
+    """Tabulate the means of a study.
 
     Args:
         study: it all, or a part.
         rows: fields that make the rows: method, variant, or any other.
         columns: fields that make the columns (None: those that vary and make no rows).
-        at: field -> value, see `Study.where`.
         view: name of a view (None: the headline of each run); or variant -> view, as of `Study.compare`.
         metric: number of a view.
         spread: what stands behind the means, see `Sheet`.
@@ -168,16 +166,15 @@ def make_sheet(
     Raises:
         ConfigError: as `Study.mean`: no such field, view or metric, or runs that differ in another field.
     """
-    part = study.where(at or {})
-    down = part.named("rows", rows)
-    across = tuple(n for n in part.axes if n not in down) if columns is None else part.named("columns", columns)
-    if not (part.runs["status"] == "done").any():
+    down = study.named("rows", rows)
+    across = tuple(n for n in study.axes if n not in down) if columns is None else study.named("columns", columns)
+    if not (study.runs["status"] == "done").any():
         raise ConfigError("study: no run of it has finished")
-    cells = part.along([*down, *across]).marked([*down, *across], view=view, metric=metric)
-    number = part.find_metric(metric)
-    setting = f"Setting: {describe_setting(part.runs, {*down, *across})}."
-    note = f"{describe_rounds(part, number, view)} {setting}".lstrip()
-    return Sheet(cells, down, across, number, note, spread, part.labels)
+    cells = study.along([*down, *across]).marked([*down, *across], view=view, metric=metric)
+    number = study.find_metric(metric)
+    setting = f"Setting: {describe_setting(study.runs, {*down, *across})}."
+    note = f"{describe_rounds(study, number, view)} {setting}".lstrip()
+    return Sheet(cells, down, across, number, note, spread, study.labels)
 
 
 def table(
@@ -206,8 +203,8 @@ def table(
         >>> list(semcom.table("one", "accuracy", "worst10"))
         ['Method', 'Accuracy (%)', 'Accuracy of the worst 10 % of clients (%)']
     """
-    found = read_study(source) if isinstance(source, Path | str) else source
+    found = (read_study(source) if isinstance(source, Path | str) else source).where(at or {})
     rows = ("variant", *found.axes)
     named = list(map(field_label, rows))
-    each = (make_sheet(found, rows, (), at=at, view=view, metric=n, spread=spread) for n in metrics or ("accuracy",))
+    each = (make_sheet(found, rows, (), view=view, metric=n, spread=spread) for n in metrics or ("accuracy",))
     return pd.concat([sheet.frame().set_index(named) for sheet in each], axis=1).reset_index()

@@ -17,7 +17,7 @@ from scipy import stats
 LEVEL = 0.95
 """Coverage that every interval aims at; a p-value below 1 - LEVEL is taken for a difference."""
 RESAMPLES = 9999
-"""Resamples of a bootstrap and of a permutation test, where the data are small enough (`_resamples`)."""
+"""Resamples of a bootstrap and of a permutation test, where the data are small enough (`_count_resamples`)."""
 MOST_DRAWS = 200_000_000
 """Numbers that all resamples together may draw; with more data there are fewer resamples, down to `FEWEST`."""
 FEWEST = 999
@@ -54,7 +54,7 @@ class Interval:
 
 
 def compute_t_interval(values: Sequence[float] | np.ndarray) -> Interval:
-    """Return the mean of values `[S]`, one per seed, with Student's t interval and the p-value of the t test.
+    """Compute the mean of values `[S]`, one per seed, with Student's t interval and the p-value of the t test.
 
     Exact where the values are drawn from a normal distribution. Of one value, or of values that are all equal, the
     spread is not known: the mean comes without an interval.
@@ -68,7 +68,7 @@ def compute_t_interval(values: Sequence[float] | np.ndarray) -> Interval:
 
 
 def bootstrap_clients(differences: Sequence[float] | np.ndarray) -> Interval:
-    """Return the mean of the differences `[K]` of one seed's clients with SciPy's BCa bootstrap over clients.
+    """Compute the mean of the differences `[K]` of one seed's clients with SciPy's BCa bootstrap over clients.
 
     The p-value is that of the permutation test that swaps the two methods at random for each client. Both speak of
     clients like these in this one seed; fewer than `LEAST_CLIENTS` have neither, as their p-value cannot be below 0.05.
@@ -78,19 +78,19 @@ def bootstrap_clients(differences: Sequence[float] | np.ndarray) -> Interval:
     array = np.asarray(differences, dtype=float)
     if not _varies(array) or array.size < LEAST_CLIENTS:
         return Interval(float(array.mean()))
-    n, batch = _resamples(array.size), max(1, AT_ONCE // array.size)
+    n, batch = _count_resamples(array.size), max(1, AT_ONCE // array.size)
     method = "BCa" if array.size <= LARGEST_BCA else "percentile"
     drawn = stats.bootstrap(
-        (array,), np.mean, confidence_level=LEVEL, n_resamples=n, batch=batch, method=method, rng=_generator()
+        (array,), np.mean, confidence_level=LEVEL, n_resamples=n, batch=batch, method=method, rng=_make_generator()
     ).confidence_interval
     test = stats.permutation_test(
-        (array,), np.mean, permutation_type="samples", n_resamples=n, batch=batch, rng=_generator()
+        (array,), np.mean, permutation_type="samples", n_resamples=n, batch=batch, rng=_make_generator()
     )
     return Interval(float(array.mean()), float(drawn.low), float(drawn.high), float(test.pvalue))
 
 
 def bootstrap_two_levels(differences: np.ndarray) -> Interval:
-    """Return the mean of differences `[S, K]` with the percentiles of a bootstrap over seeds, then clients within.
+    """Compute the mean of differences `[S, K]` with the percentiles of a bootstrap over seeds, then clients within.
 
     Each resample draws S seeds, and K clients of each of them. SciPy's `bootstrap` draws the seeds and takes the
     percentiles; the clients are drawn inside its statistic. With few seeds the interval is too narrow, see
@@ -100,7 +100,7 @@ def bootstrap_two_levels(differences: np.ndarray) -> Interval:
     mean = float(differences.mean())
     if seeds < 2 or not _varies(differences):
         return Interval(mean)
-    generator = _generator()
+    generator = _make_generator()
 
     def statistic(chosen: np.ndarray, axis: int = -1) -> np.ndarray:
         within = generator.integers(clients, size=(*chosen.shape, clients))
@@ -111,7 +111,7 @@ def bootstrap_two_levels(differences: np.ndarray) -> Interval:
         statistic,
         vectorized=True,
         confidence_level=LEVEL,
-        n_resamples=_resamples(differences.size),
+        n_resamples=_count_resamples(differences.size),
         batch=max(1, AT_ONCE // differences.size),
         method="percentile",
         rng=generator,
@@ -120,7 +120,7 @@ def bootstrap_two_levels(differences: np.ndarray) -> Interval:
 
 
 def correct_by_holm(p_values: Sequence[float]) -> list[float]:
-    """Return p-values corrected for their number, which keep the chance of any false claim below the level.
+    """Correct p-values for their number, so that the chance of any false claim stays below the level.
 
     Holm, "A simple sequentially rejective multiple test procedure", Scand. J. Statist. 6, 1979: the i-th smallest of m
     (from 0) times m - i, at most 1, and no smaller than those before it. NaN is no test: it stays, and does not count.
@@ -136,11 +136,10 @@ def _varies(values: np.ndarray) -> bool:
     return bool(np.ptp(values) > EQUAL)
 
 
-def _resamples(size: int) -> int:
-    """Return the number of resamples of `size` values."""
+def _count_resamples(size: int) -> int:
     return int(np.clip(MOST_DRAWS // size, FEWEST, RESAMPLES))
 
 
-def _generator() -> np.random.Generator:
-    """Return the same generator for each interval, so that a study gives the same numbers whenever it is asked."""
+def _make_generator() -> np.random.Generator:
+    """Seed the same generator for each interval, so that a study gives the same numbers every time."""
     return np.random.default_rng(0)

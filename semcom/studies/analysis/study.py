@@ -37,7 +37,7 @@ from semcom.studies.analysis.selection import find_axes, order_runs, parse_selec
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.names import Labels, is_in_joule
 from semcom.studies.results.archive import open_archive
-from semcom.studies.results.run import RATIO, Stored, count_missing_runs, list_damaged_runs, read_stored_runs
+from semcom.studies.results.run import RATIO, Stored, describe_missing_runs, list_damaged_runs, read_stored_runs
 from semcom.studies.results.table import list_configuration_columns, make_table
 from semcom.tasks.metric import ACCURACY, SHORT, Metric
 
@@ -209,7 +209,7 @@ class Study:
         return self._table("traffic")
 
     def of_runs(self, rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-        """Return a table of rows that name their runs by `hash`, each with its run's variant and configuration.
+        """Tabulate rows that name their runs by `hash`, each with the run's variant and configuration.
 
         A column that a row has itself keeps its value. Raises ConfigError where there is no row.
         """
@@ -227,7 +227,7 @@ class Study:
         return list(dict.fromkeys(run.variant for run in self.stored))
 
     def where(self, at: Mapping[str, Any]) -> Study:
-        """Return the part of a study in which fields have some values.
+        """Select the part of a study in which fields have given values.
 
         Args:
             at: dotted field, or method, variant, seed, status or test_snr_db -> its value, or a list of values.
@@ -238,7 +238,7 @@ class Study:
         return Study(select_runs(self.tests, at, self.axes), self.axes, self._place, self.record)
 
     def named(self, asked: str, names: Sequence[str]) -> tuple[str, ...]:
-        """Return names of fields as columns have them, such as hyper.scg_lr for hyper.scg-lr.
+        """Spell names of fields as columns do, such as hyper.scg_lr for hyper.scg-lr.
 
         Args:
             asked: what they are asked for as, for errors.
@@ -256,7 +256,7 @@ class Study:
         return fields
 
     def along(self, fields: Sequence[str]) -> Study:
-        """Return the same study with further fields among its axes, such as one that has the same value in all runs.
+        """Copy the study with further fields among its axes, such as a field with the same value in all runs.
 
         `model.bandwidth_ratio`, which a request may leave open, is that of the run.
         """
@@ -272,16 +272,14 @@ class Study:
         first: str,
         second: str,
         *,
-        at: Mapping[str, Any] | None = None,
         view: Views = None,
         metric: str = "accuracy",
     ) -> Comparison:
-        """Return the difference of two variants, first minus second, with its 95 % interval; see docs/studies.md.
+        """Compute the difference of two variants, first minus second, with its 95 % interval; see docs/studies.md.
 
         Args:
             first: a variant.
             second: another one.
-            at: field -> value, see `where`: it has to leave one point of the study.
             view: name of a view (None: the headline of each run); or variant -> view, where those that are not named
                 have their headline.
             metric: number of a view, such as accuracy, worst10 or last; without a view, also one of the run, such as
@@ -290,7 +288,7 @@ class Study:
         Raises:
             ConfigError: no such variant, view or metric, no seed that both have finished, or several points.
         """
-        found = self.compare_all([first, second], at=at, view=view, metric=metric)
+        found = self.compare_all([first, second], view=view, metric=metric)
         if len(found) > 1:
             fields = [n for n in self.axes if len({str(each.point[n]) for each in found}) > 1]
             raise ConfigError(f"at: {len(found)} points differ in {', '.join(fields)}; give one, or use compare_all")
@@ -300,128 +298,112 @@ class Study:
         self,
         variants: Sequence[str] | None = None,
         *,
-        at: Mapping[str, Any] | None = None,
         view: Views = None,
         metric: str = "accuracy",
     ) -> Comparisons:
-        """Return the differences of all pairs of variants (None: of all) at all points, with Holm's correction.
+        """Compute the differences of all pairs of variants (None: of all) at all points, with Holm's correction.
 
         Args and errors are those of `compare`; there may be several points.
         """
-        part = self.where(at or {})
-        metric = part.find_metric(metric)
-        names = part._known(part.variants if variants is None else variants)
+        metric = self.find_metric(metric)
+        names = self._known(self.variants if variants is None else variants)
         check_views(view, names)
-        found = compare_pairs(part._cells(metric), part.axes, list(combinations(names, 2)), view, metric, part.labels)
-        return part._tell_missing_runs(found)
+        found = compare_pairs(self._cells(metric), self.axes, list(combinations(names, 2)), view, metric, self.labels)
+        return self._tell_missing_runs(found)
 
-    def gains(
-        self, over: str, *, at: Mapping[str, Any] | None = None, view: Views = None, metric: str = "accuracy"
-    ) -> Comparisons:
-        """Return the differences of each other variant to one at all points, with Holm's correction over all of them.
+    def gains(self, over: str, *, view: Views = None, metric: str = "accuracy") -> Comparisons:
+        """Compute the difference of each other variant to `over` at all points, with Holm's correction over all.
 
         Args:
             over: the variant that is subtracted.
-            at: as of `compare`; there may be several points.
             view: as of `compare`.
             metric: as of `compare`.
 
         Raises:
             ConfigError: as `compare_all`.
         """
-        part = self.where(at or {})
-        metric = part.find_metric(metric)
-        first, *others = part._known([over, *(name for name in part.variants if name != over)])
+        metric = self.find_metric(metric)
+        first, *others = self._known([over, *(name for name in self.variants if name != over)])
         check_views(view, [first, *others])
         found = compare_pairs(
-            part._cells(metric), part.axes, [(other, first) for other in others], view, metric, part.labels
+            self._cells(metric), self.axes, [(other, first) for other in others], view, metric, self.labels
         )
-        return part._tell_missing_runs(found)
+        return self._tell_missing_runs(found)
 
     def mean(
         self,
         by: Sequence[str] | None = None,
         *,
-        at: Mapping[str, Any] | None = None,
         view: Views = None,
         metric: str = "accuracy",
     ) -> pd.DataFrame:
-        """Return means over seeds with their 95 % t-intervals, see `means.compute_means`: mean, low, high, n, interval.
+        """Average over seeds with 95 % t-intervals, see `means.compute_means`: mean, low, high, n, interval.
 
         Args:
             by: columns that tell apart what is not averaged (None: variant and the axes).
-            at: as of `where`.
             view: as of `compare`.
             metric: as of `compare`.
 
         Raises:
             ConfigError: as `compare`, no such column, or runs that differ in another field would be averaged.
         """
-        part = self.where(at or {})
-        metric = part.find_metric(metric)
-        columns = ["variant", *part.axes] if by is None else list(by)
-        check_views(view, part.variants)
-        frame = part._done(metric, value=lambda run: read_compared_value(run, choose_view(view, run.variant), metric))
+        metric = self.find_metric(metric)
+        columns = ["variant", *self.axes] if by is None else list(by)
+        check_views(view, self.variants)
+        frame = self._done(metric, value=lambda run: read_compared_value(run, choose_view(view, run.variant), metric))
         missing = [name for name in columns if name not in frame]
         if missing:
             raise ConfigError(f"by: {missing[0]!r} is no column of the study; there are {', '.join(frame)}")
-        return part._tell_missing_runs(compute_means(frame, columns, "value"))
+        return self._tell_missing_runs(compute_means(frame, columns, "value"))
 
-    def rank(
-        self, *, at: Mapping[str, Any] | None = None, view: Views = None, metric: str = "accuracy"
-    ) -> pd.DataFrame:
-        """Return the order of the variants at each point, and which may be called best and second: `rank_variants`.
+    def rank(self, *, view: Views = None, metric: str = "accuracy") -> pd.DataFrame:
+        """Order the variants at each point, and find which may be called best and second: `rank_variants`.
 
         Args and errors are those of `compare`; there may be several points.
         """
-        part = self.where(at or {})
-        metric = part.find_metric(metric)
-        return ranking.rank_variants(part._cells(metric), part.axes, view, metric)
+        metric = self.find_metric(metric)
+        return ranking.rank_variants(self._cells(metric), self.axes, view, metric)
 
     def marked(
         self,
         by: Sequence[str] | None = None,
         *,
-        at: Mapping[str, Any] | None = None,
         view: Views = None,
         metric: str = "accuracy",
     ) -> pd.DataFrame:
-        """Return `mean` with the column `mark`: best or second where `rank` supports it, and nothing elsewhere.
+        """Compute `mean` with the column `mark`: best or second where `rank` supports it, and empty elsewhere.
 
         Args and errors are those of `mean`. Nothing is marked of numbers of which it is not known that more is better.
         """
-        part = self.where(at or {})
-        metric = part.find_metric(metric)
-        means = part.mean(by, view=view, metric=metric)
-        columns = ["variant", *part.axes] if by is None else list(by)
-        ranked = {"variant", "method", *part.axes}
-        if not part.labels.metric(metric).higher or means.empty or not set(columns) <= ranked:
+        metric = self.find_metric(metric)
+        means = self.mean(by, view=view, metric=metric)
+        columns = ["variant", *self.axes] if by is None else list(by)
+        ranked = {"variant", "method", *self.axes}
+        if not self.labels.metric(metric).higher or means.empty or not set(columns) <= ranked:
             return means.assign(mark="")
-        methods = {run.variant: run.fields.get("method") for run in part.stored}
-        ranks = part.rank(view=view, metric=metric)
+        methods = {run.variant: run.fields.get("method") for run in self.stored}
+        ranks = self.rank(view=view, metric=metric)
         return ranking.mark_ranks(means, ranks.assign(method=ranks["variant"].map(methods)), columns)
 
     # -- efficiency and curves ---------------------------------------------------------------------------------------
 
-    def pareto(self, cost: str = "uses", *, at: Mapping[str, Any] | None = None, view: Views = None) -> pd.DataFrame:
-        """Return accuracy against cost, means over seeds, and which variants are efficient: `find_efficient_variants`.
+    def pareto(self, cost: str = "uses", *, view: Views = None) -> pd.DataFrame:
+        """Average accuracy and cost over seeds, and find the efficient variants: `find_efficient_variants`.
 
         Args:
             cost: floats, uses, bits, airtime_s, energy_j, time_s, samples or rounds, over the whole run.
-            at: as of `where`.
             view: as of `compare`.
 
         Raises:
             ConfigError: as `compare`, or no such cost.
         """
-        part = self.where(at or {})
-        metric = part.metric
-        frame = part._done(
+        metric = self.metric
+        frame = self._done(
             metric.name,
             value=lambda run: read_compared_value(run, choose_view(view, run.variant), metric.name),
             cost=lambda run: efficiency.read_cost(run, cost),
         )
-        return efficiency.find_efficient_variants(frame, part.axes, metric.higher).rename(
+        return efficiency.find_efficient_variants(frame, self.axes, metric.higher).rename(
             columns={"value": metric.name}
         )
 
@@ -430,40 +412,37 @@ class Study:
         target: float,
         cost: str = "uses",
         *,
-        at: Mapping[str, Any] | None = None,
         view: str | None = None,
         window: int = 1,
     ) -> pd.DataFrame:
-        """Return the cost at which the accuracy, averaged over seeds, first reaches a target.
+        """Find the cost at which the accuracy, averaged over seeds, first reaches a target.
 
         See `compute_cost_until_target`.
 
         Args:
             target: accuracy, a fraction of 1; of another task a value of its headline.
             cost: as of `pareto`.
-            at: as of `where`.
             view: as of `compare`.
             window: evaluations that the curves are averaged over first, see `smooth`.
 
         Raises:
             ConfigError: as `pareto`, or a target that is no fraction of 1.
         """
-        part = self.where(at or {})
-        if part.metric.share and not 0 < target <= 1:
-            raise ConfigError(f"target: {target} is no {part.metric.label}; give a fraction of 1, such as 0.6")
-        done = {run.hash: run for run in part.stored if run.status == "done"}
+        if self.metric.share and not 0 < target <= 1:
+            raise ConfigError(f"target: {target} is no {self.metric.label}; give a fraction of 1, such as 0.6")
+        done = {run.hash: run for run in self.stored if run.status == "done"}
         headline = {key: view or run.headline for key, run in done.items()}
-        curve = part.smooth(window).rename(columns={part.metric.name: "value"})
+        curve = self.smooth(window).rename(columns={self.metric.name: "value"})
         curve = curve[curve["view"] == curve["hash"].map(headline)]
-        return efficiency.compute_cost_until_target(curve.assign(spent=part.spent(curve, cost)), part.axes, target)
+        return efficiency.compute_cost_until_target(curve.assign(spent=self.spent(curve, cost)), self.axes, target)
 
     @property
     def in_joule(self) -> bool:
-        """Return whether the energies of any run are in joule, see `names.is_in_joule`."""
+        """Check whether the energies of any run are in joule, see `names.is_in_joule`."""
         return any(is_in_joule(run.field("network.kind"), run.field("air.symbol_energy")) for run in self.stored)
 
     def spent(self, rounds: pd.DataFrame, cost: str) -> pd.Series:
-        """Return what each run had cost by each of its `rounds`, rows of that table; NaN for runs that are not done.
+        """Compute the cost of each run up to each of its `rounds`, rows of that table; NaN for unfinished runs.
 
         A run that costs c in T rounds costs c r / T up to round r; its time is the sum of that of its rounds. A last
         stage, round T + 1, counts as T, as what it costs is not counted.
@@ -483,13 +462,13 @@ class Study:
         return so_far.set_axis(rounds.index).where(whole.notna())
 
     def smooth(self, window: int = LAST, metric: str = "accuracy") -> pd.DataFrame:
-        """Return `rounds` where evaluated, with a number averaged over `window` evaluations: `smooth_curves`."""
+        """Select the evaluated `rounds`, with a number averaged over `window` evaluations: `smooth_curves`."""
         return curves.smooth_curves(self.rounds, window, self.find_metric(metric))
 
     def _tell_missing_runs(self, found: T) -> T:
-        """Return what has been found, and tell in a line, once for a study and its parts, which runs it is without."""
+        """Return `found`, and log once for a study and its parts how many runs are missing from it."""
         told: list[str] = self.record.setdefault("told", [])
-        if not told and (line := count_missing_runs(self.stored)):
+        if not told and (line := describe_missing_runs(self.stored)):
             told.append(line)
             LOG.warning("%s", line)
         return found
@@ -515,7 +494,7 @@ class Study:
         return group_runs_to_compare(self._knowing(metric), self.axes)
 
     def _done(self, metric: str, **numbers: Callable[[Stored], float]) -> pd.DataFrame:
-        """Return the keys of the finished runs that know a number, with some numbers of each."""
+        """Tabulate the keys of the finished runs that have a metric, with some numbers of each."""
         done = self._knowing(metric)
         columns = {name: [of(run) for run in done] for name, of in numbers.items()}
         return tabulate_keys(done, self.axes).assign(**columns)

@@ -88,19 +88,19 @@ def pack_archive(folder: Path | str, file: Path | str | None = None, *, arrays: 
         ConfigError: there is no run in the folder, or the archive would not be a .zip file.
     """
     folder = resolve_file(folder)
-    path = _beside(folder) if file is None else resolve_file(file)
+    path = _name_archive(folder) if file is None else resolve_file(file)
     if path.suffix != ".zip":
         raise ConfigError(f"out: {path} is no .zip file; give one")
     runs, record = read_stored_runs(folder)  # or an error that says what is wrong with it
     for line in list_damaged_runs(runs, record):
         LOG.warning("%s: %s", folder, line)
     configs = [file for run in runs for file in (run.folder / CONFIG, run.trained / CONFIG) if file.is_file()]
-    places = Places(map(_read_table_of_json, configs), folder.resolve())
+    places = Places(map(_read_values, configs), folder.resolve())
     folders, kinds = sorted(run.folder for run in runs), (*KINDS, ARRAYS) if arrays else KINDS
     buffer, inner = io.BytesIO(), io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive, zipfile.ZipFile(inner, "w") as texts:
-        for source in _list_archive_files(folder, folders, kinds):
-            name, content = source.relative_to(folder).as_posix(), _read_archive_content(source, places)
+        for source in _list_files(folder, folders, kinds):
+            name, content = source.relative_to(folder).as_posix(), _read_content(source, places)
             if name in OF_SWEEP or source.name == ARRAYS:
                 _write_entry(archive, name, content, zipfile.ZIP_DEFLATED)
             else:  # runs repeat each other, which compression sees across the whole of them only
@@ -144,19 +144,19 @@ def open_archive(path: Path) -> tuple[Path, TemporaryDirectory[str] | None]:
     return folder, place
 
 
-def _beside(folder: Path) -> Path:
+def _name_archive(folder: Path) -> Path:
     place = folder.resolve()
     return place.with_name(f"{place.name}.zip")
 
 
-def _list_archive_files(folder: Path, runs: list[Path], kinds: tuple[str, ...]) -> Iterator[Path]:
+def _list_files(folder: Path, runs: list[Path], kinds: tuple[str, ...]) -> Iterator[Path]:
     """Yield the files that an archive holds: those of the sweep, and those of each run."""
     yield from (folder / name for name in OF_SWEEP if (folder / name).is_file())
     places = [folder, *(place for run in runs for place in (run, run / TRAINING))]
     yield from (place / name for place in dict.fromkeys(places) for name in kinds if (place / name).is_file())
 
 
-def _read_archive_content(path: Path, places: Places) -> bytes:
+def _read_content(path: Path, places: Places) -> bytes:
     """Read a file without the places of this machine."""
     if path.name == ERROR:  # its traceback names files of this machine
         return f"{places.words(path.read_text(encoding='utf-8', errors='replace').partition(chr(10))[0])}\n".encode()
@@ -168,7 +168,7 @@ def _read_archive_content(path: Path, places: Places) -> bytes:
         except ConfigError:  # a damaged one says nothing
             return b""
     if path.name in (CONFIG, SWEEP):
-        found = strip_places(_read_table_of_json(path))
+        found = strip_places(_read_values(path))
         found = places.config(found) if path.name == CONFIG else seal_values(places.values(found))
         return to_json(found, indent=1).encode()
     if path.name == SUMMARY:
@@ -179,7 +179,7 @@ def _read_archive_content(path: Path, places: Places) -> bytes:
     return path.read_bytes()
 
 
-def _read_table_of_json(path: Path) -> dict[str, Any]:
+def _read_values(path: Path) -> dict[str, Any]:
     """Read a table of plain values; an empty one where the file holds none, of which a reader makes nothing either."""
     with suppress(OSError, ValueError):
         return found if isinstance(found := read_json(path), dict) else {}
@@ -202,7 +202,7 @@ def unpack_archive(file: Path, only: str | None = None) -> TemporaryDirectory[st
     try:
         with open_file(file) as content, _Archive(content) as outer, _open_runs(file, outer, only) as inner:
             parts = [(part, [e for e in part.infolist() if _is_of_study(e.filename, only)]) for part in (outer, *inner)]
-            _check_archive_size(file, [entry for _, entries in parts for entry in entries])
+            _check_size(file, [entry for _, entries in parts for entry in entries])
             place: TemporaryDirectory[str] = TemporaryDirectory(prefix="semcom-")
             try:
                 for part, entries in parts:
@@ -228,7 +228,7 @@ def _open_runs(file: Path, outer: zipfile.ZipFile, only: str | None) -> Iterator
     if not found:
         yield []
         return
-    _check_archive_size(file, found)
+    _check_size(file, found)
     with TemporaryFile() as plain:
         with outer.open(found[0]) as packed:
             shutil.copyfileobj(packed, plain)
@@ -237,7 +237,7 @@ def _open_runs(file: Path, outer: zipfile.ZipFile, only: str | None) -> Iterator
 
 
 def _is_of_study(name: str, only: str | None) -> bool:
-    """Return whether a file of an archive is one of a study: of the sweep, of a run, or of a run's training."""
+    """Check whether a file of an archive belongs to a study: to its sweep, a run, or a run's training."""
     *folders, last = name.split("/")
     if only in OF_SWEEP:
         return name == only
@@ -246,7 +246,7 @@ def _is_of_study(name: str, only: str | None) -> bool:
     return not folders or (only in (None, folders[0]) and folders[1:] in ([], [TRAINING]))
 
 
-def _check_archive_size(file: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
+def _check_size(file: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
     """Raise ConfigError for more than is unpacked, RunError where there is no room; the archive says how much it is."""
     size, packed = sum(entry.file_size for entry in entries), file.stat().st_size
     if len(entries) > MOST:

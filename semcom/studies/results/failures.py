@@ -99,17 +99,23 @@ def build_repeat(config: Path, folder: Path, out: str | None = None) -> Repeat:
 
 
 def read_repeat(command: Any) -> Repeat | None:
-    """Return the command that a sweep has left as one that carries out a sweep and nothing else, with its plug-ins left
-    to the reader; None for any other text."""
+    """Read the commands that a sweep has left, with the plug-ins left to the reader.
+
+    None for a text with a line that does anything but carry out a sweep, or that is Python.
+    """
     try:
-        words = shlex.split(command) if isinstance(command, str) else []
+        lines = [shlex.split(line) for line in command.splitlines()] if isinstance(command, str) else []
     except ValueError:
         return None
-    return _leave_plugins(words) if words[:2] == ["semcom", "sweep"] else None
+    if not lines or any(words[:2] != ["semcom", "sweep"] for words in lines):
+        return None
+    found = [_leave_plugins(words) for words in lines]
+    plugins = dict.fromkeys(plugin for each in found for plugin in each.plugins)
+    return Repeat("\n".join(each.command for each in found), tuple(plugins))
 
 
 def _leave_plugins(words: Sequence[str]) -> Repeat:
-    """Return a command with FILE in the place of plug-ins, and files of an experiment, that are not imported here."""
+    """Replace plug-ins, and files of experiments, by FILE in a command unless this process has imported them."""
     words = [part for word in words for part in (word.split("=", 1) if word.startswith("--plugin=") else [word])]
     own = [before == "--plugin" or word.endswith(".py") for before, word in pairwise(["", *words])]
     left = [of and locate_plugin(word) not in list_loaded_plugins() for of, word in zip(own, words, strict=True)]
@@ -138,14 +144,14 @@ def locate_failure(folder: Path) -> list[str]:
     text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     first = text.partition("Traceback (most recent call last):\n")[2].partition("\n\n")[0]  # of several, the cause
     frames = {found.group(): Path(found["file"]) for found in _FRAME.finditer(first + "\n")}
-    ours = [frame for frame, file in frames.items() if _inside(file, _OURS)]
-    users = [frame for frame, file in frames.items() if not _inside(file, (*_OURS, *_LIBRARIES))]
+    ours = [frame for frame, file in frames.items() if _is_inside(file, _OURS)]
+    users = [frame for frame, file in frames.items() if not _is_inside(file, (*_OURS, *_LIBRARIES))]
     chosen = next((found[-1] for found in (users, ours, list(frames)) if found), "")
     at, *code = [line.strip() for line in chosen.splitlines() if line.strip("^~ ")] or [""]
     return [at, *(f"  {line}" for line in code)] if at else []
 
 
-def _inside(file: Path, folders: Sequence[Path]) -> bool:
+def _is_inside(file: Path, folders: Sequence[Path]) -> bool:
     return any(file.is_relative_to(folder) for folder in folders)
 
 

@@ -78,43 +78,43 @@ def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
-    own = _mark(shard)
+    own = _format_mark(shard)
     with ExitStack() as stack:
-        entrance = _take_lock(folder, "", PATIENCE_S if shard else MOMENT_S)
+        entrance = _take(folder, "", PATIENCE_S if shard else MOMENT_S)
         stack.callback(entrance.release)
-        others = list(_shards(folder))
+        others = list(_list_shards(folder))
         for mark in others:
             if shard is None or mark == own or not mark.endswith(f"-of-{shard.count}"):
-                raise _refuse_locked_folder(folder, mark)
+                raise _refuse_folder(folder, mark)
         held = entrance
         if shard is not None:
-            held = _take_lock(folder, own, MOMENT_S)
+            held = _take(folder, own, MOMENT_S)
             stack.callback(held.release)
         check = watch_lock(held)
         settle(bool(others))
-        _sign_lock(folder / (OWNER + own))
+        _sign(folder / (OWNER + own))
         stack.callback((folder / (OWNER + own)).unlink, missing_ok=True)
         if shard is not None:
             entrance.release()
         yield check
 
 
-def _mark(shard: Shard | None) -> str:
+def _format_mark(shard: Shard | None) -> str:
     """Format what the names of a shard's files end with; nothing for a whole sweep."""
     return "" if shard is None else f"-{shard.number}-of-{shard.count}"
 
 
-def _take_lock(folder: Path, mark: str, patience_s: float) -> FileLock:
+def _take(folder: Path, mark: str, patience_s: float) -> FileLock:
     """Take the lock of a folder, or of a part of its sweep. ConfigError: another process holds it."""
     try:
         return take_lock(folder / (LOCK + mark), patience_s)
     except Timeout:
-        raise _refuse_locked_folder(folder, mark) from None
+        raise _refuse_folder(folder, mark) from None
     except OSError as error:
         raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
 
 
-def _shards(folder: Path) -> Iterator[str]:
+def _list_shards(folder: Path) -> Iterator[str]:
     """Yield the marks of the shards that are running in a folder; no other can begin meanwhile."""
     for path in sorted(folder.glob(f"{LOCK}-*-of-*")):
         if is_lock_held(path):
@@ -124,25 +124,25 @@ def _shards(folder: Path) -> Iterator[str]:
 def list_lock_holders(folder: Path) -> list[str]:
     """Describe the processes that are running in a sweep's folder; one that was killed has left its name alone."""
     marks = [path.name.removeprefix(OWNER) for path in sorted(folder.glob(f"{OWNER}*"))]
-    return [_whose(folder, mark) + _part(mark) for mark in marks if is_lock_held(folder / (LOCK + mark))]
+    return [_read_owner(folder, mark) + _describe_part(mark) for mark in marks if is_lock_held(folder / (LOCK + mark))]
 
 
-def _whose(folder: Path, mark: str) -> str:
+def _read_owner(folder: Path, mark: str) -> str:
     """Read which process has a folder, or a part of its sweep, as it has signed."""
     owner = folder / (OWNER + mark)
     return owner.read_text(encoding="utf-8").strip() if owner.is_file() else "another process"
 
 
-def _part(mark: str) -> str:
+def _describe_part(mark: str) -> str:
     return f" with its shard {mark[1:].replace('-of-', '/')}" if mark else ""
 
 
-def _refuse_locked_folder(folder: Path, mark: str) -> ConfigError:
-    running = f"{_whose(folder, mark)} is running in {folder}{_part(mark)}"
+def _refuse_folder(folder: Path, mark: str) -> ConfigError:
+    running = f"{_read_owner(folder, mark)} is running in {folder}{_describe_part(mark)}"
     return ConfigError(f"out: {running}; wait for it, or give another folder")
 
 
-def _sign_lock(path: Path) -> None:
+def _sign(path: Path) -> None:
     """Leave which process has a folder, where that can be written."""
     now = datetime.now().isoformat(sep=" ", timespec="minutes")
     with suppress(OSError):
@@ -188,4 +188,5 @@ def parse_record(path: Path) -> dict[str, Any]:
 
 def another_sweep(folder: Path, held: dict[str, Any]) -> ConfigError:
     """Make the error about a folder that belongs to another sweep than the one that is asked for."""
-    return ConfigError(f"out: {folder} holds another sweep ({held['command']}); give another folder")
+    calls = "; ".join(held["command"].splitlines())
+    return ConfigError(f"out: {folder} holds another sweep ({calls}); give another folder")

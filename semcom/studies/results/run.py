@@ -152,7 +152,7 @@ class Stored:
         return own.get(name, self.fields.get(name))
 
     def with_ratio(self) -> Stored:
-        """Return the same run with k/n, to three digits, among its fields; None where it is not known."""
+        """Copy the run with its ratio k/n among the fields, to three digits; None if it is not known."""
         ratio = (self.summary or {}).get("bandwidth_ratio")
         return replace(self, fields={**self.fields, RATIO: None if ratio is None else float(f"{ratio:.3g}")})
 
@@ -207,7 +207,7 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
         ConfigError: there is no run in it, or the same run twice.
     """
     if (folder / CONFIG).is_file():
-        return [_read_stored_run(folder, {}, {})], {}
+        return [_read_folder(folder, {}, {})], {}
     if not folder.is_dir():
         raise ConfigError(f"study: {folder} is no folder; give that of a run or of a sweep, or one that holds runs")
     record, listed = escape_texts(_read_sweep_record(folder)), escape_texts(_read_listed_runs(folder))
@@ -219,13 +219,13 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
         listed = {key: row for key, row in listed.items() if key in variants}
         record["unlisted"] = [path.name for path in inside if path.name not in variants]
         inside = [path for path in inside if path.name in variants]
-    found = sorted((_read_stored_run(path, variants, listed) for path in inside), key=lambda run: run.variant)
+    found = sorted((_read_folder(path, variants, listed) for path in inside), key=lambda run: run.variant)
     named = {run.hash: run for run in found}
     if len(named) < len(found):
         twice = next(run for run in found if named[run.hash] is not run)
         raise ConfigError(f"study: {twice.folder} and {named[twice.hash].folder} hold the same run; move one away")
     order = dict.fromkeys([*listed, *variants, *named])
-    runs = [named.get(key) or _build_run_without_config(folder / key, variants, listed.get(key, {})) for key in order]
+    runs = [named.get(key) or _build_pending(folder / key, variants, listed.get(key, {})) for key in order]
     if not runs:
         raise ConfigError(f"study: {folder} holds neither a run nor folders of runs; is it the right folder?")
     return _fill_later_options(runs), record
@@ -246,7 +246,7 @@ def list_damaged_runs(runs: Sequence[Stored], record: Mapping[str, Any]) -> list
     return lines
 
 
-def count_missing_runs(runs: Sequence[Stored]) -> str:
+def describe_missing_runs(runs: Sequence[Stored]) -> str:
     """Say how many runs no mean is over, by their states; nothing where it is over all or none."""
     counts = Counter(run.status for run in runs if run.status != "done")
     states = ", ".join(f"{count} {status}" for status, count in counts.items())
@@ -307,14 +307,14 @@ def _read_listed_runs(folder: Path) -> dict[str, dict[str, Any]]:
         *(["variant"] if "variant" in frame else []),
     ]
     rows = frame[list(dict.fromkeys(names))].to_dict("records")
-    return {row["hash"]: {name: value for name, value in row.items() if not _missing(value)} for row in rows}
+    return {row["hash"]: {name: value for name, value in row.items() if not _is_empty(value)} for row in rows}
 
 
-def _missing(value: Any) -> bool:
+def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _read_stored_run(folder: Path, variants: Mapping[str, str], listed: Mapping[str, Mapping[str, Any]]) -> Stored:
+def _read_folder(folder: Path, variants: Mapping[str, str], listed: Mapping[str, Mapping[str, Any]]) -> Stored:
     """Read the run whose config.json lies in a folder."""
     try:
         config = read_config(folder, "study")
@@ -322,7 +322,7 @@ def _read_stored_run(folder: Path, variants: Mapping[str, str], listed: Mapping[
         if folder.name not in variants:
             raise
         damage = DamagedRun(folder / CONFIG, str(error))
-        return replace(_build_run_without_config(folder, variants, listed.get(folder.name, {})), **_fail(damage))
+        return replace(_build_pending(folder, variants, listed.get(folder.name, {})), **_describe_damage(damage))
     if config.train.rounds is None or config.train.participation is None:
         raise ConfigError(f"study: {folder / CONFIG} is a request, and not of a run: it leaves train.rounds open")
     key = run_hash(config)
@@ -330,33 +330,32 @@ def _read_stored_run(folder: Path, variants: Mapping[str, str], listed: Mapping[
         key = folder.name
         LOG.info("%s: of a version in which a value of its configuration meant something else", folder)
     wrong = folder.name in variants and folder.name != key
-    found = _fail(DamagedRun(folder / CONFIG, f"it is of run {key}")) if wrong else None
+    found = _describe_damage(DamagedRun(folder / CONFIG, f"it is of run {key}")) if wrong else None
     key = folder.name if wrong else key
     row = listed.get(key, {})
     name = variants.get(key) or row.get("variant") or config.method
-    found, fields = found or _read_run_status(folder, key, row), escape_texts(list_fields(config))
+    found, fields = found or _read_status(folder, key, row), escape_texts(list_fields(config))
     return Stored(
         key, folder, variant=escape_texts(name), fields=fields, participants=_count_participants(config), **found
     )
 
 
-def _build_run_without_config(folder: Path, variants: Mapping[str, str], row: Mapping[str, Any]) -> Stored:
+def _build_pending(folder: Path, variants: Mapping[str, str], row: Mapping[str, Any]) -> Stored:
     """Build a run that left no config.json: a pending one, or one of which the sweep's table tells the configuration.
 
     An experiment that trains in its own way may leave a summary alone.
     """
     known = {name: value for name, value in row.items() if name not in ("status", "error", "hash", "variant")}
-    found = _read_run_status(folder, folder.name, row)
+    found = _read_status(folder, folder.name, row)
     name = variants.get(folder.name) or row.get("variant") or row["method"]
     return Stored(folder.name, folder, variant=name, fields=known, participants=None, **found)
 
 
-def _fail(damage: Exception) -> dict[str, Any]:
-    """Return what is known of a run of which a file is not what was written."""
+def _describe_damage(damage: Exception) -> dict[str, Any]:
     return {"status": "failed", "error": str(damage), "summary": None, "damaged": True}
 
 
-def _read_run_status(folder: Path, key: str, row: Mapping[str, Any]) -> dict[str, Any]:
+def _read_status(folder: Path, key: str, row: Mapping[str, Any]) -> dict[str, Any]:
     """Read status, error and summary of a run; a sweep may know of a failure that left nothing in the folder."""
     found: dict[str, Any] = {"status": "unfinished" if folder.is_dir() else "pending", "error": None, "summary": None}
     try:
@@ -364,7 +363,7 @@ def _read_run_status(folder: Path, key: str, row: Mapping[str, Any]) -> dict[str
         if summary is None:
             check_metrics(folder, None)
     except RunError as damage:
-        return _fail(damage)
+        return _describe_damage(damage)
     if summary is not None:
         summary = escape_texts(summary)
         summary["warnings"] = _rename_options(summary.get("warnings", []))

@@ -33,7 +33,7 @@ def flatten_row(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def make_row_of_table(
+def make_row(
     config: RunConfig, origin: Mapping[str, str], found: Mapping[str, Any] | None, error: str | None
 ) -> dict[str, Any]:
     """Build one row: `origin` (experiment, scale, command, variant), the configuration, a finished run's summary.
@@ -55,10 +55,10 @@ def list_fields(config: RunConfig) -> dict[str, Any]:
     """List the fields of a configuration by their dotted names on the command line, without `PLACES`."""
     values = {name: value for name, value in to_dict(config).items() if name != "contents"}  # the hash tells them
     flat = {name.replace(".options.", "."): value for name, value in flatten_row(values).items()}
-    return {name: _plain(value) for name, value in flat.items() if name not in PLACES}
+    return {name: _fit_cell(value) for name, value in flat.items() if name not in PLACES}
 
 
-def _plain(value: Any) -> Any:
+def _fit_cell(value: Any) -> Any:
     """Fit a configuration value into one column: several values become a comma list."""
     return ",".join(str(v) for v in value) if isinstance(value, (tuple, list)) else value
 
@@ -81,16 +81,16 @@ def read_number_in_row(
 
 def make_table(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = FIRST) -> pd.DataFrame:
     """Make the rows one frame, the columns `first` in front; one that mixes text and numbers becomes text."""
-    names = [*first, *(name for name in _names(rows) if name not in first)]
-    return pd.DataFrame({name: _column([r.get(name) for r in rows]) for name in names})
+    names = [*first, *(name for name in _list_columns(rows) if name not in first)]
+    return pd.DataFrame({name: _unify_types([r.get(name) for r in rows]) for name in names})
 
 
-def _names(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _list_columns(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield every column name once, in the order of its first appearance."""
     return iter(dict.fromkeys(name for r in rows for name in r))
 
 
-def _column(values: list[Any]) -> list[Any]:
+def _unify_types(values: list[Any]) -> list[Any]:
     """Make the values of one column text where some are; Parquet stores one type per column."""
     texts = [isinstance(v, str) for v in values if v is not None]
     return [v if v is None else str(v) for v in values] if any(texts) and not all(texts) else values
@@ -118,7 +118,7 @@ def write_table(frame: pd.DataFrame, path: Path) -> Path:
 
 
 def encode_table(frame: pd.DataFrame) -> bytes:
-    """Return the table as the content of a Parquet file."""
+    """Encode the table as Parquet."""
     buffer = io.BytesIO()
     frame.to_parquet(buffer, index=False)
     return buffer.getvalue()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from semcom.data.split import Split
 
 
-def divide_sweep_data(configs: Iterable[RunConfig]) -> Iterator[tuple[Dataset, Split]]:
+def divide_data(configs: Iterable[RunConfig]) -> Iterator[tuple[Dataset, Split]]:
     """Load each dataset of some runs once, and yield it with each of its divisions.
 
     A dataset that has to be downloaded is so by one process.
@@ -37,8 +37,8 @@ def divide_sweep_data(configs: Iterable[RunConfig]) -> Iterator[tuple[Dataset, S
 
 
 def check_sweep_data(configs: Iterable[RunConfig]) -> None:
-    """Load and divide the data of unfinished runs; errors are those of `divide_sweep_data`."""
-    for _ in divide_sweep_data(c for c in configs if not has_outcome(c)):
+    """Load and divide the data of unfinished runs; errors are those of `divide_data`."""
+    for _ in divide_data(c for c in configs if not has_outcome(c)):
         pass
 
 
@@ -49,12 +49,12 @@ def mark_images(configs: Iterable[RunConfig], parts: Sequence[str]) -> dict[str,
         Digest of a dataset's labels -> bool `[N]`. Datasets with the same labels have the same images.
 
     Raises:
-        ConfigError: as `divide_sweep_data`.
+        ConfigError: as `divide_data`.
     """
     from semcom.data.split_file import LABELS, describe_dataset
 
     found: dict[str, npt.NDArray[np.bool_]] = {}
-    for dataset, split in divide_sweep_data(configs):
+    for dataset, split in divide_data(configs):
         marks = found.setdefault(describe_dataset(dataset)[LABELS], np.zeros(len(dataset.images), dtype=bool))
         for lists in (getattr(split, part) for part in parts):
             marks[np.concatenate(lists)] = True

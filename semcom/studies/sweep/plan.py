@@ -33,7 +33,6 @@ from semcom.studies.sweep.request import (
     OWN,
     Request,
     apply_request,
-    format_request_command,
     list_joining_methods,
     make_experiment_of_request,
 )
@@ -56,7 +55,7 @@ class Plan:
     """Folder of the results."""
     record: Mapping[str, Any]
     """Content of sweep.json: experiment, scale and command; whether its runs are trained by a function of their own;
-    plugins, settings and axes; hash -> variant."""
+    plugins, settings and axes; hash -> variant. The command is the call, or a line for each of several."""
     runs: Mapping[str, Resolved]
     """Hash -> resolved configuration with its folder in `out`; the longest runs first."""
     held: Mapping[str, Any] | None
@@ -83,8 +82,8 @@ class Plan:
         )
 
     def row(self, key: str, found: Mapping[str, Any] | None, error: str | None) -> dict[str, Any]:
-        """Build the row of a run, see `make_row_of_table`."""
-        return table.make_row_of_table(self.runs[key], {**self.origin, "variant": self.variants[key]}, found, error)
+        """Build the row of a run, see `make_row`."""
+        return table.make_row(self.runs[key], {**self.origin, "variant": self.variants[key]}, found, error)
 
 
 def make_plan(
@@ -123,7 +122,7 @@ def make_plan(
         record = {
             "experiment": declared.name,
             "scale": scale,
-            "command": format_request_command(name, declared, scale, request, plugins, str(folder)),
+            "command": request.words,
             "own_training": declared.train is not None,
             "plugins": list(loaded),
             "set": {key: value for key, value in request.set.items() if key not in NOT_IDENTITY},
@@ -132,8 +131,8 @@ def make_plan(
         return json.loads(json.dumps(record, default=repr))  # what JSON cannot hold is no field's value, see `resolve`
 
     record = describe(request)
-    if held is not None and not _is_same(held, record):
-        request = _merge_plans(held, record, request, folder)
+    if held is not None:
+        request = _merge_calls(held, record, request, folder)
         chosen = apply_request(declared, scale, request)
         record = describe(request)
     joining = list_joining_methods(declared, request.methods)
@@ -166,12 +165,12 @@ def declare_features(
     declared, found = find_declaration(name, scale, request, out)
     if all(RATIO not in axis.fields for axis in request.axes):
         return declared, found, request
-    request = _count_features(request, apply_request(declared, found, request).grid(found))
+    request = _replace_ratios(request, apply_request(declared, found, request).grid(found))
     return *find_declaration(name, scale, request, out), request
 
 
-def _count_features(request: Request, configs: Sequence[RunConfig]) -> Request:
-    """Return a request that varies the number of features in the place of the bandwidth ratio.
+def _replace_ratios(request: Request, configs: Sequence[RunConfig]) -> Request:
+    """Replace the bandwidth ratios of a request by numbers of features.
 
     Raises:
         ConfigError: a ratio is none, or is not the same number in all runs, whose images differ.
@@ -215,16 +214,11 @@ def _read_varied_fields(chosen: Experiment, scale: str, config: Resolved) -> dic
     return {name: read_grid_field(config, name) for name in (*names, "seed")}
 
 
-def _is_same(held: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
-    """Check whether a folder's sweep is the one that is asked for; versions before axes had the command alone."""
-    names = ("experiment", "scale", *(("plugins", "set", "axes") if "axes" in held else ("command",)))
-    return all(held.get(name) == record[name] for name in names)
+def _merge_calls(held: dict[str, Any], record: Mapping[str, Any], request: Request, folder: Path) -> Request:
+    """Merge what is asked for with the sweep that a folder holds.
 
-
-def _merge_plans(held: dict[str, Any], record: Mapping[str, Any], request: Request, folder: Path) -> Request:
-    """Merge the requests of a folder's sweep and of the one that is asked for.
-
-    That is a grid where one holds the other, or where they differ in one axis alone.
+    That is a grid where one holds the other, or where they differ in one axis alone. Its words are those of the calls
+    that it takes.
 
     Raises:
         ConfigError: it is none, or they differ in more than the values of their axes.
@@ -238,6 +232,12 @@ def _merge_plans(held: dict[str, Any], record: Mapping[str, Any], request: Reque
     grid = not more or not fewer or (more == fewer and len(more) == 1)
     if not grid or TEST_SNR in (*more, *fewer):  # other test SNRs are other runs
         raise another_sweep(folder, held)
+    if not more:
+        request = dataclasses.replace(request, words=held["command"])
+    elif fewer:
+        request = dataclasses.replace(request, words=f"{held['command']}\n{request.words}")
+    if not fewer:
+        return request
     union = {name: [*there[name], *(value for value in here[name] if value not in there[name])] for name in there}
     names = tuple(union.pop(VARIANT))
     axes = (parse_axis(tuple(k.split(",")) if "," in k else k, values, "the sweep") for k, values in union.items())
@@ -274,7 +274,7 @@ def _lay_out_plan(
             one = format_label(run.variant, _read_varied_fields(chosen, scale, config), key)
             raise ConfigError(f"{chosen.name}: two runs have the same configuration: {one}")
         runs[key], variants[key] = config, run.variant
-    rows = [table.make_row_of_table(config, {"variant": variants[key]}, None, None) for key, config in runs.items()]
+    rows = [table.make_row(config, {"variant": variants[key]}, None, None) for key, config in runs.items()]
     means.check_seeds_alone(table.make_table(rows), [*chosen.columns(scale), *chosen.rows(scale)])
     gone = [key for key in (held or {}).get("variants", {}) if key not in runs]
     if gone:

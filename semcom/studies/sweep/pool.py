@@ -37,7 +37,7 @@ PATIENCE_S = 8.0
 """Seconds that workers have to keep their state when a signal ends the sweep; schedulers often give 30."""
 
 
-def check_pool_workers(jobs: int | None, backend: str, gpus_per_run: float | None = None) -> None:
+def check_workers(jobs: int | None, backend: str, gpus_per_run: float | None = None) -> None:
     """Check the number of runs at a time, the backend, and what each run takes of it.
 
     Raises:
@@ -110,10 +110,10 @@ def _carry_out_in_loky(progress: SweepProgress, train: Train, jobs: int, limit_m
     """
 
     def pool(configs: Sequence[RunConfig]) -> str:
-        calls = [delayed(_run_in_pool_worker)(os.getpid(), to_dict(config), train, limit_minutes) for config in configs]
-        return _run_pool(calls, jobs, progress)
+        calls = [delayed(_carry_out)(os.getpid(), to_dict(config), train, limit_minutes) for config in configs]
+        return _run_calls(calls, jobs, progress)
 
-    with act_before_stop(_end_pool_workers):
+    with act_before_stop(_end_workers):
         broken, left = pool(progress.waiting()), TRIES
         while broken and left:
             begun = [config for config in progress.waiting() if locate_run_folder(config).is_dir()]
@@ -135,7 +135,7 @@ def _repeat_alone(config: RunConfig, pool: Callable[[Sequence[RunConfig]], str])
     return broken
 
 
-def _run_pool(calls: Sequence[Any], jobs: int, progress: SweepProgress) -> str:
+def _run_calls(calls: Sequence[Any], jobs: int, progress: SweepProgress) -> str:
     """Carry out the calls, `jobs` at a time; return what broke the pool, or nothing."""
     broken = ""
     if not _can_share():
@@ -159,7 +159,7 @@ def _run_pool(calls: Sequence[Any], jobs: int, progress: SweepProgress) -> str:
 
 
 def _can_share() -> bool:
-    """Return whether the system has what joblib's processes share, as it lacks where /dev/shm cannot be written to."""
+    """Check that the system can share memory, as joblib's processes need it; without a writable /dev/shm it cannot."""
     try:
         multiprocessing.get_context("spawn").Semaphore()
     except (OSError, ImportError):
@@ -167,9 +167,9 @@ def _can_share() -> bool:
     return True
 
 
-def _end_pool_workers() -> None:
+def _end_workers() -> None:
     """Let the runs of all workers keep their state and end; a worker that takes too long is killed."""
-    _silence_pool_manager()
+    _silence_manager()
     workers = [child for child in psutil.Process().children(recursive=True) if not _is_tracker(child)]
     for worker in workers:
         with suppress(psutil.Error):
@@ -179,7 +179,7 @@ def _end_pool_workers() -> None:
             late.kill()
 
 
-def _silence_pool_manager() -> None:
+def _silence_manager() -> None:
     """Leave out the traceback of loky's thread, which may look for a task that has just been taken back."""
     usual = threading.excepthook
 
@@ -208,7 +208,7 @@ class _Parallel(Parallel):
         self.progress.look()
 
 
-def _run_in_pool_worker(parent: int, content: Mapping[str, Any], train: Train, limit_minutes: float | None) -> None:
+def _carry_out(parent: int, content: Mapping[str, Any], train: Train, limit_minutes: float | None) -> None:
     """Carry out one run in a worker, which ends with the process of the sweep; without workers, in that process."""
     if parent != os.getpid():
         exit_with_parent(parent, look=True)  # joblib may have started it from a thread of its own

@@ -98,7 +98,7 @@ class SweepProgress:
         key = run_hash(config)
         if key in self._waiting:
             self.errors[key] = error
-            _store_failed_config(config)
+            _store_config(config)
             self._report(key, f"FAILED {self._labels[key]}: {error}")
 
     def leave(self, reason: str) -> None:
@@ -167,7 +167,7 @@ def _count_rounds(folder: Path) -> int:
     return 0
 
 
-def _store_failed_config(config: RunConfig) -> None:
+def _store_config(config: RunConfig) -> None:
     """Store the configuration of a run that failed before it had stored it: it tells what failed, and repeats it."""
     folder = locate_run_folder(config)
     if folder.is_dir() and not (folder / CONFIG).exists():

@@ -9,13 +9,15 @@ import os
 import platform
 import signal
 import socket
+import sys
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
-from unittest import mock
+from typing import Any
+
+import psutil
 
 from semcom.config import ConfigError, RunConfig, RunError, run_hash, to_dict
 from semcom.files import SWEEP
@@ -41,6 +43,9 @@ KNOCK_S = 10.0
 """Seconds in which the cluster has to answer."""
 TICK_S = 1.0
 """Seconds between looks for what other machines have written."""
+LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Variable that keeps Ray on the loopback address if it is 0 when Ray is first imported. Otherwise Ray's servers, which
+run what they are sent, listen on all interfaces: Ray 2.60 replaces a 127.0.0.1 that it is given by another address."""
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Variables of all workers: a run has one thread, as with loky."""
 
@@ -65,25 +70,30 @@ def carry_out_in_ray(
     """
     if not progress.waiting():
         return {}
-    _check_ray_devices(progress, gpus)
+    _check_devices(progress, gpus)
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # or Ray would tell of lost workers among our results
+    before, alone = "ray" in sys.modules and os.environ.get(LOOPBACK) != "0", _is_alone()
+    if alone and not before:
+        os.environ[LOOPBACK] = "0"
     import ray
 
-    with _connect_to_ray():
-        _check_ray_room(progress, gpus)
+    if alone and before and not ray.is_initialized():
+        raise ConfigError(f"backend: Ray was imported without {LOOPBACK}=0, and would listen to the network; {START}")
+    with _connect(alone):
+        _check_room(progress, gpus)
         hidden = {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
         environment = {"env_vars": ENVIRONMENT | hidden}
         needs = {"num_gpus": gpus or 0, "max_retries": 0, "runtime_env": environment}
-        run = ray.remote(_run_in_ray_worker)
+        run = ray.remote(_carry_out)
 
-        version, place = _version(), os.getcwd()
-        _check_ray_nodes(progress, version, place, environment)
+        version, place = _read_version(), os.getcwd()
+        _check_nodes(progress, version, place, environment)
 
         def submit(config: RunConfig) -> Any:
             task = run.options(num_cpus=config.processes, name=f"semcom {run_hash(config)}", **needs)
             return task.remote(to_dict(config), train, limit_minutes, place, version.partition(" ")[0])
 
-        room = max(1, _count_ray_places(gpus))
+        room = max(1, _count_places(gpus))
         progress.jobs = min(jobs or room, room)
         tasks = _Tasks(progress, submit, jobs)
         try:
@@ -96,7 +106,7 @@ def carry_out_in_ray(
         return tasks.why
 
 
-def _count_ray_places(gpus: float | None) -> int:
+def _count_places(gpus: float | None) -> int:
     """Count the runs of one process that the cluster has room for just now."""
     import ray
 
@@ -104,6 +114,7 @@ def _count_ray_places(gpus: float | None) -> int:
     return int(min([there.get("CPU", 0.0), *([there.get("GPU", 0.0) / gpus] if gpus else [])]))
 
 
+START = "start it yourself (ray start --head), or take loky"
 AGAIN = "the same command goes on where it stopped"
 
 
@@ -197,22 +208,22 @@ class _Tasks:
                 self.why[key] = f"{node} has ended it, but {locate_run_folder(waiting[key])} shows nothing of it here"
 
 
-def _version() -> str:
-    """Return the version of semcom, and its commit where it is a clone."""
+def _read_version() -> str:
+    """Read the version of semcom, with the commit of a clone."""
     return f"{read_versions().get('semcom')} {read_commit() or ''}".strip()
 
 
-def _find_ray_lacks(version: str, plugins: Sequence[str], contents: Mapping[str, str], place: str) -> tuple[str, str]:
-    """Return the name of this machine, and what keeps it from a sweep, if anything does.
+def _find_lacks(version: str, plugins: Sequence[str], contents: Mapping[str, str], place: str) -> tuple[str, str]:
+    """Find what keeps this machine from a sweep; return the machine's name and the reason, empty without one.
 
     Args:
         version: of semcom where the sweep was started, with or without its commit.
         plugins: of the sweep's runs.
         contents: their digests.
-        place: as of `_run_in_ray_worker`.
+        place: as of `_carry_out`.
     """
     node = platform.node() or "a machine"
-    own = _version()
+    own = _read_version()
     if version not in (own, own.partition(" ")[0]):
         return node, f"it has semcom {own}, and the sweep's machine {version}; install the same"
     with contextlib.suppress(OSError):
@@ -227,7 +238,7 @@ def _find_ray_lacks(version: str, plugins: Sequence[str], contents: Mapping[str,
     return node, ""
 
 
-def _run_in_ray_worker(
+def _carry_out(
     content: Mapping[str, Any], train: Train, limit_minutes: float | None, place: str, version: str
 ) -> tuple[str, str]:
     """Carry out one run in a worker of Ray; return the name of its machine, and why nothing was left in its folder.
@@ -239,7 +250,7 @@ def _run_in_ray_worker(
         place: folder in which the sweep was started: where it is here too, relative paths are taken from it.
         version: of semcom there, for a machine that has joined since; its clone may have been edited since.
     """
-    node, why = _find_ray_lacks(version, content["plugins"], content["contents"], place)
+    node, why = _find_lacks(version, content["plugins"], content["contents"], place)
     if why:
         return node, f"{node}: {why}"
     until = time.monotonic() + LOCK_S
@@ -248,7 +259,7 @@ def _run_in_ray_worker(
         return node, f"{folder} is not the folder of the sweep on {node}; give one that all machines share"
     while True:
         try:
-            with _restore_signals_in_ray():
+            with _restore_signals():
                 attempt_run(content, train, limit_minutes)
             return node, ""
         except BusyError as error:  # perhaps one of a lost machine, whose lock is not free yet
@@ -262,7 +273,7 @@ def _run_in_ray_worker(
 
 
 @contextlib.contextmanager
-def _restore_signals_in_ray() -> Iterator[None]:
+def _restore_signals() -> Iterator[None]:
     """Give signals back their usual handlers, so that a run keeps its state; Ray's would end the worker.
 
     Its cancelling a task is a Ctrl-C of Python's, which does nothing where the shell has Ctrl-C ignored.
@@ -277,8 +288,8 @@ def _restore_signals_in_ray() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _connect_to_ray() -> Iterator[None]:
-    """Connect to a cluster: that of RAY_ADDRESS, else the one that this machine is in, else one of this machine alone.
+def _connect(alone: bool) -> Iterator[None]:
+    """Connect to a cluster: that of RAY_ADDRESS, or the one that this machine is in, or `alone` to a new one.
 
     A connection that is there already is used, and stays.
 
@@ -293,9 +304,9 @@ def _connect_to_ray() -> Iterator[None]:
     main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
     try:
-        _knock_at_ray(os.environ.get("RAY_ADDRESS", ""))
-        with _keep_ray_on_loopback() as alone:
-            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        _knock(os.environ.get("RAY_ADDRESS", ""))
+        address = "local" if alone else os.environ.get("RAY_ADDRESS") or "auto"
+        ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         where = os.environ.get("RAY_ADDRESS") or "the last one that was started on this machine"
         raise ConfigError(f"backend: the Ray cluster does not answer ({where}: {format_error(error)})") from None
@@ -304,38 +315,26 @@ def _connect_to_ray() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
     try:
         if alone and not ipaddress.ip_address(ray.util.get_node_ip_address()).is_loopback:
-            how = "start it yourself (ray start --head), or take loky"
-            raise ConfigError(f"backend: Ray {ray.__version__} cannot be kept off the network; {how}")
+            raise ConfigError(f"backend: Ray {ray.__version__} cannot be kept off the network; {START}")
         yield
     finally:
         ray.shutdown()
 
 
-@contextlib.contextmanager
-def _keep_ray_on_loopback() -> Iterator[bool]:
-    """Keep a Ray that is started inside off the network, as it keeps itself on Windows and macOS.
-
-    Its servers run what they are sent, and would listen on all interfaces. One that has an address, or that somebody
-    has started, is connected to as it is. Yields whether none is there.
-    """
-    from ray._private import ray_constants, services
-
-    name, address, unnamed = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, os.environ.get("RAY_ADDRESS"), cast(Any, None)
-    if address not in (None, "", "local") or services.canonicalize_bootstrap_address(unnamed) is not None:
-        yield False
-        return
-    with mock.patch.dict(os.environ, {name: "0"}), mock.patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False):
-        yield True
+def _is_alone() -> bool:
+    """Check whether a sweep has to start Ray itself: no address is given, and no node runs on this machine."""
+    address = os.environ.get("RAY_ADDRESS", "")
+    return address == "local" or not (address or any(each.name() == "raylet" for each in psutil.process_iter()))
 
 
-def _knock_at_ray(address: str) -> None:
+def _knock(address: str) -> None:
     """Raise OSError where nothing answers at HOST:PORT, for which Ray would try minutes long."""
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "/" not in host:
         socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
 
 
-def _check_ray_devices(progress: SweepProgress, gpus: float | None) -> None:
+def _check_devices(progress: SweepProgress, gpus: float | None) -> None:
     """Raise ConfigError for a device that Ray does not give to a run."""
     for device in {config.device for config in progress.waiting()} - {"auto"}:
         if gpus and device != "cuda":
@@ -344,7 +343,7 @@ def _check_ray_devices(progress: SweepProgress, gpus: float | None) -> None:
             raise ConfigError(f"device: {device!r} on a cluster needs a share of it for each run: --gpus-per-run 0.5")
 
 
-def _check_ray_room(progress: SweepProgress, gpus: float | None) -> None:
+def _check_room(progress: SweepProgress, gpus: float | None) -> None:
     """Raise ConfigError where no machine has what a run needs, which Ray would wait for without an end."""
     import ray
 
@@ -359,14 +358,14 @@ def _check_ray_room(progress: SweepProgress, gpus: float | None) -> None:
             raise ConfigError(f"gpus-per-run: no machine of the Ray cluster has {gpus:g} GPUs beside {cpus} CPUs")
 
 
-def _check_ray_nodes(progress: SweepProgress, version: str, place: str, environment: Mapping[str, Any]) -> None:
+def _check_nodes(progress: SweepProgress, version: str, place: str, environment: Mapping[str, Any]) -> None:
     """Raise ConfigError for a machine with another semcom, or without a plug-in; runs are then spared from it."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     contents = {path: digest for config in progress.waiting() for path, digest in config.contents.items()}
     plugins = list(dict.fromkeys(plugin for config in progress.waiting() for plugin in config.plugins))
-    look = ray.remote(_find_ray_lacks)
+    look = ray.remote(_find_lacks)
     tasks = {}
     for node in ray.nodes():
         if node["Alive"]:

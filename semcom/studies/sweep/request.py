@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig
@@ -14,7 +14,6 @@ from semcom.methods.registry import METHODS
 from semcom.runs.request.section_options import NAMING, replace_owners
 from semcom.studies.experiment import Experiment
 from semcom.studies.grid import Axis, Grid, Variant, check_grid_field, parse_axis, set_fields
-from semcom.studies.overrides import format_override_values, format_set_override, format_vary_override
 from semcom.studies.registry import EXPERIMENTS
 
 STUDY, OWN = "study", "own"
@@ -36,6 +35,8 @@ class Request:
     """Axes in the place of those of the same fields, or beside them; seeds are one."""
     tune: tuple[Axis, ...] = ()
     """Axes whose best value is chosen for each variant before the study begins, see `semcom.studies.sweep.tune`."""
+    words: str = ""
+    """The call that makes the request, as sweep.json keeps it: a line for a shell, or of Python."""
 
 
 def parse_request(
@@ -104,7 +105,7 @@ def apply_request(declared: Experiment, scale: str, request: Request) -> Experim
     for name in common:
         _check_whole_axis(Axis((name,), ()), axes, declared.name)
     vary = {a.name if len(a.fields) == 1 else a.fields: a.entries() for a in axes.values()}
-    variants = _choose_requested_variants(declared, request.methods)
+    variants = _choose_variants(declared, request.methods)
     if joining := list_joining_methods(declared, request.methods):
         own = {name: value for name, value in common.items() if name not in NOT_IDENTITY}
         common = {name: value for name, value in common.items() if name in NOT_IDENTITY}
@@ -112,11 +113,11 @@ def apply_request(declared: Experiment, scale: str, request: Request) -> Experim
     base = set_fields(replace_owners(grid.base, {f: common[f] for f in NAMING if f in common}), common)
     changed = dataclasses.replace(grid, base=base, vary=vary)
     found = dataclasses.replace(declared, variants=variants, scales={scale: changed})
-    _check_request_has_effect(changed, variants, declared.name, request.set)
+    _check_effect(changed, variants, declared.name, request.set)
     return found
 
 
-def _choose_requested_variants(declared: Experiment, names: Sequence[str] | None) -> tuple[Variant, ...]:
+def _choose_variants(declared: Experiment, names: Sequence[str] | None) -> tuple[Variant, ...]:
     """Choose the variants of these names, in the order of the declaration; methods that join it come last."""
     compared = {variant.name: variant for variant in declared.compared()}
     compared |= {name: Variant(name, name) for name in list_joining_methods(declared, names)}
@@ -144,7 +145,7 @@ def _check_whole_axis(axis: Axis, axes: Mapping[tuple[str, ...], Axis], name: st
             raise ConfigError(f"{common[0]}: {name} varies {joint} together; give them together: --vary {joint}=...")
 
 
-def _check_request_has_effect(grid: Grid, variants: Sequence[Variant], name: str, fixed: Mapping[str, Any]) -> None:
+def _check_effect(grid: Grid, variants: Sequence[Variant], name: str, fixed: Mapping[str, Any]) -> None:
     """Raise ConfigError for a field that is set though every run has a value of its own."""
     if not fixed:
         return
@@ -158,32 +159,22 @@ def _check_request_has_effect(grid: Grid, variants: Sequence[Variant], name: str
     raise ConfigError(f"{field}: {value!r} has no effect, as all runs of {name} set it otherwise; leave it out")
 
 
-def format_request_command(
-    source: str | None, declared: Experiment, scale: str, request: Request, plugins: Sequence[str], out: str
+def format_call(
+    name: str | None, scale: str | None, request: Request, plugins: Sequence[str], out: Path | str | None
 ) -> str:
-    """Build the shell command that repeats a sweep, without what holds for one machine only (device, chunk, folders).
-
-    Args:
-        source: name of the experiment, or the file that declares it (None: a study that nobody has declared, whose
-            folder has to be named).
-        declared: the experiment before the request.
-        scale: of it.
-        request: the changes; those that change nothing are left out.
-        plugins: of all runs.
-        out: folder of the results, as it was given.
-    """
-    words = ["semcom", "sweep", *([source, "--scale", scale] if source else [])]
-    words += [word for plugin in plugins for word in ("--plugin", plugin)]
-    chosen = _choose_requested_variants(declared, request.methods)
-    if source is None or chosen != declared.compared():
-        words += ["--methods", ",".join(variant.name for variant in chosen)]
-    kept = {name: value for name, value in sorted(request.set.items()) if name == "keep" or name not in NOT_IDENTITY}
-    words += [word for name, value in kept.items() for word in ("--set", format_set_override(name, value))]
-    held = declared.axes(scale)
-    new = [axis for axis in request.axes if axis not in held]
-    words += [w for a in new if a.fields != SEED for w in ("--vary", format_vary_override(a.fields, a.values))]
-    words += [w for a in request.tune for w in ("--tune", format_vary_override(a.fields, a.values))]
-    words += [
-        w for a in new if a.fields == SEED for w in ("--seeds", format_override_values([seed for (seed,) in a.values]))
-    ]
-    return shlex.join([*words, *(() if source else ("--out", out))])
+    """Format the call of `semcom.sweep` that asks for a request, as a line of Python."""
+    vary, tune = (
+        {axis.fields if len(axis.fields) > 1 else axis.name: axis.entries() for axis in axes}
+        for axes in (request.axes, request.tune)
+    )
+    given = {
+        "scale": scale,
+        "methods": request.methods,
+        "set": dict(request.set),
+        "vary": vary,
+        "tune": tune,
+        "plugins": tuple(plugins),
+        "out": str(out or ""),
+    }
+    words = [*([repr(name)] if name else []), *(f"{key}={value!r}" for key, value in given.items() if value)]
+    return f"semcom.sweep({', '.join(words)})"

@@ -62,7 +62,7 @@ def find_reusable_runs(
             try:
                 place = resolve_file(study)
                 folder = Path(stack.enter_context(unpack_archive(place))) if place.is_file() else place
-                _check_reused_folder(folder, train or plan.experiment.train)
+                _check_training(folder, train or plan.experiment.train)
                 runs = {run.hash: run for run in read_stored_runs(folder)[0]}
             except ConfigError as error:
                 raise ConfigError(f"reuse: {study}: {error}") from None
@@ -93,7 +93,7 @@ def add_reused_variants(
     declared = None if name is None else find_experiment(name)
     if declared is None or not list_joining_methods(declared, request.methods):
         return request
-    there = {variant for study in _list_studies(studies) for variant in _read_reused_record(study)["variants"].values()}
+    there = {variant for study in _list_studies(studies) for variant in _read_record(study)["variants"].values()}
     own = [variant.name for variant in declared.compared() if variant.name in there]
     return replace(request, methods=tuple(dict.fromkeys((*own, *(request.methods or ())))))
 
@@ -102,7 +102,7 @@ def _list_studies(studies: Sequence[Path | str] | Path | str) -> Sequence[Path |
     return [studies] if isinstance(studies, Path | str) else studies
 
 
-def _read_reused_record(study: Path | str) -> dict[str, Any]:
+def _read_record(study: Path | str) -> dict[str, Any]:
     """Read sweep.json of a folder or an archive. Raises ConfigError where there is none."""
     place = resolve_file(study)
     try:
@@ -115,7 +115,7 @@ def _read_reused_record(study: Path | str) -> dict[str, Any]:
     return held
 
 
-def _check_reused_folder(folder: Path, train: Train | None) -> None:
+def _check_training(folder: Path, train: Train | None) -> None:
     """Raise ConfigError where a folder is no sweep's, or its runs were not carried out by a function."""
     held = read_record(folder)
     if held is None:
@@ -150,14 +150,14 @@ def take_reused_run(config: Resolved, run: Stored) -> None:
     with suppress(BusyError), Folder(folder, config).open():
         apart = run.trained != run.folder
         if apart:
-            _copy_reused_run(run.trained, folder / TRAINING, config)
-        _copy_reused_run(run.folder, folder, config)
+            _copy_run(run.trained, folder / TRAINING, config)
+        _copy_run(run.folder, folder, config)
         write_summary(folder, run.summary or {})
         if apart and (run.trained / SUMMARY).is_file():  # last: with it alone, the training would need a checkpoint
             write_atomically(folder / TRAINING / SUMMARY, (run.trained / SUMMARY).read_bytes())
 
 
-def _copy_reused_run(source: Path, folder: Path, config: Resolved) -> None:
+def _copy_run(source: Path, folder: Path, config: Resolved) -> None:
     """Copy a run's files but its summary, in the place of what an unfinished or failed one has left."""
     for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS):
         (folder / name).unlink(missing_ok=True)

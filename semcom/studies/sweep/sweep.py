@@ -24,7 +24,7 @@ from semcom.screen import say
 from semcom.studies.analysis.sheet import make_sheet
 from semcom.studies.analysis.study import study
 from semcom.studies.experiment import Train
-from semcom.studies.overrides import format_duration, format_vary_override
+from semcom.studies.overrides import format_duration, format_override_values
 from semcom.studies.registry import find_own_train
 from semcom.studies.results import table
 from semcom.studies.results.failures import Failure, report_failures
@@ -32,8 +32,8 @@ from semcom.studies.results.lock import Shard, another_sweep, lock_folder, read_
 from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
 from semcom.studies.sweep.divisions import check_sweep_data
 from semcom.studies.sweep.plan import Plan, make_plan
-from semcom.studies.sweep.pool import carry_out_in_pool, check_pool_workers
-from semcom.studies.sweep.request import parse_request
+from semcom.studies.sweep.pool import carry_out_in_pool, check_workers
+from semcom.studies.sweep.request import format_call, parse_request
 from semcom.studies.sweep.reuse import add_reused_variants, find_reusable_runs, take_reused_run
 from semcom.studies.sweep.tune import check_search_is_apart, plan_search, plan_tuned
 
@@ -105,10 +105,12 @@ def sweep(
         'results.parquet'
     """
     part = None if shard is None else read_shard(shard)
-    check_pool_workers(jobs, backend, gpus_per_run)
+    check_workers(jobs, backend, gpus_per_run)
     how: dict[str, Any] = {"jobs": jobs, "backend": backend, "gpus_per_run": gpus_per_run, "train": train}
     how |= {"limit_minutes": limit_minutes, "reuse": reuse, "track": track}
-    request = add_reused_variants(name, parse_request(methods, seeds, set, vary, tune), reuse, plugins)
+    request = parse_request(methods, seeds, set, vary, tune)
+    request = replace(request, words=format_call(name, scale, request, plugins, out))
+    request = add_reused_variants(name, request, reuse, plugins)
     asked = (name, scale, request, plugins, out)
     plan = carry_out_search(plan_search(*asked), asked, part, how) if tune else make_plan(*asked)
     return execute_sweep(plan, part, **how)
@@ -150,7 +152,7 @@ def execute_sweep(
     track: Sequence[str] | str = (),
 ) -> Path | None:
     """Carry out a planned sweep, or a part of it; arguments, result and errors are those of `sweep`."""
-    check_pool_workers(jobs, backend, gpus_per_run)
+    check_workers(jobs, backend, gpus_per_run)
     require_in_config("limit-minutes", limit_minutes, POSITIVE)
     share = dict(plan.runs) if shard is None else shard.of(plan.runs)
     carry = train or find_own_train(plan.experiment) or semcom.run
@@ -180,7 +182,7 @@ def execute_sweep(
 
                 check_process_limits("jobs", jobs)
         check_sweep_data(left)
-        with lock_folder(plan.folder, shard, partial(_settle_sweep_record, plan)) as check_lock:
+        with lock_folder(plan.folder, shard, partial(_settle_record, plan)) as check_lock:
             for key in found.keys() & share.keys():
                 take_reused_run(share[key], found[key])
             stack.close()  # archives need not lie unpacked for as long as the runs take
@@ -196,9 +198,9 @@ def execute_sweep(
             missing = [c for key, c in plan.runs.items() if key not in share and not _has_ended(c)]
             if shard is None or not missing:
                 check_lock()
-                return _store_sweep_table(plan, errors, own)
+                return _store_table(plan, errors, own)
     if errors:
-        _print_sweep_failures(plan, errors, own)
+        _print_failures(plan, errors, own)
         raise RunError(f"{len(errors)} of {len(share)} runs of shard {shard} failed; the same command tries them again")
     say(f"shard {shard}: its {len(share)} runs are done; the table comes with the last of {len(missing)} others")
     return None
@@ -229,16 +231,15 @@ def preview_sweep(plan: Plan, shard: Shard | None = None, jobs: int = 1, reuse: 
     lines.append(f"methods: {', '.join(dict.fromkeys(plan.variants.values()))}")
     for axis in plan.experiment.axes(plan.scale):
         if len(axis.values) > 1:
-            names, _, values = format_vary_override(axis.fields, axis.values).partition("=")
-            lines.append(f"{names}: {values}")
-    return "\n".join([*lines, *([_estimate_sweep_time(plan, pending, jobs)] if pending else [])])
+            lines.append(f"{','.join(axis.fields)}: {format_override_values(axis.entries())}")
+    return "\n".join([*lines, *([_estimate_time(plan, pending, jobs)] if pending else [])])
 
 
-def _estimate_sweep_time(plan: Plan, pending: Collection[str], jobs: int) -> str:
+def _estimate_time(plan: Plan, pending: Collection[str], jobs: int) -> str:
     """Estimate the time of pending runs by the mean of the finished ones, of the same variant where there are any."""
     took: dict[str, list[float]] = {}
     for key, config in plan.runs.items():
-        took.setdefault(plan.variants[key], []).extend(_seconds(config))
+        took.setdefault(plan.variants[key], []).extend(_list_seconds(config))
     known = [seconds for each in took.values() for seconds in each]
     if not known:
         return "time: not known before a run of this folder has finished"
@@ -247,14 +248,14 @@ def _estimate_sweep_time(plan: Plan, pending: Collection[str], jobs: int) -> str
     return f"time: about {wall} with --jobs {jobs}; finished runs took {format_duration(mean(known))} on average"
 
 
-def _seconds(config: RunConfig) -> list[float]:
+def _list_seconds(config: RunConfig) -> list[float]:
     """Read the seconds that all sections of a run took; empty where it has not finished, or has not measured them."""
     found = read_summary(locate_run_folder(config)) if has_outcome(config) else None
     sections = [value for name, value in (found or {}).get("seconds", {}).items() if "/" not in name]
     return [sum(sections)] if sections else []
 
 
-def _settle_sweep_record(plan: Plan, others: bool) -> None:
+def _settle_record(plan: Plan, others: bool) -> None:
     """Write sweep.json where it does not say what is planned.
 
     Raises:
@@ -274,7 +275,7 @@ def _has_ended(config: RunConfig) -> bool:
     return has_outcome(config) or read_left_error(config) is not None
 
 
-def _make_sweep_row(plan: Plan, key: str, error: str | None) -> dict[str, Any]:
+def _make_row(plan: Plan, key: str, error: str | None) -> dict[str, Any]:
     """Build a run's row of the table; a summary that cannot be read is a failure too."""
     config = plan.runs[key]
     error = error or (None if has_outcome(config) else read_left_error(config))
@@ -284,9 +285,9 @@ def _make_sweep_row(plan: Plan, key: str, error: str | None) -> dict[str, Any]:
         return plan.row(key, None, str(damaged))
 
 
-def _store_sweep_table(plan: Plan, errors: Mapping[str, str], own: bool) -> Path:
-    """Write results.parquet and results.md and print the table; RunError if a run failed (`_print_sweep_failures`)."""
-    frame = table.make_table([_make_sweep_row(plan, key, errors.get(key)) for key in plan.variants])
+def _store_table(plan: Plan, errors: Mapping[str, str], own: bool) -> Path:
+    """Write results.parquet and results.md and print the table; RunError if a run failed (`_print_failures`)."""
+    frame = table.make_table([_make_row(plan, key, errors.get(key)) for key in plan.variants])
     path = table.write_table(frame, plan.folder / TABLE)
     if any(has_outcome(config) for config in plan.runs.values()):
         found = study(plan.folder)
@@ -296,12 +297,12 @@ def _store_sweep_table(plan: Plan, errors: Mapping[str, str], own: bool) -> Path
         say(text, end="")
     failed = frame[frame["status"] == "failed"].set_index("hash")["error"].to_dict()
     if failed:
-        _print_sweep_failures(plan, failed, own)
+        _print_failures(plan, failed, own)
         raise RunError(f"{len(failed)} of {len(frame)} runs failed: see {path}; the same command tries them again")
     return path
 
 
-def _print_sweep_failures(plan: Plan, errors: Mapping[str, str], own: bool) -> None:
+def _print_failures(plan: Plan, errors: Mapping[str, str], own: bool) -> None:
     """Print what is known of failed runs on stderr; those that were not started have been counted there before."""
     begun = {key: error for key, error in errors.items() if (plan.folder / key).is_dir()}
     found = [Failure(plan.labels[key], plan.folder / key, error, own) for key, error in begun.items()]

@@ -58,7 +58,8 @@ def plan_search(
     seeds = Axis(SEED, tuple((seed,) for seed in SEARCH_SEEDS))
     set_aside = request.set.get(VALIDATION) or declared.scales[scale].base.partition.validation
     aside = {} if set_aside else {VALIDATION: ASIDE}
-    wider = Request(request.methods, {**request.set, **aside}, (*axes, *request.tune, seeds))
+    axes = [*axes, *request.tune, seeds]
+    wider = dataclasses.replace(request, set={**request.set, **aside}, axes=tuple(axes), tune=())
     return make_plan(name, scale, wider, plugins, locate_results(declared, scale, out) / SEARCH, declared=declared)
 
 
@@ -205,13 +206,13 @@ def read_candidates(
 
 
 def _list_untaken(fields: Sequence[str], method: str) -> list[str]:
-    """Return the hyperparameters among some fields that a method does not have, and other fields that it ignores."""
+    """List the fields that a method ignores: hyperparameters of other methods, and fields that it does not use."""
     known = {f"hyper.{field.name}" for field in dataclasses.fields(find_options_class("method", method))}
     ignored = find(METHODS, method).unused
     return [name for name in fields if name in ignored or (name.startswith("hyper.") and name not in known)]
 
 
 def _name_values(fields: Sequence[str], values: Values, method: str) -> Mapping[str, Any]:
-    """Return the values by field, of those that a method has."""
+    """Pair fields with values, without the fields that a method ignores."""
     untaken = _list_untaken(fields, method)
     return {name: value for name, value in zip(fields, values, strict=True) if name not in untaken}

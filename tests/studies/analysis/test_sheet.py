@@ -65,7 +65,7 @@ def test_two_seeds_have_no_interval_worth_printing() -> None:
 
 def test_the_standard_deviation_stands_in_the_place_of_the_interval(study: Study) -> None:
     """Of 50, 52 and 49 % it is 1.528 points, with S - 1; the interval's half is 3.8."""
-    text = make_sheet(study, at={SNR: 0}, columns=[], spread="std").markdown()
+    text = make_sheet(study.where({SNR: 0}), columns=[], spread="std").markdown()
     assert "| FedAvg | 50.3 ± 1.5 |" in text and "±: standard deviation over seeds" in text
 
 

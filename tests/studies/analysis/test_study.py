@@ -75,7 +75,7 @@ def test_a_sweep_tells_of_runs_without_a_configuration(tmp_path: Path) -> None:
     rows = []
     for seed, error in ((0, None), (1, "not started: the disk is full")):
         of = config(seed=seed)
-        rows.append(table.make_row_of_table(of, {"experiment": "x"}, None, error))
+        rows.append(table.make_row(of, {"experiment": "x"}, None, error))
         if not error:
             folder = simple(tmp_path, of, [0.5, 0.7])
             (folder / "config.json").unlink()
@@ -185,18 +185,18 @@ def test_a_test_snr_is_an_axis_like_any_other(tmp_path: Path) -> None:
     with refuses("at", "test_snr_db 3", "-15, 9"):
         found.where({"test_snr_db": 3})
     with refuses("metric", "worst10"):
-        found.mean(at={"test_snr_db": 9}, metric="worst10")
+        found.where({"test_snr_db": 9}).mean(metric="worst10")
     with refuses("at", "test_snr_db"):
         found.compare("fedcl", "local")
     assert found.compare("fedcl", "local", metric="worst10").point == {"test_snr_db": -15}
-    one = found.compare("fedcl", "local", at={"test_snr_db": 9})
+    one = found.where({"test_snr_db": 9}).compare("fedcl", "local")
     assert one.sentence.startswith("At test SNR 9 dB, ") and one.difference == pytest.approx(0.09) and one.clients == 0
     assert [each.family for each in found.compare_all(["fedcl", "local"])] == [2, 2]
     head = make_sheet(found).markdown().splitlines()[2]
     assert head == "| Method | test SNR -15 dB | test SNR 9 dB |"
     with refuses("test_snr_db", "-15 and 9"):
         make_sheet(found, columns=[])
-    assert "SNR test" not in read_overview(tmp_path).air()["fedcl"], "-14.98 dB is the SNR of no test"
+    assert "SNR test" not in read_overview(tmp_path).air(), "-14.98 dB is the SNR of no test"
 
 
 def test_runs_with_other_test_snrs_meet_where_both_were_tested(tmp_path: Path) -> None:
@@ -402,7 +402,7 @@ def test_other_metrics_and_views(curves: Study, tmp_path: Path) -> None:
     worst = study.compare("fedcl", "fedavg", metric="worst10", view="personal")
     assert worst.difference == pytest.approx((0.0 + 0.1 + 0.25) / 3) and worst.clients == 0
     assert "difference 11.7 percentage points" in worst.sentence and "is higher" not in worst.sentence
-    one = study.compare("fedcl", "fedavg", metric="jain", at={"seed": 1})
+    one = study.where({"seed": 1}).compare("fedcl", "fedavg", metric="jain")
     assert "no interval: there is one seed). This is one seed" in one.sentence and "0.98" in one.sentence
 
 
@@ -444,7 +444,7 @@ def test_several_points_are_corrected_by_holm(tmp_path: Path) -> None:
     with refuses("at", "channel.snr_db"):
         study.compare("fedcl", "fedavg")
     low, high = study.compare_all(["fedcl", "fedavg"])
-    alone = study.compare("fedcl", "fedavg", at={SNR: 0})
+    alone = study.where({SNR: 0}).compare("fedcl", "fedavg")
     assert (low.point, high.point) == ({SNR: 0.0}, {SNR: 9.0}) and low.family == 2
     assert low.p == alone.p and low.p_holm == 2 * alone.p and high.p_holm == high.p
     assert low.sentence.startswith("At SNR 0 dB, fedcl is 10.5 percentage points more accurate")
@@ -518,7 +518,7 @@ def test_means_do_not_mix_what_differs(tmp_path: Path) -> None:
     for snr in (0.0, 9.0):
         simple(tmp_path, config(snr=snr), [0.5, 0.5])
     study = semcom.study(tmp_path)
-    assert study.mean(by=["variant"], at={SNR: 9})["mean"].tolist() == [0.5]
+    assert study.where({SNR: 9}).mean(by=["variant"])["mean"].tolist() == [0.5]
 
 
 def ranks(folder: Path, accuracies: dict[str, list[float]]) -> dict[str, str]:
@@ -559,7 +559,7 @@ def test_cells_are_marked_as_they_are_ranked(tmp_path: Path) -> None:
         assert list(cells) == [*study.mean(by), "mark"]
         found = cells.rename(columns={"method": "variant"}).set_index(["variant", SNR])
         assert found["mark"].to_dict() == expected and found["mean"][("fedcl", 9.0)] == pytest.approx(0.5033, abs=1e-3)
-    assert study.marked(["variant"], at={SNR: 0})["mark"].tolist() == ["", "best"]
+    assert study.where({SNR: 0}).marked(["variant"])["mark"].tolist() == ["", "best"]
     assert set(study.marked(["variant", SNR, "seed"])["mark"]) == {""}, "single runs have no rank"
     assert set(study.marked(metric="accuracy_std")["mark"]) == {""}, "more of it is not better"
 

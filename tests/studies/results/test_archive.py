@@ -105,7 +105,7 @@ def test_no_file_of_it_tells_where_its_author_keeps_what(tmp_path: Path) -> None
     record |= {"set": {"data.name": data}, "axes": {"variant": ["fedcl"]}, "variants": dict.fromkeys(keys, "fedcl")}
     (folder / SWEEP).write_text(json.dumps(record))
     origin = {"experiment": "study", "scale": "own", "command": words, "variant": "fedcl"}
-    rows = [table.make_row_of_table(read_config(folder / key, "x"), origin, None, words) for key in keys]
+    rows = [table.make_row(read_config(folder / key, "x"), origin, None, words) for key in keys]
     table.write_table(table.make_table(rows), folder / "results.parquet")
     (folder / "results.md").write_text(f"| dataset {data} |\n")
     path = pack_archive(folder)

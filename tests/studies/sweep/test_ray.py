@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +30,14 @@ from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.progress import SweepProgress
 from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.sweep import check_sweep_data, sweep
-from tests.processes import gone, watch_doors
+from tests.processes import Forked, gone, watch_doors
 from tests.refusals import refuses
 from tests.studies.sweep.clusters import OPEN, Cluster, Node, cluster
 from tests.studies.sweep.test_kills import results
 
 os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # as `cluster` sets it before it imports Ray
-pytest.importorskip("ray", reason="Ray is not installed: pip install 'semcom[ray]'")
-pytestmark = pytest.mark.slow
+NO_RAY = find_spec("ray") is None  # not imported here: what listens depends on the first import
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(NO_RAY, reason="pip install 'semcom[ray]'")]
 
 Run = Callable[[RunConfig], None]
 REAL = {"semcom.resolve": semcom.resolve, "semcom.studies.sweep.sweep.check_sweep_data": check_sweep_data}
@@ -163,9 +165,7 @@ def test_a_worker_says_why_nothing_is_left(tmp_path: Path, fake_run: Run, monkey
     monkeypatch.setattr(on_ray, "attempt_run", attempt := Attempt())
 
     def why() -> str:
-        return on_ray._run_in_ray_worker(to_dict(config), fake_run, None, str(tmp_path / "nowhere"), on_ray._version())[
-            1
-        ]
+        return on_ray._carry_out(to_dict(config), fake_run, None, str(tmp_path / "nowhere"), on_ray._read_version())[1]
 
     assert "is not the folder of the sweep on" in why() and attempt.times == 0
     (tmp_path / "r").mkdir()
@@ -181,13 +181,13 @@ def test_a_worker_says_why_nothing_is_left(tmp_path: Path, fake_run: Run, monkey
 def test_a_machine_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version, no plug-in, one that fails, one of another content."""
     monkeypatch.chdir(tmp_path)  # and back: what is asked goes to the folder of the sweep
-    own, place = on_ray._version(), str(tmp_path)
+    own, place = on_ray._read_version(), str(tmp_path)
     (tmp_path / "whole.py").write_text("from semcom import SCHEDULERS\nSCHEDULERS.register('test-whole')(len)\n")
     (tmp_path / "fails.py").write_text("import nothing_of_this_name\n")
     whole, fails, gone_one = (str(tmp_path / name) for name in ("whole.py", "fails.py", "gone.py"))
 
     def why(version: str, *plugins: str, digest: str | None = None) -> str:
-        return on_ray._find_ray_lacks(version, plugins, {} if digest is None else {whole: digest}, place)[1]
+        return on_ray._find_lacks(version, plugins, {} if digest is None else {whole: digest}, place)[1]
 
     assert why(own) == why(own.partition(" ")[0]) == why(own, whole) == ""
     assert why("0.0.9 abc") == f"it has semcom {own}, and the sweep's machine 0.0.9 abc; install the same"
@@ -199,23 +199,33 @@ def test_a_machine_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_cluster_with_another_version_is_refused(
     connected: Cluster, tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = on_ray._version()
-    monkeypatch.setattr(on_ray, "_version", lambda: "9.9 abc")
+    own = on_ray._read_version()
+    monkeypatch.setattr(on_ray, "_read_version", lambda: "9.9 abc")
     with refuses("backend", f"cannot take part: it has semcom {own}, and the sweep's machine 9.9 abc"):
         sweep("demo", out=tmp_path, backend="ray", train=fake_run, methods="fedcl")
     assert not list(tmp_path.glob("*/summary.json"))
 
 
+def sweep_on_own_ray() -> int:
+    words = "--methods local --seeds 0..1 --set clients=2 --set train.rounds=1 --set model.encoder=dcgan-narrow"
+    return cli.main(f"sweep {words} --set partition.shots=4 --backend ray --out own".split())
+
+
 def test_a_ray_of_our_own_listens_to_this_machine_alone(
     tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All processes that the sweep starts, from the first to the last."""
+    """All processes that the sweep starts, from the first to the last. It does not begin where Ray is imported."""
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAY_ADDRESS", "local")
-    with watch_doors() as opened:
-        sweep("demo", out=tmp_path, backend="ray", train=fake_run, methods="fedcl")
+    with watch_doors() as opened, Forked(sweep_on_own_ray) as process:
+        assert process.wait(120) == 0, process.stderr.read()
     assert {"gcs_server", "raylet"} <= {name for name, _, _ in opened} and len(opened) >= 5
     assert {address for _, address, _ in opened} == {"127.0.0.1"}
-    assert "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER" not in os.environ
+    assert len(results(tmp_path / "own")) == 2
+    importlib.import_module("ray")
+    with watch_doors() as opened, refuses("backend", on_ray.LOOPBACK):
+        sweep("demo", out=tmp_path / "late", backend="ray", train=fake_run, methods="fedcl")
+    assert not opened
 
 
 class Attempt:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from semcom.cli import grids
+import semcom
 from semcom.cli import main as cli
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.studies.results.lock import Shard, lock_folder, parse_record, read_shard
@@ -36,18 +36,20 @@ def trained(folder: Path) -> list[str]:
 # Grids that grow -----------------------------------------------------------------------------------------------------
 
 
-def test_sweep_json_says_all_that_the_command_says(tmp_path: Path, fake_run: Run) -> None:
+def test_sweep_json_says_all_that_the_call_says(tmp_path: Path, fake_run: Run) -> None:
     changes = {"methods": ("fedavg", "fedcl"), "seeds": (0, 3), "set": {"train.rounds": 2, "device": "cpu"}}
     sweep("demo", out=tmp_path, train=fake_run, vary={("clients", "partition.ways"): ((5, 2), (4, 3))}, **changes)
     held = record(tmp_path)
     frame = read_table(tmp_path)
     assert held.pop("variants") == dict(zip(frame["hash"], frame["variant"], strict=True))
     assert len(held.pop("training_code")) == 64
-    words = "--methods fedcl,fedavg --set train.rounds=2 --vary clients,partition.ways=5:2,4:3 --seeds 0,3"
+    words = (
+        "methods=('fedavg', 'fedcl'), set={'train.rounds': 2, 'device': 'cpu'}, vary={('clients', 'partition.ways'): "
+    )
     assert held == {
         "experiment": "demo",
         "scale": "smoke",
-        "command": f"semcom sweep demo --scale smoke {words}",
+        "command": f"semcom.sweep('demo', {words}((5, 2), (4, 3)), 'seed': (0, 3)}}, out='{tmp_path}')",
         "own_training": True,
         "plugins": [],
         "set": {"train.rounds": 2},
@@ -61,31 +63,34 @@ def test_sweep_json_says_all_that_the_command_says(tmp_path: Path, fake_run: Run
     assert len(frame) == 2 * 3 * 2 * 2 and set(frame["command"]) == {held["command"]}
 
 
-def test_the_stored_command_gives_the_same_plan(tmp_path: Path, fake_run: Run) -> None:
-    """Of a study with all kinds of values: pasted into a shell, there is nothing left to do."""
-    vary = {SNR: ("0:18", 9.0), ("partition.ways", "partition.shots"): ((2, 5), (3, 4)), "train.lr": (None, 0.01)}
-    changes = {"methods": ("fedcl", "fedavg"), "seeds": range(2), "set": {"clients": 3, "train.rounds": 4}}
-    plan = make_plan(None, request=parse_request(vary=vary, **changes), out=tmp_path / "my results")  # type: ignore[arg-type]
-    words = shlex.split(plan.record["command"])
-    assert words[:2] == ["semcom", "sweep"] and words[-2:] == ["--out", str(tmp_path / "my results")]
-    from semcom.cli import flags
-
-    wanted = flags.parse_flags(flags.SweepFlags(), "semcom sweep", words[2:])
-    request = parse_request(**grids.read_grid_request(wanted, *grids.in_use(None, None)))
-    again = make_plan(None, request=request, out=wanted.out)
-    assert again.record == plan.record and list(again.runs) == list(plan.runs) and len(plan.runs) == 2 * 2 * 2 * 2 * 2
+def test_each_call_can_be_repeated(tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder keeps the words of the calls that its runs came by, from a shell or from Python."""
+    monkeypatch.setattr("semcom.run", fake_run)
+    out = tmp_path / "my results"
+    words = f"semcom sweep --methods fedcl,fedavg --vary channel.snr_db=0,9 --set partition.shots=5 --out '{out}'"
+    assert cli.main([*shlex.split(words)[1:], "--seeds", "0,1", "--shard", "1/2"]) == 0
+    assert record(out)["command"] == f"{words} --seeds 0,1"
+    sweep(methods=("fedcl", "fedavg"), vary={SNR: (0.0, 9.0)}, set={"partition.shots": 5}, seeds=2, out=out)
+    first, second = record(out)["command"].splitlines()
+    frame = read_table(out)
+    assert len(frame) == 2 * 2 * 3 and set(frame["status"]) == {"done"}
+    assert cli.main(shlex.split(first)[1:]) == 0 and eval(second, {"semcom": semcom}) == out / "results.parquet"
+    assert trained(out) == ["x"] * 12 and read_table(out).equals(frame)
+    assert record(out)["command"].splitlines() == [first, second]
 
 
 def test_more_seeds_and_values_extend_a_grid(tmp_path: Path, fake_run: Run) -> None:
     sweep("demo", out=tmp_path, train=fake_run, seeds=(0, 1))
     sweep("demo", out=tmp_path, train=fake_run, seeds=(2, 3))  # one axis: the union
     assert record(tmp_path)["axes"]["seed"] == [0, 1, 2, 3]
-    assert record(tmp_path)["command"] == "semcom sweep demo --scale smoke --seeds 0..3"
+    first, second = record(tmp_path)["command"].splitlines()
+    assert "(0, 1)" in first and "(2, 3)" in second
     sweep(
         "demo", out=tmp_path, train=fake_run, seeds=range(5), vary={SNR: (0.0, 3.0, 9.0, 18.0)}
     )  # the one holds the other
     assert trained(tmp_path) == ["x"] * 3 * 5 * 4
     before = read_table(tmp_path)
+    assert record(tmp_path)["command"].count("\n") == 0 and "(0, 1, 2, 3, 4)" in record(tmp_path)["command"]
     assert len(before) == 60 and before.groupby(SNR).size().tolist() == [15] * 4
     sweep("demo", out=tmp_path, train=fake_run, methods="fedcl", seeds=0)  # a part: nothing changes
     assert read_table(tmp_path).equals(before) and trained(tmp_path) == ["x"] * 60
@@ -103,7 +108,7 @@ def test_more_seeds_and_values_extend_a_grid(tmp_path: Path, fake_run: Run) -> N
 )
 def test_another_grid_is_another_sweep(tmp_path: Path, fake_run: Run, request_: dict[str, Any]) -> None:
     sweep("demo", out=tmp_path, train=fake_run, seeds=(0, 1))
-    with refuses("out", "semcom sweep demo --scale smoke --seeds 0,1"):
+    with refuses("out", "semcom.sweep('demo', vary={'seed': (0, 1)}"):
         sweep("demo", out=tmp_path, train=fake_run, **request_)
     assert trained(tmp_path) == ["x"] * 18
 
@@ -113,16 +118,6 @@ def test_other_test_snrs_are_other_runs(tmp_path: Path, fake_run: Run) -> None:
     assert set(read_table(tmp_path)["channel.test_snr_db"]) == {"0,9"}
     with refuses("out"):
         sweep("demo", out=tmp_path, train=fake_run, vary={"channel.test_snr_db": (0, 9, 18)})
-
-
-def test_a_folder_of_a_version_without_axes_is_taken_up(tmp_path: Path, fake_run: Run) -> None:
-    sweep("demo", out=tmp_path, train=fake_run)
-    held = {name: record(tmp_path)[name] for name in ("experiment", "scale", "command")}
-    (tmp_path / "sweep.json").write_text(json.dumps(held))
-    with refuses("out"):
-        sweep("demo", out=tmp_path, train=fake_run, seeds=(0, 1))
-    sweep("demo", out=tmp_path, train=fake_run)
-    assert len(record(tmp_path)["variants"]) == 9 and trained(tmp_path) == ["x"] * 9
 
 
 # Shards --------------------------------------------------------------------------------------------------------------
@@ -249,7 +244,7 @@ def test_a_file_declares_a_study(own_names: None, tmp_path: Path, fake_run: Run)
         ["other", "fedcl", 4, 0],
         ["other", "fedcl", 4, 1],
     ]
-    assert set(frame["command"]) == {f"semcom sweep {file} --scale smoke"}
+    assert set(frame["command"]) == {f"semcom.sweep({str(file)!r}, out={str(tmp_path / 'r')!r})"}
     config = json.loads((tmp_path / "r" / frame["hash"][0] / "summary.json").read_text())
     assert config["hash"] == frame["hash"][0] and set(frame["plugins"]) == {""}  # an edit of the file keeps the runs
 

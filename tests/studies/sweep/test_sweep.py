@@ -56,7 +56,7 @@ def test_table_holds_configuration_and_metrics(
     ]
     first = frame.iloc[0]
     expected = {
-        "experiment": "demo", "scale": "smoke", "status": "done", "command": "semcom sweep demo --scale smoke",
+        "experiment": "demo", "scale": "smoke", "status": "done", "command": f"semcom.sweep('demo', out='{tmp_path}')",
         "seed": 0, "train.rounds": 20, "train.optimizer": "adam", "partition.shots": 15, "partition.scarce": "",
         "accuracy": 0.7, "accuracy_std": 0.05, "views.personal.worst10": 0.3, "samples_per_second": 1000.0,
         "traffic.up.floats": 64.0, "versions.torch": "2.9", "commit": "abc1234",
@@ -331,7 +331,7 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Callable[[Experiment], None]:
     return lambda entry: monkeypatch.setitem(EXPERIMENTS._added, entry.name, entry)
 
 
-HELD = "semcom sweep demo --scale smoke"
+HELD = "semcom.sweep('demo', "
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ def test_a_scale_may_have_any_name(
     register(mixed(scales={"mine": mixed().scales["smoke"]}))
     path = sweep("mixed", train=fake_run)
     assert path == Path("results/mixed-mine/results.parquet")
-    assert read_table(path)["command"].unique().tolist() == ["semcom sweep mixed --scale mine"]
+    assert read_table(path)["command"].unique().tolist() == ["semcom.sweep('mixed')"]
 
 
 def test_more_processes_than_runs_are_not_started(
@@ -490,13 +490,13 @@ def test_a_pool_that_breaks_before_any_run_is_made_anew(
 ) -> None:
     """As one does whose idle worker was killed since the last sweep; for ever is not tried."""
     pools: list[int] = []
-    whole = parallel._run_pool
+    whole = parallel._run_calls
 
     def pool(calls: Any, *rest: Any) -> str:
         pools.append(len(calls))
         return "broken" if len(pools) <= broken else whole(calls, *rest)
 
-    monkeypatch.setattr(parallel, "_run_pool", pool)
+    monkeypatch.setattr(parallel, "_run_calls", pool)
     broken = 2
     sweep("demo", out=tmp_path / "twice", train=fake_run)
     assert pools == [9, 9, 9] and set(read_table(tmp_path / "twice")["status"]) == {"done"}
@@ -568,7 +568,7 @@ def test_loky_s_own_thread_says_nothing_when_a_sweep_is_ended(
 ) -> None:
     told: list[str] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: told.append(args.thread.name))
-    parallel._silence_pool_manager()
+    parallel._silence_manager()
     for name in ("ExecutorManagerThread", "mine"):
         thread = threading.Thread(target=lambda: {}["task"], name=name)
         thread.start()

@@ -82,7 +82,7 @@ def test_the_best_on_validation_runs_with_all_seeds(tmp_path: Path, capsys: pyte
         ["fedproto", "0.4", "0.01", "diverged", ""],
     ]
     command = json.loads((tmp_path / "sweep.json").read_text(encoding="utf-8"))["command"]
-    assert "--tune train.lr=0.1,0.2,0.4 --tune hyper.lam=1,0.01 --seeds 0,1" in command
+    assert "tune={'train.lr': (0.1, 0.2, 0.4), 'hyper.lam': (1.0, 0.01)}" in command
     again = tuned(tmp_path, seeds=(0, 1, 2), train=fail_again)
     assert sorted(set(again["seed"])) == [0, 1, 2]
 

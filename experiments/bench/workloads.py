@@ -44,7 +44,7 @@ class Variant:
 
 
 def list_workload_variants(cuda: bool) -> list[Variant]:
-    """Return all variants; with `cuda` also those on a GPU. The plain loop has as many threads as torch chooses.
+    """List all variants; with `cuda` also those on a GPU. The plain loop has as many threads as torch chooses.
 
     The bare one has a single thread, as `loop` has: what `loop` takes beyond it is what the engine costs.
     """
@@ -102,7 +102,7 @@ class Workload:
         return (self.active or self.clients) * self.samples
 
     def config(self, variant: Variant) -> Resolved:
-        """Return the resolved configuration of an engine variant, which trains with Adam."""
+        """Resolve the configuration of an engine variant, which trains with Adam."""
         train = TrainConfig(batch_size=self.batch, lr=LEARNING_RATE)
         link = ChannelConfig(kind="none") if self.snr_db is None else ChannelConfig(kind="awgn", snr_db=self.snr_db)
         wanted = RunConfig(
@@ -120,7 +120,7 @@ class Workload:
 
 
 def make_synthetic_workload(workload: Workload, seed: int = 0) -> Federation:
-    """Return K clients with n random training images each, as many of each of their classes; nothing loops over them.
+    """Make K clients with n random training images each, as many of each of their classes, without a loop over clients.
 
     Their lists of the N images overlap, but no client has one twice: it takes every s-th image of each of its classes
     from a random one on, with a stride s of its own. There are no tests.

@@ -20,11 +20,11 @@ import psutil
 import pytest
 import torch
 
-from semcom.bench import rounds
-from semcom.bench.engine import SMALL
-from semcom.bench.rounds import Rounds, Worker, measure_peak_of_rounds, measure_rounds_in_turns
-from semcom.bench.workloads import Variant, Workload, make_synthetic_workload
-from semcom.cli import main as cli
+from experiments.bench import rounds
+from experiments.bench.__main__ import main
+from experiments.bench.engine import SMALL
+from experiments.bench.rounds import Rounds, Worker, measure_peak_of_rounds, measure_rounds_in_turns
+from experiments.bench.workloads import Variant, Workload, make_synthetic_workload
 from tests.processes import SERVER, Forked, gone, start_server
 
 LOOP = Variant("loop")
@@ -165,8 +165,8 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("here")
 def test_engine_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "bench.json"
-    words = f"bench engine --quick --cases b --variants plain,loop --growth 2 --repeats 1 --json {file}"
-    assert cli.main(words.split()) == 0
+    words = f"engine --quick --cases b --variants plain,loop --growth 2 --repeats 1 --json {file}"
+    main(words.split())
     stored = json.loads(file.read_text())
     plain, ours, grown = stored["rows"]
     assert plain["times_plain"] == 1 and plain["threads"] >= 1 and ours["threads"] == 1
@@ -181,8 +181,24 @@ def test_engine_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.usefixtures("here")
 def test_scale_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "scale.json"
-    assert cli.main(f"bench scale --quick --methods fedproto --rounds 2 --json {file}".split()) == 0
+    main(f"scale --quick --methods fedproto --rounds 2 --json {file}".split())
     few, many = json.loads(file.read_text())["rows"]
     assert (few["clients"], many["clients"]) == (20, 200)
     assert len(few["seconds"]) == len(many["seconds"]) == 2 and many["ratio"] > 0 and few["ratio"] is None
     assert "2 clients take part in a round, each with 10 of 600 images" in capsys.readouterr().out
+
+
+def test_wrong_requests_are_refused_before_anything_is_measured() -> None:
+    for words, said in (
+        ("arms", "engine, scale"),
+        ("engine --warp", "--warp"),
+        ("engine --cases a,d", "cases: 'd'"),
+        ("engine --variants plain,warp", "variants: 'warp'"),
+        ("engine --growth 0 5", "growth: 0"),
+        ("engine --json .", "json: "),
+        ("scale --methods local", "methods: 'local'"),
+        ("scale --clients 99", "clients: 99"),
+        ("scale --rounds 0", "rounds: 0"),
+    ):
+        with pytest.raises(SystemExit, match=said):
+            main(words.split())

@@ -1,4 +1,4 @@
-"""`semcom bench scale`: what a round costs when very many clients exist and few take part."""
+"""`python -m experiments.bench scale`: what a round costs when very many clients exist and few take part."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from semcom.bench.commands import (
+from experiments.bench.commands import (
     MIB,
     Bench,
     Outcome,
@@ -18,8 +18,8 @@ from semcom.bench.commands import (
     format_spread_cells,
     spread,
 )
-from semcom.bench.rounds import measure_rounds_in_turns
-from semcom.bench.workloads import Variant, Workload
+from experiments.bench.rounds import measure_rounds_in_turns
+from experiments.bench.workloads import Variant, Workload
 from semcom.config import ConfigError
 
 FEW, MANY, ACTIVE, POOL, SAMPLES = 100, 100_000, 20, 60_000, 50
@@ -68,7 +68,7 @@ class BenchScale(Bench):
 
 
 def compare_scales(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return pairs of rows (few clients, many) with the ratio of their median rounds, and whether targets are met."""
+    """Add the ratio of median rounds to pairs of rows (few clients, many), and whether targets are met."""
     middle, many = spread(rows.seconds)["median"], rows.index % 2 == 1
     ratio = (middle / middle.shift()).where(many)
     met = (ratio <= SLOWER) & ~(rows.resident_bytes >= MEMORY_BYTES)
@@ -76,7 +76,7 @@ def compare_scales(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def format_scale(rows: pd.DataFrame, rounds: int) -> str:
-    """Return a row per method and number of clients, and what is said of the targets."""
+    """Format a row per method and number of clients, and the verdict on the targets."""
     first, missed = rows.iloc[0], ", ".join(rows[rows.met.eq(False)].method)
     head = f"{first.active} clients take part in a round, each with {first.samples} of {first.pool:,} images"
     columns = format_bench_table(

@@ -20,9 +20,9 @@ from typing import Any
 import psutil
 import torch
 
-from semcom.bench.commands import clock_of, seconds
-from semcom.bench.plain import make_plain_loop
-from semcom.bench.workloads import Variant, Workload, make_synthetic_workload
+from experiments.bench.commands import clock_of, seconds
+from experiments.bench.plain import make_plain_loop
+from experiments.bench.workloads import Variant, Workload, make_synthetic_workload
 from semcom.config import Resolved
 from semcom.data.federation import Federation
 from semcom.engine.air.links import build_link
@@ -68,7 +68,9 @@ def _prepare_rounds(workload: Workload, variant: Variant) -> None:
         return
     stack, payload = ExitStack(), json.dumps([vars(workload), vars(variant)]).encode()
     atexit.register(stack.close)
-    team = stack.enter_context(ranks.start_local_ranks(variant.processes, "semcom.bench.rounds:follow_rounds", payload))
+    team = stack.enter_context(
+        ranks.start_local_ranks(variant.processes, "experiments.bench.rounds:follow_rounds", payload)
+    )
     _next_round = Rounds(workload.config(variant), make_synthetic_workload(workload), team)
 
 
@@ -101,7 +103,7 @@ def _measure_rounds(device: torch.device) -> tuple[float, dict[str, float]]:
 
 
 def measure_peak_of_rounds(pid: int) -> float:
-    """Return the peak resident bytes of a process and its descendants, added up; NaN where the system does not tell.
+    """Add up the peak resident bytes of a process and its descendants; NaN if the system does not report them.
 
     Linux does (VmHWM, which psutil has not). Pages that several share count several times: an upper bound.
     """
@@ -136,7 +138,7 @@ class Worker:
             logger.info("%s: %.3g s", self.title, answer[0])
 
     def row(self) -> dict[str, Any]:
-        """Return what it does, its rounds' seconds and samples per second (none where it failed), and the facts."""
+        """Report the job, its rounds' seconds and samples per second (empty if it failed), and the facts."""
         took = [] if self.error else list(self.seconds)
         who = {**vars(self.workload), **vars(self.variant), "variant": self.variant.name, "name": self.title}
         rates = [self.workload.visited / s for s in took]
@@ -147,7 +149,7 @@ class Worker:
         self._pool.shutdown()
 
     def _ask(self, what: Callable[..., Any], *values: object) -> Any:
-        """Return what the process answers; None once it has failed, and then its memory is free for the others."""
+        """Ask the process; None once it has failed, and then its memory is free for the others."""
         if self.error is not None:
             return None
         try:
@@ -162,7 +164,7 @@ class Worker:
 def measure_rounds_in_turns(
     jobs: Sequence[tuple[Workload, Variant]], repeats: int, between: Callable[[], object] = lambda: None
 ) -> list[dict[str, Any]]:
-    """Return a row per job, which has a process of its own, after some rounds of each.
+    """Measure jobs, each in a process of its own, in turns; a row per job.
 
     The processes take turns, in one order and then the other; `between` is what is done after each turn.
     """

@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from semcom.bench import commands, engine, scale
-from semcom.bench.commands import MIB, Bench, Outcome
-from semcom.bench.workloads import Variant, Workload
+from experiments.bench import commands, engine, scale
+from experiments.bench.commands import MIB, Bench, Outcome
+from experiments.bench.workloads import Variant, Workload
 from semcom.config import RunError
 
 WORK = Workload("FedAvg, tiny", "fedavg", "cnn", 512, clients=2, samples=50, batch=10)

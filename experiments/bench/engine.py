@@ -1,4 +1,4 @@
-"""`semcom bench engine`: whole training rounds of the engine beside the plain per-client loop, in one invocation."""
+"""`python -m experiments.bench engine`: rounds of the engine beside the plain per-client loop, in one invocation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from channels.options import COUNT
-from semcom.bench.commands import (
+from experiments.bench.commands import (
     MIB,
     Bench,
     Outcome,
@@ -26,9 +26,9 @@ from semcom.bench.commands import (
     spread,
     timer,
 )
-from semcom.bench.plain import Network
-from semcom.bench.rounds import measure_rounds_in_turns
-from semcom.bench.workloads import Workload, list_workload_variants
+from experiments.bench.plain import Network
+from experiments.bench.rounds import measure_rounds_in_turns
+from experiments.bench.workloads import Workload, list_workload_variants
 from semcom.config.checks import require_in_config
 from semcom.models.meta import build_on_meta
 
@@ -100,14 +100,14 @@ def raise_engine_peaks(best: dict[str, float], sizes: Mapping[str, int]) -> None
 
 
 def product_speed(size: int, device: str) -> float:
-    """Return the FLOP/s of the fastest of the products of two square float32 matrices that fit into a second."""
+    """Measure the FLOP/s of the fastest product of two square float32 matrices within a second."""
     a, b = torch.randn(2, size, size, device=device)
     product = timer(partial(torch.mm, a, b, out=torch.empty_like(a)), device)
     return 2 * size**3 / min(product.blocked_autorange(min_run_time=min(1.0, size / 2048)).times)
 
 
 def find_fastest_engine(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the engine's variants that had the fastest round: on a CPU in float32, on CUDA at each precision."""
+    """Find the engine's variants with the fastest round: on a CPU in float32, on CUDA at each precision."""
     ours = [row for row in rows if row["seconds"] and not row["plain"]]
     ours = [row for row in ours if row["device"] == "cuda" or row["precision"] == "float32"]
     ours.sort(key=lambda row: min(row["seconds"]), reverse=True)
@@ -115,7 +115,7 @@ def find_fastest_engine(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def count_engine_flops(workload: Workload) -> float:
-    """Return the floating-point operations of a training step over its samples; a product and its sum are two.
+    """Count the floating-point operations of a training step per sample; a product and its sum are two.
 
     Counted on the plain network, on the meta device. What is no product of matrices (normalisation, ReLU, link,
     optimiser) counts nothing, so the share of the peak that follows is a lower bound.
@@ -130,7 +130,7 @@ def count_engine_flops(workload: Workload) -> float:
 
 
 def compare_engines(rows: pd.DataFrame, peaks: Mapping[str, float]) -> pd.DataFrame:
-    """Return the rows with rates (samples/s), also over the plain loop's on the device, FLOP/s and costs of growing.
+    """Add rates (samples/s), also over the plain loop's on the device, FLOP/s and costs of growing to the rows.
 
     The plain loop is that at the row's precision, or in float32 where there is none. Peaks are those of float32.
     """
@@ -152,14 +152,14 @@ def compare_engines(rows: pd.DataFrame, peaks: Mapping[str, float]) -> pd.DataFr
 
 
 def text(rows: pd.DataFrame, settings: Mapping[str, Any]) -> str:
-    """Return all cases, one below the other, after a line about the machine."""
+    """Format all cases below a line about the machine."""
     head = f"{settings['machine']['title']}; rounds of each after a warm-up: {settings['repeats']}"
     peaks = ", ".join(f"{name} {flops / 1e9:,.0f} GFLOP/s" for name, flops in settings["peak_flops_per_second"].items())
     return "\n\n".join([head, *(format_engine_case(case, peaks) for _, case in rows.groupby("case", sort=False))])
 
 
 def format_engine_case(case: pd.DataFrame, peaks: str) -> str:
-    """Return one case: what it is, a row per variant, and the cost of growing."""
+    """Format a case: its description, a row per variant, and the cost of growing."""
     found, first = case[~case.growing], case.iloc[0]
     on_gpu = [cells("GPU MiB", found.device_bytes / MIB, ",.0f")] if found.device_bytes.notna().any() else []
     columns = format_bench_table(

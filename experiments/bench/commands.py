@@ -1,4 +1,4 @@
-"""`semcom bench`: what all benchmarks take (their flags are the fields of dataclasses), measure with and print."""
+"""What all benchmarks take (their flags are the fields of dataclasses), measure with and print."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ import psutil
 import torch
 
 from channels.options import COUNT
-from channels.registry import Registry
 from semcom.config import ConfigError, RunError
 from semcom.config.checks import require_in_config
 from semcom.files import to_json, write_atomically
@@ -32,14 +31,6 @@ logger = logging.getLogger(__name__)
 
 BUSY = 0.3  # load per core from which others must be at work: threads that wait for each other then suffer most
 MIB = 2**20
-BENCHES: Registry[type[Bench]] = Registry(
-    "bench",
-    {
-        "engine": "semcom.bench.engine:BenchEngine",
-        "scale": "semcom.bench.scale:BenchScale",
-    },
-)
-"""Benchmarks by their name on the command line."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +47,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Bench:
-    """Measure speed.
-
-    WHAT comes first (see: semcom list benches); --help after it shows its flags.
-    """
+    """A benchmark: its flags, and how it measures."""
 
     quick: bool = False
     """Tiny workloads: they show that everything works; the numbers mean nothing."""
@@ -89,14 +77,14 @@ class Bench:
         """Measure. Raises ConfigError for flags that cannot be met."""
 
     def count(self, name: str, full: int, quick: int) -> int:
-        """Return a flag's whole number, or what stands for None. Raises ConfigError below 1."""
+        """Read a whole number from a flag, or its default. Raises ConfigError below 1."""
         value = getattr(self, name)
         require_in_config(name, value, COUNT)
         return value if value is not None else quick if self.quick else full
 
 
 def choose_bench(field: str, text: str | None, known: Sequence[str]) -> list[str]:
-    """Return names separated by commas (None: all) in the order of `known`. Raises ConfigError for an unknown one."""
+    """Parse names separated by commas (None: all), in the order of `known`. Raises ConfigError for an unknown name."""
     given = list(known) if text is None else [name.strip() for name in text.split(",")]
     for name in given:
         if name not in known:
@@ -105,7 +93,7 @@ def choose_bench(field: str, text: str | None, known: Sequence[str]) -> list[str
 
 
 def describe_bench_machine() -> dict[str, Any]:
-    """Return facts about the machine, to be asked before anything works; warn where others are at work."""
+    """Describe the machine before any work begins, and warn if others are at work."""
     cores, load = joblib.cpu_count(), psutil.getloadavg()[0]
     if load > BUSY * cores:
         logger.warning("others are at work here (load %.1f on %d cores): numbers will be off", load, cores)
@@ -126,39 +114,39 @@ def describe_bench_machine() -> dict[str, Any]:
 
 
 def clock_of(device: torch.device | str) -> Callable[[], float]:
-    """Return the clock on the wall; that of a GPU waits until the device has done all that it was given."""
+    """Choose the wall clock; that of a GPU waits until the device has done all its work."""
     return benchmark.timer if torch.device(device).type == "cuda" else default_timer
 
 
 def seconds(work: Callable[[], object], clock: Callable[[], float]) -> float:
-    """Return how long something takes once."""
+    """Measure how long something takes once."""
     begun = clock()
     work()
     return clock() - begun
 
 
 def timer(work: Callable[[], object], device: torch.device | str) -> benchmark.Timer:
-    """Return torch's timer of something short, on one thread."""
+    """Make torch's timer of something short, on one thread."""
     return benchmark.Timer("work()", globals={"work": work}, timer=clock_of(device))
 
 
 def cells(title: str, values: pd.Series, form: str) -> tuple[str, Iterable[str]]:
-    """Return numbers as a column, with a dash where there is none."""
+    """Format numbers as a column, with a dash for a missing one."""
     return title, ["-" if pd.isna(value) else format(value, form) for value in values]
 
 
 def spread(lists: pd.Series) -> pd.DataFrame:
-    """Return min, median and max of each list of numbers; NaN for an empty one."""
+    """Compute min, median and max of each list of numbers; NaN for an empty list."""
     return lists.explode().astype(float).groupby(level=0, sort=False).agg(["min", "median", "max"])
 
 
 def format_spread_cells(title: str, lists: pd.Series, form: str) -> list[tuple[str, Iterable[str]]]:
-    """Return min, median and max of each list of numbers as three columns."""
+    """Format min, median and max of each list of numbers as three columns."""
     return [cells(f"{title}: {name}" if name == "min" else name, v, form) for name, v in spread(lists).items()]
 
 
 def format_bench_table(*columns: tuple[str, Iterable[str]]) -> str:
-    """Return columns as lines: the first one to the left, the others to the right."""
+    """Align columns: the first to the left, the others to the right."""
     (first, names), *others = columns
     rows = zip(*(texts for _, texts in others), strict=True)
     frame = pd.DataFrame(list(rows), index=list(names), columns=[title for title, _ in others])

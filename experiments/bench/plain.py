@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from semcom.bench.workloads import CLASSES, LEARNING_RATE, Variant, Workload
+from experiments.bench.workloads import CLASSES, LEARNING_RATE, Variant, Workload
 from semcom.data.federation import Federation
 from semcom.engine.host.memory import keep_freed_memory
 from semcom.engine.train.precision import autocast_of
@@ -29,7 +29,7 @@ LAMBDA = 1 / 64  # weight of FedCL's regulariser, the engine's default
 
 
 def noisy(features: Tensor, deviation: float) -> Tensor:
-    """Return features `[b, d]` of mean square 1 with noise; their gradient gets as much, scaled to its r.m.s."""
+    """Add noise to features `[b, d]` of mean square 1; their gradient gets as much, scaled to its r.m.s."""
     received = features + deviation * torch.randn_like(features)
     received.register_hook(lambda g: g + deviation * g.square().mean().sqrt() * torch.randn_like(g))
     return received
@@ -45,7 +45,7 @@ class Network(nn.Module):
         self.deviation = None if workload.snr_db is None else 10 ** (-workload.snr_db / 20)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Return received features `[b, d]` and logits `[b, C]` of images `[b, 3, 32, 32]`."""
+        """Compute received features `[b, d]` and logits `[b, C]` of images `[b, 3, 32, 32]`."""
         features = self.encoder(images)
         if self.deviation is not None:
             wide = features.float() if features.dtype == torch.bfloat16 else features  # from autocast
@@ -159,7 +159,7 @@ class FedCL:
 
 
 def average_plain(clients: Sequence[Client], modules: Sequence[nn.Module]) -> dict[str, Tensor]:
-    """Return the mean of the clients' modules, weighted by samples; counters are those of the first."""
+    """Average the clients' modules, weighted by samples; counters are those of the first."""
     total, states = sum(client.samples for client in clients), [module.state_dict() for module in modules]
     mean = dict(states[0])
     for name, first in mean.items():
@@ -170,7 +170,7 @@ def average_plain(clients: Sequence[Client], modules: Sequence[nn.Module]) -> di
 
 
 def make_plain_loop(workload: Workload, federation: Federation, variant: Variant) -> FedAvg | FedCL:
-    """Return the loop of a workload; its clients start with the same weights, their images lie on the host."""
+    """Make the loop of a workload; its clients start with the same weights, their images lie on the host."""
     torch.manual_seed(0)
     products = "tf32" if variant.precision == "tf32" else "ieee"  # torch's own default rounds convolutions alone
     for kind in (torch.backends.cuda.matmul, torch.backends.cudnn.conv):  # type: ignore[attr-defined]

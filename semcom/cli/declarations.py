@@ -12,7 +12,7 @@ from typing import Any
 
 def read_title(place: str) -> str | None:
     """Read the first line of the docstring of what "module:attribute" names; None for what is no class or function."""
-    found = _find(place)
+    found = _find_definition(place)
     return (ast.get_docstring(found) or "").partition("\n")[0] if isinstance(found, KINDS) else None
 
 
@@ -52,20 +52,20 @@ def read_fields(place: str, inner: str) -> dict[str, tuple[Any, str]]:
 
 
 def _list_lineage(place: str) -> list[tuple[str, ast.ClassDef]]:
-    """Return the bases of a class, then the class itself, each with its module."""
-    node, module = _find(place), place.partition(":")[0]
+    """List the bases of a class, then the class itself, each with its module."""
+    node, module = _find_definition(place), place.partition(":")[0]
     if not isinstance(node, ast.ClassDef):
         return []
     bases = [base.id for base in reversed(node.bases) if isinstance(base, ast.Name)]
-    return [*(one for base in bases for one in _list_lineage(_locate(module, base))), (module, node)]
+    return [*(one for base in bases for one in _list_lineage(_locate_definition(module, base))), (module, node)]
 
 
 def _evaluate(module: str, value: ast.expr) -> Any:
-    """Return a literal, a quotient of literals, or a constant of a module; None for anything else."""
+    """Evaluate a literal, a quotient of literals, or a constant of a module; None for anything else."""
     match value:
         case ast.Name(id=name):
-            where = _locate(module, name)
-            found = _find(where)
+            where = _locate_definition(module, name)
+            found = _find_definition(where)
             return _evaluate(where.partition(":")[0], found) if isinstance(found, ast.expr) else None
         case ast.BinOp(left=left, op=ast.Div(), right=right):
             return ast.literal_eval(left) / ast.literal_eval(right)
@@ -78,8 +78,8 @@ def _evaluate(module: str, value: ast.expr) -> Any:
 KINDS = ast.ClassDef, ast.FunctionDef
 
 
-def _find(place: str) -> ast.ClassDef | ast.FunctionDef | ast.expr | None:
-    """Return the class, function or value that "module:attribute" names; None where its file has none."""
+def _find_definition(place: str) -> ast.ClassDef | ast.FunctionDef | ast.expr | None:
+    """Find the class, function or value that "module:attribute" names; None if its file has none."""
     module, _, name = place.partition(":")
     for node in _parse(module).body:
         if isinstance(node, KINDS) and node.name == name:
@@ -89,8 +89,8 @@ def _find(place: str) -> ast.ClassDef | ast.FunctionDef | ast.expr | None:
     return None
 
 
-def _locate(module: str, name: str) -> str:
-    """Return where a name of a module is defined, as "module:name"."""
+def _locate_definition(module: str, name: str) -> str:
+    """Find where a name of a module is defined, as "module:name"."""
     for node in _parse(module).body:
         if isinstance(node, ast.ImportFrom) and name in [alias.asname or alias.name for alias in node.names]:
             return f"{node.module}:{name}"
@@ -99,7 +99,7 @@ def _locate(module: str, name: str) -> str:
 
 @functools.cache
 def _parse(module: str) -> ast.Module:
-    """Return the syntax tree of a module that is not imported; an empty one for what has no file."""
+    """Parse a module without importing it; the tree is empty for a module without a file."""
     spec = find_spec(module)
     file = None if spec is None or not spec.has_location else spec.origin
     return ast.parse(Path(file).read_text(encoding="utf-8") if file else "")

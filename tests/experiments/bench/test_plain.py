@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from semcom.bench import plain
-from semcom.bench.engine import CASES, SMALL
-from semcom.bench.workloads import Variant, Workload, make_synthetic_workload
+from experiments.bench import plain
+from experiments.bench.engine import CASES, SMALL
+from experiments.bench.workloads import Variant, Workload, make_synthetic_workload
 from semcom.engine.air.links import build_link
 from semcom.engine.store.population import Population
 from semcom.engine.train.phase import Phase

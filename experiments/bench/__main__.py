@@ -1,0 +1,28 @@
+"""`python -m experiments.bench engine` or `scale`: measure speed; `--help` behind the word shows its flags."""
+
+import logging
+import sys
+from collections.abc import Sequence
+
+from experiments.bench.engine import BenchEngine
+from experiments.bench.scale import BenchScale
+from semcom.cli.flags import parse_flags
+from semcom.config import ConfigError, RunError
+
+BENCHES = {"engine": BenchEngine, "scale": BenchScale}
+
+
+def main(words: Sequence[str]) -> None:
+    """Carry out a benchmark. Raises SystemExit with one line where it cannot be, or where some of it failed."""
+    what, *rest = words or [""]
+    if what not in BENCHES:
+        raise SystemExit(f"error: {what!r} is no benchmark; known are {', '.join(BENCHES)}")
+    try:
+        parse_flags(BENCHES[what](), f"python -m experiments.bench {what}", rest, extra={}).carry_out()
+    except (ConfigError, RunError) as error:
+        raise SystemExit(f"error: {error}") from None
+
+
+if __name__ == "__main__":
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S")
+    main(sys.argv[1:])
