@@ -11,7 +11,7 @@ from typing import Any
 
 from semcom.config.declared import declared_types
 from semcom.config.errors import ConfigError
-from semcom.config.fields import AirConfig, RunConfig
+from semcom.config.fields import RunConfig
 from semcom.config.misplaced import describe_misplaced_field, describe_misplaced_section
 from semcom.config.options import parse_option_value, spelled
 
@@ -28,21 +28,35 @@ NOT_IDENTITY = (
 )
 """Fields that only say where or how a run is carried out: they are not in its hash."""
 
-FORMER: dict[str, Any] = {
-    **{"truncation_db": -10.0, "csi_error": 0.0},
-    **{"quantise_bits": 8, "top_fraction": 0.1},
-    **{"bits_per_use": 2.0, "backoff_db": 3.0, "outage": 0.1, "repeat": True, "coverage": "repetition"},
+FORMER: Mapping[str, Mapping[str, Any]] = {
+    "air": {
+        "bits_per_use": 2.0,
+        "truncation_db": -10.0,
+        "csi_error": 0.0,
+        "quantise_bits": 8,
+        "top_fraction": 0.1,
+        "backoff_db": 3.0,
+        "outage": 0.1,
+        "repeat": True,
+        "coverage": "repetition",
+    },
+    "network": {
+        "radius_m": 250.0,
+        "exponent": 3.5,
+        "shadowing_db": None,
+        "carrier_ghz": 3.5,
+        "power_dbm": 23.0,
+        "base_power_dbm": 33.0,
+        "noise_figure_db": 7.0,
+        "flops": None,
+        "flops_spread": 0.0,
+    },
 }
-"""Options of the air from before they had owners: every run writes them down, those of other owners with these values.
+"""Section -> its options from before they had owners: every run writes them down, those of other owners with these
+values, and all options of these sections stand among the fields.
 
-An option that came later is written down by runs alone whose access, compression or rate has it."""
-LATER: Mapping[str, Any] = {
-    "task": "classification",
-    "data.size": 32,
-    "data.augment": "none",
-    "model.bandwidth_ratio": None,
-    "model.snr_input": False,
-    "model.weights": None,
+An option that came later is written down by runs only whose owners have it."""
+_LATER_OPTIONS: Mapping[str, Any] = {
     "partition.options.test_classes": "own",
     "partition.options.fraction_tests": None,
     "channel.options.power": "normalised",
@@ -54,34 +68,41 @@ LATER: Mapping[str, Any] = {
     "channel.options.round_doppler": None,
     "hyper.average_encoder": False,
     "hyper.outage": 0.1,
-    **{"air.access": "orthogonal", "air.rate": "fixed", "air.compress": "none"},
-    **{f"air.{name}": value for name, value in FORMER.items() if name != "bits_per_use"},
-    "train.lr_schedule": "milestones",
-    "train.patience": None,
-    "train.metrics": (),
-    "train.deadline_s": None,
+    **{f"air.{name}": value for name, value in FORMER["air"].items() if name != "bits_per_use"},
     "network.flops": None,
     "network.flops_spread": 0.0,
-    "network": {
-        **{"kind": "list", "radius_m": 250.0, "path_loss": "umi", "exponent": 3.5, "shadowing_db": None},
-        **{"carrier_ghz": 3.5, "power_dbm": 23.0, "base_power_dbm": 33.0, "noise_figure_db": 7.0},
-        "scheduling": "random",
-    },
-    "finish": dict.fromkeys(("kind", "epochs", "lr", "optimizer")),
 }
-"""Fields that were added when there were runs already, and what holds for those: with it they are not in the hash."""
-
+"""The same as `later` of `setting`, of options: their owners import torch, and a hash does not wait for that."""
 
 AREAS = ("auc", "auc_micro")
 """The metrics of runs that asked for areas under the ROC curve by a field of their own, `auc`: their hashes have it."""
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
-    """Return the configuration as plain containers, as `config.json` holds it: options of the air among its fields."""
+    """Convert a configuration to plain containers, as `config.json` holds it; see `FORMER`."""
     values = dataclasses.asdict(config)
-    own = values["air"].pop("options") or {}
-    values["air"] |= FORMER | (own if isinstance(own, dict) else {"options": own})
+    for section, former in FORMER.items():
+        own = values[section].pop("options") or {}
+        values[section] |= {**former} | (own if isinstance(own, dict) else {"options": own})
     return values
+
+
+def _list_later() -> dict[str, Any]:
+    """List what `setting` declares as later, with its value in earlier runs; a section after its own fields."""
+    usual, found = to_dict(RunConfig()), dict(_LATER_OPTIONS)
+    for part in dataclasses.fields(RunConfig):
+        section, value = part.default_factory, usual[part.name]
+        if dataclasses.is_dataclass(section):
+            later = [f.name for f in dataclasses.fields(section) if f.metadata.get("later")]
+            found |= {f"{part.name}.{name}": value[name] for name in later}
+            value = {name: held for name, held in value.items() if f"{part.name}.{name}" not in found}
+        if part.metadata.get("later"):
+            found[part.name] = value
+    return found
+
+
+LATER: Mapping[str, Any] = _list_later()
+"""Fields that were added when there were runs already, and what holds for those: with it they are not in the hash."""
 
 
 def from_dict(values: Mapping[str, Any]) -> RunConfig:
@@ -119,7 +140,7 @@ def _build_section(cls: type, values: Any, prefix: str) -> Any:
     if not isinstance(values, Mapping):
         raise ConfigError(describe_misplaced_section(cls, prefix.rstrip(".") or "config", values))
     known = {f.name: f for f in dataclasses.fields(cls)}
-    if cls is AirConfig:
+    if prefix.removesuffix(".") in FORMER:
         values = _gather_options(values, known)
     built, hints = {}, declared_types(cls)
     for name, value in values.items():

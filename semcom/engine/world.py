@@ -13,13 +13,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from channels import Link
-from channels.cell import watts
 from semcom.config import Resolved
 from semcom.data.federation import Federation
 from semcom.engine.air.air import Air
 from semcom.engine.air.compression import is_compressed
 from semcom.engine.air.losses import CHOSEN
-from semcom.engine.air.rates import Direction
 from semcom.engine.air.timeline import Timeline
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE, Team
@@ -73,10 +71,6 @@ class World:
         self.config = config
         draws = Draws(config, federation, device, link, split=split)
         check_independent_link(draws.link, config, device, draws.dtype)
-        powers: dict[Direction, float] = {
-            "up": watts(config.network.power_dbm),
-            "down": watts(config.network.base_power_dbm),
-        }
         self.air = Air(
             config.air,
             draws.link,
@@ -86,7 +80,7 @@ class World:
             participants=config.participants,
             report=self.report,
             logs=team.rank == 0,
-            powers_w=None if draws.cell is None else powers,
+            powers_w=draws.places.powers_w,
             lowering=draws.lowering,
             powers_beside=draws.powers_beside,
             timeline=Timeline.of(config, split),

@@ -30,13 +30,12 @@ from channels.link import Cost
 from channels.statistics import ClientStatistics
 from semcom.config import AirConfig
 from semcom.engine.air.arrivals import Arrivals
-from semcom.engine.air.losses import MEANT
 from semcom.engine.air.rates import Direction
 from semcom.engine.air.registry import ACCESS, COMPRESSIONS, RATES
 from semcom.engine.air.timeline import Timeline
-from semcom.engine.air.uncoded import Uncoded, weigh
+from semcom.engine.air.uncoded import Uncoded
 from semcom.engine.air.updates import Received, map_update_starts, read_shared_start
-from semcom.engine.store.population import Order, Population, Prefix, average, in_part
+from semcom.engine.store.population import Order, Population, Prefix, in_part
 
 
 @dataclass
@@ -103,7 +102,7 @@ class Air:
         channel = (self.link.carrier, self.draw, self.key, self.snr_db, statistics)
         self.uncoded = Uncoded(*channel)
         self.rates = RATES.get(own.rate)(own.options, *channel, self.logs)
-        self.access = ACCESS.get(own.access)(own.options, self.uncoded)
+        self.access = ACCESS.get(own.access)(own.options, self)
         self.compression = COMPRESSIONS.get(own.compress)(own.options, own.bits_per_float, self.key)
         self.arrivals = Arrivals(own.bits_per_float, self.rates, self.timeline)
 
@@ -121,7 +120,7 @@ class Air:
             the models as the base station has them; those that did not get through too, see `arrivals`.
         """
         if self.compression.compresses_models(since, name):
-            self._add_error_free("up", pop.ids, *self.compression.count_models(pop, part), name=name)
+            self.add_error_free("up", pop.ids, *self.compression.count_models(pop, part), name=name)
             return self.compression.send_models(pop, part, name, since)
         self._count("up", pop.ids, pop.numbers(part), name=name)
         return pop if self.config.parameters == "ideal" else self._models("up", pop, part, name, since)
@@ -159,46 +158,14 @@ class Air:
         Returns:
             name -> `[1, ...]`, ready for `Population.share`.
         """
-        if self.access.at_once:
-            floats = pop.numbers(part)
-            cost = self.link.cost(floats[:1].astype(np.float64), pop.ids[:1])
-            together = Cost(cost.uses, cost.energy * len(floats))  # all of them send
-            self._add("up", pop.ids, floats, 0 * floats, together, once=True)
-        else:
-            pop = self.up(pop, part, name, since)
+        pop = self.access.send(pop, part, since, name)
         here = self.arrivals.find(pop.ids, name)
         if not here.any():
             return read_shared_start(since, part)
         if not here.all():
             weights, ids = Order(np.flatnonzero(here), weights.device)(weights), pop.ids[here]
             pop, since, weights = pop.select(ids), since and since.select(ids), weights / weights.sum()
-        if self.access.at_once:
-            return self._average_at_once(pop, part, weights, since, name)
-        return average(pop, part, weights)
-
-    def _average_at_once(
-        self, pop: Population, part: Prefix, weights: Tensor, since: Population | None, name: str
-    ) -> dict[str, Tensor]:
-        shares = 1 if self.powers_w is None else self.participants  # a power is spread over the whole band, not a part
-        mean, starts, silent = average(pop, part, weights), map_update_starts(since, pop), []
-        stacks, ids = pop.stacks(), np.concatenate([c.ids for c in pop.cohorts])
-        parts = [Order(pop.at(c), weights.device)(weights) for c in stacks]
-        for tensor in [n for n, t in mean.items() if t.is_floating_point() and not n.endswith("running_var")]:
-            held = [
-                (mine, c.tensors[tensor], start(tensor)) for mine, c, start in zip(parts, stacks, starts, strict=True)
-            ]
-            each = [weigh(mine, t - start.received) for mine, t, start in held]
-            missed = [weigh(mine, start.missed) for mine, _, start in held]
-            error, sent = self.access.find_error(name + tensor, torch.cat(each), ids, shares)
-            if sent is not None:
-                silent.append(1 - sent)
-            mean[tensor] = mean[tensor] + (torch.cat(missed).sum(0) + error)
-        if silent:
-            self.report("cut-off", cut := torch.cat(silent, 1).mean(1))
-            if self.arrivals.sure:
-                self.arrivals.losses.add(MEANT, ids.tolist())
-            self.arrivals.losses.add("air.truncation_db", ids.tolist(), cut.tolist())
-        return mean
+        return self.access.average(pop, part, weights, since, name)
 
     def send(
         self,
@@ -221,7 +188,7 @@ class Air:
         """
         if direction == "up" and self.compression.compresses_tensors():
             bits = np.where(floats > 0, self.compression.count_bits(floats), 0)
-            self._add_error_free("up", ids, floats, bits, name=name)
+            self.add_error_free("up", ids, floats, bits, name=name)
             return self.compression.send_tensors(name, values, ids)
         self._count(direction, ids, floats, broadcast, name)
         if self.config.parameters == "ideal":
@@ -247,9 +214,9 @@ class Air:
         bits = floats / d * target_bits
         batches = np.array([max(1, len(own)) for own in sizes])
         labels = bits / self.rates.measure("up", ids, bits / batches)
-        self._add("up", ids, floats, bits, Cost(uses + labels, energy + labels))
+        self.add("up", ids, floats, bits, Cost(uses + labels, energy + labels))
         if back:
-            self._add("down", ids, floats, 0 * bits, Cost(uses, energy))
+            self.add("down", ids, floats, 0 * bits, Cost(uses, energy))
 
     def begin(self, clients: int) -> None:
         """Begin a round with so many clients."""
@@ -301,11 +268,11 @@ class Air:
         self, direction: Direction, ids: np.ndarray, floats: np.ndarray, broadcast: bool = False, name: str = ""
     ) -> None:
         if self.config.parameters == "analog":
-            self._add(direction, ids, floats, 0 * floats, self.link.cost(floats, ids), broadcast)
+            self.add(direction, ids, floats, 0 * floats, self.link.cost(floats, ids), broadcast)
             return
-        self._add_error_free(direction, ids, floats, floats * self.config.bits_per_float, broadcast, name)
+        self.add_error_free(direction, ids, floats, floats * self.config.bits_per_float, broadcast, name)
 
-    def _add_error_free(
+    def add_error_free(
         self,
         direction: Direction,
         ids: np.ndarray,
@@ -314,10 +281,11 @@ class Air:
         broadcast: bool = False,
         name: str = "",
     ) -> None:
+        """Add what clients send, or get, error-free: `floats` numbers in `bits` bits each, `[n]` both."""
         uses = bits / self.arrivals.choose_rates(direction, ids, bits, broadcast, name)
-        self._add(direction, ids, floats, bits, Cost(uses, uses), broadcast)
+        self.add(direction, ids, floats, bits, Cost(uses, uses), broadcast)
 
-    def _add(
+    def add(
         self,
         direction: Direction,
         ids: np.ndarray,

@@ -78,6 +78,12 @@ class Compression(Part):
     residual: Population | None = None
     remembers: ClassVar[bool] = False
 
+    @classmethod
+    def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
+        """Yield the compression where there is nothing to compress."""
+        if not run.error_free:
+            yield "", "no number is sent error-free"
+
     def compresses_models(self, since: Population | None, name: str) -> bool:
         """Return whether models are compressed that go up as `name`, or as updates `since` what `Air.down` gave."""
         return True
@@ -199,7 +205,8 @@ class TopK(Compression):
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
-        """Yield itself where there are no updates."""
+        """Yield the compression where there are no updates, too."""
+        yield from super().list_unused(run)
         if not run.method.averages:
             yield "", "{method} averages no models"
 

@@ -21,7 +21,7 @@ from channels import Link
 from channels.coding.mcs import TABLE, capacity
 from channels.options import MEASURE, BaseOptions, Rule, require
 from channels.statistics import ROUNDING, ClientStatistics, Sender
-from semcom.engine.air.part import Part, Planned
+from semcom.engine.air.part import NO_CHANNEL, NO_NOISE, Part, Planned
 
 logger = logging.getLogger(__name__)
 
@@ -57,12 +57,14 @@ class Rates(Part):
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
-        """Yield the options where nothing goes at a rate."""
-        names = [f.name for f in fields(cls.Options)]
+        """Yield the rate and its options where nothing goes at a rate."""
+        names = ["", *(f.name for f in fields(cls.Options))]
         if not run.link.radio:
-            yield from ((name, "there is no channel with channel.kind {kind}") for name in names)
+            yield from ((name, NO_CHANNEL) for name in names)
         if not (run.error_free or run.method.split):
             yield from ((name, "nothing is sent error-free") for name in names)
+        if not run.link.noisy:
+            yield "", NO_NOISE
 
     def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
         """Return the bits per channel use that each client sends, or is sent, `[n]`.
@@ -148,7 +150,7 @@ class Capacity(Rates):
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
         """Yield what is about losses where nothing is lost."""
         yield from super().list_unused(run)
-        if run.options.repeat and not run.fades:
+        if run.config.air.options.repeat and not run.fades:
             yield "outage", "{kind} does not fade"
         if not run.error_free:
             yield "repeat", "no number is sent error-free"

@@ -16,7 +16,7 @@ from torch import nn
 from torch.func import functional_call
 
 from semcom.config import Resolved
-from semcom.engine.host.keys import keyed
+from semcom.engine.air.registry import SPEEDS
 from semcom.engine.store.population import Population, Prefix, in_part
 from semcom.models.snr import find_snr_inputs
 
@@ -47,14 +47,9 @@ class Timeline:
     @classmethod
     def of(cls, config: Resolved, split: bool) -> Timeline | None:
         """Return the timeline of a run; None where time is not counted. A split method's head is the base station's."""
-        own = config.network
-        if own.flops is None:
+        speeds = SPEEDS.get(config.network.speeds)(config.network.options).draw(config.clients, config.seed)
+        if speeds is None:
             return None
-        normal = [
-            float(torch.randn((), generator=keyed(config.seed, "speed", k), dtype=torch.float64))
-            for k in range(config.clients)
-        ]
-        speeds = own.flops * np.exp(own.flops_spread * np.array(normal) - own.flops_spread**2 / 2)
         parts = ("encoder.",) if split else ("encoder.", "head.")
         return cls(speeds, parts, config.train.deadline_s, np.zeros(config.clients))
 

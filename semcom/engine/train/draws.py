@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from channels import Link, Meter, make_link
-from channels.cell import Cell, place_clients
 from channels.users import Fades, control_power
-from semcom.config import SNR, ConfigError, Resolved, parse_snr
+from semcom.config import ConfigError, Resolved, parse_snr
 from semcom.data.augment import Unchanged
 from semcom.data.federation import Federation
 from semcom.data.registry import AUGMENTATIONS
 from semcom.engine.air.rates import Direction
+from semcom.engine.air.registry import PLACES
 from semcom.engine.air.schedulers import SCHEDULERS, Turn
 from semcom.engine.host.keys import keyed
 from semcom.engine.store.population import Prefix, in_part
@@ -51,7 +51,7 @@ class Draws:
         training_link: the link that local training passes: the run's, or without `train.through_link` the quiet one.
         task: what is asked.
         augmentation: of training images.
-        cell: where the clients are, if they are in a cell.
+        places: of the clients, from which their mean SNRs follow.
         dtype: of weights, features and losses.
         autocast: type that the factors of products are rounded to, or None.
         test_snrs: SNRs of the tests in dB, the headline's first; None: each client's training SNR.
@@ -69,14 +69,8 @@ class Draws:
         self.round = 0
         self._turns: dict[int, np.ndarray] = {}
         self._groups: tuple[int, int, dict[int, list[int]]] = (-1, 1, {})
-        channel = config.channel
-        down, test = channel.downlink_snr_db, channel.test_snr_db
-        self._up_snr = parse_snr(channel.snr_db, "channel.snr-db")
-        self._down_snr = None if down is None else parse_snr(down, "channel.downlink-snr-db")
-        self.cell = _draw_cell(config)
-        if self.cell is not None:
-            up, down_snr = draw_cell_snrs(config, self.cell, link)
-            self._up_snr, self._down_snr = SNR(tuple(up.tolist())), SNR(tuple(down_snr.tolist()))
+        self.places = PLACES.get(config.network.kind)(config, link)
+        test = config.channel.test_snr_db
         self.test_snrs: tuple[float | None, ...] = (None,)
         if test is not None:
             self.test_snrs = parse_snr(test, "channel.test-snr-db").values
@@ -214,22 +208,9 @@ class Draws:
         return int(torch.randint(self.config.clients, (), generator=generator))
 
     def _snr_at_full_power(self, direction: Direction, ids: np.ndarray, round_: int | None = None) -> Tensor:
-        """Return the clients' mean SNRs in dB in a round, `[n]` on the host; a range is drawn per client and round.
-
-        `round_` is None for this one.
-        """
-        snr = self._up_snr
-        if self._down_snr is None:
-            direction = "up"  # the same SNR both ways, also where it is drawn
-        elif direction == "down":
-            snr = self._down_snr
-
-        def uniform(client: int) -> float:
-            generator = keyed(self.config.seed, "snr", direction, self.round if round_ is None else round_, client)
-            return float(torch.rand((), generator=generator, dtype=torch.float64))
-
-        values = [snr.of(client, uniform) for client in map(int, ids)]
-        return torch.tensor(values, dtype=torch.float64).to(self.dtype)
+        """Return the clients' mean SNRs in dB in a round, `[n]` on the host; `round_` is None for this one."""
+        found = self.places.find_snr_db(direction, ids, self.round if round_ is None else round_)
+        return torch.as_tensor(found, dtype=torch.float64).to(self.dtype)
 
     def realisation(
         self,
@@ -347,32 +328,6 @@ class Draws:
                 drawn = self.uniforms(ids, [sum(s) for s in sizes], math.prod(layer.units), stream, name)
                 kept[f"{name}.keep"] = (drawn >= layer.p).unflatten(-1, layer.units)
         return kept
-
-
-def _draw_cell(config: Resolved) -> Cell | None:
-    """Drop the run's clients in its cell, if it has one."""
-    own = config.network
-    if own.kind != "cell":
-        return None
-    seed = int(torch.randint(2**62, (), generator=keyed(config.seed, "cell")))
-    return place_clients(
-        config.clients,
-        np.random.default_rng(seed),
-        radius_m=own.radius_m,
-        path_loss=own.path_loss,
-        exponent=own.exponent,
-        shadowing_db=own.shadowing_db,
-        carrier_ghz=own.carrier_ghz,
-    )
-
-
-def draw_cell_snrs(config: Resolved, cell: Cell, link: Link) -> tuple[np.ndarray, np.ndarray]:
-    """Return the clients' mean SNRs in a cell, up over a client's part of the band and down over all of it, `[K]`."""
-    own, whole = config.network, config.air.bandwidth_hz
-    assert whole is not None, "semcom.resolve fills it"
-    part = whole * (link.users / config.participants if link.shares is None else np.array(link.shares))
-    up = cell.snr_db(own.power_dbm, part, own.noise_figure_db)
-    return up, cell.snr_db(own.base_power_dbm, whole, own.noise_figure_db)
 
 
 @dataclass(frozen=True)

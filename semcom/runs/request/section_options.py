@@ -1,7 +1,8 @@
 """The owners of a section's options, and a configuration with its options built.
 
 The method of a run owns `hyper` (flags `--hyper.NAME`); its dataset, partition and link own the `options` of theirs.
-Those of the air belong to its access, its compression and its rate, together.
+Those of the air belong to its access, its compression and its rate, together, and those of the network to its places,
+their path loss and the clients' speeds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from semcom.config.errors import show_value
 from semcom.config.misplaced import describe_misplaced_field
 from semcom.config.options import build_options, parse_option_value, spelled, usual
 from semcom.data.registry import DATASETS, PARTITIONS
-from semcom.engine.air.registry import ACCESS, COMPRESSIONS, RATES
+from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PATH_LOSSES, PLACES, RATES, SPEEDS
 from semcom.methods.registry import METHODS
 from semcom.registry import find
 
@@ -32,6 +33,7 @@ OWNERS: Mapping[str, Mapping[str, Registry[Any]]] = {
     "partition": {"partition.kind": PARTITIONS},
     "channel": {"channel.kind": LINKS},
     "air": {"air.access": ACCESS, "air.compress": COMPRESSIONS, "air.rate": RATES},
+    "network": {"network.kind": PLACES, "network.path_loss": PATH_LOSSES, "network.speeds": SPEEDS},
 }
 """Section, as its flags begin -> the field that names an owner of its options -> the registry of such owners."""
 NAMING: Mapping[str, Registry[Any]] = {name: each for fields in OWNERS.values() for name, each in fields.items()}
@@ -142,7 +144,7 @@ def _leave_former_options(config: RunConfig, section: str, cls: type, given: Any
         if not (owners := find_owners_of_option(section, name)):
             raise ConfigError(describe_misplaced_field(type(getattr(config, section)), f"{section}.", name, value))
         taking = [find_options_class(*owner) for owner in owners]
-        neutral = [*(usual(cls, name) for cls in taking), *([FORMER[name]] if name in FORMER else [])]
+        neutral = [*(usual(cls, name) for cls in taking), *(FORMER[section][n] for n in [name] if n in FORMER[section])]
         value = parse_option_value(value, declared_types(taking[0])[name])
         if show_value(value) not in map(show_value, neutral):
             others = " or ".join(owner for _, owner in owners)

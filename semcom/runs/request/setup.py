@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from channels import Link
 from semcom.config import Resolved
@@ -31,11 +30,6 @@ class Setup:
     joined_link: Link | None
     cautions: tuple[str, ...]
     reads: Mapping[str, Version] = field(default_factory=dict)
-
-    @property
-    def options(self) -> Any:
-        """The options of the air."""
-        return self.config.air.options
 
     @property
     def error_free(self) -> bool:

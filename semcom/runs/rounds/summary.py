@@ -9,7 +9,7 @@ from typing import Any
 
 from semcom.config import RunError, run_hash
 from semcom.engine.air.losses import CHOSEN, NEARLY
-from semcom.engine.train.draws import Draws, draw_cell_snrs
+from semcom.engine.train.draws import Draws
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from semcom.runs.folder.machine import describe_machine, read_versions
@@ -79,7 +79,7 @@ def summarize_run(
         **{total: sum(line[name] for line in metrics) for name, total in TOTALS.items() if name in metrics[-1]},
         "snr_received_db": tally.snr_received_db(),
         **({"error_rates": errors} if errors else {}),
-        **({} if session.draws.cell is None else {"cell": _places(session.draws)}),
+        **({"cell": places} if (places := _describe_places(session.draws)) else {}),
         "seed": config.seed,
         "hash": run_hash(config),
         "device": session.draws.device.type,
@@ -114,9 +114,7 @@ def _measure_constant_answers(world: World) -> dict[str, float]:
     return compute_constant_accuracies(*tables)
 
 
-def _places(draws: Draws) -> dict[str, list[Any]]:
-    """Return where each client of a cell is, and its mean SNRs."""
-    assert draws.cell is not None
-    up, down = draw_cell_snrs(draws.config, draws.cell, draws.link)
-    lists = {"x_m": draws.cell.x_m, "y_m": draws.cell.y_m, "snr_db": up, "downlink_snr_db": down}
-    return {**{name: values.round(3).tolist() for name, values in lists.items()}, "los": draws.cell.los.tolist()}
+def _describe_places(draws: Draws) -> dict[str, list[Any]]:
+    """Return the clients' places and mean SNRs in the last round, numbers to the third decimal."""
+    found = draws.places.describe(draws.round)
+    return {name: (each if each.dtype == bool else each.round(3)).tolist() for name, each in found.items()}
