@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from semcom.data.dataset import Dataset
     from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
     from semcom.data.split import Partition, Split
-    from semcom.engine.air.registry import ACCESS, COMPRESSIONS, RATES
+    from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PATH_LOSSES, PLACES, RATES, SPEEDS
     from semcom.engine.air.schedulers import SCHEDULERS
     from semcom.engine.store.population import Population, average
     from semcom.methods.base import Method
@@ -100,6 +100,7 @@ _LAZY = {
     "Population": "semcom.engine.store.population",
     "Result": "semcom.runs.result.result",
     **dict.fromkeys(("ACCESS", "COMPRESSIONS", "RATES"), "semcom.engine.air.registry"),
+    **dict.fromkeys(("PATH_LOSSES", "PLACES", "SPEEDS"), "semcom.engine.air.registry"),
     "SCHEDULERS": "semcom.engine.air.schedulers",
     "ScoreMetric": "semcom.tasks.scores",
     "Split": "semcom.data.split",
@@ -157,7 +158,10 @@ __all__ = [
     "PartitionConfig",
     "Plot",
     "Population",
+    "PATH_LOSSES",
+    "PLACES",
     "RATES",
+    "SPEEDS",
     "Result",
     "RunConfig",
     "RunError",

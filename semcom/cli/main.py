@@ -58,9 +58,9 @@ commands:
   image-curve         write PSNR against SNR of images sent digitally, as CSV
   list WHAT [NAME]    WHAT: methods, channels, partitions, datasets,
                       augmentations, encoders, heads, tasks, schedulers,
-                      accesses (to the air), compressions, rates,
-                      experiments, figures, kinds (of figures) or benches;
-                      NAME: all that one takes
+                      accesses (to the air), compressions, rates, places,
+                      path-losses, speeds, experiments, figures, kinds (of
+                      figures) or benches; NAME: all that one takes
 
 `semcom COMMAND --help` explains a command's flags, `semcom train METHOD --help`
 those of a method too.

@@ -128,7 +128,7 @@ class Placed(Places):
         """Yield the fields whose place powers and losses take."""
         yield from super().list_unused(run)
         for name in ("channel.snr_db", "channel.downlink_snr_db", "air.symbol_energy"):
-            yield name, "transmit powers and path losses say it"
+            yield name, "powers and path losses in the cell say it"
 
     def receive_dbm(self, power_dbm: float, ids: np.ndarray, round_: int) -> np.ndarray:
         """Compute the mean power that arrives from clients, or at them, in a round, `[n]`.
