@@ -82,7 +82,7 @@ def check_config_types(config: RunConfig) -> None:
 
 
 def _check_config_fields(part: Any, prefix: str) -> None:
-    """Check the fields of one section; the sections themselves are dataclasses and fit no rule here."""
+    """Check the fields of a section, except the sections in it, which no rule here fits."""
     cls: type = type(part)
     for name, hint in declared_types(cls).items():
         value = getattr(part, name)
@@ -92,9 +92,10 @@ def _check_config_fields(part: Any, prefix: str) -> None:
 
 
 def _fits_declared_type(value: Any, hint: Any) -> bool:
-    """Return whether a value has a declared type. A whole number is a number too; a truth value is not.
+    """Check that a value has a declared type: a whole number is a number too, a truth value is not.
 
-    A number has less than `DIGITS` digits. A text can be written to a file, and be a path: it is UTF-8 without NUL.
+    A number has less than `DIGITS` digits. A text is UTF-8 without NUL, so that it can be written to a file and be a
+    path.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or origin is typing.ClassVar:
@@ -120,7 +121,7 @@ def _fits_declared_type(value: Any, hint: Any) -> bool:
 
 
 def describe_type(hint: Any) -> str:
-    """Return a declared type in words."""
+    """Describe a declared type in words."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return f"one of {', '.join(map(str, arguments))}"
@@ -150,7 +151,6 @@ def _check_ranges(cls: type, part: Any, prefix: str) -> None:
 
 
 def _check_train_config(train: TrainConfig) -> None:
-    """Raise ConfigError for fields of a schedule that contradict each other, or have no effect."""
     if train.momentum and train.optimizer != "sgd":
         raise NoEffect(
             f"train.momentum: {train.momentum} has no effect with {train.optimizer}; set train.optimizer sgd"

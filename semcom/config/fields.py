@@ -1,7 +1,7 @@
 """The fields of a run: frozen dataclasses that the command line, the results and Python share.
 
 A field that is `None` is open: `semcom.resolve` fills it from the preset or the common defaults, and the resolved
-configuration is what is stored.
+configuration is stored.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ def setting(default: Any, rule: Rule | None = None, later: bool = False) -> Any:
 
     Args:
         default: the value, or the class.
-        rule: the range that a number, or each of several, must lie in.
-        later: whether there were runs before there was the field. Those have its default, and their hashes are without
-            it: so a field, and a section whose fields all have their defaults, are in no hash.
+        rule: the range of a number, or of each number in a list.
+        later: whether the field is younger than the first stored runs. Those ran with its default, and with that value
+            it is in no hash; likewise a section whose fields all have their defaults.
     """
     kind = "default_factory" if isinstance(default, type) else "default"
     return field(**{kind: default}, metadata={"rule": rule, "later": later})  # type: ignore[call-overload]
 
 
 class Section:
-    """Base of the sections of a configuration: an argument that is no field of it is refused in one line."""
+    """Base of the sections of a configuration, with an error of one line for an unknown argument."""
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
-        """Check the names of the arguments. Raises ConfigError for one that is no field."""
+        """Check the names of the arguments. Raises ConfigError for an unknown field."""
         known = {f.name for f in fields(cls)}  # type: ignore[arg-type]  # its subclasses are dataclasses
         for name in given:
             if name not in known:
@@ -275,5 +275,5 @@ class RunConfig(Section):
 
     @property
     def sharers(self) -> int:
-        """Number of clients among whom the images are divided: new ones too, unless these have data of their own."""
+        """Number of clients that share the images: new clients too, unless they have data of their own."""
         return self.clients + (self.new_clients if self.new_data is None else 0)

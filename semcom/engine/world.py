@@ -264,13 +264,13 @@ class World:
         return self._initial.hold(parts, self.session.team)
 
     def _encoders(self) -> list[tuple[str, np.ndarray]]:
-        """Return each encoder that has clients, with their ids."""
+        """List the encoders that have clients, with the ids of these."""
         names = self.config.model.encoder.split(",")
         owners = [np.arange(i, self.clients, len(names)) for i in range(len(names))]
         return [(name, ids) for name, ids in zip(names, owners, strict=True) if len(ids)]
 
     def _choose_chunk(self, networks: Sequence[nn.Module]) -> int:
-        """Return a chunk that suits all of the networks; the same on every rank."""
+        """Choose a chunk that suits all networks; the same on every rank."""
         draws, team = self.session.draws, self.session.team
         image, batch = draws.federation.images.shape[1:], self.config.train.batch_size
         mine = min(choose_chunk(network, image, batch, draws.device, draws.dtype.itemsize) for network in networks)

@@ -1,4 +1,4 @@
-"""Access to the air: how what is averaged reaches the base station, from each client by itself or from all at once."""
+"""Access to the air: models that are averaged reach the base station one by one, or all at once as a sum."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class Access(Part):
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
-        """Yield the access where no models are averaged over a channel."""
+        """Yield the access if there are no models to average, or no channel."""
         if not run.link.radio:
             yield "", NO_CHANNEL
         if not run.method.averages:
             yield "", "{method} averages no models"
 
     def send(self, pop: Population, part: Prefix, since: Population | None, name: str) -> Population:
-        """Count what the clients send of a part of their models, and return the models for `average`.
+        """Count a part of the clients' models as it is sent, and return the models for `average`.
 
         Args:
             pop, part, since, name: as for `Air.up`.
@@ -63,7 +63,7 @@ class Access(Part):
         """Compute the mean as the base station has it: name -> `[1, ...]`.
 
         Args:
-            pop: what `send` returned, of the clients that got through.
+            pop: the result of `send`, of the clients that got through.
             part, since, name: as for `send`.
             weights: of these clients, in the order of `pop.ids`, summing to 1.
         """
@@ -102,7 +102,7 @@ class Superposed(Access):
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
-        """Yield the access where parameters are sent error-free, and its options where nothing fades."""
+        """Yield the access if parameters are error-free, and its options if the channel does not fade."""
         yield from super().list_unused(run)
         if run.config.air.parameters == "ideal":
             yield "", "air.parameters is not analog"
@@ -110,7 +110,7 @@ class Superposed(Access):
             yield from (("truncation_db", "{kind} does not fade"), ("csi_error", "{kind} does not fade"))
 
     def send(self, pop: Population, part: Prefix, since: Population | None, name: str) -> Population:
-        """Count one transmission, of which all clients have the energy."""
+        """Count one transmission with the energy of all clients."""
         floats = pop.numbers(part)
         cost = self.air.link.cost(floats[:1].astype(np.float64), pop.ids[:1])
         self.air.add("up", pop.ids, floats, 0 * floats, Cost(cost.uses, cost.energy * len(floats)), once=True)
@@ -119,7 +119,8 @@ class Superposed(Access):
     def average(
         self, pop: Population, part: Prefix, weights: Tensor, since: Population | None, name: str
     ) -> dict[str, Tensor]:
-        """Add the error of the sum to the mean of the updates, and what the base station has more where they began."""
+        """Add to the mean the error of the summed updates, and the difference between the models as sent and as
+        received."""
         # A power is spread over the whole band here, and over a client's part of it otherwise.
         shares = 1 if self.air.powers_w is None else self.air.participants
         mean, starts, silent = average(pop, part, weights), map_update_starts(since, pop), []
@@ -144,13 +145,13 @@ class Superposed(Access):
         return mean
 
     def find_error(self, name: str, values: Tensor, ids: np.ndarray, shares: int = 1) -> tuple[Tensor, Tensor | None]:
-        """Compute the received sum less the sum itself.
+        """Compute the received sum minus the true sum.
 
         Args:
             name: of the tensor, for the draws.
             values: the summands, updates times their weights, `[n, ...]`.
             ids: the clients, `[n]`.
-            shares: the width of the band in parts of one client's, over which the noise is so many times as strong.
+            shares: width of the band over that of one client's part; the noise is so many times as strong.
 
         Returns:
             the error `[...]`, and the symbols that each client sends, `[n, s]` of 0 and 1 (None: all of them).

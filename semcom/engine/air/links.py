@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def build_link(config: Resolved) -> tuple[Link, tuple[str, ...]]:
-    """Build the channel of a run with the options of its configuration, and collect what the link warns of.
+    """Build the channel of a run with its options, and collect the link's warnings.
 
     Raises:
         ConfigError: the options do not fit, or the features make no symbols.

@@ -27,7 +27,7 @@ class Planned(Protocol):
 
     @property
     def method(self) -> Any:
-        """The method, with what it says of itself."""
+        """The method, with its declared traits."""
 
     @property
     def error_free(self) -> bool:
@@ -39,7 +39,7 @@ class Planned(Protocol):
 
 
 class Part:
-    """Base of what is chosen by name for the air or the network.
+    """Base of everything in the air or the network that is chosen by name.
 
     Attributes:
         Options: its options, a frozen dataclass whose `check` checks their ranges.
@@ -49,7 +49,7 @@ class Part:
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
-        """Yield each setting that has no effect in a run, and the reason; it is refused unless it has its default.
+        """Yield each setting without effect in a run, and the reason. It is refused unless it has its default.
 
         A setting is the name of an option, that of another section's field ("channel.snr_db"), or empty for the part
         itself. The reason may have {method} and {kind}, that of the link.

@@ -39,7 +39,7 @@ class Places(Part):
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
-        """Yield the kind where no SNR counts, and the path loss where the kind has none."""
+        """Yield the kind if the channel has no SNR, and the path loss if the kind has none."""
         if not run.link.noisy:
             yield "", NO_NOISE
         if not run.link.radio:
@@ -60,7 +60,7 @@ class Places(Part):
         raise NotImplementedError(f"{type(self).__name__} has no `find_snr_db`")
 
     def describe(self, round_: int) -> dict[str, np.ndarray]:
-        """Describe all clients in a round for summary.json: places and mean SNRs, `[K]` each. {}: nothing to add."""
+        """Describe all clients in a round for summary.json: places and mean SNRs, `[K]` each; {} without places."""
         return {}
 
 
@@ -75,7 +75,7 @@ class Listed(Places):
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
-        """Yield power control of equal SNRs, and the band where nothing is sent over it."""
+        """Yield power control of equal SNRs, and the band if no number is sent over it."""
         yield from super().list_unused(run)
         if len(set(parse_snr(run.config.channel.snr_db, "channel.snr-db").values)) == 1:
             yield "channel.power_control", "all clients have the same SNR"
@@ -98,7 +98,7 @@ class Listed(Places):
 
 
 class Placed(Places):
-    """Clients whose SNRs follow from transmit powers and what arrives of them; the base of all such."""
+    """Clients whose SNRs follow from transmit powers and losses; the base of all such."""
 
     @dataclass(frozen=True)
     class Options(BaseOptions):
@@ -125,7 +125,7 @@ class Placed(Places):
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
-        """Yield the fields whose place powers and losses take."""
+        """Yield the fields that powers and losses replace."""
         yield from super().list_unused(run)
         for name in ("channel.snr_db", "channel.downlink_snr_db", "air.symbol_energy"):
             yield name, "powers and path losses in the cell say it"

@@ -109,7 +109,7 @@ def measure_footprint(network: nn.Module, image: torch.Size) -> Footprint:
 
 
 def _place(tensor: Tensor) -> int:
-    """Return where the numbers of a tensor lie, and those of its views."""
+    """Return the address of a tensor's numbers, which its views share."""
     return tensor.untyped_storage().data_ptr()
 
 
@@ -122,7 +122,7 @@ def estimate_chunk_memory(network: nn.Module, image: torch.Size, batch: int, ite
 
 
 def _numbers(output: Any) -> int:
-    """Count the numbers that a layer gives, in one tensor or in several."""
+    """Count the numbers of a layer's output, one tensor or several."""
     if isinstance(output, Tensor):
         return output.numel()
     return sum(_numbers(part) for part in output) if isinstance(output, tuple | list) else 0

@@ -338,6 +338,6 @@ def compute_gradients(loss: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, T
 
 
 def _lie_alike(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors of one shape have the same order in memory."""
+    """Check that two tensors of one shape have the same order in memory."""
     mine, its = one.stride(), other.stride()
     return mine == its or all(n == 1 or a == b for a, b, n in zip(mine, its, one.shape, strict=True))

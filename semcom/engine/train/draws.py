@@ -99,7 +99,7 @@ class Draws:
         return self._snr_at_full_power("up", np.arange(self.config.clients), 1).numpy()
 
     def _seen_db(self, round_: int) -> np.ndarray:
-        """Return the uplink SNRs of all clients in dB as a scheduler knows them, with fading that lasts for a round."""
+        """Compute the uplink SNRs of all clients in dB as a scheduler sees them, with fading that lasts."""
         everyone = np.arange(self.config.clients)
         snr_db = self._snr_at_full_power("up", everyone, round_).numpy()
         if not self.link.lasting:
@@ -195,20 +195,20 @@ class Draws:
         return None if bool((powers == 1).all()) else powers
 
     def _control_power(self, groups: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        """Return SNRs and powers of the users of some resources on the uplink, as `control_power` does."""
+        """Compute SNRs and powers of the users of some resources on the uplink; see `control_power`."""
         known = [self._stand_in(user) for group in groups for user in group]
         snr_db = self._snr_at_full_power("up", np.array(known)).view(-1, self.link.users)
         return control_power(snr_db, self.link.power_control)
 
     def _stand_in(self, user: int) -> int:
-        """Return a user itself, or for a stranger the client, drawn by chance, as far away as it is."""
+        """Return a client as a user itself; for a stranger, a client by chance that is as far away."""
         if user >= 0:
             return user
         generator = keyed(self.config.seed, "stranger", self.round, user)
         return int(torch.randint(self.config.clients, (), generator=generator))
 
     def _snr_at_full_power(self, direction: Direction, ids: np.ndarray, round_: int | None = None) -> Tensor:
-        """Return the clients' mean SNRs in dB in a round, `[n]` on the host; `round_` is None for this one."""
+        """Compute the clients' mean SNRs in dB in a round (None: this one), `[n]` on the host."""
         found = self.places.find_snr_db(direction, ids, self.round if round_ is None else round_)
         return torch.as_tensor(found, dtype=torch.float64).to(self.dtype)
 
@@ -250,9 +250,9 @@ class Draws:
     def _fades(
         self, link: Link, clients: Sequence[int], kind: str, *stream: str, alike: bool = False
     ) -> dict[str, Any]:
-        """Return where fading comes from in a link that couples clients or rounds, as its `draw_all` takes it.
+        """Collect where fading comes from in a link that couples clients or rounds, as arguments of its `draw_all`.
 
-        One that goes on has a client's fading in all that goes its way, up or down.
+        Lasting fading is the same in everything that goes a client's way, up or down.
         """
         if link.users == 1 and not link.lasting:
             return {}
@@ -319,7 +319,7 @@ class Draws:
     def _kept(
         self, ids: np.ndarray, sizes: Sequence[Sequence[int]], stream: str, network: nn.Module, train: Prefix
     ) -> dict[str, Tensor]:
-        """Return the units of each visited sample that dropout keeps in training, bool `[k, N, ...]`, by buffer."""
+        """Draw the units of each visited sample that dropout keeps in training, bool `[k, N, ...]`, by buffer."""
         kept = {}
         for name, layer in network.named_modules():
             if isinstance(layer, Dropout) and layer.p > 0 and in_part(name.partition(".")[0] + ".", train):

@@ -162,7 +162,7 @@ class ServerFeed:
 
 
 def _stack_models(pop: Population, ids: np.ndarray) -> Cohort:
-    """Return the models of the clients `ids`, which have one architecture, in this order."""
+    """Stack the models of the clients `ids`, of one architecture, in this order."""
     (cohort,) = pop.select(ids).stacks()
     at = Order(np.searchsorted(cohort.ids, ids), cohort.device)
     tensors = {n: t if n in cohort.shared else lay_channels_last(at(t)) for n, t in cohort.tensors.items()}
@@ -170,5 +170,5 @@ def _stack_models(pop: Population, ids: np.ndarray) -> Cohort:
 
 
 def _cut_own_tensors(cohort: Cohort, n: int) -> dict[str, Tensor]:
-    """Return the first n clients' own tensors, and all shared ones."""
+    """Select the first n clients' own tensors, and all shared tensors."""
     return {name: t if name in cohort.shared else t[:n] for name, t in cohort.tensors.items()}

@@ -102,7 +102,7 @@ class Signal:
 
 
 def _note_dict_method(name: str) -> Any:
-    """Return a method of dict that notes that it was called."""
+    """Wrap a method of dict so that its call is noted."""
     plain = getattr(dict, name)
 
     def noted(self: Leaves, *given: Any) -> Any:
@@ -309,7 +309,6 @@ def lay_channels_last(stack: Tensor) -> Tensor:
 
 @lru_cache(maxsize=256)
 def _list_batchnorms(module: nn.Module) -> tuple[str, ...]:
-    """Return the prefixes of the batch normalisations inside a module."""
     return tuple(f"{name}." if name else "" for name, m in module.named_modules() if isinstance(m, BatchNorm))
 
 
@@ -363,7 +362,7 @@ def convolves(module: nn.Module) -> bool:
 
 
 def _call_module(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None = None) -> Any:
-    """Call the module with tensors in place of its own, as `torch.func.functional_call` does in ten times the time."""
+    """Call the module with other tensors, as `torch.func.functional_call` does in ten times the time."""
     holders = _find_tensor_holders(module)
     before = [(holder, key, holder[key]) for name in tensors for holder, key in holders[name]]
     try:
@@ -378,7 +377,7 @@ def _call_module(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | N
 
 @lru_cache(maxsize=256)
 def _find_tensor_holders(module: nn.Module) -> dict[str, list[tuple[dict[str, Any], str]]]:
-    """Return where a module keeps each parameter and buffer, by name; a shared one stands in several places."""
+    """Find where a module keeps each parameter and buffer, by name; a shared tensor is in several places."""
     names, places = [], []
     for path, part in module.named_modules(remove_duplicate=False):
         for holder in (part._parameters, part._buffers):

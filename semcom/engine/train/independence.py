@@ -65,7 +65,7 @@ def check_independent_part(network: SplitModel, part: str, name: str, tensors: T
             what = f"model.{part}: {name!r}"
             rule = "of all layers only nn.Dropout draws, and none remembers what it has seen"
             apart = "on stacks of clients, a layer counts its axes from the last one"
-            _check_independence(what, compute_finely, rule, apart)
+            _check(what, compute_finely, rule, apart)
     finally:
         module.eval()
 
@@ -94,13 +94,11 @@ def check_independent_link(link: Link, config: Resolved, device: torch.device, d
         return {**up, "y": link(x[clients], up, snr_db[clients], check=False)}
 
     rule = "a link draws in `draw` alone, and from its generator"
-    _check_independence(
-        f"channel.kind: {config.channel.kind!r}", compute, rule, "sums and means are those of one client"
-    )
+    _check(f"channel.kind: {config.channel.kind!r}", compute, rule, "sums and means are those of one client")
 
 
-def _check_independence(what: str, compute: Callable[[list[int]], Tensors], rule: str, apart: str) -> None:
-    """Raise ConfigError unless a computation for some of two clients gives each the same, whenever and beside whom."""
+def _check(what: str, compute: Callable[[list[int]], Tensors], rule: str, apart: str) -> None:
+    """Raise ConfigError unless a computation gives a client the same result at any time and beside any other client."""
     with suppress(_Failed), torch.no_grad(), key_global_generator("independence"):
         alone = [_try_clients(compute, [k]) for k in (0, 1)]
         if not _are_close(alone[0], _try_clients(compute, [0]), 0.0):
@@ -122,7 +120,7 @@ def _try_clients(compute: Callable[[list[int]], Tensors], clients: list[int]) ->
 
 
 def _are_close(one: Tensors, other: Tensors, tolerance: float) -> bool:
-    """Return whether tensors are the same, to a part of the largest number; an accelerator may add in any order."""
+    """Check that tensors agree, up to rounding of the largest number; an accelerator may add in any order."""
     for name, t in one.items():
         bound = tolerance or (0.0 if t.is_cpu else TOLERANCE)
         largest = t.abs().nan_to_num().max().item() if t.numel() else 0.0

@@ -85,9 +85,9 @@ class Initial:
 
     def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
         """Return a population of one for a network that the base station owns; its weights are keyed by `name`."""
-        tensors = _read_initial_tensors(build_with_key(factory, self.config.seed, "init", name), self.dtype)
+        tensors = _read_tensors(build_with_key(factory, self.config.seed, "init", name), self.dtype)
         rows = {n: t.unsqueeze(0).to(self.device) for n, t in tensors.items()}
-        return Population((Cohort(_build_initial_template(factory), rows, np.array([0])),))
+        return Population((Cohort(_build_template(factory), rows, np.array([0])),))
 
     def cohort(
         self, encoder: str, ids: np.ndarray, shared: Prefix, team: Team, extend: Extend | None = None
@@ -121,7 +121,7 @@ class Initial:
             return layout.pack({n: row[n][None] for n in layout.places}, 1)[0]
 
         images = self.federation.images
-        _check_initial_network(network, first, images.shape[1:], model.features, shape)
+        _try_out(network, first, images.shape[1:], model.features, shape)
         if not ENCODERS.ships(encoder):
             some = self.federation.gather(torch.arange(2 * SAMPLES, device=images.device) % len(images))
             check_independent_part(network, "encoder", encoder, first, some)
@@ -170,11 +170,11 @@ class Initial:
             made = self._make("head.", name, head, *client)
             if name == model.head and not self.extended:
                 self._begin("head.", made)
-            return {f"head.{n}": t.to(self.device) for n, t in _read_initial_tensors(made, self.dtype).items()}
+            return {f"head.{n}": t.to(self.device) for n, t in _read_tensors(made, self.dtype).items()}
 
         rows = [fresh(int(client)) for client in ids] if model.init == "client" else [fresh()] * len(ids)
-        network = _build_initial_template(lambda: SplitModel(nn.Identity(), head()))
-        _check_initial_network(network, rows[0], torch.Size([model.features]), model.features, shape)
+        network = _build_template(lambda: SplitModel(nn.Identity(), head()))
+        _try_out(network, rows[0], torch.Size([model.features]), model.features, shape)
         if not HEADS.ships(name):
             check_independent_part(network, "head", name, rows[0], draw_features(model.features))
         return Population((Cohort(network, {n: torch.stack([row[n] for row in rows]) for n in rows[0]}, ids),))
@@ -195,7 +195,7 @@ class Initial:
     def _is_extended(self, encoder: str, network: SplitModel) -> bool:
         """Check whether the head of `model.weights` has the names of an extended network, and not of a plain one."""
         head = {name for name in self.weights if name.startswith("head.")}
-        plain = _build_initial_template(self._factories(encoder)["head."]).state_dict()
+        plain = _build_template(self._factories(encoder)["head."]).state_dict()
         return not head <= {f"head.{name}" for name in plain} and head <= network.state_dict().keys()
 
     def _find_equal_head(self, name: str) -> str:
@@ -206,7 +206,7 @@ class Initial:
         model = self.config.model
 
         def list_tensors(name: str) -> str:
-            head = _build_initial_template(lambda: build_head(name, model.features, self.shape))
+            head = _build_template(lambda: build_head(name, model.features, self.shape))
             return ", ".join(f"{n} {list(t.shape)}" for n, t in head.state_dict().items())
 
         own = list_tensors(name)
@@ -279,7 +279,7 @@ class Initial:
         build_with_key(partial(_extend_model, model, extend), self.config.seed, "init", "extend", *key)
         if self.extended:
             self._begin("head.", model.head.to(self.dtype))
-        return {n: t.to(self.device) for n, t in _read_initial_tensors(model, self.dtype).items()}
+        return {n: t.to(self.device) for n, t in _read_tensors(model, self.dtype).items()}
 
     def _factories(self, encoder: str) -> dict[str, Callable[[], nn.Module]]:
         """Return the functions that build the parts of a model."""
@@ -300,7 +300,7 @@ class Initial:
         """Return the architecture with an encoder: one object per run."""
         if encoder not in self.networks:
             parts = self._factories(encoder)
-            self.networks[encoder] = _build_initial_template(
+            self.networks[encoder] = _build_template(
                 lambda: _extend_model(SplitModel(parts["encoder."](), parts["head."]()), extend)
             )
         return self.networks[encoder]
@@ -341,8 +341,8 @@ def _extend_model(model: SplitModel, extend: Extend | None) -> SplitModel:
     return model
 
 
-def _build_initial_template(factory: Callable[[], M]) -> M:
-    """Return the architecture alone, on the meta device: a forgotten tensor is then an error and not a stale weight."""
+def _build_template(factory: Callable[[], M]) -> M:
+    """Build the architecture on the meta device, where a forgotten tensor is an error instead of a stale weight."""
     with build_on_meta(), key_global_generator("template"):
         return factory()
 
@@ -351,12 +351,11 @@ def _list_some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
 
 
-def _read_initial_tensors(module: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a fresh module in the run's arithmetic."""
+def _read_tensors(module: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
     return {n: t.detach().to(dtype) if t.is_floating_point() else t for n, t in module.state_dict().items()}
 
 
-def _check_initial_network(
+def _try_out(
     network: SplitModel, tensors: Mapping[str, Tensor], image: torch.Size, features: int, shape: tuple[int, ...]
 ) -> None:
     """Check that the engine can run a network, by trying it out on two images.

@@ -95,6 +95,6 @@ def shares_encoder(cohort: AnyCohort) -> bool:
 
 
 def _equal(one: Cohort, other: Cohort) -> bool:
-    """Return whether two cohorts have the same encoder, number by number."""
+    """Check that two cohorts have the same encoder, number by number."""
     pairs = [(t, other.tensors[name]) for name, t in one.tensors.items() if in_part(name, ENCODER)]
     return all(a is b or torch.equal(a, b) for a, b in pairs)

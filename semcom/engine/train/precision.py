@@ -117,7 +117,7 @@ def reset_torch() -> Iterator[None]:
 
 @contextmanager
 def _set_attributes(wanted: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Set attributes, `(object, name, value)` each, while the context lasts."""
+    """Set attributes, `(object, name, value)` each, inside the context."""
     before = [(kind, name, getattr(kind, name)) for kind, name, _ in wanted]
     try:
         for kind, name, value in wanted:

@@ -55,7 +55,7 @@ def replay_steps(
 
 
 def _record_step(step: Callable[..., object], number: int, what: str, device: torch.device) -> Callable[[int], object]:
-    """Record a step, and return a function that takes any of its shape, by number."""
+    """Record a step, and return a function that carries out any step of its shape, by number."""
     on_device = torch.full((1,), number, device=device)
     again = record_graph(partial(step, number, on_device), what)
 
@@ -68,7 +68,7 @@ def _record_step(step: Callable[..., object], number: int, what: str, device: to
 
 @contextmanager
 def _record_in_own_stream(device: torch.device) -> Iterator[None]:
-    """Have a GPU work in a stream of its own, as recording needs; before and behind all other work."""
+    """Let a GPU work in a stream of its own, which recording needs, apart from all work before and after."""
     stream, usual = _stream(device), torch.cuda.current_stream(device)
     stream.wait_stream(usual)
     try:

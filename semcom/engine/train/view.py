@@ -203,7 +203,7 @@ def measure_views(
 
 
 def _measure_pictures(task: Task, heard: Outputs, answers: Tensor) -> dict[str, Tensor]:
-    """Measure a batch by a task's metrics, `[k, b]` by name: images without the border around each picture."""
+    """Measure a batch by a task's metrics, `[k, b]` by name, without the border around each picture."""
     target, sides = heard.batch.target, heard.federation.sides
     if not task.pictures or sides is None:
         return task.measure(answers, target)

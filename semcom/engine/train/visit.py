@@ -263,7 +263,6 @@ class Source:
 
 
 def _share_clients(team: Team, pop: Population, table: Ragged) -> Population:
-    """Return this rank's part of the clients of a population."""
     if team.size == 1:
         return pop
     return pop.narrow(pop.ids[team.share(table.sizes[pop.ids])[team.rank]])

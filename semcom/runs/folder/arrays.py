@@ -23,7 +23,7 @@ PREFIX = {CONFUSION: "confusion/", FEATURES: "received/", CURVES: "curves/", IMA
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], run: str) -> None:
     """Write the arrays of the run with a hash. Raises OSError; no half of the file is there then."""
-    content: dict[str, Any] = {"run": np.array([run, _digest_arrays(arrays)]), **arrays}
+    content: dict[str, Any] = {"run": np.array([run, _digest(arrays)]), **arrays}
     write_atomically(path, lambda file: np.savez(file, **content))
 
 
@@ -47,12 +47,12 @@ def read_arrays(path: Path, expected: str) -> Arrays:
     run, *digest = np.atleast_1d(found.pop("run", "none")).tolist()
     if run != expected:
         raise RunError(f"{path} is of run {run}, not of {expected}")
-    if digest and digest != [_digest_arrays(found)]:  # older versions have left none
+    if digest and digest != [_digest(found)]:  # older versions have left none
         raise RunError(f"{path} is damaged (its digest is not that of its content)")
     return found
 
 
-def _digest_arrays(arrays: Mapping[str, np.ndarray]) -> str:
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
     """Return the digest of arrays by name: a file that has lost some of them looks whole."""
     total = hashlib.sha256()
     for name, array in sorted(arrays.items()):

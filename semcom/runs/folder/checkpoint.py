@@ -34,7 +34,7 @@ def state_to_checkpoint(state: Any) -> dict[str, Any]:
     for field in dataclasses.fields(state):
         value = getattr(state, field.name)
         if isinstance(value, Population):
-            values[field.name] = {str(i): _cohort_to_checkpoint(c) for i, c in enumerate(value.cohorts)}
+            values[field.name] = {str(i): _pack_cohort(c) for i, c in enumerate(value.cohorts)}
         elif dataclasses.is_dataclass(value):
             values[field.name] = state_to_checkpoint(value)
         else:
@@ -73,7 +73,7 @@ def state_from_checkpoint(template: Any, values: Any, folder: Path | None = None
             if not isinstance(value, dict):
                 raise RunError(MISFIT)
             cohorts = [
-                _cohort_from_checkpoint([*like.cohorts[i : i + 1], *like.cohorts, *known], of, folder, team)
+                _unpack_cohort([*like.cohorts[i : i + 1], *like.cohorts, *known], of, folder, team)
                 for i, of in enumerate(value.values())
             ]
             fields[field.name] = Population(tuple(cohorts))

@@ -27,7 +27,7 @@ def read_metrics(folder: Path, rounds: int | None = None) -> list[dict[str, Any]
     whole: list[dict[str, Any]] = []
     try:
         with open_file(folder / METRICS) as file:
-            for line in map(_parse_metrics_line, file):
+            for line in map(_parse_numbers, file):
                 if line is None or (rounds is not None and line["round"] > rounds):
                     break
                 whole.append(line)
@@ -82,7 +82,7 @@ def format_lines(lines: Iterable[dict[str, Any]]) -> str:
     return "".join(to_json(line) + "\n" for line in lines)
 
 
-def _parse_metrics_line(text: bytes) -> dict[str, Any] | None:
+def _parse_numbers(text: bytes) -> dict[str, Any] | None:
     """Return the numbers in a line of metrics.jsonl, NaN where it has null; None where it is not whole."""
     try:
         line = _read_null(json.loads(text)) if text.endswith(b"\n") else None

@@ -68,13 +68,13 @@ def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | 
         raise RunError(f"{path} is damaged ({error}); the command that trained the run writes it again") from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
-    if problem := _check_summary(found, expected):
+    if problem := _find_fault(found, expected):
         raise RunError(f"{path} is damaged ({problem}); the command that trained the run writes it again")
     check_metrics(folder, found)
     return {name: value for name, value in found.items() if name != "digest"}
 
 
-def _check_summary(found: Any, expected: str | None) -> str | None:
+def _find_fault(found: Any, expected: str | None) -> str | None:
     """Return what is wrong with the content of summary.json; None: nothing is."""
     if not isinstance(found, dict):
         return "it holds no JSON object"

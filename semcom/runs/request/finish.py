@@ -26,11 +26,11 @@ def check_finish(config: RunConfig, method: Method) -> None:
         value = getattr(finish, name)
         if value not in (None, usual[name]) and name not in list_finish_fields(config, method):
             raise NoEffect(
-                f"finish.{spelled(name)}: {value!r} has no effect, as {_explain_unused_finish(config)}; leave it out"
+                f"finish.{spelled(name)}: {value!r} has no effect, as {_explain_unused(config)}; leave it out"
             )
 
 
-def _explain_unused_finish(config: RunConfig) -> str:
+def _explain_unused(config: RunConfig) -> str:
     """Return the reason for which a field of `finish` has no effect on a run."""
     if config.finish.epochs == 0:
         return "finish.epochs is 0"

@@ -49,7 +49,7 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
     Raises ConfigError for what cannot be read, or is not what a digest in `config.contents` says.
     """
     named = {section: list_paths_in_options(read_section_options(config, section)) for section in OWNERS}
-    _check_input_paths(config, named)
+    _check_paths(config, named)
     data, root, out = config.data, config.data.root, config.out
     config = replace(
         config,
@@ -69,9 +69,7 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
             else config
         )
         files |= {f"{section}.{spelled(name)}": path for name, path in there.items()}
-    found = {
-        path: (field, _digest_input(field, path)) for field, path in files.items() if path and _is_input_path(path)
-    }
+    found = {path: (field, _digest(field, path)) for field, path in files.items() if path and _is_path(path)}
     code = _read_own_code(config)
     found = {name: (field, each.digest) for name, (field, each) in code.items() if field == "plugins"} | found
     found |= {name: (field, each.digest) for name, (field, each) in code.items() if field != "plugins"}
@@ -112,13 +110,13 @@ def add_reads(config: RunConfig, reads: Mapping[str, Version]) -> RunConfig:
             raise ConfigError(f"code: {path!r} has changed since this process read it; start Python again")
         kept.setdefault(os.path.dirname(path), []).append(path)
     each = [path for folder, paths in kept.items() for path in (paths if len(paths) <= _MANY else [f"{folder}/*"])]
-    return replace(config, contents=config.contents | {READ + path: _digest_input("code", path) for path in each})
+    return replace(config, contents=config.contents | {READ + path: _digest("code", path) for path in each})
 
 
 def find_changed_read(contents: Mapping[str, str]) -> str | None:
     """Return what a run read as it was set up and is another one now; what is gone, or was packed, tells nothing."""
     there = (path for path in list_reads(contents) if os.path.exists(path.removesuffix("*")))
-    return next((path for path in there if _digest_input("code", path) != contents[READ + path]), None)
+    return next((path for path in there if _digest("code", path) != contents[READ + path]), None)
 
 
 def _digest_depends(config: RunConfig) -> dict[str, tuple[str, str]]:
@@ -131,9 +129,9 @@ def _digest_depends(config: RunConfig) -> dict[str, tuple[str, str]]:
     for thing in things:
         if isinstance(thing, os.PathLike):
             path = _absolute(os.fspath(thing))
-            if not _is_input_path(path):
+            if not _is_path(path):
                 raise ConfigError(f"depends: {path!r} is no file or folder; give one that is there")
-            found[DEPENDS + path] = "depends", _digest_input("depends", path)
+            found[DEPENDS + path] = "depends", _digest("depends", path)
         else:
             found[f"{DEPENDS}{len(found) + 1}"] = "depends", hashlib.sha256(repr(thing).encode()).hexdigest()
     return found
@@ -197,7 +195,7 @@ def check_reaches_processes(field: str, config: RunConfig) -> None:
         raise ConfigError(f"{field}: {what}; put it into a file of its own, and give that as a plug-in")
 
 
-def _check_input_paths(config: RunConfig, named: Mapping[str, Mapping[str, str]]) -> None:
+def _check_paths(config: RunConfig, named: Mapping[str, Mapping[str, str]]) -> None:
     """Refuse, before any is read, an empty path, which would be the folder where the process happens to be, one that no
     system takes, what is neither file nor folder, such as a pipe, and a folder where what ships reads a file.
 
@@ -243,7 +241,7 @@ def _absolute(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
 
 
-def _is_input_path(path: str) -> bool:
+def _is_path(path: str) -> bool:
     """Return whether a field holds the path of a file or folder; a dataset's name is no absolute path.
 
     Of a pipe or a device there is no digest, since it may have no end.
@@ -251,26 +249,26 @@ def _is_input_path(path: str) -> bool:
     return os.path.isabs(path) and (os.path.isfile(path) or os.path.isdir(path))
 
 
-def _digest_input(field: str, path: str) -> str:
+def _digest(field: str, path: str) -> str:
     """Return the digest of a file, or of those of a folder: their names and contents."""
     try:
-        found = ((file, file.stat()) for file in _list_input_files(path))
+        found = ((file, file.stat()) for file in _list_files(path))
         versions = ((file, at.st_size, at.st_mtime_ns, at.st_ctime_ns) for file, at in found)  # a copy may keep mtime
-        return _digest_input_again(path, hashlib.sha256(repr(list(versions)).encode()).hexdigest())
+        return _digest_again(path, hashlib.sha256(repr(list(versions)).encode()).hexdigest())
     except OSError as error:
         raise ConfigError(f"{field}: {error.filename or path!r} cannot be read: {error.strerror}") from None
 
 
 @lru_cache(maxsize=4096)
-def _digest_input_again(path: str, versions: str) -> str:
+def _digest_again(path: str, versions: str) -> str:
     """Return the digest of a file or folder; it is read again only if a size or a time of change differs."""
     if os.path.isfile(path):
         return digest_of_file(Path(path))
     folder = path.removesuffix("*")
-    return digest_bytes({file.relative_to(folder).as_posix(): file for file in _list_input_files(path)})
+    return digest_bytes({file.relative_to(folder).as_posix(): file for file in _list_files(path)})
 
 
-def _list_input_files(path: str) -> list[Path]:
+def _list_files(path: str) -> list[Path]:
     """Return the files that a path stands for: itself, the images of an image folder, or all in another folder.
 
     Of FOLDER/* those in it, and not in what it holds.

@@ -58,10 +58,10 @@ def check_size_limits(config: Resolved) -> None:
 
     Raises ConfigError that names the field, what it would take, and what there is.
     """
-    _check_number_limits(config, "")
+    _check_numbers(config, "")
     clients = {"clients": config.clients, "new-clients": config.new_clients}
     most = max(clients, key=lambda name: clients[name])
-    _check_memory_limit(most, clients[most], "the lists of their images take", CLIENT * sum(clients.values()))
+    _check_memory(most, clients[most], "the lists of their images take", CLIENT * sum(clients.values()))
     for field, path in (("data.name", config.data.name), ("new-data", config.new_data or "")):
         check_archive_limits(field, path, ARRAYS.__contains__)
         if os.path.isabs(path) and os.path.isdir(path):
@@ -74,18 +74,18 @@ def check_size_limits(config: Resolved) -> None:
 def check_image_limits(size: int, number: int, channels: int) -> None:
     """Refuse images of a size that do not fit; see `check_size_limits`."""
     what = f"{number:,} images of {channels}x{size}x{size} take"
-    _check_memory_limit("data.size", size, what, number * channels * size**2)
+    _check_memory("data.size", size, what, number * channels * size**2)
 
 
 def check_process_limits(field: str, number: int, own: int = 0) -> None:
     """Refuse more processes of torch than the memory holds, each with bytes of its `own`; see `check_size_limits`."""
-    _check_memory_limit(field, number, "so many processes take", number * (PROCESS + own))
+    _check_memory(field, number, "so many processes take", number * (PROCESS + own))
 
 
 def check_archive_limits(field: str, path: str | None, wanted: Callable[[str], bool]) -> None:
     """Refuse a file whose arrays do not fit, as `check_size_limits` does; a dataset's name is no absolute path."""
     if path is not None and os.path.isabs(path):
-        _check_memory_limit(field, repr(path), "its arrays take", measure_archive(Path(path), wanted))
+        _check_memory(field, repr(path), "its arrays take", measure_archive(Path(path), wanted))
 
 
 def check_model_limits(config: Resolved, members: Federation, device: torch.device) -> None:
@@ -104,17 +104,17 @@ def check_model_limits(config: Resolved, members: Federation, device: torch.devi
         numbers = count_model_numbers(network)
         if device.type == "cpu":
             one = f"the network {encoder} of {numbers:,} numbers and its gradient take"
-            _check_memory_limit("model.features", config.model.features, one, 4 * numbers * itemsize)
+            _check_memory("model.features", config.model.features, one, 4 * numbers * itemsize)
             many = f"{k:,} networks {encoder} of {numbers:,} numbers and their gradients take"
-            _check_memory_limit("chunk", config.chunk, many, (2 + 2 * k) * numbers * itemsize)
+            _check_memory("chunk", config.chunk, many, (2 + 2 * k) * numbers * itemsize)
             footprint: Footprint | None = None
             with suppress(Exception), key_global_generator("size"):  # one that does not run: who trains it says so
                 footprint = measure_footprint(network, members.images.shape[1:])
             if footprint is not None:
-                _check_pass_limits(config, encoder, members, k, footprint)
+                _check_passes(config, encoder, members, k, footprint)
 
 
-def _check_pass_limits(config: Resolved, encoder: str, members: Federation, k: int, of: Footprint) -> None:
+def _check_passes(config: Resolved, encoder: str, members: Federation, k: int, of: Footprint) -> None:
     """Refuse passes of k networks over images that do not fit, and warn of those that may not."""
     itemsize = dtype_of(config.precision).itemsize
     number = 2 if config.precision == "bf16" else itemsize  # of what autocast keeps
@@ -123,9 +123,9 @@ def _check_pass_limits(config: Resolved, encoder: str, members: Federation, k: i
     field, value = ("chunk", config.chunk) if k > 1 else ("train.batch-size", config.train.batch_size)
     what = f"{k:,} network{'s' * (k > 1)} {encoder} with mini-batches of {batch:,} images (train.batch-size)"
     own = of.weights * itemsize
-    _check_memory_limit(field, value, f"{what} take", (2 + k) * own + k * batch * of.kept * number)
+    _check_memory(field, value, f"{what} take", (2 + k) * own + k * batch * of.kept * number)
     shown = f"the network {encoder} over {tests} test images at once takes"
-    _check_memory_limit("data.size", config.data.size, shown, 3 * own + tests * of.passed * number)
+    _check_memory("data.size", config.data.size, shown, 3 * own + tests * of.passed * number)
     likely = config.processes * k * (COPIES * own + TRIPS * batch * of.made * number)
     if likely > (free := measure_free_memory(torch.device("cpu"))):
         LOG.warning(
@@ -172,18 +172,18 @@ def limit_memory() -> Iterator[None]:
         raise MemoryShort(f"there is not enough memory{wanted}") from error
 
 
-def _check_number_limits(part: object, prefix: str) -> None:
+def _check_numbers(part: object, prefix: str) -> None:
     """Raise ConfigError for a whole number that can be no size; a seed can be any."""
     for field in dataclasses.fields(part):  # type: ignore[arg-type]
         value, flag = getattr(part, field.name), spelled(f"{prefix}{field.name}")
         if dataclasses.is_dataclass(value):
-            _check_number_limits(value, f"{flag.removesuffix('.options')}.")
+            _check_numbers(value, f"{flag.removesuffix('.options')}.")
         for v in value if isinstance(value, tuple) else (value,):
             if isinstance(v, int) and v > LARGEST and flag != "seed":
                 raise ConfigError(f"{flag}: {v} is more than {LARGEST}, the largest number that can be counted with")
 
 
-def _check_memory_limit(field: str, value: object, what: str, needed: int) -> None:
+def _check_memory(field: str, value: object, what: str, needed: int) -> None:
     """Raise ConfigError where more bytes are needed than are free on the host."""
     free = measure_free_memory(torch.device("cpu"))
     if needed > free:

@@ -39,7 +39,7 @@ def load_plugins(plugins: Iterable[str]) -> None:
         problem = ""
         try:
             if name not in _loaded:
-                problem = _load_plugin(name)
+                problem = _load(name)
             elif digest_bytes(_loaded[name][1]) != _loaded[name][0]:
                 problem = ", or what it imports, has changed since this process imported it; start Python again"
         except Stopped:
@@ -72,15 +72,15 @@ def read_plugin(plugin: str) -> Code:
     return Code(digest, variables, {str(path): frozenset() for path in sources.values()})
 
 
-def _load_plugin(name: str) -> str:
+def _load(name: str) -> str:
     """Import a plug-in and note the digest of its sources; return what is wrong with it, or nothing."""
     before = set(sys.modules)
     with registering_source(name) as registered:
         if name.endswith(".py"):
-            _execute_plugin(Path(name))
+            _execute(Path(name))
         else:
             importlib.import_module(name)
-    sources = _list_plugin_sources(name)
+    sources = _list_sources(name)
     own = {name, *sources} - {"__main__"}
     if not registered and not own & before:  # what was imported before may have registered something then
         for module in own:
@@ -95,7 +95,7 @@ def _load_plugin(name: str) -> str:
     return ""
 
 
-def _execute_plugin(path: Path) -> None:
+def _execute(path: Path) -> None:
     """Execute a file as a module of its own name, which stays out of `sys.modules` if that fails."""
     name = f"{_PREFIX}{len(_loaded)}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -115,7 +115,7 @@ def _execute_plugin(path: Path) -> None:
             sys.path.append(folder)  # for imports in functions; last, where it hides nothing
 
 
-def _list_plugin_sources(name: str) -> dict[str, Path]:
+def _list_sources(name: str) -> dict[str, Path]:
     """Return the files that a plug-in consists of, by a name that does not tell where they lie.
 
     Of a file: itself. Of a module: its file, or all modules of the package that it is in. And all of the user's own

@@ -92,14 +92,14 @@ def join_options_classes(*classes: type) -> type:
 
     def reduce(options: Any) -> tuple[Any, ...]:
         """Return how to build the options again, for pickle, which finds no class that was made."""
-        return _rebuild_options, (classes, vars(options))
+        return _rebuild, (classes, vars(options))
 
     needs = {name: others for cls in having for name, others in getattr(cls, "needs", {}).items()}
     own = {"check": check, "needs": needs, "__module__": "builtins", "__reduce__": reduce}
     return dataclasses.make_dataclass("Options", [], bases=tuple(having[::-1]), namespace=own, frozen=True)
 
 
-def _rebuild_options(classes: Sequence[type], values: Mapping[str, Any]) -> Any:
+def _rebuild(classes: Sequence[type], values: Mapping[str, Any]) -> Any:
     return join_options_classes(*classes)(**values)
 
 
@@ -109,11 +109,11 @@ def build_section_options(config: R) -> R:
     Raises ConfigError for an owner that is not known, and for an option that its owner does not take.
     """
     for section in OWNERS:
-        config = replace_section_options(config, section, _build_options(config, section))
+        config = replace_section_options(config, section, _build(config, section))
     return config
 
 
-def _build_options(config: RunConfig, section: str) -> Any:
+def _build(config: RunConfig, section: str) -> Any:
     owners, given = list_owners(config, section), read_section_options(config, section)
     classes = [find_options_class(*owner) for owner in owners.items()]
     try:
@@ -121,12 +121,12 @@ def _build_options(config: RunConfig, section: str) -> Any:
     except (TypeError, ValueError) as error:  # as of a dataclass that is not frozen
         raise ConfigError(f"{section}.{error}") from None
     if len(owners) > 1 and type(given) is not cls:
-        given = _leave_former_options(config, section, cls, given)
+        given = _leave_former(config, section, cls, given)
     named = " and ".join(owners.values())
     return build_options(cls, given, section, named, lambda name: [o for _, o in find_owners_of_option(section, name)])
 
 
-def _leave_former_options(config: RunConfig, section: str, cls: type, given: Any) -> Any:
+def _leave_former(config: RunConfig, section: str, cls: type, given: Any) -> Any:
     """Return options without those that no owner takes, which have the default of one that does.
 
     They stand in what runs wrote down before options had owners, and in the options of other owners.

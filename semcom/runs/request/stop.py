@@ -51,7 +51,7 @@ def raise_on_stop_signals(last: bool = False) -> Iterator[None]:
         usual = (signal.SIG_DFL, signal.default_int_handler)
         before = {n: handler for n in (signal.SIGINT, *STOPPING) if (handler := signal.getsignal(n)) in usual}
     for number in before:
-        signal.signal(number, _on_stop_signal)
+        signal.signal(number, _raise_or_defer)
     try:
         yield
     finally:
@@ -119,7 +119,7 @@ def stop_after_minutes(minutes: float | None) -> Iterator[None]:
         timer.cancel()
 
 
-def _on_stop_signal(number: int, frame: FrameType | None) -> None:
+def _raise_or_defer(number: int, frame: FrameType | None) -> None:
     """Raise the exception of a signal, or put it off."""
     error = KeyboardInterrupt() if number == signal.SIGINT else Stopped(number)
     if number == getattr(signal, "SIGXCPU", None):

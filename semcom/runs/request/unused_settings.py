@@ -91,17 +91,17 @@ def check_unused_settings(run: Setup, common: TrainConfig, band_hz: float) -> No
         for name, why in owner.list_unused(run) if hasattr(owner, "list_unused") else ():
             found.append((name if "." in name else f"{section}.{name}" if name else field, why))
     for name, why in found:
-        _refuse_unused_setting(name, run.config, why, *([band_hz] if name == "air.bandwidth_hz" else []))
+        _refuse(name, run.config, why, *([band_hz] if name == "air.bandwidth_hz" else []))
     for name, _, value in (entry.partition("=") for entry in run.method.unused):
         if name == "model.init" and makes_heads(run.config):
             continue  # it is how these begin
         section, _, field = name.rpartition(".")
         if not value or getattr(getattr(run.config, section), field) == value:
             default = [getattr(common, field)] if section == "train" and field in COMMON else []
-            _refuse_unused_setting(name, run.config, "{method} does not use it", *default)
+            _refuse(name, run.config, "{method} does not use it", *default)
 
 
-def _refuse_unused_setting(name: str, config: Resolved, why: str, *neutral: Any) -> None:
+def _refuse(name: str, config: Resolved, why: str, *neutral: Any) -> None:
     """Raise NoEffect unless a field has its default or a neutral value, or its section has no such field."""
     section, _, field = name.rpartition(".")
     part = getattr(config, section)

@@ -68,11 +68,11 @@ def collect_artifacts(
     clients = reduce(np.intersect1d, ids)
     found: Arrays = {"clients": clients}
     if {CONFUSION, FEATURES, IMAGES} & set(keep):
-        found |= _collect_test_artifacts(world, stages, clients, keep)
-    return found | (_collect_curve_artifacts(lines) if CURVES in keep else {})
+        found |= _collect_tests(world, stages, clients, keep)
+    return found | (_collect_curves(lines) if CURVES in keep else {})
 
 
-def _collect_test_artifacts(world: World, stages: Stages, clients: np.ndarray, keep: Collection[str]) -> Arrays:
+def _collect_tests(world: World, stages: Stages, clients: np.ndarray, keep: Collection[str]) -> Arrays:
     """Return what is kept of the tests of some clients."""
     session, found = world.session, Arrays()
     federation = session.draws.federation
@@ -107,7 +107,7 @@ def _note_tests(
         pictures.note(views, names, heard)
 
 
-def _collect_curve_artifacts(lines: Sequence[Mapping[str, Any]]) -> Arrays:
+def _collect_curves(lines: Sequence[Mapping[str, Any]]) -> Arrays:
     """Return each view's accuracies `[E, K]` and their rounds `[E]`."""
     found: Arrays = {}
     for name in dict.fromkeys(name for line in lines for name in line.get("views", {})):
