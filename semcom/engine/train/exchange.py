@@ -16,9 +16,9 @@ from semcom.engine.store.rows import Layout
 
 @dataclass(frozen=True)
 class Done:
-    """The result of a phase: models, logged means `[n]`, carried stacks, and which clients' numbers are all finite.
+    """The result of a phase: models, logged means `[n]`, carried stacks, and the clients whose numbers are all finite.
 
-    The state of an optimiser is among it where a network of the base station has one that goes on.
+    A network of the base station may have the state of its optimiser in it.
     """
 
     trained: Population
@@ -60,7 +60,7 @@ def _exchange_cohort(
     parts: Sequence[np.ndarray],
     team: Team,
 ) -> Cohort:
-    """Join what the ranks have trained of a cohort; frozen tensors are the same on all of them."""
+    """Join the parts of a cohort that the ranks have trained; frozen tensors are the same on all of them."""
     layout = Layout.of({n: t[0] for n, t in cohort.tensors.items() if in_part(n, train)})
     owners = [find_common_clients(ids[part], cohort.ids) for part in parts]
     n = len(owners[team.rank])

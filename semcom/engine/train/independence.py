@@ -1,7 +1,8 @@
-"""Checks, as a run begins, that what a user's network or link makes of a client depends on that client alone.
+"""Checks, as a run begins, that a client's numbers in a user's network or link depend only on that client.
 
-Clients are taken in stacks of any size, and all draws are keyed. So neither hidden state, nor a generator that nobody
-has keyed, nor who lies beside whom may change a number. What ships with semcom is tested instead.
+Clients are taken in stacks of any size, and all draws are keyed. So neither hidden state, nor a generator without a
+key, nor a client's neighbours in a stack may change a number. Networks and links that ship with semcom are tested
+instead.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ Tensors = Mapping[str, Tensor]
 def check_independent_part(network: SplitModel, part: str, name: str, tensors: Tensors, samples: Tensor) -> None:
     """Check the encoder or the head of a network on samples `[2 SAMPLES, ...]`, in evaluation and in training.
 
-    In float64 where the network takes that, as BatchNorm makes much of a rounded difference. What fails is left to the
-    run, which says where.
+    In float64 if the network takes it, as BatchNorm makes much of a rounded difference. A network that fails is left to
+    the run, whose error names the place.
 
     Raises:
         ConfigError: it draws numbers itself, keeps them from call to call, or looks at other clients.
@@ -71,7 +72,7 @@ def check_independent_part(network: SplitModel, part: str, name: str, tensors: T
 
 
 def draw_features(d: int) -> Tensor:
-    """Return what a head is tried on, `[2 SAMPLES, d]`, the same each time."""
+    """Draw the features on which a head is tried, `[2 SAMPLES, d]`, the same each time."""
     return torch.randn(2 * SAMPLES, d, generator=torch.Generator().manual_seed(0))
 
 
@@ -109,7 +110,7 @@ def _check(what: str, compute: Callable[[list[int]], Tensors], rule: str, apart:
 
 
 class _Failed(Exception):
-    """An error of what is checked."""
+    """An error inside the checked code."""
 
 
 def _try_clients(compute: Callable[[list[int]], Tensors], clients: list[int]) -> Tensors:
