@@ -1,8 +1,8 @@
 """Bounds on the size of a run: a request that takes more memory than is free on the host is refused before any work.
 
-A host gives out more memory than it has, and ends the process that uses it. So what users make too large is bounded
-here: clients, images, files, networks, processes. Estimates are lower bounds, so that nothing is refused that would
-have fitted; what they miss and the system refuses ends a run with one line (`limit_memory`).
+A host gives out more memory than it has, and ends the process that uses it. So everything that users may make too large
+is bounded here: clients, images, files, networks, processes. Estimates are lower bounds, so that no request is refused
+that would have fitted. If the system refuses memory later, the run ends with one line (`limit_memory`).
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class MemoryShort(RunError):
 
 
 def check_size_limits(config: Resolved) -> None:
-    """Refuse what is too large before anything is read: numbers, clients, files and processes of a configuration.
+    """Refuse a configuration that is too large: numbers, clients, files and processes.
 
-    Raises ConfigError that names the field, what it would take, and what there is.
+    Raises ConfigError with the field, the needed memory, and the free memory.
     """
     _check_numbers(config, "")
     clients = {"clients": config.clients, "new-clients": config.new_clients}
@@ -91,9 +91,9 @@ def check_archive_limits(field: str, path: str | None, wanted: Callable[[str], b
 def check_model_limits(config: Resolved, members: Federation, device: torch.device) -> None:
     """Refuse networks that cannot be made, or that the host cannot hold or train; see `check_size_limits`.
 
-    Each client's is there as it begins, as a record, and in training with its gradients, or before them with what its
-    layers were given of a mini-batch. Of a training that may take more than there is, though it need not, a warning
-    says what to lower. A GPU says itself what it lacks.
+    Each client's network is counted as it begins, as a record, and in training with its gradients, or before them with
+    the inputs of its layers for a mini-batch. If training may take more memory than is free, though it need not, a
+    warning says which field to lower. A GPU reports its own shortage.
     """
     encoders = config.model.encoder.split(",")
     itemsize = dtype_of(config.precision).itemsize
@@ -141,7 +141,7 @@ def count_model_numbers(network: nn.Module) -> int:
 
 
 def _make_network(config: Resolved, encoder: str, members: Federation) -> SplitModel:
-    """Make a client's network on the meta device. Raises ConfigError for one that cannot be made."""
+    """Make a client's network on the meta device. Raises ConfigError if that fails."""
     image, pictured = tuple(members.images.shape[1:]), members.pictured
     d, head, task = config.model.features, config.model.head, make_task(config)
     shape = task.shape(members)
@@ -159,7 +159,7 @@ def _make_network(config: Resolved, encoder: str, members: Federation) -> SplitM
 
 @contextmanager
 def limit_memory() -> Iterator[None]:
-    """Turn memory that the system refuses inside into a MemoryShort, in one line."""
+    """Raise MemoryShort, in one line, if the system refuses memory inside."""
     try:
         yield
     except RunError:
@@ -173,7 +173,7 @@ def limit_memory() -> Iterator[None]:
 
 
 def _check_numbers(part: object, prefix: str) -> None:
-    """Raise ConfigError for a whole number that can be no size; a seed can be any."""
+    """Raise ConfigError for a whole number that can be no size; a seed can be any number."""
     for field in dataclasses.fields(part):  # type: ignore[arg-type]
         value, flag = getattr(part, field.name), spelled(f"{prefix}{field.name}")
         if dataclasses.is_dataclass(value):

@@ -1,8 +1,8 @@
 """The owners of a section's options, and a configuration with its options built.
 
 The method of a run owns `hyper` (flags `--hyper.NAME`); its dataset, partition and link own the `options` of theirs.
-Those of the air belong to its access, its compression and its rate, together, and those of the network to its places,
-their path loss and the clients' speeds.
+The options of the air belong to its access, compression and rate together, those of the network to its places, path
+loss and speeds.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ NAMING: Mapping[str, Registry[Any]] = {name: each for fields in OWNERS.values() 
 
 
 def read_owner(config: RunConfig, field: str) -> str:
-    """Return the name that a field of `NAMING` holds."""
+    """Read the name in a field of `NAMING`."""
     section, _, name = field.rpartition(".")
     return getattr(getattr(config, section) if section else config, name)
 
 
 def find_options_class(field: str, name: str) -> type:
-    """Return the dataclass of the options that an owner takes. Raises ConfigError for a name that is not known.
+    """Find the dataclass of an owner's options. Raises ConfigError for an unknown name.
 
     A dataset that is not registered is a file or a folder, which takes none.
 
     Args:
-        field: of `NAMING`, which holds the name.
+        field: field of `NAMING` with the name.
         name: of the owner.
     """
     if field == "data.name" and name not in DATASETS:
@@ -61,19 +61,19 @@ def find_options_class(field: str, name: str) -> type:
 
 
 def list_owners(config: RunConfig, section: str) -> dict[str, str]:
-    """Return the fields that name the owners of a section's options, with these names."""
+    """List the fields that name the owners of a section's options, with these names."""
     return {field: read_owner(config, field) for field in OWNERS[section]}
 
 
 def find_owners_of_option(section: str, option: str) -> list[tuple[str, str]]:
-    """Return those that take an option of a section: the field that names each, and its name."""
+    """Find the owners that take an option of a section: the field that names each, and its name."""
     known = [(field, name) for field, registry in OWNERS[section].items() for name in registry.names()]
     return [owner for owner in known if option in (f.name for f in dataclasses.fields(find_options_class(*owner)))]
 
 
 @functools.cache
 def join_options_classes(*classes: type) -> type:
-    """Return the dataclass of the options of several owners; that of one which alone has any.
+    """Join the dataclasses of several owners' options; if only one has options, it is returned itself.
 
     Raises ValueError for an option that two of them have.
     """
@@ -91,7 +91,7 @@ def join_options_classes(*classes: type) -> type:
                 cls.check(options)
 
     def reduce(options: Any) -> tuple[Any, ...]:
-        """Return how to build the options again, for pickle, which finds no class that was made."""
+        """Describe how to build the options again, for pickle, which cannot import a class made here."""
         return _rebuild, (classes, vars(options))
 
     needs = {name: others for cls in having for name, others in getattr(cls, "needs", {}).items()}
@@ -104,9 +104,9 @@ def _rebuild(classes: Sequence[type], values: Mapping[str, Any]) -> Any:
 
 
 def build_section_options(config: R) -> R:
-    """Return a configuration whose options are instances of their owners' dataclasses.
+    """Build the options of all sections as instances of their owners' dataclasses.
 
-    Raises ConfigError for an owner that is not known, and for an option that its owner does not take.
+    Raises ConfigError for an unknown owner, and for an option that its owner does not take.
     """
     for section in OWNERS:
         config = replace_section_options(config, section, _build(config, section))
@@ -127,11 +127,11 @@ def _build(config: RunConfig, section: str) -> Any:
 
 
 def _leave_former(config: RunConfig, section: str, cls: type, given: Any) -> Any:
-    """Return options without those that no owner takes, which have the default of one that does.
+    """Leave out options without an owner here, if they have the default of an owner elsewhere.
 
-    They stand in what runs wrote down before options had owners, and in the options of other owners.
+    Runs wrote them down before options had owners, and options of other owners contain them.
 
-    Raises NoEffect for one with another value, and ConfigError for one that nothing takes.
+    Raises NoEffect for another value, and ConfigError for an unknown option.
     """
     given = vars(given) if dataclasses.is_dataclass(given) else given
     if not isinstance(given, Mapping):
@@ -154,12 +154,12 @@ def _leave_former(config: RunConfig, section: str, cls: type, given: Any) -> Any
 
 
 def read_section_options(config: RunConfig, section: str) -> Any:
-    """Return the options of a section as they stand."""
+    """Return the options of a section, built or not."""
     return config.hyper if section == "hyper" else getattr(config, section).options
 
 
 def replace_section_options(config: R, section: str, value: Any) -> R:
-    """Return a configuration with other options in a section."""
+    """Replace the options of a section."""
     if section == "hyper":
         return dataclasses.replace(config, hyper=value)
     part = dataclasses.replace(getattr(config, section), options=value)
@@ -167,11 +167,11 @@ def replace_section_options(config: R, section: str, value: Any) -> R:
 
 
 def replace_owners(config: R, chosen: Mapping[str, str]) -> R:
-    """Return a configuration with other owners of options; the options of those that it had go with them.
+    """Replace owners of options; the options of the former owners go with them.
 
     Args:
         config: the configuration.
-        chosen: fields of `NAMING` with what they are to hold.
+        chosen: fields of `NAMING` with their new names.
     """
     for section in OWNERS:
         owners = list_owners(config, section)

@@ -19,9 +19,9 @@ class Setup:
         config: without open fields.
         method: made with `config.hyper`.
         link: the channel of the clients that train.
-        joined_link: that of the new clients, who have the band to themselves; None if there are none.
-        cautions: what the link warns of, to be logged when the run begins.
-        reads: the files that own code opened as it was built, with their versions.
+        joined_link: that of the new clients, who have the band to themselves (None: no new clients).
+        cautions: warnings of the link, to be logged when the run begins.
+        reads: the files that own code opened during set-up, with their versions.
     """
 
     config: Resolved

@@ -1,10 +1,10 @@
-"""Settings that would do nothing: each is refused, unless it is the default.
+"""Settings without effect: each is refused, unless it is the default.
 
-A default is never refused, since it stands in every stored configuration. Two kinds of neutral values pass too, since
-sweeps go over them: a weight or a count of zero, which switches a part of a method off (what else is set for that part
-is refused), and a schedule that goes beyond the run's last round (the run warns of it: `train.rounds` may have cut it
-short), or is met anyway (each of the last ten rounds is evaluated). Nor are places and bounds refused, which say where
-and how a run is carried out (`data.root`, `device`, `chunk`, `store`): they are set once for a machine.
+A default is never refused, since every stored configuration has it. Two kinds of neutral values pass too, since sweeps
+go over them: a weight or a count of zero, which switches a part of a method off (other settings of that part are
+refused), and a schedule that goes beyond the run's last round (the run warns of it: `train.rounds` may have cut it
+short), or is met anyway (each of the last ten rounds is evaluated). Nor are places and bounds refused, which affect
+where and how a run is carried out (`data.root`, `device`, `chunk`, `store`): they are set once for a machine.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from semcom.tasks.registry import TASKS
 
 
 def _sends(run: Setup) -> bool:
-    """Return whether anything is sent in training."""
+    """Check whether anything is sent in training."""
     return run.method.split or run.method.exchanges
 
 
 def _hears_noise(run: Setup) -> bool:
-    """Return whether anything that comes down is changed by noise, or has a rate that follows the SNR."""
+    """Check whether noise, or a rate that follows the SNR, changes anything that comes down."""
     gradients = run.method.split and run.link.downlink == "noisy"
     models = run.method.exchanges and (not run.error_free or run.config.air.rate != "fixed")
     return run.link.noisy and (gradients or models)
@@ -78,12 +78,12 @@ of their own: `Part.list_unused`."""
 
 
 def check_unused_settings(run: Setup, common: TrainConfig, band_hz: float) -> None:
-    """Raise NoEffect for the first setting of a resolved run that does nothing.
+    """Raise NoEffect for the first setting of a resolved run without effect.
 
     Args:
         run: the run; its band may be open.
         common: the schedule with the fields that the method does not use left to the preset.
-        band_hz: the band where it is open.
+        band_hz: the default of an open band.
     """
     found = [(name, why) for holds, why, names in RULES if holds(run) for name in names]
     for field in NAMING:
