@@ -29,17 +29,17 @@ def summarize_run(
     joined: Mapping[str, Any] | None,
     stopped: int | None = None,
 ) -> dict[str, Any]:
-    """Summarize a run, by the names that docs/metrics.md explains, but for when it began and by which commit.
+    """Summarize a run, by the names that docs/metrics.md explains, except its begin and its commit.
 
     Args:
         world: of the run, after its last round.
         metrics: the lines of its rounds.
-        finish: the line of its last stage, if it has one; what this evaluated counts as evaluated there alone.
+        finish: the line of its last stage, if it has one; its views count only as evaluated there.
         joined: the evaluation of its new clients, if it has any.
         stopped: of a run that stopped early the best round on validation images, from which on evaluations count.
 
     Raises:
-        RunError: nothing was evaluated, or what tests gave is not finite.
+        RunError: there is no evaluation, or a tested number is not finite.
     """
     config, session, task = world.config, world.session, world.session.draws.task
     last = compute_headlines([finish] if finish else [], task.metrics[0])
@@ -89,7 +89,7 @@ def summarize_run(
 
 
 def _list_doubts(world: World, rounds: int) -> list[str]:
-    """Return what makes the result of a whole run doubtful: what was never heard, or hardly ever."""
+    """List reasons to doubt the result of a whole run: signals that were never heard, or hardly ever."""
     config, tally, found = world.config, world.session.tally, list[str]()
     if silent := tally.list_silent_meters():
         why = "features are zero, or so large that their squares overflow"
@@ -108,13 +108,13 @@ def _list_doubts(world: World, rounds: int) -> list[str]:
 
 
 def _measure_constant_answers(world: World) -> dict[str, float]:
-    """Return the accuracies of answers that never change, among the clients that are tested."""
+    """Compute the accuracies of constant answers among the tested clients."""
     federation, tested = world.session.draws.federation, world.tested()
     tables = (count_classes(federation, table, tested) for table in (federation.train, federation.test))
     return compute_constant_accuracies(*tables)
 
 
 def _describe_places(draws: Draws) -> dict[str, list[Any]]:
-    """Return the clients' places and mean SNRs in the last round, numbers to the third decimal."""
+    """Describe the clients' places and mean SNRs in the last round, numbers to the third decimal."""
     found = draws.places.describe(draws.round)
     return {name: (each if each.dtype == bool else each.round(3)).tolist() for name, each in found.items()}
