@@ -131,7 +131,7 @@ class Compression(Part):
         return Population(tuple(cohorts))
 
     def send_tensors(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
-        """Compress tensors `[n, ...]`, and return them as they arrive; zeros, stay zeros."""
+        """Compress tensors `[n, ...]`, and return them as they arrive; zeros stay zeros."""
         arrived = self.compress(name, values.reshape(len(values), -1), ids).view_as(values)
         return torch.where(values != 0, arrived, 0.0)
 
@@ -232,5 +232,4 @@ class TopK(Compression):
 
 
 def _list_compressed(c: AnyCohort, part: Prefix) -> list[str]:
-    """Return the tensors of a part that are compressed."""
     return [n for n, t in c.tensors.items() if in_part(n, part) and is_compressed(n, t)]

@@ -197,11 +197,11 @@ class StoredCohort:
         return dataclasses.replace(self, own=self.own.replace(other.ids, other.tensors))
 
     def share(self, values: Mapping[str, Tensor]) -> StoredCohort:
-        """Return the cohort with the tensors in `values`, `[1, ...]`, in common to all."""
+        """Give all clients the tensors in `values`, `[1, ...]`, in common."""
         return dataclasses.replace(self, common={**self.common, **{name: t.clone() for name, t in values.items()}})
 
     def counts(self, part: Prefix) -> int:
-        """Return how many numbers a part of one model has."""
+        """Count the numbers in a part of one model."""
         places = self.own.layout.places.items()
         own = sum(shape.numel() for name, (_, shape, _) in places if in_part(name, part) and name not in self.common)
         return own + sum(t.numel() for name, t in self.common.items() if in_part(name, part))
@@ -312,7 +312,7 @@ class Population:
         return self.cohorts[0].ids if len(self.cohorts) == 1 else np.sort(np.concatenate([c.ids for c in self.cohorts]))
 
     def at(self, cohort: AnyCohort) -> np.ndarray:
-        """Return the positions of a cohort's clients in `ids`."""
+        """Find the positions of a cohort's clients in `ids`."""
         return np.searchsorted(self.ids, cohort.ids)
 
     def select(self, ids: np.ndarray) -> Population:
@@ -321,7 +321,7 @@ class Population:
         return Population(tuple(c for c in picked if len(c.ids)))
 
     def narrow(self, ids: np.ndarray) -> Population:
-        """Return the sub-population of some clients, as `select` does, but leave at rest what is at rest."""
+        """Select some clients as `select` does, but leave rows at rest."""
         picked = (c.narrow(ids) for c in self.cohorts)
         return Population(tuple(c for c in picked if len(c.ids)))
 
@@ -440,7 +440,7 @@ class Population:
             yield from c.tensors.values()
 
     def _only(self) -> AnyCohort:
-        """Return the one cohort; raise ValueError if there are several."""
+        """Return the only cohort. Raises ValueError if there are several."""
         if len(self.cohorts) != 1:
             raise ValueError(f"{len(self.cohorts)} architectures have no tensors in common")
         return self.cohorts[0]

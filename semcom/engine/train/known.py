@@ -90,7 +90,7 @@ def find_encoder_twins(cohorts: Mapping[str, Cohort]) -> dict[str, str]:
 
 
 def shares_encoder(cohort: AnyCohort) -> bool:
-    """Return whether all clients of a cohort share the whole encoder."""
+    """Check whether all clients of a cohort share the whole encoder."""
     return all(name in cohort.shared for name in cohort.network.state_dict() if in_part(name, ENCODER))
 
 

@@ -215,7 +215,7 @@ class Source:
                     yield Outputs(name, test, met, *passed, where[name][: cut.n], at, self.federation, index)
 
     def known(self, cohorts: Mapping[str, AnyCohort]) -> dict[str, Known]:
-        """Return the features of distinct images by those encoders that all clients of a cohort share."""
+        """Compute the features of distinct images by the encoders that all clients of a cohort share."""
         ids, draws = next(iter(cohorts.values())).ids, self.draws
         if draws.config.model.snr_input:
             return {}

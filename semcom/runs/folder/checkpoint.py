@@ -42,8 +42,8 @@ def state_to_checkpoint(state: Any) -> dict[str, Any]:
     return values
 
 
-def _cohort_to_checkpoint(cohort: AnyCohort) -> dict[str, Any]:
-    """Return a cohort's clients, and its tensors with the names of shared ones, or its rows with what they share."""
+def _pack_cohort(cohort: AnyCohort) -> dict[str, Any]:
+    """Pack a cohort: its clients, and tensors with the names of shared ones, or rows with their shared tensors."""
     ids = torch.from_numpy(cohort.ids.copy())
     if isinstance(cohort, StoredCohort):
         return {"ids": ids, "common": {n: t.clone() for n, t in cohort.common.items()}, "rows": cohort.own.values()}
@@ -86,9 +86,7 @@ def state_from_checkpoint(template: Any, values: Any, folder: Path | None = None
     return dataclasses.replace(template, **fields)
 
 
-def _cohort_from_checkpoint(
-    known: Sequence[AnyCohort], value: Any, folder: Path | None, team: Team
-) -> Cohort | StoredCohort:
+def _unpack_cohort(known: Sequence[AnyCohort], value: Any, folder: Path | None, team: Team) -> Cohort | StoredCohort:
     """Restore a cohort with the network, or the rows, of the first of some that it fits."""
     if isinstance(value, dict) and known and "ids" not in value:  # of a version that relied on `setup`
         shared = [n for n in known[0].shared if n in value and len(value[n]) == 1]
@@ -131,7 +129,7 @@ def _item(values: Any, name: str) -> Any:
 
 
 def _list_cohorts(state: Any, values: Any = None) -> Iterator[tuple[AnyCohort, Any]]:
-    """Yield the cohorts of all populations in a State, each with what `values` of `state_to_checkpoint` hold of it."""
+    """Yield the cohorts of all populations in a State, each with its part of the `values` of `state_to_checkpoint`."""
     for field in dataclasses.fields(state):
         value, stored = getattr(state, field.name), _item(values, field.name)
         if isinstance(value, Population):

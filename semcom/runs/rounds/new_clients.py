@@ -33,9 +33,9 @@ def evaluate_new_clients(
         world: the run.
         newcomers: their images.
         link: their channel.
-        views: what the run has trained. Its `global` view is the model; without one, the average of the models in the
-            first view, weighted by their samples. That view has all clients' models, except one of a last stage with
-            `train.eval_clients`, which has those that are tested.
+        views: the trained views. The `global` view is the model; without one, the average of the models in the first
+            view, weighted by their samples. That view has all clients' models, or those of the tested clients if it
+            is of a last stage with `train.eval_clients`.
 
     Returns:
         Name -> a line as of `evaluate_views`.
