@@ -52,7 +52,7 @@ def base(scale: str) -> RunConfig:
         model=ModelConfig(encoder="cnn-linear", features=64),
         channel=ChannelConfig(kind="rayleigh", options={"coherence": "round", "round_doppler": 0.1}),
         air=AirConfig(rate="capacity"),
-        network=NetworkConfig(kind="cell", power_dbm=5.0, base_power_dbm=15.0),
+        network=NetworkConfig(kind="cell", options={"power_dbm": 5.0, "base_power_dbm": 15.0}),
         clients=4 if smoke else 20,
         train=TrainConfig(
             rounds=1 if smoke else 40, participation=0.5 if smoke else 0.4, lr=1e-3, optimizer="adam", batch_size=16

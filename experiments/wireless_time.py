@@ -52,7 +52,7 @@ def _grid(scale: str) -> Grid:
         base,
         channel=ChannelConfig(kind="rayleigh"),
         air=AirConfig(rate="mcs", bandwidth_hz=10e6),
-        network=NetworkConfig(kind="cell", radius_m=200.0, flops=1e10, flops_spread=0.5),
+        network=NetworkConfig(kind="cell", options={"radius_m": 200.0, "flops": 1e10, "flops_spread": 0.5}),
         train=replace(base.train, rounds=ROUNDS[scale], eval_every=1 if scale == "smoke" else 2),
     )
     return Grid(found, {"seed": wireless.SIZES[scale]["seeds"]})

@@ -18,7 +18,14 @@ from semcom.data.augment import Augmentation as Augmentation
 from semcom.data.dataset import Dataset as Dataset
 from semcom.data.registry import AUGMENTATIONS as AUGMENTATIONS, DATASETS as DATASETS, PARTITIONS as PARTITIONS
 from semcom.data.split import Partition as Partition, Split as Split
-from semcom.engine.air.registry import ACCESS as ACCESS, COMPRESSIONS as COMPRESSIONS, RATES as RATES
+from semcom.engine.air.registry import (
+    ACCESS as ACCESS,
+    COMPRESSIONS as COMPRESSIONS,
+    PATH_LOSSES as PATH_LOSSES,
+    PLACES as PLACES,
+    RATES as RATES,
+    SPEEDS as SPEEDS,
+)
 from semcom.engine.air.schedulers import SCHEDULERS as SCHEDULERS
 from semcom.engine.store.population import Population as Population, average as average
 from semcom.methods.base import Method as Method

@@ -308,6 +308,7 @@ RUNS = {
     (EXTENDING, "An augmentation"): ("dim", "fedavg", 4, "data.augment", "dim", 2 * 4 * 45),
     (EXTENDING, "A way of access to the air"): ("signs", "fedavg", 4, "air.access", "sign-majority", 2 * 4 * 45),
     (EXTENDING, "A compression, a rate"): ("smaller", "fedavg", 4, "air.compress", "bfloat16", 2 * 4 * 45),
+    (EXTENDING, "Places of clients, a path loss"): ("ring", "fedavg", 4, "network.path_loss", "two-slopes", 2 * 4 * 45),
     (EXTENDING, "A scheduler"): ("rested", "fedavg", 4, "network.scheduling", "rested-best", 2 * 2 * 45),
     (DATA, "Clients with little data"): ("scarce", "fedavg", 4, "partition.scarce", [3], 2 * (3 * 45 + 4)),
 }

@@ -144,8 +144,8 @@ class FigureFlags:
 class ListFlags:
     """List what there is (WHAT), or all that one of them takes (WHAT NAME).
 
-    WHAT: methods, channels, partitions, datasets, encoders, heads, accesses, compressions, rates, experiments or
-    figures.
+    WHAT: methods, channels, partitions, datasets, encoders, heads, accesses, compressions, rates, places, path-losses,
+    speeds, experiments or figures.
     """
 
 
@@ -154,7 +154,7 @@ class _EarlyParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""
-        field_first = re.sub(r"^argument --([\w.-]+): ", r"\1: ", message)
+        field_first = re.sub(r"^argument --([\w.-]+)(?:/\S+)?: ", r"\1: ", message)
         raise ConfigError(field_first.replace("expected one argument", "no value is given"))
 
 
@@ -208,7 +208,7 @@ def read_owners(words: Sequence[str]) -> dict[str, str]:
     parser = _EarlyParser(add_help=False, allow_abbrev=False)
     for field in NAMING:
         if field != "method":
-            parser.add_argument(f"--{field}", dest=field)
+            parser.add_argument(*dict.fromkeys((f"--{spelled(field)}", f"--{field}")), dest=field)
     return {field: value for field, value in vars(parser.parse_known_args(words)[0]).items() if value is not None}
 
 
@@ -244,7 +244,8 @@ TRAIN_TEXT = """\
 Train one method. METHOD comes first (see: semcom list methods).
 --help after METHOD shows its own flags too, --hyper.NAME; likewise
 --help after --channel.kind, --partition.kind, --data.name,
---air.access, --air.compress or --air.rate."""
+--air.access, --air.compress, --air.rate, --network.kind,
+--network.path-loss or --network.speeds."""
 
 
 def parse_flags(

@@ -10,54 +10,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from channels import options
-from channels.cell import NEAREST_M
-from channels.options import COUNT, MEASURE, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, Rule
+from channels.options import COUNT, Rule
 from semcom.config import COMMON, SNR, ConfigError, NoEffect, Resolved, RunConfig, TrainConfig, parse_snr
 from semcom.config.declared import declared_types
 from semcom.config.errors import show_value
 from semcom.config.options import spelled
 
-RANGES: dict[Rule, tuple[str, ...]] = {
-    COUNT: (
-        "clients",
-        "data.size",
-        "new_steps",
-        "processes",
-        "train.rounds",
-        "train.local_epochs",
-        "train.local_steps",
-        "train.batch_size",
-        "train.eval_every",
-        "train.patience",
-        "train.eval_clients",
-        "train.checkpoint_every",
-        "model.features",
-        "air.bits_per_float",
-    ),
-    POSITIVE: ("train.lr", "train.lr_decay", "train.checkpoint_minutes", "finish.lr"),
-    MEASURE: (
-        "air.bandwidth_hz",
-        "air.symbol_energy",
-        "network.exponent",
-        "network.carrier_ghz",
-        "network.flops",
-        "train.deadline_s",
-    ),
-    WHOLE: ("new_clients", "finish.epochs"),
-    NOT_NEGATIVE: (
-        "seed",
-        "network.flops_spread",
-        "train.momentum",
-        "train.weight_decay",
-    ),
-    SHARE: ("train.participation", "partition.scarce_fraction"),
-    Rule(lambda v: v >= 2, "a whole number of at least 2", whole=True): ("train.lr_milestones",),
-    Rule(lambda v: 0 <= v < 1, "a number in [0, 1)"): ("partition.validation",),
-    Rule(lambda v: 0 <= v <= 60, "a number from 0 to 60 dB"): ("network.shadowing_db", "network.noise_figure_db"),
-    Rule(lambda v: -100 <= v <= 100, "a number from -100 to 100 dBm"): ("network.power_dbm", "network.base_power_dbm"),
-    Rule(lambda v: NEAREST_M < v <= 1e5, "a number of metres above 10 and up to 100,000"): ("network.radius_m",),
-}
-"""Range -> the fields of a configuration that must lie in it."""
 PER_CLIENT = ("train.lr", "train.local_epochs")
 """Fields that hold one value, or one per client."""
 
@@ -65,7 +23,7 @@ PER_CLIENT = ("train.lr", "train.local_epochs")
 def check_config(config: Resolved) -> None:
     """Raise ConfigError for the first field that is wrong."""
     check_config_types(config)
-    _check_ranges(config)
+    _check_ranges(RunConfig, config, "")
     for name in PER_CLIENT:
         value = _get(config, name)
         if isinstance(value, tuple) and len(value) != config.clients:
@@ -124,7 +82,7 @@ def check_config_types(config: RunConfig) -> None:
 
 
 def _check_config_fields(part: Any, prefix: str) -> None:
-    """Check the fields of one section; the sections themselves are dataclasses and fit no rule here."""
+    """Check the fields of a section, except the sections in it, which no rule here fits."""
     cls: type = type(part)
     for name, hint in declared_types(cls).items():
         value = getattr(part, name)
@@ -134,9 +92,10 @@ def _check_config_fields(part: Any, prefix: str) -> None:
 
 
 def _fits_declared_type(value: Any, hint: Any) -> bool:
-    """Return whether a value has a declared type. A whole number is a number too; a truth value is not.
+    """Check that a value has a declared type: a whole number is a number too, a truth value is not.
 
-    A number has less than `DIGITS` digits. A text can be written to a file, and be a path: it is UTF-8 without NUL.
+    A number has less than `DIGITS` digits. A text is UTF-8 without NUL, so that it can be written to a file and be a
+    path.
     """
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or origin is typing.ClassVar:
@@ -162,7 +121,7 @@ def _fits_declared_type(value: Any, hint: Any) -> bool:
 
 
 def describe_type(hint: Any) -> str:
-    """Return a declared type in words."""
+    """Describe a declared type in words."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is Literal:
         return f"one of {', '.join(map(str, arguments))}"
@@ -182,14 +141,16 @@ _SCALARS: dict[Any, str] = {int: "a whole number", float: "a number", str: "a te
 # -- ranges ----------------------------------------------------------------------------------------------------------
 
 
-def _check_ranges(config: RunConfig) -> None:
-    for rule, names in RANGES.items():
-        for name in names:
-            require_in_config(name, _get(config, name), rule)
+def _check_ranges(cls: type, part: Any, prefix: str) -> None:
+    for field in dataclasses.fields(cls):  # of the request's class: those of a resolved one declare no ranges
+        value = getattr(part, field.name)
+        if dataclasses.is_dataclass(section := field.default_factory):
+            _check_ranges(section, value, f"{field.name}.")  # type: ignore[arg-type]
+        elif rule := field.metadata.get("rule"):
+            require_in_config(prefix + field.name, value, rule)
 
 
 def _check_train_config(train: TrainConfig) -> None:
-    """Raise ConfigError for fields of a schedule that contradict each other, or have no effect."""
     if train.momentum and train.optimizer != "sgd":
         raise NoEffect(
             f"train.momentum: {train.momentum} has no effect with {train.optimizer}; set train.optimizer sgd"

@@ -11,5 +11,8 @@ from typing import Any
 
 @functools.cache
 def declared_types(cls: type) -> Mapping[str, Any]:
-    """Return field -> declared type. They are written as text, which takes longer to read than most requests do."""
+    """Read the declared types of a dataclass's fields.
+
+    They are cached: to evaluate annotations takes longer than most requests.
+    """
     return MappingProxyType(typing.get_type_hints(cls))

@@ -1,4 +1,4 @@
-"""The two ways in which semcom fails: a wrong request, and work that cannot be done. Each says so in one line."""
+"""The two ways in which semcom fails, each with a message of one line: a wrong request, and failed work."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ out."""
 
 
 class ConfigError(ValueError):
-    """A request that cannot be met: one line that names the field, the value and what would be accepted.
+    """A request that cannot be met: one line that names the field, the value and accepted values.
 
     Attributes:
-        field: what is wrong, by its name in Python: a field of a configuration or an argument, with which the line
-            begins. Empty where the line is about no single one.
+        field: the wrong field of a configuration, or argument, by its name in Python, with which the line begins. Empty
+            for an error that concerns several.
 
     Example:
         >>> import semcom
@@ -29,16 +29,16 @@ class ConfigError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(line := _squeeze_error_line(message))
+        super().__init__(line := _squeeze(message))
         named = re.match(r"(?:--)?([\w.-]+)(?:=\S*)?: ", line)
         self.field = named[1].replace("-", "_") if named else ""
 
 
 class NoEffect(ConfigError):
-    """A setting that would do nothing beside the others of a request, and is no default.
+    """A setting that is not the default and has no effect beside the others of a request.
 
     Attributes:
-        fields: the field and, where two exclude each other, the other one.
+        fields: the field and, if two exclude each other, the other field.
     """
 
     def __init__(self, message: str, *others: str) -> None:
@@ -50,11 +50,11 @@ class RunError(RuntimeError):
     """A failure of the work itself (divergence, a full disk): the request was fine."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(_squeeze_error_line(message))
+        super().__init__(_squeeze(message))
 
 
 def show_value(value: Any) -> str:
-    """Return a value as Python writes it, or what it is an instance of where it cannot be written."""
+    """Format a value as Python does, or name its type if that fails."""
     try:
         return _leave_out_middle(repr(value), LONGEST_VALUE)
     except Exception:  # of a class of the user's, or of a number of thousands of digits, or of too deep a list
@@ -62,12 +62,12 @@ def show_value(value: Any) -> str:
 
 
 def one_line(error: object) -> str:
-    """Return an error's message on one line; the name of its type where it has none."""
-    return _squeeze_error_line(" ".join(str(error).split())) or type(error).__name__
+    """Format an error's message on one line, or name its type if it has none."""
+    return _squeeze(" ".join(str(error).split())) or type(error).__name__
 
 
-def _squeeze_error_line(message: str) -> str:
-    """Return a message, which may quote what anybody wrote, as one line that every terminal can show."""
+def _squeeze(message: str) -> str:
+    """Fit a message, with quotes from any source in it, into one line that every terminal can show."""
     text = " ".join(message.splitlines())
     text = re.sub(rf"\S{{{LONGEST_VALUE},}}", lambda word: _leave_out_middle(word[0], LONGEST_VALUE), text)
     text = _leave_out_middle(text, LONGEST)

@@ -1,7 +1,7 @@
 """The fields of a run: frozen dataclasses that the command line, the results and Python share.
 
 A field that is `None` is open: `semcom.resolve` fills it from the preset or the common defaults, and the resolved
-configuration is what is stored.
+configuration is stored.
 """
 
 from __future__ import annotations
@@ -9,15 +9,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
+from channels.options import COUNT, MEASURE, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, Rule
 from semcom.config.errors import ConfigError
 from semcom.config.misplaced import describe_misplaced_field
 
+LATER_ROUND = Rule(lambda v: v >= 2, "a whole number of at least 2", whole=True)
+
+
+def setting(default: Any, rule: Rule | None = None, later: bool = False) -> Any:
+    """Declare a field with a default value, or a section with its class.
+
+    Args:
+        default: the value, or the class.
+        rule: the range of a number, or of each number in a list.
+        later: whether the field is younger than the first stored runs. Those ran with its default, and with that value
+            it is in no hash; likewise a section whose fields all have their defaults.
+    """
+    kind = "default_factory" if isinstance(default, type) else "default"
+    return field(**{kind: default}, metadata={"rule": rule, "later": later})  # type: ignore[call-overload]
+
 
 class Section:
-    """Base of the sections of a configuration: an argument that is no field of it is refused in one line."""
+    """Base of the sections of a configuration, with an error of one line for an unknown argument."""
 
     def __new__(cls, *args: Any, **given: Any) -> Self:
-        """Check the names of the arguments. Raises ConfigError for one that is no field."""
+        """Check the names of the arguments. Raises ConfigError for an unknown field."""
         known = {f.name for f in fields(cls)}  # type: ignore[arg-type]  # its subclasses are dataclasses
         for name in given:
             if name not in known:
@@ -35,9 +51,9 @@ class DataConfig(Section):
     """Folder where datasets lie and are downloaded to (None: the user's cache folder)."""
     options: Any = None
     """The dataset's own options: its `Options` dataclass, or a mapping with some of its fields."""
-    size: int = 32
+    size: int = setting(32, COUNT, later=True)
     """Height and width that images are brought to, in pixels."""
-    augment: str = "none"
+    augment: str = setting("none", later=True)
     """What happens to training images whenever they are visited (see: semcom list augmentations)."""
 
 
@@ -49,9 +65,9 @@ class PartitionConfig(Section):
     """Name of the partition (see: semcom list partitions)."""
     scarce: tuple[int, ...] = ()
     """Clients that keep only `scarce_fraction` of their training samples, and all of their test samples."""
-    scarce_fraction: float = 0.1
+    scarce_fraction: float = setting(0.1, SHARE)
     """Part of their training samples that `scarce` clients keep."""
-    validation: float = 0.0
+    validation: float = setting(0.0, Rule(lambda v: 0 <= v < 1, "a number in [0, 1)"))
     """Part of each client's training samples that is set aside for validation."""
     options: Any = None
     """The partition's own options: its `Options` dataclass, or a mapping with some of its fields."""
@@ -65,14 +81,14 @@ class ModelConfig(Section):
     """Name of the encoder (see: semcom list encoders), or a comma list that clients take in turn."""
     head: str = "linear"
     """Name of the head (see: semcom list heads)."""
-    features: int = 64
+    features: int = setting(64, COUNT)
     """d: real features per image, d/2 complex symbols."""
-    bandwidth_ratio: str | None = None
+    bandwidth_ratio: str | None = setting(None, later=True)
     """k/n: complex symbols per number of an image, such as 1/12, in place of `features` (None: what these give)."""
-    snr_input: bool = False
+    snr_input: bool = setting(False, later=True)
     """Let encoder and head see the client's SNR, by the attention block of ADJSCC behind the one and before the other,
     which scales numbers, or whole maps."""
-    weights: str | None = None
+    weights: str | None = setting(None, later=True)
     """File of weights to begin with (.safetensors, or of torch.save): `encoder.*` and `head.*`, or those of an encoder
     alone (None: drawn ones)."""
     init: Literal["common", "client"] = "common"
@@ -101,106 +117,92 @@ class AirConfig(Section):
 
     parameters: Literal["ideal", "analog"] = "ideal"
     """`ideal`: error-free; `analog`: uncoded through the run's channel, models up as their update."""
-    access: str = "orthogonal"
+    access: str = setting("orthogonal", later=True)
     """How what is averaged reaches the base station (see: semcom list accesses): sent by each client for itself
     (`orthogonal`), or by all at once, so that the channel adds it up (`superposed`: over-the-air computation)."""
-    bits_per_float: int = 32
+    bits_per_float: int = setting(32, COUNT)
     """Size of a number that is sent error-free."""
-    compress: str = "none"
+    compress: str = setting("none", later=True)
     """What is done to what goes up error-free (see: semcom list compressions): `quantise`, each number is rounded;
     `top-k`, only the largest numbers of an update are sent."""
-    rate: str = "fixed"
+    rate: str = setting("fixed", later=True)
     """Rate of error-free exchange (see: semcom list rates): `fixed`, whatever the SNR; `capacity`, what each client's
     SNR allows less a backoff; `mcs`, the fastest of 5G's schemes that is not above that."""
     options: Any = None
     """Options of the access, the compression and the rate: a mapping with some of their fields."""
-    bandwidth_hz: float | None = None
+    bandwidth_hz: float | None = setting(None, MEASURE)
     """Band that the participating clients share (None: that of the link's subcarriers if it has any, or 1 MHz)."""
-    symbol_energy: float = 1.0
+    symbol_energy: float = setting(1.0, MEASURE)
     """Es: energy of one complex symbol, in joule; with 1, energies are numbers of symbols."""
 
 
 @dataclass(frozen=True)
 class NetworkConfig(Section):
-    """Where clients are, and which of them take part."""
+    """Where clients are, how fast they compute, and which of them take part."""
 
-    kind: Literal["list", "cell"] = "list"
-    """Source of the clients' SNRs: `list`, what `channel.snr_db` says; `cell`, places drawn in a disc around the base
-    station, path loss, shadowing and transmit powers."""
-    radius_m: float = 250.0
-    """Radius of the cell."""
-    path_loss: Literal["umi", "exponent"] = "umi"
-    """Path loss: 3GPP's urban micro cell (TR 38.901, street canyon), or a plain exponent."""
-    exponent: float = 3.5
-    """Exponent of the path loss `exponent`, from 1 m on."""
-    shadowing_db: float | None = None
-    """Standard deviation of the shadowing (None: 4 with and 7.82 without a line of sight, 8 with `exponent`)."""
-    carrier_ghz: float = 3.5
-    """Carrier frequency of the path loss."""
-    power_dbm: float = 23.0
-    """Transmit power of a client, over its part of the band."""
-    base_power_dbm: float = 33.0
-    """Transmit power of the base station, over the whole band."""
-    noise_figure_db: float = 7.0
-    """Noise figure of the receivers."""
+    kind: str = "list"
+    """Source of the clients' SNRs (see: semcom list places): `list`, what `channel.snr_db` says; `cell`, places drawn
+    in a disc around the base station, path loss, shadowing and transmit powers."""
+    path_loss: str = "umi"
+    """Path loss (see: semcom list path-losses): 3GPP's urban micro cell (TR 38.901, street canyon), or a plain
+    exponent."""
     scheduling: str = "random"
     """Choice of a round's clients (see: semcom list schedulers): at random, in turns (`round-robin`), those with the
     highest uplink SNR in that round (`best-snr`), or with the highest rate over what they got (`proportional-fair`)."""
-    flops: float | None = None
-    """Mean speed of the clients in FLOP/s, with which the time of rounds is counted, computing and airtime (None: it is
-    not)."""
-    flops_spread: float = 0.0
-    """Standard deviation of the natural logarithm of the clients' speeds, which are log-normal."""
+    speeds: str = setting("log-normal", later=True)
+    """Speeds at which the clients compute (see: semcom list speeds)."""
+    options: Any = None
+    """Options of the places, the path loss and the speeds: a mapping with some of their fields."""
 
 
 @dataclass(frozen=True)
 class TrainConfig(Section):
     """The schedule and the optimiser, the same for every method unless the user or the preset says otherwise."""
 
-    rounds: int | None = None
+    rounds: int | None = setting(None, COUNT)
     """T: communication rounds (None: 60, or the preset's)."""
-    local_epochs: int | tuple[int, ...] | None = None
+    local_epochs: int | tuple[int, ...] | None = setting(None, COUNT)
     """E: local epochs per round, one value or one per client (None: 1, or the preset's)."""
-    local_steps: int | None = None
+    local_steps: int | None = setting(None, COUNT)
     """Steps per client and round instead of local epochs (None: epochs, or the preset's steps)."""
-    batch_size: int | None = None
+    batch_size: int | None = setting(None, COUNT)
     """Size of a mini-batch (None: 50, or the preset's)."""
-    lr: float | tuple[float, ...] | None = None
+    lr: float | tuple[float, ...] | None = setting(None, POSITIVE)
     """Learning rate, one value or one per client (None: 1e-3, or the preset's)."""
-    lr_schedule: Literal["milestones", "cosine"] = "milestones"
+    lr_schedule: Literal["milestones", "cosine"] = setting("milestones", later=True)
     """Course of the rate over the rounds: constant between `lr_milestones`, or along half a cosine, from `lr` in the
     first round to 0 after the last."""
-    lr_milestones: tuple[int, ...] | None = None
+    lr_milestones: tuple[int, ...] | None = setting(None, LATER_ROUND)
     """Rounds from which on the rate is `lr_decay` times what it was (None: none, or those of the preset's rate)."""
-    lr_decay: float | tuple[float, ...] | None = None
+    lr_decay: float | tuple[float, ...] | None = setting(None, POSITIVE)
     """Factor at each milestone, one for all or one per milestone (None: 0.1, or those of the preset's milestones)."""
     optimizer: Literal["adam", "adamw", "sgd"] | None = None
     """Local optimiser, new at every round; `adamw` is Adam with a weight decay beside the gradient (None: adam, or the
     preset's)."""
-    momentum: float | None = None
+    momentum: float | None = setting(None, NOT_NEGATIVE)
     """Momentum of `sgd` (None: 0, or the preset's)."""
-    weight_decay: float | None = None
+    weight_decay: float | None = setting(None, NOT_NEGATIVE)
     """Weight decay (None: 0, or the preset's)."""
-    participation: float | None = None
+    participation: float | None = setting(None, SHARE)
     """Part of the clients that takes part in a round (None: 1, or the preset's)."""
     preset: Literal["common", "paper"] = "common"
     """Source of open fields: the common defaults, or the setting of the method's own paper."""
     through_link: bool = True
     """Simulate the channel in the local training of methods that are not split."""
-    deadline_s: float | None = None
+    deadline_s: float | None = setting(None, MEASURE, later=True)
     """Longest time of a round by `network.flops`: what arrives later is left out (None: all is waited for)."""
-    eval_every: int = 10
+    eval_every: int = setting(10, COUNT)
     """Rounds between evaluations; the first round and each of the last ten are evaluated too."""
-    patience: int | None = None
+    patience: int | None = setting(None, COUNT, later=True)
     """Evaluations that were no better on validation images than the best one so far, after which the run ends (None: it
     goes through all rounds)."""
-    eval_clients: int | None = None
+    eval_clients: int | None = setting(None, COUNT)
     """Clients that are evaluated, drawn once per run (None: all)."""
-    metrics: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = setting((), later=True)
     """Metrics of a classification beside those of its task, such as ece,f1,top5,auc; see: semcom list metrics."""
-    checkpoint_every: int = 10
+    checkpoint_every: int = setting(10, COUNT)
     """Largest number of rounds between checkpoints; there is one at the end too."""
-    checkpoint_minutes: float = 10.0
+    checkpoint_minutes: float = setting(10.0, POSITIVE)
     """Largest number of minutes between checkpoints; they are written at the ends of rounds."""
     drop_checkpoints: bool = False
     """Remove the checkpoints once the run is finished: its numbers stay, its models are gone."""
@@ -213,9 +215,9 @@ class FinishConfig(Section):
     kind: str | None = None
     """Classifier that each client trains on the frozen encoder, whatever the method: a head, svm or lr; see: semcom
     list heads (None: the method's own last stage, if it has one)."""
-    epochs: int | None = None
+    epochs: int | None = setting(None, WHOLE)
     """Epochs of a last stage (None: 100, or the method's)."""
-    lr: float | None = None
+    lr: float | None = setting(None, POSITIVE)
     """Learning rate of a last stage and of new clients' heads, in all epochs (None: 0.003, or the method's)."""
     optimizer: Literal["adam", "sgd"] | None = None
     """Optimiser of a last stage and of new clients' heads, without momentum (None: adam, or the method's)."""
@@ -227,7 +229,7 @@ class RunConfig(Section):
 
     method: str = "fedcl"
     """Name of the method (see: semcom list methods)."""
-    task: str = "classification"
+    task: str = setting("classification", later=True)
     """What is asked of the received features (see: semcom list tasks)."""
     hyper: Any = None
     """The method's hyperparameters: its `Hyper` dataclass, or a mapping with some of its fields."""
@@ -236,18 +238,18 @@ class RunConfig(Section):
     model: ModelConfig = field(default_factory=ModelConfig)
     channel: ChannelConfig = field(default_factory=ChannelConfig)
     air: AirConfig = field(default_factory=AirConfig)
-    network: NetworkConfig = field(default_factory=NetworkConfig)
+    network: NetworkConfig = setting(NetworkConfig, later=True)
     train: TrainConfig = field(default_factory=TrainConfig)
-    finish: FinishConfig = field(default_factory=FinishConfig)
-    clients: int = 20
+    finish: FinishConfig = setting(FinishConfig, later=True)
+    clients: int = setting(20, COUNT)
     """K: number of clients."""
-    new_clients: int = 0
+    new_clients: int = setting(0, WHOLE)
     """Further clients, which take no part in training and join at the end; they too get a part of the images."""
     new_data: str | None = None
     """A dataset that the new clients divide among themselves (None: the run's images are divided over all clients)."""
-    new_steps: int = 100
+    new_steps: int = setting(100, COUNT)
     """Steps for which a new client trains a head of its own, by the optimiser of `finish`."""
-    seed: int = 0
+    seed: int = setting(0, NOT_NEGATIVE)
     """Seed from which every draw of the run follows."""
     plugins: tuple[str, ...] = ()
     """Python files or modules that are imported first and register own methods, channels, encoders, datasets ..."""
@@ -265,7 +267,7 @@ class RunConfig(Section):
     """Arithmetic; `tf32` and `bf16` (autocast) round the factors of products in encoders and heads, nothing else."""
     chunk: int | Literal["auto"] = "auto"
     """k: largest number of clients that are trained at once (auto: from the device, the network and free memory)."""
-    processes: int | Literal["auto"] = 1
+    processes: int | Literal["auto"] = setting(1, COUNT)
     """Processes that share the clients of this run, on a CPU with one thread each (auto: one for each core, or for each
     GPU); `torchrun` starts its own."""
     store: Literal["auto", "device", "host", "disk"] = "auto"
@@ -273,5 +275,5 @@ class RunConfig(Section):
 
     @property
     def sharers(self) -> int:
-        """Number of clients among whom the images are divided: new ones too, unless these have data of their own."""
+        """Number of clients that share the images: new clients too, unless they have data of their own."""
         return self.clients + (self.new_clients if self.new_data is None else 0)

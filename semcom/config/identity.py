@@ -11,7 +11,7 @@ from typing import Any
 
 from semcom.config.declared import declared_types
 from semcom.config.errors import ConfigError
-from semcom.config.fields import AirConfig, RunConfig
+from semcom.config.fields import RunConfig
 from semcom.config.misplaced import describe_misplaced_field, describe_misplaced_section
 from semcom.config.options import parse_option_value, spelled
 
@@ -28,21 +28,35 @@ NOT_IDENTITY = (
 )
 """Fields that only say where or how a run is carried out: they are not in its hash."""
 
-FORMER: dict[str, Any] = {
-    **{"truncation_db": -10.0, "csi_error": 0.0},
-    **{"quantise_bits": 8, "top_fraction": 0.1},
-    **{"bits_per_use": 2.0, "backoff_db": 3.0, "outage": 0.1, "repeat": True, "coverage": "repetition"},
+FORMER: Mapping[str, Mapping[str, Any]] = {
+    "air": {
+        "bits_per_use": 2.0,
+        "truncation_db": -10.0,
+        "csi_error": 0.0,
+        "quantise_bits": 8,
+        "top_fraction": 0.1,
+        "backoff_db": 3.0,
+        "outage": 0.1,
+        "repeat": True,
+        "coverage": "repetition",
+    },
+    "network": {
+        "radius_m": 250.0,
+        "exponent": 3.5,
+        "shadowing_db": None,
+        "carrier_ghz": 3.5,
+        "power_dbm": 23.0,
+        "base_power_dbm": 33.0,
+        "noise_figure_db": 7.0,
+        "flops": None,
+        "flops_spread": 0.0,
+    },
 }
-"""Options of the air from before they had owners: every run writes them down, those of other owners with these values.
+"""Section -> its options from before they had owners: every run writes them down, those of other owners with these
+values, and all options of these sections stand among the fields.
 
-An option that came later is written down by runs alone whose access, compression or rate has it."""
-LATER: Mapping[str, Any] = {
-    "task": "classification",
-    "data.size": 32,
-    "data.augment": "none",
-    "model.bandwidth_ratio": None,
-    "model.snr_input": False,
-    "model.weights": None,
+An option that came later is written down by runs only whose owners have it."""
+_LATER_OPTIONS: Mapping[str, Any] = {
     "partition.options.test_classes": "own",
     "partition.options.fraction_tests": None,
     "channel.options.power": "normalised",
@@ -54,43 +68,50 @@ LATER: Mapping[str, Any] = {
     "channel.options.round_doppler": None,
     "hyper.average_encoder": False,
     "hyper.outage": 0.1,
-    **{"air.access": "orthogonal", "air.rate": "fixed", "air.compress": "none"},
-    **{f"air.{name}": value for name, value in FORMER.items() if name != "bits_per_use"},
-    "train.lr_schedule": "milestones",
-    "train.patience": None,
-    "train.metrics": (),
-    "train.deadline_s": None,
+    **{f"air.{name}": value for name, value in FORMER["air"].items() if name != "bits_per_use"},
     "network.flops": None,
     "network.flops_spread": 0.0,
-    "network": {
-        **{"kind": "list", "radius_m": 250.0, "path_loss": "umi", "exponent": 3.5, "shadowing_db": None},
-        **{"carrier_ghz": 3.5, "power_dbm": 23.0, "base_power_dbm": 33.0, "noise_figure_db": 7.0},
-        "scheduling": "random",
-    },
-    "finish": dict.fromkeys(("kind", "epochs", "lr", "optimizer")),
 }
-"""Fields that were added when there were runs already, and what holds for those: with it they are not in the hash."""
-
+"""The same as `later` of `setting`, of options: their owners import torch, and a hash does not wait for that."""
 
 AREAS = ("auc", "auc_micro")
 """The metrics of runs that asked for areas under the ROC curve by a field of their own, `auc`: their hashes have it."""
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
-    """Return the configuration as plain containers, as `config.json` holds it: options of the air among its fields."""
+    """Convert a configuration to plain containers, as `config.json` holds it; see `FORMER`."""
     values = dataclasses.asdict(config)
-    own = values["air"].pop("options") or {}
-    values["air"] |= FORMER | (own if isinstance(own, dict) else {"options": own})
+    for section, former in FORMER.items():
+        own = values[section].pop("options") or {}
+        values[section] |= {**former} | (own if isinstance(own, dict) else {"options": own})
     return values
 
 
+def _list_later() -> dict[str, Any]:
+    """List the later fields and sections, with their values in earlier runs; fields come before their section."""
+    usual, found = to_dict(RunConfig()), dict(_LATER_OPTIONS)
+    for part in dataclasses.fields(RunConfig):
+        section, value = part.default_factory, usual[part.name]
+        if dataclasses.is_dataclass(section):
+            later = [f.name for f in dataclasses.fields(section) if f.metadata.get("later")]
+            found |= {f"{part.name}.{name}": value[name] for name in later}
+            value = {name: held for name, held in value.items() if f"{part.name}.{name}" not in found}
+        if part.metadata.get("later"):
+            found[part.name] = value
+    return found
+
+
+LATER: Mapping[str, Any] = _list_later()
+"""Fields that were added when there were runs already, and what holds for those: with it they are not in the hash."""
+
+
 def from_dict(values: Mapping[str, Any]) -> RunConfig:
-    """Return the configuration of plain containers. Raises ConfigError for a section or field that does not exist."""
+    """Build a configuration from plain containers. Raises ConfigError for an unknown section or field."""
     return _build_config(_read_former_fields(values))
 
 
 def _read_former_fields(values: Any) -> Any:
-    """Return a stored configuration with `train.metrics` in the place of its former field `auc`."""
+    """Replace a stored field `auc` by `train.metrics`."""
     train = values.get("train") if isinstance(values, Mapping) else None
     if not isinstance(train, Mapping) or not isinstance(train.get("auc"), bool) or "metrics" in train:
         return values
@@ -99,15 +120,15 @@ def _read_former_fields(values: Any) -> Any:
 
 
 def complete_config(config: Any) -> RunConfig:
-    """Return a configuration from what a user may give: sections, or all of it, as mappings; lists become tuples.
+    """Build a configuration from a request: sections, or all of it, may be mappings, and lists become tuples.
 
-    Raises ConfigError for a section that is neither, or a field that does not exist.
+    Raises ConfigError for a section of another type, and for an unknown field.
     """
     return _build_config(vars(config) if isinstance(config, RunConfig) else config)
 
 
 def _build_config(values: Any) -> RunConfig:
-    """Return the configuration of a mapping. Raises ConfigError, also for lists within lists without end."""
+    """Build a configuration. Raises ConfigError, also for lists that are nested without end."""
     try:
         return _build_section(RunConfig, values, "")
     except RecursionError:
@@ -115,11 +136,11 @@ def _build_config(values: Any) -> RunConfig:
 
 
 def _build_section(cls: type, values: Any, prefix: str) -> Any:
-    """Build an instance of dataclass `cls` from a mapping; lists become tuples, and nested sections are built too."""
+    """Build an instance of dataclass `cls` from a mapping, with its sections, and tuples in place of lists."""
     if not isinstance(values, Mapping):
         raise ConfigError(describe_misplaced_section(cls, prefix.rstrip(".") or "config", values))
     known = {f.name: f for f in dataclasses.fields(cls)}
-    if cls is AirConfig:
+    if prefix.removesuffix(".") in FORMER:
         values = _gather_options(values, known)
     built, hints = {}, declared_types(cls)
     for name, value in values.items():
@@ -133,7 +154,7 @@ def _build_section(cls: type, values: Any, prefix: str) -> Any:
 
 
 def _gather_options(values: Mapping[str, Any], known: Collection[str]) -> Mapping[str, Any]:
-    """Return a section with those of its options in `options` that stand among its fields, as `to_dict` puts them."""
+    """Move options that stand among the fields of a section, as `to_dict` puts them, to its `options`."""
     beside = {name: value for name, value in values.items() if isinstance(name, str) and name not in known}
     given = values.get("options")
     table = vars(given) if dataclasses.is_dataclass(given) else given or {}
@@ -146,20 +167,20 @@ def _gather_options(values: Mapping[str, Any], known: Collection[str]) -> Mappin
 
 
 def run_hash(config: RunConfig) -> str:
-    """Return the identity of a resolved configuration: 12 hexadecimal digits of the hash of what counts."""
-    return _hash_identity(_collect_identity(config))
+    """Compute the identity of a resolved configuration, 12 hexadecimal digits, from the fields that affect results."""
+    return _digest(_collect_fields(config))
 
 
 def list_earlier_hashes(config: RunConfig) -> list[str]:
     """List the hashes that a run of this configuration had before the meaning of a value changed."""
-    values = _collect_identity(config)
+    values = _collect_fields(config)
     revised = values.pop("revised", {})
     times = itertools.product(*(range(n + 1) for n in revised.values()))
     before = [{name: n for name, n in zip(revised, each, strict=True) if n} for each in times][:-1]
-    return [_hash_identity(values | ({"revised": counts} if counts else {})) for counts in before]
+    return [_digest(values | ({"revised": counts} if counts else {})) for counts in before]
 
 
-def _hash_identity(values: dict[str, Any]) -> str:
+def _digest(values: dict[str, Any]) -> str:
     if values["train"].get("metrics") == list(AREAS):
         train = {name: value for name, value in values["train"].items() if name != "metrics"}
         values = {**values, "train": {**train, "auc": True}}
@@ -168,8 +189,8 @@ def _hash_identity(values: dict[str, Any]) -> str:
 
 
 def list_differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
-    """Return a few words on each field in which two runs differ: its name, and both values."""
-    one, other = (flatten_config(_collect_identity(config)) for config in (stored, wanted))
+    """Describe the fields in which two runs differ, each with both values."""
+    one, other = (flatten_config(_collect_fields(config)) for config in (stored, wanted))
     both = one.keys() & other.keys()
     names = [n for n in {**one, **other} if n not in both or json.dumps(one[n]) != json.dumps(other[n])]  # 1 and 1.0
     if "depends" in names:
@@ -181,7 +202,7 @@ def list_differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
 
 
 def _describe_difference(name: str, stored: Any, wanted: Any) -> str:
-    """Return words on one field; where it names the same files in both runs, it is their content that differs."""
+    """Describe one field that differs; if it names the same files in both runs, their content does."""
     if name.startswith((CODE, VARIABLE, DEPENDS)):
         return f"the {name} has changed" + (", or it is registered elsewhere" if name.startswith(CODE) else "")
     flag = spelled(name.replace(".options.", "."))
@@ -196,24 +217,25 @@ ABSENT = object()
 
 
 def _short(value: Any) -> str:
-    """Return a value as JSON writes it, in at most 60 characters."""
+    """Format a value as JSON, in at most 60 characters."""
     text = "nothing" if value is ABSENT else json.dumps(value)
     return text if len(text) <= 60 else f"{text[:28]}...{text[-29:]}"
 
 
-def _collect_identity(config: RunConfig) -> dict[str, Any]:
-    """Return a configuration as plain containers: without `NOT_IDENTITY` and `LATER` fields that are as before.
+def _collect_fields(config: RunConfig) -> dict[str, Any]:
+    """Convert a configuration to plain containers, without `NOT_IDENTITY` and without `LATER` fields as they were
+    before.
 
-    The digests in `contents` stand in the place of the paths of files, whatever option names them; those of code, of
-    variables and of what it says that it depends on are beside them.
+    The digests in `contents` take the place of the paths of files, whatever option names these. Those of code,
+    variables and declared dependencies are beside them.
     """
     values = to_dict(config)
     contents = values.pop("contents")
     for name in NOT_IDENTITY:
-        part, last = _find_identity_field(values, name)
+        part, last = _locate(values, name)
         del part[last]
     for name, before in LATER.items():
-        part, last = _find_identity_field(values, name)
+        part, last = _locate(values, name)
         if isinstance(part, dict) and last in part and part[last] == before:  # an option is not everywhere
             del part[last]
     if revised := _count_revisions(values):
@@ -224,11 +246,11 @@ def _collect_identity(config: RunConfig) -> dict[str, Any]:
 
 
 def _count_revisions(values: dict[str, Any]) -> dict[str, int]:
-    """Return fields whose value means something else than when there were runs already, and how often that changed.
+    """Count how often the meaning of a field's value has changed since the first runs; unchanged fields are left out.
 
-    Analog models go up as their update, estimates over fading are unbiased, and their means are each client's own; with
-    `ls`, MMSE knows its error; several users are received at the powers that they have; rates follow each client's own
-    fades, and 5G's slowest scheme has its price; what is lost and not repeated comes down, too.
+    Analog models go up as their update, estimates over fading are unbiased, and their means are each client's own. With
+    `ls`, MMSE knows its error. Several users are received at the powers that they have. Rates follow each client's own
+    fades, and 5G's slowest scheme has its price. Lost blocks that are not repeated are lost downwards, too.
     """
     kind, rate = _read(values, "channel.kind"), _read(values, "air.rate")
     fades = kind not in ("none", "ideal", "awgn") and _read(values, "channel.options.fading") != "awgn"
@@ -250,8 +272,8 @@ def _replace_paths_by_digests(value: Any, contents: Mapping[str, str]) -> Any:
     return contents.get(value, value) if isinstance(value, str) else value
 
 
-def _find_identity_field(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """Return the table that holds a dotted field, and the field's own name."""
+def _locate(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
+    """Find the table that holds a dotted field, and the field's own name."""
     *sections, last = name.split(".")
     for section in sections:
         values = values[section]
@@ -259,13 +281,13 @@ def _find_identity_field(values: dict[str, Any], name: str) -> tuple[dict[str, A
 
 
 def _read(values: dict[str, Any], name: str) -> Any:
-    """Return the value of a dotted field; None for an option that is not there."""
-    part, last = _find_identity_field(values, name)
+    """Read a dotted field; None for a missing option."""
+    part, last = _locate(values, name)
     return part.get(last) if isinstance(part, dict) else None
 
 
 def flatten_config(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables as one, with dotted names."""
+    """Flatten nested tables to one with dotted names."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         inner = isinstance(value, Mapping)
@@ -274,5 +296,4 @@ def flatten_config(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as it comes back from JSON."""
     return list(value) if isinstance(value, tuple) else value

@@ -1,4 +1,4 @@
-"""Error messages for what is put into a wrong place of a configuration: each says what to write instead."""
+"""Error messages for fields and values in a wrong place of a configuration, each with the right place."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from semcom.config.errors import show_value
 
 
 def describe_misplaced_field(cls: type, prefix: str, name: Any, value: Any) -> str:
-    """Return the error message for a name that is no field of a section.
+    """Describe a name that is no field of a section.
 
     Args:
         cls: the section's dataclass.
         prefix: the section, as it begins the message.
-        name: what was given, a text or not.
+        name: the given name, a text or not.
         value: its value.
     """
     known = [f.name for f in dataclasses.fields(cls)]
@@ -29,7 +29,7 @@ def describe_misplaced_field(cls: type, prefix: str, name: Any, value: Any) -> s
 
 
 def _find_right_place(cls: type, name: str, value: Any) -> str:
-    """Return words on where a name belongs: to a section of `cls`, or among its options; nothing if nowhere."""
+    """Describe the section of `cls` that a name belongs to, or the options. Empty for an unknown name."""
     given = f"{{{name!r}: {show_value(value)}}}"
     for field in dataclasses.fields(cls):
         section = field.default_factory
@@ -40,7 +40,7 @@ def _find_right_place(cls: type, name: str, value: Any) -> str:
 
 
 def describe_misplaced_section(cls: type, name: str, value: Any) -> str:
-    """Return the error message for a value in the place of a section, such as the text that its first field takes."""
+    """Describe a value in the place of a section, such as the text that its first field takes."""
     first = dataclasses.fields(cls)[0].name
     hint = declared_types(cls)[first]
     accepted = (hint, *typing.get_args(hint))

@@ -1,9 +1,9 @@
-"""Options that live with their owner: a method, a link, a partition, a dataset declares them as a frozen dataclass.
+"""Options that their owner declares, such as a method, a link, a partition or a dataset, as a frozen dataclass.
 
 An owner's dataclass may have two more things:
 
 * `check()`, which raises ValueError ("name: value is not ...") for a value that makes no sense;
-* `needs`, a ClassVar of type `Needs`: the options that have an effect beside some values of others alone.
+* `needs`, a ClassVar of type `Needs`: options that have an effect only beside some values of others.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ NOT_ZERO = Rule(lambda v: v != 0, "anything but 0")
 def build_options(
     cls: type, given: Any, section: str, owner: str, accepted_by: Callable[[str], Sequence[str]] = lambda name: ()
 ) -> Any:
-    """Return the options of an owner: an instance of its dataclass.
+    """Build the options of an owner as an instance of its dataclass.
 
     Args:
         cls: the dataclass.
         given: None, a mapping of some of its fields, or an instance.
-        section: what the flags begin with: "method", "channel", "partition" or "data".
-        owner: name of what takes the options, for the error.
-        accepted_by: gives the names of those that take an option, for the error too.
+        section: the beginning of the flags, such as "channel".
+        owner: name of the owner, for the error.
+        accepted_by: function from an option to the owners that take it, for the error too.
 
     Raises:
-        ConfigError: `given` is something else, or has a field that the owner does not take.
+        ConfigError: `given` is of another type, or has a field that the owner does not take.
     """
     known = [f.name for f in dataclasses.fields(cls)]
     hints = declared_types(cls)
@@ -64,16 +64,16 @@ def build_options(
 
 
 def describe_untaken_option(section: str, name: str, owner: str, cls: type, accepted_by: Sequence[str]) -> str:
-    """Return the error message for an option that an owner does not take, with those of its kind that do."""
+    """Describe an option that an owner does not take, with the owners of its kind that do."""
     takes = ", ".join(spelled(f.name) for f in dataclasses.fields(cls)) or "no options"
     others = f"; it is for {', '.join(accepted_by)}" if accepted_by else ""
     return f"{section}.{spelled(name)}: not for {owner}, which takes {takes}{others}"
 
 
 def parse_option_value(value: Any, hint: Any = Any) -> Any:
-    """Return what a user may give as what a field of type `hint` holds.
+    """Convert a given value to the form in which a field of type `hint` holds it.
 
-    Lists become tuples, NumPy's numbers and texts, and paths, Python's; 3 becomes 3.0 where the type has no whole
+    Lists become tuples, paths and NumPy's numbers and texts become Python's. 3 becomes 3.0 if the type has no whole
     numbers, so that both are the same run.
     """
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
@@ -95,7 +95,7 @@ def parse_option_value(value: Any, hint: Any = Any) -> Any:
 
 
 def list_paths_in_options(options: Any) -> dict[str, str]:
-    """Return the options that name files, with the paths that they hold: those that are declared as `Path`."""
+    """List the options that are declared as `Path`, with the paths that they hold."""
     cls: type = type(options)
     hints = declared_types(cls)
     named = [name for name, hint in hints.items() if Path in (hint, *typing.get_args(hint))]
@@ -103,7 +103,7 @@ def list_paths_in_options(options: Any) -> dict[str, str]:
 
 
 def spelled(name: str) -> str:
-    """Return the name of a field as the command line spells it."""
+    """Spell a field as the command line does."""
     return name.replace("_", "-")
 
 
@@ -113,7 +113,7 @@ def check_options(section: str, options: Any) -> None:
         if hasattr(options, "check"):
             options.check()
     needs: Needs = getattr(options, "needs", {})
-    defaults = {f.name: read_option_default(f) for f in dataclasses.fields(options)}
+    defaults = {f.name: _read_default(f) for f in dataclasses.fields(options)}
     for name, others in needs.items():
         value = getattr(options, name)
         for other, wanted in others.items():
@@ -125,14 +125,13 @@ def check_options(section: str, options: Any) -> None:
                 raise NoEffect(f"{section}.{spelled(name)}: {why}")
 
 
-def read_option_default(field: dataclasses.Field[Any]) -> Any:
-    """Return the default of a field."""
+def _read_default(field: dataclasses.Field[Any]) -> Any:
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def usual(part: Any, name: str) -> Any:
-    """Return the default of a field of a dataclass instance."""
-    return next(read_option_default(field) for field in dataclasses.fields(part) if field.name == name)
+    """Read the default of a field of a dataclass instance."""
+    return next(_read_default(field) for field in dataclasses.fields(part) if field.name == name)
 
 
 @contextmanager
@@ -146,7 +145,7 @@ def raise_as_config_error(section: str, options: Any) -> Iterator[None]:
 
 
 def spell_options_as_flags(text: str, section: str, options: Any) -> str:
-    """Return a message about an option with the option as the command line spells it; any other one as it is."""
+    """Spell the option with which a message begins as its flag; other messages stay."""
     name, colon, rest = text.partition(":")
     known = {spelled(f.name) for f in dataclasses.fields(options)}
     return f"{section}.{spelled(name)}{colon}{rest}" if spelled(name) in known else text

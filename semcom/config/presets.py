@@ -34,7 +34,7 @@ PRESET_DEPENDS_ON: Mapping[str, tuple[str, ...]] = {
 
 
 def fill_from_preset(train: TrainConfig, preset: Mapping[str, Any]) -> Schedule:
-    """Return `train` with its open fields taken from `preset`, then from the common defaults.
+    """Fill open fields of `train` from `preset`, then from the common defaults.
 
     A user's own rate comes without the preset's milestones, own milestones without its factors, own epochs without its
     steps. Either `local_steps` or `local_epochs` stays None.

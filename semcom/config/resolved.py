@@ -11,7 +11,7 @@ from semcom.config.fields import RunConfig, TrainConfig
 
 @dataclass(frozen=True)
 class Schedule(TrainConfig):
-    """A training schedule whose fields are all set; only one of `local_epochs` and `local_steps` is not None."""
+    """A training schedule without open fields, in which either `local_epochs` or `local_steps` is None."""
 
     rounds: int = field(kw_only=True)
     batch_size: int = field(kw_only=True)
@@ -24,10 +24,10 @@ class Schedule(TrainConfig):
     participation: float = field(kw_only=True)
 
     def rate_factor(self, round_: int) -> float:
-        """Return the factor that scales every rate in a round: the product over the milestones reached, or a cosine's.
+        """Compute the factor of every rate in a round: the product over the milestones reached, or a cosine's.
 
-        The cosine is that of torch's `CosineAnnealingLR` with a step per round; before and after the rounds it stays at
-        the rate of the first and of the last one.
+        The cosine is that of torch's `CosineAnnealingLR` with a step per round. Before the first and after the last
+        round the rate stays at its end of the curve.
         """
         if self.lr_schedule == "cosine":
             done = min(max(round_, 1), self.rounds) - 1
@@ -39,7 +39,7 @@ class Schedule(TrainConfig):
 
 @dataclass(frozen=True)
 class Resolved(RunConfig):
-    """A run whose open fields are filled and checked."""
+    """A run without open fields, which has passed the checks."""
 
     train: Schedule = field(kw_only=True)
     processes: int = 1

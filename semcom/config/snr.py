@@ -17,15 +17,15 @@ class SNR:
     """A signal-to-noise ratio of clients, in dB.
 
     Attributes:
-        values: one for all clients, one per client, or the two ends of a range.
-        drawn: whether a client draws its own from the range in each round.
+        values: a value for all clients, one per client, or the two ends of a range.
+        drawn: whether each client draws its SNR from the range in each round.
     """
 
     values: tuple[float, ...]
     drawn: bool = False
 
     def of(self, client: int, uniform: Callable[[int], float]) -> float:
-        """Return a client's SNR in dB; `uniform(client)` draws a number in [0, 1), and is called for a range alone."""
+        """Return a client's SNR in dB; for a range, `uniform(client)` draws a number in [0, 1)."""
         if self.drawn:
             low, high = self.values
             return low + (high - low) * uniform(client)
@@ -36,7 +36,7 @@ def parse_snr(text: float | str, field_name: str) -> SNR:
     """Read an SNR field of a configuration.
 
     Raises:
-        ConfigError: names the field, for NaN, minus infinity, an empty or reversed range, what is no number, and
+        ConfigError: names the field, for text that is no number, NaN, minus infinity, an empty or reversed range, and
             noise that is too strong or weak for numbers in single precision.
     """
     drawn = ":" in str(text)

@@ -13,13 +13,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from channels import Link
-from channels.cell import watts
 from semcom.config import Resolved
 from semcom.data.federation import Federation
 from semcom.engine.air.air import Air
 from semcom.engine.air.compression import is_compressed
 from semcom.engine.air.losses import CHOSEN
-from semcom.engine.air.rates import Direction
 from semcom.engine.air.timeline import Timeline
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE, Team
@@ -73,10 +71,6 @@ class World:
         self.config = config
         draws = Draws(config, federation, device, link, split=split)
         check_independent_link(draws.link, config, device, draws.dtype)
-        powers: dict[Direction, float] = {
-            "up": watts(config.network.power_dbm),
-            "down": watts(config.network.base_power_dbm),
-        }
         self.air = Air(
             config.air,
             draws.link,
@@ -86,7 +80,7 @@ class World:
             participants=config.participants,
             report=self.report,
             logs=team.rank == 0,
-            powers_w=None if draws.cell is None else powers,
+            powers_w=draws.places.powers_w,
             lowering=draws.lowering,
             powers_beside=draws.powers_beside,
             timeline=Timeline.of(config, split),
@@ -114,7 +108,7 @@ class World:
 
     @property
     def pictured(self) -> bool:
-        """Return whether the data are images, `[channels, size, size]`, and no other arrays of numbers."""
+        """Whether the data are images, `[channels, size, size]`, and no other arrays of numbers."""
         return self.session.draws.federation.pictured
 
     @property
@@ -123,10 +117,10 @@ class World:
         return self.config.model.features
 
     def sample(self) -> np.ndarray:
-        """Return the ids of the clients that take part in this round, ascending, `[n]`.
+        """Choose the ids of the clients that take part in this round, ascending, `[n]`.
 
-        Without `air.repeat` those that do not decode what comes down take no part, nor do those without
-        `air.coverage`; a round without any is left out.
+        Without `air.repeat` clients that do not decode the broadcast take no part, nor do those without `air.coverage`;
+        a round without participants is left out.
         """
         ids = self.session.draws.sample()
         if self.config.network.scheduling != "random":
@@ -134,37 +128,37 @@ class World:
         return self.air.arrivals.reach(ids, self._initial.numbers)
 
     def tested(self) -> np.ndarray:
-        """Return the ids of the clients that are evaluated, ascending; the same in every round."""
+        """Choose the ids of the clients that are evaluated, ascending; the same in every round."""
         return self.session.draws.tested()
 
     def sizes(self, ids: np.ndarray) -> np.ndarray:
-        """Return D_k, the number of training samples of each client, `[n]` on the host."""
+        """Look up D_k, the number of training samples of each client, `[n]` on the host."""
         return self.session.draws.federation.train.sizes[ids]
 
     def weights(self, ids: np.ndarray) -> Tensor:
-        """Return p_k = D_k over the sum of D over `ids`, `[n]`."""
+        """Compute p_k = D_k over the sum of D over `ids`, `[n]`."""
         sizes = self.tensor(self.sizes(ids).astype(np.float64))
         return sizes / sizes.sum()
 
     def fraction(self, ids: np.ndarray) -> float:
-        """Return the fraction of all clients' training samples that is that of `ids`."""
+        """Compute the fraction of all clients' training samples that belongs to `ids`."""
         sizes = self.session.draws.federation.train.sizes
         return float(sizes[ids].sum() / sizes.sum())
 
     def arrived(self, ids: np.ndarray, name: str = "") -> np.ndarray:
-        """Return which clients got through with what they have just sent up as `name`, bool `[n]` on the host.
+        """Find the clients whose last upload `name` arrived, bool `[n]` on the host.
 
-        The others were late (`train.deadline_s`), or what they sent was lost (`air.repeat`). A base station that does
-        not average by `air.average` works with those that arrived. In a round the answer to a name stays.
+        The others were late (`train.deadline_s`), or their uploads were lost (`air.repeat`). A base station that does
+        not average by `air.average` works with the clients that arrived. The result is fixed for the round.
         """
         return self.air.arrivals.find(ids, name)
 
     def owned(self, ids: np.ndarray) -> np.ndarray:
-        """Return the classes that each client has training samples of, bool `[n, C]` on the host."""
+        """Look up the classes of each client's training samples, bool `[n, C]` on the host."""
         return self.session.draws.federation.owned[ids]
 
     def count_classes(self, ids: np.ndarray) -> Tensor:
-        """Return each client's number of training samples of every class, `[n, C]`."""
+        """Count each client's training samples of every class, `[n, C]`."""
         federation, n = self.session.draws.federation, len(ids)
         owner = self.tensor(np.repeat(np.arange(n), self.sizes(ids)))
         cell = owner * self.classes + federation.labels[torch.cat([federation.train[int(k)] for k in ids])]
@@ -176,21 +170,21 @@ class World:
         self.session.tally.log[name] = values
 
     def warn(self, name: str, text: str) -> None:
-        """Warn of something in this round that makes a result doubtful; a run says it once for each `name`.
+        """Warn of a doubt about the results of this round, once in a run for each `name`.
 
-        The first `text` of a name is logged, and stands in `metrics.jsonl` and `summary.json`.
+        The first `text` of a name is logged, and is in `metrics.jsonl` and `summary.json`.
         """
         self.session.tally.warnings[name] = text
 
     # -- tensors -------------------------------------------------------------------------------------------------
 
     def zeros(self, *shape: int) -> Tensor:
-        """Return zeros on the run's device, in its precision."""
+        """Make zeros on the run's device, in its precision."""
         draws = self.session.draws
         return torch.zeros(*shape, dtype=draws.dtype, device=draws.device)
 
     def tensor(self, values: Tensor | ArrayLike) -> Tensor:
-        """Return values on the run's device; real numbers in its precision, whole ones and truth values as they are."""
+        """Send values to the run's device; real numbers in its precision, whole numbers and truth values in theirs."""
         draws = self.session.draws
         made = values if isinstance(values, Tensor) else torch.as_tensor(np.asarray(values))
         made = made.to(draws.dtype) if made.is_floating_point() else made
@@ -199,10 +193,10 @@ class World:
     # -- models --------------------------------------------------------------------------------------------------
 
     def population(self, shared: Prefix = (), extend: Extend | None = None) -> Population:
-        """Return the initial models of all clients, with a cohort per architecture.
+        """Make the initial models of all clients, with a cohort per architecture.
 
         Args:
-            shared: prefixes and names of what is common to all: `"encoder."`, `"head.0."`, `outside(BatchNorm)`.
+            shared: prefixes and names of the tensors in common: `"encoder."`, `"head.0."`, `outside(BatchNorm)`.
             extend: a function of a new `SplitModel` with its initial weights, which gives it further parameters and
                 buffers (`model.own = deepcopy(model.head)`), or puts a layer around a part (`model.head = ...`).
 
@@ -221,26 +215,26 @@ class World:
         return self._initial.extended
 
     def outside(self, kind: type[nn.Module]) -> tuple[str, ...]:
-        """Return the names of the parameters and buffers that are in no layer of a kind, such as BatchNorm: a part."""
+        """List the parameters and buffers that are in no layer of a kind, such as BatchNorm: a part."""
         return self._initial.outside(self.config.model.encoder.split(",")[0], kind)
 
     def constant(self, names: Sequence[str], value: float) -> Population:
-        """Return numbers that clients keep beside their models: shaped like the tensors `names`, all `value`."""
+        """Make numbers that clients keep beside their models: shaped like the tensors `names`, all `value`."""
         team = self.session.team
         return Population(tuple(self._initial.constant(e, ids, names, value, team) for e, ids in self._encoders()))
 
     def remember(self, part: Prefix) -> None:
-        """Begin to remember what compression leaves out of the clients' updates of a part; `population` comes first."""
+        """Begin to remember the remainder of compressed updates of a part; call `population` first."""
         tensors = next(iter(self._initial.networks.values())).state_dict()
         names = [name for name, t in tensors.items() if in_part(name, part) and is_compressed(name, t)]
         self.air.compression.residual = self.constant(names, 0.0)
 
     def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
-        """Return a population of one: a network that the base station owns, its weights keyed by `name`."""
+        """Make a population of one: a network that the base station owns, its weights keyed by `name`."""
         return self._initial.server(factory, name)
 
     def heads(self, name: str, ids: np.ndarray) -> Population:
-        """Return fresh heads called `name` of some clients, as models whose encoder passes on what it is given.
+        """Make fresh heads called `name` of some clients, as models whose encoder passes on its input.
 
         The run's head has the weights that it has in `population`. The models train `on_features`.
 
@@ -250,10 +244,10 @@ class World:
         return self._initial.heads(name, ids)
 
     def on_features(self, pop: Population) -> World:
-        """Return the run with features in the place of images: those that each client's encoder in `pop` gives.
+        """Return the run with features in the place of images, by each client's encoder in `pop`.
 
         They are the features before the link, of training images, in evaluation mode. `fit` trains heads on them, at
-        their own cost alone, over the training link. The clients' draws are those of a training of the whole models.
+        their own cost only, over the training link. The clients' draws are those of a training of the whole models.
         """
         made = copy(self)
         made.session = replace(self.session, draws=self.session.draws.over(encode_frozen(self.session, pop)))
@@ -270,13 +264,13 @@ class World:
         return self._initial.hold(parts, self.session.team)
 
     def _encoders(self) -> list[tuple[str, np.ndarray]]:
-        """Return each encoder that has clients, with their ids."""
+        """List the encoders that have clients, with the ids of these."""
         names = self.config.model.encoder.split(",")
         owners = [np.arange(i, self.clients, len(names)) for i in range(len(names))]
         return [(name, ids) for name, ids in zip(names, owners, strict=True) if len(ids)]
 
     def _choose_chunk(self, networks: Sequence[nn.Module]) -> int:
-        """Return a chunk that suits all of the networks; the same on every rank."""
+        """Choose a chunk that suits all networks; the same on every rank."""
         draws, team = self.session.draws, self.session.team
         image, batch = draws.federation.images.shape[1:], self.config.train.batch_size
         mine = min(choose_chunk(network, image, batch, draws.device, draws.dtype.itemsize) for network in networks)
@@ -333,9 +327,9 @@ class World:
         momentum: float | None = None,
         weight_decay: float | None = None,
     ) -> Optimizer:
-        """Return the run's optimiser in this round, with the given settings in place of its own.
+        """Make the run's optimiser in this round, with the given settings in place of its own.
 
-        The run's schedule scales a given rate, too. The run's momentum is SGD's; Adam takes none of it.
+        The run's schedule scales a given rate, too. The run's momentum is for SGD; Adam does not take it.
         """
         own = self.config.train
         kind, rate = name or own.optimizer, own.lr if lr is None else lr

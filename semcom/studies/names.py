@@ -212,7 +212,7 @@ def is_in_joule(kind: Any, symbol_energy: Any) -> bool:
 
     Otherwise nothing says what a symbol takes, and they are numbers of symbols.
     """
-    return kind == "cell" or symbol_energy not in (None, 1.0)
+    return kind not in (None, "list") or symbol_energy not in (None, 1.0)
 
 
 def field_label(field: str) -> str:

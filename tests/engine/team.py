@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from channels import Link
-from semcom.config import ConfigError, NetworkConfig
+from semcom.config import ConfigError
 from semcom.engine.host import ranks
 from semcom.engine.host.ranks import Team
 from semcom.engine.store.population import Population
@@ -93,7 +93,7 @@ IN_A_NETWORK: dict[str, Any] = {
     "rounds": 3,
     "train": {"participation": 0.8, "local_epochs": 2, "deadline_s": 0.2},
     "channel": {"kind": "rayleigh", "snr_db": "0:18", "antennas": 2, "users": 2},
-    "network": NetworkConfig(flops=1e6, flops_spread=1.0),
+    "network": {"flops": 1e6, "flops_spread": 1.0},
     "air": {"rate": "mcs", "outage": 0.6, "repeat": False},
 }
 """Two users on a resource, late clients, and losses both ways."""

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from semcom.config import ConfigError, NetworkConfig
+from semcom.config import ConfigError
 from semcom.plots import Plot
 from semcom.plots.kinds import KINDS, settle_kind
 from semcom.runs.request.trust import trust_results
@@ -30,7 +30,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in a cell that kept features and counted time, and two over other OFDM channels."""
     folder = tmp_path_factory.mktemp("radio")
     short: Any = {"train": {"rounds": 1}}
-    cell = NetworkConfig(kind="cell", radius_m=150.0, flops=1e6, flops_spread=0.5)
+    cell = {"kind": "cell", "radius_m": 150.0, "flops": 1e6, "flops_spread": 0.5}
     late: Any = {"train": {"rounds": 1, "deadline_s": 0.2}}
     run(worlds.request("fedavg", out=str(folder / "cell"), keep=("features",), network=cell, **late))
     for profile in ("tdl-a", "tdl-c"):

@@ -155,7 +155,7 @@ def test_the_setting_tells_the_link_and_the_air_where_they_are_set() -> None:
     both = [RunConfig("fedavg", air=a, channel=ChannelConfig(test_snr_db="9,0")) for a in air]
     assert describe(*both) == "channel awgn, SNR 10 dB, test SNR 9,0 dB, exchange analog / ideal"
     assert describe(*both, shown=("air.parameters",)) == "channel awgn, SNR 10 dB, test SNR 9,0 dB"
-    cell = RunConfig("fedcl", network=NetworkConfig("cell", radius_m=500.0))
+    cell = RunConfig("fedcl", network=NetworkConfig("cell", options={"radius_m": 500.0}))
     assert describe(cell) == "channel awgn, network.kind cell, network.radius_m 500"
 
 

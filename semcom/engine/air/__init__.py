@@ -1,1 +1,1 @@
-"""The air between the base station and the clients: who is scheduled, at which rates, what arrives, and when."""
+"""The air between base station and clients: places, schedulers, access, rates, compression, arrivals, time."""

@@ -1,4 +1,4 @@
-"""Access to the air: how what is averaged reaches the base station, from each client by itself or from all at once."""
+"""Access to the air: models that are averaged reach the base station one by one, or all at once as a sum."""
 
 from __future__ import annotations
 
@@ -6,50 +6,76 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from channels.link import Cost
 from channels.options import NOT_NEGATIVE, BaseOptions, Rule, require
 from channels.superposition import Inversion
-from semcom.engine.air.part import Part, Planned
-from semcom.engine.air.uncoded import Uncoded, pair_numbers, stack_realisations, unpair_numbers
+from semcom.engine.air.compression import is_compressed
+from semcom.engine.air.losses import MEANT
+from semcom.engine.air.part import NO_CHANNEL, Part, Planned
+from semcom.engine.air.uncoded import pair_numbers, stack_realisations, unpair_numbers, weigh
+from semcom.engine.air.updates import map_update_starts
 from semcom.engine.host.sending import send_to_device
+from semcom.engine.store.population import Order, Population, Prefix, average
+
+if TYPE_CHECKING:
+    from semcom.engine.air.air import Air
 
 
 @dataclass(eq=False)
 class Access(Part):
-    """A way in which the base station comes by a mean of what clients send; the base of all.
+    """A way in which the base station obtains the mean of a part of the clients' models; the base of all.
 
     Attributes:
         options: of the air.
-        uncoded: the channel, as numbers meet it that are sent uncoded.
-        at_once: whether all clients send at once, in one transmission, so that the channel adds up.
+        air: the exchange of the run, which counts traffic.
+        adds_up: whether the channel adds up what clients send, so that users of one resource cannot be separated.
     """
 
     options: Any
-    uncoded: Uncoded
-    at_once: ClassVar[bool] = False
+    air: Air
+    adds_up: ClassVar[bool] = False
 
-    def find_error(self, name: str, values: Tensor, ids: np.ndarray, shares: int = 1) -> tuple[Tensor, Tensor | None]:
-        """Return what the base station makes of a sum less the sum itself, where all send at once.
+    @classmethod
+    def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
+        """Yield the access if there are no models to average, or no channel."""
+        if not run.link.radio:
+            yield "", NO_CHANNEL
+        if not run.method.averages:
+            yield "", "{method} averages no models"
+
+    def send(self, pop: Population, part: Prefix, since: Population | None, name: str) -> Population:
+        """Count a part of the clients' models as it is sent, and return the models for `average`.
 
         Args:
-            name: of the tensor, for the draws.
-            values: what is to be summed, updates times their weights, `[n, ...]`.
-            ids: the clients, `[n]`.
-            shares: how many times the band of one client they send over, which so many times the noise fills.
-
-        Returns:
-            the error `[...]`, and which part of its symbols each client sends, `[n, s]` of 0 and 1; None: all of them.
+            pop, part, since, name: as for `Air.up`.
         """
-        raise NotImplementedError(f"{type(self).__name__} sends at once and has no `find_error`")
+        raise NotImplementedError(f"{type(self).__name__} has no `send`")
+
+    def average(
+        self, pop: Population, part: Prefix, weights: Tensor, since: Population | None, name: str
+    ) -> dict[str, Tensor]:
+        """Compute the mean as the base station has it: name -> `[1, ...]`.
+
+        Args:
+            pop: the result of `send`, of the clients that got through.
+            part, since, name: as for `send`.
+            weights: of these clients, in the order of `pop.ids`, summing to 1.
+        """
+        return average(pop, part, weights)
 
 
 class Orthogonal(Access):
     """Each client sends for itself, over its own part of the band, and the base station averages."""
+
+    def send(self, pop: Population, part: Prefix, since: Population | None, name: str) -> Population:
+        """Send each model by itself."""
+        return self.air.up(pop, part, name, since)
 
 
 class Superposed(Access):
@@ -58,7 +84,7 @@ class Superposed(Access):
     The formulas are in `channels.superposition`.
     """
 
-    at_once = True
+    adds_up = True
 
     @dataclass(frozen=True)
     class Options(BaseOptions):
@@ -76,13 +102,61 @@ class Superposed(Access):
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
-        """Yield what is about fades where there are none."""
+        """Yield the access if parameters are error-free, and its options if the channel does not fade."""
+        yield from super().list_unused(run)
+        if run.config.air.parameters == "ideal":
+            yield "", "air.parameters is not analog"
         if not run.fades:
             yield from (("truncation_db", "{kind} does not fade"), ("csi_error", "{kind} does not fade"))
 
+    def send(self, pop: Population, part: Prefix, since: Population | None, name: str) -> Population:
+        """Count one transmission with the energy of all clients."""
+        floats = pop.numbers(part)
+        cost = self.air.link.cost(floats[:1].astype(np.float64), pop.ids[:1])
+        self.air.add("up", pop.ids, floats, 0 * floats, Cost(cost.uses, cost.energy * len(floats)), once=True)
+        return pop
+
+    def average(
+        self, pop: Population, part: Prefix, weights: Tensor, since: Population | None, name: str
+    ) -> dict[str, Tensor]:
+        """Add to the mean the error of the summed updates, and the difference between the models as sent and as
+        received."""
+        # A power is spread over the whole band here, and over a client's part of it otherwise.
+        shares = 1 if self.air.powers_w is None else self.air.participants
+        mean, starts, silent = average(pop, part, weights), map_update_starts(since, pop), []
+        stacks, ids = pop.stacks(), np.concatenate([c.ids for c in pop.cohorts])
+        parts = [Order(pop.at(c), weights.device)(weights) for c in stacks]
+        for tensor in [n for n, t in mean.items() if is_compressed(n, t)]:
+            held = [
+                (mine, c.tensors[tensor], start(tensor)) for mine, c, start in zip(parts, stacks, starts, strict=True)
+            ]
+            each = [weigh(mine, t - start.received) for mine, t, start in held]
+            missed = [weigh(mine, start.missed) for mine, _, start in held]
+            error, sent = self.find_error(name + tensor, torch.cat(each), ids, shares)
+            if sent is not None:
+                silent.append(1 - sent)
+            mean[tensor] = mean[tensor] + (torch.cat(missed).sum(0) + error)
+        if silent:
+            self.air.report("cut-off", cut := torch.cat(silent, 1).mean(1))
+            arrivals = self.air.arrivals
+            if arrivals.sure:  # otherwise these are among the transmissions that it has counted
+                arrivals.losses.add(MEANT, ids.tolist())
+            arrivals.losses.add("air.truncation_db", ids.tolist(), cut.tolist())
+        return mean
+
     def find_error(self, name: str, values: Tensor, ids: np.ndarray, shares: int = 1) -> tuple[Tensor, Tensor | None]:
-        """Return the error of the sum as it arrives, and which symbols each client sends; see `Access.find_error`."""
-        symbols, of = pair_numbers(values), self.uncoded
+        """Compute the received sum minus the true sum.
+
+        Args:
+            name: of the tensor, for the draws.
+            values: the summands, updates times their weights, `[n, ...]`.
+            ids: the clients, `[n]`.
+            shares: width of the band over that of one client's part; the noise is so many times as strong.
+
+        Returns:
+            the error `[...]`, and the symbols that each client sends, `[n, s]` of 0 and 1 (None: all of them).
+        """
+        symbols, of = pair_numbers(values), self.air.uncoded
         drawn = stack_realisations([of.draw("up", name, int(k), 2 * symbols.shape[1]) for k in ids])
         gains, sent, inversion = of.link.gain(drawn), None, self._inversion(tuple(ids.tolist()))
         snr_db = of.snr_db("up", ids) - 10 * math.log10(shares)
@@ -100,6 +174,6 @@ class Superposed(Access):
     def _inversion(self, clients: tuple[int, ...]) -> Inversion:
         threshold, csi_error = 10 ** (self.options.truncation_db / 10), self.options.csi_error
         means = torch.tensor(
-            [self.uncoded.statistics.of("up", k).invert(threshold, csi_error) for k in clients], dtype=torch.float64
+            [self.air.uncoded.statistics.of("up", k).invert(threshold, csi_error) for k in clients], dtype=torch.float64
         )
         return Inversion(threshold, csi_error, *means.unbind(1))

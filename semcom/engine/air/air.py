@@ -1,18 +1,17 @@
-"""The air: everything that a method sends goes through here, is counted, and may meet the channel.
+"""The air: the exchange between a method's clients and base station, which is counted and may meet the channel.
 
 Counts come from the host's schedule (shapes and numbers of samples), never from the values of tensors, so counting does
 not make an accelerator wait.
 
 Conventions. Split features and gradients: d numbers per sample. Uncoded (analog) exchange of n numbers: one
-transmission of n. `Link.cost` says what both take: half a channel use per number, and more where the link sends
-pilots, prefixes or redundancy. Error-free exchange: `bits_per_float` bits per number at the rate `air.rate`. Labels
-cost log2(C) bits each, error-free. The participating clients share the band, equally unless the link has given shares,
-so a client's airtime is its uses over its part of the bandwidth. What all clients get is one broadcast, and what they
-send at once one transmission: each has the whole band, and its uses count once. Energy is that of the link's symbols,
-and Es for each use of error-free exchange. Without a channel (the link `none`) floats and bits are counted, and nothing
-else.
+transmission of n. `Link.cost` gives the channel uses of both: half a use per number, and more if the link sends pilots,
+prefixes or redundancy. Error-free exchange: `bits_per_float` bits per number at the rate `air.rate`. Labels cost
+log2(C) bits each, error-free. The participating clients share the band, equally unless the link has given shares, so a
+client's airtime is its uses over its part of the bandwidth. A broadcast to all clients, or their simultaneous
+transmission, has the whole band, and its uses count once. Energy is that of the link's symbols, and Es for each use of
+error-free exchange. Without a channel (the link `none`) only floats and bits are counted.
 
-What goes up error-free may be compressed, and lost, or late: averages are over those whose `arrivals` are in time.
+Error-free uploads may be compressed, lost or late: averages are over the clients whose `arrivals` are in time.
 """
 
 from __future__ import annotations
@@ -30,13 +29,12 @@ from channels.link import Cost
 from channels.statistics import ClientStatistics
 from semcom.config import AirConfig
 from semcom.engine.air.arrivals import Arrivals
-from semcom.engine.air.losses import MEANT
 from semcom.engine.air.rates import Direction
 from semcom.engine.air.registry import ACCESS, COMPRESSIONS, RATES
 from semcom.engine.air.timeline import Timeline
-from semcom.engine.air.uncoded import Uncoded, weigh
+from semcom.engine.air.uncoded import Uncoded
 from semcom.engine.air.updates import Received, map_update_starts, read_shared_start
-from semcom.engine.store.population import Order, Population, Prefix, average, in_part
+from semcom.engine.store.population import Order, Population, Prefix, in_part
 
 
 @dataclass
@@ -63,7 +61,7 @@ class Air:
     """The exchange between clients and base station.
 
     Attributes:
-        config: how things are sent and counted.
+        config: the section `air`.
         link: the run's channel, for uncoded exchange.
         draw: `(kind, name, client, numbers) -> realisation`, keyed, for one client's tensor; on the host.
         key: `(kind, name, client) -> generator`, of such a realisation.
@@ -73,14 +71,14 @@ class Air:
         participants: clients of this round.
         report: logs a value for each client of the round.
         logs: whether this process logs warnings.
-        powers_w: transmit powers in a cell, which a client spreads over its part of the band, or alone with others over
-            all of it when they send at once.
-        lowering: `(direction, ids) -> [n]`, the part of its power that a client sends with under power control.
+        powers_w: transmit powers of clients with places. A client spreads its power over its part of the band, or over
+            all of it if clients send at once. None: energies are counted by `air.symbol_energy`.
+        lowering: `(direction, ids) -> [n]`, each client's fraction of its power under power control.
         powers_beside: `(direction, client) -> [U]`, the powers of several users as `Fades` has them.
-        timeline: the time of the round; None: it is not counted.
+        timeline: the time of the round (None: not counted).
         access, compression, rates: the parts of the exchange that the configuration names.
-        uncoded: transmissions of numbers that are not sent error-free.
-        arrivals: who gets through.
+        uncoded: transmissions of numbers without error correction.
+        arrivals: clients that get through.
     """
 
     config: AirConfig
@@ -103,7 +101,7 @@ class Air:
         channel = (self.link.carrier, self.draw, self.key, self.snr_db, statistics)
         self.uncoded = Uncoded(*channel)
         self.rates = RATES.get(own.rate)(own.options, *channel, self.logs)
-        self.access = ACCESS.get(own.access)(own.options, self.uncoded)
+        self.access = ACCESS.get(own.access)(own.options, self)
         self.compression = COMPRESSIONS.get(own.compress)(own.options, own.bits_per_float, self.key)
         self.arrivals = Arrivals(own.bits_per_float, self.rates, self.timeline)
 
@@ -112,16 +110,17 @@ class Air:
 
         Args:
             pop: the clients' models.
-            part: prefix or prefixes of what is sent.
-            name: names the draws; a second model that goes the same way in a round takes a name, to meet its own noise.
-            since: what `down` gave, where these models began: uncoded or compressed, the difference to it is sent, and
-                the base station adds what it had sent itself (None: the models themselves are sent).
+            part: prefix or prefixes of the sent tensors.
+            name: names the draws; a second model on the same way in a round needs a name, to meet its own noise.
+            since: the result of `down` with which training began: uncoded or compressed, the difference to it is sent,
+                and
+                the base station adds its own copy (None: the models themselves are sent).
 
         Returns:
-            the models as the base station has them; those that did not get through too, see `arrivals`.
+            the models as the base station has them, also of clients that did not get through; see `arrivals`.
         """
         if self.compression.compresses_models(since, name):
-            self._add_error_free("up", pop.ids, *self.compression.count_models(pop, part), name=name)
+            self.add_error_free("up", pop.ids, *self.compression.count_models(pop, part), name=name)
             return self.compression.send_models(pop, part, name, since)
         self._count("up", pop.ids, pop.numbers(part), name=name)
         return pop if self.config.parameters == "ideal" else self._models("up", pop, part, name, since)
@@ -129,15 +128,15 @@ class Air:
     def down(self, pop: Population, part: Prefix, name: str = "") -> Population:
         """Send a part of each model, parameters and buffers, from the base station to the clients.
 
-        What is shared is one broadcast over the whole band, and counted once; the clients' own goes to each of them.
+        Shared tensors are one broadcast over the whole band, counted once; own tensors go to each client.
 
         Args:
             pop: the models.
-            part: prefix or prefixes of what is sent.
+            part: prefix or prefixes of the sent tensors.
             name: names the draws, as for `up`.
 
         Returns:
-            the models as the clients have them; what is shared and arrives without errors stays shared.
+            the models as the clients have them; shared tensors that arrive without errors stay shared.
         """
         self._count_models_down(pop, part)
         if self.config.parameters == "ideal":
@@ -147,10 +146,10 @@ class Air:
     def average(
         self, pop: Population, part: Prefix, weights: Tensor, since: Population | None = None, name: str = ""
     ) -> dict[str, Tensor]:
-        """Send a part of the clients' models up, and return its weighted mean as the base station has it.
+        """Send a part of the clients' models up, and compute its weighted mean as the base station has it.
 
-        By `air.access` each client sends for itself, or all send at once and the channel adds. The mean is over the
-        clients that got through; without any it is what `since` began with ({} without `since`).
+        `air.access` decides how they are sent. The mean is over the clients that got through; without any it is the
+        start of `since` ({} without `since`).
 
         Args:
             pop, part, since, name: as for `up`.
@@ -159,46 +158,14 @@ class Air:
         Returns:
             name -> `[1, ...]`, ready for `Population.share`.
         """
-        if self.access.at_once:
-            floats = pop.numbers(part)
-            cost = self.link.cost(floats[:1].astype(np.float64), pop.ids[:1])
-            together = Cost(cost.uses, cost.energy * len(floats))  # all of them send
-            self._add("up", pop.ids, floats, 0 * floats, together, once=True)
-        else:
-            pop = self.up(pop, part, name, since)
+        pop = self.access.send(pop, part, since, name)
         here = self.arrivals.find(pop.ids, name)
         if not here.any():
             return read_shared_start(since, part)
         if not here.all():
             weights, ids = Order(np.flatnonzero(here), weights.device)(weights), pop.ids[here]
             pop, since, weights = pop.select(ids), since and since.select(ids), weights / weights.sum()
-        if self.access.at_once:
-            return self._average_at_once(pop, part, weights, since, name)
-        return average(pop, part, weights)
-
-    def _average_at_once(
-        self, pop: Population, part: Prefix, weights: Tensor, since: Population | None, name: str
-    ) -> dict[str, Tensor]:
-        shares = 1 if self.powers_w is None else self.participants  # a power is spread over the whole band, not a part
-        mean, starts, silent = average(pop, part, weights), map_update_starts(since, pop), []
-        stacks, ids = pop.stacks(), np.concatenate([c.ids for c in pop.cohorts])
-        parts = [Order(pop.at(c), weights.device)(weights) for c in stacks]
-        for tensor in [n for n, t in mean.items() if t.is_floating_point() and not n.endswith("running_var")]:
-            held = [
-                (mine, c.tensors[tensor], start(tensor)) for mine, c, start in zip(parts, stacks, starts, strict=True)
-            ]
-            each = [weigh(mine, t - start.received) for mine, t, start in held]
-            missed = [weigh(mine, start.missed) for mine, _, start in held]
-            error, sent = self.access.find_error(name + tensor, torch.cat(each), ids, shares)
-            if sent is not None:
-                silent.append(1 - sent)
-            mean[tensor] = mean[tensor] + (torch.cat(missed).sum(0) + error)
-        if silent:
-            self.report("cut-off", cut := torch.cat(silent, 1).mean(1))
-            if self.arrivals.sure:
-                self.arrivals.losses.add(MEANT, ids.tolist())
-            self.arrivals.losses.add("air.truncation_db", ids.tolist(), cut.tolist())
-        return mean
+        return self.access.average(pop, part, weights, since, name)
 
     def send(
         self,
@@ -214,14 +181,14 @@ class Air:
         Args:
             direction: up or down.
             name: names the draws.
-            values: the tensors, zero where nothing is sent.
+            values: the tensors, zero where no number is sent.
             ids: the clients, `[n]`.
-            floats: how many numbers of each tensor are sent, `[n]`.
-            broadcast: the tensors are one and the same, which all clients hear at once: counted once.
+            floats: number of sent values of each tensor, `[n]`.
+            broadcast: whether the tensors are the same and reach all clients at once: counted once.
         """
         if direction == "up" and self.compression.compresses_tensors():
             bits = np.where(floats > 0, self.compression.count_bits(floats), 0)
-            self._add_error_free("up", ids, floats, bits, name=name)
+            self.add_error_free("up", ids, floats, bits, name=name)
             return self.compression.send_tensors(name, values, ids)
         self._count(direction, ids, floats, broadcast, name)
         if self.config.parameters == "ideal":
@@ -237,7 +204,7 @@ class Air:
             ids: the clients, `[n]`.
             sizes: samples of each mini-batch, for each client.
             d: numbers per sample.
-            target_bits: of what a client sends with the features of a sample, error-free: its label.
+            target_bits: bits of a sample's label, which goes up error-free.
             back: whether gradients come down.
         """
         owner = np.repeat(np.arange(len(ids)), [len(batches) for batches in sizes])
@@ -247,9 +214,9 @@ class Air:
         bits = floats / d * target_bits
         batches = np.array([max(1, len(own)) for own in sizes])
         labels = bits / self.rates.measure("up", ids, bits / batches)
-        self._add("up", ids, floats, bits, Cost(uses + labels, energy + labels))
+        self.add("up", ids, floats, bits, Cost(uses + labels, energy + labels))
         if back:
-            self._add("down", ids, floats, 0 * bits, Cost(uses, energy))
+            self.add("down", ids, floats, 0 * bits, Cost(uses, energy))
 
     def begin(self, clients: int) -> None:
         """Begin a round with so many clients."""
@@ -260,7 +227,7 @@ class Air:
             self.timeline.begin()
 
     def per_client_round(self) -> dict[str, dict[str, float]]:
-        """Return the traffic per participating client and round: {"up": {"floats": ..}, "down": ..}."""
+        """Compute the traffic per participating client and round: {"up": {"floats": ..}, "down": ..}."""
         n = max(self.client_rounds, 1)
         return {way: {k: v / n for k, v in asdict(total).items()} for way, total in self.totals.items()}
 
@@ -269,7 +236,7 @@ class Air:
         return {"client_rounds": self.client_rounds, **{way: asdict(total) for way, total in self.totals.items()}}
 
     def resume(self, counters: Mapping[str, Any]) -> None:
-        """Continue from what `counters` returned."""
+        """Continue from the result of `counters`."""
         self.client_rounds = counters["client_rounds"]
         self.totals = {"up": Traffic(**counters["up"]), "down": Traffic(**counters["down"])}
 
@@ -288,7 +255,7 @@ class Air:
         return Population(tuple(cohorts))
 
     def _count_models_down(self, pop: Population, part: Prefix) -> None:
-        """Count models that come down: what the clients of a cohort share once, what they own for each."""
+        """Count models that come down: tensors that the clients of a cohort share once, their own for each."""
         for c in pop.cohorts:
             shared = sum(t.numel() for n, t in c.common.items() if in_part(n, part))
             each = np.ones(len(c.ids))
@@ -301,11 +268,11 @@ class Air:
         self, direction: Direction, ids: np.ndarray, floats: np.ndarray, broadcast: bool = False, name: str = ""
     ) -> None:
         if self.config.parameters == "analog":
-            self._add(direction, ids, floats, 0 * floats, self.link.cost(floats, ids), broadcast)
+            self.add(direction, ids, floats, 0 * floats, self.link.cost(floats, ids), broadcast)
             return
-        self._add_error_free(direction, ids, floats, floats * self.config.bits_per_float, broadcast, name)
+        self.add_error_free(direction, ids, floats, floats * self.config.bits_per_float, broadcast, name)
 
-    def _add_error_free(
+    def add_error_free(
         self,
         direction: Direction,
         ids: np.ndarray,
@@ -314,10 +281,11 @@ class Air:
         broadcast: bool = False,
         name: str = "",
     ) -> None:
+        """Add error-free traffic of clients: `floats` numbers in `bits` bits each, `[n]` both."""
         uses = bits / self.arrivals.choose_rates(direction, ids, bits, broadcast, name)
-        self._add(direction, ids, floats, bits, Cost(uses, uses), broadcast)
+        self.add(direction, ids, floats, bits, Cost(uses, uses), broadcast)
 
-    def _add(
+    def add(
         self,
         direction: Direction,
         ids: np.ndarray,
@@ -326,7 +294,7 @@ class Air:
         cost: Cost,
         once: bool = False,
     ) -> None:
-        """Add what clients send or get; `once`: in one transmission over the whole band, the longest there is."""
+        """Add traffic of clients. `once`: in one transmission over the whole band, as long as the longest of them."""
         total = self.totals[direction]
         total.floats += float(floats.sum())
         total.bits += float(bits.sum())
@@ -349,9 +317,6 @@ class Air:
         return self.config.bandwidth_hz
 
     def _bandwidth(self, ids: np.ndarray) -> np.ndarray | float:
-        """Return each client's part of the band in Hz.
-
-        Equal parts are those of the round's clients, not of the `ids`.
-        """
+        """Compute each client's part of the band in Hz; equal parts are those of the round's clients, not of `ids`."""
         shares = self.link.shares
         return self._whole_hz * (self.link.users / self.participants if shares is None else np.array(shares)[ids])

@@ -1,6 +1,6 @@
-"""Arrivals of a round: which clients know of it, and which of them get through with what they send.
+"""Arrivals of a round: clients that decode the broadcast, and those of them whose uploads arrive.
 
-What goes up error-free may be lost, or late; who loses what comes down, or is out of coverage, takes no part.
+Error-free uploads may be lost or late. A client that loses the broadcast, or is out of coverage, takes no part.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class Arrivals:
     Attributes:
         bits_per_float, timeline: as of an `Air` and its configuration.
         rates: of the run.
-        through: whether a client got through, by the name of what it sent.
-        late: clients that were beyond the deadline when they had sent.
-        lost: transmissions that were lost on the uplink.
-        sent: bits of the block that a client sent last, by the name of what it sent.
-        down_bits: bits of the block that comes down, taken to be those of a whole model.
-        called: clients with coverage that were to take part; None: nobody asked.
-        reached, unreached: those of the clients that know of the round, and the number of the others.
+        through: name of an upload -> client -> whether it arrived.
+        late: clients whose uploads ended after the deadline.
+        lost: number of lost uploads.
+        sent: name of an upload -> client -> bits of its last block.
+        down_bits: bits of the broadcast block, assumed to be a whole model.
+        called: scheduled clients within coverage. None before the first call of `reach`.
+        reached, unreached: those of them that decoded the broadcast, and the number of the other scheduled clients.
         losses: of the run so far, by client.
     """
 
@@ -60,13 +60,13 @@ class Arrivals:
         return self.rates.repeats and self.rates.covers_all
 
     def reach(self, ids: np.ndarray, numbers: int) -> np.ndarray:
-        """Return those of the clients called to this round who decode what comes down, the call among it.
+        """Select the scheduled clients that decode the broadcast.
 
-        Where what is lost is repeated, these are all but those without coverage.
+        With repetition these are all clients within coverage.
 
         Args:
-            ids: the clients that are called.
-            numbers: those of a whole model, of which the block is that comes down.
+            ids: the scheduled clients.
+            numbers: of a whole model, for the length of the broadcast block.
         """
         if self.everybody:
             return ids
@@ -87,14 +87,14 @@ class Arrivals:
     def choose_rates(
         self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool, name: str
     ) -> np.ndarray:
-        """Return the bits that arrive per use where what is lost is repeated, or that are sent, `[n]`; note the blocks.
+        """Compute the bits per use, net of repetitions or as sent without them, `[n]`; note the blocks.
 
         Args:
             direction: up or down.
             ids: the clients, `[n]`.
             bits: of each client's block, `[n]`.
-            broadcast: whether all get the same.
-            name: of what is sent.
+            broadcast: whether all clients get the same block.
+            name: of the upload.
         """
         if self.rates.repeats:
             return self.rates.measure(direction, ids, bits, broadcast)
@@ -106,10 +106,7 @@ class Arrivals:
         return self.rates.choose(direction, ids, bits, broadcast)
 
     def find(self, ids: np.ndarray, name: str = "") -> np.ndarray:
-        """Return which clients got through with what they have just sent up as `name`, bool `[n]` on the host.
-
-        In a round the answer to a name stays.
-        """
+        """Find the clients whose upload `name` arrived, bool `[n]` on the host. The result is fixed for the round."""
         if self.sure:
             return np.ones(len(ids), dtype=bool)
         known = self.through.setdefault(name, {})
@@ -130,7 +127,7 @@ class Arrivals:
         return np.array([known[k] for k in ids.tolist()], dtype=bool)
 
     def summarize(self) -> dict[str, float]:
-        """Return how long the round took, how many clients were late or not reached, and transmissions lost, if any."""
+        """Summarize the round: its length, and the numbers of late and unreached clients and of lost uploads."""
         found: dict[str, float] = {}
         if self.timeline is not None:
             found["round_s"] = self.timeline.length_s()
@@ -143,6 +140,6 @@ class Arrivals:
         return found
 
     def list_times(self) -> dict[str, list[float]]:
-        """Return what each client of this round did for how long, and who was late; {} where time is not counted."""
+        """List each client's seconds by activity, and the late clients; {} if time is not counted."""
         found = {} if self.timeline is None else self.timeline.list_clients()
         return {**found, "late": sorted(self.late)} if found else {}

@@ -1,9 +1,9 @@
-"""Compression of what goes up: fewer bits for each number, or fewer numbers.
+"""Compression of uploads: fewer bits for each number, or fewer numbers.
 
 `quantise` rounds each number to one of 2^b levels, evenly spaced between minus and plus the largest magnitude of its
 tensor, up or down at random so that it is right on average (D. Alistarh et al., "QSGD", NeurIPS 2017). `keep_largest`
-keeps a part of a tensor's numbers; what is left out is not lost where the sender adds it to what it sends next (error
-feedback: S. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with memory", NeurIPS 2018).
+keeps a fraction of a tensor's numbers. The sender may add the rest to its next update (error feedback: S. Stich, J.-B.
+Cordonnier, M. Jaggi, "Sparsified SGD with memory", NeurIPS 2018).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Count = TypeVar("Count", int, np.ndarray)
 
 
 def is_compressed(name: str, tensor: Tensor) -> bool:
-    """Return whether a model's tensor is compressed: not BatchNorm's running variance, which could turn negative."""
+    """Check that a model's tensor may be compressed: BatchNorm's running variance could turn negative."""
     return tensor.is_floating_point() and not name.endswith("running_var")
 
 
@@ -49,27 +49,27 @@ def quantise(values: Tensor, bits: int, uniforms: Tensor) -> Tensor:
 
 
 def keep_largest(values: Tensor, fraction: float) -> Tensor:
-    """Set all but the largest magnitudes of each client's tensor to zero: `[k, ...]`, as many as `count_kept` says."""
+    """Set all but the largest magnitudes of each client's tensor `[k, ...]` to zero; `count_kept` are left."""
     flat = values.flatten(1)
     largest = flat.abs().topk(count_kept(flat.shape[1], fraction), dim=1).indices
     return torch.zeros_like(flat).scatter(1, largest, flat.gather(1, largest)).view_as(values)
 
 
 def count_kept(numbers: int, fraction: float) -> int:
-    """Return how many of a tensor's numbers are kept, at least one."""
+    """Count the kept numbers of a tensor, at least one."""
     return max(1, round(fraction * numbers))
 
 
 @dataclass
 class Compression(Part):
-    """What is done to what goes up error-free; the base of all.
+    """Compression of error-free uploads; the base of all.
 
     Attributes:
         options: of the air.
-        bits_per_float: of a number that is sent as it is.
+        bits_per_float: of an uncompressed number.
         key: as of an `Air`.
-        residual: what was left out of each client's updates so far; None: nothing is left out.
-        remembers: whether what is left out is added to the client's next update (error feedback).
+        residual: parts of each client's updates that were left out so far (None: none are).
+        remembers: whether a client adds them to its next update (error feedback).
     """
 
     options: Any
@@ -78,12 +78,18 @@ class Compression(Part):
     residual: Population | None = None
     remembers: ClassVar[bool] = False
 
+    @classmethod
+    def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
+        """Yield the compression if no number is sent error-free."""
+        if not run.error_free:
+            yield "", "no number is sent error-free"
+
     def compresses_models(self, since: Population | None, name: str) -> bool:
-        """Return whether models are compressed that go up as `name`, or as updates `since` what `Air.down` gave."""
+        """Return whether models are compressed that go up as `name`, as updates `since` the result of `Air.down`."""
         return True
 
     def compresses_tensors(self) -> bool:
-        """Return whether tensors that are no models are compressed: prototypes and the like."""
+        """Return whether other tensors than models are compressed, such as prototypes."""
         return True
 
     def count_sent(self, numbers: int) -> int:
@@ -91,15 +97,15 @@ class Compression(Part):
         return numbers
 
     def count_bits(self, numbers: Any) -> Any:
-        """Count the bits of a tensor of so many numbers; `compresses_tensors` counts several, `[n]`, too."""
+        """Count the bits of a tensor of so many numbers, or with `compresses_tensors` of several, `[n]`."""
         raise NotImplementedError(f"{type(self).__name__} compresses and has no `count_bits`")
 
     def compress(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
-        """Return tensors of the clients `ids` as they arrive, `[n, ...]`; `name` is for draws."""
+        """Compress tensors of the clients `ids`, `[n, ...]`, and return them as they arrive; `name` is for draws."""
         raise NotImplementedError(f"{type(self).__name__} compresses and has no `compress`")
 
     def send_models(self, pop: Population, part: Prefix, name: str, since: Population | None) -> Population:
-        """Return the models as the base station has them; remember what is left out of their updates.
+        """Compress models, and return them as the base station has them; remember the rest of their updates.
 
         Args:
             pop, part, name, since: as for `Air.up`.
@@ -125,12 +131,12 @@ class Compression(Part):
         return Population(tuple(cohorts))
 
     def send_tensors(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
-        """Return tensors `[n, ...]` as they arrive compressed; zeros, which may not be sent at all, stay zeros."""
+        """Compress tensors `[n, ...]`, and return them as they arrive; zeros stay zeros."""
         arrived = self.compress(name, values.reshape(len(values), -1), ids).view_as(values)
         return torch.where(values != 0, arrived, 0.0)
 
     def count_models(self, pop: Population, part: Prefix) -> tuple[np.ndarray, np.ndarray]:
-        """Return how many numbers and bits of its model each client sends, `[K]` both."""
+        """Count the numbers and bits of a part that each client sends, `[K]` both."""
         floats = pop.numbers(part)
         bits = floats * self.bits_per_float
         for c in pop.cohorts:
@@ -144,11 +150,11 @@ class Whole(Compression):
     """Numbers go up as they are."""
 
     def compresses_models(self, since: Population | None, name: str) -> bool:
-        """Return False: they go up as they are."""
+        """Return False."""
         return False
 
     def compresses_tensors(self) -> bool:
-        """Return False: they go up as they are."""
+        """Return False."""
         return False
 
 
@@ -171,7 +177,7 @@ class Quantise(Compression):
             require("quantise_bits", self.quantise_bits, bits)
 
     def count_bits(self, numbers: Count) -> Count:
-        """Count the bits of a tensor, or of several: its numbers, and its largest magnitude as it is."""
+        """Count the bits of a tensor, or of several: its numbers, and its largest magnitude uncompressed."""
         return numbers * self.options.quantise_bits + self.bits_per_float
 
     def compress(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
@@ -199,16 +205,17 @@ class TopK(Compression):
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
-        """Yield itself where there are no updates."""
+        """Yield the compression if there are no updates, too."""
+        yield from super().list_unused(run)
         if not run.method.averages:
             yield "", "{method} averages no models"
 
     def compresses_models(self, since: Population | None, name: str) -> bool:
-        """Return whether they are updates, without a name of their own."""
+        """Return True for updates, unless they have a name."""
         return since is not None and not name
 
     def compresses_tensors(self) -> bool:
-        """Return False: they are no updates."""
+        """Return False: such tensors are no updates."""
         return False
 
     def count_sent(self, numbers: int) -> int:
@@ -225,5 +232,4 @@ class TopK(Compression):
 
 
 def _list_compressed(c: AnyCohort, part: Prefix) -> list[str]:
-    """Return the tensors of a part that are compressed."""
     return [n for n, t in c.tensors.items() if in_part(n, part) and is_compressed(n, t)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def build_link(config: Resolved) -> tuple[Link, tuple[str, ...]]:
-    """Build the channel of a run with the options of its configuration, and collect what the link warns of.
+    """Build the channel of a run with its options, and collect the link's warnings.
 
     Raises:
         ConfigError: the options do not fit, or the features make no symbols.
@@ -39,5 +39,5 @@ def _check_users(users: int, config: Resolved) -> None:
     """Raise ConfigError unless the clients of a round make whole groups, each on a resource of its own."""
     if config.participants % users:
         raise ConfigError(f"channel.users: {users} do not divide the {config.participants} clients of a round")
-    if ACCESS.get(access := config.air.access).at_once:
+    if ACCESS.get(access := config.air.access).adds_up:
         raise ConfigError(f"channel.users: {users} are told apart, and air.access {access} adds all up; choose one")

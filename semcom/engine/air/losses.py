@@ -1,4 +1,4 @@
-"""What did not arrive in a run: the one place where it is counted, by client and by the option that kept it back."""
+"""Losses of a run, counted by client and by the option that caused them."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ MEANT, CHOSEN = "meant", "chosen"
 
 @dataclass
 class Losses:
-    """The transmissions up that a run meant to make, and those that never came, counted where some can be lost.
+    """Planned uploads and their losses, counted in runs that may lose some.
 
     Attributes:
-        counts: what and client, as "meant 3" -> how much. `MEANT`: transmissions that the client was to send. `CHOSEN`:
-            rounds for which a scheduler chose it that may leave some out for good. The name of an option: how many
-            transmissions, or parts of them, it kept back.
+        counts: kind and client, as "meant 3" -> count. `MEANT`: planned uploads. `CHOSEN`: rounds in which a scheduler
+            chose the client, if it may leave out some for good. The name of an option: uploads, or fractions of them,
+            that it kept back.
     """
 
     counts: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, what: str, ids: Iterable[int], parts: Iterable[float] | None = None) -> None:
-        """Count something of clients; see `counts`. None: one of each."""
+        """Add to the counts of clients, `parts` or 1 each; see `counts`."""
         for k, part in zip(ids, parts, strict=True) if parts is not None else ((k, 1) for k in ids):
             self.counts[f"{what} {k}"] += part
 
     def of(self, what: str) -> dict[int, float]:
-        """Return how much was counted, by client."""
+        """Return the counts of a kind by client."""
         named = ((name.split(" "), n) for name, n in self.counts.items())
         return {int(k): n for (name, k), n in named if name == what}
 
     def describe(self, config: Resolved) -> str | None:
-        """Describe what nearly never arrived, of all clients or of some; None where all got through now and then."""
+        """Describe uploads that hardly ever arrived, of all clients or some; None if all got through now and then."""
         meant, options = self.of(MEANT), {name.split(" ")[0] for name in self.counts} - {MEANT, CHOSEN}
         missing = {option: self.of(option) for option in options}
         kept = {k: sum(each.get(k, 0) for each in missing.values()) for k in meant}
@@ -60,12 +60,11 @@ class Losses:
         return dict(self.counts)
 
     def resume(self, counters: Mapping[str, float]) -> None:
-        """Continue from what `counters` returned."""
+        """Continue from the result of `counters`."""
         self.counts = defaultdict(float, counters)
 
 
 def _read_option(config: Resolved, name: str) -> Any:
-    """Return the value of a field, or of an option, of a section."""
     section, _, last = name.partition(".")
     part = getattr(config, section)
     return getattr(part if hasattr(part, last) else part.options, last)

@@ -1,4 +1,4 @@
-"""A part of the exchange that has a kind: the access to the air, the compression, the rate; each owns its options."""
+"""Parts of the air and the network that are chosen by name, such as access and places; each owns its options."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from typing import Any, ClassVar, Protocol
 
 from channels import Link
 from channels.options import BaseOptions
+from semcom.config import Resolved
+
+NO_CHANNEL = "there is no channel with channel.kind {kind}"
+NO_NOISE = "{kind} has no noise"
+NOTHING_SENT = "{method} sends nothing"
 
 
 class Planned(Protocol):
     """A resolved run before its data are read."""
 
     @property
-    def options(self) -> Any:
-        """The options of the air."""
+    def config(self) -> Resolved:
+        """Its configuration."""
 
     @property
     def link(self) -> Link:
@@ -22,7 +27,7 @@ class Planned(Protocol):
 
     @property
     def method(self) -> Any:
-        """The method, with what it says of itself."""
+        """The method, with its declared traits."""
 
     @property
     def error_free(self) -> bool:
@@ -34,18 +39,19 @@ class Planned(Protocol):
 
 
 class Part:
-    """Base of what is chosen by name for the air.
+    """Base of everything in the air or the network that is chosen by name.
 
     Attributes:
-        Options: its options, a frozen dataclass; ranges are checked by its `check`.
+        Options: its options, a frozen dataclass whose `check` checks their ranges.
     """
 
     Options: ClassVar[type] = BaseOptions
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
-        """Yield what does nothing in a run and is refused unless it has its default, and the reason.
+        """Yield each setting without effect in a run, and the reason. It is refused unless it has its default.
 
-        It is the name of an option, or empty for the part itself. {method} and {kind} of the link may be in the reason.
+        A setting is the name of an option, that of another section's field ("channel.snr_db"), or empty for the part
+        itself. The reason may have {method} and {kind}, that of the link.
         """
         yield from ()

@@ -1,8 +1,8 @@
-"""The rate of error-free exchange: the bits that each client sends per channel use, and what is lost at that rate.
+"""The rate of error-free exchange: the bits that each client sends per channel use, and the losses at that rate.
 
-A fixed one is `bits_per_use`. Others follow the client's SNR: over fading so that a part `outage` of the blocks meets a
-channel that is too bad for it. Whom even 5G's slowest scheme is too fast for repeats it, until all repetitions together
-carry a block; with incremental redundancy, as is assumed, the rate is then the limit itself.
+A fixed rate is `bits_per_use`. Others follow the client's SNR: over fading a fraction `outage` of the blocks meets a
+channel that is too bad for the rate. A client for which even 5G's slowest scheme is too fast repeats it, until all
+repetitions together carry a block; with incremental redundancy, as is assumed, the rate is then the limit itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from channels import Link
 from channels.coding.mcs import TABLE, capacity
 from channels.options import MEASURE, BaseOptions, Rule, require
 from channels.statistics import ROUNDING, ClientStatistics, Sender
-from semcom.engine.air.part import Part, Planned
+from semcom.engine.air.part import NO_CHANNEL, NO_NOISE, Part, Planned
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Rates(Part):
         options: of the air.
         link, draw, key, snr_db, logs: as of an `Air`.
         statistics: of the link's fading.
-        repeats: whether what is lost is repeated until it arrives.
+        repeats: whether lost blocks are repeated until they arrive.
         covers_all: whether all clients are within reach.
     """
 
@@ -57,37 +57,39 @@ class Rates(Part):
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
-        """Yield the options where nothing goes at a rate."""
-        names = [f.name for f in fields(cls.Options)]
+        """Yield the rate and its options if no number is sent at a rate."""
+        names = ["", *(f.name for f in fields(cls.Options))]
         if not run.link.radio:
-            yield from ((name, "there is no channel with channel.kind {kind}") for name in names)
+            yield from ((name, NO_CHANNEL) for name in names)
         if not (run.error_free or run.method.split):
             yield from ((name, "nothing is sent error-free") for name in names)
+        if not run.link.noisy:
+            yield "", NO_NOISE
 
     def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
-        """Return the bits per channel use that each client sends, or is sent, `[n]`.
+        """Choose the bits per channel use of each client, `[n]`.
 
         Args:
             direction: up or down.
             ids: the clients, `[n]`.
             bits: of each client's block, `[n]`.
-            broadcast: all get the same, over the whole band.
+            broadcast: whether all clients get the same block, over the whole band.
         """
         raise NotImplementedError(f"{type(self).__name__} has no `choose`")
 
     def measure(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
-        """Return the bits that arrive per channel use of each client, `[n]`, what has to be sent again included.
+        """Compute the bits that arrive per channel use of each client, `[n]`, repetitions included.
 
         Arguments as of `choose`.
         """
         return self.choose(direction, ids, bits, broadcast)
 
     def cover(self, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:
-        """Return which clients are within reach both ways, bool `[n]`; arguments as of `choose`."""
+        """Find the clients within reach both ways, bool `[n]`; arguments as of `choose`."""
         return np.ones(len(ids), dtype=bool)
 
     def draw_losses(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, name: str = "") -> np.ndarray:
-        """Draw which clients lose what they send, each at its rate, or what all are sent at the slowest; bool `[n]`."""
+        """Draw the clients that lose their block, at their own rate up, at the slowest rate of all down; bool `[n]`."""
         return np.zeros(len(ids), dtype=bool)
 
 
@@ -106,13 +108,13 @@ class Fixed(Rates):
             require("bits_per_use", self.bits_per_use, MEASURE)
 
     def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
-        """Return the rate; warn of one that is too high for an SNR."""
+        """Return the rate; warn if it is too high for an SNR."""
         if self.logs and self.link.noisy and len(ids):
             self._check_rate(float(self.snr_db(direction, ids).amin()))
         return np.full(len(ids), self.options.bits_per_use)
 
     def _check_rate(self, snr_db: float) -> None:
-        """Warn, once in a run, of a fixed rate that cannot be had at an SNR."""
+        """Warn, once in a run, of a fixed rate above the capacity at an SNR."""
         if self.options.bits_per_use > capacity(snr_db):
             self.logs = False
             logger.warning(
@@ -146,9 +148,9 @@ class Capacity(Rates):
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
-        """Yield what is about losses where nothing is lost."""
+        """Yield settings of losses if no block is lost."""
         yield from super().list_unused(run)
-        if run.options.repeat and not run.fades:
+        if run.config.air.options.repeat and not run.fades:
             yield "outage", "{kind} does not fade"
         if not run.error_free:
             yield "repeat", "no number is sent error-free"
@@ -158,22 +160,22 @@ class Capacity(Rates):
         self.repeats = self.options.repeat
 
     def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
-        """Return the bits per use that all but a part `outage` of the clients' blocks carry, `[n]`."""
+        """Compute the bits per use that all but a fraction `outage` of the clients' blocks carry, `[n]`."""
         senders = zip(ids.tolist(), self._list_senders(direction, ids, bits, broadcast), strict=True)
         of = self._choose_statistics(broadcast).of
         return np.array([of(direction, k).find_limit(s, self.options.outage) for k, s in senders], dtype=float)
 
     def measure(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
-        """Return the rates less what is lost at them; see `Rates.measure`."""
+        """Compute the rates less the losses at them; see `Rates.measure`."""
         rates = self.choose(direction, ids, bits, broadcast)
         senders = zip(ids.tolist(), self._list_senders(direction, ids, bits, broadcast), rates.tolist(), strict=True)
         of = self._choose_statistics(broadcast).of
         return rates * np.array([1 - of(direction, k).find_outage(sender, rate) for k, sender, rate in senders])
 
     def draw_losses(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, name: str = "") -> np.ndarray:
-        """Draw which clients lose what they send, each at its rate, or what all are sent at the slowest; bool `[n]`.
+        """Draw the clients that lose their block, see `Rates.draw_losses`.
 
-        Lost is a block that meets a channel too bad for the rate; without fading a part `outage`, by chance.
+        A block is lost if it meets a channel too bad for the rate; without fading a fraction `outage` is, by chance.
         """
         down = direction == "down"  # one block for all
         rates = self.choose(direction, ids, bits, down)
@@ -182,7 +184,7 @@ class Capacity(Rates):
         return np.array([self._draw_block(direction, name, *one) < one[2] * (1 - ROUNDING) for one in each], dtype=bool)
 
     def _draw_block(self, direction: Direction, name: str, client: int, sender: Sender, rate: float) -> float:
-        """Draw the bits per use that a client's block carries; without fading the rate itself, or nothing by chance."""
+        """Draw the bits per use that a client's block carries: without fading the rate itself, or by chance 0."""
         alone, named = direction == "down" and self.link.users > 1 and not self.link.lasting, f"lost {name}"
         statistics = self._choose_statistics(direction == "down").of(direction, client)
         if not statistics.fades:
@@ -196,7 +198,7 @@ class Capacity(Rates):
         return self._broadcast if broadcast else self.statistics
 
     def _list_senders(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool) -> list[Sender]:
-        """Return the senders of blocks, each as long as its rate makes it, by steps of half an octave."""
+        """List the senders of blocks, whose lengths follow from the rates, in steps of half an octave."""
         ratios = torch.pow(10.0, self.snr_db(direction, ids).double() / 10).tolist()
         backoff, of = 10 ** (self.options.backoff_db / 10), self._choose_statistics(broadcast).of
         senders = [Sender(snr, backoff) for snr in ratios]
@@ -227,7 +229,7 @@ class MCS(Capacity):
         self.covers_all = self.options.coverage == "repetition"
 
     def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
-        """Return the schemes' rates, and the limit itself for whom the slowest is too fast, `[n]`."""
+        """Choose the schemes' rates, `[n]`, and the limit itself if the slowest is too fast."""
         limit = super().choose(direction, ids, bits, broadcast)
         scheme = np.searchsorted(EFFICIENCIES * (1 - ROUNDING), limit, "right") - 1
         if self.logs and (scheme < 0).any():
@@ -235,13 +237,13 @@ class MCS(Capacity):
         return np.where(scheme < 0, limit, EFFICIENCIES[scheme])
 
     def cover(self, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:
-        """Return for which clients 5G's slowest scheme is not too fast, both ways, bool `[n]`."""
+        """Find the clients for which 5G's slowest scheme is not too fast, both ways, bool `[n]`."""
         slowest = EFFICIENCIES[0] * (1 - ROUNDING)
         up, down = super().choose("up", ids, bits), super().choose("down", ids, bits, broadcast=True)
         return (up >= slowest) & (down >= slowest)
 
     def _tell_of_repetition(self, direction: Direction, ids: np.ndarray, limit: np.ndarray) -> None:
-        """Say, once in a run, that 5G's slowest scheme is too fast for a client."""
+        """Warn, once in a run, of a client for which 5G's slowest scheme is too fast."""
         self.logs = False
         worst = int(limit.argmin())
         logger.warning(

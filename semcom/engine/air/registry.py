@@ -1,4 +1,4 @@
-"""The exchange by the names of its parts: access to the air, compression, rate. Nothing here imports torch."""
+"""Parts of the air and the network by name. Nothing here imports torch."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from channels.registry import Registry
 
 if TYPE_CHECKING:
+    from channels.cell import PathLoss
     from semcom.engine.air.access import Access
     from semcom.engine.air.compression import Compression
+    from semcom.engine.air.places import Places
     from semcom.engine.air.rates import Rates
+    from semcom.engine.air.speeds import Speeds
 
 ACCESS: Registry[type[Access]] = Registry(
     "access",
@@ -40,3 +43,24 @@ RATES: Registry[type[Rates]] = Registry(
     options="Options",
 )
 """Rates of error-free exchange: name -> subclass of `Rates`."""
+PLACES: Registry[type[Places]] = Registry(
+    "places",
+    {"list": "semcom.engine.air.places:Listed", "cell": "semcom.engine.air.places:Cell"},
+    base="semcom.engine.air.places:Places",
+    options="Options",
+)
+"""Places of the clients, from which their SNRs follow: name -> subclass of `Places`."""
+PATH_LOSSES: Registry[type[PathLoss]] = Registry(
+    "path loss",
+    {"umi": "channels.cell:UMi", "exponent": "channels.cell:Exponent"},
+    base="channels.cell:PathLoss",
+    options="Options",
+)
+"""Losses by distance: name -> subclass of `PathLoss`."""
+SPEEDS: Registry[type[Speeds]] = Registry(
+    "speeds",
+    {"log-normal": "semcom.engine.air.speeds:LogNormal"},
+    base="semcom.engine.air.speeds:Speeds",
+    options="Options",
+)
+"""Speeds at which clients compute: name -> subclass of `Speeds`."""

@@ -1,7 +1,7 @@
-"""The schedulers by name: who takes part in a round, where not all clients do.
+"""The schedulers by name, which choose the participants of a round if not all clients take part.
 
-A scheduler is a function of a `Turn`, and of nothing else: a run that goes on after a stop, or on another number of
-processes, chooses the same clients. One that looks back works the rounds before out again.
+A scheduler is a function of a `Turn` only: a run that goes on after a stop, or on another number of processes, chooses
+the same clients. A scheduler with a memory computes the earlier rounds again.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Turn:
     Attributes:
         round: its number, from 1.
         clients: K.
-        n: how many take part.
+        n: number of participants.
         mean_db: function to the uplink SNRs of all clients in dB before fading, in the first round, float `[K]`.
-        snr_db: round -> those of a round, with the fading that lasts for it.
-        chance: round -> the clients in an order by chance, `[K]`.
-        memory: what a scheduler worked out before, by round; it may be empty at any time.
+        snr_db: round -> the same in that round, with the fading that lasts for it.
+        chance: round -> the clients in a random order, `[K]`.
+        memory: a scheduler's earlier results, by round; it may be empty at any time.
     """
 
     round: int
@@ -42,7 +42,7 @@ class Turn:
     memory: dict[int, np.ndarray] = field(default_factory=dict)
 
     def choose_best(self, values: np.ndarray, round_: int | None = None) -> np.ndarray:
-        """Return the n clients with the largest values `[K]`; equal ones by chance."""
+        """Choose the n clients with the largest values `[K]`; ties are broken at random."""
         return np.lexsort((self.chance(self.round if round_ is None else round_), -values))[: self.n]
 
 
@@ -85,7 +85,7 @@ def schedule_fairly(turn: Turn) -> np.ndarray:
 
 
 def _find_rates(snr_db: np.ndarray) -> np.ndarray:
-    """Return Shannon's rates, above 0."""
+    """Compute Shannon's rates; they are above 0."""
     return np.log2(1 + 10 ** (np.clip(snr_db, -BEST_DB / 3, BEST_DB) / 10))
 
 

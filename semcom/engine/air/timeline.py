@@ -1,8 +1,7 @@
-"""The simulated time of a round: each client computes and sends, one thing after the other, and the slowest sets it.
+"""The simulated time of a round: each client computes and sends, one after the other, and the slowest sets it.
 
-A client computes its passes over images at a speed of its own, in FLOP/s, drawn once; the base station's computing
-takes no time. What goes over the air takes its airtime. With a deadline a round ends there at the latest, and what
-would arrive later is left out.
+A client computes its passes over images at a speed of its own, in FLOP/s; the base station's computing takes no time.
+Transmissions take their airtime. With a deadline a round ends there at the latest, without later uploads.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from torch import nn
 from torch.func import functional_call
 
 from semcom.config import Resolved
-from semcom.engine.host.keys import keyed
+from semcom.engine.air.registry import SPEEDS
 from semcom.engine.store.population import Population, Prefix, in_part
 from semcom.models.snr import find_snr_inputs
 
@@ -32,9 +31,9 @@ class Timeline:
     Attributes:
         speeds: of the clients, FLOP/s `[K]`.
         parts: of a model that run on the client, in order.
-        deadline_s: end of a round at the latest.
+        deadline_s: latest end of a round.
         spent: seconds of this round so far, `[K]`.
-        doing: of these, what was spent in receiving, computing and sending, by `DOING`.
+        doing: these by activity, receiving, computing and sending: `DOING`.
     """
 
     speeds: np.ndarray
@@ -46,15 +45,10 @@ class Timeline:
 
     @classmethod
     def of(cls, config: Resolved, split: bool) -> Timeline | None:
-        """Return the timeline of a run; None where time is not counted. A split method's head is the base station's."""
-        own = config.network
-        if own.flops is None:
+        """Build the timeline of a run; None if time is not counted. A split method's head is the base station's."""
+        speeds = SPEEDS.get(config.network.speeds)(config.network.options).draw(config.clients, config.seed)
+        if speeds is None:
             return None
-        normal = [
-            float(torch.randn((), generator=keyed(config.seed, "speed", k), dtype=torch.float64))
-            for k in range(config.clients)
-        ]
-        speeds = own.flops * np.exp(own.flops_spread * np.array(normal) - own.flops_spread**2 / 2)
         parts = ("encoder.",) if split else ("encoder.", "head.")
         return cls(speeds, parts, config.train.deadline_s, np.zeros(config.clients))
 
@@ -67,7 +61,7 @@ class Timeline:
         self.doing = {name: np.zeros_like(self.spent) for name in DOING}
 
     def spend(self, ids: np.ndarray, seconds: np.ndarray, name: str = "compute_s") -> None:
-        """Add seconds of clients, in which they do one of `DOING`."""
+        """Add seconds of clients to one of `DOING`."""
         self.spent[ids] += seconds
         self.doing[name][ids] += seconds
 
@@ -87,15 +81,15 @@ class Timeline:
             self.spend(c.ids, images[pop.at(c)] * self._per_image[key] / self.speeds[c.ids])
 
     def find_late(self, ids: np.ndarray) -> np.ndarray:
-        """Return which clients are beyond the deadline by now, bool `[n]`."""
+        """Find the clients that are beyond the deadline by now, bool `[n]`."""
         return self.spent[ids] > (np.inf if self.deadline_s is None else self.deadline_s)
 
     def length_s(self) -> float:
-        """Return how long the round has taken so far."""
+        """Compute the length of the round so far."""
         return float(min(self.spent.max(), np.inf if self.deadline_s is None else self.deadline_s))
 
     def list_clients(self) -> dict[str, list[float]]:
-        """Return who did anything in this round, `client`, and for how long they did each of `DOING`."""
+        """List the active clients of this round, `client`, and their seconds by `DOING`."""
         ids = self.spent.nonzero()[0]
         return {"client": ids.tolist(), **{name: seconds[ids].tolist() for name, seconds in self.doing.items()}}
 

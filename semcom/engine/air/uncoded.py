@@ -35,7 +35,7 @@ class Uncoded:
     def draw_error(
         self, direction: Direction, name: str, values: Tensor, ids: np.ndarray, floats: np.ndarray | None = None
     ) -> Tensor:
-        """Return the error of uncoded values that are sent to or by each client, two numbers per symbol.
+        """Draw the error of uncoded values that are sent to or by each client, two numbers per symbol.
 
         They are scaled by their r.m.s. (side information, error-free): that of the `floats` numbers sent (None: all),
         so that zeros that are not sent lend no power.
@@ -55,12 +55,12 @@ class Uncoded:
 
 
 def weigh(weights: Tensor, values: Tensor) -> Tensor:
-    """Return weights `[n]` times values `[n or 1, ...]`, `[n, ...]`."""
+    """Multiply weights `[n]` by values `[n or 1, ...]`: `[n, ...]`."""
     return weights.to(values.dtype).view(-1, *[1] * (values.ndim - 1)) * values
 
 
 def _scale_for_air(values: Tensor, floats: np.ndarray | None) -> tuple[Tensor, Tensor]:
-    """Return values `[n, ...]` as complex symbols of unit power `[n, s]`, and their r.m.s. `[n, 1]`."""
+    """Scale values `[n, ...]` to complex symbols of unit power `[n, s]`, and return their r.m.s. `[n, 1]` too."""
     flat = values.reshape(len(values), -1)
     sent = np.full(len(flat), flat.shape[1]) if floats is None else floats.clip(min=1)
     count = send_to_device(torch.as_tensor(sent[:, None]).to(flat.dtype), flat.device)
@@ -69,16 +69,16 @@ def _scale_for_air(values: Tensor, floats: np.ndarray | None) -> tuple[Tensor, T
 
 
 def pair_numbers(values: Tensor) -> Tensor:
-    """Return numbers `[n, ...]` two by two as complex ones, `[n, s]`; an odd one has 0 beside it."""
+    """Pair numbers `[n, ...]` as complex ones, `[n, s]`; an odd last number is paired with 0."""
     flat = values.reshape(len(values), -1)
     return to_pairs(torch.nn.functional.pad(flat, (0, flat.shape[1] % 2)))
 
 
 def unpair_numbers(pairs: Tensor, like: Tensor) -> Tensor:
-    """Return complex numbers `[n, s]` as real ones, in the shape of `like` `[n, ...]`."""
+    """Split complex numbers `[n, s]` into real numbers, in the shape of `like` `[n, ...]`."""
     return to_features(pairs)[:, : like[0].numel()].reshape(like.shape)
 
 
 def stack_realisations(drawn: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Return realisations of one sample each, stacked: `[n, ...]`."""
+    """Stack realisations of one sample each: `[n, ...]`."""
     return {key: torch.stack([d[key] for d in drawn]).squeeze(1) for key in drawn[0]}

@@ -1,4 +1,4 @@
-"""Updates: what a model in training differs by from the one that its client received over the air."""
+"""Updates: the difference between a model in training and the model that its client received over the air."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Received(Population):
     sent: Population | None = None
 
     def select(self, ids: np.ndarray) -> Received:
-        """Return the models of some clients, and as they were sent."""
+        """Select the models of some clients, as received and as sent."""
         return Received(super().select(ids).cohorts, self.sent and self.sent.select(ids))
 
 
 class Start(NamedTuple):
-    """Where a tensor in training began, at the clients, and what the base station has more there: `[1 or k, ...]`."""
+    """Where a tensor in training began: as received, and how the base station's copy differs, `[1 or k, ...]` both."""
 
     received: Tensor
     missed: Tensor
 
 
 def map_update_starts(since: Population | None, pop: Population) -> list[Callable[[str], Start]]:
-    """Return for each cohort of `pop`: name of a tensor -> where it began."""
+    """Return a function per cohort of `pop` from the name of a tensor to where it began."""
 
     def start(name: str, c: Cohort, here: Cohort | None, there: Cohort | None) -> Start:
         nothing = torch.zeros_like(c.tensors[name][:1])
@@ -54,6 +54,6 @@ def map_update_starts(since: Population | None, pop: Population) -> list[Callabl
 
 
 def read_shared_start(since: Population | None, part: Prefix) -> dict[str, Tensor]:
-    """Return what clients had in common of a part when they began, as it was sent to them: nothing if that is open."""
+    """Return the shared tensors of a part as they were sent to the clients at first; {} without `since`."""
     sent = since.sent if isinstance(since, Received) else since
     return {n: t for c in (sent.cohorts if sent else ()) for n, t in c.common.items() if in_part(n, part)}

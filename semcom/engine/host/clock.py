@@ -15,12 +15,12 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 class Clock:
     """A clock that adds up seconds by section: `with clock("evaluate"): ...`.
 
-    A section inside another one is called by its path, "train/forward"; the outer one's seconds contain it.
+    A nested section is named by its path, "train/forward", and its seconds are part of the outer section's.
 
     Args:
         fine: whether the sections inside a local epoch (`clock.fine("forward")`) are timed too. They are entered at
             every step, and on CUDA each section then waits for the device, so this slows a run down.
-        device: where the work is done.
+        device: device of the work.
 
     Attributes:
         seconds: path -> seconds so far.
@@ -35,11 +35,11 @@ class Clock:
             self._wait = lambda: torch.cuda.synchronize(device)
 
     def __call__(self, name: str) -> AbstractContextManager[None]:
-        """Return a section, which is timed from its beginning to its end, also when an exception ends it."""
+        """Time a section from beginning to end, also if an exception ends it."""
         return _Section(self, name)
 
     def fine(self, name: str) -> AbstractContextManager[None]:
-        """Return a section that is timed only where the clock is fine."""
+        """Time a section only if the clock is fine."""
         return _Section(self, name) if self.is_fine else _NOTHING
 
     def add(self, seconds: Mapping[str, float]) -> None:
@@ -48,7 +48,7 @@ class Clock:
             self.seconds[path] = self.seconds.get(path, 0.0) + value
 
     def _now(self) -> float:
-        """Return the time in seconds; where the device works ahead of the host, wait for it first."""
+        """Read the time in seconds, after waiting for a device that works ahead of the host."""
         if self._wait is not None:
             self._wait()
         return time.perf_counter()

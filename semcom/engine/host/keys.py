@@ -1,8 +1,8 @@
-"""Keyed randomness: every draw of a run has its own generator, named by what it is for.
+"""Keyed randomness: every draw of a run has its own generator, named by its purpose.
 
-So a result does not depend on the order in which clients are visited, on chunks or on padding, and nothing here
+So a result does not depend on the order in which clients are visited, on chunks or on padding, and no function here
 reads or moves torch's global generator. All draws are made on the host: an accelerator's generators draw other numbers,
-some of them other ones on each model of a card, and a run would be another sample there.
+which may even differ between models of a card, and a run would be another sample there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def key_seed(*key: object) -> int:
-    """Return the 63-bit seed of a key, such as `(seed, "uplink", round, client)`.
+    """Compute the 63-bit seed of a key, such as `(seed, "uplink", round, client)`.
 
     It is BLAKE2b of the key's repr, so it is the same everywhere.
     """
@@ -27,7 +27,7 @@ def key_seed(*key: object) -> int:
 
 
 def keyed(*key: object) -> torch.Generator:
-    """Return a generator of the host whose state depends on the key alone (on 32 bits of its hash)."""
+    """Make a generator of the host whose state depends only on the key (on 32 bits of its hash)."""
     return torch.Generator().manual_seed(key_seed(*key))
 
 

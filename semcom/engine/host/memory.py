@@ -21,7 +21,7 @@ def keep_freed_memory() -> bool:
     """Let this process keep freed memory of up to 1 GiB for the next step; return whether the C library agreed.
 
     By default glibc gives activations of some megabytes back to the kernel and fetches them anew in every step. With
-    the DCGAN encoder and 50 images that is 2,370 page faults and 5 of 62 ms. Without glibc nothing happens.
+    the DCGAN encoder and 50 images that is 2,370 page faults and 5 of 62 ms. Without glibc this has no effect.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -33,17 +33,17 @@ def keep_freed_memory() -> bool:
 def measure_free_memory(device: torch.device) -> int:
     """Measure the bytes that can still be allocated on a device.
 
-    On a host these are what the system leaves, or the container of the process.
+    On a host they are limited by the system and by the process's container.
     """
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    return min(psutil.virtual_memory().available, _measure_container_memory())
+    return min(psutil.virtual_memory().available, _measure_container())
 
 
-def _measure_container_memory() -> int:
-    """Measure the bytes that control groups still let this process take: its own and those above it, of either version.
+def _measure_container() -> int:
+    """Measure the bytes that control groups, of either version, let this process take, its own and those above it.
 
-    Pages of files do not count as taken: they are given up when memory is wanted.
+    Pages of files do not count as taken: the system gives them up when memory is wanted.
     """
     try:
         own = [line.split(":", 2) for line in OWN.read_text().splitlines()]

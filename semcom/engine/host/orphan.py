@@ -1,4 +1,4 @@
-"""The end of a process together with the one that started it. Nothing here imports torch, so that it comes first."""
+"""The end of a process together with its parent. It imports no torch, so that it can come first."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def exit_with_parent(parent: int, look: bool = False) -> None:
 
     Args:
         parent: process id, as the parent gave it: it may have ended already.
-        look: whether to look at the parent twice a second though the system would tell of its end: it tells of the end
-            of the thread that started this process, and that thread may end before the others do.
+        look: whether to look at the parent twice a second, too. The system reports only the end of the thread that
+            started this process, and that thread may end before the others do.
     """
     if sys.platform.startswith("linux") and not look:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -35,9 +35,9 @@ def exit_with_parent(parent: int, look: bool = False) -> None:
 
 
 def leave_signals_to_parent() -> None:
-    """Ignore signals that end work before its time: they are the parent's to answer, and this process ends with it.
+    """Ignore signals that end work early: the parent answers them, and this process ends with it.
 
-    That its own time on the processor is up is told to this process alone, which passes it on.
+    The signal that its own processor time is up reaches only this process, which passes it on.
     """
     for number in (signal.SIGINT, *STOPPING):
         signal.signal(number, signal.SIG_IGN)

@@ -1,12 +1,12 @@
 """Processes that share the clients of one run: the work of a round is divided, the State is the same everywhere.
 
-Every rank carries out the same method on the same State; in a `fit` each trains its part of the clients, and what they
-trained is exchanged. So a method needs to know nothing of ranks, and what the base station computes is computed by all.
-The processes are those of `torchrun`, or are started here, on this machine, with one thread each.
+Every rank carries out the same method on the same State; in a `fit` each trains its part of the clients, and the
+results are exchanged. So a method needs to know nothing of ranks, and the base station's work is done by all. The
+processes are those of `torchrun`, or are started here, on this machine, with one thread each.
 
-What passes between them is data: a run's configuration as JSON, tensors, and containers that are read without running
-anything. Those started here meet in a file that only this user can open, talk over the loopback interface alone, and
-prove to each other by words of that file that they are of this run. Whoever else connects is refused.
+They exchange data, never code: a run's configuration as JSON, tensors, and plain containers. Processes that are started
+here meet in a file that only this user can open, talk over the loopback interface, and prove their identity to each
+other by words from that file. Any other connection is refused.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ class Team:
         return [np.sort(np.array(part, dtype=np.int64)) for part in parts]
 
     def exchange(self, mine: Any) -> list[Any]:
-        """Return small values (containers, tensors on the host) of every rank, in the order of ranks."""
+        """Exchange small values (containers, tensors on the host), and return those of every rank, in the order of
+        ranks."""
         if self.size == 1:
             return [mine]
         content = _pack(mine)
@@ -99,7 +100,7 @@ class Team:
         return [_unpack(t) for t in self.gather(content, [int(size) for size in sizes])]
 
     def gather(self, mine: Tensor, counts: Sequence[int]) -> list[Tensor]:
-        """Return the records `[counts[rank], R]` of every rank, in the order of ranks, on the device of `mine`."""
+        """Gather the records `[counts[rank], R]` of every rank, in the order of ranks, on the device of `mine`."""
         if self.size == 1:
             return [mine]
         sent = mine.cpu()
@@ -110,7 +111,7 @@ class Team:
         return [rows[:n].to(mine.device) for rows, n in zip(everyone, counts, strict=True)]
 
     def sum(self, values: Tensor) -> Tensor:
-        """Return the sum over ranks."""
+        """Sum a tensor over ranks."""
         if self.size == 1:
             return values
         total = values.to("cpu", copy=True)
@@ -135,14 +136,14 @@ class Team:
 
 
 def _pack(value: Any) -> Tensor:
-    """Return the bytes of a value, `[n]`."""
+    """Convert a value to bytes, `[n]`."""
     file = io.BytesIO()
     torch.save(value, file)
     return torch.frombuffer(file.getbuffer(), dtype=torch.uint8)
 
 
 def _unpack(content: Tensor) -> Any:
-    """Return the value of these bytes; they may hold tensors and containers, and nothing that is run."""
+    """Read a value from bytes, which may hold tensors and containers, but no code."""
     return torch.load(io.BytesIO(content.numpy().data), weights_only=True)
 
 
@@ -151,7 +152,7 @@ ALONE = Team()
 
 @contextmanager
 def start_ranks(processes: int, target: str, payload: Callable[[], bytes]) -> Iterator[Team]:
-    """Yield the ranks of torchrun where it started this process, else of `processes` on this machine.
+    """Join the ranks of torchrun if it started this process, else start `processes` on this machine.
 
     Args:
         processes: number of processes, this one included.
@@ -160,12 +161,12 @@ def start_ranks(processes: int, target: str, payload: Callable[[], bytes]) -> It
 
     Raises:
         ConfigError: torchrun has started processes, and more are asked for.
-        WorkerLost: a process that was started here ended before its time.
+        WorkerLost: a process that was started here ended early.
     """
     if dist.is_available() and dist.is_torchelastic_launched():
         if processes > 1:
             raise ConfigError(f"processes: {processes} in each process of torchrun; leave it out, torchrun starts them")
-        with _join_torchrun_ranks() as ranks:
+        with _join_torchrun() as ranks:
             yield ranks
     elif processes == 1:
         with run_single_rank() as ranks:
@@ -176,12 +177,12 @@ def start_ranks(processes: int, target: str, payload: Callable[[], bytes]) -> It
 
 
 def launched_rank() -> int:
-    """Return this process's rank among those of torchrun, 0 without it."""
+    """Read this process's rank among those of torchrun, 0 without it."""
     return int(os.environ.get("RANK", 0)) if dist.is_available() and dist.is_torchelastic_launched() else 0
 
 
 def launched_size() -> int:
-    """Return the number of processes that torchrun has started, on whatever machines; 1 without it."""
+    """Read the number of processes that torchrun has started on all machines, 1 without it."""
     return int(os.environ.get("WORLD_SIZE", 1)) if dist.is_available() and dist.is_torchelastic_launched() else 1
 
 
@@ -196,7 +197,7 @@ def run_single_rank() -> Iterator[Team]:
 
 
 @contextmanager
-def _join_torchrun_ranks() -> Iterator[Team]:
+def _join_torchrun() -> Iterator[Team]:
     threads = _take_one_thread()
     dist.init_process_group(BACKEND, timeout=PATIENCE)
     try:
@@ -212,7 +213,7 @@ def start_local_ranks(processes: int, target: str, payload: bytes) -> Iterator[T
 
     Raises:
         ConfigError: this torch has no `torch.distributed`.
-        WorkerLost: one of them ended before its time.
+        WorkerLost: a process ended early.
     """
     if processes == 1:
         yield ALONE
@@ -227,9 +228,9 @@ def start_local_ranks(processes: int, target: str, payload: bytes) -> Iterator[T
         workers: list[_Worker] = []
         try:
             workers.extend(_Worker(path, rank, processes, target) for rank in range(1, processes))
-            with _blame_rank(store, workers):
-                _wait_for_ranks(store, workers)
-                yield _connect_ranks(store, 0, processes)
+            with _explain_broken_connection(store, workers):
+                _wait_until_ready(store, workers)
+                yield _connect(store, 0, processes)
         finally:
             for worker in workers:
                 worker.end()
@@ -276,7 +277,7 @@ class _Worker:
         )
 
     def last_words(self) -> str:
-        """Return in a line why the process ended."""
+        """Describe in a line why the process ended."""
         status = self.process.returncode
         if status is not None and status < 0:
             return f"{strsignal(-status)} (signal {-status})"
@@ -291,8 +292,8 @@ class _Worker:
         self.complaint.close()
 
 
-def _wait_for_ranks(store: dist.Store, workers: Sequence[_Worker]) -> None:
-    """Wait until all workers are ready to join; raise RuntimeError when one has ended."""
+def _wait_until_ready(store: dist.Store, workers: Sequence[_Worker]) -> None:
+    """Wait until all workers are ready to join. Raises RuntimeError when one has ended."""
     while not store.check([f"ready {worker.rank}" for worker in workers]):
         if any(worker.process.poll() is not None for worker in workers):
             raise RuntimeError("a process ended while it started")
@@ -300,23 +301,24 @@ def _wait_for_ranks(store: dist.Store, workers: Sequence[_Worker]) -> None:
 
 
 @contextmanager
-def _blame_rank(store: dist.Store, workers: Sequence[_Worker]) -> Iterator[None]:
-    """Turn the broken connection that a dead worker leaves into its last words."""
+def _explain_broken_connection(store: dist.Store, workers: Sequence[_Worker]) -> Iterator[None]:
+    """Replace the error of a connection that a dead worker broke by the worker's last words."""
     try:
         yield
     except RuntimeError as error:
         if isinstance(error, RunError):
             raise
         patience = time.monotonic() + 2.0  # its connection closes a little before it has ended
-        while (words := _read_rank_error(store, workers)) is None and time.monotonic() < patience:
+        while (words := _find_last_words(store, workers)) is None and time.monotonic() < patience:
             time.sleep(0.01)
         if words is None:
             raise
         raise WorkerLost(words) from error
 
 
-def _read_rank_error(store: dist.Store, workers: Sequence[_Worker]) -> str | None:
-    """Return the line about the worker that failed first, if one has: the connections of the others broke with it."""
+def _find_last_words(store: dist.Store, workers: Sequence[_Worker]) -> str | None:
+    """Find the line about the worker that failed first; the connections of the others broke with it. None if none
+    failed."""
     ended = [worker for worker in workers if worker.process.poll()]
     # One that was killed could not tell; one that aborts may do so because of a broken connection.
     killed = [worker for worker in ended if worker.process.returncode < 0 and worker.process.returncode != -SIGABRT]
@@ -329,11 +331,11 @@ def _ended(rank: int, words: str) -> str:
     return f"process {rank} of this run ended: {words}"
 
 
-def _connect_ranks(store: dist.Store, rank: int, size: int) -> Team:
+def _connect(store: dist.Store, rank: int, size: int) -> Team:
     """Connect this process with the other ranks of this machine.
 
-    Meanwhile gloo listens on the loopback interface, and believes whoever comes first and says the number of a rank. So
-    each rank sends each other one the word that is meant for it alone, which no other user can read.
+    Meanwhile gloo listens on the loopback interface, and believes anyone who comes first and gives the number of a
+    rank. So each rank sends every other rank a word that is secret between the two, and that no other user can read.
 
     Raises:
         WorkerLost: some rank has not given its word.
@@ -368,7 +370,6 @@ def _bind_gloo_to_loopback() -> Iterator[None]:
 
 
 def _find_loopback() -> str:
-    """Return the name of the loopback interface."""
     for name, addresses in psutil.net_if_addrs().items():
         if any(address.address == "127.0.0.1" for address in addresses):
             return name
@@ -376,7 +377,7 @@ def _find_loopback() -> str:
 
 
 def _take_one_thread() -> int:
-    """Take one thread, as there is a process for each core; return how many there were."""
+    """Limit torch to one thread, as there is a process for each core; return the former number."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     return threads
@@ -392,7 +393,7 @@ def work_as_rank() -> None:
     payload = store.get("payload")
     store.set(f"ready {rank}", "")
     try:
-        carry_out(_connect_ranks(store, rank, size), payload)
+        carry_out(_connect(store, rank, size), payload)
     except BaseException as error:
         with suppress(RuntimeError):  # rank 0 has gone
             if store.add("failures", 1) == 1:

@@ -15,14 +15,14 @@ ALIGNED = 16
 
 
 def send_to_device(values: Any, device: torch.device) -> Any:
-    """Return tensors of the host on a device: all of them in one copy; what is there already is left alone.
+    """Send tensors of the host to a device, all in one copy; tensors that are there already stay.
 
-    Out of pinned memory, so that the host does not wait for the work that the device still has to do. Where both are
-    the host, tensors are returned as they are, and share their memory with arrays.
+    They go out of pinned memory, so that the host does not wait for the work that the device still has to do. On the
+    host, tensors are returned unchanged, and share their memory with arrays.
 
     Args:
         values: a tensor, an array, or a dict of such, dicts of dicts included.
-        device: where they are needed.
+        device: the target.
 
     Returns:
         the same dicts with tensors on the device.
@@ -43,7 +43,6 @@ def _leaves(values: object) -> Iterator[Tensor]:
 
 
 def _replace_leaves(values: object, leaves: Iterator[Tensor]) -> object:
-    """Return the same dicts with other leaves."""
     if isinstance(values, Mapping):
         return {name: _replace_leaves(value, leaves) for name, value in values.items()}
     return next(leaves)

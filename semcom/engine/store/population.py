@@ -29,7 +29,7 @@ AT_ONCE = 64
 
 
 def in_part(name: str, part: Prefix) -> bool:
-    """Return whether a tensor's name belongs to a part: one or several prefixes and names; `""` is everything."""
+    """Check whether a tensor's name belongs to a part: one or several prefixes and names; `""` is everything."""
     parts = (part,) if isinstance(part, str) else part
     return name in parts or name.startswith(tuple(p for p in parts if not p or p.endswith(".")))
 
@@ -47,7 +47,7 @@ class Order:
     device: torch.device
 
     def __call__(self, stack: Tensor) -> Tensor:
-        """Return those of a stack, `[K, ...] -> [n, ...]`; the stack itself where they are all, in its order."""
+        """Select these clients of a stack, `[K, ...] -> [n, ...]`; all of them, in its order, are the stack itself."""
         return stack if self._is_whole(len(stack)) else stack.index_select(0, self.index)
 
     @cached_property
@@ -56,7 +56,7 @@ class Order:
         return send_to_device(torch.from_numpy(self.rows), self.device)
 
     def copy(self, stack: Tensor) -> Tensor:
-        """Return a copy of these clients of a stack."""
+        """Copy these clients of a stack."""
         return stack.clone() if self._is_whole(len(stack)) else self(stack)
 
     def _is_whole(self, n: int) -> bool:
@@ -69,7 +69,7 @@ class Cohort:
 
     Attributes:
         network: the architecture, on the meta device: it holds no weights.
-        tensors: parameters and buffers by name, `[n, ...]`; `[1, ...]` for the shared ones.
+        tensors: parameters and buffers by name, `[n, ...]`; `[1, ...]` if shared.
         ids: client ids in the order of the stacks, ascending, `[n]`.
         shared: names of the tensors that all clients have in common.
     """
@@ -94,7 +94,7 @@ class Cohort:
         return self
 
     def select(self, ids: np.ndarray) -> Cohort:
-        """Return the cohort of those `ids` that are in this one; of all of them it is the cohort itself."""
+        """Select the `ids` that are in this cohort; all of them are the cohort itself."""
         keep = find_common_clients(ids, self.ids)
         if len(keep) == len(self.ids):
             return self
@@ -115,7 +115,7 @@ class Cohort:
         return self.select(ids)
 
     def put(self, other: Cohort) -> Cohort:
-        """Return the cohort with the own tensors of `other`'s clients replaced; shared ones stay."""
+        """Replace the own tensors of `other`'s clients; shared tensors stay."""
         at = self._at(other.ids)
         whole = len(other.ids) == len(self.ids)
         replaced = dict(self.tensors)
@@ -126,16 +126,15 @@ class Cohort:
         return dataclasses.replace(self, tensors=replaced)
 
     def share(self, values: Mapping[str, Tensor]) -> Cohort:
-        """Return the cohort with the tensors in `values`, `[1, ...]`, in common to all."""
+        """Give all clients the tensors in `values`, `[1, ...]`, in common."""
         tensors = {**self.tensors, **{name: t.clone() for name, t in values.items()}}
         return dataclasses.replace(self, tensors=tensors, shared=self.shared | set(values))
 
     def counts(self, part: Prefix) -> int:
-        """Return how many numbers a part of one model has."""
+        """Count the numbers in a part of one model."""
         return sum(t[0].numel() for name, t in self.tensors.items() if in_part(name, part))
 
     def _at(self, ids: np.ndarray) -> Order:
-        """Return the positions of client ids in the stacks."""
         return Order(np.searchsorted(self.ids, ids), self.device)
 
 
@@ -167,11 +166,11 @@ class StoredCohort:
         return self.dense().tensors
 
     def dense(self) -> Cohort:
-        """Return all clients as stacks."""
+        """Load all clients as stacks."""
         return self._gather(self.ids)
 
     def select(self, ids: np.ndarray) -> Cohort:
-        """Return those `ids` that are in this cohort, as stacks."""
+        """Load the `ids` that are in this cohort as stacks."""
         return self._gather(find_common_clients(ids, self.ids))
 
     def narrow(self, ids: np.ndarray) -> StoredCohort:
@@ -192,17 +191,17 @@ class StoredCohort:
         return dataclasses.replace(first, ids=ids, shared=frozenset(first.tensors))
 
     def put(self, other: Cohort) -> StoredCohort:
-        """Return the cohort with the clients of `other` as the newest version of their rows; shared tensors stay."""
+        """Write the clients of `other` as the newest version of their rows; shared tensors stay."""
         if not self.own.layout.places:
             return self
         return dataclasses.replace(self, own=self.own.replace(other.ids, other.tensors))
 
     def share(self, values: Mapping[str, Tensor]) -> StoredCohort:
-        """Return the cohort with the tensors in `values`, `[1, ...]`, in common to all."""
+        """Give all clients the tensors in `values`, `[1, ...]`, in common."""
         return dataclasses.replace(self, common={**self.common, **{name: t.clone() for name, t in values.items()}})
 
     def counts(self, part: Prefix) -> int:
-        """Return how many numbers a part of one model has."""
+        """Count the numbers in a part of one model."""
         places = self.own.layout.places.items()
         own = sum(shape.numel() for name, (_, shape, _) in places if in_part(name, part) and name not in self.common)
         return own + sum(t.numel() for name, t in self.common.items() if in_part(name, part))
@@ -313,16 +312,16 @@ class Population:
         return self.cohorts[0].ids if len(self.cohorts) == 1 else np.sort(np.concatenate([c.ids for c in self.cohorts]))
 
     def at(self, cohort: AnyCohort) -> np.ndarray:
-        """Return the positions of a cohort's clients in `ids`."""
+        """Find the positions of a cohort's clients in `ids`."""
         return np.searchsorted(self.ids, cohort.ids)
 
     def select(self, ids: np.ndarray) -> Population:
-        """Return the sub-population of some clients, as stacks (cohorts without one are left out)."""
+        """Select some clients as a population of stacks, without cohorts that have none of them."""
         picked = (c.select(ids) for c in self.cohorts)
         return Population(tuple(c for c in picked if len(c.ids)))
 
     def narrow(self, ids: np.ndarray) -> Population:
-        """Return the sub-population of some clients, as `select` does, but leave at rest what is at rest."""
+        """Select some clients as `select` does, but leave rows at rest."""
         picked = (c.narrow(ids) for c in self.cohorts)
         return Population(tuple(c for c in picked if len(c.ids)))
 
@@ -358,7 +357,7 @@ class Population:
         )
 
     def put(self, other: Population) -> Population:
-        """Return the population with the clients of `other` written back; shared tensors stay as they are.
+        """Write the clients of `other` back; shared tensors stay.
 
         Raises:
             ValueError: `other` has a cohort that this population has not.
@@ -373,27 +372,27 @@ class Population:
         )
 
     def share(self, values: Mapping[str, Tensor]) -> Population:
-        """Return the population with the tensors in `values`, `[1, ...]`, in common to all clients."""
+        """Give all clients the tensors in `values`, `[1, ...]`, in common."""
         return Population(tuple(c.share(values) for c in self.cohorts))
 
     def take(self, part: Prefix, other: Population) -> Population:
-        """Return the population with a part (own or shared) taken from `other`, which has the same cohorts."""
+        """Take a part (own or shared) from `other`, which has the same cohorts."""
         pairs = zip(self.cohorts, other.cohorts, strict=True)
         return Population(tuple(_take_cohort(mine.dense(), theirs.dense(), part) for mine, theirs in pairs))
 
     def spread(self, part: Prefix = "") -> Population:
-        """Return the population with a copy of a part's shared tensors for each client."""
+        """Copy a part's shared tensors for each client."""
         return Population(tuple(_spread_cohort(c, part) for c in self.stacks()))
 
     def numbers(self, part: Prefix) -> np.ndarray:
-        """Return how many numbers (parameters and buffers) a part has, per client, `[K]`."""
+        """Count the numbers (parameters and buffers) of a part, per client, `[K]`."""
         counts = np.zeros(len(self.ids), dtype=np.int64)
         for c in self.cohorts:
             counts[self.at(c)] = c.counts(part)
         return counts
 
     def parameters(self, part: Prefix = "") -> tuple[str, ...]:
-        """Return the names of a part's parameters (not buffers) in the network's order.
+        """List the names of a part's parameters (not buffers) in the network's order.
 
         Raises:
             ValueError: the clients have several architectures.
@@ -401,7 +400,7 @@ class Population:
         return tuple(name for name, _ in self._only().network.named_parameters() if in_part(name, part))
 
     def named(self, part: Prefix = "") -> dict[str, Tensor]:
-        """Return a part's tensors by name, `[K, ...]`, shared ones repeated.
+        """Return a part's tensors by name, `[K, ...]`, shared tensors repeated.
 
         Raises:
             ValueError: the clients have several architectures.
@@ -411,7 +410,7 @@ class Population:
         return {name: t.expand(k, *t.shape[1:]) for name, t in cohort.tensors.items() if in_part(name, part)}
 
     def replaced(self, values: Mapping[str, Tensor]) -> Population:
-        """Return the population with `values`, `[K, ...]` by name, as the clients' own.
+        """Replace the clients' own tensors by `values`, `[K, ...]` by name.
 
         Raises:
             ValueError: the clients have several architectures.
@@ -421,7 +420,7 @@ class Population:
         return Population((dataclasses.replace(cohort, tensors=tensors, shared=cohort.shared - set(values)),))
 
     def one(self, part: Prefix) -> Population:
-        """Return a population of one with copies of a part's shared tensors: the base station's own, not a client's.
+        """Copy a part's shared tensors as a population of one: the base station's own.
 
         Raises:
             ValueError: the clients do not share the part.
@@ -441,7 +440,7 @@ class Population:
             yield from c.tensors.values()
 
     def _only(self) -> AnyCohort:
-        """Return the one cohort; raise ValueError if there are several."""
+        """Return the only cohort. Raises ValueError if there are several."""
         if len(self.cohorts) != 1:
             raise ValueError(f"{len(self.cohorts)} architectures have no tensors in common")
         return self.cohorts[0]
@@ -452,7 +451,7 @@ class Population:
 
 
 def find_common_clients(ids: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """Return those `ids` that are `among` ascending ones, ascending; this costs what `ids` cost."""
+    """Find the `ids` that are `among` ascending ones, ascending; the cost is that of `ids`."""
     ids = np.unique(ids)
     at = np.searchsorted(among, ids)
     return ids[among[np.minimum(at, len(among) - 1)] == ids]
@@ -503,12 +502,12 @@ def average(pop: Population, part: Prefix, weights: Tensor) -> dict[str, Tensor]
 
 
 def blend(one: Population, other: Population, weight: float | Tensor, part: Prefix = "") -> Population:
-    """Return weight * one + (1 - weight) * other in a part, buffers included; the rest is as in `one`.
+    """Compute weight * one + (1 - weight) * other in a part, buffers included; the rest is that of `one`.
 
     Args:
         one, other: K clients with the same cohorts.
         part: prefix or prefixes.
-        weight: one number, which leaves shared tensors shared if both share them, or `[K]`, one per client.
+        weight: a number, with which shared tensors stay shared if both share them, or `[K]`, one per client.
 
     Returns:
         a population of stacks: a State that is to hold it at rest takes it with `put` or `share`.
@@ -538,7 +537,7 @@ def mix(pop: Population, weights: Tensor, part: Prefix = "") -> Population:
 
 
 def gram(pop: Population, part: Prefix = "") -> Tensor:
-    """Return the inner products of the clients' parameters of a part, float64 `[K, K]`, for cosines and distances.
+    """Compute the inner products of the clients' parameters of a part, float64 `[K, K]`, for cosines and distances.
 
     In float64, so that the distance of two models that are nearly equal survives the difference of large products.
 
@@ -550,7 +549,6 @@ def gram(pop: Population, part: Prefix = "") -> Tensor:
 
 
 def _select_weights(weight: float | Tensor, rows: np.ndarray) -> float | Tensor:
-    """Return the weights of the clients at some positions."""
     return Order(rows, weight.device)(weight) if isinstance(weight, Tensor) and weight.dim() else weight
 
 

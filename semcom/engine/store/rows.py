@@ -47,7 +47,7 @@ class Layout:
 
     @staticmethod
     def of(row: Mapping[str, Tensor]) -> Layout:
-        """Return the layout of rows with tensors like these (without client axis)."""
+        """Lay out rows with tensors like these (without client axis)."""
         places, size = {}, 0
         for name, t in row.items():
             places[name] = (size, t.shape, t.dtype)
@@ -67,7 +67,7 @@ class Layout:
         return records
 
     def unpack(self, records: Tensor) -> dict[str, Tensor]:
-        """Return stacks `[n, ...]` that are views of records `[n, R]`."""
+        """View records `[n, R]` as stacks `[n, ...]`."""
         return {
             name: records[:, at : at + shape.numel() * dtype.itemsize].view(dtype).unflatten(1, shape or (1,))
             if shape
@@ -95,7 +95,7 @@ class Memory:
     device: torch.device
 
     def keep(self, record: Tensor) -> Tensor:
-        """Return a copy with storage of its own."""
+        """Copy records to storage of their own."""
         return record.to(self.device, copy=True)
 
     def read(self, handle: Tensor, into: Tensor) -> None:
@@ -104,7 +104,7 @@ class Memory:
 
 
 class Slot:
-    """The handle of a record in a file: its place is free again when nothing refers to the handle."""
+    """The handle of a record in a file, whose place is free again once the handle is gone."""
 
     def __init__(self, shelf: Disk, index: int, checksum: int) -> None:
         self.shelf, self.index, self.checksum = shelf, index, checksum
@@ -124,7 +124,7 @@ class Disk:
         size: R.
         path: the file, made when it is first needed; its content is kept until it is overwritten (None: an unnamed
             temporary file).
-        folder: where a temporary file is made, if there is such a folder (None: where the system has them).
+        folder: folder of a temporary file, if it exists (None: the system's).
     """
 
     def __init__(self, size: int, path: Path | None, folder: Path | None = None) -> None:
@@ -135,9 +135,9 @@ class Disk:
 
     @cached_property
     def file(self) -> FileIO:
-        """The file, opened for good: it lives as long as the shelf, and a temporary one vanishes with it."""
+        """The file, open as long as the shelf lives; a temporary file vanishes with it."""
         if self.path is not None:
-            return _open_rows(self.path)
+            return _open(self.path)
         folder = self.folder if self.folder is not None and self.folder.is_dir() else None
         return tempfile.TemporaryFile(buffering=0, dir=folder)
 
@@ -175,12 +175,12 @@ class Disk:
             os.fsync(self.descriptor)
 
     def claim(self, indices: Sequence[int], checksums: Sequence[int]) -> list[Slot]:
-        """Return handles of records that an earlier process wrote; slots that nobody has claimed are free.
+        """Return handles of records that an earlier process wrote; unclaimed slots are free.
 
-        Several versions of the rows may have records in common: each has one handle, however often it is claimed.
+        Versions of the rows may have records in common: each has one handle, however often it is claimed.
 
         Raises:
-            RunError: a record is missing, or is not what was written.
+            RunError: a record is missing or has changed.
         """
         if (max(indices, default=-1) + 1) * self.size > os.fstat(self.descriptor).st_size:
             raise RunError(f"{self.path}: a row is missing; the file was cut")
@@ -200,8 +200,8 @@ class Disk:
         return self.slots - 1
 
 
-def _open_rows(path: Path) -> FileIO:
-    """Open a file to read and to write at positions; make it where there is none, and leave its content as it is."""
+def _open(path: Path) -> FileIO:
+    """Open a file to read and write at positions. Its content stays; a missing file is created."""
     return open(path, "r+b", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o666))
 
 
@@ -224,7 +224,7 @@ class Rows:
     alike: bool = False
 
     def gather(self, ids: Iterable[int], device: torch.device) -> dict[str, Tensor]:
-        """Return copies of some rows as stacks, `[n, ...]` each."""
+        """Copy some rows to stacks, `[n, ...]` each."""
         clients = [int(k) for k in ids]
         records = torch.empty(len(clients), self.layout.size, dtype=torch.uint8, device=device)
         for record, k in zip(records, clients, strict=True):
@@ -235,13 +235,13 @@ class Rows:
         return self.layout.unpack(records)
 
     def replace(self, ids: np.ndarray, tensors: Mapping[str, Tensor]) -> Rows:
-        """Return the rows with those of `ids` replaced by `tensors`, `[n, ...]` (or `[1, ...]`, the same for all)."""
+        """Replace the rows of `ids` by `tensors`, `[n, ...]` (or `[1, ...]`, the same for all)."""
         records = self.layout.pack({name: tensors[name] for name in self.layout.places}, len(ids))
         new = {int(k): self.shelf.keep(record) for k, record in zip(ids, records, strict=True)}
         return replace(self, changed={**self.changed, **new})
 
     def values(self) -> dict[str, Any]:
-        """Return what a checkpoint stores: the records, or their places in their file, which is then on the disk."""
+        """Return the rows for a checkpoint: the records, or their places in their file, which is then on the disk."""
         ids = torch.tensor(list(self.changed), dtype=torch.int64)
         values = {"layout": self.layout.values(), "ids": ids}
         if not isinstance(self.shelf, Disk) or self.shelf.path is None:
@@ -251,7 +251,7 @@ class Rows:
         return values | {"file": self.shelf.path.name, "slots": torch.tensor(where, dtype=torch.int64).view(-1, 2)}
 
     def restored(self, values: Any, ids: np.ndarray, folder: Path | None, team: Team) -> Rows:
-        """Return the rows of the clients `ids` that `values` of an earlier process describe.
+        """Restore the rows of the clients `ids` from `values` of an earlier process.
 
         `checkpoint.state_from_checkpoint` calls it.
 
@@ -268,22 +268,22 @@ class Rows:
         return replace(self, changed=dict(zip(clients, handles, strict=True)))
 
     def in_file(self) -> list[Slot]:
-        """Return the handles of records that lie in a file of the run's folder."""
+        """List the handles of records that lie in a file of the run's folder."""
         lasting = isinstance(self.shelf, Disk) and self.shelf.path is not None
         return list(self.changed.values()) if lasting else []
 
     def claim(self, values: Any, ids: np.ndarray) -> list[Slot]:
-        """Return the handles of records in this shelf's file that `values` of an older checkpoint say where they lie.
+        """Claim the records in this shelf's file that `values` of an older checkpoint refer to.
 
         Raises:
-            RunError: a record is missing, or is not what was written.
+            RunError: a record is missing or has changed.
         """
         if not isinstance(self.shelf, Disk) or not self.fits(values, ids) or "slots" not in values:
             raise RunError(MISFIT)
         return self.shelf.claim(*values["slots"].T.tolist()) if len(values["slots"]) else []
 
     def fits(self, values: Any, ids: np.ndarray) -> bool:
-        """Return whether `values` are rows of these clients, one each, with this layout: a file may hold anything."""
+        """Check that `values` are one row for each of these clients, with this layout: a file may hold anything."""
         if not isinstance(values, dict) or values.get("layout") != self.layout.values():
             return False
         clients, slots, records = (values.get(name) for name in ("ids", "slots", "records"))
@@ -300,7 +300,7 @@ class Rows:
         return whole and len(records) == n
 
     def _record(self, handle: Any) -> Tensor:
-        """Return a record on the host; one that lies there is not copied, as no record ever changes."""
+        """Return a record on the host, without a copy if it lies there, as no record ever changes."""
         if isinstance(handle, Tensor) and handle.device.type == "cpu":
             return handle
         record = torch.empty(self.layout.size, dtype=torch.uint8)
@@ -308,7 +308,7 @@ class Rows:
         return record
 
     def _from_file(self, values: dict[str, Any], folder: Path | None, team: Team) -> list[Any]:
-        """Return handles of records in a file of rank 0; they stay where they are if it is this shelf's own file."""
+        """Claim records in a file of rank 0; if it is this shelf's own file, they stay there."""
         held: list[Slot] = []
         mine = False
         if team.rank == 0 and len(values["slots"]):
@@ -333,5 +333,5 @@ class Rows:
 
 
 def _is_tensor(value: Any, dtype: torch.dtype, *shape: int) -> TypeGuard[Tensor]:
-    """Return whether something from a file is a tensor of this type and shape."""
+    """Check that an object from a file is a tensor of this type and shape."""
     return isinstance(value, Tensor) and value.dtype == dtype and value.shape == shape

@@ -28,7 +28,8 @@ A third of a large card's memory holds hundreds, and grouped convolutions become
 
 
 def choose_chunk(network: nn.Module, image: torch.Size, batch: int, device: torch.device, itemsize: int = 4) -> int:
-    """Choose the number of clients to train at once: one where a CPU convolves, else what a third of the memory holds.
+    """Choose the number of clients to train at once: one if a CPU convolves, else as many as a third of the memory
+    holds.
 
     On a CPU, one client's convolution fills the core and the cache, so a stack of clients only leaves them. Matrix
     products of small networks leave the core idle between operations, and an accelerator is idle without a stack; more
@@ -38,7 +39,7 @@ def choose_chunk(network: nn.Module, image: torch.Size, batch: int, device: torc
         network: a `SplitModel` on the meta device.
         image: shape of an image.
         batch: mini-batch size.
-        device: where it will train.
+        device: device of the training.
         itemsize: bytes of a number.
 
     Returns:
@@ -52,15 +53,15 @@ def choose_chunk(network: nn.Module, image: torch.Size, batch: int, device: torc
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a network takes and makes of one image, in numbers.
+    """The memory of a network for one image, in numbers.
 
     Attributes:
-        weights: its own, buffers among them.
-        made: the image, and all that its layers make of it.
-        largest: the most of these in one piece.
-        columns: the most that a convolution of a stack unfolds its images into.
-        kept: what layers with weights are given, each piece once: a backward pass needs all of it at a time.
-        passed: the most that one layer is given and makes, which are there at once in any pass.
+        weights: parameters and buffers.
+        made: the image and all outputs of layers.
+        largest: the largest of these.
+        columns: the largest unfolding of images by a convolution of a stack.
+        kept: inputs of layers with weights, each counted once: a backward pass needs all of them at a time.
+        passed: the largest sum of a layer's input and output, which exist at once in any pass.
     """
 
     weights: int
@@ -72,9 +73,9 @@ class Footprint:
 
 
 def measure_footprint(network: nn.Module, image: torch.Size) -> Footprint:
-    """Measure what a network, a `SplitModel` on the meta device, takes and makes of an image.
+    """Measure the footprint of a network, a `SplitModel` on the meta device.
 
-    It is run on two images, on the host: on the meta device not every one runs, and BatchNorm takes seconds.
+    It runs on two images, on the host: on the meta device some networks fail, and BatchNorm takes seconds.
     """
     tensors = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in network.state_dict().items()}
     sizes, columns, passed, kept = [torch.Size(image).numel()], [0], [0], dict[int, Tensor]()
@@ -109,12 +110,12 @@ def measure_footprint(network: nn.Module, image: torch.Size) -> Footprint:
 
 
 def _place(tensor: Tensor) -> int:
-    """Return where the numbers of a tensor lie, and those of its views."""
+    """Return the address of a tensor's numbers, which its views share."""
     return tensor.untyped_storage().data_ptr()
 
 
 def estimate_chunk_memory(network: nn.Module, image: torch.Size, batch: int, itemsize: int = 4) -> int:
-    """Estimate the bytes that one client's training in a stack takes, or its tests where these take more."""
+    """Estimate the bytes of one client's training in a stack, or of its tests if these take more."""
     of = measure_footprint(network, image)
     unfolded = UNFOLDED * of.columns
     passes = max(batch * (PASSES * of.made + unfolded), EVAL_BATCH * (2 * of.largest + unfolded))
@@ -122,7 +123,7 @@ def estimate_chunk_memory(network: nn.Module, image: torch.Size, batch: int, ite
 
 
 def _numbers(output: Any) -> int:
-    """Count the numbers that a layer gives, in one tensor or in several."""
+    """Count the numbers of a layer's output, one tensor or several."""
     if isinstance(output, Tensor):
         return output.numel()
     return sum(_numbers(part) for part in output) if isinstance(output, tuple | list) else 0

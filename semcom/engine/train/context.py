@@ -66,11 +66,11 @@ Loss = Callable[[StackedModel, Any, Context], "Tensor | tuple[Tensor, Log]"]
 
 @dataclass(frozen=True)
 class Gradient:
-    """A function that returns what the optimiser descends, in place of a loss: for methods with an inner loop.
+    """A function that returns the direction of descent in place of a loss: for methods with an inner loop.
 
     Attributes:
         of: `(model, batch, context) -> ({leaf: [k, ...]}, {"loss": [k], ...})`.
-        passes: how often it goes over a mini-batch, forward and back: for the time that it takes.
+        passes: number of passes over a mini-batch, forward and back, for the time that they take.
     """
 
     of: Callable[[StackedModel, Any, Context], tuple[dict[str, Tensor], Log]]
@@ -85,10 +85,10 @@ class Fitted:
     """The result of a training.
 
     Attributes:
-        models: the trained population, in the order of the one that was given.
+        models: the trained population, in the order of the given population.
         log: means of the loss and of logged values over the last epoch, `[n]` each.
         carried: the accumulators of `Given.carry`, `[n, ...]`.
-        optimizer_state: the optimiser's, after the last step; empty unless one was given.
+        optimizer_state: the optimiser's, after the last step; empty unless a state was given.
     """
 
     models: Population

@@ -28,7 +28,7 @@ Memory = dict[str, dict[str, Tensor]]
 
 @dataclass(frozen=True)
 class Optimizer:
-    """An elementwise optimiser of `torch.optim`, new at every fit unless its state is handed on.
+    """An elementwise optimiser of `torch.optim`, new at every fit unless its state is passed on.
 
     Attributes:
         name: adam, adamw or sgd.
@@ -48,19 +48,19 @@ class Optimizer:
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """The tensors that torch's optimiser remembers of each leaf, by torch's names; Adam's number of steps apart."""
+        """The tensors of torch's optimiser for each leaf, by torch's names, without Adam's number of steps."""
         if self.name == "sgd":
             return ("momentum_buffer",) if self.momentum else ()
         return "exp_avg", "exp_avg_sq"
 
     def state(self, pop: Population) -> Population:
-        """Return what a new optimiser remembers of a network of the base station: zeros, named `slot/parameter`.
+        """Make the state of a new optimiser for a network of the base station: zeros, named `slot/parameter`.
 
         Args:
             pop: a population of one, all of whose parameters are to be trained.
 
         Returns:
-            a population of one that a State can hold, and `World.fit` takes; without tensors where there is nothing.
+            a population of one for a State and `World.fit`; without tensors if the optimiser has no state.
         """
         (cohort,) = pop.stacks()
         like = {name: cohort.tensors[name] for name in pop.parameters()}
@@ -75,7 +75,7 @@ class Optimizer:
         return replace(self, lr=lr)
 
     def scale(self, ids: np.ndarray) -> np.ndarray | None:
-        """Return the clients' rates over `base_lr`, `[n]`, at most 1; None where all are equal."""
+        """Compute the clients' rates over `base_lr`, `[n]`, at most 1; None if all are equal."""
         if not isinstance(self.lr, tuple) or len(set(self.lr)) == 1:
             return None
         return np.array(self.lr)[ids] / self.base_lr
@@ -83,11 +83,11 @@ class Optimizer:
     def step(self, leaves: Mapping[str, Tensor], memory: Memory) -> None:
         """Move stacked leaves along their gradients, in torch's fused form, the fastest on CPU and CUDA.
 
-        Torch's functions, not its classes: those import torch's compiler, which takes two seconds in each process.
+        It uses torch's functions instead of its classes, which import torch's compiler: two seconds in each process.
 
         Args:
             leaves: by name; each has its gradient.
-            memory: of the steps before, empty before the first one; it is brought up to date.
+            memory: the state after the steps so far, empty before the first; it is updated.
         """
         grads = [leaf.grad for leaf in leaves.values() if leaf.grad is not None]
         with torch.no_grad():
@@ -139,9 +139,9 @@ class Diverged(Exception):
     """A loss, a weight or an answer that is not finite.
 
     Args:
-        stream: names what was trained or tested.
-        clients: whose it is, by their ids (none for a network of the base station).
-        what: is not finite.
+        stream: the training or test.
+        clients: ids of the clients concerned (none for a network of the base station).
+        what: the quantity.
     """
 
     def __init__(self, stream: str, clients: Sequence[int], what: str = "loss or weights") -> None:
@@ -154,10 +154,10 @@ class Workbench:
     """The working copy of a cohort in training: training happens in place on it, never on the population's own tensors.
 
     Attributes:
-        cohort: where the copy is from.
-        order: positions in the cohort of the clients here, those with most steps first, `[n]`.
+        cohort: the original.
+        order: positions in the cohort of the clients here, descending by steps, `[n]`.
         shared: names of the tensors that stay common to all: those that are not trained.
-        tensors: by name, `[n, ...]`; `[1, ...]` for the shared ones.
+        tensors: by name, `[n, ...]`; `[1, ...]` if shared.
     """
 
     def __init__(self, cohort: Cohort, order: np.ndarray, train: tuple[str, ...]) -> None:
@@ -179,14 +179,14 @@ class Workbench:
 
 
 class Chunk:
-    """A chunk in training: clients of a workbench, their optimiser, and the cut to those still active.
+    """A chunk in training: clients of a workbench, their optimiser, and the cut to the active clients.
 
     Attributes:
         ids: the clients, `[k]`.
-        n: how many are still active.
-        leaves: what is trained, `[n, ...]` by name.
-        memory: what the optimiser remembers of them.
-        alone: of a chunk of one client all tensors without the client axis, in the same memory.
+        n: number of active clients.
+        leaves: trained tensors, `[n, ...]` by name.
+        memory: the optimiser's state for them.
+        alone: for a chunk of one client, all tensors without the client axis, in the same memory.
     """
 
     def __init__(self, bench: Workbench, at: slice, train: tuple[str, ...], optimizer: Optimizer) -> None:
@@ -202,7 +202,7 @@ class Chunk:
         self.n = len(self.ids)
 
     def recall(self, state: Cohort) -> None:
-        """Go on with an optimiser's state, of `Optimizer.state` or of `remembered`: one network, all its parameters.
+        """Continue with an optimiser's state from `Optimizer.state` or `remembered`: one network, all its parameters.
 
         Raises:
             ValueError: it is the state of another optimiser or network.
@@ -220,24 +220,24 @@ class Chunk:
             self.memory[STEPS] = {name: state.tensors[STEPS][0].clone() for name in self.leaves}
 
     def remembered(self, state: Cohort) -> Cohort:
-        """Return the optimiser's state after the last step, with the names of the `state` that it began with."""
+        """Return the optimiser's state after the last step, with the names of the `state` before the first."""
         tensors = {f"{slot}/{name}": self.memory[slot][name] for slot in self.optimizer.slots for name in self.leaves}
         if STEPS in state.tensors:
             tensors[STEPS] = self.memory[STEPS][next(iter(self.leaves))].reshape(1)
         return replace(state, tensors=tensors)
 
     def _alone(self) -> dict[str, Tensor]:
-        """Return the only client's tensors without its axis, in the same memory; those in training take gradients."""
+        """View the only client's tensors without its axis, in the same memory; trained ones take gradients."""
         plain = {name: t.detach().squeeze(0) for name, t in self.stack.items()}
         return {name: t.requires_grad_() if name in self.leaves else t for name, t in plain.items()}
 
     def model(
         self, train: tuple[str, ...], link: Link | None = None, autocast: torch.dtype | None = None
     ) -> StackedModel:
-        """Return the models of the active clients as they stand, for one step.
+        """Return the models of the active clients for one step.
 
-        A single client's networks are called with its tensors as they are, without a stack, unless the objective asked
-        for `params` in the first step: then these are what the networks are called with, as gradients by them need.
+        A single client's networks are called with its own tensors, without a stack, unless the objective asked for
+        `params` in the first step: then the networks are called with these, as gradients by them need.
         """
         network, fixed, before = self.cohort.network, self.fixed(), self._params
         if self.alone is None:
@@ -274,7 +274,7 @@ class Chunk:
             self._descend_along({name: grad.unsqueeze(0) for name, grad in grads.items()})
 
     def follow(self, grads: Mapping[str, Tensor]) -> None:
-        """Take `grads`, one for each leaf, as what the optimiser descends.
+        """Take `grads`, one for each leaf, as the gradient of the step.
 
         Raises:
             RuntimeError: other names or another shape than those of the leaves.
@@ -317,7 +317,7 @@ class Chunk:
                 leaf.copy_(old + scale * (leaf - old))
 
     def finite(self) -> Tensor:
-        """Return whether all trained numbers of a client are finite, bool `[k]`: the last update shows in no loss."""
+        """Check whether all trained numbers of a client are finite, bool `[k]`: no loss shows the last update."""
         rows = [self.stack[name].detach() for name in self.leaves]
         # A sum is finite if its terms are, unless it overflows; it takes a thirtieth of the time of looking at each.
         sums = [t.reshape(len(t), -1).sum(1, dtype=torch.float64) for t in rows]
@@ -325,7 +325,7 @@ class Chunk:
 
 
 def compute_gradients(loss: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the gradients of the clients' losses `[k]` by their own leaves `[k, ...]`, by name.
+    """Compute the gradients of the clients' losses `[k]` by their own leaves `[k, ...]`, by name.
 
     Raises:
         RuntimeError: the losses do not use a leaf.
@@ -338,6 +338,6 @@ def compute_gradients(loss: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, T
 
 
 def _lie_alike(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors of one shape have the same order in memory."""
+    """Check that two tensors of one shape have the same order in memory."""
     mine, its = one.stride(), other.stride()
     return mine == its or all(n == 1 or a == b for a, b, n in zip(mine, its, one.shape, strict=True))

@@ -1,6 +1,6 @@
-"""The keyed draws of a run: who takes part, in which order images are visited, and what the channel does to them.
+"""The keyed draws of a run: participants, the order of images, and the channel's realisations.
 
-A draw is named by the run's seed, what it is for, the round and the client, so that it depends on nothing else.
+A draw is named by the run's seed, its purpose, the round and the client, so that it depends on nothing else.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from channels import Link, Meter, make_link
-from channels.cell import Cell, place_clients
 from channels.users import Fades, control_power
-from semcom.config import SNR, ConfigError, Resolved, parse_snr
+from semcom.config import ConfigError, Resolved, parse_snr
 from semcom.data.augment import Unchanged
 from semcom.data.federation import Federation
 from semcom.data.registry import AUGMENTATIONS
 from semcom.engine.air.rates import Direction
+from semcom.engine.air.registry import PLACES
 from semcom.engine.air.schedulers import SCHEDULERS, Turn
 from semcom.engine.host.keys import keyed
 from semcom.engine.store.population import Prefix, in_part
@@ -40,21 +40,21 @@ class Draws:
 
     Args:
         config: of the run.
-        federation: images and who owns which.
-        device: where everything lies.
+        federation: images and their owners.
+        device: device of all tensors.
         link: the run's channel, which every inference passes.
         split: whether the method trains through the link, features up and gradients down.
 
     Attributes:
         round: the current round, 1 to T (0 during set-up): the clock of every draw.
-        quiet_link: all that is left of the run's link without a channel: its power normalisation.
-        training_link: the link that local training passes: the run's, or without `train.through_link` the quiet one.
-        task: what is asked.
+        quiet_link: the run's link reduced to its power normalisation.
+        training_link: the link of local training: the run's, or without `train.through_link` the quiet one.
+        task: of the run.
         augmentation: of training images.
-        cell: where the clients are, if they are in a cell.
+        places: of the clients, from which their mean SNRs follow.
         dtype: of weights, features and losses.
-        autocast: type that the factors of products are rounded to, or None.
-        test_snrs: SNRs of the tests in dB, the headline's first; None: each client's training SNR.
+        autocast: type to which the factors of products are rounded, or None.
+        test_snrs: SNRs of the tests in dB, the headline's first (None: each client's training SNR).
     """
 
     def __init__(
@@ -69,20 +69,14 @@ class Draws:
         self.round = 0
         self._turns: dict[int, np.ndarray] = {}
         self._groups: tuple[int, int, dict[int, list[int]]] = (-1, 1, {})
-        channel = config.channel
-        down, test = channel.downlink_snr_db, channel.test_snr_db
-        self._up_snr = parse_snr(channel.snr_db, "channel.snr-db")
-        self._down_snr = None if down is None else parse_snr(down, "channel.downlink-snr-db")
-        self.cell = _draw_cell(config)
-        if self.cell is not None:
-            up, down_snr = draw_cell_snrs(config, self.cell, link)
-            self._up_snr, self._down_snr = SNR(tuple(up.tolist())), SNR(tuple(down_snr.tolist()))
+        self.places = PLACES.get(config.network.kind)(config, link)
+        test = config.channel.test_snr_db
         self.test_snrs: tuple[float | None, ...] = (None,)
         if test is not None:
             self.test_snrs = parse_snr(test, "channel.test-snr-db").values
 
     def over(self, federation: Federation) -> Draws:
-        """Return the same draws for a training on what stands for the clients' images, at the place where it is."""
+        """Return the same draws for a training on a federation of other inputs, such as features."""
         made = copy(self)
         made.federation, made.split, made.augmentation = federation, False, Unchanged()
         return made
@@ -90,7 +84,7 @@ class Draws:
     # -- clients -------------------------------------------------------------------------------------------------
 
     def sample(self) -> np.ndarray:
-        """Return the ids of the clients that take part in this round, ascending."""
+        """Choose the ids of this round's participants, ascending."""
         n, clients = self.config.participants, self.config.clients
         if n == clients:
             return np.arange(n)
@@ -105,7 +99,7 @@ class Draws:
         return self._snr_at_full_power("up", np.arange(self.config.clients), 1).numpy()
 
     def _seen_db(self, round_: int) -> np.ndarray:
-        """Return the uplink SNRs of all clients in dB as a scheduler knows them, with fading that lasts for a round."""
+        """Compute the uplink SNRs of all clients in dB as a scheduler sees them, with fading that lasts."""
         everyone = np.arange(self.config.clients)
         snr_db = self._snr_at_full_power("up", everyone, round_).numpy()
         if not self.link.lasting:
@@ -114,7 +108,7 @@ class Draws:
         return snr_db + 10 * np.log10([max(self.link.strength(key, round_), 1e-30) for key in keys])
 
     def tested(self) -> np.ndarray:
-        """Return the ids of the clients that are evaluated, ascending: all, or one draw, the same in every round."""
+        """Choose the ids of the evaluated clients, ascending: all, or one draw, the same in every round."""
         n = self.config.train.eval_clients
         return np.arange(self.config.clients) if n is None else self._some(n, "evaluation")
 
@@ -125,11 +119,11 @@ class Draws:
     # -- batches -------------------------------------------------------------------------------------------------
 
     def sizes(self, client: int, phase: Phase) -> list[int]:
-        """Return the sizes of a client's mini-batches in a phase."""
+        """List the sizes of a client's mini-batches in a phase."""
         return phase.sizes(client, int(self.federation.train.sizes[client]), self.config.train)
 
     def plan(self, client: int, phase: Phase, take: str = "") -> Plan:
-        """Return a client's batch order in this round, or that of a take."""
+        """Draw a client's batch order in this round, or that of a take."""
         offsets = self.federation.train.offsets
         owned = range(int(offsets[client]), int(offsets[client + 1]))
         stream = "/".join(part for part in (phase.stream, take) if part)
@@ -144,14 +138,15 @@ class Draws:
         uniforms: Tensor | None = None,
         augment: Tensor | None = None,
     ) -> Batch:
-        """Return the mini-batches of one step.
+        """Gather the mini-batches of one step.
 
         Args:
-            order: indices of the images that the clients visit, `[k, N]`.
+            order: indices of the clients' images in visiting order, `[k, N]`.
             cut: the step.
-            signals: realisations that the samples meet on the way through each model, by the model's name.
+            signals: realisations of the way through each model, by the model's name.
             uniforms: keyed numbers of the step's samples, `[k, b, p]`.
-            augment: those of the augmentation, which right answers that are images undergo too (None: there is none).
+            augment: keyed numbers of the augmentation, which answers that are images undergo too (None: no
+                augmentation).
         """
         source = self.federation
         index = cut(order)
@@ -165,11 +160,11 @@ class Draws:
         return Batch(images, y, cut.mask, cut.last, len(source.classes), signals or {}, uniforms, self.task, answers)
 
     def answers(self, source: Federation, index: Tensor) -> Tensor | None:
-        """Return the right answers for images of a federation, `[*index.shape, ...]`; None: they are the labels."""
+        """Gather the right answers for images of a federation, `[*index.shape, ...]`; None if they are the labels."""
         return None if self.task.classifies else self.task.target(source, index, self.dtype)
 
     def uniforms(self, ids: np.ndarray, samples: Sequence[int], numbers: int, *stream: str) -> Tensor:
-        """Return numbers in [0, 1) for each visited sample of a chunk, on the host: `[k, N, numbers]`, 0 in padding."""
+        """Draw numbers in [0, 1) for each visited sample of a chunk, on the host: `[k, N, numbers]`, 0 in padding."""
         generators = [keyed(self.config.seed, *stream, "uniforms", self.round, int(k)) for k in ids]
         return pad_clients(
             [torch.rand(n, numbers, generator=g, dtype=self.dtype) for n, g in zip(samples, generators, strict=True)]
@@ -178,22 +173,22 @@ class Draws:
     # -- the channel ---------------------------------------------------------------------------------------------
 
     def snr_db(self, direction: Direction, ids: np.ndarray) -> Tensor:
-        """Return the clients' mean SNRs in dB in this round, as power control leaves them, `[n]` on the host."""
+        """Compute the clients' mean SNRs in dB in this round, under power control, `[n]` on the host."""
         if direction == "down" or self.link.power_control == "none":
             return self._snr_at_full_power(direction, ids)
         return self._control_power([self.find_users_beside(int(k), self.link.users) for k in ids])[0][:, 0]
 
     def lowering(self, direction: Direction, ids: np.ndarray) -> np.ndarray:
-        """Return the part of its power that a client sends with under power control, `[n]`."""
+        """Compute each client's fraction of its power under power control, `[n]`."""
         if direction == "down" or self.link.power_control == "none":
             return np.ones(len(ids))
         lower_db = self.snr_db(direction, ids) - self._snr_at_full_power(direction, ids)
         return 10 ** (lower_db.double().nan_to_num(0.0).numpy() / 10)
 
     def powers_beside(self, direction: Direction, client: int) -> Tensor | None:
-        """Return the mean powers at which the users of a client's resource are received, over its own, `[U]`.
+        """Compute the mean received powers of the users of a client's resource over its own, `[U]`.
 
-        None: they are alike, as on the downlink, where all come the client's own way.
+        None if they are alike, as on the downlink, where all come the client's own way.
         """
         if direction == "down" or self.link.users == 1:
             return None
@@ -201,35 +196,22 @@ class Draws:
         return None if bool((powers == 1).all()) else powers
 
     def _control_power(self, groups: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        """Return SNRs and powers of the users of some resources on the uplink, as `control_power` does."""
+        """Compute SNRs and powers of the users of some resources on the uplink; see `control_power`."""
         known = [self._stand_in(user) for group in groups for user in group]
         snr_db = self._snr_at_full_power("up", np.array(known)).view(-1, self.link.users)
         return control_power(snr_db, self.link.power_control)
 
     def _stand_in(self, user: int) -> int:
-        """Return a user itself, or for a stranger the client, drawn by chance, as far away as it is."""
+        """Return a user that is a client itself; for a stranger, a client by chance, as far away as it is."""
         if user >= 0:
             return user
         generator = keyed(self.config.seed, "stranger", self.round, user)
         return int(torch.randint(self.config.clients, (), generator=generator))
 
     def _snr_at_full_power(self, direction: Direction, ids: np.ndarray, round_: int | None = None) -> Tensor:
-        """Return the clients' mean SNRs in dB in a round, `[n]` on the host; a range is drawn per client and round.
-
-        `round_` is None for this one.
-        """
-        snr = self._up_snr
-        if self._down_snr is None:
-            direction = "up"  # the same SNR both ways, also where it is drawn
-        elif direction == "down":
-            snr = self._down_snr
-
-        def uniform(client: int) -> float:
-            generator = keyed(self.config.seed, "snr", direction, self.round if round_ is None else round_, client)
-            return float(torch.rand((), generator=generator, dtype=torch.float64))
-
-        values = [snr.of(client, uniform) for client in map(int, ids)]
-        return torch.tensor(values, dtype=torch.float64).to(self.dtype)
+        """Compute the clients' mean SNRs in dB in a round (None: this one), `[n]` on the host."""
+        found = self.places.find_snr_db(direction, ids, self.round if round_ is None else round_)
+        return torch.as_tensor(found, dtype=torch.float64).to(self.dtype)
 
     def realisation(
         self,
@@ -240,16 +222,16 @@ class Draws:
         kind: str,
         alike: bool = False,
     ) -> dict[str, Tensor]:
-        """Return a chunk's realisation of a link, with one entry per visited sample, `[k, N, ...]`.
+        """Draw a chunk's realisation of a link, with one entry per visited sample, `[k, N, ...]`.
 
-        It lies on the host, but for what the link has computed on the device.
+        It lies on the host, except for tensors that the link has computed on the device.
 
         Args:
             link: link of the realisation.
             ids: the chunk's clients, `[k]`.
             sizes: each client's mini-batches, in order: a fade of coherence "batch" lasts for one.
             stream, kind: name the draws.
-            alike: whether all users of a resource are received at one SNR, as in a test at a given one.
+            alike: whether all users of a resource are received at one SNR, as in a test at a given SNR.
         """
         clients, d = [int(k) for k in ids], self.config.model.features
         generators = [keyed(self.config.seed, stream, kind, self.round, k) for k in clients]
@@ -258,20 +240,20 @@ class Draws:
         return {name: pad_clients([each[name] for each in drawn]) for name in drawn[0]}
 
     def on_air(self, kind: str, name: str, client: int, numbers: int) -> dict[str, Tensor]:
-        """Return a realisation of the run's channel, on the host, for one tensor of a client that is sent uncoded."""
+        """Draw a realisation of the run's channel, on the host, for one uncoded tensor of a client."""
         generator, more = self.key_on_air(kind, name, client), self._fades(self.link, [client], kind, "air", name)
         return self.link.draw_all([client], [[1]], numbers, [generator], self.dtype, **more)[0]
 
     def key_on_air(self, kind: str, name: str, client: int) -> torch.Generator:
-        """Return the generator, on the host, of what one tensor of a client meets when it is sent uncoded."""
+        """Make the generator, on the host, of the channel for one uncoded tensor of a client."""
         return keyed(self.config.seed, "air", kind, self.round, client, name)
 
     def _fades(
         self, link: Link, clients: Sequence[int], kind: str, *stream: str, alike: bool = False
     ) -> dict[str, Any]:
-        """Return where fading comes from in a link that couples clients or rounds, as its `draw_all` takes it.
+        """Collect where fading comes from in a link that couples clients or rounds, as arguments of its `draw_all`.
 
-        One that goes on has a client's fading in all that goes its way, up or down.
+        Lasting fading is the same in everything that goes a client's way, up or down.
         """
         if link.users == 1 and not link.lasting:
             return {}
@@ -286,10 +268,10 @@ class Draws:
         return {"fades": fades}
 
     def find_users_beside(self, client: int, users: int) -> list[int]:
-        """Return the users of a client's resource in this round, itself first.
+        """Find the users of a client's resource in this round, itself first.
 
-        Those who take part are grouped by chance, and so are the others, for their tests; whom a group lacks, and who
-        does not belong to the run, is -1, -2 ...
+        Participants are grouped by chance, and so are the other clients, for their tests. Missing users of a group, who
+        do not belong to the run, are -1, -2 ...
         """
         if users == 1:
             return [client]
@@ -315,16 +297,17 @@ class Draws:
         train: Prefix = (),
         meters: tuple[Meter | None, Meter | None] = (None, None),
     ) -> Signals:
-        """Draw what a chunk's samples meet on the way through a model.
+        """Draw the signals of a chunk's samples on the way through a model.
 
         Args:
             ids: the chunk's clients, `[k]`.
             sizes: each client's mini-batches.
             stream: names the draws.
-            network: the architecture of a model in training; None for a frozen one, which has no gradients to send down
+            network: the architecture of a model in training; None for a frozen model, which has no gradients to send
+                down
                 and no dropout.
             train: the parts in training mode.
-            meters: where the received SNR of uplink and downlink is measured.
+            meters: meters of the received SNR of uplink and downlink.
         """
         link = self.training_link
         host: Any = {"up": self.realisation(link, ids, sizes, stream, "uplink"), "up_snr_db": self.snr_db("up", ids)}
@@ -338,7 +321,7 @@ class Draws:
     def _kept(
         self, ids: np.ndarray, sizes: Sequence[Sequence[int]], stream: str, network: nn.Module, train: Prefix
     ) -> dict[str, Tensor]:
-        """Return the units of each visited sample that dropout keeps in training, bool `[k, N, ...]`, by buffer."""
+        """Draw the units of each visited sample that dropout keeps in training, bool `[k, N, ...]`, by buffer."""
         kept = {}
         for name, layer in network.named_modules():
             if isinstance(layer, Dropout) and layer.p > 0 and in_part(name.partition(".")[0] + ".", train):
@@ -349,39 +332,13 @@ class Draws:
         return kept
 
 
-def _draw_cell(config: Resolved) -> Cell | None:
-    """Drop the run's clients in its cell, if it has one."""
-    own = config.network
-    if own.kind != "cell":
-        return None
-    seed = int(torch.randint(2**62, (), generator=keyed(config.seed, "cell")))
-    return place_clients(
-        config.clients,
-        np.random.default_rng(seed),
-        radius_m=own.radius_m,
-        path_loss=own.path_loss,
-        exponent=own.exponent,
-        shadowing_db=own.shadowing_db,
-        carrier_ghz=own.carrier_ghz,
-    )
-
-
-def draw_cell_snrs(config: Resolved, cell: Cell, link: Link) -> tuple[np.ndarray, np.ndarray]:
-    """Return the clients' mean SNRs in a cell, up over a client's part of the band and down over all of it, `[K]`."""
-    own, whole = config.network, config.air.bandwidth_hz
-    assert whole is not None, "semcom.resolve fills it"
-    part = whole * (link.users / config.participants if link.shares is None else np.array(link.shares))
-    up = cell.snr_db(own.power_dbm, part, own.noise_figure_db)
-    return up, cell.snr_db(own.base_power_dbm, whole, own.noise_figure_db)
-
-
 @dataclass(frozen=True)
 class Signals:
-    """What the samples of a chunk meet on the way through one model: a `Signal` for each step.
+    """The signals of a chunk's samples on the way through one model: a `Signal` for each step.
 
     Attributes:
-        drawn: by the fields of `Signal`, `[k, N, ...]` and `[k]`; where the steps are, as soon as it was sent there.
-        meter, down_meter: where the received SNR is measured.
+        drawn: by the fields of `Signal`, `[k, N, ...]` and `[k]`; on the device of the steps once it is sent there.
+        meter, down_meter: meters of the received SNR.
     """
 
     drawn: Any
@@ -389,7 +346,7 @@ class Signals:
     down_meter: Meter | None
 
     def __call__(self, cut: Cut) -> Signal:
-        """Return a step's part."""
+        """Cut out a step's part."""
         parts: Any = {
             name: t[: cut.n] if isinstance(t, Tensor) else {key: cut(each) for key, each in t.items()}
             for name, t in self.drawn.items()

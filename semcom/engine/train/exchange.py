@@ -16,9 +16,9 @@ from semcom.engine.store.rows import Layout
 
 @dataclass(frozen=True)
 class Done:
-    """The result of a phase: models, logged means `[n]`, carried stacks, and which clients' numbers are all finite.
+    """The result of a phase: models, logged means `[n]`, carried stacks, and the clients whose numbers are all finite.
 
-    The state of an optimiser is among it where a network of the base station has one that goes on.
+    A network of the base station may have the state of its optimiser in it.
     """
 
     trained: Population
@@ -45,7 +45,6 @@ def merge_ranks(pop: Population, train: Prefix, done: Done, parts: Sequence[np.n
 
 
 def _list_small_values(done: Done) -> dict[str, dict[str, Tensor]]:
-    """Return the values that are exchanged as they are, by kind."""
     return {"log": done.log, "carried": done.carried, "finite": {"finite": done.finite}}
 
 
@@ -61,7 +60,7 @@ def _exchange_cohort(
     parts: Sequence[np.ndarray],
     team: Team,
 ) -> Cohort:
-    """Return a cohort with what all ranks have trained; what is frozen is everywhere as it was."""
+    """Join the parts of a cohort that the ranks have trained; frozen tensors are the same on all of them."""
     layout = Layout.of({n: t[0] for n, t in cohort.tensors.items() if in_part(n, train)})
     owners = [find_common_clients(ids[part], cohort.ids) for part in parts]
     n = len(owners[team.rank])

@@ -22,7 +22,7 @@ from semcom.engine.train.session import Session
 
 @dataclass(frozen=True)
 class Step:
-    """The inputs of one step: the mini-batch, the models as they stand, and the step's part of the context."""
+    """The inputs of one step: the mini-batch, the current models, and the step's part of the context."""
 
     batch: Batch | None
     model: StackedModel
@@ -49,11 +49,11 @@ class Feed(Protocol):
         ...
 
     def shape(self, step: int) -> object:
-        """Return what is equal for two steps if the same operations carry both out."""
+        """Return a value that is equal for two steps if the same operations carry both out."""
         ...
 
     def take(self, step: int, on_device: Tensor | None = None) -> Step:
-        """Return the inputs of a step, after the chunk was cut to its active clients.
+        """Gather the inputs of a step, after the chunk was cut to its active clients.
 
         With `on_device`, `[1]`, its number is read on the device (see `Schedule.cut`).
         """
@@ -90,7 +90,7 @@ class ClientFeed:
         self.models = {name: _stack_models(pop, ids) for name, pop in {**given.anchors, **given.frozen}.items()}
 
     def _send(self, orders: dict[str, Tensor], uniforms: dict[str, Tensor], augment: dict[str, Tensor]) -> None:
-        """Take everything to the device, in one copy; `orders` are those of the takes that have one of their own."""
+        """Send everything to the device, in one copy; `orders` are the orders of takes with their own."""
         host: dict[str, Any] = {"schedule": self.schedule.host, "orders": orders, "uniforms": uniforms}
         host["augment"] = augment
         host["signals"] = {name: signals.drawn for name, signals in self.signals.items()}
@@ -107,15 +107,15 @@ class ClientFeed:
         self.orders = {name: owned[order] for name, order in there["orders"].items()}
 
     def active(self, step: int) -> int:
-        """Return the number of clients that have not finished before a step."""
+        """Count the clients that have not finished before a step."""
         return self.schedule.active(step)
 
     def shape(self, step: int) -> object:
-        """Return what is equal for two steps if the same operations carry both out."""
+        """Return a value that is equal for two steps if the same operations carry both out."""
         return self.schedule.shape(step)
 
     def take(self, step: int, on_device: Tensor | None = None) -> Step:
-        """Return the inputs of a step, after the chunk was cut to its active clients."""
+        """Gather the inputs of a step, after the chunk was cut to its active clients."""
         cut, draws, chunk = self.schedule.cut(step, on_device), self.session.draws, self.chunk
         signals = {name: signal(cut) for name, signal in self.signals.items()}
         uniforms = None if self.uniforms is None else cut(self.uniforms)
@@ -148,21 +148,21 @@ class ServerFeed:
         self.counted = [n] * self.steps
 
     def active(self, step: int) -> int:
-        """Return the number of networks: none finishes before the others."""
+        """Count the networks: none finishes before the others."""
         return len(self.chunk.ids)
 
     def shape(self, step: int) -> object:
-        """Return the same for all steps."""
+        """Return the same value for all steps."""
         return None
 
     def take(self, step: int, on_device: Tensor | None = None) -> Step:
-        """Return the networks as they stand, and what belongs to the step; there is no batch."""
+        """Return the current networks and the step's context; there is no batch."""
         per_step = {name: select_step(t, 0, step, on_device) for name, t in self.per_step.items()}
         return Step(None, self.chunk.model(self.train), {}, {}, per_step)
 
 
 def _stack_models(pop: Population, ids: np.ndarray) -> Cohort:
-    """Return the models of the clients `ids`, which have one architecture, in this order."""
+    """Stack the models of the clients `ids`, of one architecture, in this order."""
     (cohort,) = pop.select(ids).stacks()
     at = Order(np.searchsorted(cohort.ids, ids), cohort.device)
     tensors = {n: t if n in cohort.shared else lay_channels_last(at(t)) for n, t in cohort.tensors.items()}
@@ -170,5 +170,5 @@ def _stack_models(pop: Population, ids: np.ndarray) -> Cohort:
 
 
 def _cut_own_tensors(cohort: Cohort, n: int) -> dict[str, Tensor]:
-    """Return the first n clients' own tensors, and all shared ones."""
+    """Select the first n clients' own tensors, and all shared tensors."""
     return {name: t if name in cohort.shared else t[:n] for name, t in cohort.tensors.items()}

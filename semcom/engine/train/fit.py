@@ -1,8 +1,8 @@
-"""Local training of a population: the one place with a loop over chunks, steps and mini-batches.
+"""Local training of a population, with the only loop over chunks, steps and mini-batches.
 
 A chunk of k clients is trained at once. Their losses are summed and differentiated once; gradients of different clients
 do not mix, and an elementwise optimiser on stacked leaves is an independent optimiser per client. So `chunk=1` is the
-classic loop, and a larger one the same computation, vectorised.
+classic loop, and a larger chunk the same computation, vectorised.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Fit:
         return self.session.draws.sizes(client, self.phase)
 
     def _is_fed(self, network: nn.Module) -> bool:
-        """Return whether the network trains on clients' data; one of the base station does not."""
+        """Check whether the network trains on clients' data, unlike a network of the base station."""
         return isinstance(network, SplitModel) and not self.given.per_step
 
     def _own(self, pop: Population, at: np.ndarray) -> Done:
@@ -106,14 +106,14 @@ class Fit:
         return Done(Population(tuple(cohorts)), done.log, done.carried, done.finite, state)
 
     def _train_on(self, chunk: Chunk, where: Tensor, done: Collected, state: Population) -> Population:
-        """Train the base station's network; take and return the state of its optimiser."""
+        """Train the base station's network, with the state of its optimiser, and return the new state."""
         (kept,) = state.stacks()
         chunk.recall(kept)
         self._train(chunk, where, done)
         return Population((chunk.remembered(kept),))
 
     def _order(self, cohort: Cohort) -> np.ndarray:
-        """Return the positions of the cohort's clients, most steps first."""
+        """Sort the positions of the cohort's clients by steps, descending."""
         steps = np.array([len(self._sizes(int(k))) if self._is_fed(cohort.network) else 0 for k in cohort.ids])
         return np.argsort(-steps, kind="stable")
 
@@ -154,7 +154,7 @@ class Fit:
         done.note(where, doubt.isfinite() & chunk.finite(), carry, means.result())
 
     def _descend(self, chunk: Chunk, model: StackedModel, batch: Any, context: Context) -> tuple[Tensor, Log]:
-        """Compute what the optimiser descends in a step; return the loss `[k]` and the other logged values."""
+        """Compute the gradients of a step; return the loss `[k]` and the other logged values."""
         clock = self.session.clock
         if isinstance(self.objective, Gradient):
             with clock.fine("gradient"):
@@ -196,7 +196,7 @@ class Means:
         self.weights, self.counted = feed.weights, feed.counted
 
     def add(self, values: Log, step: int, on_device: Tensor | None = None) -> None:
-        """Add a step's values, `[n]` each, of the clients that are still active; see `Schedule.cut`."""
+        """Add a step's values, `[n]` each, of the active clients; see `Schedule.cut`."""
         if not self.counted[step]:
             return
         for name, value in values.items():
@@ -208,7 +208,7 @@ class Means:
             self.sums[name][:n] += term if self.counted[step] == n else torch.where(weight > 0, term, 0.0)
 
     def result(self) -> Log:
-        """Return the means by name, `[n]` each."""
+        """Compute the means by name, `[n]` each."""
         count = self.weights.sum(1)
         return {name: total / count for name, total in self.sums.items()}
 

@@ -38,12 +38,12 @@ class Batch:
     Attributes:
         x: images, `[k, b, channels, size, size]`.
         y: labels, `[k, b]` (0 in padding).
-        mask: True for samples, False for padding, `[k, b]`; None where nothing is padded.
+        mask: True for samples, False for padding, `[k, b]` (None: no padding).
         last: whether the step belongs to the client's last epoch of the phase, bool `[k]`.
         classes: C.
         signals: realisation that the batch meets on its way through each model, by the model's name.
-        uniforms: keyed numbers in [0, 1) of each sample, `[k, b, p]`, where the phase asks for them.
-        task: what is asked.
+        uniforms: keyed numbers in [0, 1) of each sample, `[k, b, p]`, if the phase asks for them.
+        task: of the run.
         answers: the right answers, `[k, b, ...]` (None: the labels).
     """
 
@@ -73,7 +73,7 @@ class Batch:
         return self.weight.sum(1)
 
     def mean(self, values: Tensor) -> Tensor:
-        """Return the mean over each client's samples: `[k, b] -> [k]`."""
+        """Average over each client's samples: `[k, b] -> [k]`."""
         if self.mask is None:
             return values.mean(1)
         return torch.where(self.mask, values, 0).sum(1) / self.mask.sum(1)
@@ -86,9 +86,9 @@ class Signal:
     Attributes:
         up: realisation of the uplink, one entry per visited sample, `[k, b, ...]` each.
         up_snr_db: SNR of the uplink, `[k]`.
-        down: realisation of the gradients' downlink; None where gradients are exact.
+        down: realisation of the gradients' downlink (None: gradients are exact).
         down_snr_db: SNR of the downlink, `[k]`.
-        meter, down_meter: where the received SNR is measured.
+        meter, down_meter: meters of the received SNR.
         keep: units of each sample that each dropout layer keeps, by the name of its buffer, `[k, b, ...]`.
     """
 
@@ -102,7 +102,7 @@ class Signal:
 
 
 def _note_dict_method(name: str) -> Any:
-    """Return a method of dict that notes that it was called."""
+    """Wrap a method of dict so that its call is noted."""
     plain = getattr(dict, name)
 
     def noted(self: Leaves, *given: Any) -> Any:
@@ -113,7 +113,7 @@ def _note_dict_method(name: str) -> Any:
 
 
 class Leaves(dict[str, Tensor]):
-    """The leaves of one client in training as an objective sees them, `[1, ...]`; notes whether it looks at them.
+    """The leaves of one client in training for an objective, `[1, ...]`, which note whether it looks at them.
 
     Args:
         alone: the leaves without the client axis, by name.
@@ -130,9 +130,9 @@ class Leaves(dict[str, Tensor]):
 
 @dataclass(frozen=True)
 class Alone:
-    """All tensors of a stack of one client without the client axis, by name: what its networks are called with.
+    """All tensors of a stack of one client without the client axis, by name, with which its networks are called.
 
-    They stand for `params` and `fixed`. Gradients by these do not come from what the networks return.
+    They stand for `params` and `fixed`. Gradients by these do not follow from the networks' outputs.
     """
 
     tensors: Mapping[str, Tensor]
@@ -140,7 +140,7 @@ class Alone:
     fixed: Mapping[str, Tensor]
 
     def stands_for(self, model: StackedModel) -> bool:
-        """Return whether a model has the tensors that these stand for, and not others in their place."""
+        """Check whether a model has the tensors that these stand for, and no others in their place."""
         return model.params is self.params and model.fixed is self.fixed
 
 
@@ -151,13 +151,13 @@ class StackedModel:
     Attributes:
         network: architecture (meta device), a `SplitModel`; another module is called without input.
         params: trainable leaves by name, `[k, ...]`.
-        fixed: everything else (frozen parameters, buffers), `[k, ...]`, or `[1, ...]` where clients share it.
+        fixed: everything else (frozen parameters, buffers), `[k, ...]`, or `[1, ...]` if clients share it.
         train: prefixes of the parts in training mode.
-        link: the link between encoder and head; None: nothing lies between them.
-        autocast: type that the networks' products are rounded to, or None; features and logits are not rounded.
+        link: the link between encoder and head (None: no link).
+        autocast: type to which the networks' products are rounded, or None; features and logits are not rounded.
         name: the key of this model's signals in a batch ("": the model in training).
         track: whether a pass in training mode moves BatchNorm's running statistics.
-        alone: what a single client's networks are called with (None: `params` and `fixed` without the client axis).
+        alone: tensors for the calls of a single client's networks (None: `params` and `fixed` without the client axis).
     """
 
     network: nn.Module
@@ -178,7 +178,7 @@ class StackedModel:
     def __call__(
         self, batch: Batch, instead: Mapping[str, Tensor] | None = None, *, track: bool = True
     ) -> tuple[Tensor, Tensor]:
-        """Return received features `[k, b, d]` and the head's outputs `[k, b, ...]`: logits `[k, b, C]` of classes.
+        """Compute received features `[k, b, d]` and the head's outputs `[k, b, ...]`: logits `[k, b, C]` of classes.
 
         Args:
             batch: the images.
@@ -192,18 +192,18 @@ class StackedModel:
         return features, self.decode(features, batch)
 
     def encode(self, batch: Batch) -> Tensor:
-        """Return the features before the link, `[k, b, d]`."""
+        """Compute the features before the link, `[k, b, d]`."""
         return self.run("encoder.", batch.x, batch)
 
     def decode(self, features: Tensor, batch: Batch | None = None) -> Tensor:
-        """Return the outputs of received features, `[k, b, d] -> [k, b, ...]`; `batch` is theirs, if there is one."""
+        """Compute the outputs of received features, `[k, b, d] -> [k, b, ...]`; `batch` is theirs, if there is one."""
         return self.run("head.", features, batch)
 
     def receive(self, features: Tensor, batch: Batch) -> Tensor:
-        """Return the features after the link, `[k, b, d] -> [k, b, d]`.
+        """Send features through the link, `[k, b, d] -> [k, b, d]`.
 
         Raises:
-            RuntimeError: nothing was drawn for this model, which was given to `fit` for its weights alone.
+            RuntimeError: the model has no draws, as `fit` got it only for its weights.
         """
         if self.link is None:
             return features
@@ -225,7 +225,7 @@ class StackedModel:
         )
 
     def output(self) -> Tensor:
-        """Return the output of a network that takes no input, `[k, ...]` (the SCG: centroids `[k, C, d]`)."""
+        """Compute the output of a network without input, `[k, ...]` (the SCG: centroids `[k, C, d]`)."""
         self.network.train(True)
         k = len(next(iter(self._quietly().values())))
         return self._run(self.network, self._tensors_of("", k), None, k)
@@ -256,15 +256,15 @@ class StackedModel:
         return self._run(module, tensors, x, k)
 
     def _is_shared(self, prefix: str) -> bool:
-        """Return whether the clients have all tensors of a part in common."""
+        """Check whether the clients have all tensors of a part in common."""
         return all(len(t) == 1 for name, t in self._quietly().items() if name.startswith(prefix))
 
     def _quietly(self) -> dict[str, Tensor]:
-        """Return all tensors by name, without counting as an objective that looks at the leaves."""
+        """Return all tensors by name, without counting as a look at the leaves."""
         return {**self.fixed, **dict(dict.items(self.params))}
 
     def _tensors_of(self, prefix: str, k: int) -> dict[str, Tensor]:
-        """Return the tensors of a part by their names in it: `[k, ...]`, or without the client axis for one client."""
+        """Select the tensors of a part by their names in it: `[k, ...]`, or without the client axis for one client."""
         n = len(prefix)
         if k == 1 and self.alone is not None and self.alone.stands_for(self):
             return {name[n:]: t for name, t in self.alone.tensors.items() if name.startswith(prefix)}
@@ -272,7 +272,7 @@ class StackedModel:
         return {name: t.squeeze(0) if k == 1 else t.expand(k, *t.shape[1:]) for name, t in part.items()}
 
     def _snrs(self, module: nn.Module, batch: Batch | None, k: int) -> dict[str, Tensor]:
-        """Return the buffers for the SNRs of the clients, `[k, 1, 1]`, or `[1, 1]` of one, where a part sees them."""
+        """Make the buffers for the SNRs of the clients, `[k, 1, 1]`, or `[1, 1]` of one, if a part takes them."""
         names = _list_snr_inputs(module)
         if not names or batch is None or not batch.signals:
             return {}
@@ -280,7 +280,7 @@ class StackedModel:
         return dict.fromkeys(names, snr_db.squeeze(0) if k == 1 else snr_db)
 
     def _drawn(self, prefix: str, module: nn.Module, batch: Batch | None) -> dict[str, Tensor]:
-        """Return the buffers that only training has, `[k, ...]`: masks of padding and of dropout."""
+        """Make the buffers that only training has, `[k, ...]`: masks of padding and of dropout."""
         found: dict[str, Tensor] = {}
         if batch is not None and batch.mask is not None:
             found |= {f"{name}mask": batch.mask for name in _list_batchnorms(module)}
@@ -299,17 +299,16 @@ class StackedModel:
 
 
 def lay_channels_last(stack: Tensor) -> Tensor:
-    """Return weights of convolutions on a CPU, `[k, out, in, h, w]`, in the order of channels-last images.
+    """Lay weights of convolutions on a CPU, `[k, out, in, h, w]`, out in the order of channels-last images.
 
     With both in one order, a convolution on a CPU is up to twice as fast as with the weights in torch's usual order.
-    Other tensors, and those of an accelerator, are returned as they are.
+    Other tensors, and those of an accelerator, are returned unchanged.
     """
     return stack.movedim(2, -1).contiguous().movedim(-1, 2) if stack.dim() == 5 and stack.is_cpu else stack
 
 
 @lru_cache(maxsize=256)
 def _list_batchnorms(module: nn.Module) -> tuple[str, ...]:
-    """Return the prefixes of the batch normalisations inside a module."""
     return tuple(f"{name}." if name else "" for name, m in module.named_modules() if isinstance(m, BatchNorm))
 
 
@@ -323,8 +322,8 @@ def call_stacked_model(
 ) -> Tensor:
     """Call the module with k sets of tensors on `x` `[k, ...]` (None: no input).
 
-    One set needs no stack; the convolution of one client fills a CPU's core, which is slower on those of several; and
-    vmap is for networks that do not work on stacks by themselves. What vmap cannot do either is done client by client.
+    One set needs no stack. The convolution of one client fills a CPU's core, which is slower on a stack of several.
+    vmap is for networks that do not work on stacks by themselves; those that vmap cannot stack run client by client.
     """
     if k == 1:
         return _call_module(module, tensors, None if x is None else x.squeeze(0)).unsqueeze(0)
@@ -358,12 +357,12 @@ def _call_one_by_one(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor
 
 @lru_cache(maxsize=256)
 def convolves(module: nn.Module) -> bool:
-    """Return whether a module has a convolution inside."""
+    """Check whether a module has a convolution inside."""
     return any(isinstance(layer, nn.modules.conv._ConvNd) for layer in module.modules())
 
 
 def _call_module(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | None = None) -> Any:
-    """Call the module with tensors in place of its own, as `torch.func.functional_call` does in ten times the time."""
+    """Call the module with other tensors, as `torch.func.functional_call` does in ten times the time."""
     holders = _find_tensor_holders(module)
     before = [(holder, key, holder[key]) for name in tensors for holder, key in holders[name]]
     try:
@@ -378,7 +377,7 @@ def _call_module(module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor | N
 
 @lru_cache(maxsize=256)
 def _find_tensor_holders(module: nn.Module) -> dict[str, list[tuple[dict[str, Any], str]]]:
-    """Return where a module keeps each parameter and buffer, by name; a shared one stands in several places."""
+    """Find where a module keeps each parameter and buffer, by name; a shared tensor is in several places."""
     names, places = [], []
     for path, part in module.named_modules(remove_duplicate=False):
         for holder in (part._parameters, part._buffers):

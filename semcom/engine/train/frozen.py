@@ -1,7 +1,7 @@
-"""Training images as frozen encoders see them: features in the place of images, so that heads train without encoders.
+"""Features of frozen encoders in the place of training images, so that heads train without encoders.
 
-A frozen encoder answers the same in every epoch: it runs once per image, and a long training of a head costs what the
-head costs. The link lies behind it and is met anew at every visit.
+A frozen encoder gives the same output in every epoch: it runs once per image, and a long training of a head costs only
+the head. The link lies behind it and is met anew at every visit.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class Features(Federation):
         return self.originals
 
     def gather_sources(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return the images whose features are at `index`."""
+        """Gather the images whose features are at `index`."""
         return self.originals.gather_sources(self.places[index], dtype)
 
     def gather(self, index: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return the features at `index` (int64, any shape) as `[*index.shape, d]`."""
+        """Gather the features at `index` (int64, any shape) as `[*index.shape, d]`."""
         return self.images[index].to(dtype)
 
 
 def encode_frozen(session: Session, pop: Population) -> Features:
-    """Return the features of the training images of the clients in `pop`; the other clients have none.
+    """Encode the training images of the clients in `pop`; other clients have no features.
 
     They are encoded as for a test, and no noise is drawn. Each rank runs the encoders of its part of the clients, and
     then has the features of all.

@@ -1,7 +1,8 @@
-"""Checks, as a run begins, that what a user's network or link makes of a client depends on that client alone.
+"""Checks, as a run begins, that a client's numbers in a user's network or link depend only on that client.
 
-Clients are taken in stacks of any size, and all draws are keyed. So neither hidden state, nor a generator that nobody
-has keyed, nor who lies beside whom may change a number. What ships with semcom is tested instead.
+Clients are taken in stacks of any size, and all draws are keyed. So neither hidden state, nor a generator without a
+key, nor a client's neighbours in a stack may change a number. Networks and links that ship with semcom are tested
+instead.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ Tensors = Mapping[str, Tensor]
 def check_independent_part(network: SplitModel, part: str, name: str, tensors: Tensors, samples: Tensor) -> None:
     """Check the encoder or the head of a network on samples `[2 SAMPLES, ...]`, in evaluation and in training.
 
-    In float64 where the network takes that, as BatchNorm makes much of a rounded difference. What fails is left to the
-    run, which says where.
+    In float64 if the network takes it, as BatchNorm makes much of a rounded difference. A network that fails is left to
+    the run, whose error names the place.
 
     Raises:
         ConfigError: it draws numbers itself, keeps them from call to call, or looks at other clients.
@@ -65,13 +66,13 @@ def check_independent_part(network: SplitModel, part: str, name: str, tensors: T
             what = f"model.{part}: {name!r}"
             rule = "of all layers only nn.Dropout draws, and none remembers what it has seen"
             apart = "on stacks of clients, a layer counts its axes from the last one"
-            _check_independence(what, compute_finely, rule, apart)
+            _check(what, compute_finely, rule, apart)
     finally:
         module.eval()
 
 
 def draw_features(d: int) -> Tensor:
-    """Return what a head is tried on, `[2 SAMPLES, d]`, the same each time."""
+    """Draw the features on which a head is tried, `[2 SAMPLES, d]`, the same each time."""
     return torch.randn(2 * SAMPLES, d, generator=torch.Generator().manual_seed(0))
 
 
@@ -94,13 +95,11 @@ def check_independent_link(link: Link, config: Resolved, device: torch.device, d
         return {**up, "y": link(x[clients], up, snr_db[clients], check=False)}
 
     rule = "a link draws in `draw` alone, and from its generator"
-    _check_independence(
-        f"channel.kind: {config.channel.kind!r}", compute, rule, "sums and means are those of one client"
-    )
+    _check(f"channel.kind: {config.channel.kind!r}", compute, rule, "sums and means are those of one client")
 
 
-def _check_independence(what: str, compute: Callable[[list[int]], Tensors], rule: str, apart: str) -> None:
-    """Raise ConfigError unless a computation for some of two clients gives each the same, whenever and beside whom."""
+def _check(what: str, compute: Callable[[list[int]], Tensors], rule: str, apart: str) -> None:
+    """Raise ConfigError unless a computation gives a client the same result at any time and beside any other client."""
     with suppress(_Failed), torch.no_grad(), key_global_generator("independence"):
         alone = [_try_clients(compute, [k]) for k in (0, 1)]
         if not _are_close(alone[0], _try_clients(compute, [0]), 0.0):
@@ -111,7 +110,7 @@ def _check_independence(what: str, compute: Callable[[list[int]], Tensors], rule
 
 
 class _Failed(Exception):
-    """An error of what is checked."""
+    """An error inside the checked code."""
 
 
 def _try_clients(compute: Callable[[list[int]], Tensors], clients: list[int]) -> Tensors:
@@ -122,7 +121,7 @@ def _try_clients(compute: Callable[[list[int]], Tensors], clients: list[int]) ->
 
 
 def _are_close(one: Tensors, other: Tensors, tolerance: float) -> bool:
-    """Return whether tensors are the same, to a part of the largest number; an accelerator may add in any order."""
+    """Check that tensors agree, up to rounding of the largest number; an accelerator may add in any order."""
     for name, t in one.items():
         bound = tolerance or (0.0 if t.is_cpu else TOLERANCE)
         largest = t.abs().nan_to_num().max().item() if t.numel() else 0.0

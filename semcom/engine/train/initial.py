@@ -47,13 +47,13 @@ class Initial:
 
     Attributes:
         config: of the run.
-        federation: its images and classes say what goes in and out.
-        device: where models work.
+        federation: its images and classes give the shapes of inputs and outputs.
+        device: device of the models.
         shape: of an answer.
         shelves: number of cohorts laid down so far.
         networks: architectures by encoder: populations of one run hold the same objects.
-        alike: what keys the weights of the user's heads, by their names.
-        told: parts of which the log says where their weights are from.
+        alike: keys of the weights of the user's heads, by their names.
+        told: parts whose source of weights is in the log.
         extended: whether the head of `model.weights` is one that the method has extended, with its own tensors.
     """
 
@@ -84,22 +84,22 @@ class Initial:
         return self.config.train.rounds * self.config.participants
 
     def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
-        """Return a population of one for a network that the base station owns; its weights are keyed by `name`."""
-        tensors = _read_initial_tensors(build_with_key(factory, self.config.seed, "init", name), self.dtype)
+        """Make a population of one for a network of the base station; its weights are keyed by `name`."""
+        tensors = _read_tensors(build_with_key(factory, self.config.seed, "init", name), self.dtype)
         rows = {n: t.unsqueeze(0).to(self.device) for n, t in tensors.items()}
-        return Population((Cohort(_build_initial_template(factory), rows, np.array([0])),))
+        return Population((Cohort(_build_template(factory), rows, np.array([0])),))
 
     def cohort(
         self, encoder: str, ids: np.ndarray, shared: Prefix, team: Team, extend: Extend | None = None
     ) -> StoredCohort:
-        """Return the initial models of the clients `ids`, which have the same encoder.
+        """Make the initial models of the clients `ids`, which have the same encoder.
 
         Args:
             encoder: its name.
             ids: the clients, ascending.
             shared: prefixes of the parts that are common to all.
             team: the processes that share the run's clients.
-            extend: gives a model what it has besides encoder and head.
+            extend: adds parts to a model, beside encoder and head.
 
         Raises:
             ConfigError: the engine cannot run the network.
@@ -121,7 +121,7 @@ class Initial:
             return layout.pack({n: row[n][None] for n in layout.places}, 1)[0]
 
         images = self.federation.images
-        _check_initial_network(network, first, images.shape[1:], model.features, shape)
+        _try_out(network, first, images.shape[1:], model.features, shape)
         if not ENCODERS.ships(encoder):
             some = self.federation.gather(torch.arange(2 * SAMPLES, device=images.device) % len(images))
             check_independent_part(network, "encoder", encoder, first, some)
@@ -134,7 +134,7 @@ class Initial:
         return StoredCohort(network, rows, common, ids, self.device)
 
     def constant(self, encoder: str, ids: np.ndarray, names: Sequence[str], value: float, team: Team) -> StoredCohort:
-        """Return clients' own numbers beside their models: shaped like the tensors `names`, all `value` at first."""
+        """Make clients' own numbers beside their models: shaped like the tensors `names`, all `value` at first."""
         network = self._network(encoder)
         like = network.state_dict()
         first = {name: torch.full(like[name].shape, value, dtype=self.dtype, device=self.device) for name in names}
@@ -156,7 +156,7 @@ class Initial:
         return Population(tuple(held.values()))
 
     def heads(self, name: str, ids: np.ndarray) -> Population:
-        """Return fresh heads of the clients `ids`, `[n, ...]`, as models whose encoder passes on what it is given.
+        """Make fresh heads of the clients `ids`, `[n, ...]`, as models whose encoder passes on its input.
 
         Raises:
             ConfigError: the engine cannot run the head.
@@ -170,17 +170,17 @@ class Initial:
             made = self._make("head.", name, head, *client)
             if name == model.head and not self.extended:
                 self._begin("head.", made)
-            return {f"head.{n}": t.to(self.device) for n, t in _read_initial_tensors(made, self.dtype).items()}
+            return {f"head.{n}": t.to(self.device) for n, t in _read_tensors(made, self.dtype).items()}
 
         rows = [fresh(int(client)) for client in ids] if model.init == "client" else [fresh()] * len(ids)
-        network = _build_initial_template(lambda: SplitModel(nn.Identity(), head()))
-        _check_initial_network(network, rows[0], torch.Size([model.features]), model.features, shape)
+        network = _build_template(lambda: SplitModel(nn.Identity(), head()))
+        _try_out(network, rows[0], torch.Size([model.features]), model.features, shape)
         if not HEADS.ships(name):
             check_independent_part(network, "head", name, rows[0], draw_features(model.features))
         return Population((Cohort(network, {n: torch.stack([row[n] for row in rows]) for n in rows[0]}, ids),))
 
     def _make(self, part: str, name: str, factory: Callable[[], nn.Module], *client: int) -> nn.Module:
-        """Return the part that `factory` builds as `name`, with drawn weights; a client's, if it has its own."""
+        """Build a part by `factory`, with weights drawn for its `name`, and for a client if it has its own."""
         if part == "head." and not HEADS.ships(name):
             if name not in self.alike:
                 self.alike[name] = self._find_equal_head(name)
@@ -195,18 +195,18 @@ class Initial:
     def _is_extended(self, encoder: str, network: SplitModel) -> bool:
         """Check whether the head of `model.weights` has the names of an extended network, and not of a plain one."""
         head = {name for name in self.weights if name.startswith("head.")}
-        plain = _build_initial_template(self._factories(encoder)["head."]).state_dict()
+        plain = _build_template(self._factories(encoder)["head."]).state_dict()
         return not head <= {f"head.{name}" for name in plain} and head <= network.state_dict().keys()
 
     def _find_equal_head(self, name: str) -> str:
-        """Return what keys the weights of a user's head: a head that ships with tensors alike, or else its tensors.
+        """Find the key for the weights of a user's head: a head that ships with tensors alike, or else its tensors.
 
-        So that a copy of a head, or two of one architecture, begin with the same weights, whatever they are called.
+        So a copy of a head, or two of one architecture, begin with the same weights, whatever their names.
         """
         model = self.config.model
 
         def list_tensors(name: str) -> str:
-            head = _build_initial_template(lambda: build_head(name, model.features, self.shape))
+            head = _build_template(lambda: build_head(name, model.features, self.shape))
             return ", ".join(f"{n} {list(t.shape)}" for n, t in head.state_dict().items())
 
         own = list_tensors(name)
@@ -218,7 +218,7 @@ class Initial:
 
     @cached_property
     def weights(self) -> dict[str, Tensor]:
-        """The weights of `model.weights`, named as a model's; without any part's name they are those of an encoder."""
+        """The weights of `model.weights`, named as a model's; without the name of a part they are an encoder's."""
         path = self.config.model.weights
         found = {} if path is None else read_weights(path)
         parts = ("encoder.", "head.")
@@ -228,9 +228,9 @@ class Initial:
         return {name if named else f"encoder.{name}": t for name, t in found.items()}
 
     def _given(self, part: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return those tensors of a part that a file gives, which may be those of a network inside, a backbone.
+        """Select the tensors of a part from a file, which may have them in a network inside, a backbone.
 
-        What an encoder has besides in the file, such as the last layer of a network for other classes, is left out.
+        Further tensors of an encoder in the file, such as the last layer of a network for other classes, are left out.
 
         Raises ConfigError if none fits, a head has others besides, most of the file and most of the part have nothing
         to do with each other, or a tensor has another shape.
@@ -261,13 +261,13 @@ class Initial:
         return given
 
     def outside(self, encoder: str, kind: type[nn.Module]) -> tuple[str, ...]:
-        """Return the names of a model's parameters and buffers that are in no layer of a kind."""
+        """List a model's parameters and buffers that are in no layer of a kind."""
         network = self._network(encoder)
         inside = tuple(f"{path}." for path, layer in network.named_modules() if isinstance(layer, kind))
         return tuple(name for name in network.state_dict() if not name.startswith(inside))
 
     def _start(self, encoder: str, extend: Extend | None, client: int | None = None) -> dict[str, Tensor]:
-        """Return the initial tensors of a model by name; of a client, if it has its own."""
+        """Make the initial tensors of a model by name, for a client if it has its own."""
         names, key = {"encoder.": encoder, "head.": self.config.model.head}, () if client is None else (client,)
         made = {
             part: self._make(part, names[part], factory, *key) for part, factory in self._factories(encoder).items()
@@ -279,10 +279,10 @@ class Initial:
         build_with_key(partial(_extend_model, model, extend), self.config.seed, "init", "extend", *key)
         if self.extended:
             self._begin("head.", model.head.to(self.dtype))
-        return {n: t.to(self.device) for n, t in _read_initial_tensors(model, self.dtype).items()}
+        return {n: t.to(self.device) for n, t in _read_tensors(model, self.dtype).items()}
 
     def _factories(self, encoder: str) -> dict[str, Callable[[], nn.Module]]:
-        """Return the functions that build the parts of a model."""
+        """List the functions that build the parts of a model."""
         model, shape = self.config.model, self.shape
         image, pictured = self.federation.images.shape[1:], self.federation.pictured
 
@@ -297,10 +297,10 @@ class Initial:
         return {"encoder.": make_encoder, "head.": make_head}
 
     def _network(self, encoder: str, extend: Extend | None = None) -> SplitModel:
-        """Return the architecture with an encoder: one object per run."""
+        """Build the architecture with an encoder: one object per run."""
         if encoder not in self.networks:
             parts = self._factories(encoder)
-            self.networks[encoder] = _build_initial_template(
+            self.networks[encoder] = _build_template(
                 lambda: _extend_model(SplitModel(parts["encoder."](), parts["head."]()), extend)
             )
         return self.networks[encoder]
@@ -341,8 +341,8 @@ def _extend_model(model: SplitModel, extend: Extend | None) -> SplitModel:
     return model
 
 
-def _build_initial_template(factory: Callable[[], M]) -> M:
-    """Return the architecture alone, on the meta device: a forgotten tensor is then an error and not a stale weight."""
+def _build_template(factory: Callable[[], M]) -> M:
+    """Build the architecture on the meta device, where a forgotten tensor is an error instead of a stale weight."""
     with build_on_meta(), key_global_generator("template"):
         return factory()
 
@@ -351,17 +351,16 @@ def _list_some(names: Sequence[str]) -> str:
     return f"{', '.join(names[:3])}{' ...' if len(names) > 3 else ''}"
 
 
-def _read_initial_tensors(module: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a fresh module in the run's arithmetic."""
+def _read_tensors(module: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
     return {n: t.detach().to(dtype) if t.is_floating_point() else t for n, t in module.state_dict().items()}
 
 
-def _check_initial_network(
+def _try_out(
     network: SplitModel, tensors: Mapping[str, Tensor], image: torch.Size, features: int, shape: tuple[int, ...]
 ) -> None:
-    """Check that the engine can run a network, by trying it out on two images.
+    """Check that the engine can run a network, on two images.
 
-    They are real ones: BatchNorm on the meta device would import torch's compiler, which takes seconds.
+    They are real images: BatchNorm on the meta device would import torch's compiler, which takes seconds.
 
     Raises:
         ConfigError: it has dropout of another kind or a buffer that is not kept, fails, or gives another shape.

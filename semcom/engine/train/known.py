@@ -1,4 +1,4 @@
-"""Encoders that models have in common: what one of them has made of an image serves them all.
+"""Encoders that models have in common, whose features of an image serve them all.
 
 Legend: N images of a federation, n distinct ones that clients own, d features.
 """
@@ -26,14 +26,14 @@ class Known:
 
     Attributes:
         rows: `[n, d]`.
-        row: each image's row, `[N]`; zero for those that nobody owns.
+        row: each image's row, `[N]`; zero for images without an owner.
     """
 
     rows: Tensor
     row: Tensor
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Return the features of images, by their indices: `[k, b] -> [k, b, d]`."""
+        """Look up the features of images by their indices: `[k, b] -> [k, b, d]`."""
         return self.rows[self.row[images]]
 
 
@@ -44,7 +44,7 @@ def find_known_features(
     total: int,
     bytes_each: int,
 ) -> dict[str, Known]:
-    """Return the features of distinct images by those encoders that all clients of a cohort share.
+    """Compute the features of distinct images by the encoders that all clients of a cohort share.
 
     Args:
         cohorts: of the same clients, by name.
@@ -54,7 +54,7 @@ def find_known_features(
         bytes_each: of an image's features.
 
     Returns:
-        name -> features, of all such cohorts, or of none where they would take more than `KNOWN_BYTES`.
+        name -> features, of all such cohorts, or of none if they would take more than `KNOWN_BYTES`.
     """
     first = {name: c.select(c.ids[:1]) for name, c in cohorts.items() if shares_encoder(c)}
     if not first:
@@ -69,7 +69,7 @@ def find_known_features(
 
 
 def list_distinct(table: Ragged, ids: np.ndarray) -> Tensor:
-    """Return the distinct entries of some clients' lists, ascending, `[n]`."""
+    """List the distinct entries of some clients' lists, ascending, `[n]`."""
     flat = table.flat
     if len(ids) < len(table):
         mine = np.zeros(len(table), dtype=bool)
@@ -79,9 +79,9 @@ def list_distinct(table: Ragged, ids: np.ndarray) -> Tensor:
 
 
 def find_encoder_twins(cohorts: Mapping[str, Cohort]) -> dict[str, str]:
-    """Return for each of some cohorts of the same clients the first one whose encoders, with buffers, are equal.
+    """Map each of some cohorts of the same clients to the first one with equal encoders, buffers included.
 
-    Comparing reads each number of an encoder once, where encoding a single image reads it at least once.
+    A comparison reads each number of an encoder once, and encoding a single image at least once.
     """
     found: dict[str, str] = {}
     for name, cohort in cohorts.items():
@@ -90,11 +90,11 @@ def find_encoder_twins(cohorts: Mapping[str, Cohort]) -> dict[str, str]:
 
 
 def shares_encoder(cohort: AnyCohort) -> bool:
-    """Return whether all clients of a cohort share the whole encoder."""
+    """Check whether all clients of a cohort share the whole encoder."""
     return all(name in cohort.shared for name in cohort.network.state_dict() if in_part(name, ENCODER))
 
 
 def _equal(one: Cohort, other: Cohort) -> bool:
-    """Return whether two cohorts have the same encoder, number by number."""
+    """Check that two cohorts have the same encoder, number by number."""
     pairs = [(t, other.tensors[name]) for name, t in one.tensors.items() if in_part(name, ENCODER)]
     return all(a is b or torch.equal(a, b) for a, b in pairs)

@@ -53,15 +53,15 @@ class Phase:
     log: str | None = None
 
     def draws(self, *also: str) -> str:
-        """Return the name of the phase's draws, or of the draws of a take or of another model in it."""
+        """Name the draws of the phase, or of a take or another model in it."""
         return "/".join(part for part in (self.stream, self.name, *also) if part)
 
     def samples(self, owned: int) -> int:
-        """Return how many of a client's `owned` samples an epoch visits."""
+        """Count the samples that an epoch visits of a client's `owned` ones."""
         return max(1, round(self.fraction * owned))
 
     def sizes(self, client: int, owned: int, schedule: Schedule) -> list[int]:
-        """Return the sizes of a client's mini-batches, in order. Raises MemoryError for more than can be laid out."""
+        """List the sizes of a client's mini-batches, in order. Raises MemoryError for more than can be laid out."""
         epoch = plan_batch_sizes(self.samples(owned), schedule.batch_size)
         steps = schedule.local_steps if self.steps is None and self.epochs is None else self.steps
         if steps is None:
@@ -74,6 +74,6 @@ class Phase:
         return (epoch * -(-steps // len(epoch)))[:steps]
 
     def logged(self, name: str) -> str:
-        """Return the name under which a value of the phase is logged."""
+        """Name a value of the phase in the log."""
         before = self.log if self.log is not None else self.name or ("" if self.stream == "train" else self.stream)
         return f"{before}/{name}" if before else name

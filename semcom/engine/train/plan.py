@@ -62,7 +62,7 @@ def plan_batches(owned: range, sizes: list[int], samples: int, key: Sequence[obj
 
 
 def plan_batch_sizes(n: int, batch: int) -> list[int]:
-    """Return the sizes of the mini-batches that n samples are cut into."""
+    """List the sizes of the mini-batches of n samples."""
     return [min(batch, n - i) for i in range(0, n, batch)]
 
 
@@ -77,22 +77,22 @@ def pad_clients(rows: Sequence[Tensor]) -> Tensor:
 
 
 def select_step(t: Tensor, dim: int, step: int, on_device: Tensor | None) -> Tensor:
-    """Return what belongs to a step along a dimension; a number on the device, `[1]`, is read there instead."""
+    """Select a step along a dimension; a number on the device, `[1]`, is read there."""
     return t.select(dim, step) if on_device is None else t.index_select(dim, on_device).squeeze(dim)
 
 
 class Schedule:
-    """The plans of one chunk side by side: clients sorted by steps, most first, so that the active ones are a prefix.
+    """The plans of one chunk side by side: clients sorted by steps, descending, so that the active ones are a prefix.
 
-    All that the steps need lies on the device before the first one: the host never waits for an accelerator, nor the
-    accelerator for the host. It is made on the host, and `place` takes what was sent to a device.
+    All inputs of the steps lie on the device before the first step: the host never waits for an accelerator, nor the
+    accelerator for the host. The schedule is made on the host, and `place` takes its tensors on a device.
 
     Args:
         plans: one per client in the chunk, in descending order of steps.
 
     Attributes:
         steps: S, those of the first client.
-        host: what the steps need, by name, on the host.
+        host: inputs of the steps, by name, on the host.
         counted: number of clients whose weight is not zero, for each step.
     """
 
@@ -122,7 +122,7 @@ class Schedule:
         self.place(send_to_device(self.host, torch.device("cpu")))
 
     def place(self, there: Mapping[str, Tensor]) -> None:
-        """Go on with the tensors of `host` as they are on a device."""
+        """Continue with the tensors of `host` on a device."""
         self._there = there
 
     @property
@@ -136,21 +136,22 @@ class Schedule:
         return self._there["weights"]
 
     def active(self, step: int) -> int:
-        """Return the number of clients that have not finished before a step."""
+        """Count the clients that have not finished before a step."""
         return self._active[step]
 
     def shape(self, step: int) -> tuple[object, ...]:
-        """Return what is equal for two steps if the same operations carry both out."""
+        """Return a value that is equal for two steps if the same operations carry both out."""
         n, counted, aligned = self._active[step], self.counted[step], self._aligned[step]
         return n, self._widths[step], aligned, aligned or self._whole[step], counted == 0, counted == n
 
     def cut(self, step: int, on_device: Tensor | None = None) -> Cut:
-        """Return the positions of a step's samples, for the active clients.
+        """Compute the positions of a step's samples, for the active clients.
 
         Args:
             step: the number of the step.
-            on_device: a number on the device, `[1]`, that is read there instead whenever this is carried out: that of
-                any step of the same shape.
+            on_device: the number on the device, `[1]`, which is read whenever the step is carried out: that of any step
+                of
+                the same shape.
         """
         n, width, there, start = self._active[step], self._widths[step], self._there, self._first[step]
         last = select_step(there["last"][:n], 1, step, on_device)
@@ -164,7 +165,7 @@ class Schedule:
         return Cut(n, last, mask, (there["rows"][:n], at), None)
 
     def _is_aligned(self, step: int) -> bool:
-        """Return whether all active clients take the same positions of their orders: a slice then does for an index."""
+        """Check whether all active clients take the same positions of their orders, so that a slice will do."""
         n = self.active(step)
         sizes, starts = self._sizes[:n, step], self._starts[:n, step]
         return bool((sizes == sizes[0]).all() and (starts == starts[0]).all())
@@ -177,9 +178,9 @@ class Cut:
     Attributes:
         n: number of active clients.
         last: whether the step belongs to the client's last epoch, bool `[n]`.
-        mask: False in padding, `[n, b]`; None where nothing is padded.
-        at: index of client and position; None where a slice does.
-        span: slice or index of positions, the same for all clients; None where each has its own.
+        mask: False in padding, `[n, b]` (None: no padding).
+        at: index of client and position (None: a slice will do).
+        span: slice or index of positions, the same for all clients (None: each has its own).
     """
 
     n: int

@@ -1,6 +1,6 @@
 """Arithmetic of encoders and heads: `RunConfig.precision`. The link, the losses and the optimiser stay in float32.
 
-And what a process may have set in torch that a run's numbers would depend on.
+Also a reset of torch's global settings, on which a run's numbers would depend.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PRODUCTS = (F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_t
 
 
 def dtype_of(precision: str) -> torch.dtype:
-    """Return the type in which weights, features and losses are kept."""
+    """Return the type of weights, features and losses."""
     return torch.float64 if precision == "float64" else torch.float32
 
 
@@ -32,7 +32,7 @@ class InVmap(TorchFunctionMode):
     """The part of autocast that is missing inside vmap, which takes functions apart into operations unknown to it.
 
     The factors of convolutions and linear layers are rounded. Batch normalisation, whose rounded values and unrounded
-    statistics do not go together there, is computed on unrounded ones.
+    statistics do not go together there, works on unrounded values.
     """
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -54,11 +54,11 @@ class InVmap(TorchFunctionMode):
 
 @contextmanager
 def set_precision(precision: str) -> Iterator[None]:
-    """Set how CUDA computes products while the context lasts.
+    """Set how CUDA computes products inside the context.
 
-    tf32 lets it round the factors of float32 products, which torch by default does in convolutions alone. With tf32 and
-    bf16 the fastest algorithm is found by trying, in each process anew; with float32 and float64 the same is taken
-    every time, so that the same numbers come out.
+    tf32 lets it round the factors of float32 products, which torch by default does only in convolutions. With tf32 and
+    bf16 each process tries which algorithm is fastest; with float32 and float64 the choice is fixed, so that the same
+    numbers come out.
     """
     cudnn: Any = torch.backends.cudnn
     exact, products = precision in ("float32", "float64"), "tf32" if precision == "tf32" else "ieee"
@@ -74,9 +74,9 @@ def set_precision(precision: str) -> Iterator[None]:
 
 @contextmanager
 def reset_torch() -> Iterator[None]:
-    """Reset torch to what a fresh process has, while the context lasts; what the caller has set comes back.
+    """Reset torch to the settings of a fresh process inside the context; the caller's settings come back.
 
-    Whatever enters a run does so in here: an outer `torch.set_default_dtype`, `torch.set_default_device`, `autocast`,
+    Every entry to a run is in here: an outer `torch.set_default_dtype`, `torch.set_default_device`, `autocast`,
     `no_grad`, `inference_mode`, `set_float32_matmul_precision` or `set_flush_denormal` would else change its numbers,
     and not its hash.
     """
@@ -117,7 +117,7 @@ def reset_torch() -> Iterator[None]:
 
 @contextmanager
 def _set_attributes(wanted: Sequence[tuple[Any, str, Any]]) -> Iterator[None]:
-    """Set attributes, `(object, name, value)` each, while the context lasts."""
+    """Set attributes, `(object, name, value)` each, inside the context."""
     before = [(kind, name, getattr(kind, name)) for kind, name, _ in wanted]
     try:
         for kind, name, value in wanted:

@@ -1,4 +1,4 @@
-"""CUDA graphs: what a step launches on a GPU is recorded once, and then launched all at once."""
+"""CUDA graphs: the launches of a step on a GPU are recorded once, and then replayed all at once."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def replay_steps(
     """Take steps on a GPU: after the `first` ones of a shape one is recorded, and the others replay it.
 
     Args:
-        step: takes the step of a number, or with a number on the device, `[1]`, too: whichever step that says.
+        step: takes the step of a number, also of a number on the device, `[1]`.
         shapes: of all steps in order; steps of equal shapes launch the same.
-        first: steps of each shape that are taken as they are.
+        first: number of steps of each shape before the recording.
         what: names the steps, for `record_graph`.
         device: the GPU.
     """
@@ -55,7 +55,7 @@ def replay_steps(
 
 
 def _record_step(step: Callable[..., object], number: int, what: str, device: torch.device) -> Callable[[int], object]:
-    """Record a step, and return a function that takes any of its shape, by number."""
+    """Record a step, and return a function that carries out any step of its shape, by number."""
     on_device = torch.full((1,), number, device=device)
     again = record_graph(partial(step, number, on_device), what)
 
@@ -68,7 +68,7 @@ def _record_step(step: Callable[..., object], number: int, what: str, device: to
 
 @contextmanager
 def _record_in_own_stream(device: torch.device) -> Iterator[None]:
-    """Have a GPU work in a stream of its own, as recording needs; before and behind all other work."""
+    """Let a GPU work in a stream of its own, which recording needs, apart from all work before and after."""
     stream, usual = _stream(device), torch.cuda.current_stream(device)
     stream.wait_stream(usual)
     try:
@@ -79,10 +79,10 @@ def _record_in_own_stream(device: torch.device) -> Iterator[None]:
 
 
 def record_graph(work: Callable[[], object], what: str) -> Callable[[], object]:
-    """Record what some work launches, which is not carried out by that, and return a function that launches it.
+    """Record the launches of some work without carrying it out, and return a function that launches them.
 
-    All tensors that the work reads must stay where they are; what it shall leave behind, it must write in place. Where
-    it cannot be recorded, as it waits for the GPU, the work is returned as it is; `what` names it in the log.
+    All tensors that the work reads must stay in place, and it must write its results in place. Work that cannot be
+    recorded, as it waits for the GPU, is returned itself; `what` names it in the log.
     """
     if what in _refused:
         return work

@@ -23,7 +23,7 @@ class Session:
         draws: images, channel, randomness.
         tally: the run's counters.
         clock: seconds by section.
-        chunk: clients trained at once; None: not chosen yet.
+        chunk: clients trained at once (None: not chosen yet).
     """
 
     draws: Draws
@@ -37,7 +37,7 @@ class Session:
         return self.tally.team
 
     def chunk_of(self, n: int) -> int:
-        """Return how many of n clients to take at a time: as few chunks as need be, of nearly equal size."""
+        """Choose how many of n clients to take at a time: as few chunks as possible, of nearly equal size."""
         chunks = -(-n // (self.chunk or n))
         return -(-n // chunks)
 
@@ -52,7 +52,7 @@ class Session:
         return {"chunk": self.chunk or 0, "chosen_for_cuda": cuda, **self.tally.counters()}
 
     def resume(self, counters: Mapping[str, Any]) -> None:
-        """Continue from what `counters` returned."""
+        """Continue from the result of `counters`."""
         self.tally.resume(counters)
         on_cuda = self.draws.device.type == "cuda"
         if self.draws.config.chunk == "auto" and counters["chosen_for_cuda"] == on_cuda:

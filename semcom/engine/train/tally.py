@@ -24,17 +24,17 @@ class Tally:
     """The counters of a run, and the clock of its rounds.
 
     Args:
-        draws: what the run draws from.
+        draws: of the run.
         air: exchange, which counts its traffic.
         team: the processes that share the run's clients.
 
     Attributes:
         visited: training samples visited so far.
         log: per-client means that training reported in this round, name -> `[n]`.
-        warnings: what the method warned of in this round, name -> text.
-        tests: names of the meters of tests, at each test SNR: "test" where there is one.
-        meters: received SNR and errors by "train_up", "train_down" and those of `tests`, since they were settled.
-        measured: the sums that they took until then, over all ranks.
+        warnings: the method's warnings in this round, name -> text.
+        tests: names of the meters of tests, at each test SNR; of a single test "test".
+        meters: received SNR and errors by "train_up", "train_down" and those of `tests`, since the last `settle`.
+        measured: the sums before that, over all ranks.
     """
 
     def __init__(self, draws: Draws, air: Air, team: Team) -> None:
@@ -58,11 +58,11 @@ class Tally:
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:
-        """Count nothing while the context lasts: round, samples, traffic, log and SNR of training are then restored.
+        """Count nothing inside the context: round, samples, traffic, log and SNR of training are then restored.
 
-        So is what `top-k` has left out.
+        So is the remainder of `top-k`.
 
-        The received SNR of tests is kept: what is evaluated here is evaluated for the run.
+        The received SNR of tests is kept: an evaluation here is one of the run.
         """
         before, round_, log, warnings = self.counters(), self.draws.round, dict(self.log), dict(self.warnings)
         residual = self.air.compression.residual
@@ -91,18 +91,18 @@ class Tally:
         self.air.features(ids, sizes, self.draws.config.model.features, bits, back)
 
     def settle(self) -> None:
-        """Add what all ranks measured on the air since the last call; this waits for the device, so once a round."""
+        """Add the measurements of all ranks on the air since the last call; this waits for the device: once a round."""
         sums = [m.take(self.draws.device) for m in self.meters.values()]
         for name, more in zip(self.meters, self.team.sum(torch.stack(sums)).tolist(), strict=True):
             self.measured[name] = tuple(a + b for a, b in zip(self.measured[name], more, strict=True))
 
     def snr_received_db(self) -> dict[str, Any]:
-        """Return the received SNR in dB so far, by meter (see `_group_tests`); None where nothing was sent."""
+        """Compute the received SNR in dB so far, by meter (see `_group_tests`); None for a meter without signals."""
         found = {name: ratio_db(*sums[:2]) for name, sums in self.measured.items()}
         return self._group_tests({name: value if math.isfinite(value) else None for name, value in found.items()})
 
     def _group_tests(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        """Return values by meter; of several tests `test`, that of the first one, and `test_at`, all by their SNRs."""
+        """Group values by meter; several tests give `test`, the value of the first, and `test_at`, by their SNRs."""
         if self.tests == ["test"] or self.tests[0] not in found:
             return dict(found)
         rest = {name: value for name, value in found.items() if name not in self.tests}
@@ -110,23 +110,23 @@ class Tally:
         return {**rest, "test": found[self.tests[0]], "test_at": each}
 
     def list_silent_meters(self) -> list[str]:
-        """Return the meters that have heard noise alone."""
+        """List the meters that have heard only noise."""
         return [name for name, (signal, noise, *_) in self.measured.items() if signal == 0.0 < noise]
 
     def list_broken_meters(self, least: float) -> dict[str, float]:
-        """Return the part of lost blocks by meter, where it is at least so much; of tests only if it is in all."""
+        """List the fraction of lost blocks by meter if it is at least so much, of tests only if it is in all."""
         lost = {name: sums[4] / sums[5] for name, sums in self.measured.items() if sums[5]}
         tests = min((lost[name] for name in self.tests if name in lost), default=0.0)
         lost = {**{name: part for name, part in lost.items() if name not in self.tests}, "test": tests}
         return {name: part for name, part in lost.items() if part >= least}
 
     def error_rates(self) -> dict[str, Any]:
-        """Return the part of wrong bits and of lost blocks so far, by meter as above, where the link sends bits."""
+        """Compute the fractions of wrong bits and of lost blocks so far, by meter as above, if the link sends bits."""
         counted = {name: sums[2:] for name, sums in self.measured.items() if sums[3]}
         return self._group_tests({name: {"bits": a / b, "blocks": c / d} for name, (a, b, c, d) in counted.items()})
 
     def losses(self) -> dict[str, float]:
-        """Return the means of what training logged in this round, over the clients; read off the device once."""
+        """Average the logged values of training in this round over the clients; one read off the device."""
         means = [values.mean().double().to(self.draws.device) for values in self.log.values()]
         return dict(zip(self.log, torch.stack(means).tolist(), strict=True)) if means else {}
 
@@ -138,7 +138,7 @@ class Tally:
         return {"visited": self.visited, "air": self.air.counters(), "meters": meters, "losses": losses}
 
     def resume(self, counters: Mapping[str, Any]) -> None:
-        """Continue from what `counters` returned."""
+        """Continue from the result of `counters`."""
         self.visited = counters["visited"]
         self.air.resume(counters["air"])
         self.air.arrivals.losses.resume(counters["losses"])

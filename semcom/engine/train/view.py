@@ -1,4 +1,4 @@
-"""Views of what a method trained: its models as they are used, their decisions, and what they answer."""
+"""Views of a method's result: its models in use, their decisions and their answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Scores = Callable[[Tensor, Tensor, Mapping[str, Tensor]], Tensor]
 
 @dataclass(frozen=True)
 class View:
-    """A way to use what a method trained: a population and, where it is not the head's logits, its decision.
+    """A way to use trained models: a population and, if it is not the head's logits, its decision.
 
     Attributes:
         population: the models of K clients.
@@ -38,16 +38,16 @@ class View:
     per_client: Mapping[str, Tensor] = field(default_factory=dict)
 
     def check_client(self, client: int) -> None:
-        """Check that there is a model of a client. Raises ConfigError."""
+        """Raise ConfigError unless there is a model of a client."""
         ids = self.population.ids
         if client not in ids:
             known = f"there are {len(ids)}, {ids[0]} to {ids[-1]}"
             raise ConfigError(f"client: there is no model of client {client}; {known}")
 
     def answer(self, heard: Outputs) -> Tensor:
-        """Return the scores or other outputs of a batch that has passed the models, `[k, b, ...]`.
+        """Compute the scores or other outputs of a batch that has passed the models, `[k, b, ...]`.
 
-        They are computed once, though metrics, accuracies among own classes and what keeps all scores each ask.
+        They are computed once for all who ask: metrics, accuracies among own classes, and stored scores.
         """
         if id(self) not in heard.answers:
             heard.answers[id(self)] = self._answer(heard)
@@ -59,7 +59,7 @@ class View:
         return self.scores(heard.features, heard.logits, {n: t[heard.where] for n, t in self.per_client.items()})
 
     def decide(self, heard: Outputs, among: Tensor | None = None) -> Tensor:
-        """Return the predicted classes of a batch, `[k, b]`.
+        """Choose the classes of a batch, `[k, b]`.
 
         Args:
             heard: the batch after the models.
@@ -142,7 +142,7 @@ class Measured:
     """A metric of some clients.
 
     Attributes:
-        clients: mean over the samples of each, `[K]`; NaN for a client without any.
+        clients: mean over the samples of each, `[K]`; NaN for a client without samples.
         pooled: mean over all samples.
     """
 
@@ -203,7 +203,7 @@ def measure_views(
 
 
 def _measure_pictures(task: Task, heard: Outputs, answers: Tensor) -> dict[str, Tensor]:
-    """Measure a batch by a task's metrics, `[k, b]` by name: images without the border around each picture."""
+    """Measure a batch by a task's metrics, `[k, b]` by name, without the border around each picture."""
     target, sides = heard.batch.target, heard.federation.sides
     if not task.pictures or sides is None:
         return task.measure(answers, target)
@@ -232,7 +232,7 @@ def show_tests(
     stream: str = "test",
     metered: bool = True,
 ) -> None:
-    """Show what this rank's clients hear at each SNR to `note`; arguments as for `count_confusions_of_views`."""
+    """Pass the tests of this rank's clients at each SNR to `note`; arguments as for `count_confusions_of_views`."""
     names: dict[str, list[str]] = {}
     for name, view in views.items():
         names.setdefault(str(id(view.population)), []).append(name)
@@ -247,7 +247,7 @@ def show_tests(
 
 
 def predict(session: Session, view: View, client: int, images: Tensor, snr_db: float | None) -> Tensor:
-    """Return the classes, int64 `[b]`, that a client's model gives to images that pass the channel; see `show`."""
+    """Predict the classes, int64 `[b]`, of images by a client's model, through the channel; see `infer_images`."""
     heard = infer_images(session, view, client, images, snr_db)
     answers = [view.decide(each) for each in heard]
     none = torch.zeros(1, 0, dtype=torch.int64, device=session.draws.device)  # the answer to no image at all
@@ -263,9 +263,9 @@ def infer_images(
         session: the run.
         view: the models and their decision.
         client: id.
-        images: uint8 `[b, channels, size, size]`, or what else the data of the run are.
+        images: uint8 `[b, channels, size, size]`, or other inputs as the data of the run.
         snr_db: test SNR, or None: the client's training SNR.
-        link: that the features pass (None: the run's).
+        link: the link for the features (None: the run's).
 
     Raises:
         ConfigError: images of another shape or type, or a client that has no model in the view.

@@ -1,7 +1,7 @@
 """Passes over data without training, in evaluation mode.
 
-No image is encoded twice by one encoder: models that have it in common, and several SNRs, share its features, and where
-all clients have it in common it runs over distinct images.
+No encoder sees an image twice: models that have it in common, and several SNRs, share its features, and an encoder that
+all clients share runs over distinct images.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class Outputs:
     Attributes:
         name: of the population.
         test: position of the SNR among those of the pass.
-        batch: labels and padding; it has no images (`x` is `[k, b, 0]`) where their features were known.
+        batch: labels and padding, without images (`x` is `[k, b, 0]`) if their features were known.
         raw: features before the link, `[k, b, d]`.
         features: features as received, `[k, b, d]`.
         logits: `[k, b, C]`.
         where: positions of the clients in the population, `[k]`.
         at: positions of the samples in all lists of the pass, back to back, `[k, b]`.
-        federation: where the samples are.
-        index: which of its images they are, `[k, b]`.
-        answers: those that views have given, by the `id` of the view.
+        federation: source of the samples.
+        index: indices of its images, `[k, b]`.
+        answers: views' answers so far, by the `id` of the view.
     """
 
     name: str
@@ -112,12 +112,12 @@ def infer_on_visit(
     Args:
         session: the run.
         pops: populations by name.
-        table: which samples, a list per client of the run.
+        table: lists of samples, one per client of the run.
         fn: the visitor.
         stream: names the realisation of the channel.
-        snrs_db: SNR of all clients, in each test; None: each client's training SNR of this round.
-        link: the link that the features pass (None: the run's).
-        meters: of the received SNR in each test (None: it is not measured); what several populations share counts once.
+        snrs_db: SNR of all clients, in each test (None: each client's training SNR of this round).
+        link: the link for the features (None: the run's).
+        meters: of the received SNR in each test (None: not measured); shared features count once.
         federation: images that `table` indexes (None: the run's).
     """
     draws = session.draws
@@ -147,7 +147,7 @@ class Models:
         shared: features by encoders that are known already.
 
     Attributes:
-        source: for each population the one whose encoder, which is the same, works for it.
+        source: each population's first population with an equal encoder, which works for it.
     """
 
     def __init__(self, cohorts: Mapping[str, Cohort], shared: Mapping[str, Known]) -> None:
@@ -163,7 +163,7 @@ class Models:
         return [name for name in dict.fromkeys(self.source.values()) if name not in self.shared]
 
     def stacks(self, ids: np.ndarray) -> dict[str, dict[str, Tensor]]:
-        """Return the tensors that are needed, with the clients in the order `ids`, by population."""
+        """Stack the tensors in use, with the clients in the order `ids`, by population."""
         encoding, found = self.encoding, dict[str, dict[str, Tensor]]()
         for name, cohort in self.cohorts.items():
             order = Order(np.searchsorted(cohort.ids, ids), cohort.device)
@@ -174,7 +174,7 @@ class Models:
 
 @dataclass(frozen=True)
 class Source:
-    """The samples that a pass shows, and what they meet; `infer_on_visit` explains the fields."""
+    """The samples of a pass and their signals; `infer_on_visit` explains the fields."""
 
     draws: Draws
     table: Ragged
@@ -186,7 +186,7 @@ class Source:
     def heard(
         self, models: Models, ids: np.ndarray, where: Mapping[str, Tensor], snrs_db: Sequence[float | None]
     ) -> Iterator[Outputs]:
-        """Yield what comes of each batch of a chunk's clients `ids`, most samples first, who are at `where`."""
+        """Yield the outputs of each batch of a chunk's clients `ids`, most samples first, who are at `where`."""
         draws, stacks = self.draws, models.stacks(ids)
         schedule = Schedule([self._in_order(int(client)) for client in ids])
         sizes = [plan_batch_sizes(len(p.order), draws.config.train.batch_size) for p in schedule.plans]
@@ -215,7 +215,7 @@ class Source:
                     yield Outputs(name, test, met, *passed, where[name][: cut.n], at, self.federation, index)
 
     def known(self, cohorts: Mapping[str, AnyCohort]) -> dict[str, Known]:
-        """Return the features of distinct images by those encoders that all clients of a cohort share."""
+        """Compute the features of distinct images by the encoders that all clients of a cohort share."""
         ids, draws = next(iter(cohorts.values())).ids, self.draws
         if draws.config.model.snr_input:
             return {}
@@ -224,7 +224,7 @@ class Source:
         return find_known_features(cohorts, lambda: list_distinct(self.table, ids), self._encoded, total, bytes_each)
 
     def _encoded(self, first: Cohort, images: Tensor) -> Tensor:
-        """Return the features of images by the encoder of one client: `[n] -> [n, d]`."""
+        """Encode images by the encoder of one client: `[n] -> [n, d]`."""
         model = self._model(first, {n: lay_channels_last(t) for n, t in first.tensors.items()}, 1)
         rows = torch.empty(len(images), self.draws.config.model.features, dtype=self.draws.dtype, device=images.device)
         last = torch.ones(1, dtype=torch.bool, device=images.device)
@@ -236,18 +236,17 @@ class Source:
         return rows
 
     def _model(self, cohort: Cohort, tensors: Mapping[str, Tensor], n: int) -> StackedModel:
-        """Return the models of the first n clients of a chunk."""
         active = {name: t if name in cohort.shared else t[:n] for name, t in tensors.items()}
         return StackedModel(cohort.network, {}, active, (), self.link, self.draws.autocast)
 
     def _snr(self, snr_db: float | None, ids: np.ndarray) -> Tensor:
-        """Return the SNR of each client in a test, `[k]` on the host."""
+        """Look up the SNR of each client in a test, `[k]` on the host."""
         if snr_db is None:
             return self.draws.snr_db("up", ids)
         return torch.full((len(ids),), snr_db, dtype=self.draws.dtype)
 
     def _batch(self, index: Tensor, cut: Cut, images: bool) -> Batch:
-        """Return some samples, with or without their images."""
+        """Gather some samples, with or without their images."""
         source = self.federation
         y = source.labels[index]
         y = y if cut.mask is None else y.masked_fill(~cut.mask, 0)
@@ -257,13 +256,12 @@ class Source:
         return Batch(x, y, cut.mask, cut.last, classes, task=draws.task, answers=draws.answers(source, index))
 
     def _in_order(self, client: int) -> Plan:
-        """Return a plan of a client's samples in their own order, in large batches; they are positions in the lists."""
+        """Plan a client's samples in their own order, in large batches; they are positions in the lists."""
         start, stop = (int(offset) for offset in self.table.offsets[client : client + 2])
         return Plan(torch.arange(start, stop), plan_batch_sizes(stop - start, EVAL_BATCH), 0)
 
 
 def _share_clients(team: Team, pop: Population, table: Ragged) -> Population:
-    """Return this rank's part of the clients of a population."""
     if team.size == 1:
         return pop
     return pop.narrow(pop.ids[team.share(table.sizes[pop.ids])[team.rank]])

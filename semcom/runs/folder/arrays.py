@@ -1,4 +1,4 @@
-"""`arrays.npz`: what a run keeps on request beside its numbers, by the names that docs/metrics.md explains."""
+"""`arrays.npz`: the arrays that a run keeps on request, by the names that docs/metrics.md explains."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PREFIX = {CONFUSION: "confusion/", FEATURES: "received/", CURVES: "curves/", IMA
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray], run: str) -> None:
-    """Write the arrays of the run with a hash. Raises OSError; no half of the file is there then."""
-    content: dict[str, Any] = {"run": np.array([run, _digest_arrays(arrays)]), **arrays}
+    """Write the arrays of the run with a hash. Raises OSError, without half a file."""
+    content: dict[str, Any] = {"run": np.array([run, _digest(arrays)]), **arrays}
     write_atomically(path, lambda file: np.savez(file, **content))
 
 
 def read_arrays(path: Path, expected: str) -> Arrays:
-    """Return the arrays of a run's file; none where there is no file.
+    """Read the arrays of a run's file, none if it is missing.
 
     Args:
         path: of the file.
@@ -47,13 +47,13 @@ def read_arrays(path: Path, expected: str) -> Arrays:
     run, *digest = np.atleast_1d(found.pop("run", "none")).tolist()
     if run != expected:
         raise RunError(f"{path} is of run {run}, not of {expected}")
-    if digest and digest != [_digest_arrays(found)]:  # older versions have left none
+    if digest and digest != [_digest(found)]:  # older versions have left none
         raise RunError(f"{path} is damaged (its digest is not that of its content)")
     return found
 
 
-def _digest_arrays(arrays: Mapping[str, np.ndarray]) -> str:
-    """Return the digest of arrays by name: a file that has lost some of them looks whole."""
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """Compute the digest of arrays by name: a file that has lost some of them looks whole."""
     total = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         total.update(f"{name} {array.dtype} {array.shape} ".encode() + np.ascontiguousarray(array).tobytes())
@@ -61,5 +61,5 @@ def _digest_arrays(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def list_lacking_arrays(found: Mapping[str, Any], keep: Collection[str]) -> list[str]:
-    """Return those kinds of which there are no arrays."""
+    """List the kinds without arrays."""
     return [what for what in keep if not any(name.startswith(PREFIX[what]) for name in found)]

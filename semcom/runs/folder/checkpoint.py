@@ -22,11 +22,11 @@ from semcom.runs.folder.schema import NUMBER, find_misfit
 
 
 class Damaged(RunError):
-    """A file that is no checkpoint, or not what was written."""
+    """A file that is no checkpoint, or has changed since it was written."""
 
 
 def state_to_checkpoint(state: Any) -> dict[str, Any]:
-    """Return a State as nested dicts of tensors, each with storage of its own, as saving a view writes all of it.
+    """Convert a State to nested dicts of tensors, each with storage of its own, as saving a view writes all of it.
 
     A field is a tensor, a population, or a frozen dataclass of such fields.
     """
@@ -34,7 +34,7 @@ def state_to_checkpoint(state: Any) -> dict[str, Any]:
     for field in dataclasses.fields(state):
         value = getattr(state, field.name)
         if isinstance(value, Population):
-            values[field.name] = {str(i): _cohort_to_checkpoint(c) for i, c in enumerate(value.cohorts)}
+            values[field.name] = {str(i): _pack_cohort(c) for i, c in enumerate(value.cohorts)}
         elif dataclasses.is_dataclass(value):
             values[field.name] = state_to_checkpoint(value)
         else:
@@ -42,8 +42,8 @@ def state_to_checkpoint(state: Any) -> dict[str, Any]:
     return values
 
 
-def _cohort_to_checkpoint(cohort: AnyCohort) -> dict[str, Any]:
-    """Return a cohort's clients, and its tensors with the names of shared ones, or its rows with what they share."""
+def _pack_cohort(cohort: AnyCohort) -> dict[str, Any]:
+    """Pack a cohort: its clients, and tensors with the names of shared ones, or rows with their shared tensors."""
     ids = torch.from_numpy(cohort.ids.copy())
     if isinstance(cohort, StoredCohort):
         return {"ids": ids, "common": {n: t.clone() for n, t in cohort.common.items()}, "rows": cohort.own.values()}
@@ -51,15 +51,15 @@ def _cohort_to_checkpoint(cohort: AnyCohort) -> dict[str, Any]:
 
 
 def state_from_checkpoint(template: Any, values: Any, folder: Path | None = None, team: Team = ALONE) -> Any:
-    """Return the State that `values` describe, with the fields of `template` (a State of the same run).
+    """Restore the State from `values`, with the fields of `template` (a State of the same run).
 
-    What a method has made of a field in its rounds counts, be it of another shape than in `setup`, with other clients
-    or with other tensors in common. Rows alone are those of `setup`, which knows how they began.
+    A field is restored as the rounds left it, even with another shape, other clients or other shared tensors than in
+    `setup`. Only rows must be those of `setup`, which knows their initial models.
 
     Args:
-        template: what `setup` gives.
+        template: the result of `setup`.
         values: of `state_to_checkpoint`; the same on every rank.
-        folder: where rows lie that are kept in a file (on rank 0).
+        folder: folder of rows in a file (on rank 0).
         team: the ranks, which all restore at once.
 
     Raises:
@@ -73,7 +73,7 @@ def state_from_checkpoint(template: Any, values: Any, folder: Path | None = None
             if not isinstance(value, dict):
                 raise RunError(MISFIT)
             cohorts = [
-                _cohort_from_checkpoint([*like.cohorts[i : i + 1], *like.cohorts, *known], of, folder, team)
+                _unpack_cohort([*like.cohorts[i : i + 1], *like.cohorts, *known], of, folder, team)
                 for i, of in enumerate(value.values())
             ]
             fields[field.name] = Population(tuple(cohorts))
@@ -86,10 +86,8 @@ def state_from_checkpoint(template: Any, values: Any, folder: Path | None = None
     return dataclasses.replace(template, **fields)
 
 
-def _cohort_from_checkpoint(
-    known: Sequence[AnyCohort], value: Any, folder: Path | None, team: Team
-) -> Cohort | StoredCohort:
-    """Return a cohort with the network, or the rows, of the first of some that it fits."""
+def _unpack_cohort(known: Sequence[AnyCohort], value: Any, folder: Path | None, team: Team) -> Cohort | StoredCohort:
+    """Restore a cohort with the network, or the rows, of the first of some that it fits."""
     if isinstance(value, dict) and known and "ids" not in value:  # of a version that relied on `setup`
         shared = [n for n in known[0].shared if n in value and len(value[n]) == 1]
         own = {} if "rows" in value else {"tensors": dict(value), "shared": shared}
@@ -113,9 +111,9 @@ def _cohort_from_checkpoint(
 
 
 def _fits(network: nn.Module, tensors: Any, beside: Iterable[str] = ()) -> bool:
-    """Return whether stacks have the shapes of a network's tensors, or are what an optimiser remembers of these.
+    """Check that stacks have the shapes of a network's tensors, or are an optimiser's state for these.
 
-    Other names are those of another network where some of this one are neither there nor `beside` them.
+    Other names are those of another network if some of this one are neither there nor `beside` them.
     """
     if not isinstance(tensors, dict):
         return False
@@ -126,12 +124,12 @@ def _fits(network: nn.Module, tensors: Any, beside: Iterable[str] = ()) -> bool:
 
 
 def _item(values: Any, name: str) -> Any:
-    """Return a value of a dict; None where there is no such thing."""
+    """Look up a value in a dict; None without it, or for any other object."""
     return values.get(name) if isinstance(values, dict) else None
 
 
 def _list_cohorts(state: Any, values: Any = None) -> Iterator[tuple[AnyCohort, Any]]:
-    """Yield the cohorts of all populations in a State, each with what `values` of `state_to_checkpoint` hold of it."""
+    """Yield the cohorts of all populations in a State, each with its part of the `values` of `state_to_checkpoint`."""
     for field in dataclasses.fields(state):
         value, stored = getattr(state, field.name), _item(values, field.name)
         if isinstance(value, Population):
@@ -141,17 +139,17 @@ def _list_cohorts(state: Any, values: Any = None) -> Iterator[tuple[AnyCohort, A
 
 
 def list_checkpoint_rows(state: Any) -> list[Slot]:
-    """Return the handles of a State's rows that lie in a file: while they are held, nothing is written over them."""
+    """List the handles of a State's rows in a file, which keep the rows from being overwritten."""
     stored = (cohort for cohort, _ in _list_cohorts(state) if isinstance(cohort, StoredCohort))
     return [handle for cohort in stored for handle in cohort.own.in_file()]
 
 
 def claim_checkpoint_rows(state: Any, path: Path) -> list[Slot]:
-    """Return handles to the rows on disk that the previous checkpoint refers to.
+    """Claim the rows on disk that the previous checkpoint refers to.
 
     Args:
-        state: what has been restored from the newest checkpoint.
-        path: of the older one; if it is missing or damaged, nothing is held for it.
+        state: restored from the newest checkpoint.
+        path: of the older one; if it is missing or damaged, no rows are claimed.
     """
     with suppress(RunError):
         found = _list_cohorts(state, load_checkpoint(path).get("state"))
@@ -161,7 +159,7 @@ def claim_checkpoint_rows(state: Any, path: Path) -> list[Slot]:
 
 
 def save_checkpoint(path: Path, content: dict[str, Any]) -> None:
-    """Write a checkpoint atomically, with a digest of all its bytes; the one that lies there is kept as `PREVIOUS`.
+    """Write a checkpoint atomically, with a digest of all its bytes; the former file is kept as `PREVIOUS`.
 
     Raises OSError, as the system reported it.
     """
@@ -169,7 +167,7 @@ def save_checkpoint(path: Path, content: dict[str, Any]) -> None:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read what `save_checkpoint` wrote; nothing in it is executed, and nothing is parsed unless its digest is right.
+    """Read a file of `save_checkpoint`, without executing any of it, and parse it only if its digest is right.
 
     Raises Damaged for any other file, and for one with a single bit changed; RunError for one that cannot be read.
     """
@@ -188,10 +186,10 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def fits_checkpoint_template(template: Any, value: Any) -> bool:
-    """Return whether plain containers have a template's structure: names, lengths, and numbers where it has numbers.
+    """Check that plain containers have a template's structure: names, lengths, and numbers in the same places.
 
-    A whole number stays one, and is not negative; where the template has None, a number will do too; an empty table
-    stands for any table of numbers.
+    A whole number must be whole, and not negative. None in the template admits a number, and an empty table any table
+    of numbers.
     """
     inside = template.values() if isinstance(template, dict) else template if isinstance(template, list) else ()
     if not inside:

@@ -1,8 +1,8 @@
 """A torch file that ends with a digest of all of it.
 
-torch's reader passes over the checksums of its archive, so a flipped bit would go into the weights unnoticed. The
-digest stands in the comment at the archive's end, which torch and every zip tool skip, and it is compared before
-anything in the file is parsed. It tells damage, not forgery: who can write the file can write a digest too.
+torch's reader ignores the checksums of its archive, so a flipped bit would go into the weights unnoticed. The digest is
+in the comment at the archive's end, which torch and every zip tool skip, and it is compared before the file is parsed.
+It reveals damage, not forgery: anybody who can write the file can write a digest too.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def save_with_checksum(content: Any, file: BinaryIO) -> None:
 
 
 def verify_checksum(file: BinaryIO) -> bool:
-    """Return whether every byte of an open file is as it was sealed; the file is left at its beginning."""
+    """Check every byte of an open file against its seal; the file is left at its beginning."""
     left = file.seek(0, os.SEEK_END) - 2 - _LENGTH
     file.seek(0)
     digest = hashlib.blake2b()
@@ -52,7 +52,7 @@ def verify_checksum(file: BinaryIO) -> bool:
 
 
 def _trailer(digest: hashlib.blake2b) -> bytes:
-    """Return the end of a sealed archive: the length of its comment, and the comment."""
+    """Format the end of a sealed archive: the length of its comment, and the comment."""
     return struct.pack("<H", _LENGTH) + _MARK + digest.hexdigest().encode()
 
 
@@ -73,4 +73,4 @@ class _Writer:
             raise
 
     def flush(self) -> None:
-        """Do nothing: the file is flushed once, by who opened it."""
+        """Do nothing: the code that opened the file flushes it once."""

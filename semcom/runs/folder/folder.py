@@ -55,7 +55,7 @@ class WriteError(RunError):
 
 @contextmanager
 def name_written_file(name: str) -> Iterator[None]:
-    """Turn what the system refuses inside into a WriteError that names the file."""
+    """Raise WriteError, which names the file, if the system refuses to write inside."""
     try:
         yield
     except OSError as error:
@@ -66,13 +66,13 @@ class Folder:
     """The folder of one run.
 
     A checkpoint must not cover rounds whose lines a crash could still take away. So lines are appended as their rounds
-    end, are synced before a checkpoint is renamed into place (`store`), and those that it does not cover are cut off
-    when a run is taken up (`begin`).
+    end, are synced before a checkpoint is renamed into place (`store`), and lines beyond it are cut off when a run is
+    taken up (`begin`).
 
     Args:
         path: created when it is opened.
         config: the resolved configuration.
-        again: whether the run that lies there is replaced, be it this one or another.
+        again: whether to replace the run in the folder, be it this one or another.
     """
 
     def __init__(self, path: Path, config: RunConfig, again: bool = False) -> None:
@@ -106,7 +106,7 @@ class Folder:
         check_stored_reads(self.path)
 
     def clear(self) -> None:
-        """Remove the run that is to be replaced: what says that it is finished first, what says which it is last."""
+        """Remove the replaced run, beginning with the sign that it is finished, and its configuration last."""
         if self.again:
             rows = (path.name for path in self.path.glob(ROWS.format("*")))
             for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, *rows, METRICS, ARRAYS, CONFIG):
@@ -114,7 +114,7 @@ class Folder:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Create the folder, keep other processes out, and remove the halves of files that a dead one left.
+        """Create the folder, keep other processes out, and remove partly written files of a dead process.
 
         The operating system drops the lock with the process, so a dead one's does not block.
 
@@ -137,7 +137,7 @@ class Folder:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Create the folder and hold its lock; one of a finished run that cannot be written to needs none."""
+        """Create the folder and hold its lock; the read-only folder of a finished run needs none."""
         with ExitStack() as stack, name_written_file(f"out: {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
@@ -171,9 +171,9 @@ class Folder:
         (self.path / ERROR).unlink(missing_ok=True)
 
     def summary(self) -> dict[str, Any] | None:
-        """Return the summary of a finished run, if there is one; one that is damaged is put aside, with a warning.
+        """Read the summary of a finished run; a damaged file is put aside, with a warning. None without one.
 
-        Raises RunError when it is whole and metrics.jsonl is not what the run wrote.
+        Raises RunError if it is whole and metrics.jsonl has changed.
         """
         try:
             return read_summary(self.path, run_hash(self.config))
@@ -184,7 +184,7 @@ class Folder:
             return None
 
     def arrays(self) -> Arrays:
-        """Return the arrays that a finished run has kept; a file that is damaged is put aside, with a warning."""
+        """Read the arrays of a finished run; a damaged file is put aside, with a warning."""
         try:
             return read_arrays(self.path / ARRAYS, run_hash(self.config))
         except RunError as error:
@@ -195,7 +195,7 @@ class Folder:
         LOG.warning("%s; it is now %s, and %s", error, set_file_aside(self.path / name).name, then)
 
     def keep(self, found: Arrays) -> None:
-        """Write the arrays that a run keeps on request, in the place of those that were there."""
+        """Write the arrays that a run keeps on request, in place of former ones."""
         with self._writing(ARRAYS):
             write_arrays(self.path / ARRAYS, found, run_hash(self.config))
 
@@ -205,7 +205,7 @@ class Folder:
             write_atomically(self.path / ERROR, text)
 
     def append(self, line: dict[str, Any]) -> None:
-        """Add one line to metrics.jsonl, or, where the disk is full (WriteError), nothing."""
+        """Add one line to metrics.jsonl, or no part of it if the disk is full (WriteError)."""
         with self._writing(METRICS):
             append_to_file(self.path / METRICS, format_lines([line]).encode())
 
@@ -233,7 +233,7 @@ class Folder:
 
 
 def check_stored_reads(folder: Path) -> None:
-    """Raise ConfigError where a stored run has read a file that is another one now."""
+    """Raise ConfigError if a file that a stored run has read has changed."""
     stored = locate_training(folder) / CONFIG
     if stored.exists() and (changed := find_changed_read(read_config(stored, "config").contents)):
         words = f"{changed}, which it read, has changed"
@@ -241,7 +241,7 @@ def check_stored_reads(folder: Path) -> None:
 
 
 def _find_study_sign(folder: Path) -> str | None:
-    """Name what shows that a folder without a run is that of a study; None: nothing does."""
+    """Find a sign that a folder without a run is that of a study, by its name; None without a sign."""
     of_sweep = (name for name in (SWEEP, TABLE) if (folder / name).exists())
     runs = (path.parent.name for path in folder.glob(f"*/{CONFIG}") if path.parent.name != TRAINING)
     return next(of_sweep, None) or next((f"a run in {name}" for name in runs), None)

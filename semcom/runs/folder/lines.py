@@ -16,18 +16,18 @@ from semcom.runs.folder.stored import locate_training
 
 
 class DamagedRun(RunError):
-    """A run of which metrics.jsonl or config.json is not what it wrote: there is nothing to make it of again."""
+    """A run with a changed metrics.jsonl or config.json, which cannot be made again."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path} is damaged ({reason}); move {path.parent} away, and its command trains the run again")
 
 
 def read_metrics(folder: Path, rounds: int | None = None) -> list[dict[str, Any]]:
-    """Return the lines of metrics.jsonl, up to a round or to the first that is not whole (cut off in writing)."""
+    """Read the lines of metrics.jsonl, up to a round or to the first line that is not whole (cut off in writing)."""
     whole: list[dict[str, Any]] = []
     try:
         with open_file(folder / METRICS) as file:
-            for line in map(_parse_metrics_line, file):
+            for line in map(_parse_numbers, file):
                 if line is None or (rounds is not None and line["round"] > rounds):
                     break
                 whole.append(line)
@@ -37,17 +37,17 @@ def read_metrics(folder: Path, rounds: int | None = None) -> list[dict[str, Any]
 
 
 def check_metrics(folder: Path, summary: Mapping[str, Any] | None) -> None:
-    """Check that metrics.jsonl of a run is what the run wrote, which costs what reading it does.
+    """Check that metrics.jsonl of a run has not changed, at the cost of reading it.
 
-    Runs of older versions have left no digest of it: of theirs, as of unfinished ones, each line has to be that of its
-    round; `find_lines_fault` knows more of those that have been parsed.
+    Runs of older versions have left no digest of it: in theirs, as in unfinished ones, each line must be that of its
+    round; `find_lines_fault` checks parsed lines further.
 
     Args:
         folder: of the run.
         summary: of a finished run (None: it is not finished, and its last line may be cut off).
 
     Raises:
-        DamagedRun: it is not.
+        DamagedRun: it has changed.
     """
     place = locate_training(folder)
     path, told = place / METRICS, summary or {}
@@ -78,12 +78,12 @@ def digest_metrics(digest: hashlib._Hash, *lines: dict[str, Any]) -> list[int]:
 
 
 def format_lines(lines: Iterable[dict[str, Any]]) -> str:
-    """Return lines as metrics.jsonl has them."""
+    """Format lines for metrics.jsonl."""
     return "".join(to_json(line) + "\n" for line in lines)
 
 
-def _parse_metrics_line(text: bytes) -> dict[str, Any] | None:
-    """Return the numbers in a line of metrics.jsonl, NaN where it has null; None where it is not whole."""
+def _parse_numbers(text: bytes) -> dict[str, Any] | None:
+    """Parse a line of metrics.jsonl, with NaN for null; None for an incomplete line."""
     try:
         line = _read_null(json.loads(text)) if text.endswith(b"\n") else None
     except (ValueError, RecursionError):
@@ -92,7 +92,7 @@ def _parse_metrics_line(text: bytes) -> dict[str, Any] | None:
 
 
 def _read_null(value: Any) -> Any:
-    """Return values with NaN in the place of null, as which `to_json` writes it; a class that nobody tests has None."""
+    """Replace null, as `to_json` writes NaN, by NaN; a class that no client tests stays None."""
     if isinstance(value, dict):
         return {name: held if name == "classes" else _read_null(held) for name, held in value.items()}
     return [_read_null(held) for held in value] if isinstance(value, list) else math.nan if value is None else value

@@ -1,4 +1,4 @@
-"""The lock of a folder, which one process has at a time."""
+"""The lock of a folder, which only one process has at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOMENT_S = 0.5
 
 
 def take_lock(path: Path, patience_s: float) -> FileLock:
-    """Take a lock, which the system drops with the process; where a file system has none, a line says so.
+    """Take a lock, which the system drops with the process; if the file system has none, log a warning.
 
     Raises:
         Timeout: another process holds it.
@@ -36,9 +36,9 @@ def take_lock(path: Path, patience_s: float) -> FileLock:
 
 
 def watch_lock(lock: FileLock) -> Callable[[], None]:
-    """Return a function that raises RunError when the file of a lock that is held has gone from its place.
+    """Return a function that raises RunError when the file of a held lock has gone.
 
-    Whoever comes then makes another file there, and locks that.
+    The next process makes another file in its place, and locks that.
     """
     path = Path(lock.lock_file)
 
@@ -57,9 +57,9 @@ def watch_lock(lock: FileLock) -> Callable[[], None]:
 
 
 def is_lock_held(lock: Path) -> bool:
-    """Return whether a process holds a lock, such as that of a run's folder, as a running one does.
+    """Check whether a process holds a lock, such as that of the folder of a run in progress.
 
-    To know it, the lock is taken for a moment; who wants it then waits that long (`MOMENT_S`).
+    The check takes the lock for a moment, for which other processes wait (`MOMENT_S`).
     """
     if not lock.exists():
         return False

@@ -39,7 +39,7 @@ def describe_machine(device: torch.device) -> dict[str, Any]:
 
 
 def name_processor() -> str:
-    """Return the model of the processor, or its architecture where the system does not tell more."""
+    """Read the model of the processor, or its architecture if the system does not name the model."""
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             models = (line.partition(":")[2].strip() for line in file if line.startswith("model name"))
@@ -49,7 +49,7 @@ def name_processor() -> str:
 
 
 def read_versions() -> dict[str, str]:
-    """Return the versions of what a result depends on."""
+    """Read the versions of packages on which a result depends."""
     names = ("semcom", "torch", "torchvision", "numpy", "scipy", "pillow", "sionna-no-rt")
     found = {"python": platform.python_version()}
     for name in names:
@@ -61,7 +61,7 @@ def read_versions() -> dict[str, str]:
 
 
 def read_commit() -> str | None:
-    """Return the commit of this package's checkout, with "-dirty" if it was changed; None outside a checkout."""
+    """Read the commit of this package's checkout, with "-dirty" if it was changed; None outside a checkout."""
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(Path(__file__).parent), *words]

@@ -1,4 +1,4 @@
-"""Where a run goes on: the checkpoint that it takes up, and what else of its folder still holds."""
+"""The recovery of a run: its checkpoint, and the parts of its folder that still hold."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ class Checkpoints:
     """The newest checkpoint of a run's folder, and the one before it; without a folder there are none.
 
     Attributes:
-        begun: when the run began, in UTC; in the process that a checkpoint is of, where others go on.
-        stored: round of the newest one, if it is there.
-        rows: of each, the newest first, the rows that lie in a file: they are only kept while something refers to
-            them, and the checkpoint says where they lie.
+        begun: begin of the run, in UTC, in the process of the first checkpoint.
+        stored: round of the newest one (None: there is none).
+        rows: of each, the newest first, handles of the rows in a file, which keep them until the next checkpoint.
     """
 
     def __init__(self, folder: Folder | None, config: Resolved, clock: Clock) -> None:
@@ -40,9 +39,9 @@ class Checkpoints:
         self.written_at = time.monotonic()
 
     def find(self, progress: dict[str, Any]) -> dict[str, Any] | None:
-        """Read the newest one that is whole, if there is any.
+        """Read the newest checkpoint that is whole; None if there is none.
 
-        A damaged one is put aside, with a warning, where the one before it is whole.
+        A damaged one is put aside, with a warning, if the one before it is whole.
 
         Args:
             progress: counters of the run before its first round.
@@ -66,7 +65,7 @@ class Checkpoints:
             return content
 
     def take_up(self, state: Any, round_: int) -> None:
-        """Go on from a round's checkpoint, of which a State has been restored."""
+        """Continue from a round's checkpoint, whose State has been restored."""
         if self.folder is None:
             return
         self.stored, self.rows = round_, [checkpoint.list_checkpoint_rows(state)]
@@ -74,12 +73,12 @@ class Checkpoints:
             self.rows.append(checkpoint.claim_checkpoint_rows(state, self.folder.path / PREVIOUS))
 
     def are_due(self, round_: int) -> bool:
-        """Return whether one is due after a round: by its number, by the time, or as the last one."""
+        """Check whether a checkpoint is due after a round: by its number, by the time, or as the last one."""
         train, minutes = self.config.train, (time.monotonic() - self.written_at) / 60
         return round_ % train.checkpoint_every == 0 or round_ == train.rounds or minutes >= train.checkpoint_minutes
 
     def write(self, state: Any, progress: dict[str, Any]) -> None:
-        """Write one of the last good state, if it is not there."""
+        """Write a checkpoint of the last good state, unless there is one."""
         round_ = progress["round"]
         if self.folder is None or self.stored == round_ or not round_:
             return
@@ -105,7 +104,7 @@ class Checkpoints:
 
 
 def read_checkpoint(path: Path, config: Resolved, progress: dict[str, Any]) -> dict[str, Any]:
-    """Read a checkpoint. Raises RunError where it is damaged or not of this run; see `Checkpoints.find`."""
+    """Read a checkpoint. Raises RunError if it is damaged or not of this run; see `Checkpoints.find`."""
     content = checkpoint.load_checkpoint(path)
     if content.get("hash") != run_hash(config):
         raise RunError(f"{path}: belongs to another run; move it away to start again")
@@ -124,7 +123,7 @@ def restore_state(template: Any, content: dict[str, Any], folder: Path | None, r
     Args:
         template: a State of the run.
         content: of the checkpoint.
-        folder: in whose files its rows may lie.
+        folder: folder of rows in files.
         ranks: the processes of the run, which all restore at once.
 
     Raises:
@@ -140,7 +139,7 @@ def restore_state(template: Any, content: dict[str, Any], folder: Path | None, r
 
 
 def read_covered_metrics(folder: Path, rounds: int, covered: list[int]) -> list[dict[str, Any]]:
-    """Return the lines of rounds that a checkpoint covers. Raises RunError unless they have the digest that it has."""
+    """Read the lines of the rounds of a checkpoint. Raises RunError unless they have its digest."""
     lines = read_metrics(folder, rounds)
     if digest_metrics(hashlib.sha256(), *lines) != covered:
         wrong = f"lacks lines of rounds 1 to {rounds}, or has others than the run wrote"
@@ -151,11 +150,11 @@ def read_covered_metrics(folder: Path, rounds: int, covered: list[int]) -> list[
 def begin_or_recover(
     folder: Folder, stored: int | None, rounds: int, covered: list[int]
 ) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
-    """Make a folder ready for the rounds that are not done yet, and read its metrics so far.
+    """Make a folder ready for the remaining rounds, and read its metrics so far.
 
     Args:
-        folder: which is written to from here on.
-        stored: round of the checkpoint that has been taken up, if any.
+        folder: of the run.
+        stored: round of the restored checkpoint, if any.
         rounds: the run's number of rounds.
         covered: digest of the lines that the checkpoint covers.
 

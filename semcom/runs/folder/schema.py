@@ -1,8 +1,8 @@
-"""What summary.json and a line of metrics.jsonl hold: readers meet these shapes, and no others.
+"""The shapes of summary.json and of a line of metrics.jsonl; readers get no others.
 
 A shape is a type, None, a list of one shape for all entries, a table of shapes by name, or a tuple of alternatives. In
-a table `*_at` stands for all names that end so and `...` for all others; a name may be missing. Where NaN is written
-as null, a number may be None.
+a table `*_at` stands for all names with this end and `...` for all others; a name may be missing. As NaN is written as
+null, a number may be None.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ LARGEST = 1 << 63
 
 
 def find_misfit(shape: Any, value: Any, name: str = "") -> str | None:
-    """Return the name of a part of a value that has not its shape; None where all of it has.
+    """Find a part of a value that does not fit its shape, by its name; None if all parts fit.
 
     Example:
         >>> find_misfit({"rounds": int, ...: NUMBERS}, {"rounds": 3, "seconds": {"train": [1]}})
@@ -88,7 +88,7 @@ def find_misfit(shape: Any, value: Any, name: str = "") -> str | None:
 
 
 def find_summary_fault(summary: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with the content of a summary; None: nothing is."""
+    """Describe the fault in the content of a summary; None for a valid one."""
     misfit = find_misfit(SUMMARY, summary)
     if misfit is None and "device" in summary:
         traffic = summary.get("traffic", {})
@@ -113,7 +113,7 @@ def find_summary_fault(summary: Mapping[str, Any]) -> str | None:
 
 
 def find_lines_fault(lines: Sequence[Mapping[str, Any]], summary: Mapping[str, Any]) -> str | None:
-    """Return what lines of metrics.jsonl hold that a run does not write, or that its summary says otherwise, if any.
+    """Describe a fault in lines of metrics.jsonl, by their shapes or against the summary; None for valid lines.
 
     They are those of a version that left no digest of them; `check_metrics` has seen that each has its round.
     """

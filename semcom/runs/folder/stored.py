@@ -21,7 +21,7 @@ def write_config(folder: Path, config: RunConfig) -> Path:
 
 
 def format_config(config: RunConfig) -> str:
-    """Return the content of config.json."""
+    """Format the content of config.json."""
     return to_json(to_dict(config), indent=2) + "\n"
 
 
@@ -30,7 +30,7 @@ def read_config(path: Path | str, asked: str) -> RunConfig:
 
     Args:
         path: of the file or the folder.
-        asked: what it is read for: the first word of the error about a file that cannot be read.
+        asked: purpose, the first word of the error about a file that cannot be read.
 
     Raises:
         ConfigError: there is none, or it is no configuration.
@@ -59,7 +59,7 @@ def read_config(path: Path | str, asked: str) -> RunConfig:
 
 
 def _parse_json_table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the table that a JSON file writes as `pairs`. Raises ConfigError for a name that is there twice."""
+    """Build a table from the `pairs` of a JSON file. Raises ConfigError for a name that is there twice."""
     table = dict(pairs)
     if len(table) < len(pairs):
         names = [name for name, _ in pairs]
@@ -68,6 +68,6 @@ def _parse_json_table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def locate_training(folder: Path) -> Path:
-    """Return where the training of a run lies: in its own folder, or in one inside that."""
+    """Locate the training of a run: its own folder, or one inside."""
     apart = folder / TRAINING
     return apart if (apart / CONFIG).is_file() else folder

@@ -1,4 +1,4 @@
-"""summary.json of a run: written with a digest of what it holds, and checked by it."""
+"""summary.json of a run: written with a digest of its content, and checked by it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from semcom.runs.folder.stored import locate_training
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
-    """Write summary.json, with a digest of all that it holds, and return its path.
+    """Write summary.json, with a digest of its content, and return its path.
 
     Args:
         folder: of the run.
@@ -33,12 +33,12 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
 
 
 def format_summary(summary: Mapping[str, Any]) -> str:
-    """Return the content of summary.json."""
+    """Format the content of summary.json."""
     return to_json(seal_values(summary), indent=2) + "\n"
 
 
 def seal_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return plain values as JSON gives them back, with a digest of them all in the place of one that they have."""
+    """Convert plain values as JSON does, and add or replace their digest."""
     plain = json.loads(to_json({name: value for name, value in values.items() if name != "digest"}))
     return {**plain, "digest": _digest_values(plain)}
 
@@ -49,15 +49,15 @@ def is_sealed(values: Mapping[str, Any]) -> bool:
 
 
 def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | None:
-    """Return the summary of the finished run in a folder; None where no run has finished.
+    """Read the summary of the finished run in a folder; None if no run has finished.
 
     Args:
         folder: of the run.
-        expected: hash of the run that it has to be of (None: of any).
+        expected: required hash of the run (None: any).
 
     Raises:
         RunError: the file is damaged, or of another run.
-        DamagedRun: metrics.jsonl is not what the run wrote, see `check_metrics`.
+        DamagedRun: metrics.jsonl has changed, see `check_metrics`.
     """
     path = folder / SUMMARY
     try:
@@ -68,14 +68,14 @@ def read_summary(folder: Path, expected: str | None = None) -> dict[str, Any] | 
         raise RunError(f"{path} is damaged ({error}); the command that trained the run writes it again") from None
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from None
-    if problem := _check_summary(found, expected):
+    if problem := _find_fault(found, expected):
         raise RunError(f"{path} is damaged ({problem}); the command that trained the run writes it again")
     check_metrics(folder, found)
     return {name: value for name, value in found.items() if name != "digest"}
 
 
-def _check_summary(found: Any, expected: str | None) -> str | None:
-    """Return what is wrong with the content of summary.json; None: nothing is."""
+def _find_fault(found: Any, expected: str | None) -> str | None:
+    """Describe the fault in the content of summary.json; None for a valid one."""
     if not isinstance(found, dict):
         return "it holds no JSON object"
     if not is_sealed(found):
@@ -88,6 +88,6 @@ def _check_summary(found: Any, expected: str | None) -> str | None:
 
 
 def _digest_values(values: Mapping[str, Any]) -> str:
-    """Return the digest of values as they come back from JSON."""
+    """Compute the digest of values as they come back from JSON."""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

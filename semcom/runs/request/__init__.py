@@ -1,1 +1,1 @@
-"""From what is asked for to a resolved run: fields, inputs, own code, limits."""
+"""The way from a request to a resolved run: fields, inputs, own code, limits."""

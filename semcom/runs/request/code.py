@@ -1,8 +1,9 @@
-"""The identity of what a script or a notebook registers: the text of that script or those cells, and what they import.
+"""The identity of code that a script or a notebook registers: the text of that script or those cells, and imports.
 
-A script counts whole, but for what it does under `if __name__ == "__main__":`, if that only calls. Of a notebook those
-cells count that registered it, that bind what these refer to by name, directly or not, or that change something
-of that. Modules of one's own count whole. What no text tells, as a number from the command line, counts by its value.
+A script counts as a whole, except for its part under `if __name__ == "__main__":` if that only calls. In a notebook
+those cells count that register the code, that bind names to which it refers, directly or not, or that change such an
+object. Modules of one's own count as a whole. Values that no text shows, as a number from the command line, count
+themselves.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ _SILENT = {*vars(builtins), "display", "get_ipython", "semcom", "channels"} - {"
 
 
 def read_code(entry: Any, place: Place | None) -> Code:
-    """Read what a class, a function or an object of the user's rests on.
+    """Collect the code on which a user's class, function or object depends.
 
     Args:
         entry: of a registry, or a function.
         place: the script or the cell that registered it, if one did.
 
     Raises:
-        ConfigError: its text is kept nowhere, as of `python -c` and of what is typed into Python itself.
+        ConfigError: its text is not stored, as of `python -c` and of lines typed into Python itself.
     """
     name = str(getattr(entry, "__module__", ""))
     file = getattr(sys.modules.get(name), "__file__", None)
@@ -63,7 +64,7 @@ def read_code(entry: Any, place: Place | None) -> Code:
 
 
 def find_definition(function: Any) -> Place | None:
-    """Return the script or the cell that defines a function; None for one of a module."""
+    """Find the script or the cell that defines a function; None for a function of a module."""
     code = getattr(function, "__code__", None)
     if code is None or function.__module__ != "__main__":
         return None
@@ -102,7 +103,7 @@ class _Text:
 
 
 def _choose_texts(place: Place, name: str) -> tuple[list[_Text], list[tuple[str, str]]]:
-    """Return the script of a place; or the cells on which the one there, and a name, rest, and modules of others'."""
+    """Choose the script of a place, or the cells on which its cell and a name depend, with modules of others'."""
     if not place.cell:
         return [_read_script(read_source(place.file), place.file)] if os.path.isfile(place.file) else [], []
     cells = place.known["In"] if read_executed_cell(place.known) else []
@@ -124,7 +125,7 @@ def _choose_texts(place: Place, name: str) -> tuple[list[_Text], list[tuple[str,
 
 
 def _list_foreign_imports(texts: list[_Text]) -> tuple[dict[str, str], set[str]]:
-    """Return the names that imports of others' modules bind, with the module, and those that are of `_NUMERIC`."""
+    """List the names that imports of others' modules bind, with the module, and those from `_NUMERIC`."""
     imports = {name: of for each in texts for name, of in each.imports.items() if not of.startswith(".")}
     tops = {name: of.partition(".")[0] for name, of in imports.items()}
     files = {name: getattr(sys.modules.get(top), "__file__", None) for name, top in tops.items()}
@@ -133,7 +134,7 @@ def _list_foreign_imports(texts: list[_Text]) -> tuple[dict[str, str], set[str]]
 
 
 def _find_bindings(cells: list[_Text], name: str) -> Iterator[_Text]:
-    """Yield the last cell that binds a name, and those that it goes on from."""
+    """Yield the last cell that binds a name, and earlier cells that it modifies."""
     for cell in reversed(cells):
         if name in cell.bound:
             yield cell
@@ -143,7 +144,7 @@ def _find_bindings(cells: list[_Text], name: str) -> Iterator[_Text]:
 
 @functools.lru_cache(maxsize=64)
 def _read_script(source: bytes, file: str) -> _Text:
-    """Read a script, but for its part under `if __name__ == "__main__":`, if that defines and changes nothing."""
+    """Read a script without its part under `if __name__ == "__main__":`, if that defines and changes nothing."""
     text = importlib.util.decode_source(source)
     whole, lines = _describe_text(text, file), text.split("\n")
     for node in ast.parse(text, file).body:
@@ -166,7 +167,7 @@ def _read_script(source: bytes, file: str) -> _Text:
 
 @functools.lru_cache(maxsize=4096)
 def _read_cell(source: str) -> _Text | None:
-    """Read a cell, as IPython makes Python of it; None for one that is not in Python.
+    """Read a cell as IPython translates it to Python; None for a cell that is not in Python.
 
     Magics that execute Python, such as `%%time`, count as that.
     """
@@ -230,7 +231,7 @@ def _list_tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 def _walk(node: ast.AST, within: str = "") -> Iterator[tuple[ast.AST, str]]:
-    """Yield all nodes with what they are in: a function, or else a class, or nothing."""
+    """Yield all nodes, each with the kind of scope around it: a function, a class, or an empty text."""
     yield node, within
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         within = "function"
@@ -241,7 +242,7 @@ def _walk(node: ast.AST, within: str = "") -> Iterator[tuple[ast.AST, str]]:
 
 
 def _find_root(node: ast.AST) -> str:
-    """Return the name with which an expression such as `a.b[0].c` begins; of any other, nothing."""
+    """Find the name with which an expression such as `a.b[0].c` begins; empty for any other expression."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -251,7 +252,7 @@ def _find_root(node: ast.AST) -> str:
 
 
 def _list_values(chosen: list[_Text], entry: Any, known: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the plain values that an entry holds, and those of globals in functions and classes, if none sets them."""
+    """List the plain values of an entry, and of globals in functions and classes if no text sets them."""
     own = [each for each in reversed(getattr(entry, "__mro__", ())) if each.__module__ == "__main__"]
     held = {f".{name}": value for each in own or [entry] for name, value in getattr(each, "__dict__", {}).items()}
     for function in [each for each in (entry, *held.values()) if isinstance(each, types.FunctionType)]:
@@ -280,6 +281,6 @@ def _read_closure(cell: types.CellType) -> Any:
 
 
 def _read_version(module: str) -> str:
-    """Return the version of the package that a module is of."""
+    """Read the version of the package that contains a module."""
     names = importlib.metadata.packages_distributions().get(module.partition(".")[0], [])
     return " ".join(f"{name} {importlib.metadata.version(name)}" for name in sorted(set(names)))

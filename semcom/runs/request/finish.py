@@ -1,4 +1,4 @@
-"""The fields of the last stage that every method can have: filled, and refused where they train nothing."""
+"""The fields of the last stage that every method can have: filled, and refused if they have no effect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from semcom.models.registry import HEADS
 
 
 def check_finish(config: RunConfig, method: Method) -> None:
-    """Raise ConfigError for a kind that is not known, and for settings of a last stage that trains nothing."""
+    """Raise ConfigError for an unknown kind, and for settings of a last stage that trains nothing."""
     finish = config.finish
     known = [*HEADS.names(), *KINDS]
     if finish.kind is not None and finish.kind not in known:
@@ -26,12 +26,12 @@ def check_finish(config: RunConfig, method: Method) -> None:
         value = getattr(finish, name)
         if value not in (None, usual[name]) and name not in list_finish_fields(config, method):
             raise NoEffect(
-                f"finish.{spelled(name)}: {value!r} has no effect, as {_explain_unused_finish(config)}; leave it out"
+                f"finish.{spelled(name)}: {value!r} has no effect, as {_explain_unused(config)}; leave it out"
             )
 
 
-def _explain_unused_finish(config: RunConfig) -> str:
-    """Return the reason for which a field of `finish` has no effect on a run."""
+def _explain_unused(config: RunConfig) -> str:
+    """Explain why a field of `finish` has no effect on a run."""
     if config.finish.epochs == 0:
         return "finish.epochs is 0"
     if holds_classifier(config.finish.kind):
@@ -42,12 +42,12 @@ def _explain_unused_finish(config: RunConfig) -> str:
 
 
 def default_finish(method: Method, kind: str | None = None) -> dict[str, Any]:
-    """Return the values of open fields of `finish`: the method's, and the common ones; with heads of a kind, these."""
+    """Collect the defaults of `finish`: the method's over the common ones, which alone hold for heads of a kind."""
     return {**FINISH, **({} if is_head(kind) else method.finishing or {})}
 
 
 def fill_finish(config: RunConfig, method: Method) -> FinishConfig:
-    """Return `finish` with all fields filled that have an effect, and the others open.
+    """Fill all fields of `finish` that have an effect, and leave the others open.
 
     So a run without a last stage is the same run whatever the defaults are.
     """
@@ -60,7 +60,7 @@ def fill_finish(config: RunConfig, method: Method) -> FinishConfig:
 
 
 def list_finish_fields(config: RunConfig, method: Method) -> set[str]:
-    """Return the fields of `finish` by which anything is trained after the rounds of a run."""
+    """List the fields of `finish` that affect training after the rounds of a run."""
     stage = method.finishing is not None or is_head(config.finish.kind)
     joins = config.new_clients > 0 and not holds_classifier(config.finish.kind)
     moves = joins or (stage and config.finish.epochs != 0)
@@ -68,10 +68,10 @@ def list_finish_fields(config: RunConfig, method: Method) -> set[str]:
 
 
 def has_own_stage(method: Method) -> bool:
-    """Return whether a method has a last stage of its own."""
+    """Check whether a method has a last stage of its own."""
     return type(method).finish is not Method.finish
 
 
 def makes_heads(config: Resolved) -> bool:
-    """Return whether fresh heads are made after the rounds of a run, beside those of its method."""
+    """Check whether a run makes fresh heads after its rounds, beside those of its method."""
     return is_head(config.finish.kind) or (config.finish.kind is None and config.new_clients > 0)

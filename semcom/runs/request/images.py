@@ -19,14 +19,14 @@ class Images:
 
     Attributes:
         members: of the clients that train.
-        newcomers: of those that join at the end, if there are any.
+        newcomers: of clients that join at the end (None: no client does).
     """
 
     members: Federation
     newcomers: Federation | None
 
     def beside(self, members: Federation) -> Federation | None:
-        """Return the newcomers' images on the device where `members` lie; images of both lie there once."""
+        """Return the newcomers' images on the device of `members`; common images are there once."""
         if self.newcomers is None:
             return None
         common = self.newcomers.images is self.members.images
@@ -35,12 +35,12 @@ class Images:
 
 
 def read_run_images(config: Resolved) -> Images:
-    """Load and divide the images of a run: over all clients, of which the last ones are new.
+    """Load and divide the images of a run over all clients; the last of these are new.
 
     Raises:
         ConfigError: the images cannot be read, or not be divided like that.
     """
-    dataset, members = _load_images(config.data), config.clients
+    dataset, members = _load(config.data), config.clients
     whole = federate(
         dataset, partition_dataset(dataset, config.partition, config.sharers, config.seed), config.data.size
     )
@@ -52,9 +52,9 @@ def read_run_images(config: Resolved) -> Images:
 
 
 def _divide_new_data(config: Resolved, name: str, dataset: Dataset) -> Federation:
-    """Load the new clients' own dataset, divided over them alone as the run's is over its clients; nobody is scarce."""
+    """Load the new clients' own dataset, divided over them as the run's is over its clients, without scarce ones."""
     try:
-        own = _load_images(replace(config.data, name=name, options=None))
+        own = _load(replace(config.data, name=name, options=None))
         split = partition_dataset(own, replace(config.partition, scarce=()), config.new_clients, config.seed)
     except ConfigError as error:
         raise ConfigError(f"new-data: {name!r} cannot be taken ({error})") from None
@@ -66,7 +66,7 @@ def _divide_new_data(config: Resolved, name: str, dataset: Dataset) -> Federatio
     return federate(own, split, config.data.size)
 
 
-def _load_images(config: DataConfig) -> Dataset:
+def _load(config: DataConfig) -> Dataset:
     """Load a dataset, in the size that is asked for once it is known to fit into memory."""
     dataset = read_dataset(config)
     if dataset.pictured:
@@ -81,8 +81,6 @@ def _load_images(config: DataConfig) -> Dataset:
 
 
 def _cut_clients(whole: Federation, start: int, stop: int) -> Federation:
-    """Return some of the clients of a federation, with the images of all."""
-
     def cut(table: Ragged) -> Ragged:
         offsets = table.offsets[start : stop + 1]
         return Ragged(table.flat[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0])

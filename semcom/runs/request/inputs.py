@@ -1,4 +1,4 @@
-"""Paths that hold from any folder, and digests of the files there: a run's identity includes what it reads."""
+"""Absolute paths of a run's inputs, and digests of their contents, which are part of its identity."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _MANY = 100
 def fingerprint_inputs(config: RunConfig) -> RunConfig:
     """Make paths absolute, and add the digest of every file, folder and plug-in that a run reads.
 
-    Its plug-ins have been loaded and its options built. A path where nothing lies stays as it is: its reader says so.
+    Plug-ins must be loaded and options built. A missing path stays unchanged, and its reader raises the error.
 
-    Raises ConfigError for what cannot be read, or is not what a digest in `config.contents` says.
+    Raises ConfigError for unreadable inputs, and for other contents than a digest in `config.contents` says.
     """
     named = {section: list_paths_in_options(read_section_options(config, section)) for section in OWNERS}
-    _check_input_paths(config, named)
+    _check_paths(config, named)
     data, root, out = config.data, config.data.root, config.out
     config = replace(
         config,
@@ -69,9 +69,7 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
             else config
         )
         files |= {f"{section}.{spelled(name)}": path for name, path in there.items()}
-    found = {
-        path: (field, _digest_input(field, path)) for field, path in files.items() if path and _is_input_path(path)
-    }
+    found = {path: (field, _digest(field, path)) for field, path in files.items() if path and _is_path(path)}
     code = _read_own_code(config)
     found = {name: (field, each.digest) for name, (field, each) in code.items() if field == "plugins"} | found
     found |= {name: (field, each.digest) for name, (field, each) in code.items() if field != "plugins"}
@@ -94,11 +92,12 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
 
 
 def add_reads(config: RunConfig, reads: Mapping[str, Version]) -> RunConfig:
-    """Add to `contents` the files that own code has opened: when it was imported, and, `reads`, as the run was set up.
+    """Add to `contents` the files that own code has opened: during its import, and, `reads`, during the set-up of the
+    run.
 
-    Those of the dataset's and of the run's folder are none; nor are those that stand there already.
+    Files of the dataset and of the run's folder do not count, nor do files with a digest already.
 
-    Raises ConfigError for one that has changed since.
+    Raises ConfigError for a file that has changed since.
     """
     code = [each for _, each in _read_own_code(config).values()]
     found = {path: was for each in code for path, was in list_opened(each).items()}
@@ -112,17 +111,17 @@ def add_reads(config: RunConfig, reads: Mapping[str, Version]) -> RunConfig:
             raise ConfigError(f"code: {path!r} has changed since this process read it; start Python again")
         kept.setdefault(os.path.dirname(path), []).append(path)
     each = [path for folder, paths in kept.items() for path in (paths if len(paths) <= _MANY else [f"{folder}/*"])]
-    return replace(config, contents=config.contents | {READ + path: _digest_input("code", path) for path in each})
+    return replace(config, contents=config.contents | {READ + path: _digest("code", path) for path in each})
 
 
 def find_changed_read(contents: Mapping[str, str]) -> str | None:
-    """Return what a run read as it was set up and is another one now; what is gone, or was packed, tells nothing."""
+    """Find a file that has changed since the run read it during set-up; missing files are not compared."""
     there = (path for path in list_reads(contents) if os.path.exists(path.removesuffix("*")))
-    return next((path for path in there if _digest_input("code", path) != contents[READ + path]), None)
+    return next((path for path in there if _digest("code", path) != contents[READ + path]), None)
 
 
 def _digest_depends(config: RunConfig) -> dict[str, tuple[str, str]]:
-    """Return the digests of what own code says that it depends on, by their names in `contents`, with a field."""
+    """Compute the digests of declared dependencies, by their names in `contents`, with a field."""
     used = [(registry, name) for registry, _, name in _list_used(config) if not registry.ships(name)]
     things = [thing for registry, name in used for thing in registry.depends(name)]
     sources = [*config.plugins, *([None] if any(registry.source(name) is None for registry, name in used) else [])]
@@ -131,16 +130,16 @@ def _digest_depends(config: RunConfig) -> dict[str, tuple[str, str]]:
     for thing in things:
         if isinstance(thing, os.PathLike):
             path = _absolute(os.fspath(thing))
-            if not _is_input_path(path):
+            if not _is_path(path):
                 raise ConfigError(f"depends: {path!r} is no file or folder; give one that is there")
-            found[DEPENDS + path] = "depends", _digest_input("depends", path)
+            found[DEPENDS + path] = "depends", _digest("depends", path)
         else:
             found[f"{DEPENDS}{len(found) + 1}"] = "depends", hashlib.sha256(repr(thing).encode()).hexdigest()
     return found
 
 
 def _read_own_code(config: RunConfig) -> dict[str, tuple[str, Code]]:
-    """Return the code of plug-ins, and what the run uses of a script's own, by its name in `contents`, with a field."""
+    """Read the code of plug-ins and of entries from a script, by their names in `contents`, with a field."""
     found = {plugin: ("plugins", read_plugin(plugin)) for plugin in config.plugins}
     packages = {plugin.partition(".")[0] for plugin in config.plugins if not plugin.endswith(".py")}
     for registry, field, name in _list_used(config):
@@ -162,7 +161,7 @@ def _read_own_code(config: RunConfig) -> dict[str, tuple[str, Code]]:
 
 
 def _list_used(config: RunConfig) -> list[tuple[Registry[Any], str, str]]:
-    """Return what the run uses of registries: the registry, the field, the name."""
+    """List the entries of registries that the run uses: the registry, the field, the name."""
     used = [(registry, field, read_owner(config, field)) for field, registry in NAMING.items()]
     used += [(ENCODERS, "model.encoder", name) for name in config.model.encoder.split(",")]
     used += [(PROFILES, "channel.profile", getattr(config.channel.options, "profile", ""))]
@@ -174,9 +173,9 @@ def _list_used(config: RunConfig) -> list[tuple[Registry[Any], str, str]]:
 
 
 def digest_training(train: Any, plugins: Collection[str]) -> dict[str, str]:
-    """Return the digest of a function of the user's that carries out runs, by its name in `contents`.
+    """Compute the digest of a user's function that carries out runs, by its name in `contents`.
 
-    One of a plug-in counts with that.
+    A function of a plug-in is part of the plug-in's digest.
     """
     module = str(getattr(train, "__module__", ""))
     file = getattr(sys.modules.get(module), "__file__", None)
@@ -186,23 +185,23 @@ def digest_training(train: Any, plugins: Collection[str]) -> dict[str, str]:
 
 
 def find_code(config: RunConfig) -> str | None:
-    """Return the name in `contents` of something that the run uses and only this process has registered, if any."""
+    """Find an entry that the run uses and only this process has registered, by its name in `contents`."""
     return next((name for name in config.contents if name.startswith(CODE) and name != TRAINING), None)
 
 
 def check_reaches_processes(field: str, config: RunConfig) -> None:
-    """Raise ConfigError for a resolved run in other processes where one uses what only this process has registered."""
+    """Raise ConfigError if a run in other processes uses an entry that only this process has registered."""
     if code := find_code(config):
         what = f"other processes do not have the {code.removeprefix(CODE)} that is registered here"
         raise ConfigError(f"{field}: {what}; put it into a file of its own, and give that as a plug-in")
 
 
-def _check_input_paths(config: RunConfig, named: Mapping[str, Mapping[str, str]]) -> None:
-    """Refuse, before any is read, an empty path, which would be the folder where the process happens to be, one that no
-    system takes, what is neither file nor folder, such as a pipe, and a folder where what ships reads a file.
+def _check_paths(config: RunConfig, named: Mapping[str, Mapping[str, str]]) -> None:
+    """Refuse a path before it is read: an empty one, one that the system rejects, no file or folder, a folder for a
+    file.
 
     Args:
-        config: as it was asked for.
+        config: the request.
         named: section -> option -> path.
     """
     data = {"data.name": config.data.name, "new-data": config.new_data}
@@ -229,12 +228,12 @@ def _check_input_paths(config: RunConfig, named: Mapping[str, Mapping[str, str]]
 
 
 def _dataset(name: str) -> str:
-    """Return a dataset's name, or the absolute path of one."""
+    """Make the path of a dataset in files absolute; the name of a registered dataset stays."""
     return name if name in DATASETS else str(_path(name))
 
 
 def _path(path: str | None) -> str | None:
-    """Return the absolute path of something that is there."""
+    """Make the path of an existing file absolute."""
     there = path and os.path.exists(os.path.expanduser(path))
     return _absolute(path) if path and there else path
 
@@ -243,37 +242,37 @@ def _absolute(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
 
 
-def _is_input_path(path: str) -> bool:
-    """Return whether a field holds the path of a file or folder; a dataset's name is no absolute path.
+def _is_path(path: str) -> bool:
+    """Check whether a field holds the path of a file or folder; a dataset's name is no absolute path.
 
-    Of a pipe or a device there is no digest, since it may have no end.
+    A pipe or a device has no digest, since it may have no end.
     """
     return os.path.isabs(path) and (os.path.isfile(path) or os.path.isdir(path))
 
 
-def _digest_input(field: str, path: str) -> str:
-    """Return the digest of a file, or of those of a folder: their names and contents."""
+def _digest(field: str, path: str) -> str:
+    """Compute the digest of a file, or of the names and contents of a folder's files."""
     try:
-        found = ((file, file.stat()) for file in _list_input_files(path))
+        found = ((file, file.stat()) for file in _list_files(path))
         versions = ((file, at.st_size, at.st_mtime_ns, at.st_ctime_ns) for file, at in found)  # a copy may keep mtime
-        return _digest_input_again(path, hashlib.sha256(repr(list(versions)).encode()).hexdigest())
+        return _digest_again(path, hashlib.sha256(repr(list(versions)).encode()).hexdigest())
     except OSError as error:
         raise ConfigError(f"{field}: {error.filename or path!r} cannot be read: {error.strerror}") from None
 
 
 @lru_cache(maxsize=4096)
-def _digest_input_again(path: str, versions: str) -> str:
-    """Return the digest of a file or folder; it is read again only if a size or a time of change differs."""
+def _digest_again(path: str, versions: str) -> str:
+    """Compute the digest of a file or folder; it is cached until a size or a time of change differs."""
     if os.path.isfile(path):
         return digest_of_file(Path(path))
     folder = path.removesuffix("*")
-    return digest_bytes({file.relative_to(folder).as_posix(): file for file in _list_input_files(path)})
+    return digest_bytes({file.relative_to(folder).as_posix(): file for file in _list_files(path)})
 
 
-def _list_input_files(path: str) -> list[Path]:
-    """Return the files that a path stands for: itself, the images of an image folder, or all in another folder.
+def _list_files(path: str) -> list[Path]:
+    """List the files of a path: itself, the images of an image folder, or all files in another folder.
 
-    Of FOLDER/* those in it, and not in what it holds.
+    FOLDER/* stands for the files in it, without those of its subfolders.
     """
     if path.endswith("/*"):
         return sorted(file for file in Path(path[:-1]).iterdir() if file.is_file())

@@ -1,8 +1,8 @@
 """Bounds on the size of a run: a request that takes more memory than is free on the host is refused before any work.
 
-A host gives out more memory than it has, and ends the process that uses it. So what users make too large is bounded
-here: clients, images, files, networks, processes. Estimates are lower bounds, so that nothing is refused that would
-have fitted; what they miss and the system refuses ends a run with one line (`limit_memory`).
+A host gives out more memory than it has, and ends the process that uses it. So everything that users may make too large
+is bounded here: clients, images, files, networks, processes. Estimates are lower bounds, so that no request is refused
+that would have fitted. If the system refuses memory later, the run ends with one line (`limit_memory`).
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class MemoryShort(RunError):
 
 
 def check_size_limits(config: Resolved) -> None:
-    """Refuse what is too large before anything is read: numbers, clients, files and processes of a configuration.
+    """Refuse a configuration that is too large: numbers, clients, files and processes.
 
-    Raises ConfigError that names the field, what it would take, and what there is.
+    Raises ConfigError with the field, the needed memory, and the free memory.
     """
-    _check_number_limits(config, "")
+    _check_numbers(config, "")
     clients = {"clients": config.clients, "new-clients": config.new_clients}
     most = max(clients, key=lambda name: clients[name])
-    _check_memory_limit(most, clients[most], "the lists of their images take", CLIENT * sum(clients.values()))
+    _check_memory(most, clients[most], "the lists of their images take", CLIENT * sum(clients.values()))
     for field, path in (("data.name", config.data.name), ("new-data", config.new_data or "")):
         check_archive_limits(field, path, ARRAYS.__contains__)
         if os.path.isabs(path) and os.path.isdir(path):
@@ -74,26 +74,26 @@ def check_size_limits(config: Resolved) -> None:
 def check_image_limits(size: int, number: int, channels: int) -> None:
     """Refuse images of a size that do not fit; see `check_size_limits`."""
     what = f"{number:,} images of {channels}x{size}x{size} take"
-    _check_memory_limit("data.size", size, what, number * channels * size**2)
+    _check_memory("data.size", size, what, number * channels * size**2)
 
 
 def check_process_limits(field: str, number: int, own: int = 0) -> None:
     """Refuse more processes of torch than the memory holds, each with bytes of its `own`; see `check_size_limits`."""
-    _check_memory_limit(field, number, "so many processes take", number * (PROCESS + own))
+    _check_memory(field, number, "so many processes take", number * (PROCESS + own))
 
 
 def check_archive_limits(field: str, path: str | None, wanted: Callable[[str], bool]) -> None:
     """Refuse a file whose arrays do not fit, as `check_size_limits` does; a dataset's name is no absolute path."""
     if path is not None and os.path.isabs(path):
-        _check_memory_limit(field, repr(path), "its arrays take", measure_archive(Path(path), wanted))
+        _check_memory(field, repr(path), "its arrays take", measure_archive(Path(path), wanted))
 
 
 def check_model_limits(config: Resolved, members: Federation, device: torch.device) -> None:
     """Refuse networks that cannot be made, or that the host cannot hold or train; see `check_size_limits`.
 
-    Each client's is there as it begins, as a record, and in training with its gradients, or before them with what its
-    layers were given of a mini-batch. Of a training that may take more than there is, though it need not, a warning
-    says what to lower. A GPU says itself what it lacks.
+    Each client's network is counted as it begins, as a record, and in training with its gradients, or before them with
+    the inputs of its layers for a mini-batch. If training may take more memory than is free, though it need not, a
+    warning says which field to lower. A GPU reports its own shortage.
     """
     encoders = config.model.encoder.split(",")
     itemsize = dtype_of(config.precision).itemsize
@@ -104,17 +104,17 @@ def check_model_limits(config: Resolved, members: Federation, device: torch.devi
         numbers = count_model_numbers(network)
         if device.type == "cpu":
             one = f"the network {encoder} of {numbers:,} numbers and its gradient take"
-            _check_memory_limit("model.features", config.model.features, one, 4 * numbers * itemsize)
+            _check_memory("model.features", config.model.features, one, 4 * numbers * itemsize)
             many = f"{k:,} networks {encoder} of {numbers:,} numbers and their gradients take"
-            _check_memory_limit("chunk", config.chunk, many, (2 + 2 * k) * numbers * itemsize)
+            _check_memory("chunk", config.chunk, many, (2 + 2 * k) * numbers * itemsize)
             footprint: Footprint | None = None
             with suppress(Exception), key_global_generator("size"):  # one that does not run: who trains it says so
                 footprint = measure_footprint(network, members.images.shape[1:])
             if footprint is not None:
-                _check_pass_limits(config, encoder, members, k, footprint)
+                _check_passes(config, encoder, members, k, footprint)
 
 
-def _check_pass_limits(config: Resolved, encoder: str, members: Federation, k: int, of: Footprint) -> None:
+def _check_passes(config: Resolved, encoder: str, members: Federation, k: int, of: Footprint) -> None:
     """Refuse passes of k networks over images that do not fit, and warn of those that may not."""
     itemsize = dtype_of(config.precision).itemsize
     number = 2 if config.precision == "bf16" else itemsize  # of what autocast keeps
@@ -123,9 +123,9 @@ def _check_pass_limits(config: Resolved, encoder: str, members: Federation, k: i
     field, value = ("chunk", config.chunk) if k > 1 else ("train.batch-size", config.train.batch_size)
     what = f"{k:,} network{'s' * (k > 1)} {encoder} with mini-batches of {batch:,} images (train.batch-size)"
     own = of.weights * itemsize
-    _check_memory_limit(field, value, f"{what} take", (2 + k) * own + k * batch * of.kept * number)
+    _check_memory(field, value, f"{what} take", (2 + k) * own + k * batch * of.kept * number)
     shown = f"the network {encoder} over {tests} test images at once takes"
-    _check_memory_limit("data.size", config.data.size, shown, 3 * own + tests * of.passed * number)
+    _check_memory("data.size", config.data.size, shown, 3 * own + tests * of.passed * number)
     likely = config.processes * k * (COPIES * own + TRIPS * batch * of.made * number)
     if likely > (free := measure_free_memory(torch.device("cpu"))):
         LOG.warning(
@@ -141,7 +141,7 @@ def count_model_numbers(network: nn.Module) -> int:
 
 
 def _make_network(config: Resolved, encoder: str, members: Federation) -> SplitModel:
-    """Make a client's network on the meta device. Raises ConfigError for one that cannot be made."""
+    """Make a client's network on the meta device. Raises ConfigError if that fails."""
     image, pictured = tuple(members.images.shape[1:]), members.pictured
     d, head, task = config.model.features, config.model.head, make_task(config)
     shape = task.shape(members)
@@ -159,7 +159,7 @@ def _make_network(config: Resolved, encoder: str, members: Federation) -> SplitM
 
 @contextmanager
 def limit_memory() -> Iterator[None]:
-    """Turn memory that the system refuses inside into a MemoryShort, in one line."""
+    """Raise MemoryShort, in one line, if the system refuses memory inside."""
     try:
         yield
     except RunError:
@@ -172,18 +172,18 @@ def limit_memory() -> Iterator[None]:
         raise MemoryShort(f"there is not enough memory{wanted}") from error
 
 
-def _check_number_limits(part: object, prefix: str) -> None:
-    """Raise ConfigError for a whole number that can be no size; a seed can be any."""
+def _check_numbers(part: object, prefix: str) -> None:
+    """Raise ConfigError for a whole number that can be no size; a seed can be any number."""
     for field in dataclasses.fields(part):  # type: ignore[arg-type]
         value, flag = getattr(part, field.name), spelled(f"{prefix}{field.name}")
         if dataclasses.is_dataclass(value):
-            _check_number_limits(value, f"{flag.removesuffix('.options')}.")
+            _check_numbers(value, f"{flag.removesuffix('.options')}.")
         for v in value if isinstance(value, tuple) else (value,):
             if isinstance(v, int) and v > LARGEST and flag != "seed":
                 raise ConfigError(f"{flag}: {v} is more than {LARGEST}, the largest number that can be counted with")
 
 
-def _check_memory_limit(field: str, value: object, what: str, needed: int) -> None:
+def _check_memory(field: str, value: object, what: str, needed: int) -> None:
     """Raise ConfigError where more bytes are needed than are free on the host."""
     free = measure_free_memory(torch.device("cpu"))
     if needed > free:

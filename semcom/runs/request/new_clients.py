@@ -1,7 +1,7 @@
 """The configuration of new clients, which took no part in training.
 
-They live in a world of their own, with draws of their own. Where a field of the run holds one value per client, they
-take these values in turn (SNRs, rates); they share the band equally, as many at a time as take part in a round.
+They live in a world of their own, with draws of their own. From a field with one value per client they take the values
+in turn (SNRs, rates). They share the band equally, as many at a time as take part in a round.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def check_new_clients(config: Resolved) -> None:
 
 
 def configure_new_clients(config: Resolved) -> Resolved:
-    """Return the configuration of the new clients' world."""
+    """Configure the new clients' world."""
     n, channel, train = config.new_clients, config.channel, config.train
     lr, down = train.lr, channel.downlink_snr_db
     return replace(
@@ -70,10 +70,10 @@ def _equal_shares(options: Any) -> Any:
 
 
 def _snrs(text: float | str, n: int) -> float | str:
-    """Return an SNR field for n clients; only a list with a value per client changes."""
+    """Adapt an SNR field to n clients; only a list with a value per client changes."""
     return ",".join(_in_turn(tuple(text.split(",")), n)) if isinstance(text, str) and "," in text else text
 
 
 def _in_turn(values: tuple[T, ...], n: int) -> tuple[T, ...]:
-    """Return n values: these, over and over again."""
+    """Repeat values up to n of them."""
     return tuple(values[i % len(values)] for i in range(n))

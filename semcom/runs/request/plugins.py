@@ -1,6 +1,6 @@
 """Import of the user's own methods, channels, encoders and datasets, which register themselves.
 
-What a plug-in says is part of a run's identity: `read_plugin` gives what was imported.
+The code of a plug-in is part of a run's identity: `read_plugin` returns the imported code.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ _loaded: dict[str, tuple[str, dict[str, Path]]] = {}
 
 
 def load_plugins(plugins: Iterable[str]) -> None:
-    """Import each Python file (a path ending in .py) or module (by name), each only once per process.
+    """Import each Python file (a path ending in .py) or module (by name), only once per process.
 
-    Raises ConfigError with the cause for a plug-in that is not there, that fails when it is imported or registers
-    nothing, or whose sources have changed since this process imported it.
+    Raises ConfigError with the cause for a missing plug-in, for one that fails on import or registers nothing, and for
+    one
+    whose sources have changed since this process imported it.
     """
     for plugin in plugins:
         name = locate_plugin(plugin)
@@ -39,7 +40,7 @@ def load_plugins(plugins: Iterable[str]) -> None:
         problem = ""
         try:
             if name not in _loaded:
-                problem = _load_plugin(name)
+                problem = _load(name)
             elif digest_bytes(_loaded[name][1]) != _loaded[name][0]:
                 problem = ", or what it imports, has changed since this process imported it; start Python again"
         except Stopped:
@@ -51,36 +52,36 @@ def load_plugins(plugins: Iterable[str]) -> None:
 
 
 def locate_plugin(plugin: str) -> str:
-    """Return a plug-in as it is called from any folder: an absolute path, or the name of a module."""
+    """Spell a plug-in independently of the current folder: an absolute path, or the name of a module."""
     return os.path.abspath(os.path.expanduser(plugin)) if plugin.endswith(".py") else plugin
 
 
 def list_loaded_plugins() -> list[str]:
-    """Return the plug-ins that this process has imported, as `locate_plugin` spells them."""
+    """List the plug-ins that this process has imported, as `locate_plugin` spells them."""
     return list(_loaded)
 
 
 def digest_plugin(plugin: str) -> str:
-    """Return the digest of an imported plug-in: its sources, with what of the user's they import."""
+    """Return the digest of an imported plug-in, which covers its sources and the user's modules that they import."""
     return _loaded[locate_plugin(plugin)][0]
 
 
 def read_plugin(plugin: str) -> Code:
-    """Return what an imported plug-in rests on."""
+    """Return the code of an imported plug-in."""
     digest, sources = _loaded[locate_plugin(plugin)]
     variables = list_variables(map(read_source, sources.values()))
     return Code(digest, variables, {str(path): frozenset() for path in sources.values()})
 
 
-def _load_plugin(name: str) -> str:
-    """Import a plug-in and note the digest of its sources; return what is wrong with it, or nothing."""
+def _load(name: str) -> str:
+    """Import a plug-in and note the digest of its sources; return the problem, or an empty text."""
     before = set(sys.modules)
     with registering_source(name) as registered:
         if name.endswith(".py"):
-            _execute_plugin(Path(name))
+            _execute(Path(name))
         else:
             importlib.import_module(name)
-    sources = _list_plugin_sources(name)
+    sources = _list_sources(name)
     own = {name, *sources} - {"__main__"}
     if not registered and not own & before:  # what was imported before may have registered something then
         for module in own:
@@ -95,7 +96,7 @@ def _load_plugin(name: str) -> str:
     return ""
 
 
-def _execute_plugin(path: Path) -> None:
+def _execute(path: Path) -> None:
     """Execute a file as a module of its own name, which stays out of `sys.modules` if that fails."""
     name = f"{_PREFIX}{len(_loaded)}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -115,11 +116,11 @@ def _execute_plugin(path: Path) -> None:
             sys.path.append(folder)  # for imports in functions; last, where it hides nothing
 
 
-def _list_plugin_sources(name: str) -> dict[str, Path]:
-    """Return the files that a plug-in consists of, by a name that does not tell where they lie.
+def _list_sources(name: str) -> dict[str, Path]:
+    """List the files of a plug-in, by names that do not depend on its folder.
 
-    Of a file: itself. Of a module: its file, or all modules of the package that it is in. And all of the user's own
-    modules that these import, directly or not.
+    For a file: itself. For a module: its file, or all modules of its package. And all of the user's own modules that
+    these import, directly or not.
     """
     if name.endswith(".py"):
         return add_imports({"__main__": Path(name)}, (os.path.dirname(name),))

@@ -61,7 +61,7 @@ BAND_HZ = 1e6
 def resolve(config: RunConfig) -> Resolved:
     """Fill the open fields and check everything that can be checked without loading data.
 
-    Raises ConfigError with one line for the first thing that is wrong.
+    Raises ConfigError with one line for the first error.
 
     Example:
         >>> import semcom
@@ -127,9 +127,9 @@ def _resolve_setup(request: RunConfig) -> Setup:
 
 
 def _fill_features(request: RunConfig) -> RunConfig:
-    """Fill in the number of features that a bandwidth ratio asks for: d = 2 (k/n) n for pictures of n numbers.
+    """Fill in the number of features from a bandwidth ratio: d = 2 (k/n) n for pictures of n numbers.
 
-    Raises ConfigError for a ratio that is none, or of which d would be no whole and even number.
+    Raises ConfigError for a text that is no ratio, and for a d that is not whole and even.
     """
     asked = request.model.bandwidth_ratio
     if asked is None:
@@ -169,7 +169,7 @@ def _fill_schedule(train: TrainConfig, method: Method) -> Schedule:
 
 
 def _leave_unused_open(train: TrainConfig, method: Method) -> TrainConfig:
-    """Return the schedule with those open fields left open that the method does not use."""
+    """Leave those open fields of a schedule open that the method does not use."""
     opened: dict[str, Any] = {name: None for name in COMMON if f"train.{name}" in method.unused}
     return dataclasses.replace(train, **opened)
 
@@ -184,7 +184,7 @@ def _fill_from_link(config: Resolved, link: Link) -> Resolved:
 
 
 def _choose_processes(request: RunConfig) -> int:
-    """Choose the number of processes: one a core, or a GPU, but none without a client, nor without the user's code.
+    """Choose the number of processes: one per core or GPU, at most one per client, and one for code of a script.
 
     On a CPU they were always faster than the same number of threads on one batch (experiments/speed.md).
     """
@@ -197,9 +197,9 @@ def _choose_processes(request: RunConfig) -> int:
 
 
 def find_device(name: str, local_rank: int | None = None) -> torch.device:
-    """Return the device called `name`. Of several processes on a machine, each takes an accelerator in turn.
+    """Find the device called `name`. Of several processes on a machine, each takes an accelerator in turn.
 
-    Raises ConfigError for one that is not there, or where several processes would be on one that is named.
+    Raises ConfigError for a missing device, and for several processes on a device with a number.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"

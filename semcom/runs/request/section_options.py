@@ -1,7 +1,8 @@
 """The owners of a section's options, and a configuration with its options built.
 
 The method of a run owns `hyper` (flags `--hyper.NAME`); its dataset, partition and link own the `options` of theirs.
-Those of the air belong to its access, its compression and its rate, together.
+The options of the air belong to its access, compression and rate together, those of the network to its places, path
+loss and speeds.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from semcom.config.errors import show_value
 from semcom.config.misplaced import describe_misplaced_field
 from semcom.config.options import build_options, parse_option_value, spelled, usual
 from semcom.data.registry import DATASETS, PARTITIONS
-from semcom.engine.air.registry import ACCESS, COMPRESSIONS, RATES
+from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PATH_LOSSES, PLACES, RATES, SPEEDS
 from semcom.methods.registry import METHODS
 from semcom.registry import find
 
@@ -32,6 +33,7 @@ OWNERS: Mapping[str, Mapping[str, Registry[Any]]] = {
     "partition": {"partition.kind": PARTITIONS},
     "channel": {"channel.kind": LINKS},
     "air": {"air.access": ACCESS, "air.compress": COMPRESSIONS, "air.rate": RATES},
+    "network": {"network.kind": PLACES, "network.path_loss": PATH_LOSSES, "network.speeds": SPEEDS},
 }
 """Section, as its flags begin -> the field that names an owner of its options -> the registry of such owners."""
 NAMING: Mapping[str, Registry[Any]] = {name: each for fields in OWNERS.values() for name, each in fields.items()}
@@ -39,18 +41,18 @@ NAMING: Mapping[str, Registry[Any]] = {name: each for fields in OWNERS.values() 
 
 
 def read_owner(config: RunConfig, field: str) -> str:
-    """Return the name that a field of `NAMING` holds."""
+    """Read the name in a field of `NAMING`."""
     section, _, name = field.rpartition(".")
     return getattr(getattr(config, section) if section else config, name)
 
 
 def find_options_class(field: str, name: str) -> type:
-    """Return the dataclass of the options that an owner takes. Raises ConfigError for a name that is not known.
+    """Find the dataclass of an owner's options. Raises ConfigError for an unknown name.
 
     A dataset that is not registered is a file or a folder, which takes none.
 
     Args:
-        field: of `NAMING`, which holds the name.
+        field: field of `NAMING` with the name.
         name: of the owner.
     """
     if field == "data.name" and name not in DATASETS:
@@ -59,19 +61,19 @@ def find_options_class(field: str, name: str) -> type:
 
 
 def list_owners(config: RunConfig, section: str) -> dict[str, str]:
-    """Return the fields that name the owners of a section's options, with these names."""
+    """List the fields that name the owners of a section's options, with these names."""
     return {field: read_owner(config, field) for field in OWNERS[section]}
 
 
 def find_owners_of_option(section: str, option: str) -> list[tuple[str, str]]:
-    """Return those that take an option of a section: the field that names each, and its name."""
+    """Find the owners that take an option of a section: the field that names each, and its name."""
     known = [(field, name) for field, registry in OWNERS[section].items() for name in registry.names()]
     return [owner for owner in known if option in (f.name for f in dataclasses.fields(find_options_class(*owner)))]
 
 
 @functools.cache
 def join_options_classes(*classes: type) -> type:
-    """Return the dataclass of the options of several owners; that of one which alone has any.
+    """Join the dataclasses of several owners' options; if only one has options, it is returned itself.
 
     Raises ValueError for an option that two of them have.
     """
@@ -89,29 +91,29 @@ def join_options_classes(*classes: type) -> type:
                 cls.check(options)
 
     def reduce(options: Any) -> tuple[Any, ...]:
-        """Return how to build the options again, for pickle, which finds no class that was made."""
-        return _rebuild_options, (classes, vars(options))
+        """Describe how to build the options again, for pickle, which cannot import a class made here."""
+        return _rebuild, (classes, vars(options))
 
     needs = {name: others for cls in having for name, others in getattr(cls, "needs", {}).items()}
     own = {"check": check, "needs": needs, "__module__": "builtins", "__reduce__": reduce}
     return dataclasses.make_dataclass("Options", [], bases=tuple(having[::-1]), namespace=own, frozen=True)
 
 
-def _rebuild_options(classes: Sequence[type], values: Mapping[str, Any]) -> Any:
+def _rebuild(classes: Sequence[type], values: Mapping[str, Any]) -> Any:
     return join_options_classes(*classes)(**values)
 
 
 def build_section_options(config: R) -> R:
-    """Return a configuration whose options are instances of their owners' dataclasses.
+    """Build the options of all sections as instances of their owners' dataclasses.
 
-    Raises ConfigError for an owner that is not known, and for an option that its owner does not take.
+    Raises ConfigError for an unknown owner, and for an option that its owner does not take.
     """
     for section in OWNERS:
-        config = replace_section_options(config, section, _build_options(config, section))
+        config = replace_section_options(config, section, _build(config, section))
     return config
 
 
-def _build_options(config: RunConfig, section: str) -> Any:
+def _build(config: RunConfig, section: str) -> Any:
     owners, given = list_owners(config, section), read_section_options(config, section)
     classes = [find_options_class(*owner) for owner in owners.items()]
     try:
@@ -119,17 +121,17 @@ def _build_options(config: RunConfig, section: str) -> Any:
     except (TypeError, ValueError) as error:  # as of a dataclass that is not frozen
         raise ConfigError(f"{section}.{error}") from None
     if len(owners) > 1 and type(given) is not cls:
-        given = _leave_former_options(config, section, cls, given)
+        given = _leave_former(config, section, cls, given)
     named = " and ".join(owners.values())
     return build_options(cls, given, section, named, lambda name: [o for _, o in find_owners_of_option(section, name)])
 
 
-def _leave_former_options(config: RunConfig, section: str, cls: type, given: Any) -> Any:
-    """Return options without those that no owner takes, which have the default of one that does.
+def _leave_former(config: RunConfig, section: str, cls: type, given: Any) -> Any:
+    """Leave out options without an owner here, if they have the default of an owner elsewhere.
 
-    They stand in what runs wrote down before options had owners, and in the options of other owners.
+    Runs wrote them down before options had owners, and options of other owners contain them.
 
-    Raises NoEffect for one with another value, and ConfigError for one that nothing takes.
+    Raises NoEffect for another value, and ConfigError for an unknown option.
     """
     given = vars(given) if dataclasses.is_dataclass(given) else given
     if not isinstance(given, Mapping):
@@ -142,7 +144,7 @@ def _leave_former_options(config: RunConfig, section: str, cls: type, given: Any
         if not (owners := find_owners_of_option(section, name)):
             raise ConfigError(describe_misplaced_field(type(getattr(config, section)), f"{section}.", name, value))
         taking = [find_options_class(*owner) for owner in owners]
-        neutral = [*(usual(cls, name) for cls in taking), *([FORMER[name]] if name in FORMER else [])]
+        neutral = [*(usual(cls, name) for cls in taking), *(FORMER[section][n] for n in [name] if n in FORMER[section])]
         value = parse_option_value(value, declared_types(taking[0])[name])
         if show_value(value) not in map(show_value, neutral):
             others = " or ".join(owner for _, owner in owners)
@@ -152,12 +154,12 @@ def _leave_former_options(config: RunConfig, section: str, cls: type, given: Any
 
 
 def read_section_options(config: RunConfig, section: str) -> Any:
-    """Return the options of a section as they stand."""
+    """Return the options of a section, built or not."""
     return config.hyper if section == "hyper" else getattr(config, section).options
 
 
 def replace_section_options(config: R, section: str, value: Any) -> R:
-    """Return a configuration with other options in a section."""
+    """Replace the options of a section."""
     if section == "hyper":
         return dataclasses.replace(config, hyper=value)
     part = dataclasses.replace(getattr(config, section), options=value)
@@ -165,11 +167,11 @@ def replace_section_options(config: R, section: str, value: Any) -> R:
 
 
 def replace_owners(config: R, chosen: Mapping[str, str]) -> R:
-    """Return a configuration with other owners of options; the options of those that it had go with them.
+    """Replace owners of options; the options of the former owners go with them.
 
     Args:
         config: the configuration.
-        chosen: fields of `NAMING` with what they are to hold.
+        chosen: fields of `NAMING` with their new names.
     """
     for section in OWNERS:
         owners = list_owners(config, section)

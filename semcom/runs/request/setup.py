@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from channels import Link
 from semcom.config import Resolved
@@ -20,9 +19,9 @@ class Setup:
         config: without open fields.
         method: made with `config.hyper`.
         link: the channel of the clients that train.
-        joined_link: that of the new clients, who have the band to themselves; None if there are none.
-        cautions: what the link warns of, to be logged when the run begins.
-        reads: the files that own code opened as it was built, with their versions.
+        joined_link: that of the new clients, who have the band to themselves (None: no new clients).
+        cautions: warnings of the link, to be logged when the run begins.
+        reads: the files that own code opened during set-up, with their versions.
     """
 
     config: Resolved
@@ -31,11 +30,6 @@ class Setup:
     joined_link: Link | None
     cautions: tuple[str, ...]
     reads: Mapping[str, Version] = field(default_factory=dict)
-
-    @property
-    def options(self) -> Any:
-        """The options of the air."""
-        return self.config.air.options
 
     @property
     def error_free(self) -> bool:

@@ -1,4 +1,4 @@
-"""The user's own files: which they are, their content as this process imported it, and what they open and ask for."""
+"""The user's own files: their content as this process imported it, and the files and variables that they read."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class Code:
 
 
 def ships(name: str) -> bool:
-    """Return whether a module is one of semcom's."""
+    """Check whether a module is part of semcom."""
     return name.partition(".")[0] in ("semcom", "channels", "experiments", "figures")
 
 
 def is_own(file: str | None) -> TypeGuard[str]:
-    """Return whether a file is the user's: it lies outside of semcom, Python and installed packages."""
+    """Check whether a file is the user's: outside of semcom, Python and installed packages."""
     return file is not None and os.path.isabs(file) and _lies_outside(file)
 
 
@@ -79,7 +79,7 @@ def _lies_outside(file: str) -> bool:
 
 
 def read_source(file: Path | str) -> bytes:
-    """Read an own file as this process imported it, or else as it is now."""
+    """Read an own file as this process imported it, or else its present content."""
     return _kept.get(os.path.abspath(file)) or Path(file).read_bytes()
 
 
@@ -89,13 +89,13 @@ def read_source(file: Path | str) -> bytes:
 def add_imports(
     files: Mapping[str, Path], path: Sequence[str] = (), text: str = "", package: str = ""
 ) -> dict[str, Path]:
-    """Return modules with all of the user's own that they import, directly or not, found where Python finds them.
+    """Add all of the user's own modules that some modules import, directly or not, found as Python finds them.
 
     Args:
-        files: name of a module, as it is add_imports -> its file.
+        files: name of a module -> its file.
         path: a folder in which modules are found before those of `sys.path`.
-        text: code that is in no file, whose imports count too.
-        package: that it is in.
+        text: code outside of any file, whose imports count too.
+        package: the package of `text`.
     """
     found, left, seen = dict(files), [*files, *([""] if text else [])], set[str]()
     while left:
@@ -118,7 +118,7 @@ def add_imports(
 
 @functools.lru_cache(maxsize=4096)  # each request asks anew, of a package for all of its files
 def _list_imports(source: bytes, file: str, package: str) -> frozenset[str]:
-    """Return the dotted names that a file may import, wherever in it; of `from a import b` both a and a.b."""
+    """List the dotted names that a file may import, anywhere in it; for `from a import b` both a and a.b."""
     found = set[str]()
     for node in ast.walk(ast.parse(source, file)):
         if isinstance(node, ast.Import):
@@ -132,7 +132,7 @@ def _list_imports(source: bytes, file: str, package: str) -> frozenset[str]:
 
 
 def _find_own_files(name: str, first: Sequence[str]) -> Iterator[tuple[str, Path]]:
-    """Yield the files of a module and of the packages that it is in, those that are the user's; `a.*` is all of a."""
+    """Yield the user's own files of a module and of its packages; `a.*` is all of a."""
     path: Sequence[str] | None = None
     words = name.split(".")
     for count, word in enumerate(words, 1):
@@ -155,7 +155,7 @@ def _find_own_files(name: str, first: Sequence[str]) -> Iterator[tuple[str, Path
 
 
 def _find_spec(module: str, path: Sequence[str] | None, first: Sequence[str]) -> ModuleSpec | None:
-    """Return where this process has a module from, or Python would find it, without importing anything."""
+    """Find where this process has a module from, or Python would find it, without any import."""
     if first and path is None and (beside := PathFinder.find_spec(module, first)) is not None and beside.origin:
         return beside
     there: ModuleSpec | None = getattr(sys.modules.get(module), "__spec__", None)
@@ -177,13 +177,13 @@ def _find_spec(module: str, path: Sequence[str] | None, first: Sequence[str]) ->
 
 
 def list_variables(sources: Iterable[bytes]) -> set[str]:
-    """Return the environment variables that code asks for by a constant name, but for those of its surroundings."""
+    """List the environment variables that code reads by a constant name, without those of its surroundings."""
     found = {name.decode() for source in sources for name in _VARIABLE.findall(source)}
     return {name for name in found if not _SURROUNDINGS.fullmatch(name)}
 
 
 def list_opened(code: Code) -> dict[str, Version]:
-    """Return the files that own code opened as it was imported or executed."""
+    """List the files that own code opened during its import or execution."""
     return {
         path: version
         for source, others in code.sources.items()
@@ -205,12 +205,12 @@ def watch_reads() -> Iterator[dict[str, Version]]:
 
 
 def list_reads(contents: Mapping[str, str]) -> list[str]:
-    """Return the files that a run read as it was set up."""
+    """List the files that a run read during set-up."""
     return [name.removeprefix(READ) for name in contents if name.startswith(READ)]
 
 
 def stat_version(path: str) -> Version | None:
-    """Return size and times of change of a file; None for what is no file."""
+    """Read the size and times of change of a file; None for a path that is no file."""
     try:
         at = os.stat(path)
     except OSError:
@@ -219,7 +219,7 @@ def stat_version(path: str) -> Version | None:
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-    """Take note of a file that is opened, or that another one takes the place of: an audit hook of Python's."""
+    """Note a file that is opened or replaced by another: an audit hook of Python's."""
     global _busy
     if _busy or event not in ("open", "os.rename"):
         return
@@ -257,7 +257,7 @@ def _note_opened(path: str, flags: int, frame: FrameType) -> None:
 
 
 def _find_reads(frame: FrameType | None) -> dict[str, Version] | None:
-    """Return where the file belongs that a frame opens: to a line of own code, or to a run that is set up; or None."""
+    """Find the record for a file that a frame opens: of a line of own code, or of a run in set-up; None for others."""
     own = False
     while frame is not None:
         file = locate_source(frame.f_code)

@@ -32,7 +32,7 @@ class Stopped(SystemExit):
 
 
 class _Waiting:
-    """What the handler has to know: how many blocks put a signal off, the signal, and what comes before it."""
+    """The state of the handler: the number of blocks that defer a signal, the signal, and actions before it."""
 
     blocks = 0
     error: KeyboardInterrupt | Stopped | None = None
@@ -41,17 +41,17 @@ class _Waiting:
 
 @contextmanager
 def raise_on_stop_signals(last: bool = False) -> Iterator[None]:
-    """Let the signals of `STOPPING` and Ctrl-C raise exceptions inside; one that has a handler of the user's keeps it.
+    """Let the signals of `STOPPING` and Ctrl-C raise exceptions inside; a handler of the user's stays.
 
-    Only the main thread gets signals: elsewhere, and inside another such block, nothing changes. After the `last` block
-    of a process they are ignored, as what Python and libraries do when they exit would else end in another status.
+    Only the main thread gets signals: elsewhere, and inside another such block, this has no effect. After the `last`
+    block of a process they are ignored, as the exit of Python and libraries would else end in another status.
     """
     before = {}
     if threading.current_thread() is threading.main_thread():
         usual = (signal.SIG_DFL, signal.default_int_handler)
         before = {n: handler for n in (signal.SIGINT, *STOPPING) if (handler := signal.getsignal(n)) in usual}
     for number in before:
-        signal.signal(number, _on_stop_signal)
+        signal.signal(number, _raise_or_defer)
     try:
         yield
     finally:
@@ -78,7 +78,7 @@ def defer_stop_signals() -> Iterator[None]:
 
 @contextmanager
 def act_before_stop(action: Callable[[], None]) -> Iterator[None]:
-    """Carry out `action` when a signal ends what is inside, before its exception is raised."""
+    """Carry out `action` when a signal ends the block, before its exception is raised."""
     before, _Waiting.before = _Waiting.before, action
     try:
         yield
@@ -92,7 +92,7 @@ class TimeUp(RuntimeError):
 
 @contextmanager
 def stop_after_minutes(minutes: float | None) -> Iterator[None]:
-    """Stop what is inside, as SIGTERM would, after so many minutes (None: never), and raise TimeUp then.
+    """Stop the block, as SIGTERM would, after so many minutes (None: never), and raise TimeUp then.
 
     Only in the main thread, and inside `raise_on_stop_signals`.
     """
@@ -119,7 +119,7 @@ def stop_after_minutes(minutes: float | None) -> Iterator[None]:
         timer.cancel()
 
 
-def _on_stop_signal(number: int, frame: FrameType | None) -> None:
+def _raise_or_defer(number: int, frame: FrameType | None) -> None:
     """Raise the exception of a signal, or put it off."""
     error = KeyboardInterrupt() if number == signal.SIGINT else Stopped(number)
     if number == getattr(signal, "SIGXCPU", None):

@@ -1,4 +1,4 @@
-"""The user's word on what stored results name: without it no plug-in is executed, and no file is read to look."""
+"""The user's consent to code that stored results name: without it no plug-in is executed, and no file is read."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def check_trusted_file(field: str, path: str) -> None:
 
 
 def take_plugins(config: RunConfig, trust: bool = False) -> RunConfig:
-    """Return a stored configuration whose plug-ins this process has imported.
+    """Replace the plug-ins of a stored configuration by those that this process has imported.
 
-    In the place of a file that it names, as an archive without its folder, stands one of the same content that the user
-    has loaded, or else of the same name: where the configuration is resolved it is refused if its content is another.
+    A file that it names, as an archive without its folder, is replaced by a loaded one of the same content, or else of
+    the same name. `resolve` refuses the configuration if the content differs.
 
     Args:
         config: as it was read, from anybody's folder or archive.
-        trust: whether what it names, and nobody has loaded, is executed.
+        trust: whether plug-ins that are not loaded yet are executed.
 
     Raises:
-        ConfigError: it names one that is not loaded, and is not trusted; the line says what would be executed.
+        ConfigError: a plug-in is neither loaded nor trusted; the line names the file.
     """
     loaded = list_loaded_plugins()
     names = {os.path.basename(plugin): plugin for plugin in loaded}
@@ -66,7 +66,7 @@ _ASK = "give --plugin FILE (Python: plugins=) with yours, or --trust (trust=True
 
 
 def _describe_plugin(plugin: str) -> str:
-    """Return which file a plug-in is, with the beginning of its digest; nothing is imported to find it."""
+    """Describe the file of a plug-in, with the beginning of its digest, without any import."""
     file = locate_plugin(plugin)
     if not file.endswith(".py"):
         try:

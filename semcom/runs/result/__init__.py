@@ -1,1 +1,1 @@
-"""The numbers of a run, what is kept of it, and what its networks answer."""
+"""The results of a run: its numbers, its stored arrays, and its networks' answers."""

@@ -14,20 +14,21 @@ LAST = 10
 
 
 def compute_client_accuracies(confusion: np.ndarray) -> np.ndarray:
-    """Return each client's accuracy: `[K, C, C]` counts (true, predicted) -> `[K]`, a fraction of 1."""
+    """Compute each client's accuracy: `[K, C, C]` counts (true, predicted) -> `[K]`, a fraction of 1."""
     return np.trace(confusion, axis1=1, axis2=2) / confusion.sum((1, 2))
 
 
 def compute_constant_accuracies(train: np.ndarray, test: np.ndarray) -> dict[str, float]:
-    """Return the mean accuracy over clients of answers that never change, from training and test images by class.
+    """Compute the mean accuracy over clients of constant answers, from training and test images by class.
 
     Args:
         train: int `[K, C]`.
         test: int `[K, C]`; each client has some.
 
     Returns:
-        `own`: where each client answers its most frequent training class; `common`: where all answer the most frequent
-        one of all. Of equally frequent classes the first is meant.
+        `own`: each client answers its most frequent training class; `common`: all answer the most frequent class of
+            all.
+        Of equally frequent classes the first one counts.
 
     Example:
         >>> import numpy as np
@@ -40,19 +41,19 @@ def compute_constant_accuracies(train: np.ndarray, test: np.ndarray) -> dict[str
 
 
 def worst(values: np.ndarray, share: float = 0.1, higher: bool = True) -> float:
-    """Return the mean of the worst tenth of the clients (at least one); `higher` values are better."""
+    """Average the worst tenth of the clients (at least one); `higher` values are better."""
     ordered = np.sort(values)[:: 1 if higher else -1]
     return float(ordered[: max(1, round(share * len(values)))].mean())
 
 
 def jain(accuracies: np.ndarray) -> float:
-    """Return Jain's index (sum a)^2 / (K sum a^2): 1 when all clients are equal, 1/K when one has everything."""
+    """Compute Jain's index (sum a)^2 / (K sum a^2): 1 when all clients are equal, 1/K when one has everything."""
     square = float((accuracies**2).sum())
     return float(accuracies.sum() ** 2 / (len(accuracies) * square)) if square else 1.0
 
 
 def summarize_clients(values: np.ndarray, metric: Metric = ACCURACY) -> dict[str, float]:
-    """Return the mean over clients by the metric's name, as `..._std` the population standard deviation, `worst10`.
+    """Compute the clients' mean by the metric's name, their population standard deviation `..._std`, `worst10`.
 
     Of fractions of 1 `jain` too.
     """
@@ -89,7 +90,7 @@ def compute_headlines(
 
 
 def _average_evaluations(of: Mapping[int, Mapping[str, Any]], metric: Metric, since: int) -> dict[str, Any]:
-    """Return the numbers of one view from its evaluations by round."""
+    """Compute the numbers of one view from its evaluations by round."""
     last = [view for round_, view in of.items() if round_ >= since][-LAST:]
     means = {round_: float(np.mean(view["clients"])) for round_, view in of.items()}
     best = (max if metric.higher else min)(means, key=means.__getitem__)
@@ -112,7 +113,7 @@ def _average_evaluations(of: Mapping[int, Mapping[str, Any]], metric: Metric, si
 
 
 def list_accuracy_snrs(views: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the SNRs in dB at which a run was tested, the one of its accuracies first; empty where there is no list.
+    """List the SNRs in dB of the tests of a run, the headline's first; empty without a list.
 
     Args:
         views: of a summary, or those of `compute_headlines`.

@@ -1,6 +1,6 @@
 """The arrays that a run keeps on request (`RunConfig.keep`), made by tests of its last state.
 
-docs/metrics.md names them. Legend: K tested clients, C classes, E evaluations, n images whose features are kept, d
+docs/metrics.md names them. Legend: K tested clients, C classes, E evaluations, n images with stored features, d
 features.
 """
 
@@ -54,13 +54,13 @@ def check_artifacts(config: Resolved, members: Federation) -> None:
 def collect_artifacts(
     world: World, stages: Stages, lines: Sequence[Mapping[str, Any]], keep: Collection[str]
 ) -> Arrays:
-    """Return the arrays of some kinds; every rank takes part, and all get the same.
+    """Collect the arrays of some kinds; every rank takes part, and all get the same.
 
-    Tests are repeated with the draws that they made, at the first test SNR; nothing of them counts.
+    Tests are repeated with their draws, at the first test SNR, without any effect on counters.
 
     Args:
         world: the run, after its last round.
-        stages: what is tested.
+        stages: the tested stages.
         lines: the rounds' lines of metrics.jsonl, and that of the last stage.
         keep: the kinds.
     """
@@ -68,12 +68,11 @@ def collect_artifacts(
     clients = reduce(np.intersect1d, ids)
     found: Arrays = {"clients": clients}
     if {CONFUSION, FEATURES, IMAGES} & set(keep):
-        found |= _collect_test_artifacts(world, stages, clients, keep)
-    return found | (_collect_curve_artifacts(lines) if CURVES in keep else {})
+        found |= _collect_tests(world, stages, clients, keep)
+    return found | (_collect_curves(lines) if CURVES in keep else {})
 
 
-def _collect_test_artifacts(world: World, stages: Stages, clients: np.ndarray, keep: Collection[str]) -> Arrays:
-    """Return what is kept of the tests of some clients."""
+def _collect_tests(world: World, stages: Stages, clients: np.ndarray, keep: Collection[str]) -> Arrays:
     session, found = world.session, Arrays()
     federation = session.draws.federation
     samples = Samples.of(world, clients) if FEATURES in keep else None
@@ -107,8 +106,8 @@ def _note_tests(
         pictures.note(views, names, heard)
 
 
-def _collect_curve_artifacts(lines: Sequence[Mapping[str, Any]]) -> Arrays:
-    """Return each view's accuracies `[E, K]` and their rounds `[E]`."""
+def _collect_curves(lines: Sequence[Mapping[str, Any]]) -> Arrays:
+    """Collect each view's accuracies `[E, K]` and their rounds `[E]`."""
     found: Arrays = {}
     for name in dict.fromkeys(name for line in lines for name in line.get("views", {})):
         evaluated = [line for line in lines if name in line.get("views", {})]
@@ -118,7 +117,7 @@ def _collect_curve_artifacts(lines: Sequence[Mapping[str, Any]]) -> Arrays:
 
 
 def count_classes(federation: Federation, table: Ragged, clients: np.ndarray) -> np.ndarray:
-    """Return how many images of each class some clients have in a table, int64 `[K, C]`."""
+    """Count the images of each class that some clients have in a table, int64 `[K, C]`."""
     c = len(federation.classes)
     owner = np.repeat(np.arange(len(table)), table.sizes)
     labels = federation.labels[table.flat].cpu().numpy()
@@ -129,7 +128,7 @@ def count_classes(federation: Federation, table: Ragged, clients: np.ndarray) ->
 
 
 class Samples:
-    """The test images whose features are kept, and these features by view.
+    """The test images with stored features, and these features by view.
 
     Args:
         world: the run.
@@ -142,12 +141,12 @@ class Samples:
 
     @classmethod
     def of(cls, world: World, clients: np.ndarray) -> Samples:
-        """Return images that are drawn evenly over some clients: as many as `MOST` and `LARGEST` admit."""
+        """Draw images evenly over some clients, as many as `MOST` and `LARGEST` admit."""
         most = LARGEST // (world.features * world.session.draws.dtype.itemsize)
         return cls(world, _draw_tests(world, clients, min(MOST, most)))
 
     def note(self, names: Sequence[str], heard: Outputs) -> None:
-        """Take what is kept of a batch that some views have heard."""
+        """Store a batch that some views have received."""
         rows = self.row[heard.at]
         mine = (rows >= 0) & (heard.batch.weight > 0)
         if names[0] not in self.found:
@@ -159,7 +158,7 @@ class Samples:
     def arrays(self, names: Collection[str]) -> Arrays:
         """Return features as received and raw, `[n, d]`, by all of some views; label, client and image of each, `[n]`.
 
-        The ranks add theirs up; one without clients has heard nothing.
+        The ranks add up theirs; a rank without clients has none.
         """
         team, found = self.world.session.team, _describe_tests(self.world, self.at, "samples")
         nothing = self.world.zeros(len(self.at), self.world.features)
@@ -185,11 +184,11 @@ class Pictures:
 
     @classmethod
     def of(cls, world: World, clients: np.ndarray) -> Pictures:
-        """Return images that are drawn evenly over some clients: `EACH` of a client, and `PICTURES` in all, at most."""
+        """Draw images evenly over some clients: at most `EACH` of a client, and `PICTURES` in all."""
         return cls(world, _draw_tests(world, clients, min(PICTURES, EACH * len(clients))))
 
     def note(self, views: Mapping[str, View], names: Sequence[str], heard: Outputs) -> None:
-        """Take what is kept of a batch that some views have heard."""
+        """Store a batch that some views have received."""
         rows = self.row[heard.at]
         mine = (rows >= 0) & (heard.batch.weight > 0)
         for name in names:
@@ -200,7 +199,7 @@ class Pictures:
     def arrays(self, names: Collection[str]) -> Arrays:
         """Return images by all of some views, uint8 `[tests, n, channels, size, size]`; originals, SNRs in dB.
 
-        The ranks add theirs up; one without clients has heard nothing.
+        The ranks add up theirs; a rank without clients has none.
         """
         draws, found = self.world.session.draws, _describe_tests(self.world, self.at, "originals")
         index = torch.as_tensor(found["originals/image"], device=draws.federation.images.device)
@@ -217,7 +216,7 @@ class Pictures:
 
 
 def _rows_of(world: World, at: np.ndarray) -> Tensor:
-    """Return the row in which each position of the test lists is kept, -1 for none, `[M]`."""
+    """Find the row of each position of the test lists, -1 for unstored ones, `[M]`."""
     draws = world.session.draws
     row = torch.full((len(draws.federation.test.flat),), -1, dtype=torch.int64, device=draws.device)
     row[torch.as_tensor(at, device=draws.device)] = torch.arange(len(at), device=draws.device)
@@ -225,7 +224,7 @@ def _rows_of(world: World, at: np.ndarray) -> Tensor:
 
 
 def _draw_tests(world: World, clients: np.ndarray, most: int) -> np.ndarray:
-    """Return positions in the test lists, ascending, that are drawn evenly over some clients."""
+    """Draw positions in the test lists, ascending, evenly over some clients."""
     draws = world.session.draws
     table = draws.federation.test
     quota = share_sample_quota(table.sizes[clients], most, draws.config.seed)
@@ -237,7 +236,7 @@ def _draw_tests(world: World, clients: np.ndarray, most: int) -> np.ndarray:
 
 
 def _describe_tests(world: World, at: np.ndarray, name: str) -> Arrays:
-    """Return label, client and image of the tests at some positions, `[n]`."""
+    """Look up label, client and image of the tests at some positions, `[n]`."""
     federation = world.session.draws.federation
     image = federation.test.flat[torch.as_tensor(at, device=federation.test.flat.device)]
     return {
@@ -248,10 +247,9 @@ def _describe_tests(world: World, at: np.ndarray, name: str) -> Arrays:
 
 
 def share_sample_quota(sizes: np.ndarray, total: int, seed: int) -> np.ndarray:
-    """Return how many of their `sizes` `[K]` images clients give, `total` in all at most, as evenly as can be.
+    """Share a quota of `total` images over clients with `sizes` `[K]`, as evenly as possible.
 
-    All give the same number, or all that they have; what is left of `total` then goes one each to clients that are
-    drawn.
+    All give the same number, or all that they have; the rest of `total` is one image each from clients that are drawn.
     """
     if sizes.sum() <= total:
         return sizes.copy()

@@ -117,7 +117,7 @@ def knn_purity(features: ArrayLike, labels: ArrayLike, *, k: int = 10, images: A
 
 
 def _check_embedded_features(features: ArrayLike, rows: int = 1, columns: int = 1) -> np.ndarray:
-    """Return features as float64 `[n, d]`. Raises ConfigError for another shape, and for what is not finite."""
+    """Convert features to float64 `[n, d]`. Raises ConfigError for another shape, and unless all are finite."""
     x = np.asarray(features, dtype=np.float64)
     if x.ndim != 2 or len(x) < rows or x.shape[1] < columns:
         raise ConfigError(f"features: {list(x.shape)} is no table of at least {rows} rows and {columns} columns")
@@ -127,7 +127,7 @@ def _check_embedded_features(features: ArrayLike, rows: int = 1, columns: int = 
 
 
 def _check_labelled_features(features: ArrayLike, labels: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Return features `[n, d]` and labels `[n]`. Raises ConfigError where they do not fit together."""
+    """Convert features to `[n, d]` and labels to `[n]`. Raises ConfigError if they do not fit together."""
     x, y = _check_embedded_features(features), np.asarray(labels)
     if y.shape != (len(x),):
         raise ConfigError(f"labels: {list(y.shape)} is not one for each of {len(x)} images")

@@ -24,7 +24,7 @@ from semcom.tasks.metric import Metric, curve_of
 
 
 def is_evaluation_due(config: Resolved, round_: int) -> bool:
-    """Return whether a round is evaluated: the first, every `eval_every`-th, and each that the headline averages."""
+    """Check whether a round is evaluated: the first, every `eval_every`-th, and all that the headline averages."""
     return round_ == 1 or round_ % config.train.eval_every == 0 or round_ > config.train.rounds - LAST
 
 
@@ -43,7 +43,7 @@ def find_stall(patience: int | None, lines: Sequence[Mapping[str, Any]], metric:
         metric: the headline.
 
     Returns:
-        the round, or None while there is none.
+        the round, or None without such a round.
     """
     if patience is None:
         return None
@@ -57,12 +57,12 @@ def find_stall(patience: int | None, lines: Sequence[Mapping[str, Any]], metric:
 
 
 def evaluate_views(session: Session, views: Mapping[str, View]) -> dict[str, dict[str, Any]]:
-    """Return what each view's answers on the clients' test samples are worth, as a line of metrics.jsonl holds it.
+    """Evaluate each view's answers on the clients' test samples, for a line of metrics.jsonl.
 
-    Each metric of the task, and each that the run asks for beside, is a number: the mean over clients. The first test
-    SNR gives those of clients; where `channel.test_snr_db` is set, all give a curve. Of classes, their accuracies stand
-    beside them and, where some client has not all, those of the same answers taken among its own. Where the partition
-    sets samples aside for validation, their headline does too, at the first test SNR.
+    Each metric of the task, and each further one of the run, is a number: the mean over clients. The first test SNR
+    gives those of clients; with `channel.test_snr_db`, all SNRs give a curve. A classification also has the accuracies
+    of classes and, if some client has not all classes, of the answers among its own. If the partition sets samples
+    aside for validation, their headline is there too, at the first test SNR.
     """
     draws = session.draws
     if draws.config.train.eval_clients is not None:
@@ -114,7 +114,7 @@ class ClassHits:
 
     Args:
         session: the run.
-        views: what is tested.
+        views: the tested views.
     """
 
     def __init__(self, session: Session, views: Mapping[str, View]) -> None:
@@ -131,17 +131,17 @@ class ClassHits:
                 row.scatter_add_(0, y, counted)
 
     def shares(self, name: str) -> list[float | None]:
-        """Return the accuracy of each class over all clients of a view, `[C]`; None for one that no client tests."""
+        """Compute the accuracy of each class over all clients of a view, `[C]`; None for a class without tests."""
         hits, total = self.session.team.sum(self.hits[name]).tolist()
         return [h / t if t else None for h, t in zip(hits, total, strict=True)]
 
 
 class Scores:
-    """Keeps the scores that each view gives, for the metrics that the run asks for beside; called with each batch.
+    """Stores the scores of each view for further metrics of the run; called with each batch.
 
     Args:
         session: the run.
-        views: what is tested.
+        views: the tested views.
     """
 
     def __init__(self, session: Session, views: Mapping[str, View]) -> None:
@@ -150,7 +150,7 @@ class Scores:
         self.scores = {name: torch.zeros(shape, dtype=torch.float32, device=draws.device) for name in views}
 
     def __call__(self, names: Sequence[str], heard: Outputs) -> None:
-        """Keep the scores of a batch, for the views of one population."""
+        """Store the scores of a batch, for the views of one population."""
         real = heard.batch.weight > 0
         for name in names:
             self.scores[name][heard.test, heard.at[real]] = self.views[name].answer(heard)[real].float()
@@ -171,7 +171,7 @@ class Scores:
 
 
 def check_evaluated_views(method: Method, state: Any, world: World) -> None:
-    """Raise ConfigError, before any work, for a method of a user's of which nothing would be evaluated."""
+    """Raise ConfigError, before any work, for a user's method without any evaluation."""
     name = world.config.method
     if METHODS.ships(name) or has_own_stage(method):
         return
@@ -182,7 +182,7 @@ def check_evaluated_views(method: Method, state: Any, world: World) -> None:
 
 
 def narrow_views(views: Mapping[str, View], ids: np.ndarray) -> dict[str, View]:
-    """Return the views of some clients; those of one population still share one, and with it their forward passes."""
+    """Restrict views to some clients; those of one population still share one, and with it their forward passes."""
     populations = {id(view.population): view.population for view in views.values()}
     picked = {key: pop.narrow(ids) for key, pop in populations.items()}
     chosen = {}

@@ -1,4 +1,4 @@
-"""A trained model as a file of weights, and a card in Markdown that says what it is and how to load it."""
+"""A trained model as a file of weights, and a card in Markdown that describes it and how to load it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def export_model(
 
     Args:
         result: of the run.
-        client: id (None: one for all, where all clients have the same model).
+        client: id (None: any, if all clients have the same model).
         view: name of a view (None: the headline).
         out: folder of the two files (None: `export` in that of the run).
 

@@ -18,7 +18,7 @@ from semcom.models.stacks import OWN
 
 
 class Module(nn.Module):
-    """A trained model: encoder, what lies between, and head.
+    """A trained model: encoder, link, and head.
 
     Attributes:
         encoder: images `[b, channels, size, size]` in [-1, 1] -> features `[b, d]`.
@@ -31,9 +31,9 @@ class Module(nn.Module):
         self.encoder, self.between, self.head = encoder, between, head
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the outputs for images, `[b, ...]`: real numbers in [-1, 1], or bytes, which are scaled to that.
+        """Compute the outputs for images, `[b, ...]`: real numbers in [-1, 1], or bytes, which are scaled to that.
 
-        What is no image goes in as it is.
+        Other inputs than images are not scaled.
         """
         dtype = next(self.parameters()).dtype
         x = scale_bytes(images, dtype) if images.dtype == torch.uint8 else images

@@ -1,4 +1,4 @@
-"""Texts, configurations and tables as others get them, in archives and trackers: nothing tells where a file lay."""
+"""Texts, configurations and tables for others, in archives and trackers, without the folders of files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Places:
     """The files and folders that runs read and write, and the names that stand for them.
 
     Args:
-        configs: as config.json holds them; what their `contents` name is a file or a module.
+        configs: as config.json holds them; entries of their `contents` are files or modules.
         folders: further ones whose names may have spaces.
     """
 
@@ -61,22 +61,22 @@ class Places:
         self._names, self._folders = _any_of(self.names, ""), _any_of(within, rf"(?:/{_IN}*[\w~-])*")
 
     def config(self, value: Any) -> Any:
-        """Return a configuration with names in the place of paths; its hash has their digests, and stays."""
+        """Replace paths in a configuration by names; its hash has their digests, and stays."""
         marked = {f"{mark}{path}": f"{mark}{name}" for path, name in self.names.items() for mark in ("", READ, DEPENDS)}
         return map_texts(value, lambda text: marked.get(text, text))
 
     def values(self, value: Any) -> Any:
-        """Return values, each a path, a list of some, or another text; those of `command` are lines for a shell."""
+        """Replace paths in values, each a path, a list, or another text; those of `command` are lines for a shell."""
         if isinstance(value, dict):
             return {self.values(k): self._command(v) if k == "command" else self.values(v) for k, v in value.items()}
         return map_texts(value, self._value)
 
     def words(self, value: Any) -> Any:
-        """Return texts, and what holds some, in which no path has a folder."""
+        """Remove folders from paths in texts, and in containers of texts."""
         return map_texts(value, self._text)
 
     def frame(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return a table whose texts name no folder."""
+        """Remove folders from the texts of a table."""
         from pandas.api.types import is_numeric_dtype
 
         own = {"command": self._command, "error": self._text}
@@ -84,7 +84,7 @@ class Places:
         return frame.assign(**{name: frame[name].map(change) for name, change in texts.items()})
 
     def _text(self, text: Any) -> Any:
-        """Return a sentence without folders; paths with spaces are found where they are quoted, or known."""
+        """Remove folders from a sentence; paths with spaces are found if they are quoted, or known."""
         if not isinstance(text, str):
             return text
         text = self._names.sub(lambda found: self.names[found.group()], text)
@@ -93,14 +93,14 @@ class Places:
         return _PATH.sub(lambda found: self._hide(found.group()), text)
 
     def _value(self, text: Any) -> Any:
-        """Return a value without folders: a path as a whole, whatever signs it has."""
+        """Remove folders from a value: a path as a whole, whatever its characters."""
         if not isinstance(text, str):
             return text
         parts = _ITEM.split(text)
         return ",".join(self._hide(part) if _LEAVES.match(part) else self._text(part) for part in parts)
 
     def _command(self, line: Any) -> Any:
-        """Return commands, a line each, whose words, or values after an equals sign, are without folders."""
+        """Remove folders from the words of commands, a line each, and from values after a name and an equals sign."""
         if not isinstance(line, str):
             return line
         if "\n" in line:
@@ -122,12 +122,12 @@ class Places:
 
 
 def hide_places(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a configuration as a reader needs it: names of files, and not where they, or the results, lay."""
+    """Prepare a configuration for a reader: with names of files, and without their folders or the results'."""
     return Places([config]).values(strip_places(config))
 
 
 def strip_places(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy what config.json or sweep.json says, without `out` and `data.root`, which no hash depends on."""
+    """Copy the content of config.json or sweep.json without `out` and `data.root`, which are in no hash."""
     kept = {name: value for name, value in found.items() if name != "out"}
     for section, place in (("data", "root"), ("set", "data.root")):
         if isinstance(kept.get(section), dict):
@@ -136,7 +136,7 @@ def strip_places(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _any_of(paths: Iterable[str], end: str) -> re.Pattern[str]:
-    """Return the pattern of any of some paths, the longest first; of none it fits nothing."""
+    """Compile the pattern of any of some paths, the longest first; without paths it matches nothing."""
     longest = sorted(paths, key=len, reverse=True)
     return re.compile(f"{BEFORE}(?:{'|'.join(map(re.escape, longest))}){end}{AFTER}" if longest else r"(?!)")
 

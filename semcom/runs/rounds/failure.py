@@ -1,4 +1,4 @@
-"""What is said of an error that ends a run."""
+"""The description of an error that ends a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEEDS_CONTEXT = (WriteError, MemoryShort, WorkerLost)
 
 
 def describe_error(error: BaseException) -> str:
-    """Describe an error in a line; one that nobody foresaw with its type and its place."""
+    """Describe an error in a line; an unforeseen one with its type and its place."""
     if isinstance(error, (*NEEDS_CONTEXT, Diverged)):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)

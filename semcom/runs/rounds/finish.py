@@ -18,9 +18,9 @@ FINISHED = "finished"
 
 
 def finish_views(world: World, views: Mapping[str, View]) -> dict[str, View]:
-    """Return the first of some views with `finish.kind` in the place of its head, for the clients that are tested.
+    """Replace the head of the first of some views by `finish.kind`, for the tested clients.
 
-    Heads start from fresh weights, and see the features and the noise that those of a method's own last stage see.
+    Heads start from fresh weights, and see the features and the noise of a method's own last stage.
     """
     for view in views.values():
         kind, epochs = world.config.finish.kind, world.config.finish.epochs
@@ -30,14 +30,14 @@ def finish_views(world: World, views: Mapping[str, View]) -> dict[str, View]:
 
 
 def has_last_stage(method: Method, config: Resolved) -> bool:
-    """Return whether a run has a last stage: its method's own, or `finish.kind`."""
+    """Check whether a run has a last stage: its method's own, or `finish.kind`."""
     return has_own_stage(method) or config.finish.kind is not None
 
 
 def finish_run(method: Method, state: Any, world: World) -> Mapping[str, View]:
-    """Carry out the last stage of a run, and return its views, that of `finish.kind` first.
+    """Carry out the last stage of a run, and return its views, that of `finish.kind` first; {} without a last stage.
 
-    They are none if the method does without it. It draws as a round T + 1 would.
+    It draws as a round T + 1 would.
 
     Args:
         method: of the run.

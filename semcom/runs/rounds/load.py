@@ -25,20 +25,20 @@ from semcom.runs.rounds.loop import Loop
 
 @reset_torch()
 def load(folder: Path | str, *, device: str | None = None, plugins: Sequence[str] = (), trust: bool = False) -> Result:
-    """Load the result of a finished run: its numbers, its models as of the last round, and what they make of images.
+    """Load the result of a finished run: its numbers, its models as of the last round, and their answers to images.
 
-    Nothing is trained or written. The views of a method's last stage are worked out again when they are asked for; on
-    the machine of the run they are the same bit for bit, if it had one process or trained clients one by one.
+    Nothing is trained or written. The views of a method's last stage are computed again on demand; on the machine of
+    the run they are the same bit for bit, if it had one process or trained clients one by one.
 
     Args:
         folder: of the run; it may have been moved.
-        device: where the models go (None: as the run's configuration says).
+        device: device of the models (None: that of the run's configuration).
         plugins: the user's Python files or modules in the place of those that the run names.
-        trust: whether those that it names, and this process has not loaded, are executed.
+        trust: whether plug-ins that it names, and this process has not loaded, are executed.
 
     Raises:
-        ConfigError: the folder holds no run, or one that cannot be had here (its data or plug-ins have changed), or it
-            names a plug-in that is neither given nor trusted; the line says what would be executed.
+        ConfigError: the folder holds no run, or one whose data or plug-ins have changed, or it names a plug-in that is
+            neither given nor trusted; the line names the file that would be executed.
         RunError: the run is not finished, or a file of it is damaged.
 
     Example:

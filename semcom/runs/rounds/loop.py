@@ -1,4 +1,4 @@
-"""The rounds of a run, and what comes after the last one."""
+"""The rounds of a run, and the stages after the last round."""
 
 from __future__ import annotations
 
@@ -53,23 +53,23 @@ LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Stored:
-    """The method's State, and what compression has left out of the clients' updates."""
+    """The method's State, and the parts of the clients' updates that compression has left out."""
 
     method: Any
     residual: Population
 
 
 class Loop:
-    """The loop over rounds, and what comes after the last one.
+    """The loop over rounds, and the stages after the last round.
 
     Attributes:
-        rounds: T, or how many it were where training stopped early.
-        newcomers: images of the clients that join at the end, if there are any.
+        rounds: T, or the number of rounds until training stopped early.
+        newcomers: images of the clients that join at the end, if any.
         state: the method's, after the last whole round.
-        residual: what compression had left out by then; None: it leaves nothing out.
+        residual: remainder of compression at that time (None: it leaves nothing out).
         progress: clock and counters at that time.
         checkpoints: those in the folder.
-        stage: what is going on after the last round ("": a round is).
+        stage: stage after the last round ("": the run is in its rounds).
         resumed: whether the folder was taken up, or is new.
         last: views of the last stage, once it has been carried out.
     """
@@ -128,11 +128,11 @@ class Loop:
         return self.result(summary, self.folder.path if self.folder else None)
 
     def result(self, summary: dict[str, Any], out: Path | None) -> Result:
-        """Return what the run gives back."""
+        """Build the result of the run."""
         return Result(self.config, summary, self.metrics, out, self.world, self.stages)
 
     def _run(self) -> dict[str, Any]:
-        """Do the work of `run`, where files may fail to be written; return the summary."""
+        """Do the work of `run` that may fail to write files, and return the summary."""
         commit = read_commit()  # of the code that trains: a checkout may have moved on when the run ends
         with self.clock("setup"):
             if self.folder:
@@ -169,7 +169,7 @@ class Loop:
         return summary
 
     def _best_round(self) -> int | None:
-        """Return the round since which the run has got no better, if it is to stop for that."""
+        """Find the round after which the run has not improved, if it is to stop for that."""
         return find_stall(self.config.train.patience, self.metrics, self.world.session.draws.task.metrics[0])
 
     def _round(self, round_: int) -> None:
@@ -203,14 +203,14 @@ class Loop:
             self.checkpoints.write(self.stored, self.progress)
 
     def _check_schedule(self, round_: int) -> None:
-        """Warn, in the first round, of milestones that the run does not reach; a run may be cut short."""
+        """Warn, in the first round, of milestones that the run does not reach, as it may have been cut short."""
         late = [milestone for milestone in self.config.train.lr_milestones if milestone > self.rounds]
         if late and round_ == 1:
             reached = f"{', '.join(map(str, late))} is beyond round {self.rounds}, the last one"
             self.world.warn("lr-milestones", f"train.lr-milestones: {reached}")
 
     def _warnings(self, round_: int) -> dict[str, Any]:
-        """Return, and log, what the method warned of in this round and in none before; nothing where there is none."""
+        """Log and return the method's first warnings of each name in this round; {} without any."""
         told = {name for line in self.metrics for name in line.get("warnings", {})} if self.tally.warnings else set()
         new = {name: text for name, text in self.tally.warnings.items() if name not in told}
         if self.ranks.rank == 0:
@@ -219,7 +219,7 @@ class Loop:
         return {"warnings": new} if new else {}
 
     def _write(self, line: dict[str, Any]) -> None:
-        """Add a line before its state is kept: one too many is cut off on resume, one too few would be missed."""
+        """Add a line before its state is stored: on resume a surplus line is cut off, a missing one lost."""
         with self.clock("log"):
             if self.folder:
                 self.folder.append(line)
@@ -227,7 +227,7 @@ class Loop:
             digest_metrics(self.digest, line)
 
     def _finish(self) -> dict[str, Any] | None:
-        """Carry out the last stage, if there is one, and evaluate it. It draws as a round T + 1 would."""
+        """Carry out and evaluate the last stage, if there is one. It draws as a round T + 1 would."""
         if not has_last_stage(self.method, self.config):
             return None
         self.stage = "finish"
@@ -243,7 +243,7 @@ class Loop:
     def stages(self) -> dict[int, Mapping[str, View]]:
         """Return the views of the last stage, then those of the rounds that are not among them, by their rounds.
 
-        Raises RunError where the models of a finished run have gone with its checkpoints.
+        Raises RunError if the models of a finished run have gone with its checkpoints.
         """
         if self.progress["round"] != self.rounds:
             raise RunError("the run's checkpoints were dropped, and with them its models; train it in another folder")
@@ -257,7 +257,7 @@ class Loop:
         return {**({self.rounds + 1: last} if last else {}), **({self.rounds: rest} if rest else {})}
 
     def _join(self) -> dict[str, Any] | None:
-        """Return the evaluation of new clients, if there are any."""
+        """Evaluate the new clients, if there are any."""
         if self.newcomers is None or self.joined_link is None:
             return None
         self.stage = "new clients"
@@ -268,7 +268,7 @@ class Loop:
         return found
 
     def _keep_arrays(self, finish: dict[str, Any] | None, there: Arrays) -> list[str]:
-        """Keep the arrays that are asked for and not `there`, by tests of the last state, and return their kinds."""
+        """Store the requested arrays that are not `there`, by tests of the last state, and return their kinds."""
         wanted = self.ranks.broadcast_object(list_lacking_arrays(there, self.config.keep))
         if not wanted:
             return []
@@ -282,16 +282,16 @@ class Loop:
         return wanted
 
     def where(self) -> str:
-        """Return the stage or round that an error names."""
+        """Name the stage or round for an error."""
         return self.stage or f"round {self.world.round}"
 
     def kept(self) -> str:
-        """Return words on the state that can be taken up again, and its place."""
+        """Describe the state from which the run can go on, and its place."""
         return self.checkpoints.describe(self.progress["round"])
 
     @property
     def stored(self) -> Any:
-        """Return what a checkpoint stores: the method's State, and with it what compression has left out."""
+        """Return the content of a checkpoint: the method's State, and the remainder of compression."""
         return self.state if self.residual is None else Stored(self.state, self.residual)
 
     # -- the folder ----------------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ class Loop:
         return {"round": round_, "seconds": dict(self.clock.seconds), **counters}
 
     def _resume(self) -> dict[str, Any] | None:
-        """Take up a checkpoint, if the folder has one; return the summary of a run that is finished.
+        """Take up a checkpoint, if the folder has one; return the summary of a finished run.
 
         Nothing in the folder changes unless everything in it fits this run.
         """
@@ -322,7 +322,7 @@ class Loop:
     def restore(self, content: dict[str, Any], folder: Path | None) -> None:
         """Take over state and counters of a checkpoint, whose rows may lie in files of `folder`.
 
-        Raises RunError where the state is none of this run.
+        Raises RunError if the state is of another run.
         """
         progress = content["progress"]
         found = restore_state(self.stored, content, folder, self.ranks)

@@ -1,4 +1,4 @@
-"""New clients: they took no part in training, join at the end, and make do with what the others have learned."""
+"""New clients: they took no part in training, join at the end, and use the models of the others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def evaluate_new_clients(
 ) -> dict[str, dict[str, Any]]:
     """Give new clients the model of a run, and evaluate them on their test images, through the channel.
 
-    `global`: as it is (left out where the classes are others, or where the run's head is not what decides); `head`: its
+    `global`: the model itself (left out if the classes are others, or if the run's head does not decide); `head`: its
     encoder, and a classifier of one's own: the run's head, or `finish.kind`, trained for `new_steps` steps from fresh
     weights by the optimiser of `finish`, or fitted by scikit-learn.
 
@@ -33,9 +33,9 @@ def evaluate_new_clients(
         world: the run.
         newcomers: their images.
         link: their channel.
-        views: what the run has trained. Its `global` view is the model; without one, the average of the models in the
-            first view, weighted by their samples. That view has all clients' models, except one of a last stage with
-            `train.eval_clients`, which has those that are tested.
+        views: the trained views. The `global` view is the model; without one, the average of the models in the first
+            view, weighted by their samples. That view has all clients' models, or those of the tested clients if it
+            is of a last stage with `train.eval_clients`.
 
     Returns:
         Name -> a line as of `evaluate_views`.
@@ -60,7 +60,7 @@ def evaluate_new_clients(
 
 
 def average_model_for_new_clients(world: World, pop: Population) -> dict[str, Tensor]:
-    """Return one model of a population's clients: name -> `[1, ...]`, averaged by samples, buffers too."""
+    """Average a population's models by samples, buffers too: name -> `[1, ...]`."""
     weights, model = world.weights(pop.ids), dict[str, Tensor]()
     for some in pop.pieces():
         (cohort,) = some.stacks()

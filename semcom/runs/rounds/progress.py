@@ -15,11 +15,11 @@ LOG = logging.getLogger(__name__)
 
 
 class RoundProgress(contextlib.ExitStack):
-    """Display of each round: a bar where stderr is a terminal, one line in a notebook, log lines elsewhere.
+    """Display of each round: a bar if stderr is a terminal, one line in a notebook, log lines elsewhere.
 
     Args:
         rounds: T, the number of rounds of the run.
-        metric: what is shown of each view.
+        metric: the number that is shown of each view.
     """
 
     def __init__(self, rounds: int, metric: Metric = ACCURACY) -> None:

@@ -99,7 +99,7 @@ def carry_out_run(
     profile: bool = False,
     again: bool = False,
 ) -> Result:
-    """Train and evaluate what `resolve_setup` has made of a configuration; see `run`."""
+    """Train and evaluate the result of `resolve_setup`; see `run`."""
     config = setup.config
     _check_run_callables(config, on_round, observe)
     folder = Folder(Path(config.out), config, again) if config.out is not None and launched_rank() == 0 else None
@@ -139,7 +139,7 @@ def carry_out_run(
 
 
 def _check_run_callables(config: Resolved, on_round: object, observe: object) -> None:
-    """Raise ConfigError for what cannot be called, and for an observer of several processes."""
+    """Raise ConfigError for an argument that cannot be called, and for an observer of several processes."""
     if on_round is not None and not callable(on_round):
         raise ConfigError(
             f"on_round: {show_value(on_round)} cannot be called; give a function of a line of metrics.jsonl"

@@ -9,7 +9,7 @@ from typing import Any
 
 from semcom.config import RunError, run_hash
 from semcom.engine.air.losses import CHOSEN, NEARLY
-from semcom.engine.train.draws import Draws, draw_cell_snrs
+from semcom.engine.train.draws import Draws
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from semcom.runs.folder.machine import describe_machine, read_versions
@@ -29,17 +29,17 @@ def summarize_run(
     joined: Mapping[str, Any] | None,
     stopped: int | None = None,
 ) -> dict[str, Any]:
-    """Summarize a run, by the names that docs/metrics.md explains, but for when it began and by which commit.
+    """Summarize a run, by the names that docs/metrics.md explains, except its begin and its commit.
 
     Args:
         world: of the run, after its last round.
         metrics: the lines of its rounds.
-        finish: the line of its last stage, if it has one; what this evaluated counts as evaluated there alone.
+        finish: the line of its last stage, if it has one; its views count only as evaluated there.
         joined: the evaluation of its new clients, if it has any.
         stopped: of a run that stopped early the best round on validation images, from which on evaluations count.
 
     Raises:
-        RunError: nothing was evaluated, or what tests gave is not finite.
+        RunError: there is no evaluation, or a tested number is not finite.
     """
     config, session, task = world.config, world.session, world.session.draws.task
     last = compute_headlines([finish] if finish else [], task.metrics[0])
@@ -79,7 +79,7 @@ def summarize_run(
         **{total: sum(line[name] for line in metrics) for name, total in TOTALS.items() if name in metrics[-1]},
         "snr_received_db": tally.snr_received_db(),
         **({"error_rates": errors} if errors else {}),
-        **({} if session.draws.cell is None else {"cell": _places(session.draws)}),
+        **({"cell": places} if (places := _describe_places(session.draws)) else {}),
         "seed": config.seed,
         "hash": run_hash(config),
         "device": session.draws.device.type,
@@ -89,7 +89,7 @@ def summarize_run(
 
 
 def _list_doubts(world: World, rounds: int) -> list[str]:
-    """Return what makes the result of a whole run doubtful: what was never heard, or hardly ever."""
+    """List reasons to doubt the result of a whole run: signals that were never heard, or hardly ever."""
     config, tally, found = world.config, world.session.tally, list[str]()
     if silent := tally.list_silent_meters():
         why = "features are zero, or so large that their squares overflow"
@@ -108,15 +108,13 @@ def _list_doubts(world: World, rounds: int) -> list[str]:
 
 
 def _measure_constant_answers(world: World) -> dict[str, float]:
-    """Return the accuracies of answers that never change, among the clients that are tested."""
+    """Compute the accuracies of constant answers among the tested clients."""
     federation, tested = world.session.draws.federation, world.tested()
     tables = (count_classes(federation, table, tested) for table in (federation.train, federation.test))
     return compute_constant_accuracies(*tables)
 
 
-def _places(draws: Draws) -> dict[str, list[Any]]:
-    """Return where each client of a cell is, and its mean SNRs."""
-    assert draws.cell is not None
-    up, down = draw_cell_snrs(draws.config, draws.cell, draws.link)
-    lists = {"x_m": draws.cell.x_m, "y_m": draws.cell.y_m, "snr_db": up, "downlink_snr_db": down}
-    return {**{name: values.round(3).tolist() for name, values in lists.items()}, "los": draws.cell.los.tolist()}
+def _describe_places(draws: Draws) -> dict[str, list[Any]]:
+    """Describe the clients' places and mean SNRs in the last round, numbers to the third decimal."""
+    found = draws.places.describe(draws.round)
+    return {name: (each if each.dtype == bool else each.round(3)).tolist() for name, each in found.items()}

@@ -1,4 +1,4 @@
-"""Trackers of a run: what `on_round` is called with, as plain scalars, and TensorBoard, W&B and MLflow by name."""
+"""Trackers of a run, which get the lines of `on_round` as plain scalars: TensorBoard, W&B and MLflow by name."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def scalars(line: Mapping[str, Any]) -> dict[str, float]:
     """Flatten the numbers of a line of metrics.jsonl, as trackers take them.
 
-    Nested names are joined by slashes: `loss`, `personal/accuracy`, `personal/at/10`. What is not one number (the lists
-    per client and per class) and the round, which is the clock, are left out.
+    Nested names are joined by slashes: `loss`, `personal/accuracy`, `personal/at/10`. Lists per client and per class,
+    and the round, which is the clock, are left out.
 
     Example:
         >>> import semcom
@@ -49,15 +49,15 @@ def _flatten_line(values: Mapping[str, Any], prefix: str = "") -> dict[str, floa
 class Tracker(ABC):
     """A tracker of one run; `@TRACKERS.register("name")` adds one.
 
-    It is made before the first round is logged: a wrong request leaves nothing. What an earlier attempt at the run has
-    logged under the same name is logged again, from the first round on.
+    It is made before the first round is logged: a wrong request leaves nothing. Rounds that an earlier attempt at the
+    run has logged under the same name are logged again, from the first one on.
 
     Attributes:
-        package: what has to be installed.
-        usual: its place where none is given: a folder, a project, an experiment.
+        package: the required package.
+        usual: its default place: a folder, a project, an experiment.
 
     Args:
-        place: where the run goes.
+        place: place of the run.
         config: of the run.
     """
 
@@ -81,7 +81,7 @@ class Tracker(ABC):
 
 
 def name_tracked_run(config: Resolved) -> str:
-    """Return what trackers call a run: its method and hash."""
+    """Name a run for trackers: its method and hash."""
     return f"{config.method}-{run_hash(config)}"
 
 
@@ -175,10 +175,10 @@ TRACKERS: Registry[type[Tracker]] = Registry(
 
 
 def parse_trackers(asked: Sequence[str] | str) -> dict[str, str]:
-    """Return the places of trackers by name, of words NAME or NAME=PLACE.
+    """Parse the places of trackers by name from words NAME or NAME=PLACE.
 
     Raises:
-        ConfigError: nothing is called so, or two are; its package is not installed, or the place is none.
+        ConfigError: a name is unknown or given twice; its package is not installed, or the place is wrong.
     """
     found = dict[str, str]()
     for word in [asked] if isinstance(asked, str) else asked:
@@ -223,7 +223,7 @@ class Tracking(contextlib.ExitStack):
                 tracker.log(scalars(each), each["round"])
 
     def complete(self, result: Result) -> None:
-        """Log what came after the rounds, and all of a run that had finished."""
+        """Log the stages after the rounds, and all of a run that had finished."""
         last = [result.summary["finish"]] if "finish" in result.summary else []
         for line in [*([] if self.trackers else result.metrics), *last] if self.places else []:
             self(line)

@@ -107,5 +107,5 @@ def _drop_unused(frame: pd.DataFrame, column: str) -> pd.Series:
     if column == "channel.snr_db":
         kinds = frame["channel.kind"].unique()
         used &= ~frame["channel.kind"].isin([kind for kind in kinds if kind in LINKS and not LINKS.get(kind).noisy])
-        used &= frame["network.kind"].ne("cell") if "network.kind" in frame else True
+        used &= frame["network.kind"].eq("list") if "network.kind" in frame else True
     return frame.loc[used, column]

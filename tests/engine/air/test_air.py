@@ -398,7 +398,7 @@ def test_all_at_once_takes_the_uses_of_one() -> None:
 def test_the_mean_over_the_air_is_unbiased_and_as_noisy_as_it_is_said(kind: str) -> None:
     """Over AWGN the error of a mean of updates is that of the client whose weighted update is the loudest."""
     w = analog(kind, snr_db=0.0)
-    w.air.access = Superposed(Superposed.Options(), w.air.uncoded)
+    w.air.access = Superposed(Superposed.Options(), w.air)
     pop = w.population()
     errors = []
     for round_ in range(1, 40):

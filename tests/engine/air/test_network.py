@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from semcom.config import NetworkConfig
-from semcom.engine.train.draws import draw_cell_snrs
+from semcom.engine.air.places import Cell
 from semcom.engine.world import World
 from tests import worlds
 
@@ -19,7 +18,13 @@ CLIENTS = 12
 
 
 def world(network: dict[str, object], **options: object) -> World:
-    return worlds.world(sizes=(2,) * CLIENTS, network=NetworkConfig(**network), **options)  # type: ignore[arg-type]
+    return worlds.world(sizes=(2,) * CLIENTS, network=network, **options)  # type: ignore[arg-type]
+
+
+def cell_of(w: World) -> Cell:
+    places = w.session.draws.places
+    assert isinstance(places, Cell)
+    return places
 
 
 def rounds(w: World, n: int) -> Iterator[np.ndarray]:
@@ -32,8 +37,8 @@ def test_snrs_follow_from_places_and_powers() -> None:
     """23 dBm over a sixth of 1 MHz up, 33 dBm over all of it down: 10 dB more power on 7.8 dB more noise."""
     w = world(CELL, train={"participation": 0.5})
     up, down = (w.session.draws.snr_db(way, np.arange(CLIENTS)).numpy() for way in ("up", "down"))
-    cell = w.session.draws.cell
-    assert cell is not None and cell.distance_m.max() <= 200
+    cell = cell_of(w)
+    assert cell.distance_m.max() <= 200
     np.testing.assert_allclose(up, 23 + 167 - 10 * np.log10(1e6 / 6) - cell.path_loss_db - cell.shadowing_db)
     np.testing.assert_allclose(down - up, 10 - 10 * np.log10(6))
     assert len(set(up)) == CLIENTS
@@ -41,7 +46,7 @@ def test_snrs_follow_from_places_and_powers() -> None:
 
 def test_places_stay_and_follow_from_the_seed() -> None:
     one, same, other = world(CELL), world(CELL), world(CELL, seed=1)
-    places = [w.session.draws.cell.x_m for w in (one, same, other)]  # type: ignore[union-attr]
+    places = [cell_of(w).x_m for w in (one, same, other)]
     assert (places[0] == places[1]).all() and not (places[0] == places[2]).any()
 
 
@@ -57,10 +62,10 @@ def test_energy_is_power_times_time() -> None:
 def test_shares_of_the_band_divide_the_noise() -> None:
     shares = tuple(np.arange(1, CLIENTS + 1) / np.arange(1, CLIENTS + 1).sum())
     w = world(CELL, channel={"kind": "ofdm", "subcarriers": 780, "shares": shares})
-    cell, link = w.session.draws.cell, w.session.draws.link
-    up, _ = draw_cell_snrs(w.config, cell, link)
-    equal = cell.snr_db(23.0, w.config.air.bandwidth_hz or 0, 7.0)
-    np.testing.assert_allclose(up - equal, -10 * np.log10(shares))
+    cell = cell_of(w)
+    noise = -174 + 7 + 10 * np.log10((w.config.air.bandwidth_hz or 0) * np.array(shares))
+    up = cell.find_snr_db("up", np.arange(CLIENTS), 1)
+    np.testing.assert_allclose(up, 23 - cell.path_loss_db - cell.shadowing_db - noise)
 
 
 def test_in_turns_all_take_part_equally_often() -> None:

@@ -1,4 +1,4 @@
-"""A user's own access to the air, compression and rate: docs/extending.md's, their values, flags and identity."""
+"""A user's own parts of the air and the network: docs/extending.md's, their values, flags and identity."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ import semcom
 from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.config import AirConfig, RunConfig, from_dict, run_hash, to_dict
-from semcom.engine.air.registry import ACCESS, COMPRESSIONS, RATES
+from semcom.engine.air.access import Access
+from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PATH_LOSSES, PLACES, RATES, SPEEDS
+from semcom.engine.air.speeds import Speeds
 from semcom.engine.store.population import average
 from tests import worlds
 from tests.engine.air.test_air import BOTH, moved
@@ -29,14 +31,16 @@ PAGE = (Path(__file__).parents[3] / "docs" / "extending.md").read_text(encoding=
 PLUGINS = {name: text for name, text in re.findall(r"^```python\n# (\w+\.py)\n(.*?)^```$", PAGE, re.M | re.S)}
 SIGNS = {"parameters": "analog", "access": "sign-majority"}
 K, STEP = 3, 0.25
+REGISTRIES = (ACCESS, COMPRESSIONS, PATH_LOSSES, PLACES, RATES, SPEEDS)
 
 
 @pytest.fixture(autouse=True)
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder of the plug-ins, which are registered; they are forgotten after the test."""
-    for registry in (ACCESS, COMPRESSIONS, RATES):
+    for registry in REGISTRIES:
         monkeypatch.setattr(registry, "_added", dict(registry._added))  # type: ignore[attr-defined]
-    for name in ("sign_majority.py", "smaller.py"):
+    np.save(tmp_path / "gains.npy", GAINS)
+    for name in ("sign_majority.py", "smaller.py", "streets.py"):
         (tmp_path / name).write_text(PLUGINS[name])
         exec(compile(PLUGINS[name], name, "exec"), {"__name__": __name__})
     yield tmp_path
@@ -50,8 +54,9 @@ def vote(values: torch.Tensor, snr_db: float | str, **channel: Any) -> torch.Ten
     return values.sum(0) + error
 
 
-def test_the_example_is_short() -> None:
-    assert len(PLUGINS["sign_majority.py"].splitlines()) < 60
+@pytest.mark.parametrize("name", ["sign_majority.py", "streets.py"])
+def test_the_example_is_short(name: str) -> None:
+    assert len(PLUGINS[name].splitlines()) < 60
 
 
 def test_without_noise_it_is_the_majority() -> None:
@@ -104,23 +109,134 @@ def test_a_compression_and_a_rate_of_ones_own_are_counted() -> None:
     assert up.bits / up.uses == pytest.approx(rate * math.exp(-(2**rate - 1) / 10), rel=1e-6)
 
 
+class DigitalMajority(Access):
+    """Each client sends a bit for each number, error-free and over its own part of the band."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Options(Access.Options):
+        step: float = STEP
+
+    def send(self, pop: Any, part: Any, since: Any, name: str) -> Any:
+        floats = pop.numbers(part)
+        self.air.add_error_free("up", pop.ids, floats, 1.0 * floats, name=name)
+        return pop
+
+    def average(self, pop: Any, part: Any, weights: Any, since: Any, name: str) -> dict[str, torch.Tensor]:
+        (now,), (then,) = pop.stacks(), since.stacks()
+        votes = {n: (t - then.tensors[n]).sign().sum(0, keepdim=True).sign() for n, t in now.tensors.items()}
+        return {n: then.tensors[n][:1] + self.options.step * vote for n, vote in votes.items()}
+
+
+def test_an_access_may_be_no_sum_and_no_mean() -> None:
+    """A digital majority: a bit for each number at the rate of the run; without those whose bits were lost."""
+    ACCESS.register("test-digital")(DigitalMajority)
+    lossy = {"rate": "capacity", "repeat": False, "outage": 0.5}
+    for more in ({"bits_per_use": 4.0}, lossy):
+        w = worlds.world("fedavg", (4,) * K, air={"access": "test-digital", **more}, channel={"kind": "rayleigh"})
+        w.session.tally.begin(1)
+        pop = w.population()
+        updated = moved(pop, 1.0)
+        got = w.air.average(updated, BOTH, w.weights(pop.ids), since=pop)
+        up, here = w.air.totals["up"], w.arrived(pop.ids)
+        assert up.bits == pop.numbers(BOTH).sum() and (more is lossy or up.uses == up.bits / 4)
+        assert here.all() == (more is not lossy) and here.any()
+        (start,), (end,) = pop.stacks(), updated.stacks()
+        for name, tensor in got.items():
+            signs = (end.tensors[name] - start.tensors[name])[torch.as_tensor(here)].sign().sum(0).sign()
+            torch.testing.assert_close((tensor - start.tensors[name][:1])[0], STEP * signs)
+
+
+# -- places, path losses, speeds -------------------------------------------------------------------------------------
+
+GAINS = -100.0 - 5 * np.arange(6).reshape(2, 3)
+"""Gains in dB of three clients in two rounds."""
+
+
+def test_snrs_of_places_of_ones_own_are_their_closed_form() -> None:
+    """200 m away, twice the breakpoint: free space up to that, 40 dB a decade from there, over thirds of 1 MHz."""
+    network = {"kind": "ring", "radius_m": 200.0, "path_loss": "two-slopes", "exponent": 4.0, "shadowing_db": 0.0}
+    w = worlds.world("fedavg", (2,) * K, network=network)
+    free = 20 * math.log10(4 * math.pi * 3.5e9 / 299_792_458 * 100)
+    expected = 23 - free - 40 * math.log10(2) + 174 - 7 - 10 * math.log10(1e6 / 3)
+    np.testing.assert_allclose(w.session.draws.snr_db("up", np.arange(K)).numpy(), expected)
+    w.air.up(w.population(), BOTH)
+    up = w.air.totals["up"]
+    assert up.energy_j == pytest.approx(10**-0.7 * up.airtime_s), "23 dBm are 0.2 W"
+    places = w.session.draws.places.describe(1)
+    x_m, y_m = places["x_m"], places["y_m"]
+    np.testing.assert_allclose(np.hypot(x_m - x_m[[1, 2, 0]], y_m - y_m[[1, 2, 0]]), 200 * 3**0.5)
+
+
+def test_clients_move_from_round_to_round(own: Path) -> None:
+    """Each round has a row of the file, up and down; the scheduler chooses by it, and the file is part of the run."""
+    network = {"kind": "walk", "gains": str(own / "gains.npy"), "scheduling": "best-snr"}
+    w = worlds.world("fedavg", (2,) * K, network=network, train={"participation": 1 / 3})
+    for round_ in (1, 2, 3):
+        w.session.tally.begin(round_)
+        gains, noise = GAINS[round_ % 2], -174 + 7 + 60
+        for way, power in (("up", 23), ("down", 33)):
+            found = w.session.draws.snr_db(way, np.array([2, 0]))  # type: ignore[arg-type]
+            np.testing.assert_allclose(found.numpy(), power + gains[[2, 0]] - noise)
+        assert w.sample().tolist() == [0]
+    before = run_hash(w.config)
+    np.save(own / "gains.npy", GAINS[:, ::-1])
+    again = worlds.world("fedavg", (2,) * K, network=network, train={"participation": 1 / 3})
+    again.session.tally.begin(1)
+    assert run_hash(again.config) != before and again.sample().tolist() == [2]
+
+
+def test_speeds_of_ones_own_set_the_time_of_a_round() -> None:
+    """The second of two clients of equal work takes twice as long."""
+
+    @SPEEDS.register("test-halves")
+    class Halves(Speeds):
+        def draw(self, clients: int, seed: int) -> np.ndarray:
+            return 1e6 / 2.0 ** np.arange(clients)
+
+    w = worlds.world("fedavg", (2, 2), network={"speeds": "test-halves"})
+    assert w.air.timeline is not None
+    w.air.timeline.compute(w.population(), np.array([5, 5]), torch.Size([1, 8, 8]), ())
+    first, second = w.air.timeline.spent
+    assert second == 2 * first == w.air.timeline.length_s() > 0
+
+
+# -- flags, files, identity ------------------------------------------------------------------------------------------
+
 OWN = {
-    "access": (
+    "air.access": (
         "sign_majority.py",
         "--air.parameters analog --air.access sign-majority",
-        ("--air.step", "0.5", "step", 0.5),
+        ("--air.step", "0.5", 0.5),
         "step = 0.001 (a number)",
     ),
-    "compress": ("smaller.py", "--air.compress bfloat16", None, "no options"),
-    "rate": (
+    "air.compress": ("smaller.py", "--air.compress bfloat16", None, "no options"),
+    "air.rate": (
         "smaller.py",
         "--air.rate half-capacity",
-        ("--air.backoff-db", "1", "backoff_db", 1.0),
+        ("--air.backoff-db", "1", 1.0),
         "backoff-db = 3.0 (a number)",
     ),
+    "network.kind": (
+        "streets.py",
+        "--network.kind ring",
+        ("--network.radius-m", "100", 100.0),
+        "radius-m = 250.0 (a number)",
+    ),
+    "network.path_loss": (
+        "streets.py",
+        "--network.kind cell --network.path-loss two-slopes",
+        ("--network.breakpoint-m", "50", 50.0),
+        "breakpoint-m = 100.0 (a number)",
+    ),
 }
-"""Field -> plug-in, flags, an option with its flag and value, and how the option is listed."""
-LISTED = {"access": "accesses", "compress": "compressions", "rate": "rates"}
+"""Field -> plug-in, flags, an option's flag with a word and its value, and how the option is listed."""
+LISTED = {
+    "air.access": "accesses",
+    "air.compress": "compressions",
+    "air.rate": "rates",
+    "network.kind": "places",
+    "network.path_loss": "path-losses",
+}
 
 
 def read(*words: str) -> RunConfig:
@@ -129,7 +245,7 @@ def read(*words: str) -> RunConfig:
 
 @pytest.mark.parametrize("field", OWN)
 def test_by_flag_in_the_hash_from_json_and_listed(field: str, own: Path, capsys: Any, monkeypatch: Any) -> None:
-    for registry in (ACCESS, COMPRESSIONS, RATES):
+    for registry in REGISTRIES:
         monkeypatch.setattr(registry, "_added", {})
     plugin, words, option, listed = OWN[field]
     chosen = ["--plugin", str(own / plugin), *words.split()]
@@ -137,14 +253,15 @@ def test_by_flag_in_the_hash_from_json_and_listed(field: str, own: Path, capsys:
     assert run_hash(config) != run_hash(semcom.resolve(read()))
     stored = json.loads(json.dumps(to_dict(config)))
     if option:
-        flag, word, name, value = option
+        flag, word, value = option
+        section, name = flag.removeprefix("--").replace("-", "_").split(".")
         other = semcom.resolve(read(*chosen, flag, word))
-        assert getattr(other.air.options, name) == value and run_hash(other) != run_hash(config)
+        assert getattr(getattr(other, section).options, name) == value and run_hash(other) != run_hash(config)
         stored = json.loads(json.dumps(to_dict(other)))
-        assert stored["air"][name] == value
+        assert stored[section][name] == value
         assert run_hash(from_dict(stored)) == run_hash(other), "it is the same before it is resolved again"
         assert semcom.resolve(from_dict(stored)) == other == pickle.loads(pickle.dumps(other))
-        with refuses(f"air.{name}"):
+        with refuses(f"{section}.{name}"):
             read(flag, word)
     assert cli.main(["list", LISTED[field], words.split()[-1], "--plugin", str(own / plugin)]) == 0
     assert listed in capsys.readouterr().out

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import semcom
-from semcom.config import NetworkConfig, Resolved
+from semcom.config import Resolved
 from semcom.engine.air.timeline import count_flops_per_image
 from semcom.engine.store.population import average
 from semcom.engine.world import World
@@ -30,7 +30,7 @@ CLIENTS = 64
 
 
 def timed(method: str = "fedavg", sizes: Any = SIZES, flops: float = 1e6, spread: float = 0.0, **options: Any) -> World:
-    network = NetworkConfig(**{"flops": flops, "flops_spread": spread, **options.pop("network", {})})
+    network = {"flops": flops, "flops_spread": spread, **options.pop("network", {})}
     return worlds.world(method, sizes, network=network, **options)
 
 
@@ -257,7 +257,7 @@ AIR = {"rate": "mcs", "outage": 0.3, "repeat": False, "compress": "top-k", "top_
 
 
 def request(out: Path | None = None, **options: Any) -> Resolved:
-    network = NetworkConfig(flops=1e6, flops_spread=0.5)
+    network = {"flops": 1e6, "flops_spread": 0.5}
     train = {"deadline_s": 0.26, "participation": 0.75, "checkpoint_every": 1}
     channel = {"kind": "rayleigh", **options.pop("channel", {})}
     return worlds.request(air=AIR, network=network, train=train, channel=channel, out=out and str(out), **options)

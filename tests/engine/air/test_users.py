@@ -10,6 +10,7 @@ import torch
 
 from channels import theory
 from semcom.config import RunConfig, from_dict, run_hash, to_dict
+from semcom.engine.air.places import Cell
 from semcom.engine.world import World
 from semcom.runs.request.resolve import resolve
 from semcom.runs.rounds.runner import run
@@ -188,7 +189,8 @@ def test_in_a_cell_powers_are_those_of_the_path_losses() -> None:
         for control in ("none", "weakest")
     ]
     draws = worlds_[0].session.draws
-    loss_db = draws.cell.path_loss_db + draws.cell.shadowing_db
+    assert isinstance(draws.places, Cell)
+    loss_db = draws.places.path_loss_db + draws.places.shadowing_db
     for k in range(CLIENTS):
         group = draws.find_users_beside(k, 4)
         np.testing.assert_allclose(draws.powers_beside("up", k), 10 ** ((loss_db[k] - loss_db[group]) / 10), rtol=1e-9)

@@ -154,7 +154,7 @@ def join(path: str, rank: int, patience_s: float) -> None:
     """Meet as a rank of two, and tell how it went."""
     ranks.PROOF_PATIENCE = timedelta(seconds=patience_s)
     try:
-        print(ranks._connect_ranks(ranks._open_store(path), rank, 2).rank, flush=True)
+        print(ranks._connect(ranks._open_store(path), rank, 2).rank, flush=True)
     except ranks.WorkerLost as error:
         print(error, flush=True)
 

@@ -27,12 +27,16 @@ from torch import nn
 import semcom
 from channels import LINKS
 from channels.fading import AWGN
+from channels.cell import UMi
 from semcom import ACCESS, COMPRESSIONS, DATASETS, ENCODERS, HEADS, METHODS, PARTITIONS, RATES
+from semcom import PATH_LOSSES, PLACES, SPEEDS
 from semcom.data.partitions import IID
 from semcom.data.sources import digits
 from semcom.engine.air.access import Superposed
 from semcom.engine.air.compression import TopK
+from semcom.engine.air.places import Cell
 from semcom.engine.air.rates import Capacity
+from semcom.engine.air.speeds import LogNormal
 from semcom.methods.fedavg import FedAvg
 COUNT, LEVELS, seen = 3, [1.0, 2.0], []
 
@@ -62,6 +66,9 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "ACCESS": (OWN.format("Superposed"), {"air": {"access": "test-own", "parameters": "analog"}}),
     "COMPRESSIONS": (OWN.format("TopK"), {"air": {"compress": "test-own"}}),
     "RATES": (OWN.format("Capacity"), {"air": {"rate": "test-own"}}),
+    "PLACES": (OWN.format("Cell"), {"network": {"kind": "test-own"}}),
+    "PATH_LOSSES": (OWN.format("UMi"), {"network": {"kind": "cell", "path_loss": "test-own"}}),
+    "SPEEDS": (OWN.format("LogNormal"), {"network": {"speeds": "test-own"}}),
     "PARTITIONS": (OWN.format("IID"), {"partition": {"kind": "test-own"}}),
 }
 """Registry -> what is registered in it as test-own, and the fields of a run that uses it."""

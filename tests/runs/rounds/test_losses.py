@@ -24,7 +24,7 @@ FAR = {"channel": {"snr_db": "-20,10,10,10"}}
     ("options", "names", "share"),
     [
         ({"air": {"rate": "capacity", "repeat": False, "outage": 0.9999}}, "air.outage 0.9999: ", 100),
-        ({"network": NetworkConfig(flops=1e9), "train": {"deadline_s": 1e-6}}, "train.deadline-s 1e-06: ", 100),
+        ({"network": {"flops": 1e9}, "train": {"deadline_s": 1e-6}}, "train.deadline-s 1e-06: ", 100),
         ({"air": {"rate": "mcs", "coverage": "none"}, "channel": {"snr_db": -20.0}}, "air.coverage none: ", 100),
         ({"air": {"rate": "mcs", "coverage": "none"}, **FAR}, "air.coverage none: ", 25),
     ],
