@@ -117,16 +117,15 @@ def _make_table1(scale: str) -> Grid:
 def _make_table2(scale: str) -> Grid:
     few, new = (6, 4) if scale == "smoke" else (60, 40)
     fixed = {"partition.kind": "dirichlet-client", "clients": few, "new_clients": new}
-    return Grid(
-        set_fields(make_base(scale), fixed),
-        {"partition.beta": BETAS[scale], "seed": SEEDS[scale]},
-        own=HEADS.get(scale, {}),
-    )
+    vary = {"partition.beta": BETAS[scale], "seed": SEEDS[scale]}
+    return Grid(set_fields(make_base(scale), fixed), vary, own=HEADS.get(scale, {}))
 
 
 def _make_table3(scale: str) -> Grid:
     small = scale == "small"
-    divisions = [("dirichlet-client", beta) for beta in BETAS[scale][: 1 if small else None]]
+    divisions: list[tuple[str, float | None]] = [
+        ("dirichlet-client", beta) for beta in BETAS[scale][: 1 if small else None]
+    ]
     if scale != "smoke":
         divisions.append(("iid", None))
     seeds = tuple(range(6)) if small else SEEDS[scale]
@@ -134,7 +133,7 @@ def _make_table3(scale: str) -> Grid:
 
 
 def _make_fig3(scale: str) -> Grid:
-    fixed = {"train.participation": 1.0, "train.local_epochs": 1, "train.eval_every": 1}
+    fixed: dict[str, Any] = {"train.participation": 1.0, "train.local_epochs": 1, "train.eval_every": 1}
     if scale == "small":
         fixed |= {"train.rounds": 20, "train.lr_milestones": (10, 15)}
     divisions = (("dirichlet-client", BETAS[scale][0]), ("iid", None))
