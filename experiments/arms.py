@@ -9,8 +9,8 @@ OWN_RATES = {"train.lr": None, "train.optimizer": None}
 PFEDME = Variant("pfedme", "pfedme", OWN_RATES)
 PERFEDAVG = Variant("perfedavg", "perfedavg", OWN_RATES)
 ALL: tuple[str | Variant, ...] = (
-    *("local", "fedavg", "fedprox", "moon", "fedavg_ft", "fedprox_ft", "ditto", PFEDME, PERFEDAVG),
-    *("fedper", "lg_fedavg", "fedrep", "fedbabu", "fedamp", "fedala", "fedproto", "fedgh", "fedpac", "fedcrc"),
-    *("fedcrl", "fedcosr", "repper", "fedcl"),
-)
+    "local", "fedavg", "fedprox", "moon", "fedavg_ft", "fedprox_ft", "ditto", PFEDME, PERFEDAVG,
+    "fedper", "lg_fedavg", "fedrep", "fedbabu", "fedamp", "fedala", "fedproto", "fedgh", "fedpac", "fedcrc",
+    "fedcrl", "fedcosr", "repper", "fedcl",
+)  # fmt: skip
 """All 23 methods."""

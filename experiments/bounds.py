@@ -1,7 +1,7 @@
-"""The convergence theorems of the FedCL letter and of FedCoSR, beside runs in which their symbols are measured.
+"""The convergence theorems of the FedCL letter and of FedCoSR, with their symbols measured in runs.
 
-experiments/bounds.md has what the theorems claim, what is measured, and the results. The steps are plain SGD, which
-both theorems are about. Measuring makes a run several times as long.
+experiments/bounds.md has the theorems, the measurements and the results. The steps are plain SGD, as both theorems
+assume. Measuring makes a run several times as long.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from semcom.studies.results.outcome import train_and_add_outcome
 
 
 def train_and_measure_bounds(config: RunConfig) -> None:
-    """Train, measuring after each round; then leave both sides of the method's theorem as `bounds` in the summary.
+    """Train, measuring after each round; then store both sides of the method's theorem as `bounds` in the summary.
 
     Raises:
-        ConfigError: the run is none that a theorem is about, see `find_theorem`.
+        ConfigError: no theorem is about the run, see `find_theorem`.
     """
     from experiments.measures.bounds_report import report_bounds
     from experiments.measures.bounds_round import find_theorem, measure_round
@@ -28,7 +28,7 @@ def train_and_measure_bounds(config: RunConfig) -> None:
 
 
 def _make_grid(data: str, encoder: str, clients: int, shots: int, batch: int, rounds: int, rate: float = 1e-2) -> Grid:
-    """Return the grid of one scale; at a rate of 0.01 a short run comes further than at the letter's 0.001."""
+    """Make the grid of a scale; a short run progresses further at a rate of 0.01 than at the letter's 0.001."""
     base = RunConfig(
         data=DataConfig(name=data),
         partition=PartitionConfig(options={"ways": 3, "shots": shots, "test_per_class": 100}),

@@ -1,4 +1,4 @@
-"""Where sharing pays: what every method gains over `local` against images per class and classes per client.
+"""Find where sharing pays: the gain of every method over `local` against images per class and classes per client.
 
 No paper has this. All 23 methods train the 5x5 network of FedCoSR on CIFAR-10 without a radio. A client has m classes
 and q images of each; the number of steps on whole models is the same everywhere, 10 steps of 10 images in each of 20
@@ -50,7 +50,7 @@ SHOTS = {"smoke": (3,), "small": (5, 30), "paper": (5, 20, 80, 200)}
 
 
 def make_base(scale: str) -> RunConfig:
-    """Return the configuration that the runs of a scale share."""
+    """Make the configuration that the runs of a scale share."""
     size, smoke = SIZES[scale], scale == "smoke"
     return RunConfig(
         data=DataConfig(name="digits" if smoke else "cifar10", size=16 if smoke else 32),
@@ -62,7 +62,7 @@ def make_base(scale: str) -> RunConfig:
     )
 
 
-def _grid(scale: str) -> Grid:
+def _make_grid(scale: str) -> Grid:
     vary = {"partition.ways": WAYS[scale], "partition.shots": SHOTS[scale], "seed": SIZES[scale]["seeds"]}
     return Grid(make_base(scale), vary)
 
@@ -70,18 +70,18 @@ def _grid(scale: str) -> Grid:
 COLLABORATION = make_item(
     "collaboration", "none",
     "What every method gains over local training, against images per class and classes per client",
-    ALL, _grid, "partition.shots", ("collaboration", "collaboration-ways"),
+    ALL, _make_grid, "partition.shots", ("collaboration", "collaboration-ways"),
 )  # fmt: skip
 """The map of where sharing pays."""
 
 SMALL_GAIN = 3.0
-"""Points that methods without a common encoder are said not to gain."""
+"""Gain that methods without a common encoder do not reach by the hypothesis, in points."""
 MAP = ("partition.ways", "partition.shots")
-"""The fields of collaboration's places: m, q."""
+"""Fields of a place: m, q."""
 
 
 def judge_gains(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield which methods gain over `local`: those with a common encoder, those without, and most with two classes."""
+    """Judge which methods gain over `local`: with a common encoder, without, and most methods with two classes."""
     found = tabulate_by_seed(frame, "last", MAP)
     personal = read_variant(frame, "fedbabu", "last", MAP, "personal")
     gains = found.assign(fedbabu=personal).drop(columns="local").sub(found["local"], axis=0)

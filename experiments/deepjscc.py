@@ -51,7 +51,7 @@ CHAINS = (
     Variant("digital-chain for 10 dB", "digital-chain", {"hyper.scheme_db": TRAINED}),
     Variant("digital-chain at capacity", "digital-chain", {"hyper.code": "capacity"}),
 )
-"""The digital chain, headers known: by what is best for each SNR, by one choice for all, and what bounds it."""
+"""The digital chain with known headers: the best choice for each SNR, one choice for all, and an upper bound."""
 
 DEEPJSCC_FEDERATED = make_item(
     "deepjscc-federated", "none",

@@ -1,12 +1,12 @@
-"""The search for the defaults of a last stage: epochs, rate and optimiser, on validation images, one setting for all.
+"""Search the defaults of a last stage: epochs, rate and optimiser, on validation images, one setting for all.
 
-Each run trains a method, whose encoders are then frozen. On them, heads of either kind are trained from fresh weights
-with every candidate, and FedBABU's whole models are fine-tuned with every rate for its five epochs. What counts are
-images that were set aside from the clients' training images; no test image is looked at.
+Each run trains a method and freezes its encoders. On them, heads of either kind are trained from fresh weights with
+every candidate, and FedBABU's whole models are fine-tuned with every rate for its five epochs. The scores are on images
+that were set aside from the clients' training images; no test image is looked at.
 
 The rule, written before the first run: the score of a candidate is its mean validation accuracy over datasets, methods
 and stages. Those within half a point of the best score are tied, and the cheapest of them is chosen: the fewest epochs,
-then SGD, then the smallest rate. The sweep leaves the accuracies; this prints the scores and the choice:
+then SGD, then the smallest rate. The sweep stores the accuracies; this module prints the scores and the choice:
 
     semcom sweep finish-search --scale small --data.root data
     python -m experiments.finish_search results/finish-search-small
@@ -18,7 +18,7 @@ import itertools
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -38,20 +38,19 @@ if TYPE_CHECKING:
 
 EPOCHS = (10, 30, 100)
 RATES = (
-    *(("sgd", rate) for rate in (0.03, 0.1, 0.3, 1.0)),
-    *(("adam", rate) for rate in (0.001, 0.003, 0.01, 0.03)),
-)
+    ("sgd", 0.03), ("sgd", 0.1), ("sgd", 0.3), ("sgd", 1.0),
+    ("adam", 0.001), ("adam", 0.003), ("adam", 0.01), ("adam", 0.03),
+)  # fmt: skip
 CANDIDATES = [FinishConfig(None, epochs, rate, name) for (name, rate), epochs in itertools.product(RATES, EPOCHS)]  # type: ignore[arg-type]
-"""All that the choice is made among."""
 HEADS = ("linear", "mlp")
 TIED = 0.005
 """Difference of scores below which the cheaper candidate is as good."""
 COLUMN = "search"
-"""What the columns of the accuracies begin with."""
+"""Key of the accuracies in a summary, and first part of their columns."""
 
 
 def train_and_search(config: RunConfig) -> None:
-    """Train, and leave the validation accuracy of each candidate and stage as `train_and_search` in the summary."""
+    """Train, and store the validation accuracy of each candidate and stage as `search` in the summary."""
     result = semcom.run(set_fields(config, {"out": None}))
     body = next(iter(result.views.values()))
     found = {_name(candidate): dict(_score_stages(result.world, body, candidate)) for candidate in CANDIDATES}
@@ -63,7 +62,7 @@ def _name(candidate: FinishConfig) -> str:
 
 
 def _score_stages(world: World, body: View, candidate: FinishConfig) -> Iterator[tuple[str, float]]:
-    """Yield the validation accuracy after each stage that trains by a candidate, after the rounds of a run."""
+    """Yield the validation accuracy after each stage trained by a candidate, after the rounds of a run."""
     from semcom.engine.train.view import View
     from semcom.methods.fedavg import FedAvg
     from semcom.methods.parts.heads import fine_tuned, with_classifiers
@@ -79,7 +78,7 @@ def _score_stages(world: World, body: View, candidate: FinishConfig) -> Iterator
 
 
 def _measure_accuracy(world: World, view: View) -> float:
-    """Return the accuracy on validation images, the mean over clients."""
+    """Measure the accuracy on validation images, the mean over clients."""
     from semcom.engine.train.view import count_confusion
     from semcom.runs.result.accuracy import compute_client_accuracies
 
@@ -90,7 +89,7 @@ def _measure_accuracy(world: World, view: View) -> float:
 
 
 def compute_scores(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per candidate with its score in %, the best first, from the table of a sweep.
+    """Score the candidates in % from the table of a sweep, a row each, the best first.
 
     Columns: optimizer, lr, epochs, score, and the mean of each stage (`linear`, `mlp`, `all`).
     """
@@ -105,7 +104,7 @@ def compute_scores(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def choose_candidate(rows: pd.DataFrame) -> pd.Series:
-    """Return the row of the cheapest candidate among those that are tied with the best one."""
+    """Choose the cheapest of the candidates that are tied with the best."""
     tied = rows[rows.score >= rows.score.max() - 100 * TIED]
     return tied.assign(adam=tied.optimizer == "adam").sort_values(["epochs", "adam", "lr"]).drop(columns="adam").iloc[0]
 
@@ -115,12 +114,7 @@ BASE = RunConfig(
     model=ModelConfig(encoder="dcgan-narrow"),
     train=TrainConfig(rounds=10),
 )
-APART: dict[str, dict[str, dict[str, Any]]] = {
-    "data.name": {
-        "digits": {"clients": 20, "partition.shots": 15},
-        "cifar10": {"clients": 10, "partition.shots": 40},
-    }
-}
+SIZES = {"digits": {"clients": 20, "partition.shots": 15}, "cifar10": {"clients": 10, "partition.shots": 40}}
 """Clients of a dataset, and their training images of each of their three classes, a quarter of which is set aside."""
 
 FINISH_SEARCH = Experiment(
@@ -129,22 +123,18 @@ FINISH_SEARCH = Experiment(
     paper="none",
     variants=("fedavg", "fedper", "repper", "local", "fedbabu"),
     scales={
-        "smoke": Grid(BASE, {"data.name": ("digits",)}, APART),
-        "small": Grid(BASE, {"data.name": ("digits", "cifar10")}, APART),
+        "smoke": Grid(BASE, {"data.name": ("digits",)}, {"data.name": SIZES}),
+        "small": Grid(BASE, {"data.name": ("digits", "cifar10")}, {"data.name": SIZES}),
     },
     axis="data.name",
     train=train_and_search,
 )
-"""The experiment behind the defaults of `finish`."""
 
 
 def _print_choice(path: str) -> None:
     table = compute_scores(read_stored_table(path))
-    print(
-        format_markdown(
-            table.map(lambda value: f"{value:.1f}" if isinstance(value, float) and value > 1 else f"{value}")
-        )
-    )
+    texts = table.map(lambda value: f"{value:.1f}" if isinstance(value, float) and value > 1 else f"{value}")
+    print(format_markdown(texts))
     choice = choose_candidate(table)
     print(f"\nchosen: {choice.epochs} epochs of {choice.optimizer} at {choice.lr:g}")
 

@@ -1,4 +1,4 @@
-"""A cell whose clients share resources: what antennas, users, outages and schedulers do to accuracy and time.
+"""Measure the effect of antennas, users, outages and schedulers on accuracy and time in a cell with shared resources.
 
 20 clients in a cell of 250 m with transmit powers so low that their mean SNRs lie around those of the other studies
 (5 dBm: 0 to 35 dB with one user); 8 of them take part in a round. Users of a resource spread the same power over more
@@ -27,23 +27,23 @@ from semcom.config import (
     RunConfig,
     TrainConfig,
 )
-from semcom.studies.experiment import Experiment, Grid
+from semcom.studies.experiment import Experiment, Grid, each_scale
 
 FIELDS = ("channel.antennas", "channel.users", "network.scheduling", "air.outage")
 SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
     "smoke": ((2, 2, "random", 0.1), (2, 2, "proportional-fair", 0.1)),
     "small": (
-        *((1, 1, "random", 0.1), (4, 1, "random", 0.1), (4, 2, "random", 0.1), (4, 4, "random", 0.1)),
-        *((4, 2, "best-snr", 0.1), (4, 2, "proportional-fair", 0.1)),
-        *((4, 2, "random", 0.01), (4, 2, "random", 0.3)),
+        (1, 1, "random", 0.1), (4, 1, "random", 0.1), (4, 2, "random", 0.1), (4, 4, "random", 0.1),
+        (4, 2, "best-snr", 0.1), (4, 2, "proportional-fair", 0.1),
+        (4, 2, "random", 0.01), (4, 2, "random", 0.3),
     ),
-}
+}  # fmt: skip
 """Scale -> antennas, users on a resource, scheduler and outage of each setting."""
 METHODS = ("fedavg", "fedper", "fedcl")
 
 
 def base(scale: str) -> RunConfig:
-    """Return the configuration that the runs of a scale share."""
+    """Make the configuration that the runs of a scale share."""
     smoke = scale == "smoke"
     split = {"ways": 3, "shots": 5 if smoke else 50, "test_per_class": 3 if smoke else 20}
     return RunConfig(
@@ -60,7 +60,7 @@ def base(scale: str) -> RunConfig:
     )
 
 
-def _grid(scale: str) -> Grid:
+def _make_grid(scale: str) -> Grid:
     return Grid(base(scale), {FIELDS: SETTINGS[scale], "seed": (0,) if scale == "smoke" else (0, 1, 2)})
 
 
@@ -69,7 +69,7 @@ WIRELESS_NETWORK = Experiment(
     title="Antennas, users on a resource, schedulers and outages in a cell",
     paper="none",
     variants=METHODS,
-    scales={scale: _grid(scale) for scale in SETTINGS},
+    scales=each_scale(_make_grid, ("smoke", "small")),
     axis="channel.users",
 )
 """Three methods in a cell."""
@@ -79,7 +79,7 @@ SMALL_LOSS, NEAR = 2.0, 2.0
 
 
 def judge_settings(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield what antennas give, what users on a resource cost, and whom schedulers leave behind."""
+    """Judge the gain by antennas, the cost of users on a resource, and the clients that schedulers neglect."""
     mean, worst = (tabulate_by_seed(frame, number, list(FIELDS)) for number in ("last", "worst10"))
     one, alone, pair, four = (mean.loc[each] for each in SETTINGS["small"][:4])
     for name in METHODS:

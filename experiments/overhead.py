@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from semcom.runs.result.result import Result
 
 WHOLE = ("fedavg", "fedprox", "moon", "pfedme", "ditto", "perfedavg", "fedrep", "lg_fedavg", "fedper", "fedamp")
-"""Methods that the paper says to send a whole model both ways, with FedALA and FedPAC."""
+"""Methods that send a whole model both ways by the paper, with FedALA and FedPAC."""
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,11 @@ FORMULAS: Mapping[str, Formula] = {
     "fedcosr": _encoder_and_centroids,
     "fedcrl": _encoder_and_centroids,
 }
-"""Method -> floats per client and round, up and down together, by Section V-C2; it has nothing on the others."""
+"""Method -> floats per client and round, up and down together, by Section V-C2, which has no others."""
 
 
 def measure_sizes(result: Result) -> Sizes:
-    """Return the sizes of a finished run's models. Its first client stands for all: they have one architecture."""
+    """Measure the sizes of a finished run's models at its first client: all have one architecture."""
     population = next(iter(result.views.values())).population
     encoder, head = (int(population.numbers(part)[0]) for part in ("encoder.", "head."))
     owned, features = result.federation.owned, result.config.model.features
@@ -93,10 +93,10 @@ def measure_sizes(result: Result) -> Sizes:
 
 
 def train_and_count_overhead(config: RunConfig) -> None:
-    """Train with and without the last round; leave what that round sends, and what the paper's formula says.
+    """Train with and without the last round; store the traffic of that round, and the number by the paper's formula.
 
     `traffic` in the summary is per participating client of the last round, not of all rounds. `floats_formula` is the
-    formula's number, null where there is none.
+    formula's number, null without a formula.
     """
     rounds = int(config.train.rounds or 0)
     shorter = semcom.run(
@@ -105,23 +105,22 @@ def train_and_count_overhead(config: RunConfig) -> None:
     formula = FORMULAS.get(config.method)
 
     def counted(result: Result) -> dict[str, Any]:
-        said = None if formula is None else float(formula(measure_sizes(result)))
         last = isolate_last_round(result.summary["traffic"], shorter.summary["traffic"], rounds)
-        return {"traffic": last, "floats_formula": said}
+        return {"traffic": last, "floats_formula": float(formula(measure_sizes(result))) if formula else None}
 
     train_and_add_outcome(config, counted)
 
 
 def isolate_last_round(whole: Traffic, before: Traffic, rounds: int) -> dict[str, dict[str, float]]:
-    """Return the traffic of the last round, from the means over all rounds and over those before it.
+    """Compute the traffic of the last round from the means over all rounds and over those before it.
 
     Args:
-        whole: direction -> what is counted -> mean per client and round, over all rounds.
-        before: the same over all but the last one.
+        whole: direction -> quantity -> mean per client and round, over all rounds.
+        before: the same over all rounds but the last.
         rounds: T, at least 2, with the same number of clients in each.
     """
     return {
-        way: {what: rounds * value - (rounds - 1) * before[way][what] for what, value in counts.items()}
+        way: {name: rounds * value - (rounds - 1) * before[way][name] for name, value in counts.items()}
         for way, counts in whole.items()
     }
 
@@ -145,42 +144,38 @@ OVERHEAD = make_item(
 
 
 def tabulate_costs(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per method: floats up and down, bits, channel uses, airtime in ms, energy, formula, and the ratio.
-
-    Args:
-        frame: the table of the sweep; means over its seeds are taken.
+    """Tabulate the costs of each method from the table of the sweep, means over seeds.
 
     Returns:
         Columns: method, up, down (floats), bits, uses, airtime_ms, energy_j (both ways together, energy in joules at
-        unit symbol energy), formula, ratio (measured floats over the formula's); NaN where the paper has no formula.
+        unit symbol energy), formula, ratio (measured floats over the formula's); NaN without a formula.
     """
     rows = []
     for variant, runs in frame[frame["status"] == "done"].groupby("variant", sort=False):
         row: dict[str, Any] = {"method": METHODS.get(str(variant), variant)}
         row |= {way: runs[f"traffic.{way}.floats"].mean() for way in ("up", "down")}
-        row |= {cost: _both(runs, cost) for cost in ("bits", "uses")}
-        row |= {"airtime_ms": 1000 * _both(runs, "airtime_s"), "energy_j": _both(runs, "energy_j")}
-        said = float(runs["floats_formula"].astype(float).mean()) if "floats_formula" in runs else math.nan
-        row |= {"formula": said, "ratio": (row["up"] + row["down"]) / said if said else math.nan}
+        row |= {cost: _sum_ways(runs, cost) for cost in ("bits", "uses")}
+        row |= {"airtime_ms": 1000 * _sum_ways(runs, "airtime_s"), "energy_j": _sum_ways(runs, "energy_j")}
+        formula = float(runs["floats_formula"].astype(float).mean()) if "floats_formula" in runs else math.nan
+        row |= {"formula": formula, "ratio": (row["up"] + row["down"]) / formula if formula else math.nan}
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def _both(runs: pd.DataFrame, cost: str) -> float:
-    """Return a cost of both directions together, the mean over runs."""
+def _sum_ways(runs: pd.DataFrame, cost: str) -> float:
     return float(sum(runs[f"traffic.{way}.{cost}"].mean() for way in ("up", "down")))
 
 
 def _format_cell(value: object) -> str:
-    """Return a cell as text: three digits of small numbers, whole large ones, a dash where there is none."""
+    """Format a cell: three digits of small numbers, large numbers without decimals, a dash for NaN."""
     if not isinstance(value, float):
         return str(value)
     return "-" if math.isnan(value) else f"{value:.3g}" if value < 10 else f"{value:,.0f}"
 
 
-def _tell(path: str) -> None:
+def _print_costs(path: str) -> None:
     print(format_markdown(tabulate_costs(read_stored_table(path)).map(_format_cell)))
 
 
 if __name__ == "__main__":
-    run_on_named_studies(_tell)
+    run_on_named_studies(_print_costs)

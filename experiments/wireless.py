@@ -1,4 +1,4 @@
-"""Every method against SNR, over the air and against heterogeneity: no paper has this.
+"""Compare every method against SNR, over the air and against heterogeneity: no paper has this.
 
 All 23 methods train the 5x5 network of FedCoSR on CIFAR-10, over three channels (AWGN, Rayleigh fading with MMSE, OFDM
 over a 3GPP TDL profile), at 10 dB, with models and prototypes exchanged free of errors or uncoded over the air (`local`
@@ -44,7 +44,7 @@ from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import TEST_SNR
 
 NOTHING = {"air.parameters": "ideal"}
-"""The setting of methods that exchange neither models nor prototypes: there is nothing to pass over the air."""
+"""Setting of methods that exchange neither models nor prototypes."""
 ARMS = tuple(Variant(str(arm), str(arm), NOTHING) if arm in ("local", "fedcl") else arm for arm in ALL)
 """All methods."""
 SIZES: dict[str, dict[str, Any]] = {
@@ -68,7 +68,7 @@ WAYS = {
 
 
 def make_base(scale: str) -> RunConfig:
-    """Return the configuration that the runs of a scale share."""
+    """Make the configuration that the runs of a scale share."""
     size, smoke = SIZES[scale], scale == "smoke"
     split = {"ways": 3, "shots": 5 if smoke else 50, "test_per_class": size["test"]}
     return RunConfig(
@@ -118,14 +118,14 @@ CHANNEL = "channel.kind"
 COMMON_DECODER = ("fedcl", "lg_fedavg", "fedgh")
 """Methods with personal encoders under a common decoder, as the view `personal` has them."""
 SAME_ORDER = 0.95
-"""Rank correlation above which two orders of methods are said to be the same."""
+"""Rank correlation above which two orders of methods count as the same."""
 LARGE_LOSS, SMALL_LOSS = 5.0, 2.0
-"""Points that exchange over the air is said to cost at least, and at most."""
+"""Least and largest cost of exchange over the air by the hypotheses, in points."""
 
 
 def judge_snr(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield what a common decoder loses in noise, and whether channels change the order of methods."""
-    more: dict[str, dict[str, pd.Series]] = {}  # number -> method -> what it loses more than local, in points
+    """Judge the loss under a common decoder in noise, and whether channels change the order of methods."""
+    more: dict[str, dict[str, pd.Series]] = {}  # number -> method -> its loss beyond that of local, in points
     for number in ("last", "among_own"):
         lost = {
             name: read_variant(frame, name, number, [CHANNEL], "personal", 10)
@@ -148,17 +148,15 @@ def judge_snr(frame: pd.DataFrame) -> Iterator[Row]:
     pairs = combinations(over_awgn.index, 2)
     between = [over_awgn.loc[one].corr(over_awgn.loc[other], "spearman") for one, other in pairs]
     ends = {"low": min(between, default=math.nan), "high": max(between, default=math.nan)}
-    yield {
-        **{"hypothesis": "(reported: rho of two seeds over AWGN, least to largest)", "place": ""},
-        **{"difference": float(np.mean(between)), **ends, "seeds": len(over_awgn), "answer": ""},
-    }
+    reported = {"hypothesis": "(reported: rho of two seeds over AWGN, least to largest)", "place": ""}
+    yield {**reported, "difference": float(np.mean(between)), **ends, "seeds": len(over_awgn), "answer": ""}
     for channel in ("rayleigh", "ofdm"):
         rho = over_awgn.corrwith(of_methods.loc[channel], axis=1, method="spearman")
         yield decide(f"the order of methods is that over AWGN: rho above {SAME_ORDER:g}", channel, rho, SAME_ORDER)
 
 
 def judge_exchange(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield what exchange over the air costs methods that average encoders, and those that do not."""
+    """Judge the cost of exchange over the air for methods that average encoders, and for others."""
     found = tabulate_by_seed(frame, "last", ["air.parameters"], test_snr_db=10)
     free = found.loc["ideal"]
     for name in ("fedavg", "fedper", "fedrep"):
@@ -173,7 +171,7 @@ def judge_exchange(frame: pd.DataFrame) -> Iterator[Row]:
 
 
 def judge_heterogeneity(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield whether common encoders gain over `local` with several classes, and less in noise."""
+    """Judge whether common encoders gain over `local` with several classes, and less in noise."""
     several = frame[frame["partition.ways"] > 3]
     gains = {}
     for snr in (10, 0):

@@ -1,8 +1,8 @@
 """Semantic features against digital ones, and against images that are sent, at 9 dB and equal channel uses.
 
 FedCL is trained over AWGN, where its 64 features take 32 uses an image; over the digital link, with the same uses; and
-over the link `ideal`, which has no noise. The last one is the classifier of the image chain: its network, data, power
-normalisation and schedule are those of the others, and what is sent is all that tells them apart.
+over the link `ideal`, which has no noise. The last run is the classifier of the image chain: all runs have the same
+network, data, power normalisation and schedule, and differ only in the transmission.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ USES = tuple(2**i for i in range(5, 13))
 
 
 def train_and_send_baselines(config: RunConfig) -> None:
-    """Train; a run over the link `ideal` then sends its test images through the image chain: its summary's `images`."""
+    """Train; a run over the link `ideal` then sends its test images through the image chain (`images`)."""
     from experiments.measures.image_curve import measure_chains
     from semcom.engine.host.ranks import run_single_rank
 
@@ -49,7 +49,7 @@ def _make_base(data: str, clients: int, shots: int, test: int, rounds: int) -> R
 
 KINDS = {"channel.kind": ("ideal", "awgn", "digital"), "seed": (0, 1, 2)}
 APART = {"channel.kind": {"ideal": {"channel.snr_db": 10.0, "channel.test_snr_db": None}}}
-"""Settings of the runs over the link `ideal`: without noise there is no SNR to be set."""
+"""Settings of the runs over the link `ideal`, which has no SNR."""
 
 WIRELESS_BASELINES = Experiment(
     name="wireless-baselines",

@@ -1,4 +1,4 @@
-"""What accuracy takes in seconds and joule: alone, and nine ways to learn together in a cell. No paper has this.
+"""Measure accuracy against seconds and joule: alone, and nine ways to learn together in a cell. No paper has this.
 
 20 clients in a disc of 200 m, Rayleigh fading, 10 MHz, rates by 5G's schemes; a client computes 10 GFLOP/s on average,
 some two or three times as fast as others. Local sends nothing, FedProto class means; FedCL sends features up and gets
@@ -31,7 +31,7 @@ ADDED = (
     Variant("fedper-8bit", "fedper", BITS),
     Variant("fedper-top", "fedper", TOP),
 )
-"""Arms that explain the others, declared after the first six had been run, and before a run of their own."""
+"""Arms that explain the others, declared after the first six had been run, and before their own runs."""
 VARIANTS = (
     "fedcl",
     "fedper",
@@ -43,10 +43,10 @@ VARIANTS = (
 )
 ROUNDS = {"smoke": 2, "small": 60, "paper": 200}
 LARGE_LOSS, SMALL_LOSS = 5.0, 2.0
-"""Points that sending all at once is said to cost at least, and sending fewer bits at most."""
+"""Least cost of sending all at once, and largest cost of fewer bits, by the hypotheses, in points."""
 
 
-def _grid(scale: str) -> Grid:
+def _make_grid(scale: str) -> Grid:
     base = wireless.make_base(scale)
     found: RunConfig = replace(
         base,
@@ -61,15 +61,15 @@ def _grid(scale: str) -> Grid:
 WIRELESS_TIME = make_item(
     "wireless-time", "none",
     "Accuracy against the seconds and joule that training alone and nine ways to learn together take in a cell",
-    VARIANTS, _grid, "network.radius_m", ("wireless-time", "wireless-time-energy"),
+    VARIANTS, _make_grid, "network.radius_m", ("wireless-time", "wireless-time-energy"),
 )  # fmt: skip
 """Training alone and together, by time and energy."""
 
 
 def judge_costs(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield what fewer bits and sending at once cost, how long FedCL's rounds are, and what it gains over Local.
+    """Judge the cost of fewer bits and of sending at once, the time of FedCL's rounds, and its gain over Local.
 
-    Where arms that were added later have not been run, the answer is "pending".
+    The answer on arms without runs is "pending".
     """
     last, whole = tabulate_by_seed(frame, "last"), frame.pivot(index="seed", columns="variant", values="time_s")
     title = f"fewer bits cost less than {SMALL_LOSS:g} points"

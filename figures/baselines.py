@@ -26,7 +26,7 @@ MEASURES = ("lost", "payload", "headers")
 
 
 def numbers(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return a row per scheme and number of channel uses, at the SNR of training.
+    """Average over seeds by scheme and number of channel uses, at the SNR of training.
 
     Columns: scheme, snr_db, uses, mean (accuracy, a fraction of 1, over seeds) with low, high, n and interval, and of
     images lost (fraction of 1), payload and headers (mean bytes of those that fitted).
@@ -42,30 +42,30 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
     runs = frame.assign(scheme=schemes, uses=frame["model.features"].astype(int) // 2)
     runs[SNR] = runs[SNR].astype(float).where(runs[KIND] != "ideal", trained)  # its images meet that of the others
     order = [name for name in (*FEATURES.values(), *runs["scheme"]) if name in set(runs["scheme"])]
-    features = pd.concat([_cells(runs[runs["scheme"] == name]) for name in dict.fromkeys(order)])
-    return pd.concat([features, *_chains(runs[runs[KIND] == "ideal"])], ignore_index=True)
+    features = pd.concat([_average(runs[runs["scheme"] == name]) for name in dict.fromkeys(order)])
+    return pd.concat([features, *_list_chains(runs[runs[KIND] == "ideal"])], ignore_index=True)
 
 
-def _chains(sent: pd.DataFrame) -> list[pd.DataFrame]:
-    """Return the cells of the image chains from the runs without a channel, scheme by scheme."""
+def _list_chains(sent: pd.DataFrame) -> list[pd.DataFrame]:
+    """List the cells of the image chains from the runs without a channel, scheme by scheme."""
     found = []
     for column in [c for c in sent if c.startswith("images.") and c.endswith(".accuracy")]:
         _, chain, snr, uses, _ = column.split(".")
         if not sent.empty and float(snr) == float(sent[SNR].iloc[0]):
             point = sent.assign(scheme=CHAINS[chain], uses=int(uses), accuracy=sent[column])
             of_images = {name: float(sent[f"images.{chain}.{snr}.{uses}.{name}"].mean()) for name in MEASURES}
-            found.append((list(CHAINS).index(chain), int(uses), _cells(point).assign(**of_images)))
+            found.append((list(CHAINS).index(chain), int(uses), _average(point).assign(**of_images)))
     return [cells for _, _, cells in sorted(found, key=lambda entry: entry[:2])]
 
 
-def _cells(runs: pd.DataFrame) -> pd.DataFrame:
+def _average(runs: pd.DataFrame) -> pd.DataFrame:
     cells = compute_means(runs.astype({"accuracy": float}), ["scheme", "uses"], "accuracy")
     cells.insert(1, "snr_db", float(runs[SNR].iloc[0]))
     return cells
 
 
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the points and lines are."""
+    """Explain points and lines."""
     snr_db, uses = cells[["snr_db", "uses"]].iloc[0]
     return (
         f"{describe_points(cells, plot)} The link is AWGN at {snr_db:g} dB. "
@@ -83,4 +83,3 @@ WIRELESS_BASELINES = Drawing(
     caption=caption,
     shows=(KIND, TEST_SNR),
 )
-"""The figure of the experiment of the same name."""

@@ -28,7 +28,7 @@ from semcom.studies.names import SHIPPED
 
 
 def rank_ends(ends: pd.DataFrame, all_runs: bool = False) -> pd.DataFrame:
-    """Return the ranks of `tabulate_ranks`, without runs that guess unless all are asked for."""
+    """Rank the methods by `tabulate_ranks`, without runs that guess unless all are asked for."""
     return tabulate_ranks(average_settings(ends, all_runs), list(SETTING))
 
 
@@ -42,11 +42,10 @@ BENCHMARK = Drawing(
     ),
     shows=SETTING,
 )
-"""Ranks of all methods."""
 
 
 def compare_with_control(cells: pd.DataFrame) -> dict[str, float]:
-    """Return method -> p-value against fine-tuned FedAvg, see `compare_to_control`; of the settings that all have."""
+    """Test each method against fine-tuned FedAvg by `compare_to_control`, in the settings of all methods: p-values."""
     wide = cells.pivot(index="variant", columns=list(SETTING), values="mean").dropna(axis=1)
     if CONTROL not in wide.index:
         return {}
@@ -54,7 +53,7 @@ def compare_with_control(cells: pd.DataFrame) -> dict[str, float]:
 
 
 def _name_settings(cells: pd.DataFrame) -> pd.Series:
-    """Return what the setting of each row is called; the network only where there are several."""
+    """Name the setting of each row, with its network if there are several."""
     several = cells["model.encoder"].nunique() > 1
 
     def name(row: pd.Series) -> str:
@@ -67,7 +66,7 @@ def _name_settings(cells: pd.DataFrame) -> pd.Series:
 
 
 def tabulate_methods(ends: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of the benchmark as texts: methods by rank; accuracy and worst tenth in each setting, in %."""
+    """Format the table of the benchmark: methods by rank; accuracy and worst tenth in each setting, in %."""
     cells, ranks = average_settings(ends), rank_ends(ends)
     with_guesses = rank_ends(ends, all_runs=True).set_index("variant")["mean"]
     against = compare_with_control(cells)
@@ -76,17 +75,17 @@ def tabulate_methods(ends: pd.DataFrame) -> pd.DataFrame:
     for _, rank in ranks.iterrows():
         own = cells[cells["variant"] == rank["variant"]].set_index("setting")
         name = SHIPPED.value("variant", rank["variant"])
-        row = {"method": name, "mean rank": _interval(rank), "group": rank["cliques"]}
+        row = {"method": name, "mean rank": _format_interval(rank), "group": rank["cliques"]}
         row["mean rank, all runs"] = f"{with_guesses[rank['variant']]:.1f}"
         row |= {f"p against {CONTROL}": f"{against[rank['variant']]:.2g}" if rank["variant"] in against else ""}
-        row |= {name: _cell(own.loc[name]) for name in dict.fromkeys(cells["setting"]) if name in own.index}
+        row |= {name: _format_cell(own.loc[name]) for name in dict.fromkeys(cells["setting"]) if name in own.index}
         row |= {"floats": f"{own['floats'].mean():,.0f}", "seconds": f"{own['seconds'].mean():.0f}"}
         rows.append(row)
     return pd.DataFrame(rows).fillna("")
 
 
 def tabulate_beside(views: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of what has no rank as texts: other views, and answers that never change, in each setting."""
+    """Format the table without ranks: other views, and constant answers, in each setting."""
     others = views[~views["counts"]]
     named = zip(others["variant"], others["view"], strict=True)
     others = others.assign(answers=[f"{SHIPPED.value('variant', name)}, {view}" for name, view in named])
@@ -96,14 +95,14 @@ def tabulate_beside(views: pd.DataFrame) -> pd.DataFrame:
         for name, text in CONSTANT.items()
     ]
     cells = average_settings(pd.concat([others, *constant]), by="answers")
-    cells = cells.assign(setting=_name_settings(cells), cell=cells.apply(_cell, axis=1))
+    cells = cells.assign(setting=_name_settings(cells), cell=cells.apply(_format_cell, axis=1))
     order = {name: list(dict.fromkeys(cells[name])) for name in ("answers", "setting")}
     wide = cells.pivot(index="answers", columns="setting", values="cell")
     return wide.loc[order["answers"], order["setting"]].fillna("").reset_index().rename_axis(columns=None)
 
 
 def describe_top_cliques(ends: pd.DataFrame) -> str:
-    """Return who is in the top clique without runs that guess and with all runs, where the two differ; else nothing."""
+    """Describe the top clique without runs that guess and with all runs; empty if both are the same."""
     without, with_guesses = (
         [
             SHIPPED.value("variant", row["variant"])
@@ -117,13 +116,13 @@ def describe_top_cliques(ends: pd.DataFrame) -> str:
     return f"The top clique is {', '.join(without)}; with runs that guess it is {', '.join(with_guesses)}."
 
 
-def _interval(rank: pd.Series) -> str:
+def _format_interval(rank: pd.Series) -> str:
     ends = "" if np.isnan(rank["low"]) else f" ({rank['low']:.1f} to {rank['high']:.1f})"
     return f"{rank['mean']:.1f}{ends}"
 
 
-def _cell(row: pd.Series) -> str:
-    """Return accuracy, that over all test images and the worst tenth; in parentheses how many runs guess or failed."""
+def _format_cell(row: pd.Series) -> str:
+    """Format accuracy, that over all test images and the worst tenth; in parentheses the runs that guess or failed."""
     text = " / ".join("-" if np.isnan(row[name]) else f"{100 * row[name]:.1f}" for name in NUMBERS)
     return f"{text} ({row['guesses']:.0f})" if row["guesses"] else text
 

@@ -1,4 +1,4 @@
-"""Both sides of a convergence theorem: what a round does to the loss, and what the theorem allows it to do."""
+"""The figure of both sides of a convergence theorem: the change of the loss in a round, and its bound."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINES = {
     "Bound, constants of round and client": ("bound", "own", "total"),
     "Bound, largest constants of the run": ("bound", "run", "total"),
 }
-"""Line -> where it stands in the `bounds` of a summary."""
+"""Line -> its place in the `bounds` of a summary."""
 CHANGE = "change"
 """Column of the change of the loss from one round's start to the next, in nat."""
 LINEAR = -1
@@ -32,10 +32,10 @@ DECADES = 6
 
 
 def numbers(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the changes of the loss, means over clients and seeds: a row per variant, line and round.
+    """Average the changes of the loss over clients and seeds: a row per variant, line and round.
 
     Raises:
-        ConfigError: no run has measured any.
+        ConfigError: no run has measured bounds.
     """
     rows = [{"hash": run.hash, **row} for run in study.stored for row in _rows((run.summary or {}).get("bounds"))]
     if not rows:
@@ -44,7 +44,7 @@ def numbers(study: Study, plot: Plot) -> pd.DataFrame:
 
 
 def _rows(bounds: Any) -> Iterator[dict[str, Any]]:
-    """Yield line, round and change of one run; nothing where it has no bounds."""
+    """Yield line, round and change of a run with bounds."""
     for line, path in LINES.items() if bounds else ():
         values = bounds
         for name in path:
@@ -70,14 +70,14 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Return zero and the powers of ten, both ways, that an ordinate from `low` to `high` has ticks at."""
+    """List the ticks of an ordinate from `low` to `high`: zero and powers of ten, both ways."""
     tops = {sign: math.ceil(math.log10(max(sign * end, 10.0**LINEAR))) for sign, end in ((-1, low), (1, high))}
     step = 1 if sum(top - LINEAR for top in tops.values()) <= DECADES else 2
     return [0.0, *(sign * 10.0**power for sign, top in tops.items() for power in range(LINEAR, top + 1, step))]
 
 
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what the curves are."""
+    """Explain the curves."""
     return (
         "Change of the training loss from the start of a round's training to that of the next, mean over clients, "
         f"{describe_sheet_intervals(cells, 'bands')}. The bounds are those of the methods' convergence theorems, with "
@@ -100,4 +100,3 @@ BOUNDS = Kind(
     of_y=False,
 )
 CONVERGENCE_BOUND = Drawing("convergence-bound", "convergence-bound", Plot(kind="bounds"), shows=("channel.snr_db",))
-"""The figure of the experiment of the same name."""

@@ -29,7 +29,7 @@ BLOCK = 100_000
 
 
 def numbers() -> pd.DataFrame:
-    """Return a row per modulation, link and SNR (Es/N0, dB): theory, and the 95% interval [low, high] if measured."""
+    """Measure a row per modulation, link and SNR (Es/N0, dB): theory, and the 95% interval [low, high] if measured."""
     rows = []
     for name, bits, kind in CURVES:
         for snr_db in np.arange(0.0, LARGEST_DB + 0.25, 0.25):
@@ -69,7 +69,7 @@ def draw(axes: Axes, cells: pd.DataFrame) -> None:
 
 
 def caption(cells: pd.DataFrame) -> str:
-    """Return a text that tells what lines, points and intervals are."""
+    """Explain lines, points and intervals."""
     return (
         "Uncoded bit error rate of Gray-mapped QPSK and 16-QAM through `make_link`, against Es/N0 per symbol. Lines: "
         "closed forms of `channels.theory`; points: measured with max-log decisions, over Rayleigh fading with one "
@@ -79,7 +79,7 @@ def caption(cells: pd.DataFrame) -> str:
 
 
 def table(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the measured points: theory, measured, and the deviation in standard errors."""
+    """Format the measured points: theory, measured, and the deviation in standard errors."""
     found = cells.dropna()
     deviation = (found["measured"] - found["theory"]) / ((found["high"] - found["low"]) / (2 * 1.96))
     columns = {
@@ -94,11 +94,4 @@ def table(cells: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-CHANNEL_BER = Measured(
-    name="channel-ber",
-    title="Bit error rates of the links against theory",
-    numbers=numbers,
-    draw=draw,
-    caption=caption,
-    table=table,
-)
+CHANNEL_BER = Measured("channel-ber", "Bit error rates of the links against theory", numbers, draw, caption, table)

@@ -28,7 +28,7 @@ LEAST, MOST = 1e-4, 0.999
 
 
 def numbers() -> pd.DataFrame:
-    """Return a row per link and level (dB): the share of blocks received below it, with a 95% interval [low, high]."""
+    """Measure a row per link and level (dB): the share of blocks received below it, with a 95% interval [low, high]."""
     import torch
 
     from channels.check import Lab
@@ -62,7 +62,7 @@ def draw(axes: Axes, cells: pd.DataFrame) -> None:
 
 
 def caption(cells: pd.DataFrame) -> str:
-    """Return a text that tells what lines, points and intervals are."""
+    """Explain lines, points and intervals."""
     return (
         f"Distribution of the SNR with which blocks of one fading coefficient are received at snr_db = {SNR_DB:g}: the "
         "probability that a block is below a level (outage). Lines: closed forms of `channels.theory`, exponential "
@@ -72,7 +72,7 @@ def caption(cells: pd.DataFrame) -> str:
 
 
 def table(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the measured points."""
+    """Format the measured points."""
     found = cells.dropna()
     columns = {
         "link": found["link"],
@@ -84,11 +84,4 @@ def table(cells: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-CHANNEL_SNR = Measured(
-    name="channel-snr",
-    title="Distribution of the received SNR against theory",
-    numbers=numbers,
-    draw=draw,
-    caption=caption,
-    table=table,
-)
+CHANNEL_SNR = Measured("channel-snr", "Distribution of the received SNR against theory", numbers, draw, caption, table)

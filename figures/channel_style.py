@@ -28,17 +28,12 @@ def legend(axes: Axes) -> None:
     figure = axes.get_figure(root=True)
     assert figure is not None
     figure.set_figheight(3.0)  # room for it
-    axes.legend(
-        title="Lines: theory. Points: measured, 95% intervals.",
-        loc="lower center",
-        bbox_to_anchor=(0.5, 1.0),
-        ncols=2,
-        frameon=False,
-    )
+    title = "Lines: theory. Points: measured, 95% intervals."
+    axes.legend(title=title, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
 
 
 def covered(cells: pd.DataFrame) -> str:
-    """Return how many of the intervals hold the closed form, as text."""
+    """Count the intervals that hold the closed form, in words."""
     found = cells.dropna()
     holds = (found["low"] <= found["theory"]) & (found["theory"] <= found["high"])
     return f"{int(holds.sum())} of {len(found)} hold the closed form"

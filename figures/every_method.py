@@ -1,4 +1,4 @@
-"""Figures of all 23 methods: what each gains over local training without a radio, and its accuracy over the air.
+"""Figures of all 23 methods: the gain of each over local training without a radio, and its accuracy over the air.
 
 Numbers are those of the end of training, where methods with a last stage are tested too, and a method whose first view
 is not yet a client's own model has a second row.
@@ -21,9 +21,9 @@ from semcom.studies.results.run import Stored
 
 WAYS, SHOTS = "partition.ways", "partition.shots"
 LATER_VIEWS = {"fedbabu": "personal", "fedala": "trained", "fedcrc": "personal"}
-"""Methods whose first view is not yet a client's own model -> the view that is."""
+"""Methods whose first view is not yet a client's own model -> the view of that model."""
 TWIN = "fedcrl"
-"""The method that is another one of the study (`fedcosr`), by another name."""
+"""Method with the runs of another method of the study (`fedcosr`)."""
 VIEWS = (
     "Each method by its first view. That of FedBABU and FedCRC is one model for all, that of FedALA the one that "
     "training begins with; their other rows have what clients have made of these."
@@ -36,24 +36,23 @@ COLLABORATION = Drawing(
     numbers=lambda study, plot: gain.compute_gain(study, plot, LATER_VIEWS),
     caption=lambda cells, plot: f"{GAIN.caption(cells, plot)} {VIEWS}",
 )
-"""What every method gains over local training."""
 
 
-def by_ways(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the gains over one method, of each seed the mean over the numbers of images: a row per method and ways.
+def average_gains_by_ways(study: Study, plot: Plot) -> pd.DataFrame:
+    """Compute the gains over one method, for each seed the mean over numbers of images: a row per method and ways.
 
     Returns:
         Columns: variant, partition.ways, mean, low, high (95 % interval over seeds; fractions of 1), n, interval,
         p_holm (after Holm's correction over all cells), supported.
 
     Raises:
-        ConfigError: a method is not finished at some place where another one is, or the one that is subtracted is not.
+        ConfigError: a method, or the method that is subtracted, is not finished at every place.
     """
     rows = [
         {"variant": name, **{field: run.fields.get(field) for field in (WAYS, SHOTS, "seed")}, "value": value}
         for run in study.stored
         if run.status == "done" and run.variant != TWIN
-        for name, value in _of_views(run, plot.y)
+        for name, value in _read_views(run, plot.y)
     ]
     wide = pd.DataFrame(rows).pivot(index=[WAYS, SHOTS, "seed"], columns="variant", values="value")
     if plot.over not in wide:
@@ -77,8 +76,8 @@ def by_ways(study: Study, plot: Plot) -> pd.DataFrame:
     return cells.drop(columns="p")
 
 
-def _of_views(run: Stored, metric: str) -> list[tuple[str, float]]:
-    """Return a number of a run's headline, and of its later view where it has one, by the names of their rows."""
+def _read_views(run: Stored, metric: str) -> list[tuple[str, float]]:
+    """Read a number of a run's headline, and of its later view if it has one, by the names of their rows."""
     later = LATER_VIEWS.get(run.variant)
     own = [(f"{run.variant} {later}", read_compared_value(run, later, metric))] if later else []
     return [(run.variant, read_compared_value(run, None, metric)), *own]
@@ -88,21 +87,21 @@ COLLABORATION_WAYS = Drawing(
     "collaboration-ways",
     "collaboration",
     Plot(kind="gain", x=WAYS, y="last", hue="variant", over=OVER),
-    numbers=by_ways,
+    numbers=average_gains_by_ways,
     caption=lambda cells, plot: (
         f"{GAIN.caption(cells, plot)} Of each seed the mean over the numbers of images of a class. {VIEWS} FedCRL is "
         "left out, which is FedCoSR here."
     ),
     shows=(WAYS, SHOTS),
 )
-"""The same in one column: the mean over the numbers of images."""
+"""The gains in one column: the mean over the numbers of images."""
 
 
 # Over the air ---------------------------------------------------------------------------------------------------------
 
 
-def at_the_end(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the numbers of a heatmap by test SNR, with a later view of a method below its first one."""
+def average_at_end(study: Study, plot: Plot) -> pd.DataFrame:
+    """Average the numbers of a heatmap by test SNR, with a later view of a method below its first view."""
     parts, study = [], study.along(plot.fields)
     done = {run.variant for run in study.stored if run.status == "done"}
     for name in (name for name in study.variants if name in done):
@@ -119,20 +118,19 @@ WIRELESS_SNR = Drawing(
     "wireless-snr",
     "wireless-snr",
     Plot(kind="heatmap", x=TEST, y="last", hue="variant", facet="channel.kind"),
-    numbers=at_the_end,
+    numbers=average_at_end,
     caption=lambda cells, plot: f"{HEATMAP.caption(cells, plot)} {VIEWS}",
     shows=(TEST_SNR, "channel.kind"),
 )
-"""All methods against test SNR over three channels, exchange free of errors."""
 AVERAGED = ("fedavg", "fedprox", "moon", "fedper", "fedrep", "fedpac")
-"""Methods whose first view has the averaged encoder as it is at the base station, which over the air no client has."""
+"""Methods whose first view has the base station's averaged encoder, which over the air no client has."""
 RECEIVED = "received"
-"""The view that has it as clients receive it."""
+"""View of that encoder as clients receive it."""
 
 
-def by_exchange(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return `at_the_end` of the methods that exchange something, over the air with the encoder as it is received."""
-    kind, cells = str(plot.facet), at_the_end(study, plot)
+def average_by_exchange(study: Study, plot: Plot) -> pd.DataFrame:
+    """Average `average_at_end` of the methods with an exchange, over the air with the encoder as clients receive it."""
+    kind, cells = str(plot.facet), average_at_end(study, plot)
     over_air = cells[kind] == "analog"
     there = set(cells.loc[over_air, "variant"])
     if not there:
@@ -151,27 +149,23 @@ WIRELESS_EXCHANGE = Drawing(
     "wireless-exchange",
     "wireless-exchange",
     Plot(kind="heatmap", x=TEST, y="last", hue="variant", facet="air.parameters"),
-    numbers=by_exchange,
-    caption=lambda cells, plot: " ".join(
-        (
-            HEATMAP.caption(cells, plot),
-            VIEWS,
-            "Models and prototypes pass free of errors (ideal), or uncoded over AWGN at 10 dB (analog). An averaged "
-            "encoder is shown as clients receive it (view `received`), except those of FedBABU and FedCRC, and what "
-            "begins with one after the last round, fine-tuning and RepPer's heads: these are the base station's. "
-            "Local and FedCL exchange nothing and are left out.",
-        )
+    numbers=average_by_exchange,
+    caption=lambda cells, plot: (
+        f"{HEATMAP.caption(cells, plot)} {VIEWS} "
+        "Models and prototypes pass free of errors (ideal), or uncoded over AWGN at 10 dB (analog). An averaged "
+        "encoder is shown as clients receive it (view `received`), except those of FedBABU and FedCRC, and what "
+        "begins with one after the last round, fine-tuning and RepPer's heads: these are the base station's. "
+        "Local and FedCL exchange nothing and are left out."
     ),
     shows=(TEST_SNR, "air.parameters"),
 )
-"""All methods against test SNR over AWGN, with exchange free of errors and over the air."""
 SHOWN = (10.0, 0.0)
-"""Test SNRs in dB of the figure against classes; runs have more, as they are those of another study too."""
+"""Test SNRs in dB of the figure against classes; the runs have more, as another study uses them too."""
 
 
-def at_two_snrs(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return `at_the_end` at the test SNRs that are shown, the higher one first."""
-    cells = at_the_end(study, plot)
+def average_at_two_snrs(study: Study, plot: Plot) -> pd.DataFrame:
+    """Average `average_at_end` at the test SNRs that are shown, the higher SNR first."""
+    cells = average_at_end(study, plot)
     shown = cells[cells[TEST].isin(SHOWN)]
     if shown.empty:
         raise ConfigError(f"results: no run was tested at {' or '.join(f'{snr:g}' for snr in SHOWN)} dB")
@@ -182,8 +176,7 @@ WIRELESS_HETEROGENEITY = Drawing(
     "wireless-heterogeneity",
     "wireless-heterogeneity",
     Plot(kind="heatmap", x=WAYS, y="last", hue="variant", facet=TEST),
-    numbers=at_two_snrs,
+    numbers=average_at_two_snrs,
     caption=lambda cells, plot: f"{HEATMAP.caption(cells, plot)} {VIEWS}",
     shows=(WAYS, SHOTS, TEST_SNR),
 )
-"""All methods against classes per client, at two test SNRs."""

@@ -1,4 +1,4 @@
-"""What FedCL's lead is made of, beside the letter's numbers, and where its idea pays."""
+"""Figures of the sources of FedCL's lead, beside the letter's numbers, and of the settings where its idea pays."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from semcom.studies.names import METHODS
 LEVEL, RIVAL, LEAD = "level", "rival", "lead"
 PLACE, USES = "place", "uses"
 DOUBTLESS = "told"
-"""Column that says whether the interval of a level's effect excludes zero."""
+"""Column: whether the interval of a level's effect excludes zero."""
 
 
-def leads(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the lead under each level with its interval, a row for each level and rival; empty where it has none.
+def tabulate_leads(study: Study, plot: Plot) -> pd.DataFrame:
+    """Tabulate the lead under each level with its interval, a row for each level and rival; NaN without runs.
 
     Returns:
         Columns: rival, level, mean, low, high (the lead as a fraction of 1), n (seeds), effect, effect_low,
@@ -53,7 +53,7 @@ def leads(study: Study, plot: Plot) -> pd.DataFrame:
     return shown.fillna({"n": 0, DOUBTLESS: False}).astype({"n": int, DOUBTLESS: bool}).reset_index()
 
 
-def stated(figure: Figure, cells: pd.DataFrame) -> None:
+def draw_stated_leads(figure: Figure, cells: pd.DataFrame) -> None:
     """Draw lines at the letter's leads, rings around leads that differ from the base's, and a legend of both."""
     levels = list(dict.fromkeys(cells[LEVEL]))[::-1]  # from below
     marks: list[Artist] = []
@@ -61,7 +61,7 @@ def stated(figure: Figure, cells: pd.DataFrame) -> None:
         axes.axvline(0, color="0.5", linewidth=0.6, zorder=0)
         lines = [
             axes.axvline(value / 100, color="black", linewidth=0.9, linestyle=style, zorder=0)
-            for value, style in zip(_stated(rival), (":", "--"), strict=True)
+            for value, style in zip(_find_stated_leads(rival), (":", "--"), strict=True)
         ]
         far = part[part[DOUBTLESS]]
         ring = axes.plot(far["mean"], far[LEVEL].map(levels.index), "o", markersize=8, fillstyle="none", color="black")
@@ -71,13 +71,13 @@ def stated(figure: Figure, cells: pd.DataFrame) -> None:
     figure.legend(marks, names, loc="outside upper center", ncols=3, frameon=False, borderpad=0.1)
 
 
-def _stated(rival: object) -> tuple[float, float]:
-    """Return the letter's leads over a rival, by the title of its panel."""
+def _find_stated_leads(rival: object) -> tuple[float, float]:
+    """Look up the letter's leads over a rival, by the title of its panel."""
     return next(values for name, values in STATED.items() if str(rival).endswith(METHODS[name]))
 
 
 def caption(cells: pd.DataFrame, plot: Plot) -> str:
-    """Return what marks, rings and lines are."""
+    """Explain marks, rings and lines."""
     return (
         "Accuracy of FedCL minus that of FedProto and of FedAvg in percentage points, in the base and with one factor "
         f"changed or another number taken; {describe_sheet_intervals(cells, 'bars')}, paired. Rings: the lead "
@@ -91,37 +91,32 @@ LETTER_LEAD = Drawing(
     "letter-lead",
     "letter-lead",
     Plot(kind="dots", x=LEVEL, y=LEAD, facet=RIVAL),
-    numbers=leads,
+    numbers=tabulate_leads,
     caption=caption,
     shows=("seed",),
-    finish=stated,
+    finish=draw_stated_leads,
 )
-"""The figure of the screening."""
-
-
+"""The screening."""
 LARGE = 5.0
-"""Least change of a lead, in points, with which a level is shown on the first page."""
+"""Least change of a lead, in points, of the levels in the figure of one column."""
 LONGEST = 30
 """Characters of a line of a level's name there."""
 
 
-def large(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return `leads` of the base, and of the levels that change one of the two by `LARGE` points or more.
-
-    Levels whose change cannot be told from 0 are left out, however large it is.
-    """
-    cells = leads(study, plot)
+def select_large_leads(study: Study, plot: Plot) -> pd.DataFrame:
+    """Tabulate the leads of the base, and of the levels with an effect of `LARGE` points or more, and not about 0."""
+    cells = tabulate_leads(study, plot)
     far = cells[cells[DOUBTLESS] & (100 * cells["effect"].abs() >= LARGE)]
     return cells[cells[LEVEL].isin([BASE, *far[LEVEL]])].reset_index(drop=True)
 
 
-def stated_in_colours(figure: Figure, cells: pd.DataFrame) -> None:
+def draw_stated_leads_in_colours(figure: Figure, cells: pd.DataFrame) -> None:
     """Draw lines at the letter's leads, in the colours of the rivals, and break long names of levels."""
     (axes,) = figure.axes
     axes.axvline(0, color="0.5", linewidth=0.6, zorder=0)
     rivals = list(dict.fromkeys(cells[RIVAL]))
     for look, rival in zip(choose_line_styles(len(rivals)), rivals, strict=True):
-        for value, style in zip(_stated(rival), (":", "--"), strict=True):
+        for value, style in zip(_find_stated_leads(rival), (":", "--"), strict=True):
             axes.axvline(value / 100, color=look["color"], linewidth=0.9, linestyle=style, zorder=1.9)
     names = [textwrap.fill(text.get_text(), LONGEST) for text in axes.get_yticklabels()]
     axes.set_yticks(axes.get_yticks(), names, linespacing=0.9)
@@ -133,7 +128,7 @@ LETTER_LEAD_LARGE = Drawing(
     "letter-lead-large",
     "letter-lead",
     Plot(kind="dots", x=LEVEL, y=LEAD, hue=RIVAL),
-    numbers=large,
+    numbers=select_large_leads,
     caption=lambda cells, plot: (
         "Accuracy of FedCL minus that of FedProto and of FedAvg in percentage points, in the base and under the levels "
         f"of letter-lead that change one of the two by {LARGE:g} points or more, as far as can be told (those such as "
@@ -141,15 +136,15 @@ LETTER_LEAD_LARGE = Drawing(
         "Lines in the colours of the marks: the letter's leads, with 20 clients (dotted) and at 9 dB (dashed)."
     ),
     shows=("seed",),
-    finish=stated_in_colours,
+    finish=draw_stated_leads_in_colours,
 )
-"""The same in one column: what matters most."""
+"""The largest effects of the screening, in one column."""
 
 SCHEME, WEIGHTS = "scheme", "weights"
 
 
-def readings(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return FedCL's lead over FedProto at each SNR, under each reading, in each setting and with each weight."""
+def tabulate_readings(study: Study, plot: Plot) -> pd.DataFrame:
+    """Tabulate FedCL's lead over FedProto at each SNR, under each reading, in each setting and with each weight."""
     done = study.runs[study.runs["status"] == "done"]
     rows = []
     for air, weights, reading, lead in list_leads(done):
@@ -162,7 +157,7 @@ def readings(study: Study, plot: Plot) -> pd.DataFrame:
 
 
 def mark_stated(figure: Figure, cells: pd.DataFrame) -> None:
-    """Draw lines where nothing is led by, and at the letter's lead with 20 clients."""
+    """Draw lines at a lead of 0, and at the letter's lead with 20 clients."""
     for axes in figure.axes:
         axes.axhline(0, color="0.5", linewidth=0.6, zorder=0)
         axes.axhline(STATED["fedproto"][0] / 100, color="black", linewidth=0.9, linestyle=":", zorder=0)
@@ -174,7 +169,7 @@ LETTER_LOW = Drawing(
     "letter-low",
     "letter-low",
     Plot(kind="lines", x=SNR, y=LEAD, hue=SCHEME, facet=SETTING),
-    numbers=readings,
+    numbers=tabulate_readings,
     caption=lambda cells, plot: (
         "Accuracy of FedCL minus that of FedProto in percentage points, trained and tested at each SNR, held against "
         "FedProto's head and against its paper's own rule, the nearest prototype of a client's own classes; "
@@ -187,12 +182,11 @@ LETTER_LOW = Drawing(
     shows=(LAMBDA,),
     finish=mark_stated,
 )
-"""FedCL's lead over FedProto at low SNR, by what it is held against."""
+"""FedCL's lead over FedProto at low SNR, under each reading."""
 
 
-def best_full(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the means of the letter's methods at its own size, each with the lambda chosen for it at an SNR, by two
-    numbers."""
+def average_best_lambdas(study: Study, plot: Plot) -> pd.DataFrame:
+    """Average the letter's methods at its own size, each with its lambda chosen at an SNR, by two numbers."""
     parts = []
     for number, among in {"accuracy": "Among ten classes", "among_own": "Among own classes"}.items():
         cells = study.mean(["variant", SNR], metric=number)
@@ -207,7 +201,7 @@ LETTER_FULL = Drawing(
     "letter-full",
     "letter-full",
     Plot(kind="lines", x=SNR, hue="variant", facet=SETTING),
-    numbers=best_full,
+    numbers=average_best_lambdas,
     caption=lambda cells, plot: (
         f"{describe_points(cells, plot)} Trained and tested at each SNR, 200 rounds with DCGAN's widths; lambda of "
         "FedCL and FedProto chosen on validation images."
@@ -231,19 +225,19 @@ LETTER_WEIGHT = Drawing(
 # Where FedCL helps ----------------------------------------------------------------------------------------------------
 
 
-def by_place(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the gains over one method at each place of the map, see `compute_gains`."""
-    return _placed(compute_gains(study.along(FIELDS), plot))
+def compute_gains_by_place(study: Study, plot: Plot) -> pd.DataFrame:
+    """Compute the gains over one method at each place of the map by `compute_gains`."""
+    return _name_places(compute_gains(study.along(FIELDS), plot))
 
 
-def by_uses(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return the same with the channel uses of the whole run, and whether no other method beats one in both."""
-    costs = _placed(study.along(FIELDS).pareto(USES)).rename(columns={"cost": USES})
-    found = by_place(study, replace(plot, y="accuracy"))
+def compute_gains_by_uses(study: Study, plot: Plot) -> pd.DataFrame:
+    """Compute the same with the channel uses of the whole run, and whether no other method is better in both."""
+    costs = _name_places(study.along(FIELDS).pareto(USES)).rename(columns={"cost": USES})
+    found = compute_gains_by_place(study, replace(plot, y="accuracy"))
     return found.merge(costs[["variant", PLACE, USES, "efficient"]], on=["variant", PLACE])
 
 
-def _placed(cells: pd.DataFrame) -> pd.DataFrame:
+def _name_places(cells: pd.DataFrame) -> pd.DataFrame:
     q, m, k = FIELDS
     if cells[list(FIELDS)].isna().any(axis=None):
         raise ConfigError(f"results: not every run has {', '.join(FIELDS)}")
@@ -251,8 +245,8 @@ def _placed(cells: pd.DataFrame) -> pd.DataFrame:
     return cells.assign(**{PLACE: names}).drop(columns=[q, m, k])
 
 
-def gained(figure: Figure, cells: pd.DataFrame) -> None:
-    """Name the ordinate, and draw a line where nothing is gained."""
+def label_gain(figure: Figure, cells: pd.DataFrame) -> None:
+    """Name the ordinate, and draw a line at a gain of 0."""
     for axes in figure.axes:
         axes.axhline(0, color="0.5", linewidth=0.6, zorder=0)
         if axes.get_ylabel():
@@ -263,7 +257,7 @@ LETTER_REGIME = Drawing(
     "letter-regime",
     "letter-regime",
     Plot(kind="gain", x=PLACE, hue="variant", over=OVER),
-    numbers=by_place,
+    compute_gains_by_place,
     shows=FIELDS,
 )
 """The map of where FedCL helps."""
@@ -271,14 +265,14 @@ LETTER_REGIME_USES = Drawing(
     "letter-regime-uses",
     "letter-regime",
     Plot(kind="pareto", x=USES, y="gain", hue="variant", facet=PLACE, over=OVER),
-    numbers=by_uses,
+    numbers=compute_gains_by_uses,
     caption=lambda cells, plot: (
         "Gain over Local against the channel uses of the whole run, both ways, over all clients; runs are paired by "
         "seed, bars: 95 % intervals (Student's t over seeds). Circled: no other method, Local included, is at least as "
         "accurate at no higher cost (by the means); a step joins them."
     ),
     shows=FIELDS,
-    finish=gained,
+    finish=label_gain,
 )
 """The same over what crosses the air."""
 
@@ -286,8 +280,8 @@ LETTER_REGIME_USES = Drawing(
 # Where a common encoder gains -----------------------------------------------------------------------------------------
 
 
-def in_settings(study: Study, plot: Plot) -> pd.DataFrame:
-    """Return what each method gains over local training in the same setting, a row for each setting, method and place.
+def compute_gains_in_settings(study: Study, plot: Plot) -> pd.DataFrame:
+    """Compute the gain of each method over local training in the same setting: a row per setting, method and place.
 
     Returns:
         Columns: place, setting, variant, mean, low, high (as a fraction of 1), n (seeds).
@@ -306,8 +300,8 @@ def in_settings(study: Study, plot: Plot) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values(PLACE, key=lambda names: names.str.split().str[0].astype(int), kind="stable")
 
 
-def level_with_local(figure: Figure, cells: pd.DataFrame) -> None:
-    """Draw a line where nothing is gained."""
+def label_gain_over_local(figure: Figure, cells: pd.DataFrame) -> None:
+    """Name the abscissa, and draw a line at a gain of 0."""
     for axes in figure.axes:
         axes.axvline(0, color="0.5", linewidth=0.6, zorder=0)
         axes.set_xlabel("Gain over Local (points)")
@@ -318,7 +312,7 @@ LETTER_ENCODER = Drawing(
     "letter-encoder",
     "letter-encoder",
     Plot(kind="dots", x=SETTING, y="gain", hue="variant", facet=PLACE),
-    numbers=in_settings,
+    numbers=compute_gains_in_settings,
     caption=lambda cells, plot: (
         "Accuracy of methods with a common encoder and own decoders minus that of Local in the same setting, in "
         f"percentage points, paired by seed; {describe_sheet_intervals(cells, 'bars')}. The first setting is that of "
@@ -326,6 +320,6 @@ LETTER_ENCODER = Drawing(
         "the others change one thing of the first."
     ),
     shows=FIELDS,
-    finish=level_with_local,
+    finish=label_gain_over_local,
 )
 """What a common encoder gains in each setting."""

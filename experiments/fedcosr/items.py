@@ -14,14 +14,13 @@ own rates: at scale `small` their few small steps leave Per-FedAvg and pFedMe ne
 It does not give: optimiser, rate, batch size, number of features and dropout (here those of Table I of FedCRL, an
 earlier version of the paper; the dropout is on the features, which have no ReLU, as the texts have them), rounds
 (1,000), which evaluation is reported (mean of the last ten), kernels (5x5), filters (32, 64), and which methods its
-figures call well-performing (here all personalised ones). The clients' sizes that it states, 8,000 to 10,000 images,
-are more than there are: ours are what the divisions give, which are drawn again until no client of a default Dirichlet
-division has fewer than 600 images, as the paper says that all are of about the same size. No radio: the link is `none`.
+figures call well-performing (here all personalised methods). Its clients' sizes, 8,000 to 10,000 images, exceed the
+dataset: ours follow from the divisions, which are drawn again until no client of a default Dirichlet division has fewer
+than 600 images, as the paper's clients are of about the same size. No radio: the link is `none`.
 
 Scale `small` is CIFAR-10 with 8,000 of 60,000 images: about 300 for training and 100 for tests of each of 20 clients;
 30 rounds, three seeds, five in Figs. 6 and 8. In Fig. 7 clients keep 5 % of all images, and 13 % for the paper's 15:
-the runs of Table II. Tables II and III have CIFAR-100 too, as many images of it.
-EMNIST stands at scale `paper` alone.
+the runs of Table II. Tables II and III have CIFAR-100 too, as many images of it. EMNIST is at scale `paper` only.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 
 PERSONAL: tuple[str | Variant, ...] = (
-    *(PFEDME, "ditto", PERFEDAVG, "fedrep", "lg_fedavg", "fedper", "fedamp", "fedala", "fedproto", "fedpac", "fedgh"),
-)
-"""The personalised methods that the paper compares with its own, in the order of its tables."""
+    PFEDME, "ditto", PERFEDAVG, "fedrep", "lg_fedavg", "fedper", "fedamp", "fedala", "fedproto", "fedpac", "fedgh",
+)  # fmt: skip
+"""Personalised methods that the paper compares with its own, in the order of its tables."""
 ARMS: tuple[str | Variant, ...] = ("local", "fedavg", "fedprox", "moon", *PERSONAL, "fedcosr")
 """All methods of its tables."""
 FEATURES = ("fedavg", "lg_fedavg", "fedgh", "fedproto", "fedcosr")
@@ -55,7 +54,7 @@ WITHOUT = (
 """FedCoSR without one of its parts: the methods of Fig. 8."""
 KIND = "partition.kind"
 DIVISION = ("data.name", KIND, "partition.beta", "partition.classes", "partition.min_size")
-"""The fields that say what a client owns; an option that a partition does not have is None."""
+"""Fields of a division; an option that a partition does not have is None."""
 Division = tuple[str, str, float | None, int | None, int | None]
 DEFAULT: dict[str, tuple[Division, ...]] = {
     "smoke": (("digits", "dirichlet", 0.1, None, None), ("digits", "pathological", None, 2, None)),
@@ -74,7 +73,7 @@ CIFAR100: tuple[Division, ...] = (
     ("cifar100", "dirichlet", 0.1, None, 600),
     ("cifar100", "pathological", None, 20, None),
 )
-"""The columns of Table II that scale `small` has beside the default ones; other items keep to CIFAR-10."""
+"""Further columns of Table II at scale `small`; other items have CIFAR-10 only."""
 HARDER: dict[str, tuple[tuple[int, *Division], ...]] = {
     "smoke": ((8, "digits", "dirichlet", 1.0, None, None),),
     "small": (
@@ -94,19 +93,15 @@ HARDER: dict[str, tuple[tuple[int, *Division], ...]] = {
         (20, "cifar100", "pathological", None, 50, None),
     ),
 }
-"""Scale -> the columns of Table III: clients, and what they own."""
+"""Scale -> columns of Table III: clients, and their division."""
 SCARCE = {"smoke": (2, 3), "small": (15, 16, 17, 18, 19), "paper": (15, 16, 17, 18, 19)}
-"""Scale -> the clients with a tenth of their images: the last ones."""
+"""Scale -> clients with a tenth of their images: the last clients."""
 WHOLE = 8000 / 60000
-"""The part of all images that scale `small` has."""
-FRACTIONS = {
-    "smoke": (0.3,),
-    "small": (0.05, WHOLE),
-    "paper": (0.05, 0.1, 0.15, 0.2, 0.25, 1.0),
-}
-"""Scale -> the part of their images that all clients keep."""
+"""Fraction of all images at scale `small`."""
+FRACTIONS = {"smoke": (0.3,), "small": (0.05, WHOLE), "paper": (0.05, 0.1, 0.15, 0.2, 0.25, 1.0)}
+"""Scale -> fraction of their images that all clients keep."""
 REDUCED = {"small": {"partition.fraction": {WHOLE: 0.15}}}
-"""Parts at a scale -> those of the paper that they stand for, where they are others."""
+"""Scale -> field -> fraction -> the paper's fraction that it stands for."""
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"rounds": 2, "features": 16, "clients": 4, "fraction": 0.1, "pixels": 16},
     "small": {"rounds": 30, "features": 128, "clients": 20, "fraction": WHOLE, "pixels": 32},
@@ -114,11 +109,11 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 SEEDS = {"smoke": (0,), "small": (0, 1, 2), "paper": (0, 1, 2, 3, 4)}
 MORE_SEEDS = {**SEEDS, "small": SEEDS["paper"]}
-"""Those of the figures with few methods."""
+"""Seeds of the figures with few methods."""
 
 
 def make_fedcosr_base(scale: str, eval_every: int = 10) -> RunConfig:
-    """Return the configuration that the runs of a scale share; what clients own is set by the axes."""
+    """Make the configuration that the runs of a scale share; the axes set the division."""
     size = SIZES[scale]
     return RunConfig(
         data=DataConfig(size=size["pixels"]),
@@ -159,7 +154,7 @@ def make_features(scale: str) -> Grid:
 
 
 def get_first_division(scale: str) -> dict[str, Any]:
-    """Return the fields of the first default division of a scale: CIFAR-10 in Dirichlet proportions, or digits."""
+    """Return the first default division of a scale as fields: CIFAR-10 in Dirichlet proportions, or digits."""
     return dict(zip(DIVISION, DEFAULT[scale][0], strict=True))
 
 

@@ -1,9 +1,9 @@
-"""FedCoSR's Table II with rates of each method's own, found on validation images (experiments/protocol.md).
+"""FedCoSR's Table II with a rate for each method, searched on validation images (experiments/protocol.md).
 
-FedCoSR gives no rate; FedCRL's Table I gives Adam at 0.003 as "used in FedCRL", and of the other methods that they have
-the optimal hyperparameters of their own papers. `fedcosr-table2` has 0.003 for all that have no rates of their own, at
-which MOON and FedRep collapse. Here each method's rate is chosen among three, with pFedMe and Per-FedAvg among three
-pairs of theirs, its own method included, so that none is better off.
+FedCoSR gives no rate; FedCRL's Table I gives Adam at 0.003 as "used in FedCRL", and states that the other methods have
+the optimal hyperparameters of their own papers. `fedcosr-table2` has 0.003 for all methods without hyperparameters for
+rates, at which MOON and FedRep collapse. Here each method's rate is chosen among three, for pFedMe and Per-FedAvg among
+three pairs, FedCoSR's own included, so that no method is favoured.
 
     semcom sweep fedcosr-rates --scale small
     python -m experiments.fedcosr.rates results/fedcosr-rates-small      # the choice, which goes into CHOSEN
@@ -44,7 +44,7 @@ from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 
 FIRST = 0
-"""Place of the candidate that `fedcosr-table2` has."""
+"""Place of `fedcosr-table2`'s candidate."""
 COMMON = ({"train.lr": 0.003}, {"train.lr": 0.001}, {"train.lr": 0.0003})
 OWN: Mapping[str, tuple[dict[str, float], ...]] = {
     "pfedme": (
@@ -58,44 +58,30 @@ OWN: Mapping[str, tuple[dict[str, float], ...]] = {
         {"hyper.alpha": 0.03, "hyper.beta": 0.03},
     ),
 }
-"""Method -> the pairs of its own rates that are tried, those of semcom's defaults first."""
+"""Method -> candidate pairs of its own rates, semcom's defaults first."""
 CHOSEN: Mapping[str, int] = {
-    "local": 2,
-    "fedavg": 1,
-    "fedprox": 1,
-    "moon": 1,
-    "pfedme": 1,
-    "ditto": 1,
-    "perfedavg": 1,
-    "fedrep": 2,
-    "lg_fedavg": 2,
-    "fedper": 1,
-    "fedamp": 1,
-    "fedala": 1,
-    "fedproto": 2,
-    "fedpac": 1,
-    "fedgh": 2,
-    "fedcosr": 1,
-}
-"""Method -> place of the candidate that `fedcosr-rates` has chosen at `small`; no method keeps the first."""
+    "local": 2, "fedavg": 1, "fedprox": 1, "moon": 1, "pfedme": 1, "ditto": 1, "perfedavg": 1, "fedrep": 2,
+    "lg_fedavg": 2, "fedper": 1, "fedamp": 1, "fedala": 1, "fedproto": 2, "fedpac": 1, "fedgh": 2, "fedcosr": 1,
+}  # fmt: skip
+"""Method -> place of the candidate that `fedcosr-rates` chose at `small`; no method keeps the first."""
 
 
 def list_candidates(method: str) -> tuple[dict[str, float], ...]:
-    """Return the settings that are tried for a method, that of `fedcosr-table2` first."""
+    """List the candidates of a method, that of `fedcosr-table2` first."""
     return OWN.get(method, COMMON)
 
 
 def make_trials(
     arms: Iterable[Variant], list_candidates: Callable[[str], Sequence[Mapping[str, float]]]
 ) -> Iterator[Variant]:
-    """Yield a variant for each candidate of each arm, its place behind the arm's name."""
+    """Make a variant for each candidate of each arm, with its place behind the arm's name."""
     for arm in arms:
         for place, candidate in enumerate(list_candidates(arm.method)):
             yield replace(arm, name=f"{arm.name} {place}", set={**arm.set, **candidate})
 
 
 def _make_search(scale: str) -> Grid:
-    """Return the default divisions with a part of the training images set aside."""
+    """Make the default divisions with a fifth of the training images set aside."""
     aside = {"partition.validation": 0.2, "train.eval_every": SIZES[scale]["rounds"]}
     divisions = DEFAULT[scale][: 1 if scale == "smoke" else None]
     return Grid(set_fields(make_fedcosr_base(scale), aside), {DIVISION: divisions, "seed": (1000,)})
@@ -109,10 +95,10 @@ FEDCOSR_RATES = make_item(
 
 
 def read_scores(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return method, place and score of each candidate: its mean validation accuracy over divisions, in %.
+    """Read method, place and score of each candidate: its mean validation accuracy over divisions, in %.
 
     Raises:
-        ConfigError: a run has failed, and there is nothing to choose from yet.
+        ConfigError: a run has failed.
     """
     named = frame["variant"].str.rsplit(" ", n=1, expand=True)
     rows = frame.assign(arm=named[0], place=named[1].astype(int), score=100 * read_validation(frame))
@@ -120,18 +106,18 @@ def read_scores(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def choose_place(of: pd.DataFrame) -> int:
-    """Return the place of the first candidate if its score is within half a point of the best, else of the best."""
+    """Choose the first candidate if its score is within half a point of the best, else the best: its place."""
     score = of.set_index("place")["score"]
     return FIRST if score.get(FIRST, -math.inf) >= score.max() - 100 * TIED else int(score.idxmax())
 
 
 def choose_places(rows: pd.DataFrame) -> dict[str, int]:
-    """Return method -> place of its candidate, see `choose_place`."""
+    """Choose method -> place of its candidate by `choose_place`."""
     return {str(name): choose_place(of) for name, of in rows.groupby("arm")}
 
 
 def _set_chosen(arm: Variant) -> Variant:
-    """Return an arm with its own rate; one that has that of `fedcosr-table2` is the same run."""
+    """Set an arm's chosen rate; an arm with the rate of `fedcosr-table2` has the same runs."""
     place = CHOSEN.get(arm.name, FIRST)
     more: dict[str, Any] = list_candidates(arm.method)[place] if place != FIRST else {}
     return replace(arm, set={**arm.set, **more})

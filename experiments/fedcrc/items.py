@@ -44,12 +44,13 @@ from semcom.studies.results.outcome import train_and_add_outcome
 
 if TYPE_CHECKING:
     from semcom.engine.store.population import Population
+    from semcom.runs.result.result import Result
 
 TAU = "hyper.tau"
 ARMS = ("fedavg", "fedprox", "fedbabu", "fedper", "fedrep", "fedcrc")
 """The methods of its tables; FedCRC-Per is the view `personal` of `fedcrc`."""
 DIVISION = ("data.name", "partition.kind", "partition.beta")
-"""The fields that say what a client owns; equal divisions have no beta."""
+"""Fields of a division; equal divisions have no beta."""
 Division = tuple[str, str, float | None]
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"rounds": 2, "epochs": 1, "milestones": (2,), "decay": (0.2,), "clients": 10, "fraction": 0.2},
@@ -73,22 +74,22 @@ SKEWED: dict[str, tuple[Division, ...]] = {
 }
 """Scale -> the columns of Table I."""
 BETAS = {"smoke": (0.5,), "small": (0.1, 0.5, 1.0), "paper": (0.1, 0.5, 1.0)}
-"""Scale -> values of beta where they alone vary."""
+"""Scale -> values of beta, if only these vary."""
 TAUS = {"smoke": (0.99, 0.2), "small": (0.99, 0.2), "paper": (0.99, 0.9, 0.5, 0.2)}
 """Scale -> values of tau."""
 HEADS: dict[str, dict[str, dict[str, Any]]] = {
     "small": {"fedrep": {"hyper.head_epochs": 2}, "fedbabu": {"finish.epochs": 1}}
 }
-"""Scale -> method -> epochs of heads that are others than its own defaults."""
+"""Scale -> method -> epochs of heads, if they differ from the defaults."""
 EPOCHS = {"smoke": (1, 4), "small": (1, 2, 5, 10, 20), "paper": (1, 2, 5, 10, 20)}
 """Scale -> epochs of the predictor alone in Fig. 1."""
 
 
 def make_base(scale: str, data: str = "cifar10") -> RunConfig:
-    """Return the configuration that the runs of a scale share; what clients own is set by the axes."""
-    size = SIZES[scale]
+    """Make the configuration that the runs of a scale share; the axes set the division."""
+    size, smoke = SIZES[scale], scale == "smoke"
     return RunConfig(
-        data=DataConfig(name="digits" if scale == "smoke" else data, size=16 if scale == "smoke" else 32),
+        data=DataConfig(name="digits" if smoke else data, size=16 if smoke else 32),
         partition=PartitionConfig(kind="iid", options={"fraction": size["fraction"], "test_fraction": 0.2}),
         model=ModelConfig(encoder="conv4", features=256 if scale == "paper" else 64),
         channel=ChannelConfig(kind="none"),
@@ -96,7 +97,7 @@ def make_base(scale: str, data: str = "cifar10") -> RunConfig:
         train=TrainConfig(
             rounds=size["rounds"],
             local_epochs=size["epochs"],
-            participation=0.1 if scale != "smoke" else 0.2,
+            participation=0.2 if smoke else 0.1,
             batch_size=50,
             optimizer="sgd",
             lr=0.05,
@@ -114,47 +115,42 @@ def _make_table1(scale: str) -> Grid:
 
 
 def _make_table2(scale: str) -> Grid:
-    joining = {"partition.kind": "dirichlet-client"}
     few, new = (6, 4) if scale == "smoke" else (60, 40)
-    fixed = set_fields(make_base(scale), {**joining, "clients": few, "new_clients": new})
-    return Grid(fixed, {"partition.beta": BETAS[scale], "seed": SEEDS[scale]}, own=HEADS.get(scale, {}))
+    fixed = {"partition.kind": "dirichlet-client", "clients": few, "new_clients": new}
+    vary = {"partition.beta": BETAS[scale], "seed": SEEDS[scale]}
+    return Grid(set_fields(make_base(scale), fixed), vary, own=HEADS.get(scale, {}))
 
 
 def _make_table3(scale: str) -> Grid:
     small = scale == "small"
-    divisions = tuple(("dirichlet-client", beta) for beta in BETAS[scale][: 1 if small else None])
-    equal = () if scale == "smoke" else (("iid", None),)
-    vary = {
-        ("partition.kind", "partition.beta"): (*divisions, *equal),
-        "hyper.tau": TAUS[scale],
-        "seed": tuple(range(6)) if small else SEEDS[scale],
-    }
-    return Grid(make_base(scale), vary)
+    divisions: list[tuple[str, float | None]] = [
+        ("dirichlet-client", beta) for beta in BETAS[scale][: 1 if small else None]
+    ]
+    if scale != "smoke":
+        divisions.append(("iid", None))
+    seeds = tuple(range(6)) if small else SEEDS[scale]
+    return Grid(make_base(scale), {DIVISION[1:]: tuple(divisions), TAU: TAUS[scale], "seed": seeds})
 
 
 def _make_fig3(scale: str) -> Grid:
-    every = {"train.participation": 1.0, "train.local_epochs": 1, "train.eval_every": 1}
-    vary = {
-        ("partition.kind", "partition.beta"): (("dirichlet-client", BETAS[scale][0]), ("iid", None)),
-        "seed": SEEDS[scale],
-    }
-    fewer = {"train.rounds": 20, "train.lr_milestones": (10, 15)} if scale == "small" else {}
-    return Grid(set_fields(make_base(scale), {**every, **fewer}), vary)
+    fixed: dict[str, Any] = {"train.participation": 1.0, "train.local_epochs": 1, "train.eval_every": 1}
+    if scale == "small":
+        fixed |= {"train.rounds": 20, "train.lr_milestones": (10, 15)}
+    divisions = (("dirichlet-client", BETAS[scale][0]), ("iid", None))
+    return Grid(set_fields(make_base(scale), fixed), {DIVISION[1:]: divisions, "seed": SEEDS[scale]})
 
 
 def train_and_compare(config: RunConfig) -> None:
-    """Train two clients; then leave the distance of their predictors as `predictor_distance`.
+    """Train two clients with personal heads in the first view; then store `predictor_distance`."""
 
-    Args:
-        config: of a run with two clients whose first view has heads of their own.
-    """
-    train_and_add_outcome(
-        config, lambda result: {"predictor_distance": distance(next(iter(result.views.values())).population)}
-    )
+    def measure(result: Result) -> dict[str, float]:
+        return {"predictor_distance": measure_distance(next(iter(result.views.values())).population)}
+
+    train_and_add_outcome(config, measure)
 
 
-def distance(population: Population) -> float:
-    """Return the Euclidean distance between the parameters of two clients' heads."""
+def measure_distance(population: Population) -> float:
+    """Measure the Euclidean distance between the parameters of two clients' heads."""
     heads = [population.named(part)[part] for part in population.parameters("head.")]
     return math.sqrt(sum(float((head[0] - head[1]).double().square().sum()) for head in heads))
 
@@ -169,11 +165,8 @@ def _make_fig1(scale: str) -> Grid:
         "train.lr_decay": None,
         "finish.lr": 0.05,
     }
-    vary = {
-        ("partition.kind", "partition.beta"): (("iid", None), ("dirichlet-client", 0.1)),
-        "finish.epochs": EPOCHS[scale],
-        "seed": SEEDS[scale],
-    }
+    divisions = (("iid", None), ("dirichlet-client", 0.1))
+    vary = {DIVISION[1:]: divisions, "finish.epochs": EPOCHS[scale], "seed": SEEDS[scale]}
     return Grid(set_fields(make_base(scale, "mnist"), whole), vary)
 
 
@@ -196,12 +189,12 @@ FIG3 = make_item("fedcrc-fig3", "FedCRC, Fig. 3", "Learning curves with all clie
 # fmt: on
 
 PLACE = "division"
-"""Column of the judged tables: the name of a division."""
+"""Column of the judged tables with the name of a division."""
 
 
 def judge_table1(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield whether FedCRC's models are above or level with others, at each division and on average, at the end."""
-    frame = frame.assign(division=_divisions(frame))
+    """Judge whether FedCRC's models are above or level with others at the end, at each division and on average."""
+    frame = frame.assign(division=_name_divisions(frame))
 
     def of(method: str, view: str) -> pd.Series:
         return read_variant(frame, method, "last", [PLACE], view)
@@ -211,28 +204,26 @@ def judge_table1(frame: pd.DataFrame) -> Iterator[Row]:
         yield decide(title, "mean over the divisions", over_places(difference))
 
     yield from and_mean("FedCRC's global model is above fedavg", of("fedcrc", "global") - of("fedavg", "global"))
-    for row in and_mean(
-        "FedCRC's global model is level with fedbabu", of("fedcrc", "global") - of("fedbabu", "global")
-    ):
+    title = "FedCRC's global model is level with fedbabu"
+    for row in and_mean(title, of("fedcrc", "global") - of("fedbabu", "global")):
         yield {**row, "answer": level(row["low"], row["high"])}
     for view in ("personal", "own_body"):
         for rival in ("fedper", "fedrep"):
             yield from and_mean(f"FedCRC's {view} model is above {rival}", of("fedcrc", view) - of(rival, "personal"))
-        yield from and_mean(
-            f"FedCRC's {view} model is above its global one", of("fedcrc", view) - of("fedcrc", "global")
-        )
+        title = f"FedCRC's {view} model is above its global one"
+        yield from and_mean(title, of("fedcrc", view) - of("fedcrc", "global"))
 
 
 def judge_table2(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield whether FedCRC's global model is above FedAvg's on clients that took no part, at each beta."""
+    """Judge whether FedCRC's global model is above FedAvg's on clients that took no part, at each beta."""
     places, number = ["partition.beta"], "new_clients.global.accuracy"
     difference = read_variant(frame, "fedcrc", number, places) - read_variant(frame, "fedavg", number, places)
     yield from decide_at_each("on new clients FedCRC is above FedAvg", difference, places, "beta {:g}")
 
 
 def judge_table3(frame: pd.DataFrame) -> Iterator[Row]:
-    """Yield whether a tau of 0.99 is better than one of 0.2, at each division, and how personal models compare."""
-    frame = frame.assign(division=_divisions(frame))
+    """Judge whether a tau of 0.99 is better than 0.2 at each division, and compare personal models."""
+    frame = frame.assign(division=_name_divisions(frame))
     found = read_variant(frame, "fedcrc", "accuracy", [TAU, PLACE])
     yield from decide_at_each("tau 0.99 is better than 0.2", found[0.99] - found[0.2], [PLACE])
     for view in ("personal", "own_body"):
@@ -241,8 +232,8 @@ def judge_table3(frame: pd.DataFrame) -> Iterator[Row]:
         yield from decide_at_each(f"{view} minus global", own - found, [TAU, PLACE], "tau {:g}, {}", describe)
 
 
-def _divisions(frame: pd.DataFrame) -> pd.Series:
-    """Return the names of the divisions of FedCRC's runs: dataset and beta, or iid."""
+def _name_divisions(frame: pd.DataFrame) -> pd.Series:
+    """Name the divisions of FedCRC's runs: dataset and beta, or iid."""
     iid = frame["partition.kind"] == "iid"
     beta = frame["partition.beta"].astype(float).map("beta {:g}".format)
     return frame["data.name"] + " " + beta.where(~iid, "iid")

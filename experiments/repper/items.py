@@ -51,48 +51,48 @@ if TYPE_CHECKING:
     from semcom.runs.result.result import Result
 
 ARMS = ("fedavg", "lg_fedavg", "fedrep", "repper")
-"""The methods of Tables 1, 3 and 4 and of Fig. 1."""
+"""Methods of Tables 1, 3 and 4 and of Fig. 1."""
 ALL = ("fedavg", "fedavg_ft", "fedprox", "fedprox_ft", "fedrep", "lg_fedavg", "repper")
-"""The methods of Table 2 and Fig. 5."""
+"""Methods of Table 2 and Fig. 5."""
 SCHEDULES: Mapping[str, dict[str, Any]] = {
     "smoke": {"rounds": 2, "batch_size": 50},
     "small": {"rounds": 20, "batch_size": 50, "lr_milestones": (16, 19), "lr_decay": 0.1},
     "paper": {"rounds": 100, "batch_size": 256, "lr_milestones": (50, 75), "lr_decay": 0.1},
 }
-"""Scale -> what its schedule has of its own."""
+"""Scale -> its own part of the schedule."""
 DIVISIONS: Mapping[str, dict[str, Any]] = {
     "smoke": {"fraction": 0.25, "min_size": 100},
     "small": {"fraction": 0.5, "min_size": 100},
     "paper": {},
 }
-"""Scale -> options of its division beside alpha; a client of `small` is left with ten images at least."""
+"""Scale -> options of its division beside alpha; a client of `small` keeps ten images at least."""
 FEWER: Mapping[str, dict[str, Any]] = {"small": {"scarce": tuple(range(20)), "scarce_fraction": 0.2}}
-"""Scale -> what leaves all its clients with fewer training images, and with all of their test images."""
+"""Scale -> options by which all clients keep fewer training images, and all of their test images."""
 EPOCHS = {"smoke": (1, 2), "small": (5, 10), "paper": (10, 20)}
 """Scale -> its two numbers of local epochs."""
 REDUCED: Mapping[str, Mapping[str, Mapping[Any, Any]]] = {
     "small": {"train.local_epochs": {5: 10, 10: 20}, "model.encoder": {"dcgan-narrow": "resnet34-pooled"}}
 }
-"""Local epochs, and the encoder of Tables 1 to 3, at a scale -> those of the paper that they stand for."""
+"""Scale -> field -> value -> the paper's value that it stands for (the encoder in Tables 1 to 3)."""
 FEW = 0.2
 """The smallest share of the clients in a round."""
 LONGER: Mapping[str, Any] = {"rounds": 40, "lr_milestones": (32, 37)}
-"""What the schedule of scale `small` has otherwise with that share: each client takes part before the rate decays."""
+"""Differences of `small`'s schedule with that share: each client takes part before the rate decays."""
 HEADS: Mapping[str, dict[str, Any]] = {
     "smoke": {"finish.epochs": 10},
     "small": {},
     "paper": {"finish.epochs": 10, "finish.optimizer": "sgd", "finish.lr": 0.1},
 }
-"""Scale -> how heads are trained after the rounds (nothing: as by default); the rate is ours."""
+"""Scale -> training of heads after the rounds, if not by default; the rate is ours."""
 TUNED = ("fedavg_ft", "fedprox_ft", "repper")
-"""The methods with a last stage."""
+"""Methods with a last stage."""
 BETA, SHARE, LOCAL = "partition.beta", "train.participation", "train.local_epochs"
 IID, MILD, STRONG = 100.0, 1.0, 0.5
-"""The values of alpha."""
+"""Values of alpha."""
 
 
 def make_base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
-    """Return the configuration that the runs of a scale share; C is `share`."""
+    """Make the configuration that the runs of a scale share; C is `share`."""
     paper, smoke = scale == "paper", scale == "smoke"
     longer = LONGER if scale == "small" and share == FEW else {}
     return RunConfig(
@@ -115,18 +115,18 @@ def make_base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
 
 
 def make_grid(scale: str, vary: Mapping[Any, tuple[Any, ...]], start: RunConfig | None = None, **more: Any) -> Grid:
-    """Return a grid of a scale over its seeds: one in a smoke test, three otherwise."""
+    """Make a grid of a scale over its seeds: one in a smoke test, three otherwise."""
     seeds = (0,) if scale == "smoke" else (0, 1, 2)
     heads = {name: HEADS[scale] for name in TUNED}
     own = {**heads, "fedrep": {"hyper.head_epochs": 5}} if scale == "small" else heads
     return Grid(start or make_base(scale), {**vary, "seed": seeds}, own=own, **more)
 
 
-# What is measured beside the accuracy ---------------------------------------------------------------------------------
+# Measurements beside the accuracy -------------------------------------------------------------------------------------
 
 
 def train_and_group(config: RunConfig) -> None:
-    """Train; then leave accuracy and silhouette of frequent and rare classes as `groups`, and `clusters` of all."""
+    """Train; then store accuracy and silhouette of frequent and rare classes as `groups`, and `clusters` of all."""
     train_and_add_outcome(config, _measure_groups)
 
 
@@ -138,10 +138,10 @@ def _measure_groups(result: Result) -> dict[str, Any]:
 
 
 def train_and_pull(config: RunConfig) -> None:
-    """Train; then leave the lengths of gradients for frequent and rare classes as `groups`.
+    """Train; then store the lengths of gradients for frequent and rare classes as `groups`.
 
-    `gradient` is that of the loss by which the method trains its encoder. `groups_initial` has the same of the models
-    before the first round.
+    `gradient` is of the loss that trains the method's encoder. `groups_initial` is for the models before the first
+    round.
     """
     train_and_add_outcome(config, _measure_pull)
 

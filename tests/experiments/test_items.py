@@ -168,7 +168,7 @@ def test_the_distance_of_predictors_by_hand() -> None:
         "encoder.weight": torch.tensor([[[9.0]], [[0.0]]]),
         "encoder.bias": torch.zeros(2, 1),
     }
-    assert fedcrc.distance(Population((Cohort(network, tensors, np.arange(2)),))) == pytest.approx(5)  # 3 and 4
+    assert fedcrc.measure_distance(Population((Cohort(network, tensors, np.arange(2)),))) == pytest.approx(5)  # 3 and 4
 
 
 # Overhead ------------------------------------------------------------------------------------------------------------

@@ -172,8 +172,14 @@ def low() -> pd.DataFrame:
     return frame.assign(**{name: frame[name] + here for name in ("accuracy", "views.a.among_own")})
 
 
-def test_low_snr(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letter_low, "CHOSEN", {})
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    each = {letter_low.IDEAL.name: 1.0, "fedproto": 4.0, "fedcl": 1.0, letter_low.BY_AIR.name: 1.0}
+    monkeypatch.setattr(letter_low, "CHOSEN", {-9.0: each, 9.0: each})
+
+
+@pytest.mark.usefixtures("chosen")
+def test_low_snr() -> None:
     found = said(JUDGES.get("letter-low")(low()))
     above = "FedCL is above FedProto"
     assert found[above, "-9 dB, error-free, lambda 1"] == (-2.0, REFUTED)
@@ -190,25 +196,18 @@ def test_low_snr(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found["prototypes over the air lower FedProto", "-9 dB, lambda 1"][0] == 6.0
     assert found["(reported: FedCL minus FedProto as letter-fig2b has them)", "-9 dB"] == (-17.0, "")
     assert found["generated centroids are above plain means", "-9 dB, lambda 1, among own classes"][0] == 3.0
-    assert not any("chosen" in place for _, place in found)
+    assert found[above, "-9 dB, error-free, chosen lambda"][0] == -1.0  # 46 against 47
+    assert found[above, "-9 dB, over the air, chosen lambda"][0] == 1.0
 
 
-def test_low_snr_with_chosen_lambda(monkeypatch: pytest.MonkeyPatch) -> None:
-    each = {letter_low.IDEAL.name: 1.0, "fedproto": 4.0, "fedcl": 1.0, letter_low.BY_AIR.name: 1.0}
-    monkeypatch.setattr(letter_low, "CHOSEN", {-9.0: each, 9.0: each})
-    found = said(JUDGES.get("letter-low")(low()))
-    assert found["FedCL is above FedProto", "-9 dB, error-free, chosen lambda"][0] == -1.0  # 46 against 47
-    assert found["FedCL is above FedProto", "-9 dB, over the air, chosen lambda"][0] == 1.0
-
-
-def test_leads_over_both_of_fedprotos_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("chosen")
+def test_leads_over_both_of_fedprotos_answers() -> None:
     """At -9 dB, error-free: FedCL 46 %, among own classes 56, FedProto's head 48 and 58, its nearest prototype 40."""
-    monkeypatch.setattr(letter_low, "CHOSEN", {})
     near = {f"views.prototype.{number}": 0.4 for number in ("accuracy", "among_own")}
     frame = low().assign(**near, **{"views.a.accuracy": lambda of: of["accuracy"]})
     found = {key: of[-9.0].mean() for *key, of in letter_low.list_leads(frame) for key in [tuple(key)]}
     readings = [name for _, weights, name in found if weights == "lambda 1"]
-    assert readings == 2 * list(letter_low.READINGS) and len(found) == 2 * 2 * 4
+    assert readings == 2 * list(letter_low.READINGS) and len(found) == 2 * 3 * 4
     leads = [found["error-free", "lambda 1", name] for name in letter_low.READINGS]
     assert leads == pytest.approx([-2, 6, -2, 16], abs=1e-2)
     leads = [found["over the air", "lambda 4", name] for name in letter_low.READINGS]

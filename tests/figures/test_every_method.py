@@ -13,9 +13,9 @@ from figures.every_method import (
     COLLABORATION_WAYS,
     WIRELESS_EXCHANGE,
     WIRELESS_HETEROGENEITY,
-    at_two_snrs,
-    by_exchange,
-    by_ways,
+    average_at_two_snrs,
+    average_by_exchange,
+    average_gains_by_ways,
 )
 from semcom.config import AirConfig, ConfigError, PartitionConfig, run_hash
 from semcom.plots import style
@@ -47,7 +47,7 @@ def made(folder: Path, methods: tuple[str, ...] = ("local", "fedper", "fedbabu",
 
 def test_gains_are_means_over_the_numbers_of_images_seed_by_seed(tmp_path: Path) -> None:
     """FedPer gains 1 point with two classes and 15 with ten, by a point more or less from seed to seed."""
-    cells = by_ways(semcom.study(made(tmp_path)), PLOT)
+    cells = average_gains_by_ways(semcom.study(made(tmp_path)), PLOT)
     assert list(dict.fromkeys(cells["variant"])) == ["fedbabu", "fedbabu personal", "fedper"], "FedCRL is FedCoSR"
     found = cells.set_index(["variant", "partition.ways"])
     half = 4.302653 * 0.01 / 3**0.5
@@ -73,7 +73,7 @@ def test_a_place_that_is_missing_is_said(tmp_path: Path) -> None:
     of = config("fedper", 2, partition=PartitionConfig(options={"ways": 10, "shots": 5}))
     (folder / run_hash(of) / "summary.json").unlink()
     with pytest.raises(ConfigError, match=r"^results: fedper is not finished at every place$"):
-        by_ways(semcom.study(folder), PLOT)
+        average_gains_by_ways(semcom.study(folder), PLOT)
 
 
 def test_maps_over_the_air_have_the_end_of_training_and_a_row_for_each_later_view(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_maps_over_the_air_have_the_end_of_training_and_a_row_for_each_later_vie
             own = {"personal": tested(0.8)} if method == "fedbabu" else {}
             write(tmp_path / run_hash(of), of, [line(3, early), line(4, {**late, **own})])
     found = semcom.study(tmp_path)
-    cells = at_two_snrs(found, WIRELESS_HETEROGENEITY.plot)
+    cells = average_at_two_snrs(found, WIRELESS_HETEROGENEITY.plot)
     assert list(dict.fromkeys(cells["test_snr_db"])) == [10.0, 0.0]
     assert list(dict.fromkeys(cells["variant"])) == ["fedbabu", "fedbabu personal", "local"]
     means = cells.set_index(["variant", "partition.ways", "test_snr_db"])["mean"]
@@ -111,7 +111,7 @@ def test_over_the_air_an_averaged_encoder_is_as_clients_receive_it(tmp_path: Pat
             if kind == "analog":
                 views["received"] = scored([0.5], at={"10": 0.5, "0": 0.4})
             write(tmp_path / run_hash(of), of, [line(4, views)])
-    cells = by_exchange(semcom.study(tmp_path), WIRELESS_EXCHANGE.plot)
+    cells = average_by_exchange(semcom.study(tmp_path), WIRELESS_EXCHANGE.plot)
     rows = list(zip(cells["air.parameters"], cells["test_snr_db"], cells["variant"], cells["mean"], strict=True))
     assert rows == [
         (kind, snr, method, pytest.approx(top - (snr == 0) / 10))

@@ -1,7 +1,7 @@
 """The figures of FedCL's lead and of common encoders.
 
-The numbers of the first are leads, its lines the letter's, its rings what effects can be told; those of the second are
-gains in one setting each.
+The numbers of the first are leads, its lines the letter's, its rings significant effects; those of the second are gains
+in one setting each.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from figures.letter import (
     LETTER_FULL,
     LETTER_LEAD,
     LETTER_LEAD_LARGE,
-    best_full,
-    in_settings,
-    large,
-    leads,
-    level_with_local,
-    stated,
-    stated_in_colours,
+    average_best_lambdas,
+    compute_gains_in_settings,
+    draw_stated_leads,
+    draw_stated_leads_in_colours,
+    label_gain_over_local,
+    select_large_leads,
+    tabulate_leads,
 )
 from semcom.config import ConfigError, PartitionConfig, run_hash
 from semcom.plots import style
@@ -49,7 +49,7 @@ def at_lines(axes: Any) -> list[float]:
 
 def test_leads_lines_and_rings() -> None:
     """With free power FedCL leads by 5, 6 and 7 points instead of 2, 2 and 2: an effect of 3, 4 and 5."""
-    cells = leads(
+    cells = tabulate_leads(
         study(
             {
                 f"fedcl | {BASE}": [0.60, 0.62, 0.64],
@@ -75,7 +75,7 @@ def test_leads_lines_and_rings() -> None:
     assert "| power: free | 6.0 ± 2.5 |  |" in page, "FedAvg was not run"
     with style.ieee():
         figure = draw_panels(cells, LETTER_LEAD.plot)
-        stated(figure, cells)
+        draw_stated_leads(figure, cells)
     ours, theirs = figure.axes
     assert at_lines(ours) == pytest.approx([0.1275, 0.2509])
     assert at_lines(theirs) == pytest.approx([0.3855, 0.6624])
@@ -101,7 +101,7 @@ def test_the_first_page_has_the_levels_that_change_a_lead_most() -> None:
             "fedcl | decoder: not averaged": [0.54, 0.56, 0.581],
         }
     )
-    cells = large(found, LETTER_LEAD_LARGE.plot)
+    cells = select_large_leads(found, LETTER_LEAD_LARGE.plot)
     assert list(zip(cells["rival"], cells["level"], strict=True)) == [
         (f"Lead over {rival}", level)
         for rival in ("FedProto", "FedAvg")
@@ -110,7 +110,7 @@ def test_the_first_page_has_the_levels_that_change_a_lead_most() -> None:
     assert cells["mean"].tolist() == pytest.approx([0.02, 0.02, -0.0397, 0.2, 0.09, 0.1403], abs=1e-4)
     with style.ieee():
         figure = draw_panels(cells, LETTER_LEAD_LARGE.plot)
-        stated_in_colours(figure, cells)
+        draw_stated_leads_in_colours(figure, cells)
     (axes,) = figure.axes
     stated_at = {(round(line.get_xdata()[0], 6), line.get_linestyle()): line.get_color() for line in axes.lines}
     blue, red = style.COLORS[:2]
@@ -129,7 +129,7 @@ def test_a_study_has_the_readings_too(tmp_path: Path) -> None:
     (tmp_path / "sweep.json").write_text(
         json.dumps({"experiment": "x", "scale": "y", "command": "z", "variants": variants})
     )
-    means = leads(semcom.study(tmp_path), LETTER_LEAD.plot).set_index("level")["mean"]
+    means = tabulate_leads(semcom.study(tmp_path), LETTER_LEAD.plot).set_index("level")["mean"]
     assert means[BASE] == pytest.approx(0.1) and means["number: best round"] == pytest.approx(0.1)
     assert means["answer: among own classes"] == pytest.approx(0.05)
     assert means["answer: FedCL's among own classes"] == pytest.approx(0.2)
@@ -139,7 +139,7 @@ def test_without_a_pair_there_is_nothing_to_draw() -> None:
     with pytest.raises(
         ConfigError, match=r"^results: FedCL and another arm have not both finished a run of any level$"
     ):
-        leads(study({f"fedcl | {BASE}": [0.6]}), LETTER_LEAD.plot)
+        tabulate_leads(study({f"fedcl | {BASE}": [0.6]}), LETTER_LEAD.plot)
 
 
 def test_gains_are_over_local_in_the_same_setting(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_gains_are_over_local_in_the_same_setting(tmp_path: Path) -> None:
                     variants[run_hash(of)] = name_in_setting(method.name, setting)
     about = {"experiment": "letter-encoder", "scale": "small", "command": "z", "variants": variants}
     (tmp_path / "sweep.json").write_text(json.dumps(about))
-    cells = in_settings(semcom.study(tmp_path), LETTER_ENCODER.plot)
+    cells = compute_gains_in_settings(semcom.study(tmp_path), LETTER_ENCODER.plot)
     assert list(dict.fromkeys(cells["place"])) == ["5 images of a class", "100 images of a class"]
     found = cells.set_index(["variant", "place", "setting"])["mean"]
     for setting in SETTINGS:
@@ -168,7 +168,7 @@ def test_gains_are_over_local_in_the_same_setting(tmp_path: Path) -> None:
         assert found[COMPARED[-1].name, "5 images of a class", setting] == pytest.approx(0.0005)
     with style.ieee():
         figure = draw_panels(cells, LETTER_ENCODER.plot)
-        level_with_local(figure, cells)
+        label_gain_over_local(figure, cells)
     few, many = figure.axes
     assert [text.get_text() for text in few.get_yticklabels()][::-1] == list(SETTINGS), "the map's on top"
     assert few.get_xlabel() == many.get_xlabel() == "Gain over Local (points)"
@@ -189,7 +189,7 @@ def test_at_the_letters_size_an_arm_has_the_lambda_that_was_chosen_for_it() -> N
         asked.append(metric)
         return cells
 
-    found = best_full(SimpleNamespace(mean=mean), LETTER_FULL.plot)  # type: ignore[arg-type]
+    found = average_best_lambdas(SimpleNamespace(mean=mean), LETTER_FULL.plot)  # type: ignore[arg-type]
     assert asked == ["accuracy", "among_own"] and found["setting"].nunique() == 2
     shown = found[found["setting"] == "Among ten classes"].set_index(["variant", "channel.snr_db"])["mean"]
     assert shown.to_dict() == {("fedcl", -9.0): 0.5, ("fedproto", 9.0): 0.7, ("fedcl", 9.0): 0.65}

@@ -175,20 +175,20 @@ def test_power_without_a_spread() -> None:
 def test_the_power_of_a_claim_and_the_seeds_that_it_needs() -> None:
     """Three rivals with equal spreads, found with p, q and q: all, or two of them at a third of 5 %."""
     comparisons, effects = differ((1, 1), (0, 1), (-1, 1), seeds=8), [[3.0], [1.0], [math.nan]]
-    power, needed = Rule().tell_power(comparisons, effects)
+    power, needed = Rule().estimate_power(comparisons, effects)
     p, q = compute_power(3, 1, 8), compute_power(2, 1, 8)
     assert power == pytest.approx(p * q * q) and needed is not None
     for seeds, enough in ((needed, True), (needed - 1, False)):
         assert (compute_power(3, 1, seeds) * compute_power(2, 1, seeds) ** 2 >= 0.8) == enough
-    power, _ = Rule("most").tell_power(comparisons, effects)
+    power, _ = Rule("most").estimate_power(comparisons, effects)
     p, q = compute_power(3, 1, 8, 0.05 / 3), compute_power(2, 1, 8, 0.05 / 3)
     assert power == pytest.approx(p * q * q + 2 * p * q * (1 - q) + (1 - p) * q * q)
     place = Comparison(tuple(one.values[0] for one in comparisons), None, 2, "a", "a", "point", rivals=("x", "y", "z"))
-    power, _ = Rule().tell_power([place], [[3.0, 1.0, math.nan]])  # two of three have to be behind
+    power, _ = Rule().estimate_power([place], [[3.0, 1.0, math.nan]])  # two of three have to be behind
     p, q = compute_power(3, 1, 8), compute_power(2, 1, 8)
     assert power == pytest.approx(p * q * q + 2 * p * q * (1 - q) + (1 - p) * q * q)
-    assert Rule(of_accuracy=False).tell_power(comparisons, effects)[1] is None
-    assert Rule().tell_power(differ((1, 300)), [])[1] is None  # more than a thousand
+    assert Rule(of_accuracy=False).estimate_power(comparisons, effects)[1] is None
+    assert Rule().estimate_power(differ((1, 300)), [])[1] is None  # more than a thousand
 
 
 def test_the_rule_says_not_reproduced_of_equal_methods_in_few_studies_and_finds_true_leads() -> None:
