@@ -45,8 +45,9 @@ FOLLOWED = {
 """Page -> sections whose blocks the tests of that page run."""
 FEWER = {
     "clients=4 --set train.rounds=24": "clients=2 --set train.rounds=2 --set partition.shots=3",
-    "rounds=2 --vary model.bandwidth_ratio=1/16,": "rounds=1 --set partition.shots=3 --vary model.bandwidth_ratio=",
-    "--snr-db 0,10,20 --images 20": "--snr-db 0,20 --images 4",
+    "rounds=2 --vary": "rounds=1 --set partition.shots=3 --set partition.test_per_class=2 --vary",
+    "bandwidth_ratio=1/16,1/8,1/4": "bandwidth_ratio=1/8,1/4",
+    "--uses 128,256 --snr-db 0,10,20 --images 20": "--uses 128 --snr-db 0,20 --images 2",
 }
 """What experiments/bounds.md and docs/tasks.md have, and what is put in its place to save time."""
 

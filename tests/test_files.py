@@ -55,3 +55,15 @@ def test_lines_are_added(tmp_path: Path) -> None:
     for line in (b"one\n", b"two\n", b""):
         append_to_file(tmp_path / "file", line)
     assert (tmp_path / "file").read_bytes() == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_write_that_fails_names_its_file(call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = write_atomically(tmp_path / "file", "one")
+    with monkeypatch.context() as patch, pytest.raises(OSError, match=str(path)) as error:
+        patch.setattr(os, call, full)
+        write_atomically(path, "two")
+    assert error.value.errno == errno.ENOSPC and path.read_text() == "one" and list(tmp_path.iterdir()) == [path]
