@@ -1,6 +1,6 @@
 """Texts that anybody may have written, as each medium takes them: terminals, Markdown, LaTeX, HTML and CSV.
 
-One function for each medium; whatever comes out of a folder or an archive passes one of them before it is shown.
+A function for each medium: all content of a folder or an archive passes one of them before it is shown.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def escape_controls(text: str, kept: str = "\n") -> str:
 
 
 def escape_texts(value: Any) -> Any:
-    """Return plain values whose texts, names of tables among them, are lines without signs that a terminal obeys.
+    """Remove control characters from the texts in plain values, also from names of tables.
 
-    What is read from a run's folder or an archive passes it once: then nothing that is made of it holds any.
+    Content of a run's folder or an archive passes this function once, so that no later output has any.
     """
     return map_texts(value, lambda text: escape_controls(text, kept=""))
 
@@ -59,7 +59,7 @@ def escape_texts(value: Any) -> Any:
 def map_texts(value: Any, change: Callable[[str], Any], levels: int = 100) -> Any:
     """Return plain values with all their texts changed, names of tables among them.
 
-    What lies more than so many levels deep, as nothing of semcom's does, is left out.
+    Levels deeper than semcom ever writes are left out.
     """
     if isinstance(value, str):
         return change(value)
@@ -75,12 +75,12 @@ def map_texts(value: Any, change: Callable[[str], Any], levels: int = 100) -> An
 
 
 def escape_html(text: str) -> str:
-    """Return a text without what HTML, or Plotly in its labels, would take for a tag."""
+    """Escape a text for HTML, and for the labels of Plotly."""
     return html.escape(escape_controls(text), quote=False)
 
 
 def escape_markdown(text: str) -> str:
-    """Return a text without what Markdown would take for a cell, a tag or a style."""
+    """Escape a text for Markdown: cells, tags and styles."""
     plain = " ".join(escape_controls(text).replace("|", "/").splitlines()).replace("<", "&lt;")
     return re.sub(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)", r"\\\g<0>", plain)
 
@@ -91,7 +91,7 @@ def escape_tags(text: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Return a text without what LaTeX would take for a command."""
+    """Escape a text for LaTeX."""
     return escape_controls(text).translate(_LATEX)
 
 

@@ -28,11 +28,11 @@ ROWS = "rows-{}.bin"
 ERROR = "error.txt"
 """File that a failed run leaves in its folder: one line, then the traceback."""
 ELSEWHERE = "elsewhere/"
-"""What stands before the name of a file in an archive, in the place of its folder: no dataset is called so."""
+"""Prefix of a file's name in an archive, in the place of its folder; no dataset has this name."""
 TRAINING = "training"
 """Folder in that of a run where an experiment that adds to summaries leaves the training."""
 SWEEP, TABLE, REPORT = "sweep.json", "results.parquet", "results.md"
-"""Files of a sweep's folder: what is swept, a row per run, the accuracies as text."""
+"""Files of a sweep's folder: its record, a row per run, the accuracies as text."""
 
 
 def write_atomically(
@@ -43,13 +43,13 @@ def write_atomically(
     Args:
         path: the file.
         content: text, bytes, or a function that writes to the open file.
-        previous: what the file that lies there is renamed to (None: it is overwritten).
+        previous: new name of the existing file (None: it is overwritten).
 
     Returns:
         `path`.
 
     Raises:
-        OSError: it could not be written, with its name; the old file is still there, and no half of the new one.
+        OSError: it could not be written, with its name; the old file is unchanged.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def write_atomically(
 def resolve_file(path: Path | str) -> Path:
     """Replace a leading `~` or `~user` of a path by that user's home folder.
 
-    The name of a user who is not known stays as it is, so that what reads the path says that it is not there; pathlib's
+    An unknown user's name stays unchanged, so that the reader of the path reports it as missing; pathlib's
     own way raises a RuntimeError.
     """
     return Path(os.path.expanduser(path))
@@ -102,7 +102,7 @@ def digest_of_file(path: Path) -> str:
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Open a file for reading. Raises OSError, also for what is none, such as a pipe, for which it would wait."""
+    """Open a file for reading. Raises OSError, also for a pipe and the like, which would block."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -111,7 +111,7 @@ def open_file(path: Path) -> BufferedReader:
 
 
 def read_json(path: Path) -> Any:
-    """Read plain values. Raises OSError as `open_file`, ValueError for what is no JSON, or nested without end."""
+    """Read plain values. Raises OSError as `open_file`, ValueError for invalid or too deeply nested JSON."""
     with open_file(path) as file:
         content = file.read()
     try:
@@ -130,7 +130,7 @@ def to_json(value: Any, indent: int | None = None) -> str:
 
 
 _INFINITE = "<infinite>"
-"""What surrounds an infinite number until it is no longer within a string."""
+"""Mark around an infinite number inside a JSON string, which is cut out afterwards."""
 
 
 def _mark_infinite(value: Any) -> Any:
@@ -151,7 +151,7 @@ def refuse_file(path: Path, field: str = "out") -> None:
 
 
 def remove_leftover_files(path: Path) -> None:
-    """Remove what killed processes left of writing a file; only safe while no other process writes it."""
+    """Remove the temporary files of killed writers; only safe while no other process writes the file."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
         if part.name.split(".")[-2].isdigit():
             part.unlink(missing_ok=True)
@@ -165,7 +165,7 @@ def set_file_aside(path: Path) -> Path:
 
 
 def append_to_file(path: Path, line: bytes) -> None:
-    """Add a line to a file: all of it, or, where the system refuses (OSError), nothing.
+    """Append a line to a file completely, or leave the file unchanged if the system refuses (OSError).
 
     A killed process may leave a part of the line; a machine that loses its power may lose it, as it is not synced.
     """

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def find_hidden_package(name: str) -> str | None:
-    """Find what hides a package of ours, described in one line; None if nothing does.
+    """Describe in one line the module of the user's that hides a package of ours; None without such a module.
 
     Nothing is imported.
     """
@@ -23,10 +23,10 @@ def find_hidden_package(name: str) -> str | None:
 
 
 def find_installed_packages(group: str) -> tuple[list[Any], str]:
-    """Load what installed packages declare under a group of entry points, semcom's own among them.
+    """Load the objects that installed packages, semcom among them, declare under a group of entry points.
 
     Returns:
-        What they declare; a line about what cannot be loaded, "" if all can.
+        The objects; a line about those that cannot be loaded, "" if all can.
     """
     found, problems = [], []
     for entry in metadata.entry_points(group=group):

@@ -16,10 +16,10 @@ def find(registry: Registry[T], name: str, field: str | None = None) -> T:
     Args:
         registry: where it is looked for.
         name: of the entry.
-        field: what the user wrote the name into, as a flag spells it (None: the registry's word for an entry).
+        field: the field that holds the name, spelled as a flag (None: the registry's word for an entry).
 
     Raises:
-        ConfigError: nothing is called so; the known names are listed.
+        ConfigError: the name is unknown; the known names are listed.
     """
     if name not in registry:
         raise ConfigError(f"{field or registry.kind}: {registry.unknown(name)}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 END = "\0\n"
-"""What ends the last line before the terminal is given back; no other line has it."""
+"""End of the last line before the terminal is given back; no other line has it."""
 PATIENCE_S = 1.0
 """Seconds after which that line is not waited for any longer."""
 
@@ -36,7 +36,7 @@ def open_streams() -> None:
 def say(text: object, end: str = "\n", stream: IO[str] | None = None, start: str = "") -> None:
     """Print a text, in whatever signs the stream (None: stdout) has, and none that a terminal would obey.
 
-    What stands before and after it, such as a carriage return, is printed as it is.
+    `start` and `end`, such as a carriage return, are printed unchanged.
     """
     stream = stream or sys.stdout
     encoding = getattr(stream, "encoding", None) or "utf-8"
@@ -51,7 +51,7 @@ def _nearest(error: UnicodeError) -> tuple[str, int]:
 
 
 NEAREST = "semcom.nearest"
-"""Name of the way to write what an encoding lacks, see `SIGNS`."""
+"""Name of the error handler that replaces signs that an encoding lacks, see `SIGNS`."""
 SIGNS = {"±": "+-", "–": "-", "→": "->", "…": "...", "━": "-", "╸": "-", "╺": "-"}
 codecs.register_error(NEAREST, _nearest)
 

@@ -13,7 +13,7 @@ BENCHES = {"engine": BenchEngine, "scale": BenchScale}
 
 
 def main(words: Sequence[str]) -> None:
-    """Carry out a benchmark. Raises SystemExit with one line where it cannot be, or where some of it failed."""
+    """Carry out a benchmark. Raises SystemExit, with one line, for a wrong flag or a failed measurement."""
     what, *rest = words or [""]
     if what not in BENCHES:
         raise SystemExit(f"error: {what!r} is no benchmark; known are {', '.join(BENCHES)}")

@@ -1,4 +1,4 @@
-"""What all benchmarks take (their flags are the fields of dataclasses), measure with and print."""
+"""The parts that all benchmarks share: flags (fields of dataclasses), clocks and tables."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a benchmark: tables for a terminal, all that was measured, and what all its rows have in common.
+    """Outcome of a benchmark: tables for a terminal, all measurements, and the settings that all rows share.
 
-    Texts in a column "error" are failures, each of what a column "name" says.
+    Texts in the column "error" describe failures of the job in the column "name".
     """
 
     text: str

@@ -92,7 +92,7 @@ class BenchEngine(Bench):
 
 
 def raise_engine_peaks(best: dict[str, float], sizes: Mapping[str, int]) -> None:
-    """Raise each device's FLOP/s of products of matrices to what it reaches now; a CPU by a process for each core."""
+    """Raise each device's peak FLOP/s of matrix products if it is faster now; a CPU runs a process per core."""
     for device, size in sizes.items():
         n = joblib.cpu_count() if device == "cpu" else 1
         speeds = joblib.Parallel(n)(joblib.delayed(product_speed)(size, device) for _ in range(n))
@@ -117,8 +117,8 @@ def find_fastest_engine(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def count_engine_flops(workload: Workload) -> float:
     """Count the floating-point operations of a training step per sample; a product and its sum are two.
 
-    Counted on the plain network, on the meta device. What is no product of matrices (normalisation, ReLU, link,
-    optimiser) counts nothing, so the share of the peak that follows is a lower bound.
+    Counted on the plain network, on the meta device. Operations other than matrix products (normalisation, ReLU, link,
+    optimiser) count nothing, so the share of the peak that follows is a lower bound.
     """
     with build_on_meta(), torch.random.fork_rng(devices=[]):
         network = Network(workload)

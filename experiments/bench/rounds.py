@@ -166,7 +166,7 @@ def measure_rounds_in_turns(
 ) -> list[dict[str, Any]]:
     """Measure jobs, each in a process of its own, in turns; a row per job.
 
-    The processes take turns, in one order and then the other; `between` is what is done after each turn.
+    The processes take turns, in one order and then the other; `between` is called after each turn.
     """
     with ExitStack() as stack:
         workers = [stack.enter_context(closing(Worker(*job))) for job in jobs]

@@ -1,4 +1,4 @@
-"""`python -m experiments.bench scale`: what a round costs when very many clients exist and few take part."""
+"""`python -m experiments.bench scale`: the cost of a round when very many clients exist and few take part."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORKLOADS: Mapping[str, Workload] = {
     "fedproto": replace(_PERSONAL, title="FedProto, DCGAN 32-64-128", method="fedproto"),
     "fedcl": replace(_PERSONAL, title="FedCL, DCGAN 32-64-128, AWGN both ways", method="fedcl", snr_db=10.0),
 }
-"""Method -> what is measured, with few clients: one method without personal models, and two with them."""
+"""Method -> its workload with few clients: one method without personal models, and two with them."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ class Variant:
     """One way of carrying a workload out.
 
     Attributes:
-        name: what the table calls it.
+        name: its name in the table.
         plain: the plain per-client loop instead of the engine.
         bare: without its `DataLoader`: images in memory, channels last, and freed memory is kept, as in the engine.
         device: cpu or cuda.

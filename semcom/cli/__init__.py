@@ -1,1 +1,1 @@
-"""The command line: flags, commands, and what they print."""
+"""The command line: flags, commands, and their output."""

@@ -1,4 +1,4 @@
-"""`semcom results`, `compare` and `pack`: a study's tables, what they say of two methods, and all of it as a file."""
+"""`semcom results`, `compare` and `pack`: a study's tables, the comparison of two methods, a study as a file."""
 
 from __future__ import annotations
 

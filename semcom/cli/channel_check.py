@@ -33,7 +33,7 @@ def channel_check(device: str, seed: int, json: str | None) -> None:
     Args:
         device: "auto", "cpu", "cuda", ...
         seed: of every draw.
-        json: the file, if there is to be one.
+        json: the file (None: none is written).
 
     Raises:
         ConfigError: no such device, or no place for the file.

@@ -1,4 +1,4 @@
-"""What shipped entries of registries say of themselves, read off their files: to import them takes torch's seconds."""
+"""Docstrings and constants of registered classes, read from their files: importing these would load torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def read_title(place: str) -> str | None:
-    """Read the first line of the docstring of what "module:attribute" names; None for what is no class or function."""
+    """Read the first docstring line of the class or function "module:attribute"; None for any other value."""
     found = _find_definition(place)
     return (ast.get_docstring(found) or "").partition("\n")[0] if isinstance(found, KINDS) else None
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _OPEN = re.compile(r"\s*\(None: ((?:[^()]|\([^()]*\))*)\)")
-"""Pattern of what None stands for, in a docstring."""
+"""Pattern of the meaning of None in a docstring."""
 
 HIDDEN = ("method", "contents")
 """Fields that are no flags: the first word of the command line is the method, and `semcom.resolve` reads contents."""

@@ -187,7 +187,7 @@ def read_train_flags(early: Early) -> RunConfig:
     `--help` prints the flags, with those of all that is chosen by name and has some, and raises SystemExit.
 
     Raises:
-        ValueError: one line about the first thing that is wrong (ConfigError, or a registry's error).
+        ValueError: the first error, in one line (ConfigError, or a registry's error).
     """
     base = read_stored(early.config) if early.config else RunConfig()
     load_plugins(early.plugins)
@@ -258,11 +258,11 @@ def parse_flags(
     """Fill a dataclass instance from a command line.
 
     Args:
-        default: the instance whose values hold where no flag is given.
+        default: the instance with the values of flags that are not given.
         prog: the command, for the help.
         argv: the words.
         extra: further flags that the help shows.
-        text: what the help says of the command (None: the docstring of the dataclass).
+        text: description of the command in the help (None: the docstring of the dataclass).
 
     Raises:
         ConfigError: a flag or value that is wrong, in one line.
@@ -295,7 +295,7 @@ def parse_flags(
 
 
 class _Described:
-    """Stream for tyro's help, which would print a description as one long line: it gets it wrapped.
+    """Stream that wraps the description in tyro's help: tyro joins its lines to one.
 
     Args:
         stream: where the help goes.
@@ -391,7 +391,7 @@ def _refuse_unknown(word: str, known: Sequence[str], config: object) -> str:
 def _find_nearest(flag: str, known: Sequence[str]) -> str | None:
     """Find the flag that a misspelled flag most likely means.
 
-    Its end is looked for: as a whole, without what stands before it (`--num-clients`), as it may be misspelled, as a
+    The end of the flag is compared: as a whole, without its prefix (`--num-clients`), as a misspelling, and as a
     word at either side of an end. A section alone stands for the flag that names its kind.
     """
     section, dot, last = flag.rpartition(".")
@@ -419,7 +419,7 @@ _SCALARS: Mapping[Any, tuple[str, str]] = {
     float: ("FLOAT", "number"),
     str: ("STR", "text"),
 }
-"""Type -> what the help and what an error call it."""
+"""Type -> its name in the help, and in an error."""
 
 
 def _make_registry() -> ConstructorRegistry:

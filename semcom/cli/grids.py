@@ -1,4 +1,4 @@
-"""What `semcom sweep` asks of a grid: its flags as values, typed and checked as those of `semcom train`."""
+"""The flags of `semcom sweep` as values of a grid, typed and checked like those of `semcom train`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def read_grid_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfig) -> dict[str, Any]:
-    """Read what the flags ask beyond an experiment's declaration: the arguments of `sweep.request.parse_request`.
+    """Read the flags that change an experiment's declaration: the arguments of `sweep.request.parse_request`.
 
     Args:
         wanted: the flags.
@@ -113,7 +113,7 @@ class Typed:
         return _find_part(section, rest) or next(options, None)
 
     def _owners(self, section: str) -> Iterator[tuple[str, Any]]:
-        """Yield what may own the options of a section, with the dataclass of these: first what is in use."""
+        """Yield the possible owners of a section's options, with their dataclass, the owners in use first."""
         for field, registry in OWNERS.get(section, {}).items():
             for one in dict.fromkeys((*self._first[field], *registry.names())):
                 yield one, find_options_class(field, one)

@@ -77,7 +77,7 @@ def list_overview(what: str) -> str:
 def list_details(what: str, name: str) -> str:
     """Describe one entry of a registry, or a dataset in the user's own files.
 
-    Raises ConfigError if nothing is called so.
+    Raises ConfigError for an unknown name.
     """
     if what == "datasets" and name not in registry_of(what) and os.path.exists(os.path.expanduser(name)):
         return _list_files(name)

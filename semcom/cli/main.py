@@ -97,7 +97,7 @@ def _find_status(words: list[str]) -> int:
 
 
 def _describe_end(how: str, stop: BaseException) -> str:
-    """Describe how a signal ended the work, and what is kept of it."""
+    """Describe how a signal ended the work, and which state is kept."""
     return "; ".join([how, *getattr(stop, "__notes__", ())])
 
 
@@ -109,7 +109,7 @@ def _fail(error: object, status: int) -> int:
 
 
 def _close_output() -> int:
-    """Say nothing more, since the reader of the output (`semcom ... | head`) has closed it."""
+    """Discard further output after its reader (`semcom ... | head`) has closed it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the interpreter complains when it exits
     return 1
 
@@ -137,10 +137,10 @@ def _report_request_errors() -> Iterator[None]:
 
 
 class _Formatter(logging.Formatter):
-    """Formatter of lines that may quote what anybody wrote."""
+    """Formatter of lines that may quote untrusted text."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a line without what a terminal would obey."""
+        """Format a line without control sequences."""
         return escape_controls(super().format(record))
 
 
@@ -273,7 +273,7 @@ def _join_words(words: Sequence[str]) -> str:
 
 
 def _dry_run(plan: Plan, shard: Shard | None, wanted: SweepFlags, searched: tuple[Any, ...] | None) -> None:
-    """Print what a planned sweep, or the search of one, would do, then fetch and check its data."""
+    """Print a preview of a planned sweep, or of its search, then fetch and check its data."""
     from semcom.studies.sweep.divisions import check_sweep_data
     from semcom.studies.sweep.sweep import preview_sweep
     from semcom.studies.sweep.tune import check_search_is_apart
@@ -353,7 +353,7 @@ def _require_name(kind: str, early: Early, registry: Registry[Any]) -> str:
 
 
 def _refuse_name(command: str, early: Early) -> None:
-    """Raise ConfigError where a command that takes no name was given one."""
+    """Raise ConfigError if a command that takes no name is given a name."""
     if early.name is not None:
         raise ConfigError(f"{command}: {early.name!r} is not expected here; flags begin with --")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MOST = 100
 """Clients that are shown of a split."""
 EQUAL = 1e-9
-"""Difference up to which two means are equal: what is left of rounding."""
+"""Difference up to which two means count as equal, because of rounding."""
 _SNR_WIDTH = 7
 """Width of the columns of a table over test SNRs."""
 
@@ -27,7 +27,7 @@ def format_result_table(summary: Mapping[str, Any], radio: bool = True, joule: b
 
     Args:
         summary: of the run.
-        radio: whether the run has a channel; without one nothing is said of it.
+        radio: whether the run has a channel, which is then described.
         joule: whether energies are in joule, or numbers of symbols.
     """
     views, snrs = _format_with_windows(summary), list_accuracy_snrs(summary["views"])
@@ -71,7 +71,7 @@ def format_air_lines(summary: Mapping[str, Any], radio: bool = True, joule: bool
 def _name_meters(found: Mapping[str, Any], several: bool) -> dict[str, Any]:
     """Name the measured numbers as they are printed, each of several tests by its SNR.
 
-    Earlier versions have one number of several tests together, which is of none of them and is left out.
+    Earlier versions stored one number over all tests, which belongs to none of them and is left out.
     """
     named = {name.replace("_", " "): value for name, value in found.items() if not (several and name == "test")}
     return {name: value for name, value in named.items() if name != "test at"} | {

@@ -1,4 +1,4 @@
-"""`semcom show`: how far a run or a study has come, and what it has found so far."""
+"""`semcom show`: the progress of a run or a study, and its results so far."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ROWS = 40
 SECONDS = 2.0
 """Time between two looks of --watch; reading a large study may take longer."""
 MEAN = "mean: over the last ten evaluations, or as many as there are"
-"""What stands below accuracies."""
+"""Note below accuracies."""
 ORDER = ("running", "stopped", "failed", "done")
 """States of the runs that are listed, where there are too many for all."""
 
@@ -76,7 +76,7 @@ def _make_console() -> Console:
 
 
 def _watch_show(found: Overview, again: Callable[[], Overview]) -> Overview:
-    """Show what is going on until nothing is running, and return the last look."""
+    """Show the progress until no run is running, and return the last overview."""
     from rich.console import Group
     from rich.live import Live
 
@@ -103,7 +103,7 @@ def show_whole(found: Overview) -> Iterator[RenderableType]:
 
 
 def show_brief(found: Overview, rows: int) -> Iterator[RenderableType]:
-    """Yield what is shown while it is watched: setting, progress, and at most so many runs."""
+    """Yield the parts that are shown while it is watched: setting, progress, and at most `rows` runs."""
     from rich.console import Group
 
     for name, text in (_show_head_of_run if _is_run(found) else _show_head)(found).items():

@@ -1,4 +1,4 @@
-"""A stored config.json as the base of a command line: what has no effect beside the flags falls away."""
+"""A stored config.json as the base of a command line; fields without effect beside the flags are dropped."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _shorten_paths(value: object) -> object:
 
 
 def prepare_over_stored(config: RunConfig, given: Collection[str]) -> tuple[Setup, list[str]]:
-    """Prepare the run that flags have made of a stored configuration, without what has no effect beside them.
+    """Prepare the run of a stored configuration with flags, without fields that have no effect beside them.
 
     Args:
         config: the flags over the stored values.

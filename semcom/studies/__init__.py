@@ -1,1 +1,1 @@
-"""Grids of runs: the fields that vary, how their values are written, what they are called, what a run costs."""
+"""Grids of runs: the fields that vary, the spelling and names of their values, the cost of a run."""

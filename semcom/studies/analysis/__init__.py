@@ -1,1 +1,1 @@
-"""From the runs of a study to what they say: tables, intervals, comparisons, curves, orders."""
+"""The analysis of a study's runs: tables, intervals, comparisons, curves, orders."""

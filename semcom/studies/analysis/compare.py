@@ -173,7 +173,7 @@ def read_compared_value(run: Stored, view: str | None, metric: str) -> float:
 
     Args:
         run: a finished one.
-        view: its name (None: the headline, and what the summary says of the whole run: clusters.knn_purity ...).
+        view: its name (None: the headline, and numbers of the whole run, such as clusters.knn_purity).
         metric: the number's name, with dots where the summary is nested.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a comparison of two variants says: its numbers, and the sentence that they support."""
+"""The comparison of two variants: its numbers, and the sentence that they support."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from semcom.tasks.metric import ACCURACY, Metric
 
 @dataclass(frozen=True)
 class Comparison:
-    """One variant against another at one point of a study.
+    """The comparison of two variants at one point of a study.
 
     Attributes:
         first: the variant whose difference to the other one is given.
-        second: the other one.
-        view_first: its view that is compared; nothing for its headline.
-        view_second: the same of the other one.
+        second: the other variant.
+        view_first: its compared view; empty for its headline.
+        view_second: the same of the other variant.
         point: varied field -> its value.
         metric: number of a view, or of a run, that is compared.
         seeds: those that both variants have finished.
         clients: K; 0 where the metric is not one of single clients.
         mean_first: mean over seeds; of accuracies a fraction of 1.
-        mean_second: the same of the other one.
+        mean_second: the same of the other variant.
         difference: mean over seeds of first minus second.
         low: lower end of its 95 % interval; NaN where there is none.
         high: upper end.
         p: two-sided p-value of no difference.
         p_holm: the same after Holm's correction for `family` comparisons.
         family: number of comparisons that were asked for at once, and have a p-value.
-        procedure: what made the interval and the p-value.
+        procedure: the procedure behind the interval and the p-value.
         bootstrap_low: lower end of the two-level bootstrap over seeds and clients; NaN for one seed.
         bootstrap_high: upper end.
         wins: pairs of seed and client whose accuracy is higher with the first variant.
         ties: those with equal accuracies.
         losses: those whose accuracy is lower.
-        labels: what the numbers of its study are called.
+        labels: the names of its study's numbers.
     """
 
     first: str
@@ -70,7 +70,7 @@ class Comparison:
 
     @property
     def supported(self) -> bool:
-        """True if a difference can be told: zero is outside the interval, and the corrected p-value below 0.05."""
+        """True if the difference is significant: zero is outside the interval, and the corrected p-value below 0.05."""
         return Interval(self.difference, self.low, self.high).excludes_zero and self.p_holm < 1 - LEVEL
 
     @property

@@ -38,7 +38,7 @@ def smooth_curves(rounds: pd.DataFrame, window: int = LAST, metric: str = "accur
 def measure_curve_roughness(lines: Sequence[Mapping[str, Any]], view: str | None) -> float | None:
     """Compute the mean change of a view's accuracy from one round to the next, in points, up or down.
 
-    Over the rounds that were evaluated and whose next one was too: the last ten are, and with `eval_every` 1 all. None
+    Over pairs of consecutive evaluated rounds: the last ten rounds are, and with `eval_every` 1 all. None
     where there are no such two, as of a method that is evaluated at its end alone.
 
     Args:
@@ -107,7 +107,7 @@ def find_round_of_target(rounds: pd.DataFrame, target: float) -> float:
 
     Args:
         rounds: evaluated rounds of one view of runs that differ in their seeds alone, with the value as `value`.
-        target: what it has to reach.
+        target: the value to reach.
     """
     over_runs = rounds.groupby("round")["value"].agg(["mean", "count"])
     common = over_runs.loc[over_runs["count"] == rounds["hash"].nunique(), "mean"]

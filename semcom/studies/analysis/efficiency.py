@@ -1,4 +1,4 @@
-"""Accuracy against what it costs: traffic, airtime, energy and training samples."""
+"""Accuracy against its cost: traffic, airtime, energy and training samples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semcom.studies.analysis.means import check_seeds_alone, compute_means
 from semcom.studies.results.run import Stored
 
 COSTS = (*PER_ROUND, AIRTIME, "time_s", "samples", "rounds")
-"""What a run may be said to cost. Traffic is that of both directions, over the whole run; `time_s`, counted with
+"""The costs of a run. Traffic is that of both directions, over the whole run; `time_s`, counted with
 `network.flops`, is that of all rounds."""
 
 
@@ -74,7 +74,7 @@ def compute_cost_until_target(frame: pd.DataFrame, axes: Sequence[str], target: 
         frame: a row per finished run and evaluation of a view: hash, variant, seed, axes, round, value, spent (what
             the run had cost by then).
         axes: fields that tell the points apart.
-        target: what the value has to reach.
+        target: the value to reach.
 
     Returns:
         Columns: variant, axes, target, round, cost (both NaN where the target is never reached), n (seeds).

@@ -1,4 +1,4 @@
-"""Whether a run has learned anything: the rule of experiments/protocol.md for what counts for nothing."""
+"""The rule of experiments/protocol.md for runs that have learned nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from semcom.studies.analysis.statistics import EQUAL
 
 CHANCE = 1.25
-"""A model guesses up to this share of what guessing among all classes gives."""
+"""A model guesses up to this multiple of the accuracy of guessing among all classes."""
 HALF = 0.5
 """And where all clients have one and the same accuracy, up to this one."""
 

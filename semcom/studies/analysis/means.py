@@ -1,6 +1,6 @@
 """Means over seeds with their intervals, and tables as Markdown.
 
-One place averages runs: it takes those that differ in nothing but the seed, and refuses others.
+Only this module averages runs. It takes runs that differ only in the seed, and refuses others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from semcom.studies.results.table import list_configuration_columns
 
 
 def check_seeds_alone(frame: pd.DataFrame, fields: Sequence[str], lines: str = "variant") -> None:
-    """Check that runs of one line and one value of each field differ in their seeds alone, each of which occurs once.
+    """Check that runs of one line and one value of each field differ only in their seeds, and have each seed once.
 
     Args:
         frame: the table of a sweep, or its configurations alone.
@@ -83,11 +83,11 @@ def compute_means(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.Data
 
     Args:
         frame: a row per finished run.
-        by: the columns that tell apart what is not averaged, that of the lines first.
+        by: the columns that separate the averaged groups, that of the lines first.
         value: the column that is averaged; empty cells do not count.
 
     Returns:
-        Columns: `by`, mean, low, high (Student's t over seeds; NaN for one seed), n (seeds), interval (what it is over,
+        Columns: `by`, mean, low, high (Student's t over seeds; NaN for one seed), n (seeds), interval (its description,
         in words), in the order of their first appearance.
 
     Raises:

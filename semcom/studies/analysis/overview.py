@@ -1,4 +1,4 @@
-"""How far a study has come and what it has found so far: the numbers behind `semcom show`."""
+"""The progress of a study and its results so far: the numbers behind `semcom show`."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Course:
     run: Stored
     """The run."""
     label: str
-    """What tells it from the others."""
+    """Its label among the runs."""
     state: State
-    """What is going on with it."""
+    """Its state."""
     round: int
     """Rounds that it has done."""
     rounds: int | None
@@ -106,9 +106,9 @@ class Overview:
         ]
 
     def repeat(self) -> Repeat | None:
-        """Build the command that repeats the run of the folder, of an own training function the one of the whole sweep.
+        """Build the command that repeats the folder's run, or the whole sweep if it has a training function of its own.
 
-        A run that is done is repeated in another folder; one that is not goes on in its own. None without a stored
+        A finished run is repeated in another folder, an unfinished run goes on in its own. None without a stored
         configuration.
         """
         (run,) = (course.run for course in self.courses)
@@ -206,7 +206,7 @@ def list_changed_settings(run: Stored) -> dict[str, Any]:
 def _make_default_run(config: RunConfig) -> RunConfig:
     """Build the default run with the method, the data, the partition and the link of another run.
 
-    In the place of a path stands a dataset with the same defaults: what lies at a path now would be digested.
+    A dataset with the same defaults replaces a path, whose present content would be digested.
     """
     loaded = set(list_loaded_plugins())
     return replace(

@@ -18,7 +18,7 @@ MARKS = ("best", "second")
 def rank_variants(found: Cells, axes: Sequence[str], view: Views, metric: str) -> pd.DataFrame:
     """Order the variants of each point, and find which of them may be called best and second.
 
-    Best is claimed where the paired difference to the next one is supported, over two seeds or more; second, where best
+    Best is claimed if the paired difference to the next variant is supported, over two seeds or more; second, if best
     is claimed and the same holds of the difference to the third. Holm's correction is over all the differences that
     this needs, at all points. One seed supports no rank.
 
@@ -30,7 +30,7 @@ def rank_variants(found: Cells, axes: Sequence[str], view: Views, metric: str) -
 
     Returns:
         Columns: axes, place, variant, mean, low, high, n, ahead, ahead_low, ahead_high, p_holm (the difference to the
-        next one, for the first two), mark (best, second or nothing).
+        next variant, for the first two), mark (best, second or empty).
     """
     orders = {point: _order_variants(variants, view, metric) for point, variants in found.items()}
     asked = {
@@ -56,7 +56,7 @@ def rank_variants(found: Cells, axes: Sequence[str], view: Views, metric: str) -
 def mark_ranks(means: pd.DataFrame, ranks: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Add the column `mark` to means: best or second according to the ranks, and empty elsewhere.
 
-    This is the one place that says which cells of a table are marked.
+    Only this function decides which cells of a table are marked.
 
     Args:
         means: of `Study.mean`.

@@ -1,4 +1,4 @@
-"""Mean ranks of methods over several settings, and which of them differ: Demsar, JMLR 2006. Numbers alone.
+"""Mean ranks of methods over several settings, and which of them differ: Demsar, JMLR 2006. It only knows numbers.
 
 N: settings, the blocks of the tests; k: methods. Ranks of two methods depend on the others that are ranked with them
 (Benavoli, Corani, Mangili, JMLR 2016); `compare_to_control` does not.
@@ -77,7 +77,7 @@ def find_cliques(mean_ranks: Sequence[float], critical: float) -> list[tuple[int
         critical: difference from which on two methods differ.
 
     Returns:
-        First and last place of each group, also of one method alone that differs from both neighbours.
+        First and last place of each group, also of a single method that differs from both neighbours.
     """
     found: list[tuple[int, int]] = []
     for first, best in enumerate(mean_ranks):

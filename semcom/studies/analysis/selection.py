@@ -1,4 +1,4 @@
-"""What varies in a study, and the part of it that is asked for."""
+"""The fields that vary in a study, and the selection of a part of it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def find_axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, 
     """List the fields that vary in a study, beside method, variant and seed; the test SNR is the last of them.
 
     These are the fields that differ between runs of one variant. Where the study does not declare its variants they are
-    methods, and fields that differ between methods alone are axes too, unless they are the method's own (`OF_METHOD`).
+    methods, and fields that only differ between methods are axes too, unless they are the method's own (`OF_METHOD`).
     A field that follows from those that were swept, but not in all variants alike, is none: it would keep variants
     apart, as do the epochs of heads that one method trains at every point, and others where the classifier is a head.
 
     Args:
         found: the runs.
-        record: what sweep.json says of them.
+        record: the content of sweep.json.
     """
     known = [run for run in found if run.fields]
     frame = make_table([run.fields for run in known], ())

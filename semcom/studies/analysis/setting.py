@@ -1,4 +1,4 @@
-"""What the runs of a study have in common, in words: the rounds that their numbers are of, and their setting."""
+"""The common setting of a study's runs, in words, and the rounds that their numbers belong to."""
 
 from __future__ import annotations
 

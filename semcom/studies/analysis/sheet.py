@@ -41,8 +41,8 @@ class Sheet:
         columns: fields that make the columns; none is one column.
         metric: number of a view that the means are of.
         note: further sentences of the caption, on rounds and setting.
-        spread: what stands behind a mean of three seeds or more: half of its interval, or the standard deviation.
-        labels: what its methods and its number are called.
+        spread: the number behind a mean of three seeds or more: half of its interval, or the standard deviation.
+        labels: the names of its methods and its number.
     """
 
     cells: pd.DataFrame
@@ -119,7 +119,7 @@ def _read_place(cell: Mapping[str, Any], fields: Sequence[str]) -> tuple[Any, ..
 
 
 def compute_spread(cells: pd.DataFrame, spread: Spread) -> pd.Series:
-    """Compute what stands behind the means of a table; NaN for fewer than three seeds.
+    """Compute the spread behind the means of a table; NaN for fewer than three seeds.
 
     Of two seeds Student's t has one degree of freedom: their interval is 12.7 times as wide as they are apart.
     """
@@ -161,7 +161,7 @@ def make_sheet(
         columns: fields that make the columns (None: those that vary and make no rows).
         view: name of a view (None: the headline of each run); or variant -> view, as of `Study.compare`.
         metric: number of a view.
-        spread: what stands behind the means, see `Sheet`.
+        spread: the number behind the means, see `Sheet`.
 
     Raises:
         ConfigError: as `Study.mean`: no such field, view or metric, or runs that differ in another field.
@@ -191,7 +191,7 @@ def table(
         metrics: numbers, such as accuracy, pooled, auc (none: accuracy).
         at: as of `Study.where`.
         view: as of `Study.compare`.
-        spread: what stands behind a mean of three seeds or more: half of its 95 % interval, or the standard deviation
+        spread: the number behind a mean of three seeds or more: half of its 95 % interval, or the standard deviation
             (std).
 
     Raises:

@@ -1,8 +1,8 @@
-"""Intervals for differences between paired runs, and Holm's correction. Numbers alone; nothing is known of runs here.
+"""Intervals for differences between paired runs, and Holm's correction. This module knows numbers, and no runs.
 
 S: number of seeds, K: number of clients. Differences are those of one method to another, of the same seed and client.
-What each interval covers in simulated studies is in experiments/evidence.md; tests/studies/analysis/test_statistics.py
-measures it.
+experiments/evidence.md has the coverage of each interval in simulated studies, measured by
+tests/studies/analysis/test_statistics.py.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ FEWEST = 999
 AT_ONCE = 2**22
 """Numbers that are resampled at once: some 100 MB of memory."""
 LARGEST_BCA = 2000
-"""Values of which BCa can leave out one after the other in a reasonable time; with more the percentiles do."""
+"""Most values for BCa, which leaves out each value in turn; for more the percentiles are used."""
 LEAST_CLIENTS = 6
 """Fewest clients of one seed whose permutation test can come below 0.05: 2 / 2^6 = 0.03."""
 EQUAL = 1e-12
-"""Spread up to which values count as equal: what is left of rounding."""
+"""Spread up to which values count as equal, because of rounding."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A study: the runs of a folder, the tables that come of them, and what these allow to be said.
+"""A study: the runs of a folder, their tables, and the statements that these support.
 
 docs/studies.md shows each of them and explains its numbers.
 """
@@ -95,8 +95,8 @@ class Study:
     Args:
         found: the runs.
         axes: fields that vary, by their dotted names on the command line.
-        place: what keeps the runs' folders where they are (None: nothing has to).
-        record: what sweep.json says: experiment, scale, command and more (None: there is none).
+        place: the temporary folder that holds the runs of an archive (None: they lie in a folder).
+        record: the content of sweep.json: experiment, scale, command and more (None: there is none).
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class Study:
         return f"Study of {len(self.stored)} runs ({done}) of {', '.join(self.variants)}{varied}"
 
     def _repr_html_(self) -> str:
-        """Show the study in a notebook: what it is, and its means over seeds."""
+        """Show the study in a notebook: its description and its means over seeds."""
         done = any(run.status == "done" for run in self.stored)
         return f"<p>{html.escape(repr(self))}</p>{self.mean().to_html(index=False) if done else ''}"
 
@@ -241,7 +241,7 @@ class Study:
         """Spell names of fields as columns do, such as hyper.scg_lr for hyper.scg-lr.
 
         Args:
-            asked: what they are asked for as, for errors.
+            asked: the argument that names them, for errors.
             names: method, variant, seed, test_snr_db, or any field of a configuration, be it an axis or not.
 
         Raises:

@@ -1,1 +1,1 @@
-"""What a sweep leaves: the folders of its runs, whose they are, the table of their results, all as one file."""
+"""The results of a sweep: the folders of its runs, their owner, the table of results, a study as one file."""

@@ -1,7 +1,7 @@
 """A study in one file, for a repository or a paper's supplement: everything but checkpoints and kept arrays, as a ZIP.
 
-`semcom.study` reads it like the folder that it was made of, and so do the commands. What names a place on one machine
-is left out. The same results give the same bytes. Runs repeat each other, so they lie in an archive within the archive
+`semcom.study` reads it like the folder that it was made of, and so do the commands. Paths of one machine are
+left out. The same results give the same bytes. Runs repeat each other, so they lie in an archive within the archive
 that is compressed as a whole: half as large as with each file by itself.
 """
 
@@ -60,7 +60,7 @@ PLAIN, RATIO = 2**26, 200
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Date of every entry: that of no machine."""
 DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, UnicodeError, RuntimeError, MemoryError)
-"""What reading a file that is no archive, or a damaged one, raises.
+"""Errors of reading a damaged archive, or a file that is none.
 
 RuntimeError: it has a password. MemoryError: an entry of LZMA asks for a larger dictionary than there is memory.
 """
@@ -180,14 +180,14 @@ def _read_content(path: Path, places: Places) -> bytes:
 
 
 def _read_values(path: Path) -> dict[str, Any]:
-    """Read a table of plain values; an empty one where the file holds none, of which a reader makes nothing either."""
+    """Read a table of plain values; empty if the file holds none, which a reader skips as well."""
     with suppress(OSError, ValueError):
         return found if isinstance(found := read_json(path), dict) else {}
     return {}
 
 
 def unpack_archive(file: Path, only: str | None = None) -> TemporaryDirectory[str]:
-    """Unpack what an archive holds of a study into a temporary folder, which is removed with the object.
+    """Unpack the files of a study from an archive into a temporary folder, which is removed with the object.
 
     Files of other names, and folders, are left where they are: an archive may be anybody's.
 
@@ -196,7 +196,7 @@ def unpack_archive(file: Path, only: str | None = None) -> TemporaryDirectory[st
         only: the one file, or the one run beside the files of the sweep, that is wanted (None: all).
 
     Raises:
-        ConfigError: it is no archive, is damaged, or larger than is unpacked; nothing of it is left.
+        ConfigError: it is no archive, damaged, or too large; the folder is removed.
         RunError: there is no room for it.
     """
     try:

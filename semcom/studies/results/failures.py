@@ -22,11 +22,11 @@ from semcom.studies.grid import read_grid_field
 from semcom.studies.overrides import format_set_override
 
 ROOT = "--data.root FOLDER"
-"""End of a command whose user has to say where the images lie."""
+"""End of a command for which the user has to name the folder of the images."""
 IMAGES = "without --data.root they are looked for in the cache folder, and then downloaded"
-"""What comes of leaving it out."""
+"""The effect of leaving it out."""
 FULL = 5
-"""Failed runs that are told in full; of more, the others have a line each."""
+"""Failed runs that are described in full; each further run has a line."""
 _FRAME = re.compile(r'  File "(?P<file>.+)", line \d+, in .+\n(?:    .*\n)*')
 """Pattern of a frame in a traceback."""
 _HERE = Path(semcom.__file__).parents[1]
@@ -39,7 +39,7 @@ class Failure:
     """A failed run."""
 
     label: str
-    """What tells it from the others."""
+    """Its label among the runs."""
     folder: Path
     """Its folder."""
     error: str
@@ -65,12 +65,12 @@ class Repeat:
     """The command that repeats a run or a sweep, for its reader to look at and to paste."""
 
     command: str
-    """The command; a word in capitals stands for what the reader has to fill in."""
+    """The command; the reader has to fill in the words in capitals."""
     plugins: tuple[str, ...] = ()
-    """What FILE stands for, as the results name it."""
+    """The files that FILE stands for, as the results name them."""
 
     def blanks(self) -> dict[str, str]:
-        """Describe what is to be filled in, by the word that stands for it."""
+        """Describe each word in capitals that has to be filled in."""
         names = " and ".join(escape_texts(plugin.removeprefix(ELSEWHERE)) for plugin in self.plugins)
         file = {"FILE": f"your copy of {names}; read it first, for the command executes it"} if names else {}
         root = {"FOLDER": f"where the images lie; {IMAGES}"} if self.command.endswith(ROOT) else {}

@@ -1,4 +1,4 @@
-"""Whose a sweep's folder is: the sweep that sweep.json names, and the processes that are running in it.
+"""The owner of a sweep's folder: the sweep that sweep.json names, and the processes that are running in it.
 
 A sweep has its folder to itself. Shards of one sweep may run in it together, each in a process of its own.
 The lock of the folder is its entrance: a whole sweep holds it until it ends, a shard until it has taken the lock of
@@ -30,7 +30,7 @@ T = TypeVar("T")
 OWNER = ".owner"
 """File of a sweep's folder that says which process is running in it; that of a shard has its part after it."""
 FIELDS = {"experiment": str, "scale": str, "command": str, "plugins": list, "set": dict, "axes": dict, "variants": dict}
-"""What sweep.json holds, by its type."""
+"""Fields of sweep.json and their types."""
 PATIENCE_S = 5.0
 """Seconds that a shard waits for others which enter at the same time."""
 
@@ -63,7 +63,7 @@ def read_shard(text: str) -> Shard:
 def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], object]) -> Iterator[Callable[[], None]]:
     """Keep other sweeps out of a folder; the operating system drops the locks with the process.
 
-    What it gives raises RunError when the file of the lock has gone meanwhile, see `watch_lock`.
+    The yielded function raises RunError if the lock's file has disappeared, see `watch_lock`.
 
     Args:
         folder: made if there is none.
@@ -100,7 +100,7 @@ def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
 
 
 def _format_mark(shard: Shard | None) -> str:
-    """Format what the names of a shard's files end with; nothing for a whole sweep."""
+    """Format the end of the names of a shard's files; empty for a whole sweep."""
     return "" if shard is None else f"-{shard.number}-of-{shard.count}"
 
 
@@ -122,7 +122,7 @@ def _list_shards(folder: Path) -> Iterator[str]:
 
 
 def list_lock_holders(folder: Path) -> list[str]:
-    """Describe the processes that are running in a sweep's folder; one that was killed has left its name alone."""
+    """Describe the processes that are running in a sweep's folder, but not killed ones, which leave their names."""
     marks = [path.name.removeprefix(OWNER) for path in sorted(folder.glob(f"{OWNER}*"))]
     return [_read_owner(folder, mark) + _describe_part(mark) for mark in marks if is_lock_held(folder / (LOCK + mark))]
 
@@ -150,10 +150,10 @@ def _sign(path: Path) -> None:
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
-    """Read sweep.json, which says what sweep a folder belongs to; None where there is none.
+    """Read sweep.json, which names the sweep that a folder belongs to; None without such a file.
 
     Raises:
-        ConfigError: it is a file, or holds a run, or results of which nobody says whose they are.
+        ConfigError: it is a file, or holds a run, or results without sweep.json.
     """
     refuse_file(folder)
     path = folder / SWEEP

@@ -1,4 +1,4 @@
-"""What a run of a sweep leaves in its folder: its summary, or an error; and what an experiment adds to the summary."""
+"""The outcome of a run in its folder: a summary or an error, and an experiment's additions to the summary."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def locate_run_folder(config: RunConfig) -> Path:
 def train_and_add_outcome(
     config: RunConfig, more: Callable[[Result], Mapping[str, Any]], observe: Observer | None = None
 ) -> None:
-    """Carry out a run of an experiment that adds to its summary: train, then leave the summary with what is added.
+    """Carry out a run of an experiment that adds to its summary: train, then write the summary with the additions.
 
     The training lies in a folder of its own, `TRAINING`: the run has a summary only when both are done.
 
     Args:
         config: of the run, with its `out`.
-        more: function from the finished training to what is added, or replaced, in its summary.
+        more: function from the finished training to additions or replacements in its summary.
         observe: as of `semcom.run`.
     """
     folder = locate_run_folder(config)
@@ -53,7 +53,7 @@ def has_outcome(config: RunConfig) -> bool:
 
 
 def read_left_error(config: RunConfig) -> str | None:
-    """Read the first line of what a failed run left; None where there is nothing."""
+    """Read the first line of a failed run's error; None without one."""
     return read_first_line(locate_run_folder(config) / ERROR) or None
 
 

@@ -53,7 +53,7 @@ class Stored:
         summary: as in summary.json; None for a run that is not done.
         test_snr_db: the SNR of the test in dB that it is looked at; None for the run as a whole, and where there is no
             one SNR, as without noise or where it differs between clients.
-        damaged: whether it counts as failed because a file of it is not what was written.
+        damaged: whether it counts as failed because one of its files has changed since it was written.
     """
 
     hash: str
@@ -76,7 +76,7 @@ class Stored:
         """Read the lines of metrics.jsonl so far; that of a last stage, whose round is T + 1, comes last.
 
         Raises:
-            DamagedRun: they are not what the run wrote; of a version that has left no digest of them.
+            DamagedRun: they have changed since the run wrote them; only for versions that stored no digest.
         """
         if self.damaged:
             return []
@@ -97,7 +97,7 @@ class Stored:
         return [f"round {line['round']}: {text}" for line in self.lines() for text in line.get("warnings", {}).values()]
 
     def arrays(self) -> Arrays:
-        """Read what the run kept on request; nothing where it kept nothing.
+        """Read the arrays that the run kept on request; empty without any.
 
         Raises:
             RunError: the file is damaged, or of another run.
@@ -164,7 +164,7 @@ class Stored:
 
     @property
     def is_first_test(self) -> bool:
-        """Tell whether all numbers of the run are known at this test SNR, as they are at the first one."""
+        """Check whether all numbers of the run are known at this test SNR, as they are at the first one."""
         return self.test_snr_db is None or self.test_snr_db in (self.test_snrs or [self.test_snr_db])[:1]
 
     def at_tests(self) -> tuple[Stored, ...]:
@@ -196,7 +196,7 @@ def locate_run_config(study: Path, run: Stored) -> Path:
 
 
 def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
-    """Read the runs of a study, each once, and what its sweep.json says; nothing where it has none.
+    """Read the runs of a study, each once, and the content of its sweep.json; empty without it.
 
     Those of a sweep are the runs that its sweep.json lists; which others lie in its folder is added as `unlisted`.
 
@@ -236,7 +236,7 @@ def list_damaged_runs(runs: Sequence[Stored], record: Mapping[str, Any]) -> list
 
     Args:
         runs: of the study.
-        record: what sweep.json says, with the `unlisted` runs, see `read_stored_runs`.
+        record: the content of sweep.json, with the `unlisted` runs, see `read_stored_runs`.
     """
     damaged = [str(run.error) for run in runs if run.damaged]
     lines = [*damaged[:SHOWN], *([f"{len(damaged) - SHOWN} more runs are damaged"] if len(damaged) > SHOWN else [])]
@@ -247,7 +247,7 @@ def list_damaged_runs(runs: Sequence[Stored], record: Mapping[str, Any]) -> list
 
 
 def describe_missing_runs(runs: Sequence[Stored]) -> str:
-    """Say how many runs no mean is over, by their states; nothing where it is over all or none."""
+    """Describe how many runs, by state, are missing from means; empty if all or none are."""
     counts = Counter(run.status for run in runs if run.status != "done")
     states = ", ".join(f"{count} {status}" for status, count in counts.items())
     return f"means are without {counts.total()} of {len(runs)} runs: {states}" if 0 < counts.total() < len(runs) else ""
@@ -280,7 +280,7 @@ def read_variants(record: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _read_sweep_record(folder: Path) -> dict[str, Any]:
-    """Read sweep.json, nothing where there is none. Raises ConfigError for one that cannot be read."""
+    """Read sweep.json; empty without it. Raises ConfigError if it cannot be read."""
     try:
         return parse_record(folder / SWEEP)
     except FileNotFoundError:
@@ -341,9 +341,9 @@ def _read_folder(folder: Path, variants: Mapping[str, str], listed: Mapping[str,
 
 
 def _build_pending(folder: Path, variants: Mapping[str, str], row: Mapping[str, Any]) -> Stored:
-    """Build a run that left no config.json: a pending one, or one of which the sweep's table tells the configuration.
+    """Build a run without config.json: a pending run, or a run with its configuration in the sweep's table.
 
-    An experiment that trains in its own way may leave a summary alone.
+    A training function of an experiment may write only a summary.
     """
     known = {name: value for name, value in row.items() if name not in ("status", "error", "hash", "variant")}
     found = _read_status(folder, folder.name, row)

@@ -16,7 +16,7 @@ from semcom.files import TABLE, open_file, write_atomically
 from semcom.tasks.metric import curve_of
 
 PLACES = ("out", "data.root")
-"""Fields that only say where files lie on one machine: they are in each run's config.json, not in the table."""
+"""Fields with places on one machine: they are in each run's config.json, not in the table."""
 
 FIRST = ("experiment", "scale", "command", "status", "error", "hash", "variant", "method", "seed")
 """Columns that come first, in this order."""
@@ -42,7 +42,7 @@ def make_row(
 
     Args:
         config: the resolved configuration.
-        origin: columns that the configuration does not tell.
+        origin: columns that are not in the configuration.
         found: the run's summary; None for a failed run, whose metrics stay empty.
         error: one line for a failed run, None for a finished one.
     """
@@ -97,7 +97,7 @@ def _unify_types(values: list[Any]) -> list[Any]:
 
 
 def list_configuration_columns(frame: pd.DataFrame) -> list[str]:
-    """List the columns of a table that say what a run is: fields of its configuration that are in its hash."""
+    """List the columns of a table that identify a run: fields of its configuration that are in its hash."""
     known = {field.name: field for field in dataclasses.fields(RunConfig)}
     parts: list[tuple[str, Any]] = [(name, field.default_factory) for name, field in known.items()]
     own = {name: vars(part()) for name, part in parts if isinstance(part, type) and dataclasses.is_dataclass(part)}

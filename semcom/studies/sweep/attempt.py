@@ -1,4 +1,4 @@
-"""One run of a sweep, in whatever process it is carried out: what becomes of it lies in its folder."""
+"""One run of a sweep, in any process: its outcome lies in its folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def attempt_run(content: Mapping[str, Any], train: Train, limit_minutes: float |
 
     Raises:
         BusyError: another process has the run.
-        OSError: the disk takes no more files; nothing was begun.
+        OSError: the disk takes no more files; the run has not begun.
         KeyboardInterrupt, Stopped: a signal ended it; its state is kept.
     """
     from semcom.engine.train.precision import reset_torch  # imports torch

@@ -1,4 +1,4 @@
-"""The data of a sweep, loaded and divided before its first run: what is missing or too little shows early."""
+"""The data of a sweep, loaded and divided before its first run, so that missing or insufficient data show early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plan of a sweep: its runs, their folders, and what sweep.json says of it. Nothing is written or trained here."""
+"""The plan of a sweep: its runs, their folders, and the content of sweep.json. Nothing is written or trained here."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Plan:
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """Hash -> what tells a run from the others."""
+        """Hash -> label of the run."""
         return format_labels(
             {
                 key: (self.variants[key], _read_varied_fields(self.experiment, self.scale, config))
@@ -94,16 +94,16 @@ def make_plan(
     out: Path | str | None = None,
     declared: Experiment | None = None,
 ) -> Plan:
-    """Plan a sweep; where its folder holds a part of it already, both together.
+    """Plan a sweep; if its folder holds a part of it already, both together.
 
     Args:
-        name: an experiment of `semcom.studies.registry`, or the Python file that registers one (None: a study that
-            nobody has declared).
-        scale: one of the experiment's scales (None: the first one).
-        request: what is asked beyond the declaration.
+        name: an experiment of `semcom.studies.registry`, or the Python file that registers it (None: a study without a
+            declaration).
+        scale: one of the experiment's scales (None: the first).
+        request: the changes to the declaration.
         plugins: Python files or modules that all runs load.
         out: folder of the results (None: results/<name>-<scale>).
-        declared: the experiment where it is not as it was declared under its name.
+        declared: the experiment, if it differs from the declaration under its name.
 
     Raises:
         ConfigError: the request is wrong, or the folder is another sweep's.
@@ -173,7 +173,7 @@ def _replace_ratios(request: Request, configs: Sequence[RunConfig]) -> Request:
     """Replace the bandwidth ratios of a request by numbers of features.
 
     Raises:
-        ConfigError: a ratio is none, or is not the same number in all runs, whose images differ.
+        ConfigError: a ratio is wrong, or means different numbers in runs with different images.
     """
     found: dict[Any, dict[str, int]] = {}
     for config in configs:
@@ -215,7 +215,7 @@ def _read_varied_fields(chosen: Experiment, scale: str, config: Resolved) -> dic
 
 
 def _merge_calls(held: dict[str, Any], record: Mapping[str, Any], request: Request, folder: Path) -> Request:
-    """Merge what is asked for with the sweep that a folder holds.
+    """Merge a request with the sweep of its folder.
 
     That is a grid where one holds the other, or where they differ in one axis alone. Its words are those of the calls
     that it takes.

@@ -66,7 +66,7 @@ def carry_out_in_pool(
     gpus_per_run: float | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Carry out what is not finished, in the given order; return hash -> one-line error of the runs that failed.
+    """Carry out the unfinished runs, in the given order; return hash -> one-line error of the failed runs.
 
     A run whose process dies is tried again, a few times. Where the disk is full, no further run starts.
 
@@ -77,7 +77,7 @@ def carry_out_in_pool(
         train: function that carries out one run.
         limit_minutes: time after which a run is stopped, with its state kept (None: none).
         gpus_per_run: GPUs that ray keeps for each run, or a part of one (None: none).
-        labels: hash -> what tells a run from the others, see `SweepProgress`.
+        labels: hash -> label of the run, see `SweepProgress`.
     """
     with SweepProgress(runs, labels, jobs or 1) as progress:
         if backend == "ray":
@@ -103,10 +103,10 @@ def _describe_full_disk(configs: Sequence[RunConfig]) -> str:
 
 
 def _carry_out_in_loky(progress: SweepProgress, train: Train, jobs: int, limit_minutes: float | None) -> dict[str, str]:
-    """Carry out what is waited for in processes of this machine; return hash -> why a run has left nothing.
+    """Carry out the unfinished runs in processes of this machine; return hash -> why a run has no outcome.
 
     A run that is killed takes joblib's pool with it. The runs that had begun are then repeated, each in a pool of its
-    own, which shows the one to blame, and the others go on in parallel.
+    own, which isolates the faulty run, and the others go on in parallel.
     """
 
     def pool(configs: Sequence[RunConfig]) -> str:
@@ -126,7 +126,7 @@ def _carry_out_in_loky(progress: SweepProgress, train: Train, jobs: int, limit_m
 
 
 def _repeat_alone(config: RunConfig, pool: Callable[[Sequence[RunConfig]], str]) -> str:
-    """Repeat a run whose process died, a few times: it may have died of others. Return what broke the last pool."""
+    """Repeat a run whose process died, a few times: others may have caused it. Return the last pool's error, if any."""
     broken = ""
     for _ in range(TRIES):
         broken = pool([config])
@@ -136,7 +136,7 @@ def _repeat_alone(config: RunConfig, pool: Callable[[Sequence[RunConfig]], str])
 
 
 def _run_calls(calls: Sequence[Any], jobs: int, progress: SweepProgress) -> str:
-    """Carry out the calls, `jobs` at a time; return what broke the pool, or nothing."""
+    """Carry out the calls, `jobs` at a time; return the error that broke the pool, empty without one."""
     broken = ""
     if not _can_share():
         if jobs > 1:
@@ -199,7 +199,7 @@ def _is_tracker(process: psutil.Process) -> bool:
 
 
 class _Parallel(Parallel):
-    """joblib's Parallel that tells `progress` whenever a run ends."""
+    """joblib's Parallel that updates `progress` whenever a run ends."""
 
     progress: SweepProgress
 

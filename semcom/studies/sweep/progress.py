@@ -37,7 +37,7 @@ class SweepProgress:
 
     Args:
         runs: hash -> resolved configuration with its folder; those that are not finished are waited for.
-        labels: hash -> what tells a run from the others (None: its method and hash).
+        labels: hash -> label of the run (None: its method and hash).
         jobs: runs at a time.
     """
 
@@ -168,7 +168,7 @@ def _count_rounds(folder: Path) -> int:
 
 
 def _store_config(config: RunConfig) -> None:
-    """Store the configuration of a run that failed before it had stored it: it tells what failed, and repeats it."""
+    """Store the configuration of a run that failed earlier, by which the run can be identified and repeated."""
     folder = locate_run_folder(config)
     if folder.is_dir() and not (folder / CONFIG).exists():
         with suppress(OSError):  # a full disk

@@ -53,7 +53,7 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THR
 def carry_out_in_ray(
     progress: SweepProgress, train: Train, jobs: int | None, limit_minutes: float | None, gpus: float | None
 ) -> dict[str, str]:
-    """Carry out what is waited for; return hash -> why a run has left nothing.
+    """Carry out the unfinished runs; return hash -> why a run has no outcome.
 
     A run whose worker or node is lost is tried again, where there is room, and goes on from its checkpoint.
 
@@ -182,7 +182,7 @@ class _Tasks:
                 self._ended[key] = time.monotonic() + SEEN_S, node
 
     def _again(self, config: RunConfig, error: Exception) -> None:
-        """Queue a run whose worker or node was lost, behind the others: it may have died of what is beside it."""
+        """Queue a run whose worker or node was lost behind the others, as a run beside it may have caused the loss."""
         import ray
 
         self.progress.look()  # it may have ended before it was lost
@@ -197,7 +197,7 @@ class _Tasks:
             self._queue.append(config)
 
     def _look(self) -> None:
-        """Report what has ended; a run of which nothing is seen here for long has left it elsewhere."""
+        """Report the ended runs; a run without a visible outcome after `SEEN_S` has left it elsewhere."""
         self.progress.look()
         waiting = {run_hash(config): config for config in self.progress.waiting()}
         for key, (until, node) in list(self._ended.items()):
@@ -241,7 +241,7 @@ def _find_lacks(version: str, plugins: Sequence[str], contents: Mapping[str, str
 def _carry_out(
     content: Mapping[str, Any], train: Train, limit_minutes: float | None, place: str, version: str
 ) -> tuple[str, str]:
-    """Carry out one run in a worker of Ray; return the name of its machine, and why nothing was left in its folder.
+    """Carry out one run in a worker of Ray; return its machine's name, and why the run has no outcome.
 
     Args:
         content: as of `attempt_run`.
@@ -328,7 +328,7 @@ def _is_alone() -> bool:
 
 
 def _knock(address: str) -> None:
-    """Raise OSError where nothing answers at HOST:PORT, for which Ray would try minutes long."""
+    """Raise OSError if no server answers at HOST:PORT; Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "/" not in host:
         socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_S).close()
@@ -344,7 +344,7 @@ def _check_devices(progress: SweepProgress, gpus: float | None) -> None:
 
 
 def _check_room(progress: SweepProgress, gpus: float | None) -> None:
-    """Raise ConfigError where no machine has what a run needs, which Ray would wait for without an end."""
+    """Raise ConfigError if no machine has the resources of a run; Ray would wait forever."""
     import ray
 
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]

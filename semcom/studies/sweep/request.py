@@ -1,4 +1,4 @@
-"""What a sweep asks of an experiment beyond its declaration: other variants, seeds, settings and axes."""
+"""The changes that a sweep makes to a declared experiment: other variants, seeds, settings and axes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from semcom.studies.grid import Axis, Grid, Variant, check_grid_field, parse_axi
 from semcom.studies.registry import EXPERIMENTS
 
 STUDY, OWN = "study", "own"
-"""Name and scale of a study that nobody has declared."""
+"""Name and scale of a study without a declaration."""
 SEED = ("seed",)
 """The axis that `seeds` are the values of."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """The changes to a declared experiment; `parse_request` makes one of what a user gives."""
+    """The changes to a declared experiment; `parse_request` makes it from a user's arguments."""
 
     methods: tuple[str, ...] | None = None
     """Names of the variants that run (None: all), and methods of plug-ins, which join them; of a study without a
@@ -74,7 +74,7 @@ def parse_request(
 
 
 def make_experiment_of_request(request: Request) -> Experiment:
-    """Build the experiment of a study that nobody has declared: the default run, with methods as variants.
+    """Build the experiment of a study without a declaration: the default run, with methods as variants.
 
     Raises:
         ConfigError: it has no methods.

@@ -81,7 +81,7 @@ def add_reused_variants(
     So these stand beside what is there already. Any other request is returned as it is.
 
     Args:
-        name: of the experiment (None: a study that nobody has declared).
+        name: of the experiment (None: a study without a declaration).
         request: as parsed.
         studies: folders or archives of sweeps.
         plugins: Python files or modules that all runs load.
