@@ -92,7 +92,7 @@ def measure_psnr(image: np.ndarray, other: np.ndarray) -> float:
 def _measure_codec(content: bytes, shape: tuple[int, ...], codec: str, headers: str) -> tuple[np.ndarray, np.ndarray]:
     """Measure the bytes and the PSNR in dB of images at each quality, the lowest first: `[n, qualities]` both."""
     pixels = np.frombuffer(content, np.uint8).reshape(shape)
-    sent = [files.encode_payloads(image.tobytes(), image.shape, codec, headers) for image in pixels]
+    sent = [files.Encoder(image.tobytes(), image.shape, codec, headers).encode_all() for image in pixels]
     read = [[files.decode_image(data, pixels.shape[1:], codec, headers) for data, _ in each] for each in sent]
     psnr = [
         [measure_psnr(image, other) for other in each if other is not None]

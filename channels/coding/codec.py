@@ -10,6 +10,7 @@ At few bytes a JPEG of half the size is better (`jpeg-half`): shrunk by Lanczos,
 from __future__ import annotations
 
 import io
+from bisect import bisect_left
 from functools import lru_cache
 
 import numpy as np
@@ -26,13 +27,14 @@ END_OF_JPEG = b"\xff\xd9"
 START_OF_SCAN = b"\xff\xda"
 RIFF_HEADER, TAG, START_AND_SIZE = 20, 3, 7
 """Bytes of a WebP: its RIFF, WEBP and VP8 chunk headers, its frame tag, and its start code with width and height."""
+AHEAD = 2
+"""Qualities that are tried beyond the first without room: sizes fall in 1 of 100 steps to a better quality."""
 TO_LENGTH = 22
 """Bytes from the name of an AVIF's box iloc to the length of its data."""
 
 
-@lru_cache(maxsize=4096)
-def encode_payloads(pixels: bytes, shape: tuple[int, ...], codec: str, headers: str) -> tuple[tuple[bytes, int], ...]:
-    """Encode an image at each quality, the lowest first: the sent bytes, and the number of header bytes.
+class Encoder:
+    """Encodes an image at the qualities that are asked for, each only once.
 
     Args:
         pixels: uint8, in the order of `shape`.
@@ -40,26 +42,56 @@ def encode_payloads(pixels: bytes, shape: tuple[int, ...], codec: str, headers: 
         codec: one of `CODECS`.
         headers: "sent", as part of the bytes, or "free".
     """
-    image = Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(shape))
-    codec, qualities, (height, width) = codec.removesuffix(HALF), QUALITIES[codec], _shrink(shape, codec)[:2]
-    if image.size != (width, height):
-        image = image.resize((width, height), Image.Resampling.LANCZOS)
-    # Without headers a JPEG cannot carry its own Huffman tables, so it keeps the standard's.
-    files = [_save_file(image, codec, quality, optimise=headers == "sent") for quality in qualities]
-    parts = [_strip_header(file, codec, quality) for file, quality in zip(files, qualities, strict=True)]
-    sent = files if headers == "sent" else parts
-    return tuple((data, len(file) - len(part)) for data, file, part in zip(sent, files, parts, strict=True))
+
+    def __init__(self, pixels: bytes, shape: tuple[int, ...], codec: str, headers: str) -> None:
+        image = Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(shape))
+        height, width = _shrink(shape, codec)[:2]
+        if image.size != (width, height):
+            image = image.resize((width, height), Image.Resampling.LANCZOS)
+        self.image, self.codec, self.headers = image, codec.removesuffix(HALF), headers
+        self.qualities, self.found = QUALITIES[codec], dict[int, tuple[bytes, int]]()
+
+    def encode(self, at: int) -> tuple[bytes, int]:
+        """Encode at a position among the qualities: the sent bytes, and the number of header bytes."""
+        if at not in self.found:
+            # Without headers a JPEG cannot carry its own Huffman tables, so it keeps the standard's.
+            file = _save_file(self.image, self.codec, self.qualities[at], optimise=self.headers == "sent")
+            part = _strip_header(file, self.codec, self.qualities[at])
+            self.found[at] = file if self.headers == "sent" else part, len(file) - len(part)
+        return self.found[at]
+
+    def encode_all(self) -> list[tuple[bytes, int]]:
+        """Encode at each quality, the lowest first."""
+        return [self.encode(at) for at in range(len(self.qualities))]
+
+    def fit(self, room: float) -> tuple[bytes, int]:
+        """Encode at the best quality whose bytes have room; no bytes if none have.
+
+        It bisects, then tries `AHEAD` qualities further up, since sizes do not always rise with the quality.
+        """
+
+        def has_room(at: int) -> bool:
+            return len(self.encode(at)[0]) <= room
+
+        best = bisect_left(range(len(self.qualities)), True, key=lambda at: not has_room(at)) - 1
+        beyond = range(best + 2, min(best + 2 + AHEAD, len(self.qualities)))  # the next one has none
+        best = max((at for at in beyond if has_room(at)), default=best)
+        return self.encode(best) if best >= 0 else (b"", 0)
+
+
+encode_image = lru_cache(maxsize=2**14)(Encoder)
+"""Makes an `Encoder`, the same for the same image: each test of a run, at each SNR, sends the same images."""
 
 
 def decode_image(data: bytes, shape: tuple[int, ...], codec: str, headers: str) -> np.ndarray | None:
     """Decode received bytes to an image, uint8 of `shape`, or to None if they cannot be decoded.
 
-    Zeros may follow the bytes. The other arguments are those of `encode_payloads`.
+    Zeros may follow the bytes. The other arguments are those of `Encoder`.
     """
     codec, coded = codec.removesuffix(HALF), _shrink(shape, codec)
     try:
         file = data if headers == "sent" else _restore_header(data, coded, codec)
-        with Image.open(io.BytesIO(file)) as image:
+        with Image.open(io.BytesIO(file), formats=(codec,)) as image:  # or Pillow asks each of its formats in turn
             right, picture = (image.height, image.width) == coded[:2], image.convert("L" if len(shape) == 2 else "RGB")
         if coded != shape:
             picture = picture.resize((shape[1], shape[0]), Image.Resampling.BICUBIC)

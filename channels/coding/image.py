@@ -216,11 +216,8 @@ def show_mean_colours(images: Tensor) -> Tensor:
 
 def _compress(images: Tensor, codecs: Sequence[str], rooms: Sequence[float], headers: str) -> list[tuple[bytes, int]]:
     """Encode each image at the best quality that has room (otherwise as no bytes), and count its header bytes."""
-    found = []
-    for image, codec, room in zip(to_pixels(images), codecs, rooms, strict=True):
-        each = files.encode_payloads(image.tobytes(), image.shape, codec, headers)
-        found.append(next((sent for sent in reversed(each) if len(sent[0]) <= room), (b"", 0)))
-    return found
+    each = zip(to_pixels(images), codecs, rooms, strict=True)
+    return [files.encode_image(image.tobytes(), image.shape, codec, headers).fit(room) for image, codec, room in each]
 
 
 def _receive(

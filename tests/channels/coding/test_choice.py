@@ -82,7 +82,9 @@ def test_the_best_codec_is_chosen_and_named() -> None:
             each = []
             for image in images.permute(0, 2, 3, 1).numpy():
                 sent = [
-                    d for d, _ in codec.encode_payloads(image.tobytes(), image.shape, kind, "free") if len(d) <= room
+                    d
+                    for d, _ in codec.Encoder(image.tobytes(), image.shape, kind, "free").encode_all()
+                    if len(d) <= room
                 ]
                 read = codec.decode_image(sent[-1], image.shape, kind, "free") if sent else image.mean((0, 1)).round()
                 each.append(measure_psnr(image, read))
@@ -97,7 +99,7 @@ def test_the_bound_is_the_codec_at_capacity() -> None:
     bound = sampled().compress_to_capacity(images, USES, [10.0, 20.0, -20.0])
     for i, room in enumerate((55, int(16 * math.log2(101)))):
         pixels = images[i].permute(1, 2, 0).numpy()
-        sizes = [len(data) for data, _ in codec.encode_payloads(pixels.tobytes(), pixels.shape, "jpeg", "free")]
+        sizes = [len(data) for data, _ in codec.Encoder(pixels.tobytes(), pixels.shape, "jpeg", "free").encode_all()]
         assert bound.payload[i] == max(size for size in sizes if size <= room) and not bound.lost[i]
     assert bound.lost[2]
 

@@ -30,9 +30,9 @@ def seeded(seed: int = 2) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def versions(image: Tensor, kind: str, headers: str) -> tuple[tuple[bytes, int], ...]:
+def versions(image: Tensor, kind: str, headers: str) -> list[tuple[bytes, int]]:
     pixels = image.permute(1, 2, 0).numpy() if len(image) == 3 else image[0].numpy()
-    return codec.encode_payloads(pixels.tobytes(), pixels.shape, kind, headers)
+    return codec.Encoder(pixels.tobytes(), pixels.shape, kind, headers).encode_all()
 
 
 @pytest.mark.parametrize(("kind", "headers"), SETTINGS)
@@ -50,6 +50,24 @@ def test_a_file_can_do_without_its_header(kind, headers, channels, size):
         errors.append(np.square(read - original).mean())
     assert errors[-1] < 0.2 * errors[0] and errors[-1] < 10
     assert codec.decode_image(b"\x00" * 50, shape, kind, headers) is None or headers == "free"
+
+
+@pytest.mark.parametrize("kind", codec.CODECS)
+def test_the_best_file_with_room_is_found_by_few_encodings(kind):
+    """As of all files; the size does not always rise with the quality."""
+    for image in photos(6):
+        every, pixels = versions(image, kind, "free"), image.permute(1, 2, 0).numpy()
+        for room in range(0, 1200, 11):
+            encoder = codec.Encoder(pixels.tobytes(), pixels.shape, kind, "free")
+            expected = next((each for each in reversed(every) if len(each[0]) <= room), (b"", 0))
+            assert encoder.fit(room) == expected
+            assert len(encoder.found) <= 1 + len(every).bit_length() + codec.AHEAD
+
+
+def test_an_image_is_encoded_once():
+    pixels = photos(1)[0].permute(1, 2, 0).numpy()
+    one, other = (codec.encode_image(pixels.tobytes(), pixels.shape, "webp", "free") for _ in range(2))
+    assert one is other and one.fit(300) is other.fit(300)
 
 
 @pytest.mark.parametrize("kind", codec.CODECS)
@@ -164,7 +182,7 @@ def test_the_smallest_webp_of_a_cifar_image_has_about_70_bytes():
     32 uses carry 4 to 24 bytes at 0 to 18 dB, so no file fits.
     """
     images = np.load(CIFAR)["x_test"][:40]
-    files = [codec.encode_payloads(image.tobytes(), image.shape, "webp", "sent")[0][0] for image in images]
+    files = [codec.Encoder(image.tobytes(), image.shape, "webp", "sent").encode(0)[0] for image in images]
     sizes = np.array([len(file) for file in files])
     assert 60 <= sizes.min() <= 80 and 80 <= sizes.mean() <= 105
     tensor = torch.from_numpy(images[:20]).permute(0, 3, 1, 2)
