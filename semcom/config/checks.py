@@ -64,7 +64,7 @@ def _get(config: RunConfig, name: str) -> Any:
 
 
 DIGITS = 4000
-"""Digits of a number that is not counted with any more; Python does not write those of more than 4,300."""
+"""Digits from which on a number is refused; Python does not write numbers of more than 4,300."""
 _UNCOUNTED = 10**DIGITS
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """Halves of characters, as Python reads bytes of a path that are not UTF-8."""

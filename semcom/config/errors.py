@@ -8,8 +8,7 @@ from typing import Any
 from semcom.escape import escape_controls
 
 LONGEST, LONGEST_VALUE = 1000, 200
-"""Characters that are shown of a line, which may list many names, and of a value in it; of more the middle is left
-out."""
+"""Characters of a line, which may list many names, and of a value in it; the middle of longer ones is left out."""
 
 
 class ConfigError(ValueError):

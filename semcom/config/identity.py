@@ -19,14 +19,22 @@ CODE = "code of "
 VARIABLE = "environment variable "
 DEPENDS = "dependency "
 READ = "read "
-"""Beginnings of the names in `contents` of what no field names: something that a script or a notebook has registered; a
-variable that own code asks for; what it says that it depends on; and a file that it opened as the run was set up. This
-last is in no hash, as it is known too late: it is held against what is there when the run is asked for again."""
+"""Prefixes of names in `contents` that are in no field: an entry that a script or a notebook has registered, a variable
+that own code reads, a declared dependency, and a file that own code opened during set-up. Such a file is in no hash, as
+it is known too late: its digest is compared when the run is asked for again."""
 NOT_IDENTITY = (
-    *("out", "keep", "device", "chunk", "processes", "store", "data.root"),
-    *("train.checkpoint_every", "train.checkpoint_minutes", "train.drop_checkpoints"),
+    "out",
+    "keep",
+    "device",
+    "chunk",
+    "processes",
+    "store",
+    "data.root",
+    "train.checkpoint_every",
+    "train.checkpoint_minutes",
+    "train.drop_checkpoints",
 )
-"""Fields that only say where or how a run is carried out: they are not in its hash."""
+"""Fields that only affect where or how a run is carried out: they are not in its hash."""
 
 FORMER: Mapping[str, Mapping[str, Any]] = {
     "air": {
@@ -52,10 +60,8 @@ FORMER: Mapping[str, Mapping[str, Any]] = {
         "flops_spread": 0.0,
     },
 }
-"""Section -> its options from before they had owners: every run writes them down, those of other owners with these
-values, and all options of these sections stand among the fields.
-
-An option that came later is written down by runs only whose owners have it."""
+"""Section -> its options from before they had owners. config.json has all of them among the section's fields, those of
+unused owners with these values. A younger option is there only if its owner is used."""
 _LATER_OPTIONS: Mapping[str, Any] = {
     "partition.options.test_classes": "own",
     "partition.options.fraction_tests": None,
@@ -102,7 +108,7 @@ def _list_later() -> dict[str, Any]:
 
 
 LATER: Mapping[str, Any] = _list_later()
-"""Fields that were added when there were runs already, and what holds for those: with it they are not in the hash."""
+"""Fields that are younger than the first stored runs, with their values in these, with which no hash has them."""
 
 
 def from_dict(values: Mapping[str, Any]) -> RunConfig:
@@ -184,6 +190,7 @@ def _digest(values: dict[str, Any]) -> str:
     if values["train"].get("metrics") == list(AREAS):
         train = {name: value for name, value in values["train"].items() if name != "metrics"}
         values = {**values, "train": {**train, "auc": True}}
+    # Sorted, so that neither the order of fields nor that of options is part of a hash.
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

@@ -24,9 +24,9 @@ from semcom.config.declared import declared_types
 from semcom.config.errors import ConfigError, NoEffect, show_value
 
 Needs = Mapping[str, Mapping[str, tuple[Any, ...] | Rule]]
-"""Option -> {another option: the values of that one, or a rule on them, with which the first has an effect}."""
+"""Option -> {another option: its values, or a rule on them, with which the first has an effect}."""
 NOT_ZERO = Rule(lambda v: v != 0, "anything but 0")
-"""Rule on a weight without which what belongs to it has no effect."""
+"""Rule on a weight whose other options have no effect at 0."""
 
 
 def build_options(

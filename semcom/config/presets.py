@@ -30,7 +30,7 @@ PRESET_DEPENDS_ON: Mapping[str, tuple[str, ...]] = {
     "lr_decay": ("lr", "lr_milestones"),
     "local_steps": ("local_epochs",),
 }
-"""Field -> fields without which a preset's value of it makes no sense: it is left out where one of them is set."""
+"""Field -> fields on which a preset's value of it depends: it is left out if the user sets one of them."""
 
 
 def fill_from_preset(train: TrainConfig, preset: Mapping[str, Any]) -> Schedule:

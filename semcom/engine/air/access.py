@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -23,9 +23,6 @@ from semcom.engine.air.updates import map_update_starts
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Order, Population, Prefix, average
 
-if TYPE_CHECKING:
-    from semcom.engine.air.air import Air
-
 
 @dataclass(eq=False)
 class Access(Part):
@@ -33,12 +30,12 @@ class Access(Part):
 
     Attributes:
         options: of the air.
-        air: the exchange of the run, which counts traffic.
+        air: the exchange of the run, an `Air`, which counts traffic.
         adds_up: whether the channel adds up what clients send, so that users of one resource cannot be separated.
     """
 
     options: Any
-    air: Air
+    air: Any
     adds_up: ClassVar[bool] = False
 
     @classmethod

@@ -184,6 +184,7 @@ class Cell(Placed):
 
     def __init__(self, config: Resolved, link: Link) -> None:
         super().__init__(config, link)
+        # One generator for places and losses, in this order: the places stay when the path loss changes.
         rng = np.random.default_rng(int(torch.randint(2**62, (), generator=keyed(config.seed, "cell"))))
         loss = PATH_LOSSES.get(config.network.path_loss)(self.options)
         self.distance_m, angle = self.locate(config.clients, rng)

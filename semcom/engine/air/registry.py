@@ -20,7 +20,7 @@ ACCESS: Registry[type[Access]] = Registry(
     base="semcom.engine.air.access:Access",
     options="Options",
 )
-"""Ways in which what is averaged reaches the base station: name -> subclass of `Access`."""
+"""Ways in which averaged models reach the base station: name -> subclass of `Access`."""
 COMPRESSIONS: Registry[type[Compression]] = Registry(
     "compression",
     {
@@ -31,7 +31,7 @@ COMPRESSIONS: Registry[type[Compression]] = Registry(
     base="semcom.engine.air.compression:Compression",
     options="Options",
 )
-"""Ways to make smaller what goes up error-free: name -> subclass of `Compression`."""
+"""Ways to compress error-free uploads: name -> subclass of `Compression`."""
 RATES: Registry[type[Rates]] = Registry(
     "rate",
     {

@@ -14,9 +14,9 @@ import numpy as np
 from channels.registry import Registry
 
 WINDOW = 20
-"""Rounds over which proportional fairness averages what a client got, exponentially."""
+"""Window in rounds of the exponential average of rates in proportional fairness."""
 BEST_DB = 300.0
-"""SNR that stands for one without noise, whose rate would be infinite."""
+"""SNR in place of a noiseless one, whose rate would be infinite."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
-"""The fine section while nobody asks for it: always this one object, so it costs a call and no memory."""
+"""The fine section of a clock that is not fine: always the same object, so it costs a call and no memory."""
 
 
 class Clock:

@@ -36,7 +36,7 @@ from torch import Tensor
 from semcom.config import ConfigError, RunError
 
 PATIENCE = timedelta(days=1)
-"""The time that a rank waits for another, which may train for hours; a closed connection shows a dead one at once."""
+"""The time that a rank waits for another, which may train for hours; a dead one closes its connection at once."""
 
 BACKEND = "gloo"
 """The way of exchange, by the hosts' memories, also between accelerators: once a phase, and it notices a dead rank."""

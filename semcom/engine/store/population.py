@@ -25,7 +25,7 @@ from semcom.engine.store.rows import Rows
 
 Prefix = str | Sequence[str]
 AT_ONCE = 64
-"""The largest number of clients whose models are in memory at once where all are gone through."""
+"""The largest number of clients with models in memory at once in a pass over all of them."""
 
 
 def in_part(name: str, part: Prefix) -> bool:

@@ -15,9 +15,9 @@ from semcom.engine.train.forward import convolves
 from semcom.engine.train.visit import EVAL_BATCH
 
 COPIES = 5
-"""Copies of a client's weights while it trains: its own, its gradient, Adam's two moments, and one on the way."""
+"""Copies of a client's weights while it trains: its own, its gradient, Adam's two moments, and one in transit."""
 PASSES = 3
-"""Copies of its activations: kept for the backward pass, their gradients, and what a layer needs meanwhile."""
+"""Copies of its activations: kept for the backward pass, their gradients, and a layer's working memory."""
 UNFOLDED = 2
 """Copies of the columns that a convolution of a stack unfolds its images into: themselves, and with a border."""
 ENOUGH = 64

@@ -61,7 +61,7 @@ class Context:
 
 
 Loss = Callable[[StackedModel, Any, Context], "Tensor | tuple[Tensor, Log]"]
-"""`(model, batch, context) -> loss [k]`, or that and what is logged beside it, name -> `[k]`."""
+"""`(model, batch, context) -> loss [k]`, or that and further logged values, name -> `[k]`."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ STEPS = "step"
 """The name of the number of Adam's steps in an optimiser's state."""
 
 Memory = dict[str, dict[str, Tensor]]
-"""What an optimiser remembers: slot -> leaf -> tensor. Of Adam also its steps, one number for each leaf."""
+"""The state of an optimiser: slot -> leaf -> tensor. For Adam also its steps, one number for each leaf."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from semcom.engine.host.memory import measure_free_memory
 from semcom.engine.train.plan import plan_batch_sizes
 
 MANY = 2**20
-"""Steps of a client in a round above which their memory is compared with what is free before they are laid out."""
+"""Steps of a client in a round above which their memory is checked before they are laid out."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 PRODUCTS = (F.linear, F.conv1d, F.conv2d, F.conv3d, F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
-"""The functions whose tensors are the factors of products, and what is added to these."""
+"""The functions whose tensors are the factors of products, and summands of these."""
 
 
 def dtype_of(precision: str) -> torch.dtype:

@@ -15,7 +15,7 @@ import torch
 logger = logging.getLogger(__name__)
 
 LEAST = 3
-"""Steps that a recording has to be replayed for: recording one costs about as much as a step."""
+"""Least number of replays of a recording, which costs about as much as a step."""
 _refused: set[str] = set()
 """Streams of phases whose steps could not be recorded in this process."""
 _last: list[Any] = []

@@ -74,7 +74,7 @@ class View:
 AMONG = "among_own"
 """Accuracy of answers among the classes of a client's training images."""
 Note = Callable[[Sequence[str], Outputs], None]
-"""`(views, what they heard)`: a function that is shown each batch of a test, for the views of one population."""
+"""`(views, outputs)`: a function that gets each batch of a test, for the views of one population."""
 
 
 def count_confusion(

@@ -16,7 +16,7 @@ import torch
 
 _MARK = b"semcom blake2b "
 _LENGTH = len(_MARK) + 2 * hashlib.blake2b().digest_size
-"""Bytes of the comment; before it, the archive ends with two bytes that say how long its comment is."""
+"""Bytes of the comment, which follows two bytes with its length at the archive's end."""
 _BLOCK = 1 << 20
 
 

@@ -52,9 +52,9 @@ INSIDE = {
     "machine": ("processor", "vector", "threads"),
     **dict.fromkeys(("traffic.up", "traffic.down"), ("floats", "bits", "uses", "airtime_s", "energy_j")),
 }
-"""What every summary of `semcom.run`, and each table in it, has; that of a training function of one's own need not."""
+"""Required entries of a summary of `semcom.run` and of the tables in it, but for a training function of one's own."""
 LARGEST = 1 << 63
-"""No whole number is as large: a run counts none that is, and a reader may make a float of it."""
+"""Whole numbers are smaller: no run counts so far, and a reader may convert them to floats."""
 
 
 def find_misfit(shape: Any, value: Any, name: str = "") -> str | None:

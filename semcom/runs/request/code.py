@@ -32,7 +32,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _NUMERIC = ("torch", "numpy", "scipy", "semcom", "channels")
 """Packages of which any change by a cell may change a run's numbers."""
 _SILENT = {*vars(builtins), "display", "get_ipython", "semcom", "channels"} - {"setattr", "delattr", "exec"}
-"""Functions, and modules, that change nothing which they are given."""
+"""Functions, and modules, that do not change their arguments."""
 
 
 def read_code(entry: Any, place: Place | None) -> Code:
@@ -88,13 +88,13 @@ class _Text:
     bound: set[str]
     used: set[str]
     taken: set[str]
-    """Those of the used ones whose value it takes at once, before it sets one."""
+    """Used names whose value it reads at once, before it sets any."""
     inside: set[str]
     """The names that its functions and classes take, also with an attribute."""
     changed: set[str]
-    """Of what it assigns parts, and what a function of it assigns as a global."""
+    """Objects to whose parts it assigns, and globals that a function of it assigns."""
     called: set[str]
-    """What it calls a method of, is there to call, or is there to hand over."""
+    """Objects of which it calls a method, or that it calls or passes on."""
     varying: set[str]
     """Globals and attributes that its functions assign: a run changes them."""
 

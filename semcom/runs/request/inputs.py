@@ -38,7 +38,7 @@ from semcom.tasks.registry import METRICS, TASKS
 TRAINING = f"{CODE}training"
 """The name in `contents` of a function of the user's that carries out a sweep's runs."""
 _MANY = 100
-"""Files of one folder beyond which all of it counts, as FOLDER/*."""
+"""Number of files in a folder above which the whole folder counts, as FOLDER/*."""
 
 
 def fingerprint_inputs(config: RunConfig) -> RunConfig:

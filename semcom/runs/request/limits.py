@@ -44,7 +44,7 @@ CLIENT = 400
 PROCESS = 200 << 20
 """Bytes of a process that has imported torch, beyond what processes share."""
 TRIPS = 2
-"""Times what layers make of a mini-batch is there in training: 1 to 4, measured with built-in encoders on a CPU."""
+"""Copies of layers' outputs for a mini-batch in training: 1 to 4, measured with built-in encoders on a CPU."""
 LARGEST = 2**63 - 1
 """The largest whole number of NumPy and torch."""
 

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from channels import Link
 
 BAND_HZ = 1e6
-"""Band that the participating clients share, where neither the request nor the link names one."""
+"""Band that the participating clients share, if neither the request nor the link sets it."""
 
 
 def resolve(config: RunConfig) -> Resolved:

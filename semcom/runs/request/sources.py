@@ -27,15 +27,15 @@ _PLACES = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
 _INSTALLED = {os.path.join(sysconfig.get_path(name), "") for name in _PLACES}
 _FOREIGN = (*_OURS, *{place for path in _INSTALLED for place in (path, os.path.join(os.path.realpath(path), ""))})
 _SYSTEM = ("/proc/", "/sys/", "/etc/", "/usr/", os.path.join(os.path.expanduser("~"), "."))
-"""Places whose files say nothing of a run: the system's, and what programs hide at home, as their caches."""
+"""Places of files that do not affect a run: the system's, and hidden ones of programs at home, such as caches."""
 _SURROUNDINGS = re.compile(
     "HOME|USER|LOGNAME|PATH|PWD|SHELL|TERM|LANG|DISPLAY|T(E?MP|MPDIR)|HOSTNAME|(LOCAL_|NODE_)?RANK|(LOCAL_)?WORLD_SIZE|"
     "CUDA_VISIBLE_DEVICES|(XDG|LC|SLURM|PBS|LSB|MASTER|OMP|MKL|OPENBLAS|NCCL|GLOO|RAY|TORCHELASTIC|WANDB|PYTEST)_.*|"
     ".*(TOKEN|KEY|SECRET|PASSWORD).*"
 )
-"""Variables that say where, by whom and with what a process runs, or hold a secret."""
+"""Variables that describe the surroundings of a process, or hold a secret."""
 _READERS = os.path.join(_ROOT, "semcom", "data", "")
-"""Where the functions are that own code may call to read a file; what semcom opens elsewhere is its own."""
+"""Modules of functions that own code may call to read a file; all else that semcom opens is its own."""
 _VARIABLE = re.compile(rb"""\b(?:environ(?:\.(?:get|pop|setdefault))?|getenv)\s*[\[(]\s*["'](\w+)["']""")
 _WRITING = os.O_WRONLY | os.O_RDWR
 _IMPORT = "<frozen importlib"

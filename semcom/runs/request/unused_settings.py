@@ -14,10 +14,10 @@ from typing import Any
 
 from semcom.config import COMMON, NoEffect, Resolved, TrainConfig
 from semcom.config.options import spelled, usual
-from semcom.engine.air.part import NO_CHANNEL, NO_NOISE, NOTHING_SENT
+from semcom.engine.air.part import NO_CHANNEL, NO_NOISE, NOTHING_SENT, Part
 from semcom.registry import find
 from semcom.runs.request.finish import makes_heads
-from semcom.runs.request.section_options import NAMING, read_owner
+from semcom.runs.request.section_options import OWNERS, read_owner
 from semcom.runs.request.setup import Setup
 from semcom.tasks.registry import TASKS
 
@@ -86,10 +86,11 @@ def check_unused_settings(run: Setup, common: TrainConfig, band_hz: float) -> No
         band_hz: the default of an open band.
     """
     found = [(name, why) for holds, why, names in RULES if holds(run) for name in names]
-    for field in NAMING:
-        owner, section = find(NAMING[field], read_owner(run.config, field), field), field.partition(".")[0]
-        for name, why in owner.list_unused(run) if hasattr(owner, "list_unused") else ():
-            found.append((name if "." in name else f"{section}.{name}" if name else field, why))
+    for section in ("air", "network"):
+        for field, registry in OWNERS[section].items():
+            owner = registry.get(read_owner(run.config, field))
+            for name, why in owner.list_unused(run) if issubclass(owner, Part) else ():
+                found.append((name if "." in name else f"{section}.{name}" if name else field, why))
     for name, why in found:
         _refuse(name, run.config, why, *([band_hz] if name == "air.bandwidth_hz" else []))
     for name, _, value in (entry.partition("=") for entry in run.method.unused):

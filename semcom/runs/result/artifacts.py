@@ -25,10 +25,10 @@ from semcom.runs.folder.arrays import CONFUSION, CURVES, FEATURES, IMAGES, Array
 from semcom.runs.result.evaluation import is_evaluation_due, narrow_views
 
 Stages = Mapping[int, Mapping[str, View]]
-"""Round whose draws the tests make -> the views that are tested after it."""
+"""Round that keys the draws of tests -> the tested views."""
 
 MOST = 10_000
-"""Number of test images whose features are kept, at most."""
+"""Largest number of test images with stored features."""
 PICTURES, EACH = 64, 4
 """Number of test images that are kept as they come back, at most: of all clients, and of each."""
 LARGEST = 2**28

@@ -22,8 +22,8 @@ _IN = r"[^\s'\"/\\,;:()\[\]]"
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+:"
 _SECRET = r"(?=[^\s'\"/]*@|[^\s'\"]*\?)"
 _HOST = rf"(?:(?:(?!https?:){_SCHEME}//|https?://{_SECRET})[^\s'\"/,;()]+/?|~[\w.-]+/)"
-"""Pattern of what tells a place by itself: a user's home, a bucket or a server; but not of an address that anybody can
-open, which has neither a user nor a key."""
+"""Pattern of texts that reveal a place: a user's home, a bucket or a server; but not of a public address, which has
+neither a user nor a key."""
 _ROOT = rf"(?:{_HOST}|~/|[A-Za-z]:[\\/]+|file:/+|{_SCHEME}///+|\\\\|(?<!:)//+|/(?!/))"
 _UP = rf"(?:{_IN}+/)*\.\.(?:/|$)"
 _LEAVES = re.compile(rf"{_ROOT}|{_UP}")

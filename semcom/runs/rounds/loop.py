@@ -43,10 +43,10 @@ from semcom.runs.rounds.summary import summarize_run
 
 OnRound = Callable[[dict[str, Any]], None]
 Observer = Callable[[Any, Any, World], Mapping[str, Any]]
-"""`(State before a round, State after it, world) -> values`: what it returns is `observed` in the round's line.
+"""`(State before a round, State after it, world) -> values`: its result is `observed` in the round's line.
 
-It is asked right after the training, in the same round. It may train and draw with the world: none of it counts. The
-run goes on from the second State, so it must not change what it is shown.
+It is called right after the training, in the same round. It may train and draw with the world, without any effect on
+counters. The run goes on from the second State, so the observer must not change its arguments.
 """
 LOG = logging.getLogger(__name__)
 
