@@ -123,11 +123,8 @@ def _make_table2(scale: str) -> Grid:
 
 def _make_table3(scale: str) -> Grid:
     small = scale == "small"
-    divisions: list[tuple[str, float | None]] = [
-        ("dirichlet-client", beta) for beta in BETAS[scale][: 1 if small else None]
-    ]
-    if scale != "smoke":
-        divisions.append(("iid", None))
+    betas: list[float | None] = [*BETAS[scale][: 1 if small else None], *([] if scale == "smoke" else [None])]
+    divisions = [("iid" if beta is None else "dirichlet-client", beta) for beta in betas]
     seeds = tuple(range(6)) if small else SEEDS[scale]
     return Grid(make_base(scale), {DIVISION[1:]: tuple(divisions), TAU: TAUS[scale], "seed": seeds})
 
