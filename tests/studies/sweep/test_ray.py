@@ -218,7 +218,7 @@ def test_a_ray_of_our_own_listens_to_this_machine_alone(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAY_ADDRESS", "local")
     with watch_doors() as opened, Forked(sweep_on_own_ray) as process:
-        assert process.wait(120) == 0, process.stderr.read()
+        assert process.wait(400) == 0, process.stderr.read()
     assert {"gcs_server", "raylet"} <= {name for name, _, _ in opened} and len(opened) >= 5
     assert {address for _, address, _ in opened} == {"127.0.0.1"}
     assert len(results(tmp_path / "own")) == 2
