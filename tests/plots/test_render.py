@@ -27,7 +27,7 @@ from semcom.plots import plot as semcom_plot
 from semcom.plots.base import Drawing
 from semcom.plots.kinds import KINDS, settle_kind
 from semcom.plots.registry import FIGURES
-from semcom.studies.analysis.setting import SETTING, _used, describe_setting
+from semcom.studies.analysis.setting import SETTING, _drop_unused, describe_setting
 from semcom.studies.analysis.study import study
 from semcom.studies.registry import EXPERIMENTS
 from semcom.studies.results.archive import pack_archive
@@ -136,8 +136,8 @@ def test_one_seed_has_no_error_bars_and_says_so(stored: Stored, tmp_path: Path) 
 
 def test_a_rate_that_a_method_does_not_use_is_no_setting() -> None:
     frame = pd.DataFrame({"method": ["fedavg", "pfedme", "of-a-plug-in"], "train.lr": [0.005, 0.001, 0.1]})
-    assert _used(frame, "train.lr").tolist() == [0.005, 0.1]  # pFedMe has rates of its own
-    assert _used(frame.assign(rounds=3), "rounds").tolist() == [3, 3, 3]
+    assert _drop_unused(frame, "train.lr").tolist() == [0.005, 0.1]  # pFedMe has rates of its own
+    assert _drop_unused(frame.assign(rounds=3), "rounds").tolist() == [3, 3, 3]
 
 
 def test_the_setting_tells_the_link_and_the_air_where_they_are_set() -> None:
