@@ -35,4 +35,3 @@ ARMS_SMALL = Experiment(
     axis="partition.kind",
     figures=("arms-small",),
 )
-"""The experiment with all 23 methods."""

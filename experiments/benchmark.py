@@ -145,7 +145,6 @@ def _make_grid(scale: str) -> Grid:
 BENCHMARK = make_item(
     "benchmark", "none", "27 methods in twelve settings, each with a rate of its own", METHODS, _make_grid, KIND
 )
-"""The comparison."""
 
 
 def _make_search(scale: str) -> Grid:
@@ -158,7 +157,6 @@ BENCHMARK_RATES = make_item(
     "benchmark-rates", "none", "Rates of the benchmark's methods, on validation images",
     tuple(make_trials(BENCHMARK.compared(), list_candidates)), _make_search, KIND, figures=(),
 )  # fmt: skip
-"""The search for each method's own rate."""
 
 
 def read_scores(frame: pd.DataFrame) -> pd.DataFrame:

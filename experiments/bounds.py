@@ -54,4 +54,3 @@ CONVERGENCE_BOUND = Experiment(
     figures=("convergence-bound",),
     train=train_and_measure_bounds,
 )
-"""Both methods along their theorems."""

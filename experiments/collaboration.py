@@ -72,7 +72,6 @@ COLLABORATION = make_item(
     "What every method gains over local training, against images per class and classes per client",
     ALL, _make_grid, "partition.shots", ("collaboration", "collaboration-ways"),
 )  # fmt: skip
-"""The map of where sharing pays."""
 
 SMALL_GAIN = 3.0
 """Gain that methods without a common encoder do not reach by the hypothesis, in points."""

@@ -58,4 +58,3 @@ DEEPJSCC_FEDERATED = make_item(
     "Images rebuilt against SNR: trained centrally, alone and federated, beside the digital chain",
     (Variant("central", "local"), "local", "fedavg", "fedper", "fedrep", *CHAINS), _make_grid, TEST_SNR,
 )  # fmt: skip
-"""Images rebuilt by clients of three classes, and sent digitally."""

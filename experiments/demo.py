@@ -24,4 +24,3 @@ DEMO = Experiment(
     },
     figures=("demo",),
 )
-"""The experiment behind `make demo`."""

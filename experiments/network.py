@@ -72,7 +72,6 @@ WIRELESS_NETWORK = Experiment(
     scales=each_scale(_make_grid, ("smoke", "small")),
     axis="channel.users",
 )
-"""Three methods in a cell."""
 
 SMALL_LOSS, NEAR = 2.0, 2.0
 """Points that sharing a resource costs at most, and within which two schedulers are the same."""

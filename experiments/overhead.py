@@ -140,7 +140,6 @@ OVERHEAD = make_item(
     "What each method sends per client and round, measured, beside FedCoSR's formulas",
     ALL, _make_grid, KIND, figures=(), train=train_and_count_overhead,
 )  # fmt: skip
-"""Traffic of all methods."""
 
 
 def tabulate_costs(frame: pd.DataFrame) -> pd.DataFrame:

@@ -64,4 +64,3 @@ WIRELESS_BASELINES = Experiment(
     figures=("wireless-baselines",),
     train=train_and_send_baselines,
 )
-"""FedCL over three channels, and the image chain."""

@@ -63,7 +63,6 @@ WIRELESS_TIME = make_item(
     "Accuracy against the seconds and joule that training alone and nine ways to learn together take in a cell",
     VARIANTS, _make_grid, "network.radius_m", ("wireless-time", "wireless-time-energy"),
 )  # fmt: skip
-"""Training alone and together, by time and energy."""
 
 
 def judge_costs(frame: pd.DataFrame) -> Iterator[Row]:

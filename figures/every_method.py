@@ -94,7 +94,6 @@ COLLABORATION_WAYS = Drawing(
     ),
     shows=(WAYS, SHOTS),
 )
-"""The gains in one column: the mean over the numbers of images."""
 
 
 # Over the air ---------------------------------------------------------------------------------------------------------

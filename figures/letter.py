@@ -96,7 +96,6 @@ LETTER_LEAD = Drawing(
     shows=("seed",),
     finish=draw_stated_leads,
 )
-"""The screening."""
 LARGE = 5.0
 """Least change of a lead, in points, of the levels in the figure of one column."""
 LONGEST = 30
@@ -138,7 +137,6 @@ LETTER_LEAD_LARGE = Drawing(
     shows=("seed",),
     finish=draw_stated_leads_in_colours,
 )
-"""The largest effects of the screening, in one column."""
 
 SCHEME, WEIGHTS = "scheme", "weights"
 
@@ -182,7 +180,6 @@ LETTER_LOW = Drawing(
     shows=(LAMBDA,),
     finish=mark_stated,
 )
-"""FedCL's lead over FedProto at low SNR, under each reading."""
 
 
 def average_best_lambdas(study: Study, plot: Plot) -> pd.DataFrame:
@@ -207,7 +204,6 @@ LETTER_FULL = Drawing(
         "FedCL and FedProto chosen on validation images."
     ),
 )
-"""The letter's methods at its own size."""
 
 LETTER_WEIGHT = Drawing(
     "letter-weight",
@@ -219,7 +215,6 @@ LETTER_WEIGHT = Drawing(
     ),
     shows=("hyper.lam", "model.encoder", "train.rounds"),
 )
-"""FedCL and FedProto over the weight of their regularisers."""
 
 
 # Where FedCL helps ----------------------------------------------------------------------------------------------------
@@ -260,7 +255,6 @@ LETTER_REGIME = Drawing(
     compute_gains_by_place,
     shows=FIELDS,
 )
-"""The map of where FedCL helps."""
 LETTER_REGIME_USES = Drawing(
     "letter-regime-uses",
     "letter-regime",
@@ -274,7 +268,6 @@ LETTER_REGIME_USES = Drawing(
     shows=FIELDS,
     finish=label_gain,
 )
-"""The same over what crosses the air."""
 
 
 # Where a common encoder gains -----------------------------------------------------------------------------------------
@@ -322,4 +315,3 @@ LETTER_ENCODER = Drawing(
     shows=FIELDS,
     finish=label_gain_over_local,
 )
-"""What a common encoder gains in each setting."""

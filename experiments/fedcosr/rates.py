@@ -91,7 +91,6 @@ FEDCOSR_RATES = make_item(
     "fedcosr-rates", "FedCoSR (not in it)", "Rates of sixteen methods, on validation images",
     tuple(make_trials(TABLE2.compared(), list_candidates)), _make_search, KIND, (), ("smoke", "small"),
 )  # fmt: skip
-"""The search for each method's own rate."""
 
 
 def read_scores(frame: pd.DataFrame) -> pd.DataFrame:

@@ -215,7 +215,6 @@ LETTER_LEAD = make_item(
     tuple(Variant(variant.name, variant.method) for variant in _list_variants(list_levels("small"))),
     _make_grid, "seed", ("letter-lead", "letter-lead-large"),
 )  # fmt: skip
-"""The screening of experiments/protocol.md."""
 
 LOW = (0.0, -3.0)
 """SNRs of `letter-lead-low` in dB."""
@@ -254,7 +253,6 @@ LETTER_LEAD_LOW = make_item(
     tuple(Variant(variant.name, variant.method) for variant in _list_low_variants("small")),
     _make_low, "seed", figures=(),
 )  # fmt: skip
-"""The screening at the SNRs where FedCL has led FedProto's own rule."""
 
 
 def measure_low_effects(frame: pd.DataFrame, snr_db: float, view: str | None, scale: str = "small") -> pd.DataFrame:
@@ -298,7 +296,6 @@ LETTER_LEAD_CONFIRM = make_item(
     tuple(Variant(name, name.partition(" ")[0]) for name in _list_confirmed_settings("small")),
     _make_confirmation, "seed", figures=(),
 )  # fmt: skip
-"""The confirmation of experiments/protocol.md."""
 
 
 def measure_effects(

@@ -86,7 +86,6 @@ LETTER_LOW_SEARCH = make_item(
     "lambda of FedCL and of FedProto at each SNR, on validation images",
     TUNED, _make_search, SNR, (), ("smoke", "small"),
 )  # fmt: skip
-"""The search for lambda at each SNR."""
 
 
 def read_scores(frame: pd.DataFrame) -> pd.DataFrame:
@@ -122,7 +121,6 @@ LETTER_LOW = make_item(
     "FedCL and FedProto at low SNR, over the same air and at the same weight",
     (AS_PRINTED, IDEAL, PLAIN, "fedproto", BY_AIR), _make_low, SNR, figures=(),
 )  # fmt: skip
-"""FedCL's loss at low SNR, and its sources."""
 
 HEAVY = (4.0, 16.0, 64.0)
 """Weights of `letter-scg`: lambda 1/16, 1/4 and 1 of Eq. 10's sum."""
@@ -138,7 +136,6 @@ LETTER_SCG = make_item(
     "FedCL with generated and with plain mean centroids, over lambda",
     (AS_PRINTED, PLAIN), _make_scg, LAMBDA, figures=(),
 )  # fmt: skip
-"""The letter's own comparison, in one architecture."""
 
 
 def _print_choice(path: str) -> None:

@@ -68,7 +68,6 @@ LETTER_SEARCH = make_item(
     "Optimiser, batch size and local epochs that the letter leaves open, on validation images",
     ("fedcl", "fedproto", "fedavg"), _make_schedules, "train.local_epochs", (), PASSES,
 )  # fmt: skip
-"""The search for one schedule of all arms."""
 
 
 def score_schedules(frame: pd.DataFrame) -> pd.DataFrame:
@@ -116,7 +115,6 @@ LETTER_SEARCH_LAMBDA = make_item(
     ),
     _make_lambdas, "seed", (), PASSES,
 )  # fmt: skip
-"""The search for either lambda."""
 
 
 def score_lambdas(frame: pd.DataFrame) -> pd.DataFrame:
