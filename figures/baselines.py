@@ -76,10 +76,6 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
 
 
 WIRELESS_BASELINES = Drawing(
-    name="wireless-baselines",
-    experiment="wireless-baselines",
-    plot=Plot(kind="lines", x="uses", hue="scheme"),
-    numbers=numbers,
-    caption=caption,
-    shows=(KIND, TEST_SNR),
-)
+    name="wireless-baselines", experiment="wireless-baselines", plot=Plot(kind="lines", x="uses", hue="scheme"),
+    numbers=numbers, caption=caption, shows=(KIND, TEST_SNR),
+)  # fmt: skip

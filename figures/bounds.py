@@ -87,16 +87,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
 
 
 BOUNDS = Kind(
-    title="both sides of a convergence theorem by round",
-    tabled=False,
-    numbers=numbers,
-    draw=draw,
-    caption=caption,
-    x="round",
-    hue="line",
-    facet="variant",
-    columns=1,
-    shared=False,
-    of_y=False,
-)
+    title="both sides of a convergence theorem by round", tabled=False, numbers=numbers, draw=draw, caption=caption,
+    x="round", hue="line", facet="variant", columns=1, shared=False, of_y=False,
+)  # fmt: skip
 CONVERGENCE_BOUND = Drawing("convergence-bound", "convergence-bound", Plot(kind="bounds"), shows=("channel.snr_db",))

@@ -30,12 +30,10 @@ VIEWS = (
 )
 
 COLLABORATION = Drawing(
-    "collaboration",
-    "collaboration",
-    Plot(kind="gain", x=SHOTS, y="last", hue="variant", facet=WAYS, over=OVER),
+    "collaboration", "collaboration", Plot(kind="gain", x=SHOTS, y="last", hue="variant", facet=WAYS, over=OVER),
     numbers=lambda study, plot: gain.compute_gain(study, plot, LATER_VIEWS),
     caption=lambda cells, plot: f"{GAIN.caption(cells, plot)} {VIEWS}",
-)
+)  # fmt: skip
 
 
 def average_gains_by_ways(study: Study, plot: Plot) -> pd.DataFrame:
@@ -84,16 +82,14 @@ def _read_views(run: Stored, metric: str) -> list[tuple[str, float]]:
 
 
 COLLABORATION_WAYS = Drawing(
-    "collaboration-ways",
-    "collaboration",
-    Plot(kind="gain", x=WAYS, y="last", hue="variant", over=OVER),
+    "collaboration-ways", "collaboration", Plot(kind="gain", x=WAYS, y="last", hue="variant", over=OVER),
     numbers=average_gains_by_ways,
     caption=lambda cells, plot: (
         f"{GAIN.caption(cells, plot)} Of each seed the mean over the numbers of images of a class. {VIEWS} FedCRL is "
         "left out, which is FedCoSR here."
     ),
     shows=(WAYS, SHOTS),
-)
+)  # fmt: skip
 
 
 # Over the air ---------------------------------------------------------------------------------------------------------
@@ -114,13 +110,10 @@ def average_at_end(study: Study, plot: Plot) -> pd.DataFrame:
 
 
 WIRELESS_SNR = Drawing(
-    "wireless-snr",
-    "wireless-snr",
-    Plot(kind="heatmap", x=TEST, y="last", hue="variant", facet="channel.kind"),
-    numbers=average_at_end,
-    caption=lambda cells, plot: f"{HEATMAP.caption(cells, plot)} {VIEWS}",
+    "wireless-snr", "wireless-snr", Plot(kind="heatmap", x=TEST, y="last", hue="variant", facet="channel.kind"),
+    numbers=average_at_end, caption=lambda cells, plot: f"{HEATMAP.caption(cells, plot)} {VIEWS}",
     shows=(TEST_SNR, "channel.kind"),
-)
+)  # fmt: skip
 AVERAGED = ("fedavg", "fedprox", "moon", "fedper", "fedrep", "fedpac")
 """Methods whose first view has the base station's averaged encoder, which over the air no client has."""
 RECEIVED = "received"
@@ -145,10 +138,8 @@ def average_by_exchange(study: Study, plot: Plot) -> pd.DataFrame:
 
 
 WIRELESS_EXCHANGE = Drawing(
-    "wireless-exchange",
-    "wireless-exchange",
-    Plot(kind="heatmap", x=TEST, y="last", hue="variant", facet="air.parameters"),
-    numbers=average_by_exchange,
+    "wireless-exchange", "wireless-exchange",
+    Plot(kind="heatmap", x=TEST, y="last", hue="variant", facet="air.parameters"), numbers=average_by_exchange,
     caption=lambda cells, plot: (
         f"{HEATMAP.caption(cells, plot)} {VIEWS} "
         "Models and prototypes pass free of errors (ideal), or uncoded over AWGN at 10 dB (analog). An averaged "
@@ -157,7 +148,7 @@ WIRELESS_EXCHANGE = Drawing(
         "Local and FedCL exchange nothing and are left out."
     ),
     shows=(TEST_SNR, "air.parameters"),
-)
+)  # fmt: skip
 SHOWN = (10.0, 0.0)
 """Test SNRs in dB of the figure against classes; the runs have more, as another study uses them too."""
 
@@ -172,10 +163,7 @@ def average_at_two_snrs(study: Study, plot: Plot) -> pd.DataFrame:
 
 
 WIRELESS_HETEROGENEITY = Drawing(
-    "wireless-heterogeneity",
-    "wireless-heterogeneity",
-    Plot(kind="heatmap", x=WAYS, y="last", hue="variant", facet=TEST),
-    numbers=average_at_two_snrs,
-    caption=lambda cells, plot: f"{HEATMAP.caption(cells, plot)} {VIEWS}",
-    shows=(WAYS, SHOTS, TEST_SNR),
-)
+    "wireless-heterogeneity", "wireless-heterogeneity",
+    Plot(kind="heatmap", x=WAYS, y="last", hue="variant", facet=TEST), numbers=average_at_two_snrs,
+    caption=lambda cells, plot: f"{HEATMAP.caption(cells, plot)} {VIEWS}", shows=(WAYS, SHOTS, TEST_SNR),
+)  # fmt: skip

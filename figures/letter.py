@@ -88,14 +88,9 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
 
 
 LETTER_LEAD = Drawing(
-    "letter-lead",
-    "letter-lead",
-    Plot(kind="dots", x=LEVEL, y=LEAD, facet=RIVAL),
-    numbers=tabulate_leads,
-    caption=caption,
-    shows=("seed",),
-    finish=draw_stated_leads,
-)
+    "letter-lead", "letter-lead", Plot(kind="dots", x=LEVEL, y=LEAD, facet=RIVAL), numbers=tabulate_leads,
+    caption=caption, shows=("seed",), finish=draw_stated_leads,
+)  # fmt: skip
 LARGE = 5.0
 """Least change of a lead, in points, of the levels in the figure of one column."""
 LONGEST = 30
@@ -124,19 +119,15 @@ def draw_stated_leads_in_colours(figure: Figure, cells: pd.DataFrame) -> None:
 
 
 LETTER_LEAD_LARGE = Drawing(
-    "letter-lead-large",
-    "letter-lead",
-    Plot(kind="dots", x=LEVEL, y=LEAD, hue=RIVAL),
-    numbers=select_large_leads,
+    "letter-lead-large", "letter-lead", Plot(kind="dots", x=LEVEL, y=LEAD, hue=RIVAL), numbers=select_large_leads,
     caption=lambda cells, plot: (
         "Accuracy of FedCL minus that of FedProto and of FedAvg in percentage points, in the base and under the levels "
         f"of letter-lead that change one of the two by {LARGE:g} points or more, as far as can be told (those such as "
         f"'many with InfoNCE' against 'many'); {describe_sheet_intervals(cells, 'bars')}, paired. "
         "Lines in the colours of the marks: the letter's leads, with 20 clients (dotted) and at 9 dB (dashed)."
     ),
-    shows=("seed",),
-    finish=draw_stated_leads_in_colours,
-)
+    shows=("seed",), finish=draw_stated_leads_in_colours,
+)  # fmt: skip
 
 SCHEME, WEIGHTS = "scheme", "weights"
 
@@ -164,10 +155,7 @@ def mark_stated(figure: Figure, cells: pd.DataFrame) -> None:
 
 
 LETTER_LOW = Drawing(
-    "letter-low",
-    "letter-low",
-    Plot(kind="lines", x=SNR, y=LEAD, hue=SCHEME, facet=SETTING),
-    numbers=tabulate_readings,
+    "letter-low", "letter-low", Plot(kind="lines", x=SNR, y=LEAD, hue=SCHEME, facet=SETTING), numbers=tabulate_readings,
     caption=lambda cells, plot: (
         "Accuracy of FedCL minus that of FedProto in percentage points, trained and tested at each SNR, held against "
         "FedProto's head and against its paper's own rule, the nearest prototype of a client's own classes; "
@@ -177,9 +165,8 @@ LETTER_LOW = Drawing(
         "SNR on validation images, 1 (the default of both), and 4. Dotted: the letter's 12.75 with 20 clients, as "
         "points."
     ),
-    shows=(LAMBDA,),
-    finish=mark_stated,
-)
+    shows=(LAMBDA,), finish=mark_stated,
+)  # fmt: skip
 
 
 def average_best_lambdas(study: Study, plot: Plot) -> pd.DataFrame:
@@ -195,26 +182,21 @@ def average_best_lambdas(study: Study, plot: Plot) -> pd.DataFrame:
 
 
 LETTER_FULL = Drawing(
-    "letter-full",
-    "letter-full",
-    Plot(kind="lines", x=SNR, hue="variant", facet=SETTING),
-    numbers=average_best_lambdas,
+    "letter-full", "letter-full", Plot(kind="lines", x=SNR, hue="variant", facet=SETTING), numbers=average_best_lambdas,
     caption=lambda cells, plot: (
         f"{describe_points(cells, plot)} Trained and tested at each SNR, 200 rounds with DCGAN's widths; lambda of "
         "FedCL and FedProto chosen on validation images."
     ),
-)
+)  # fmt: skip
 
 LETTER_WEIGHT = Drawing(
-    "letter-weight",
-    "letter-weight",
-    Plot(kind="lines", x="hyper.lam", facet="model.encoder"),
+    "letter-weight", "letter-weight", Plot(kind="lines", x="hyper.lam", facet="model.encoder"),
     caption=lambda cells, plot: (
         "Test accuracy against lambda, the weight of both methods' regulariser: the mean of the squared distance over "
         f"the features; {describe_sheet_intervals(cells, 'bars')}."
     ),
     shows=("hyper.lam", "model.encoder", "train.rounds"),
-)
+)  # fmt: skip
 
 
 # Where FedCL helps ----------------------------------------------------------------------------------------------------
@@ -249,25 +231,19 @@ def label_gain(figure: Figure, cells: pd.DataFrame) -> None:
 
 
 LETTER_REGIME = Drawing(
-    "letter-regime",
-    "letter-regime",
-    Plot(kind="gain", x=PLACE, hue="variant", over=OVER),
-    compute_gains_by_place,
+    "letter-regime", "letter-regime", Plot(kind="gain", x=PLACE, hue="variant", over=OVER), compute_gains_by_place,
     shows=FIELDS,
-)
+)  # fmt: skip
 LETTER_REGIME_USES = Drawing(
-    "letter-regime-uses",
-    "letter-regime",
-    Plot(kind="pareto", x=USES, y="gain", hue="variant", facet=PLACE, over=OVER),
+    "letter-regime-uses", "letter-regime", Plot(kind="pareto", x=USES, y="gain", hue="variant", facet=PLACE, over=OVER),
     numbers=compute_gains_by_uses,
     caption=lambda cells, plot: (
         "Gain over Local against the channel uses of the whole run, both ways, over all clients; runs are paired by "
         "seed, bars: 95 % intervals (Student's t over seeds). Circled: no other method, Local included, is at least as "
         "accurate at no higher cost (by the means); a step joins them."
     ),
-    shows=FIELDS,
-    finish=label_gain,
-)
+    shows=FIELDS, finish=label_gain,
+)  # fmt: skip
 
 
 # Where a common encoder gains -----------------------------------------------------------------------------------------
@@ -302,9 +278,7 @@ def label_gain_over_local(figure: Figure, cells: pd.DataFrame) -> None:
 
 
 LETTER_ENCODER = Drawing(
-    "letter-encoder",
-    "letter-encoder",
-    Plot(kind="dots", x=SETTING, y="gain", hue="variant", facet=PLACE),
+    "letter-encoder", "letter-encoder", Plot(kind="dots", x=SETTING, y="gain", hue="variant", facet=PLACE),
     numbers=compute_gains_in_settings,
     caption=lambda cells, plot: (
         "Accuracy of methods with a common encoder and own decoders minus that of Local in the same setting, in "
@@ -312,6 +286,5 @@ LETTER_ENCODER = Drawing(
         "the figure letter-regime, 'all four' that of collaboration but for its numbers of classes and images; "
         "the others change one thing of the first."
     ),
-    shows=FIELDS,
-    finish=label_gain_over_local,
-)
+    shows=FIELDS, finish=label_gain_over_local,
+)  # fmt: skip
