@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 from channels.registry import Registry
 
 if TYPE_CHECKING:
+    from channels.cell import PathLoss
     from channels.link import Link
     from channels.meter import Meter
     from channels.ofdm.profiles import Profile
 
-__all__ = ["LINKS", "PROFILES", "Link", "Meter", "link_options", "make_link"]
+__all__ = ["LINKS", "PATH_LOSSES", "PROFILES", "Link", "Meter", "link_options", "make_link"]
 
 LINKS: Registry[type[Link]] = Registry(
     "channel",
@@ -53,6 +54,14 @@ PROFILES: Registry[type[Profile]] = Registry(
     base="channels.ofdm.profiles:Profile",
 )
 """Profiles of the link `ofdm` by name. Decorate a subclass of `Profile` with `@PROFILES.register("mine")` to add it."""
+
+PATH_LOSSES: Registry[type[PathLoss]] = Registry(
+    "path loss",
+    {"umi": "channels.cell:UMi", "exponent": "channels.cell:Exponent"},
+    base="channels.cell:PathLoss",
+    options="Options",
+)
+"""Losses by distance: name -> subclass of `PathLoss`."""
 
 
 def link_options(kind: str) -> dict[str, Any]:

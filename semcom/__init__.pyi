@@ -1,5 +1,6 @@
 """The names that `semcom` exports, each with the module that holds it: `__init__.py` imports that at first use."""
 
+from channels import PATH_LOSSES as PATH_LOSSES
 from channels.registry import depends as depends
 from semcom.config import (
     AirConfig as AirConfig,
@@ -21,7 +22,6 @@ from semcom.data.split import Partition as Partition, Split as Split
 from semcom.engine.air.registry import (
     ACCESS as ACCESS,
     COMPRESSIONS as COMPRESSIONS,
-    PATH_LOSSES as PATH_LOSSES,
     PLACES as PLACES,
     RATES as RATES,
     SPEEDS as SPEEDS,

@@ -49,7 +49,7 @@ LISTS: Mapping[str, str] = {
     "compressions": "semcom.engine.air.registry:COMPRESSIONS",
     "rates": "semcom.engine.air.registry:RATES",
     "places": "semcom.engine.air.registry:PLACES",
-    "path-losses": "semcom.engine.air.registry:PATH_LOSSES",
+    "path-losses": "channels:PATH_LOSSES",
     "speeds": "semcom.engine.air.registry:SPEEDS",
     "experiments": "semcom.studies.registry:EXPERIMENTS",
     "figures": "semcom.plots.registry:FIGURES",

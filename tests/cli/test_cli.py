@@ -73,9 +73,11 @@ def test_the_flags_of_the_issue_reach_the_configuration() -> None:
         partition=semcom.PartitionConfig("shots", options=Shots.Options(ways=3, shots=100)),
         channel=ChannelConfig("awgn", 9.0, options=AWGN.Options()),
         air=AirConfig(options=Fixed.Options()),
+        network=semcom.NetworkConfig(options=config.network.options),
         train=TrainConfig(rounds=60, batch_size=50, lr=0.001),
     )
     assert config == expected
+    assert vars(config.network.options).keys() == {"shadowing_db", "carrier_ghz", "flops", "flops_spread"}
 
 
 @settings(max_examples=10, deadline=None)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from channels.registry import Registry
 
 if TYPE_CHECKING:
-    from channels.cell import PathLoss
     from semcom.engine.air.access import Access
     from semcom.engine.air.compression import Compression
     from semcom.engine.air.places import Places
@@ -50,13 +49,6 @@ PLACES: Registry[type[Places]] = Registry(
     options="Options",
 )
 """Places of the clients, from which their SNRs follow: name -> subclass of `Places`."""
-PATH_LOSSES: Registry[type[PathLoss]] = Registry(
-    "path loss",
-    {"umi": "channels.cell:UMi", "exponent": "channels.cell:Exponent"},
-    base="channels.cell:PathLoss",
-    options="Options",
-)
-"""Losses by distance: name -> subclass of `PathLoss`."""
 SPEEDS: Registry[type[Speeds]] = Registry(
     "speeds",
     {"log-normal": "semcom.engine.air.speeds:LogNormal"},

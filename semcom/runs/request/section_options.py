@@ -12,7 +12,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from channels import LINKS
+from channels import LINKS, PATH_LOSSES
 from channels.options import BaseOptions
 from channels.registry import Registry
 from semcom.config import FORMER, ConfigError, NoEffect, RunConfig
@@ -21,7 +21,7 @@ from semcom.config.errors import show_value
 from semcom.config.misplaced import describe_misplaced_field
 from semcom.config.options import build_options, parse_option_value, spelled, usual
 from semcom.data.registry import DATASETS, PARTITIONS
-from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PATH_LOSSES, PLACES, RATES, SPEEDS
+from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PLACES, RATES, SPEEDS
 from semcom.methods.registry import METHODS
 from semcom.registry import find
 

@@ -16,11 +16,12 @@ import pytest
 import torch
 
 import semcom
+from channels import PATH_LOSSES
 from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.config import AirConfig, RunConfig, from_dict, run_hash, to_dict
 from semcom.engine.air.access import Access
-from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PATH_LOSSES, PLACES, RATES, SPEEDS
+from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PLACES, RATES, SPEEDS
 from semcom.engine.air.speeds import Speeds
 from semcom.engine.store.population import average
 from tests import worlds
