@@ -26,10 +26,10 @@ import pandas as pd
 import pytest
 
 import semcom
-from channels import LINKS
+from channels import LINKS, PATH_LOSSES
 from semcom.cli import main as cli
 from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
-from semcom.engine.air.registry import ACCESS, COMPRESSIONS, RATES
+from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PLACES, RATES, SPEEDS
 from semcom.engine.air.schedulers import SCHEDULERS
 from semcom.methods.registry import METHODS
 from semcom.models.registry import ENCODERS
@@ -63,6 +63,7 @@ TESTED = {
         "A partition",
         "A way of access to the air",
         "A compression, a rate",
+        "Places of clients, a path loss",
         "A scheduler",
         "A metric",
         "An experiment and its figure",
@@ -148,8 +149,9 @@ def smaller(text: str) -> str:
 
 @pytest.fixture(autouse=True)
 def own_names(monkeypatch: pytest.MonkeyPatch, thin: None) -> None:
-    data, air = (DATASETS, PARTITIONS, AUGMENTATIONS), (ACCESS, COMPRESSIONS, RATES, SCHEDULERS)
-    for registry in (METHODS, ENCODERS, *data, LINKS, *air, EXPERIMENTS, FIGURES, KINDS, METRICS, TASKS):
+    data, air = (DATASETS, PARTITIONS, AUGMENTATIONS), (ACCESS, COMPRESSIONS, RATES, PLACES, SPEEDS, SCHEDULERS)
+    own = (METHODS, ENCODERS, *data, LINKS, PATH_LOSSES, *air, EXPERIMENTS, FIGURES, KINDS, METRICS, TASKS)
+    for registry in own:
         monkeypatch.setattr(registry, "_added", dict(registry._added))
 
 

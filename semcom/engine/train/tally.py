@@ -48,7 +48,7 @@ class Tally:
     def alone(self) -> Tally:
         """Return the same counters in a process that shares its clients with no other."""
         made = copy(self)
-        made.team, made.log = ALONE, dict(self.log)
+        made.team, made.log, made.meters = ALONE, dict(self.log), {name: Meter() for name in self.meters}
         return made
 
     def begin(self, round_: int) -> None:
