@@ -326,6 +326,7 @@ _DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
 def _list_head(name: str, text: str, whole: bool = False) -> list[str]:
     """Format a name with the first paragraph of its docstring, or with `whole` all of them."""
     first, *more = text.split("\n\n")
+    more = [each for each in more if not each.startswith(("Args:", "Attributes:"))]  # of the code, not of a run
     lines = hang_text(f"{name}  ", first)
     return lines + _space_out(more if whole else ())
 

@@ -254,6 +254,15 @@ def test_long_numbers_are_shown_in_short(value: Any, text: str) -> None:
     assert shown(value) == text
 
 
+@pytest.mark.parametrize(
+    "what", ["accesses", "channels", "compressions", "places", "path-losses", "rates", "speeds", "tasks"]
+)
+def test_the_attributes_of_a_class_are_not_listed(what: str) -> None:
+    for name in listing.registry_of(what).names():
+        text = listing.list_details(what, name)
+        assert text.startswith(name) and "Attributes:" not in text and "Args:" not in text
+
+
 def test_what_ships_is_listed_without_importing_it(capsys: pytest.CaptureFixture[str]) -> None:
     """Read off the files it is the same as of the classes; the list comes without torch, which takes seconds."""
     for name in METHODS.names():
