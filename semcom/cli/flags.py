@@ -430,8 +430,10 @@ def _make_registry() -> ConstructorRegistry:
 
 
 def _read_type(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
-    """Return how to read Literal, int, float and float | str, each or a tuple of it with `| None`, tuples of int,
-    and a number or one of some words, with `| None`. Anything else is tyro's.
+    """Describe how to read the types of our fields; other types are left to tyro.
+
+    These are Literal, int, float and float | str, each or a tuple of it with `| None`, tuples of int, and a number or
+    one of some words, with `| None`.
     """
     union = typing.get_origin(info.type) in (typing.Union, types.UnionType)
     members = [m for m in (typing.get_args(info.type) if union else [info.type]) if m is not type(None)]

@@ -230,8 +230,7 @@ def _short(value: Any) -> str:
 
 
 def _collect_fields(config: RunConfig) -> dict[str, Any]:
-    """Convert a configuration to plain containers, without `NOT_IDENTITY` and without `LATER` fields as they were
-    before.
+    """Convert a configuration to plain containers, without `NOT_IDENTITY`, and without `LATER` fields of former values.
 
     The digests in `contents` take the place of the paths of files, whatever option names these. Those of code,
     variables and declared dependencies are beside them.

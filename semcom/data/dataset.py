@@ -75,7 +75,7 @@ class Dataset:
 
     @property
     def pictured(self) -> bool:
-        """Whether its inputs are images, not arrays of numbers."""
+        """True if the inputs are images, not arrays of numbers."""
         return bool(self.images.dtype == np.uint8)
 
 

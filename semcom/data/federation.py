@@ -81,7 +81,7 @@ class Federation:
 
     @property
     def pictured(self) -> bool:
-        """Whether its inputs are images, not arrays of numbers."""
+        """True if the inputs are images, not arrays of numbers."""
         return not self.images.is_floating_point()
 
     @property

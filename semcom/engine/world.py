@@ -108,7 +108,7 @@ class World:
 
     @property
     def pictured(self) -> bool:
-        """Whether the data are images, `[channels, size, size]`, and no other arrays of numbers."""
+        """True if the data are images, `[channels, size, size]`, not other arrays of numbers."""
         return self.session.draws.federation.pictured
 
     @property

@@ -149,7 +149,7 @@ class DigitalChain(FedAvg):
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):
-        """The chain."""
+        """The hyperparameters of the chain."""
 
         codec: Literal["best", "jpeg", "webp", "avif", "jpeg-half"] = "best"
         """The compression (best: that of these which suits the uses and the SNR); an image has the best quality

@@ -32,7 +32,7 @@ MOST = 100_000
 
 @dataclass(frozen=True)
 class Variant:
-    """What is compared with others: a method under a name of its own, with settings of its own."""
+    """A method under a name of its own, with settings of its own, to compare with others."""
 
     name: str
     """Its name in tables and legends, and on the command line (`--methods`)."""

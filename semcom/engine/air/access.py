@@ -116,8 +116,7 @@ class Superposed(Access):
     def average(
         self, pop: Population, part: Prefix, weights: Tensor, since: Population | None, name: str
     ) -> dict[str, Tensor]:
-        """Add to the mean the error of the summed updates, and the difference between the models as sent and as
-        received."""
+        """Add the error of the summed updates to the mean, and the difference of received models from those sent."""
         # A power is spread over the whole band here, and over a client's part of it otherwise.
         shares = 1 if self.air.powers_w is None else self.air.participants
         mean, starts, silent = average(pop, part, weights), map_update_starts(since, pop), []

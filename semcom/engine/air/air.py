@@ -113,8 +113,7 @@ class Air:
             part: prefix or prefixes of the sent tensors.
             name: names the draws; a second model on the same way in a round needs a name, to meet its own noise.
             since: the result of `down` with which training began: uncoded or compressed, the difference to it is sent,
-                and
-                the base station adds its own copy (None: the models themselves are sent).
+                and the base station adds its own copy (None: the models themselves are sent).
 
         Returns:
             the models as the base station has them, also of clients that did not get through; see `arrivals`.

@@ -150,11 +150,11 @@ class Whole(Compression):
     """Numbers go up as they are."""
 
     def compresses_models(self, since: Population | None, name: str) -> bool:
-        """Return False."""
+        """Leave models as they are."""
         return False
 
     def compresses_tensors(self) -> bool:
-        """Return False."""
+        """Leave tensors as they are."""
         return False
 
 

@@ -31,11 +31,11 @@ class Planned(Protocol):
 
     @property
     def error_free(self) -> bool:
-        """Whether parameters, prototypes and the like are sent, and without errors."""
+        """True if parameters, prototypes and the like are sent, and without errors."""
 
     @property
     def fades(self) -> bool:
-        """Whether the channel has gains other than 1."""
+        """True if the channel has gains other than 1."""
 
 
 class Part:

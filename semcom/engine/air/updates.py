@@ -30,7 +30,7 @@ class Received(Population):
 
 
 class Start(NamedTuple):
-    """Where a tensor in training began: as received, and how the base station's copy differs, `[1 or k, ...]` both."""
+    """A tensor as training begins: as received, and the difference of the base station's copy, `[1 or k, ...]` both."""
 
     received: Tensor
     missed: Tensor

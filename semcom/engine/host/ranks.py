@@ -90,8 +90,7 @@ class Team:
         return [np.sort(np.array(part, dtype=np.int64)) for part in parts]
 
     def exchange(self, mine: Any) -> list[Any]:
-        """Exchange small values (containers, tensors on the host), and return those of every rank, in the order of
-        ranks."""
+        """Exchange small values (containers, tensors on the host), and list those of all ranks in their order."""
         if self.size == 1:
             return [mine]
         content = _pack(mine)
@@ -317,8 +316,7 @@ def _explain_broken_connection(store: dist.Store, workers: Sequence[_Worker]) ->
 
 
 def _find_last_words(store: dist.Store, workers: Sequence[_Worker]) -> str | None:
-    """Find the line about the worker that failed first; the connections of the others broke with it. None if none
-    failed."""
+    """Find the line about the worker that failed first, with which the others lost their connections, if any failed."""
     ended = [worker for worker in workers if worker.process.poll()]
     # One that was killed could not tell; one that aborts may do so because of a broken connection.
     killed = [worker for worker in ended if worker.process.returncode < 0 and worker.process.returncode != -SIGABRT]

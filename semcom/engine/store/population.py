@@ -107,12 +107,8 @@ class Cohort:
         return self.select(ids)
 
     def list_alike(self) -> np.ndarray:
-        """List the clients that have one and the same model: all where all tensors are shared, else nobody."""
+        """List the clients with one and the same model: all clients if they share all tensors, otherwise no client."""
         return self.ids if self.tensors.keys() <= self.shared else self.ids[:0]
-
-    def merge(self, ids: np.ndarray) -> Cohort:
-        """Return some of the clients that `list_alike` gives, who then share all tensors."""
-        return self.select(ids)
 
     def put(self, other: Cohort) -> Cohort:
         """Replace the own tensors of `other`'s clients; shared tensors stay."""
@@ -178,17 +174,12 @@ class StoredCohort:
         return dataclasses.replace(self, ids=find_common_clients(ids, self.ids))
 
     def list_alike(self) -> np.ndarray:
-        """List the clients that have one and the same model: those whose rows are still as all began, `[n]`."""
+        """List the clients with one and the same model: those with rows still at their common beginning, `[n]`."""
         if self.own.layout.places.keys() <= self.shared:
             return self.ids
         if not self.own.alike:
             return self.ids[:0]
         return np.setdiff1d(self.ids, np.fromiter(self.own.changed, dtype=self.ids.dtype), assume_unique=True)
-
-    def merge(self, ids: np.ndarray) -> Cohort:
-        """Return some of the clients that `list_alike` gives, who then share all tensors."""
-        first = self._gather(ids[:1])
-        return dataclasses.replace(first, ids=ids, shared=frozenset(first.tensors))
 
     def put(self, other: Cohort) -> StoredCohort:
         """Write the clients of `other` as the newest version of their rows; shared tensors stay."""
@@ -219,7 +210,7 @@ class DerivedCohort:
         base: the other cohort, at rest.
         function: makes the models, of stacks of any of the clients.
         alike: whether equal models give equal ones, whoever has them.
-        first: what becomes of the first client, which has the network and the names of shared tensors.
+        first: the first client, computed: it has the network and the names of shared tensors.
     """
 
     base: StoredCohort | DerivedCohort
@@ -229,12 +220,12 @@ class DerivedCohort:
 
     @staticmethod
     def of(base: StoredCohort | DerivedCohort, function: Callable[[Cohort], Cohort], alike: bool) -> DerivedCohort:
-        """Return the cohort that a function makes of another one."""
+        """Derive a cohort from another by a function."""
         return DerivedCohort(base, function, alike, function(base.select(base.ids[:1])))
 
     @property
     def network(self) -> nn.Module:
-        """The architecture."""
+        """The architecture, on the meta device."""
         return self.first.network
 
     @property
@@ -268,32 +259,26 @@ class DerivedCohort:
 
     def select(self, ids: np.ndarray) -> Cohort:
         """Compute those `ids` that are in this cohort, as stacks."""
-        with torch.enable_grad():  # the reader may need no gradients where the function takes a step along one
-            return self.function(self.base.select(ids))
+        return self.function(self.base.select(ids))
 
     def narrow(self, ids: np.ndarray) -> DerivedCohort:
         """Return the cohort of those `ids` that are in this one; nothing is computed."""
         return dataclasses.replace(self, base=self.base.narrow(ids))
 
     def list_alike(self) -> np.ndarray:
-        """List the clients that have one and the same model, `[n]`."""
+        """List the clients with one and the same model, `[n]`."""
         return self.base.list_alike() if self.alike else self.ids[:0]
-
-    def merge(self, ids: np.ndarray) -> Cohort:
-        """Return some of the clients that `list_alike` gives, who then share all tensors."""
-        first = self.select(ids[:1])
-        return dataclasses.replace(first, ids=ids, shared=frozenset(first.tensors))
 
     def put(self, other: Cohort) -> Cohort:
         """Compute all clients, as stacks, and put those of `other` in their places."""
         return self.dense().put(other)
 
     def share(self, values: Mapping[str, Tensor]) -> DerivedCohort:
-        """Return the cohort with the tensors in `values`, `[1, ...]`, in common to all."""
+        """Give all clients the tensors in `values`, `[1, ...]`, in common."""
         return DerivedCohort.of(self, lambda cohort: cohort.share(values), alike=True)
 
     def counts(self, part: Prefix) -> int:
-        """Return how many numbers a part of one model has."""
+        """Count the numbers in a part of one model."""
         return self.first.counts(part)
 
 
@@ -330,14 +315,15 @@ class Population:
         yield from (self.select(self.ids[i : i + AT_ONCE]) for i in range(0, len(self.ids), AT_ONCE))
 
     def derive(self, function: Callable[[Population], Population], alike: bool = True) -> Population:
-        """Return the population that a function makes of this one, computed for the clients that are read.
+        """Derive a population from this one by a function, which runs for clients when they are read.
 
-        A view that is made of all K models never has them all in memory so.
+        So a view that is derived from K models never has all of them in memory.
 
         Args:
-            function: makes the models of some clients, as stacks, from theirs here; it treats each client by itself,
-                and may be called again whenever clients are read.
-            alike: whether equal models give equal ones; False where it also looks at a client's data, say.
+            function: function from the models of some clients, as stacks, to their new models. It treats each client by
+                itself, and is called whenever clients are read.
+            alike: whether equal models give equal models; False if the function also uses a client's data, for
+                instance.
 
         Example:
             >>> import semcom
@@ -349,7 +335,8 @@ class Population:
         """
 
         def change(cohort: Cohort) -> Cohort:
-            (changed,) = function(Population((cohort,))).stacks()
+            with torch.enable_grad():  # the reader may need no gradients where the function takes a step along one
+                (changed,) = function(Population((cohort,))).stacks()
             return changed
 
         return Population(
@@ -455,6 +442,12 @@ def find_common_clients(ids: np.ndarray, among: np.ndarray) -> np.ndarray:
     ids = np.unique(ids)
     at = np.searchsorted(among, ids)
     return ids[among[np.minimum(at, len(among) - 1)] == ids]
+
+
+def merge_alike(cohort: AnyCohort, ids: np.ndarray) -> Cohort:
+    """Merge clients of `cohort.list_alike()` to a cohort in which they share all tensors; only one model is read."""
+    first = cohort.select(ids[:1])
+    return dataclasses.replace(first, ids=ids, shared=frozenset(first.tensors))
 
 
 def _take_cohort(mine: Cohort, theirs: Cohort, part: Prefix) -> Cohort:

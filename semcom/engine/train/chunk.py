@@ -28,8 +28,7 @@ A third of a large card's memory holds hundreds, and grouped convolutions become
 
 
 def choose_chunk(network: nn.Module, image: torch.Size, batch: int, device: torch.device, itemsize: int = 4) -> int:
-    """Choose the number of clients to train at once: one if a CPU convolves, else as many as a third of the memory
-    holds.
+    """Choose the number of clients to train at once: one if a CPU convolves, else those that a third of memory holds.
 
     On a CPU, one client's convolution fills the core and the cache, so a stack of clients only leaves them. Matrix
     products of small networks leave the core idle between operations, and an accelerator is idle without a stack; more

@@ -304,8 +304,7 @@ class Draws:
             sizes: each client's mini-batches.
             stream: names the draws.
             network: the architecture of a model in training; None for a frozen model, which has no gradients to send
-                down
-                and no dropout.
+                down and no dropout.
             train: the parts in training mode.
             meters: meters of the received SNR of uplink and downlink.
         """

@@ -78,11 +78,6 @@ class Initial:
         sizes = [sum(t.numel() for t in network.state_dict().values()) for network in self.networks.values()]
         return max(sizes, default=1)
 
-    @property
-    def _turns(self) -> int:
-        """How often a client takes part in a round, over all rounds and clients."""
-        return self.config.train.rounds * self.config.participants
-
     def server(self, factory: Callable[[], nn.Module], name: str) -> Population:
         """Make a population of one for a network of the base station; its weights are keyed by `name`."""
         tensors = _read_tensors(build_with_key(factory, self.config.seed, "init", name), self.dtype)
@@ -130,7 +125,7 @@ class Initial:
         once = record(first) if layout.places else torch.empty(0, dtype=torch.uint8, device=self.device)
         own = model.init == "client" and bool(layout.places)
         initial = (lambda client: record(self._start(encoder, extend, client))) if own else lambda client: once
-        rows = Rows(layout, self._shelf(layout.size, team, self._turns), initial, alike=not own)
+        rows = Rows(layout, self._shelf(layout.size, team), initial, alike=not own)
         return StoredCohort(network, rows, common, ids, self.device)
 
     def constant(self, encoder: str, ids: np.ndarray, names: Sequence[str], value: float, team: Team) -> StoredCohort:
@@ -140,7 +135,7 @@ class Initial:
         first = {name: torch.full(like[name].shape, value, dtype=self.dtype, device=self.device) for name in names}
         layout = Layout.of(first)
         record = layout.pack({name: t[None] for name, t in first.items()}, 1)[0]
-        rows = Rows(layout, self._shelf(layout.size, team, self._turns), lambda client: record, alike=True)
+        rows = Rows(layout, self._shelf(layout.size, team), lambda client: record, alike=True)
         return StoredCohort(network, rows, {}, ids, self.device)
 
     def hold(self, parts: Iterable[Population], team: Team) -> Population:
@@ -150,7 +145,7 @@ class Initial:
             key = id(cohort.network)
             if key not in held:
                 layout = Layout.of({n: t[0] for n, t in cohort.tensors.items() if n not in cohort.shared})
-                rows = Rows(layout, self._shelf(layout.size, team, self.config.clients, lasting=False), _miss)
+                rows = Rows(layout, self._shelf(layout.size, team, lasting=False), _miss)
                 held[key] = StoredCohort(cohort.network, rows, cohort.common, cohort.ids[:0], cohort.device)
             held[key] = replace(held[key].put(cohort), ids=np.union1d(held[key].ids, cohort.ids))
         return Population(tuple(held.values()))
@@ -305,27 +300,27 @@ class Initial:
             )
         return self.networks[encoder]
 
-    def _shelf(self, size: int, team: Team, turns: int, lasting: bool = True) -> Shelf:
+    def _shelf(self, size: int, team: Team, lasting: bool = True) -> Shelf:
         """Choose the place of a cohort's records of `size` bytes: where those that can be alive at once fit first.
 
         Args:
             size: R.
             team: the processes that share the run's clients.
-            turns: how often a client is put there at most.
-            lasting: whether checkpoints refer to the records.
+            lasting: whether records come from rounds and are in checkpoints; otherwise each client has one at most.
         """
         store = self.config.store
         self.shelves += lasting  # in memory too: a cohort's file has the same name wherever the others lie
         if store == "auto":
+            rounds, clients = self.config.train.rounds, self.config.clients
             # A checkpoint's version and the newest one, in each process: at worst all of them are on one machine.
-            alive = (1 + lasting) * size * min(self.config.clients, turns) * team.size
+            records = 2 * min(clients, rounds * self.config.participants) if lasting else clients
+            alive = size * records * team.size
             places = {"device": self.device, "host": torch.device("cpu")}
             room = {name: measure_free_memory(place) / SHARE for name, place in places.items()}
             store = next((name for name, bytes_ in room.items() if alive <= bytes_), "disk")
         if store == "disk":
             folder = None if self.config.out is None else Path(self.config.out)
-            named = lasting and folder is not None and team.rank == 0
-            path = folder / ROWS.format(self.shelves) if named and folder is not None else None
+            path = folder / ROWS.format(self.shelves) if lasting and folder is not None and team.rank == 0 else None
             return Disk(size, path, folder)
         return Memory(self.device if store == "device" else torch.device("cpu"))
 

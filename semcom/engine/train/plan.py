@@ -150,8 +150,7 @@ class Schedule:
         Args:
             step: the number of the step.
             on_device: the number on the device, `[1]`, which is read whenever the step is carried out: that of any step
-                of
-                the same shape.
+                of the same shape.
         """
         n, width, there, start = self._active[step], self._widths[step], self._there, self._first[step]
         last = select_step(there["last"][:n], 1, step, on_device)

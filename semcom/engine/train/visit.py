@@ -18,7 +18,7 @@ from channels import Link, Meter
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.host.ranks import Team
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.store.population import AnyCohort, Cohort, Order, Population, in_part
+from semcom.engine.store.population import AnyCohort, Cohort, Order, Population, in_part, merge_alike
 from semcom.engine.train.draws import Draws
 from semcom.engine.train.forward import Batch, Signal, StackedModel, lay_channels_last
 from semcom.engine.train.known import ENCODER, Known, find_encoder_twins, find_known_features, list_distinct
@@ -284,6 +284,6 @@ def _list_groups(pops: Mapping[str, Population]) -> Iterator[Mapping[str, AnyCoh
         alike = reduce(np.intersect1d, (cohort.list_alike() for cohort in cohorts.values()))
         others = np.setdiff1d(everyone, alike, assume_unique=True)
         if len(alike):
-            yield {name: cohort.merge(alike) for name, cohort in cohorts.items()}
+            yield {name: merge_alike(cohort, alike) for name, cohort in cohorts.items()}
         if len(others):
             yield {name: cohort.narrow(others) for name, cohort in cohorts.items()}

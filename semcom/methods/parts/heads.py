@@ -89,10 +89,11 @@ def _heads_of(pop: Population) -> Population:
     """Split off the heads of models of one architecture, as models with an identity for their encoder."""
     (cohort,) = pop.cohorts
     inside = [name for name in cohort.network.state_dict() if name.startswith("head.")]  # all ranks need this order
-    own = [{name: t for name, t in some.named("head.").items()} for some in pop.pieces()]
-    tensors = {n: cohort.common[n] if n in cohort.shared else torch.cat([of[n] for of in own]) for n in inside}
+    shared = cohort.shared & set(inside)
+    own = [some.named("head.") for some in pop.pieces()] if len(shared) < len(inside) else []
+    tensors = {n: cohort.common[n] if n in shared else torch.cat([of[n] for of in own]) for n in inside}
     network = SplitModel(nn.Identity(), cohort.network.get_submodule("head"))
-    return Population((Cohort(network, tensors, cohort.ids, cohort.shared & set(inside)),))
+    return Population((Cohort(network, tensors, cohort.ids, shared),))
 
 
 def _join_heads(bodies: Population, heads: Population) -> Population:

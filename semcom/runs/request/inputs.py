@@ -92,8 +92,7 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
 
 
 def add_reads(config: RunConfig, reads: Mapping[str, Version]) -> RunConfig:
-    """Add to `contents` the files that own code has opened: during its import, and, `reads`, during the set-up of the
-    run.
+    """Add to `contents` the files that own code has opened during its import, and `reads`, during the run's set-up.
 
     Files of the dataset and of the run's folder do not count, nor do files with a digest already.
 
@@ -197,8 +196,7 @@ def check_reaches_processes(field: str, config: RunConfig) -> None:
 
 
 def _check_paths(config: RunConfig, named: Mapping[str, Mapping[str, str]]) -> None:
-    """Refuse a path before it is read: an empty one, one that the system rejects, no file or folder, a folder for a
-    file.
+    """Refuse a path before it is read: empty, rejected by the system, missing, or a folder in place of a file.
 
     Args:
         config: the request.

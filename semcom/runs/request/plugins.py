@@ -28,8 +28,7 @@ def load_plugins(plugins: Iterable[str]) -> None:
     """Import each Python file (a path ending in .py) or module (by name), only once per process.
 
     Raises ConfigError with the cause for a missing plug-in, for one that fails on import or registers nothing, and for
-    one
-    whose sources have changed since this process imported it.
+    one whose sources have changed since this process imported it.
     """
     for plugin in plugins:
         name = locate_plugin(plugin)

@@ -33,10 +33,10 @@ class Setup:
 
     @property
     def error_free(self) -> bool:
-        """Whether parameters, prototypes and the like are sent, and without errors."""
+        """True if parameters, prototypes and the like are sent, and without errors."""
         return self.method.exchanges and self.config.air.parameters == "ideal"
 
     @property
     def fades(self) -> bool:
-        """Whether the channel has gains other than 1."""
+        """True if the channel has gains other than 1."""
         return type(self.link).gain is not Link.gain

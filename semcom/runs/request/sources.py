@@ -53,7 +53,7 @@ _busy = False
 
 @dataclass(frozen=True)
 class Code:
-    """What something of the user's own rests on."""
+    """The sources and variables on which an entry of the user's own rests."""
 
     digest: str
     """Of its text, of the modules that this imports, and of values."""

@@ -43,7 +43,7 @@ class Module(nn.Module):
 
 
 class UnitPower(nn.Module):
-    """What a link does to features without noise: it scales those of an image to mean square 1."""
+    """Scale the features of an image to mean square 1, as a link without noise does."""
 
     def forward(self, features: Tensor) -> Tensor:
         """Scale `[b, d]`."""

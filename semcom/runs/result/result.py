@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class ByView(dict[str, T]):
-    """What there is of each view, by its name; asked for another name, it raises ConfigError, which lists the views."""
+    """Values by view. An unknown name raises ConfigError, which lists the views."""
 
     def __missing__(self, name: object) -> NoReturn:
         raise ConfigError(f"view: {name!r} is unknown; known are {', '.join(self)}")
