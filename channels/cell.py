@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from channels.options import MEASURE, BaseOptions, Rule, require
+from semcom.channels.options import MEASURE, BaseOptions, Rule, require
 
 LIGHT = 299_792_458.0
 """Speed of light in m/s."""
@@ -32,7 +32,7 @@ def drop_in_disc(clients: int, rng: np.random.Generator, radius_m: float) -> tup
 
     Example:
         >>> import numpy as np
-        >>> from channels.cell import drop_in_disc
+        >>> from semcom.channels.cell import drop_in_disc
         >>> distance_m, angle = drop_in_disc(4, np.random.default_rng(0), radius_m=200)
         >>> bool((distance_m >= 10).all() and (distance_m <= 200).all())
         True

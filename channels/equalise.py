@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from channels.options import COUNT, require
+from semcom.channels.options import COUNT, require
 
 Equaliser = Literal["mmse", "zf", "none"]
 EQUALISERS = get_args(Equaliser)

@@ -31,12 +31,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.equalise import EQUALISERS, Equaliser, Estimate, equalise
-from channels.law import Law
-from channels.meter import Meter
-from channels.options import BaseOptions, one_of
-from channels.power import check_even, check_finite, normalise_power
-from channels.split import Hop, Split
+from semcom.channels.equalise import EQUALISERS, Equaliser, Estimate, equalise
+from semcom.channels.law import Law
+from semcom.channels.meter import Meter
+from semcom.channels.options import BaseOptions, one_of
+from semcom.channels.power import check_even, check_finite, normalise_power
+from semcom.channels.split import Hop, Split
 
 Downlink = Literal["noisy", "ideal"]
 DOWNLINKS = get_args(Downlink)
@@ -115,9 +115,9 @@ class Link:
     """Band of all clients, if the link knows it."""
     users: int = 1
     """Clients that share each part of the band. A link of several couples clients: its `draw_all` takes `fades`, for
-    each client the generators of all of them (`channels.users.Fades`)."""
+    each client the generators of all of them (`semcom.channels.users.Fades`)."""
     power_control: str = "none"
-    """Control of the powers at which the base station receives these clients: see `channels.users.POWER_CONTROLS`."""
+    """Control of the powers at which these clients are received (`semcom.channels.users.POWER_CONTROLS`)."""
     lasting: bool = False
     """True if a client's fading continues from round to round. Then `draw_all` takes `fades`, whose generators are the
     same in all rounds."""
@@ -242,7 +242,7 @@ class Link:
         return {name: torch.cat([d[name] for d in each]) for name in drawn}, 1.0
 
     def inversion_means(self, threshold: float, csi_error: float) -> tuple[float, float] | None:
-        """Compute `channels.theory.inversion_means` for one client's link, if it has this closed form."""
+        """Compute `semcom.channels.theory.inversion_means` for one client's link, if it has this closed form."""
         return None
 
     def draw_symbols(self, generator: torch.Generator) -> Realisation:

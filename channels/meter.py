@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from channels.power import to_features
+from semcom.channels.power import to_features
 
 
 class Meter:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Generic, Literal, TypeVar
 
-from channels.options import find_undeclared
+from semcom.channels.options import find_undeclared
 
 T = TypeVar("T")
 

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from channels.meter import Meter
-from channels.power import PAIR, to_features, to_pairs
+from semcom.channels.meter import Meter
+from semcom.channels.power import PAIR, to_features, to_pairs
 
 
 @dataclass(frozen=True)

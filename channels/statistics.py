@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.law import Law, Listed, Scaled
-from channels.link import Link, Realisation, complex_normal
+from semcom.channels.law import Law, Listed, Scaled
+from semcom.channels.link import Link, Realisation, complex_normal
 
 ROUNDING = 1e-6
 """Relative difference up to which two rates count as equal: h is drawn in the precision of the run."""
@@ -61,8 +61,8 @@ class Statistics:
         others: powers of the other users of its resource over its own.
 
     Example:
-        >>> from channels import make_link
-        >>> from channels.statistics import Sender, Statistics
+        >>> from semcom.channels import make_link
+        >>> from semcom.channels.statistics import Sender, Statistics
         >>> fading = Statistics(make_link("rayleigh", coherence="symbol"))
         >>> [round(fading.find_limit(Sender(snr=10.0, uses=uses), outage=0.1), 1) for uses in (1, 100_000)]
         [1.0, 2.9]

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from channels.link import complex_normal
+from semcom.channels.link import complex_normal
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ realisation.
 | --- | --- | --- |
 | `mrc` | h_k | g^2 is Gamma(N), I is a sum of p_j times exponentials |
 | `zf` | the part of h_k that no other user reaches; U <= N | Gamma(N - U + 1) / no, whatever the p_j |
-| `mmse` | (sum over j != k of p_j h_j h_j^H + no)^-1 h_k, the best | `channels.theory.combined_cdf` |
+| `mmse` | (sum over j != k of p_j h_j h_j^H + no)^-1 h_k, the best | `semcom.channels.theory.combined_cdf` |
 
 D. Tse and P. Viswanath, Fundamentals of Wireless Communication, 2005, Sections 8.3 and 10.1.
 """
@@ -29,9 +29,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from channels.equalise import check_antennas
-from channels.link import Link, Realisation
-from channels.options import COUNT, BaseOptions, NoEffect, one_of, require
+from semcom.channels.equalise import check_antennas
+from semcom.channels.link import Link, Realisation
+from semcom.channels.options import COUNT, BaseOptions, NoEffect, one_of, require
 
 Combining = Literal["mmse", "zf", "mrc"]
 COMBININGS = get_args(Combining)
@@ -143,7 +143,7 @@ def control_power(snr_db: Tensor, control: str) -> tuple[Tensor, Tensor]:
 
     Example:
         >>> import torch
-        >>> from channels.users import control_power
+        >>> from semcom.channels.users import control_power
         >>> control_power(torch.tensor([[0.0, 30.0]]), "none")[1].tolist()
         [[1.0, 1000.0]]
         >>> control_power(torch.tensor([[30.0, 0.0]]), "weakest")[0].tolist()

@@ -11,11 +11,11 @@ Scale `small`: LeNet-5; clients have 150 training images on average and 20 round
 seeds. Scale `paper`: all images, 500 rounds, the network 32-64-512 of the federated toolkits, and ResNet-18.
 
     semcom sweep benchmark-rates --scale small
-    python -m experiments.benchmark results/benchmark-rates-small      # the choice, which goes into CHOSEN
+    python -m semcom_papers.experiments.benchmark results/benchmark-rates-small      # the choice, for CHOSEN
     semcom sweep benchmark --scale small --vary clients=20 --seeds 0..2
     semcom sweep benchmark --scale small --seeds 0..2
     semcom sweep benchmark --scale small
-    python -m experiments.hypotheses results/benchmark-small
+    python -m semcom_papers.experiments.hypotheses results/benchmark-small
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.arms import PERFEDAVG, PFEDME
-from experiments.fedcosr.items import DIVISION, KIND, Division
-from experiments.fedcosr.rates import FIRST, choose_place, make_trials
-from experiments.fedcosr.rates import OWN as PAIRS
-from experiments.letter.search import SEED
-from experiments.papers.items import make_item
-from experiments.shell import run_on_named_studies
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.table import read_number_in_row
+from semcom_papers.experiments.arms import PERFEDAVG, PFEDME
+from semcom_papers.experiments.fedcosr.items import DIVISION, KIND, Division
+from semcom_papers.experiments.fedcosr.rates import FIRST, choose_place, make_trials
+from semcom_papers.experiments.fedcosr.rates import OWN as PAIRS
+from semcom_papers.experiments.letter.search import SEED
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.shell import run_on_named_studies
 
 SCAFFOLD = Variant("scaffold", "scaffold", PFEDME.set)
 METHODS: tuple[str | Variant, ...] = (

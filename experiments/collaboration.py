@@ -11,7 +11,7 @@ Scale `small`: 20 clients, 20 test images of a class per client, three seeds. Sc
 rounds, 100 test images, five seeds.
 
     semcom sweep collaboration --scale small
-    python -m experiments.hypotheses results/collaboration-small
+    python -m semcom_papers.experiments.hypotheses results/collaboration-small
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.arms import ALL
-from experiments.papers.items import make_item
-from experiments.verdicts import (
+from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.analysis.statistics import compute_t_interval
+from semcom.studies.experiment import Grid
+from semcom_papers.experiments.arms import ALL
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import (
     OPEN,
     REFUTED,
     SUPPORTED,
@@ -34,9 +37,6 @@ from experiments.verdicts import (
     read_variant,
     tabulate_by_seed,
 )
-from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.studies.analysis.statistics import compute_t_interval
-from semcom.studies.experiment import Grid
 
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"rounds": 1, "steps": 2, "clients": 3, "test": 3, "seeds": (0,)},

@@ -9,7 +9,7 @@ and stages. Those within half a point of the best score are tied, and the cheape
 then SGD, then the smallest rate. The sweep stores the accuracies; this module prints the scores and the choice:
 
     semcom sweep finish-search --scale small --data.root data
-    python -m experiments.finish_search results/finish-search-small
+    python -m semcom_papers.experiments.finish_search results/finish-search-small
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 import semcom
-from experiments.shell import run_on_named_studies
 from semcom.config import FinishConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
 from semcom.runs.folder.summary import write_summary
 from semcom.studies.analysis.means import format_markdown
@@ -31,6 +30,7 @@ from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.outcome import locate_run_folder
+from semcom_papers.experiments.shell import run_on_named_studies
 
 if TYPE_CHECKING:
     from semcom.engine.train.view import View

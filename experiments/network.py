@@ -16,7 +16,6 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.verdicts import Row, decide, describe, level, tabulate_by_seed
 from semcom.config import (
     AirConfig,
     ChannelConfig,
@@ -28,6 +27,7 @@ from semcom.config import (
     TrainConfig,
 )
 from semcom.studies.experiment import Experiment, Grid, each_scale
+from semcom_papers.experiments.verdicts import Row, decide, describe, level, tabulate_by_seed
 
 FIELDS = ("channel.antennas", "channel.users", "network.scheduling", "air.outage")
 SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {

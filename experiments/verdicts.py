@@ -1,7 +1,7 @@
 """Judge hypotheses by intervals: supported, refuted or open; and look up the numbers of runs that they are about.
 
 Differences are paired by seed and in percentage points. The hypotheses are beside their experiments;
-`experiments.hypotheses` finds them.
+`semcom_papers.experiments.hypotheses` finds them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.claims.rule import NEAR
 from semcom.config import ConfigError
 from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.results.table import read_number_in_row
+from semcom_papers.experiments.claims.rule import NEAR
 
 Row = dict[str, Any]
 """A hypothesis at a place, with the difference, its interval and the answer."""

@@ -27,9 +27,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.arms import ALL
-from experiments.papers.items import make_item
-from experiments.verdicts import (
+from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.experiment import Grid, Variant
+from semcom.studies.grid import TEST_SNR
+from semcom_papers.experiments.arms import ALL
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import (
     OPEN,
     Row,
     decide,
@@ -39,9 +42,6 @@ from experiments.verdicts import (
     read_variant,
     tabulate_by_seed,
 )
-from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.studies.experiment import Grid, Variant
-from semcom.studies.grid import TEST_SNR
 
 NOTHING = {"air.parameters": "ideal"}
 """Setting of methods that exchange neither models nor prototypes."""

@@ -17,11 +17,11 @@ from dataclasses import replace
 
 import pandas as pd
 
-from experiments import wireless
-from experiments.papers.items import make_item
-from experiments.verdicts import Row, decide, describe, pend, read_variant, tabulate_by_seed
 from semcom.config import AirConfig, ChannelConfig, NetworkConfig, RunConfig
 from semcom.studies.experiment import Grid, Variant
+from semcom_papers.experiments import wireless
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import Row, decide, describe, pend, read_variant, tabulate_by_seed
 
 BITS = {"air.compress": "quantise"}
 TOP = {"air.compress": "top-k", "air.top_fraction": 0.05}

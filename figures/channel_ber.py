@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from channels import theory
-from figures.channel_style import covered, legend, points
+from semcom.channels import theory
 from semcom.plots.base import Measured
+from semcom_papers.figures.channel_style import covered, legend, points
 
 if TYPE_CHECKING:
     import torch
@@ -45,8 +45,8 @@ def _measure(kind: str, bits: int, snr_db: float, expected: float) -> dict[str, 
     """Measure one point, from as many symbols as give `WRONG` wrong bits; the symbol is the independent unit."""
     import torch
 
-    from channels.check import Lab
-    from channels.check.errors import measure_bit_errors
+    from semcom.channels.check import Lab
+    from semcom.channels.check.errors import measure_bit_errors
 
     blocks = max(1, math.ceil(WRONG / (expected * bits * BLOCK)))
     labs = (Lab(torch.device("cpu"), seed) for seed in range(blocks))
@@ -72,9 +72,9 @@ def caption(cells: pd.DataFrame) -> str:
     """Explain lines, points and intervals."""
     return (
         "Uncoded bit error rate of Gray-mapped QPSK and 16-QAM through `make_link`, against Es/N0 per symbol. Lines: "
-        "closed forms of `channels.theory`; points: measured with max-log decisions, over Rayleigh fading with one "
-        "coefficient per symbol, known to the receiver. Bars: 95% intervals from independent symbols, each point with "
-        f"about {WRONG} wrong bits or more; {covered(cells)}."
+        "closed forms of `semcom.channels.theory`; points: measured with max-log decisions, over Rayleigh fading with "
+        "one coefficient per symbol, known to the receiver. Bars: 95% intervals from independent symbols, each point "
+        f"with about {WRONG} wrong bits or more; {covered(cells)}."
     )
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from channels import theory
-from figures.channel_style import covered, legend, points
+from semcom.channels import theory
 from semcom.plots.base import Measured
+from semcom_papers.figures.channel_style import covered, legend, points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,8 +31,8 @@ def numbers() -> pd.DataFrame:
     """Measure a row per link and level (dB): the share of blocks received below it, with a 95% interval [low, high]."""
     import torch
 
-    from channels.check import Lab
-    from channels.check.fading import measure_received_snr
+    from semcom.channels.check import Lab
+    from semcom.channels.check.fading import measure_received_snr
 
     lab, levels = Lab(torch.device("cpu")), np.arange(LOWEST_DB, HIGHEST_DB + 0.25, 0.25)
     frames = []
@@ -65,9 +65,10 @@ def caption(cells: pd.DataFrame) -> str:
     """Explain lines, points and intervals."""
     return (
         f"Distribution of the SNR with which blocks of one fading coefficient are received at snr_db = {SNR_DB:g}: the "
-        "probability that a block is below a level (outage). Lines: closed forms of `channels.theory`, exponential "
-        f"for Rayleigh; points: measured over {BLOCKS:,} blocks of 8 symbols, power of the faded symbols over the "
-        f"power of the noise. Bars: 95% intervals, smaller than the markers almost everywhere; {covered(cells)}."
+        "probability that a block is below a level (outage). Lines: closed forms of `semcom.channels.theory`, "
+        f"exponential for Rayleigh; points: measured over {BLOCKS:,} blocks of 8 symbols, power of the faded symbols "
+        f"over the power of the noise. Bars: 95% intervals, smaller than the markers almost everywhere; "
+        f"{covered(cells)}."
     )
 
 

@@ -9,10 +9,6 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
-from experiments.letter.lead import BASE, STATED, mark_significant, measure_effects, name_level
-from experiments.letter.low import LAMBDA, SNR, list_leads
-from experiments.letter.regime import COMPARED, SETTINGS, name_in_setting
-from experiments.letter.regime import PLACE as FIELDS
 from semcom.config import ConfigError
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.gain import OVER, compute_gains
@@ -22,6 +18,10 @@ from semcom.studies.analysis.sheet import describe_sheet_intervals
 from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import METHODS
+from semcom_papers.experiments.letter.lead import BASE, STATED, mark_significant, measure_effects, name_level
+from semcom_papers.experiments.letter.low import LAMBDA, SNR, list_leads
+from semcom_papers.experiments.letter.regime import COMPARED, SETTINGS, name_in_setting
+from semcom_papers.experiments.letter.regime import PLACE as FIELDS
 
 LEVEL, RIVAL, LEAD = "level", "rival", "lead"
 PLACE, USES = "place", "uses"

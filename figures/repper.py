@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.measures.class_groups import GROUPS
 from semcom.config import ConfigError
 from semcom.plots import classes, embedding, lines
 from semcom.plots.bars import DOTS
@@ -21,6 +20,7 @@ from semcom.studies.analysis.study import Study
 from semcom.studies.names import METHODS
 from semcom.studies.overrides import format_number
 from semcom.studies.results.run import Stored
+from semcom_papers.experiments.measures.class_groups import GROUPS
 
 ALPHA, SHARE, EPOCHS = "partition.beta", "train.participation", "train.local_epochs"
 PARAMETER = "The Dirichlet distribution's beta is the paper's alpha."

@@ -12,18 +12,9 @@ from __future__ import annotations
 
 import ast
 import importlib
-import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
-
-from semcom.packages import find_hidden_package, is_package_command
-
-if _problem := find_hidden_package("channels"):
-    if is_package_command():
-        print(f"semcom: error: {_problem}", file=sys.stderr)  # noqa: T201
-        sys.exit(2)
-    raise ImportError(_problem)
 
 importlib.import_module(
     "semcom.runs.request.sources"

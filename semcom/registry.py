@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 from semcom.config import ConfigError
 
 T = TypeVar("T")

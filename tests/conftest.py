@@ -78,5 +78,5 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers |= {"users.CLIENTS": 50, "fading.ROUNDS": 30, "ofdm.MOVING": 200, "ofdm.WIDTH": 200}
     numbers |= {"digital.SYMBOLS": 2000, "digital.BLOCKS": 20}
     for name, number in numbers.items():
-        monkeypatch.setattr(f"channels.check.{name}", number)
-    monkeypatch.setattr("channels.check.ofdm.FRAMES", {"rayleigh": 200, "tdl": 50, "cdl": 10})
+        monkeypatch.setattr(f"semcom.channels.check.{name}", number)
+    monkeypatch.setattr("semcom.channels.check.ofdm.FRAMES", {"rayleigh": 200, "tdl": 50, "cdl": 10})

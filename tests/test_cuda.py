@@ -21,11 +21,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from experiments.bench import engine as bench_engine
-from experiments.bench.__main__ import main as carry_out_bench
-from experiments.bench.engine import CASES
-from experiments.bench.rounds import Rounds
-from experiments.bench.workloads import Variant, list_workload_variants, make_synthetic_workload
 from semcom.cli import main as cli
 from semcom.engine.air.air import Air
 from semcom.engine.train import descent, replay
@@ -38,6 +33,11 @@ from semcom.models import convolution
 from semcom.models.batchnorm import BatchNorm
 from semcom.runs.result.result import Result
 from semcom.runs.rounds.runner import run
+from semcom_papers.experiments.bench import engine as bench_engine
+from semcom_papers.experiments.bench.__main__ import main as carry_out_bench
+from semcom_papers.experiments.bench.engine import CASES
+from semcom_papers.experiments.bench.rounds import Rounds
+from semcom_papers.experiments.bench.workloads import Variant, list_workload_variants, make_synthetic_workload
 from tests import worlds
 from tests.experiments.bench.test_rounds import here  # noqa: F401 - a fixture
 from tests.runs.rounds.test_run import interrupt, timeless, weights
@@ -325,8 +325,9 @@ def test_bench_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # Launches ------------------------------------------------------------------------------------------------------------
 
 LAUNCHES = {("a", "float32"): (59, 0), ("b", "float32"): (151, 45), ("b", "bf16"): (170, 45)}
-"""Launches of a step of all clients at once, and of the base station's one in a round, in cases of `experiments.bench`:
-as many as there are now. Lower a number when a step gets by with fewer; raise it only for a reason."""
+"""Launches of a step of all clients at once, and of the base station's one in a round, in cases of
+`semcom_papers.experiments.bench`: as many as there are now. Lower a number when a step gets by with fewer; raise it
+only for a reason."""
 
 
 @virtual

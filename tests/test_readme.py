@@ -26,7 +26,7 @@ import pandas as pd
 import pytest
 
 import semcom
-from channels import LINKS, PATH_LOSSES
+from semcom.channels import LINKS, PATH_LOSSES
 from semcom.cli import main as cli
 from semcom.data.registry import AUGMENTATIONS, DATASETS, PARTITIONS
 from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PLACES, RATES, SPEEDS

@@ -14,9 +14,8 @@ import pytest
 from matplotlib.figure import Figure
 
 import semcom
-from channels import fading, link
-from channels.ofdm import link as ofdm
-from experiments import finish_search
+from semcom.channels import fading, link
+from semcom.channels.ofdm import link as ofdm
 from semcom.config import RunConfig, run_hash, to_dict
 from semcom.files import CONFIG, METRICS, SUMMARY
 from semcom.plots import style
@@ -27,6 +26,7 @@ from semcom.runs.folder.summary import write_summary
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.table import list_fields, read_table
 from semcom.studies.sweep.sweep import sweep
+from semcom_papers.experiments import finish_search
 
 ELSEWHERE = ("convergence-bound", "demo", "wireless-baselines")
 """Experiments whose runs and figures other tests look at."""

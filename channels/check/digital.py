@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from channels import Meter, theory
-from channels.check.finding import Finding, epsilon, find_largest_error, find_mean
-from channels.check.lab import Lab
-from channels.coding.ldpc import make_ldpc_code
-from channels.coding.qam import QAM, SIZES
-from channels.coding.quantise import STEPS
+from semcom.channels import Meter, theory
+from semcom.channels.check.finding import Finding, epsilon, find_largest_error, find_mean
+from semcom.channels.check.lab import Lab
+from semcom.channels.coding.ldpc import make_ldpc_code
+from semcom.channels.coding.qam import QAM, SIZES
+from semcom.channels.coding.quantise import STEPS
 
 SYMBOLS = 100_000
 BLOCKS = 400

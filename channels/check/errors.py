@@ -11,11 +11,11 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from channels import theory
-from channels.check.fading import draw_gains, strength
-from channels.check.finding import Finding, find_difference, find_mean
-from channels.check.lab import Lab
-from channels.ofdm.profiles import lend_generators_to_sionna
+from semcom.channels import theory
+from semcom.channels.check.fading import draw_gains, strength
+from semcom.channels.check.finding import Finding, find_difference, find_mean
+from semcom.channels.check.lab import Lab
+from semcom.channels.ofdm.profiles import lend_generators_to_sionna
 
 UNITS = 200_000
 NO = 0.1

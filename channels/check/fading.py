@@ -10,9 +10,16 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from channels import theory
-from channels.check.finding import Finding, epsilon, find_largest_error, find_mean, find_probability, find_second_moment
-from channels.check.lab import Lab
+from semcom.channels import theory
+from semcom.channels.check.finding import (
+    Finding,
+    epsilon,
+    find_largest_error,
+    find_mean,
+    find_probability,
+    find_second_moment,
+)
+from semcom.channels.check.lab import Lab
 
 UNITS, ROUNDS = 200_000, 2000
 K_FACTORS_DB = (0.0, 9.0)

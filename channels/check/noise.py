@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import torch
 
-from channels import theory
-from channels.check.fading import strength
-from channels.check.finding import Finding, epsilon, find_largest_error, find_mean, find_second_moment
-from channels.check.lab import Lab
-from channels.power import PAIR, to_pairs
+from semcom.channels import theory
+from semcom.channels.check.fading import strength
+from semcom.channels.check.finding import Finding, epsilon, find_largest_error, find_mean, find_second_moment
+from semcom.channels.check.lab import Lab
+from semcom.channels.power import PAIR, to_pairs
 
 UNITS = 400_000
 SNR_DB = 7.0

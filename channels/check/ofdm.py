@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from channels import PROFILES, Link, theory
-from channels.check.fading import strength
-from channels.check.finding import Finding, epsilon, find_largest_error, find_mean
-from channels.check.lab import Lab
-from channels.ofdm.grid import SLOT
-from channels.ofdm.profiles import import_sionna
-from channels.power import normalise_power
+from semcom.channels import PROFILES, Link, theory
+from semcom.channels.check.fading import strength
+from semcom.channels.check.finding import Finding, epsilon, find_largest_error, find_mean
+from semcom.channels.check.lab import Lab
+from semcom.channels.ofdm.grid import SLOT
+from semcom.channels.ofdm.profiles import import_sionna
+from semcom.channels.power import normalise_power
 
 FRAMES = {"rayleigh": 20_000, "tdl": 2000, "cdl": 500}
 """Frames that are drawn for each kind of profile, few enough to take seconds."""

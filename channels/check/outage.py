@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from scipy import special
 
-from channels import theory
-from channels.check.fading import draw_gains, strength
-from channels.check.finding import Finding, find_mean, find_probability
-from channels.check.lab import Lab
-from channels.link import complex_normal
-from channels.statistics import Sender, Statistics
+from semcom.channels import theory
+from semcom.channels.check.fading import draw_gains, strength
+from semcom.channels.check.finding import Finding, find_mean, find_probability
+from semcom.channels.check.lab import Lab
+from semcom.channels.link import complex_normal
+from semcom.channels.statistics import Sender, Statistics
 
 UNITS, BLOCKS, FADES = 200_000, 10_000, 256
 OUTAGE, THRESHOLD, CSI_ERROR = 0.1, 0.1, 0.1

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from channels.check import digital, errors, fading, noise, ofdm, outage, users
-from channels.check.finding import Finding
-from channels.check.lab import Lab
+from semcom.channels.check import digital, errors, fading, noise, ofdm, outage, users
+from semcom.channels.check.finding import Finding
+from semcom.channels.check.lab import Lab
 
 Check = Callable[[Lab], Iterator[Finding]]
 

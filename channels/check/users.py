@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import torch
 
-from channels import theory
-from channels.check.finding import Finding, find_mean, find_probability
-from channels.check.lab import Lab
-from channels.fading import Rayleigh
-from channels.users import Fades
+from semcom.channels import theory
+from semcom.channels.check.finding import Finding, find_mean, find_probability
+from semcom.channels.check.lab import Lab
+from semcom.channels.fading import Rayleigh
+from semcom.channels.users import Fades
 
 UNITS, CLIENTS = 50_000, 4000
 NO = 0.1

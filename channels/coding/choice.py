@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.coding import codec as files
-from channels.coding.image import Choice, Received, compress_images, find_room, show_mean_colours, to_pixels
-from channels.coding.mcs import SCHEMES, capacity
-from channels.coding.waterfall import find_block_error, has_codewords
-from channels.options import one_of
+from semcom.channels.coding import codec as files
+from semcom.channels.coding.image import Choice, Received, compress_images, find_room, show_mean_colours, to_pixels
+from semcom.channels.coding.mcs import SCHEMES, capacity
+from semcom.channels.coding.waterfall import find_block_error, has_codewords
+from semcom.channels.options import one_of
 
 MOST_DB = 100.0
 """PSNR of an image that comes back unchanged."""

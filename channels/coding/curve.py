@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.coding.choice import SampleImages, measure_psnr
-from channels.coding.image import Received, send_images, to_pixels
-from channels.law import Law
-from channels.link import Link
-from channels.statistics import Statistics
+from semcom.channels.coding.choice import SampleImages, measure_psnr
+from semcom.channels.coding.image import Received, send_images, to_pixels
+from semcom.channels.law import Law
+from semcom.channels.link import Link
+from semcom.channels.statistics import Statistics
 
 GAINS = 1000
 """Gains that stand for all of a fading channel."""

@@ -22,13 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.coding import codec as files
-from channels.coding.digital import CODE_RATES, make_carrier
-from channels.coding.mcs import Scheme
-from channels.coding.modem import make_modem
-from channels.coding.qam import count_symbol_bits
-from channels.options import COUNT, one_of, require
-from channels.theory import noise_power
+from semcom.channels.coding import codec as files
+from semcom.channels.coding.digital import CODE_RATES, make_carrier
+from semcom.channels.coding.mcs import Scheme
+from semcom.channels.coding.modem import make_modem
+from semcom.channels.coding.qam import count_symbol_bits
+from semcom.channels.options import COUNT, one_of, require
+from semcom.channels.theory import noise_power
 
 CHECKSUM = 2
 """Bytes of the checksum."""
@@ -66,7 +66,7 @@ class ImageChain:
     Args:
         uses: complex channel uses of an image.
         modulation: constellation size, 4, 16, 64 or 256.
-        code_rate: information bits per coded bit. `channels.coding.choice.SampleImages` chooses both for an SNR.
+        code_rate: information bits per coded bit. `semcom.channels.coding.choice.SampleImages` chooses both for an SNR.
         codec: "webp", "jpeg", "avif", or "jpeg-half": a JPEG of half the height and width.
         headers: "sent", within the uses, or "free": known to the receiver.
         fading: "awgn", "rayleigh" or "rician".

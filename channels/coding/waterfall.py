@@ -1,6 +1,6 @@
 """Measured block errors of 5G's schemes over AWGN: a table that ships, and the command that measures it.
 
-    python -m channels.coding.waterfall channels/coding/waterfall.csv
+    python -m semcom.channels.coding.waterfall channels/coding/waterfall.csv
 
 A codeword of `uses` symbols that meets one realisation of the noise arrives from some SNR on. The table has, for each
 scheme and for lengths in powers of two, the SNRs from which 50, 90 and 99 % of the codewords arrive. Between them, and
@@ -21,9 +21,9 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from channels.coding.mcs import SCHEMES, Scheme
-from channels.coding.modem import make_modem, split_into_codewords
-from channels.link import complex_normal
+from semcom.channels.coding.mcs import SCHEMES, Scheme
+from semcom.channels.coding.modem import make_modem, split_into_codewords
+from semcom.channels.link import complex_normal
 
 TABLE = Path(__file__).with_suffix(".csv")
 LENGTHS = tuple(2**i for i in range(4, 13))

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.law import Listed
-from channels.link import SAMPLES, Realisation
-from channels.ofdm.link import OFDM
-from channels.ofdm.options import GridOptions, warn_of_prefix
-from channels.ofdm.profiles import Profile, move_draws
+from semcom.channels.law import Listed
+from semcom.channels.link import SAMPLES, Realisation
+from semcom.channels.ofdm.link import OFDM
+from semcom.channels.ofdm.options import GridOptions, warn_of_prefix
+from semcom.channels.ofdm.profiles import Profile, move_draws
 
 
 class CIR(OFDM):

@@ -25,16 +25,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels import PROFILES, make_link
-from channels.equalise import Estimate, combine_antennas
-from channels.law import Law
-from channels.link import SAMPLES, Cost, Link, Realisation, complex_normal
-from channels.ofdm.grid import SLOT, Band, Grid, make_frame
-from channels.ofdm.options import GridOptions, list_values, warn_of_prefix
-from channels.ofdm.profiles import RAYLEIGH, Profile, move_draws
-from channels.options import NOT_NEGATIVE, POSITIVE, NoEffect, require
-from channels.power import check_even
-from channels.users import Combined, Fades, separate_users
+from semcom.channels import PROFILES, make_link
+from semcom.channels.equalise import Estimate, combine_antennas
+from semcom.channels.law import Law
+from semcom.channels.link import SAMPLES, Cost, Link, Realisation, complex_normal
+from semcom.channels.ofdm.grid import SLOT, Band, Grid, make_frame
+from semcom.channels.ofdm.options import GridOptions, list_values, warn_of_prefix
+from semcom.channels.ofdm.profiles import RAYLEIGH, Profile, move_draws
+from semcom.channels.options import NOT_NEGATIVE, POSITIVE, NoEffect, require
+from semcom.channels.power import check_even
+from semcom.channels.users import Combined, Fades, separate_users
 
 
 class OFDM(Combined):
@@ -201,8 +201,8 @@ class OFDM(Combined):
     ) -> dict[str, Tensor]:
         """Draw as `Link` does, and "fading" `[sum(sizes), d/2, ...]`; with `csi` "ls" "known", "error" and "moments".
 
-        Several users have the entries of `channels.users.separate_users` on each resource element, from the gains of
-        all of them. `fades` gives their generators and powers. Without it `generator` draws all gains. Without
+        Several users have the entries of `semcom.channels.users.separate_users` on each resource element, from the
+        gains of all of them. `fades` gives their generators and powers. Without it `generator` draws all gains. Without
         `in_band` and without a number of subcarriers, the band is sized for the largest mini-batch.
         """
         if self.shares is not None and self._client is None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
-from channels.link import Link
-from channels.ofdm.grid import SLOT
-from channels.options import COUNT, MEASURE, PART, POSITIVE, NoEffect, one_of, require
+from semcom.channels.link import Link
+from semcom.channels.ofdm.grid import SLOT
+from semcom.channels.options import COUNT, MEASURE, PART, POSITIVE, NoEffect, one_of, require
 
 T = TypeVar("T", int, float)
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from channels.cell import LIGHT
+from semcom.channels.cell import LIGHT
 
 
 class Profile:

@@ -18,7 +18,7 @@ import pandas as pd
 import psutil
 import torch
 
-from channels.options import COUNT
+from semcom.channels.options import COUNT
 from semcom.config import ConfigError, RunError
 from semcom.config.checks import require_in_config
 from semcom.files import to_json, write_atomically

@@ -1,4 +1,4 @@
-"""`python -m experiments.bench engine`: rounds of the engine beside the plain per-client loop, in one invocation."""
+"""`bench engine`: rounds of the engine beside the plain per-client loop, in one invocation."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from channels.options import COUNT
-from experiments.bench.commands import (
+from semcom.channels.options import COUNT
+from semcom.config.checks import require_in_config
+from semcom.models.meta import build_on_meta
+from semcom_papers.experiments.bench.commands import (
     MIB,
     Bench,
     Outcome,
@@ -26,11 +28,9 @@ from experiments.bench.commands import (
     spread,
     timer,
 )
-from experiments.bench.plain import Network
-from experiments.bench.rounds import measure_rounds_in_turns
-from experiments.bench.workloads import Workload, list_workload_variants
-from semcom.config.checks import require_in_config
-from semcom.models.meta import build_on_meta
+from semcom_papers.experiments.bench.plain import Network
+from semcom_papers.experiments.bench.rounds import measure_rounds_in_turns
+from semcom_papers.experiments.bench.workloads import Workload, list_workload_variants
 
 _FEDCL = "FedCL, DCGAN 64-128-256, 3 classes per client, AWGN 10 dB both ways"
 CASES: Mapping[str, Workload] = {

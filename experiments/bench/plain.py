@@ -18,12 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from experiments.bench.workloads import CLASSES, LEARNING_RATE, Variant, Workload
 from semcom.data.federation import Federation
 from semcom.engine.host.memory import keep_freed_memory
 from semcom.engine.train.precision import autocast_of
 from semcom.models.registry import ENCODERS, HEADS
 from semcom.models.scg import SCG
+from semcom_papers.experiments.bench.workloads import CLASSES, LEARNING_RATE, Variant, Workload
 
 LAMBDA = 1 / 64  # weight of FedCL's regulariser, the engine's default
 

@@ -20,9 +20,6 @@ from typing import Any
 import psutil
 import torch
 
-from experiments.bench.commands import clock_of, seconds
-from experiments.bench.plain import make_plain_loop
-from experiments.bench.workloads import Variant, Workload, make_synthetic_workload
 from semcom.config import Resolved
 from semcom.data.federation import Federation
 from semcom.engine.air.links import build_link
@@ -33,6 +30,9 @@ from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.runs.result.evaluation import evaluate_views
+from semcom_papers.experiments.bench.commands import clock_of, seconds
+from semcom_papers.experiments.bench.plain import make_plain_loop
+from semcom_papers.experiments.bench.workloads import Variant, Workload, make_synthetic_workload
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def _prepare_rounds(workload: Workload, variant: Variant) -> None:
     stack, payload = ExitStack(), json.dumps([vars(workload), vars(variant)]).encode()
     atexit.register(stack.close)
     team = stack.enter_context(
-        ranks.start_local_ranks(variant.processes, "experiments.bench.rounds:follow_rounds", payload)
+        ranks.start_local_ranks(variant.processes, "semcom_papers.experiments.bench.rounds:follow_rounds", payload)
     )
     _next_round = Rounds(workload.config(variant), make_synthetic_workload(workload), team)
 

@@ -1,4 +1,4 @@
-"""`python -m experiments.bench scale`: the cost of a round when very many clients exist and few take part."""
+"""`bench scale`: the cost of a round when very many clients exist and few take part."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from experiments.bench.commands import (
+from semcom.config import ConfigError
+from semcom.methods.registry import METHODS
+from semcom_papers.experiments.bench.commands import (
     MIB,
     Bench,
     Outcome,
@@ -18,10 +20,8 @@ from experiments.bench.commands import (
     format_spread_cells,
     spread,
 )
-from experiments.bench.rounds import measure_rounds_in_turns
-from experiments.bench.workloads import Variant, Workload
-from semcom.config import ConfigError
-from semcom.methods.registry import METHODS
+from semcom_papers.experiments.bench.rounds import measure_rounds_in_turns
+from semcom_papers.experiments.bench.workloads import Variant, Workload
 
 FEW, MANY, ACTIVE, POOL, SAMPLES = 100, 100_000, 20, 60_000, 50
 """Clients, those that take part in a round, images overall, images per client."""

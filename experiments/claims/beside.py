@@ -8,14 +8,14 @@ from pathlib import Path
 import pandas as pd
 from scipy import stats
 
-from channels.registry import describe_unknown_name
-from experiments import papers
-from experiments.claims.claim import fits_point
-from experiments.claims.evidence import Evidence, Key, format_sweep_command, read_evidence
+from semcom.channels.registry import describe_unknown_name
 from semcom.config import ConfigError
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.names import SHIPPED
+from semcom_papers.experiments import papers
+from semcom_papers.experiments.claims.claim import fits_point
+from semcom_papers.experiments.claims.evidence import Evidence, Key, format_sweep_command, read_evidence
 
 FEWEST = 4
 """Least number of methods for a rank correlation."""

@@ -1,7 +1,7 @@
 """What a claim compares, of whatever numbers: those of a paper's own tables, or those of runs.
 
-A claim of `experiments.papers` is about comparisons: one for each point, method, rival and step along an axis. Here
-each becomes a difference per seed. experiments/papers/README.md explains the words of a claim.
+A claim of `semcom_papers.experiments.papers` is about comparisons: one for each point, method, rival and step along an
+axis. Here each becomes a difference per seed. experiments/papers/README.md explains the words of a claim.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pandas as pd
 
-from experiments import papers
+from semcom_papers.experiments import papers
 
 LOW_IS_GOOD = ("accuracy_std", "fall", "spread", "roughness", "floats")
 """Metrics that are best where they are lowest."""

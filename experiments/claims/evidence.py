@@ -11,9 +11,6 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import papers
-from experiments.catalogue import RESULTS as COMMITTED
-from experiments.measures.class_groups import GROUPS
 from semcom.config import ConfigError
 from semcom.studies.analysis.compare import read_compared_value
 from semcom.studies.analysis.curves import SPANS, average_curve_within, measure_curve_roughness, measure_curve_speed
@@ -26,6 +23,9 @@ from semcom.studies.overrides import format_plain_value
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.run import Stored
 from semcom.studies.results.table import flatten_row
+from semcom_papers.experiments import papers
+from semcom_papers.experiments.catalogue import RESULTS as COMMITTED
+from semcom_papers.experiments.measures.class_groups import GROUPS
 
 LOG = logging.getLogger(__name__)
 END = "last"

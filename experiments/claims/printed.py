@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import papers
-from experiments.claims.claim import Claim, Comparison, Group, Source, fits_point, list_comparisons
+from semcom_papers.experiments import papers
+from semcom_papers.experiments.claims.claim import Claim, Comparison, Group, Source, fits_point, list_comparisons
 
 Cell = tuple[str, str, str]
 """Item, row, column."""

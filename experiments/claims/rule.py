@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from experiments.claims.claim import Comparison
 from semcom.studies.analysis.statistics import LEVEL, Interval, compute_t_interval, correct_by_holm
+from semcom_papers.experiments.claims.claim import Comparison
 
 Answer = Literal["yes", "level", "no", "open"]
 State = Literal[

@@ -12,9 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import papers
-from experiments.claims.claim import Claim, Comparison, list_comparisons, list_points
-from experiments.claims.evidence import (
+from semcom_papers.experiments import papers
+from semcom_papers.experiments.claims.claim import Claim, Comparison, list_comparisons, list_points
+from semcom_papers.experiments.claims.evidence import (
     EVIDENCE,
     Evidence,
     find_study,
@@ -22,8 +22,8 @@ from experiments.claims.evidence import (
     list_studied,
     read_evidence,
 )
-from experiments.claims.printed import Tables, list_paper_effects
-from experiments.claims.rule import CHANGES, FIRST, SECOND, Judged, Rule, State
+from semcom_papers.experiments.claims.printed import Tables, list_paper_effects
+from semcom_papers.experiments.claims.rule import CHANGES, FIRST, SECOND, Judged, Rule, State
 
 
 @dataclass(frozen=True)

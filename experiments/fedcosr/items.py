@@ -29,12 +29,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments.arms import PERFEDAVG, PFEDME
-from experiments.measures.features import train_and_measure_features
-from experiments.papers.items import make_item
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
+from semcom_papers.experiments.arms import PERFEDAVG, PFEDME
+from semcom_papers.experiments.measures.features import train_and_measure_features
+from semcom_papers.experiments.papers.items import make_item
 
 PERSONAL: tuple[str | Variant, ...] = (
     PFEDME, "ditto", PERFEDAVG, "fedrep", "lg_fedavg", "fedper", "fedamp", "fedala", "fedproto", "fedpac", "fedgh",

@@ -6,7 +6,7 @@ rates, at which MOON and FedRep collapse. Here each method's rate is chosen amon
 three pairs, FedCoSR's own included, so that no method is favoured.
 
     semcom sweep fedcosr-rates --scale small
-    python -m experiments.fedcosr.rates results/fedcosr-rates-small      # the choice, which goes into CHOSEN
+    python -m semcom_papers.experiments.fedcosr.rates results/fedcosr-rates-small      # the choice, for CHOSEN
     semcom sweep fedcosr-table2-rates --scale small --reuse experiments/results/fedcosr-table2-small.zip
     semcom sweep fedcosr-table3-rates --scale small                      # two columns of Table III with that choice
 
@@ -24,7 +24,11 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.fedcosr.items import (
+from semcom.studies.analysis.means import format_markdown
+from semcom.studies.experiment import Grid, Variant
+from semcom.studies.grid import set_fields
+from semcom.studies.results.archive import read_stored_table
+from semcom_papers.experiments.fedcosr.items import (
     DEFAULT,
     DIVISION,
     HARDER,
@@ -35,13 +39,9 @@ from experiments.fedcosr.items import (
     make_fedcosr_base,
     make_table3,
 )
-from experiments.letter.search import TIED, read_validation
-from experiments.papers.items import make_item
-from experiments.shell import run_on_named_studies
-from semcom.studies.analysis.means import format_markdown
-from semcom.studies.experiment import Grid, Variant
-from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import read_stored_table
+from semcom_papers.experiments.letter.search import TIED, read_validation
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.shell import run_on_named_studies
 
 FIRST = 0
 """Place of `fedcosr-table2`'s candidate."""

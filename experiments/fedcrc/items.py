@@ -35,12 +35,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from experiments.papers.items import make_item
-from experiments.verdicts import Row, decide, decide_at_each, describe, level, over_places, read_variant
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Grid
 from semcom.studies.grid import set_fields
 from semcom.studies.results.outcome import train_and_add_outcome
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import Row, decide, decide_at_each, describe, level, over_places, read_variant
 
 if TYPE_CHECKING:
     from semcom.engine.store.population import Population

@@ -10,7 +10,7 @@ images per client in Fig. 3; steps of SGD (Eqs. 4 and 6).
 It does not give: classes and images of a client (here 3 and 100 of each, FedProto's public setting, unless they vary),
 widths of the encoder, batch size, local epochs, lambda of FedCL and of FedProto, SNRs of Figs. 2(a) and 2(b) (10 dB;
 -15 to 18 dB), values of m in Fig. 3, clients of Fig. 4 (20), number of seeds, and test images. At scale `paper` these
-are semcom's defaults, at scale `small` the choices of `experiments.letter.search` on validation images.
+are semcom's defaults, at scale `small` the choices of `semcom_papers.experiments.letter.search` on validation images.
 
 Scale `small` has the narrow encoder, 60 rounds, at most 100 test images of a class per client, and three to five seeds.
 """
@@ -23,11 +23,11 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.measures.features import train_and_measure_features
-from experiments.papers.items import make_item
-from experiments.verdicts import Row, decide, describe, tabulate_by_seed
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Grid, Variant
+from semcom_papers.experiments.measures.features import train_and_measure_features
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import Row, decide, describe, tabulate_by_seed
 
 ARMS = ("fedcl", "fedproto", "fedavg")
 """The methods that the letter compares."""

@@ -6,12 +6,12 @@ for images of 32x32, 64, 128 and 256. Its other open settings are those of its f
 seeds; `paper` has every test image, all twelve SNRs and five seeds.
 
     semcom sweep letter-full-search --scale small
-    python -m experiments.letter.low results/letter-full-search-small      # the choice, which goes into CHOSEN
+    python -m semcom_papers.experiments.letter.low results/letter-full-search-small      # the choice, for CHOSEN
     semcom sweep letter-full --scale small
     semcom sweep letter-full-adam --scale small
     semcom sweep letter-full-infonce --scale small --reuse results/letter-full-small
     semcom sweep letter-full-adam-weights --scale small --reuse results/letter-full-adam-small
-    python -m experiments.hypotheses results/letter-full-small
+    python -m semcom_papers.experiments.hypotheses results/letter-full-small
 """
 
 from __future__ import annotations
@@ -21,15 +21,24 @@ from fractions import Fraction
 
 import pandas as pd
 
-from experiments.letter.figures import TEST_SNRS, base
-from experiments.letter.lead import STATED
-from experiments.letter.low import CANDIDATES, FROM, LAMBDA, NUMBERS, READINGS, SNR, judge_losses, judge_stated_lead
-from experiments.letter.weight import AS_PRINTED
-from experiments.papers.items import make_item
-from experiments.verdicts import Row, decide, decide_at_each, describe, read_variant, tabulate_by_seed
 from semcom.config import RunConfig
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
+from semcom_papers.experiments.letter.figures import TEST_SNRS, base
+from semcom_papers.experiments.letter.lead import STATED
+from semcom_papers.experiments.letter.low import (
+    CANDIDATES,
+    FROM,
+    LAMBDA,
+    NUMBERS,
+    READINGS,
+    SNR,
+    judge_losses,
+    judge_stated_lead,
+)
+from semcom_papers.experiments.letter.weight import AS_PRINTED
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import Row, decide, decide_at_each, describe, read_variant, tabulate_by_seed
 
 PLAIN = Variant("fedcl with mean centroids", "fedcl", {"hyper.centroids": "mean"})
 SNRS = {"smoke": (-9.0, 9.0), "small": (-9.0, 0.0, 9.0), "paper": TEST_SNRS}
@@ -42,8 +51,8 @@ CHOSEN: Mapping[float, Mapping[str, float]] = {
     0.0: {"fedcl": 0.25, "fedproto": 1.0},
     9.0: {"fedcl": 0.25, "fedproto": 1.0},
 }
-"""SNR -> `fedcl` or `fedproto` -> weight that `letter-full-search` chose at `small`, as in `experiments.letter.low`;
-filled in before the first run of `letter-full`."""
+"""SNR -> `fedcl` or `fedproto` -> weight that `letter-full-search` chose at `small`, filled in before the first run of
+`letter-full`, as in `semcom_papers.experiments.letter.low`."""
 
 
 def make_base(scale: str, encoder: str = "dcgan", snr_db: float = 9.0) -> RunConfig:

@@ -8,9 +8,9 @@ is left out where it cannot run (encoders that differ). A *reading* is another n
 an arm, answers among a client's own classes, the best round.
 
     semcom sweep letter-lead --scale small
-    python -m experiments.letter.lead results/letter-lead-small
+    python -m semcom_papers.experiments.letter.lead results/letter-lead-small
     semcom sweep letter-lead-low --scale small
-    python -m experiments.letter.lead results/letter-lead-low-small
+    python -m semcom_papers.experiments.letter.lead results/letter-lead-low-small
 
 prints a row for each level and rival, the verdicts on the letter's numbers, and the levels to be confirmed.
 """
@@ -25,17 +25,17 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.claims.rule import NEAR, WIDEST
-from experiments.letter.figures import LAMBDA, MIXED, SCHEDULES, base, set_lambda_of_letter
-from experiments.papers.items import make_item
-from experiments.shell import run_on_named_studies
-from experiments.verdicts import Row, answer, read_variant
 from semcom.config import ChannelConfig
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
+from semcom_papers.experiments.claims.rule import NEAR, WIDEST
+from semcom_papers.experiments.letter.figures import LAMBDA, MIXED, SCHEDULES, base, set_lambda_of_letter
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.shell import run_on_named_studies
+from semcom_papers.experiments.verdicts import Row, answer, read_variant
 
 ORIGIN = "none (what the FedCL letter's lead could follow from)"
 ARMS = ("fedcl", "fedproto", "fedavg")

@@ -8,11 +8,11 @@ all that is sent is. Lambda is the weight of the mean squared distance, for both
 and 1.
 
     semcom sweep letter-low-search --scale small
-    python -m experiments.letter.low results/letter-low-search-small      # the choice, which goes into CHOSEN
+    python -m semcom_papers.experiments.letter.low results/letter-low-search-small      # the choice, for CHOSEN
     semcom sweep letter-low --scale small
-    python -m experiments.hypotheses results/letter-low-small
+    python -m semcom_papers.experiments.hypotheses results/letter-low-small
     semcom sweep letter-scg --scale small --reuse results/letter-low-small
-    python -m experiments.hypotheses results/letter-scg-small
+    python -m semcom_papers.experiments.hypotheses results/letter-scg-small
 
 Scale `small` has what the letter's figures have: the narrow encoder, 60 rounds, 20 clients with 3 classes.
 """
@@ -23,15 +23,20 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
-from experiments.claims.claim import Comparison
-from experiments.claims.rule import FIRST, Rule
-from experiments.letter.figures import base
-from experiments.letter.lead import STATED
-from experiments.letter.search import choose_nearest, read_validation
-from experiments.letter.weight import AS_PRINTED, MEAN, PLAIN
-from experiments.papers.items import make_item
-from experiments.shell import run_on_named_studies
-from experiments.verdicts import (
+from semcom.config import ConfigError
+from semcom.studies.analysis.means import format_markdown
+from semcom.studies.experiment import Grid, Variant
+from semcom.studies.grid import set_fields
+from semcom.studies.results.archive import read_stored_table
+from semcom_papers.experiments.claims.claim import Comparison
+from semcom_papers.experiments.claims.rule import FIRST, Rule
+from semcom_papers.experiments.letter.figures import base
+from semcom_papers.experiments.letter.lead import STATED
+from semcom_papers.experiments.letter.search import choose_nearest, read_validation
+from semcom_papers.experiments.letter.weight import AS_PRINTED, MEAN, PLAIN
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.shell import run_on_named_studies
+from semcom_papers.experiments.verdicts import (
     OPEN,
     REFUTED,
     SUPPORTED,
@@ -42,11 +47,6 @@ from experiments.verdicts import (
     read_variant,
     tabulate_by_seed,
 )
-from semcom.config import ConfigError
-from semcom.studies.analysis.means import format_markdown
-from semcom.studies.experiment import Grid, Variant
-from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import read_stored_table
 
 IDEAL = Variant("fedcl with ideal downlink", "fedcl", {**MEAN, "channel.downlink": "ideal"})
 BY_AIR = Variant("fedproto over the air", "fedproto", {"air.parameters": "analog"})

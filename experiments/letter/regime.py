@@ -16,9 +16,9 @@ network it is BatchNorm, whose averaged statistics fit no client where clients h
 own the average of these, and train a head. Its numbers are `new_clients` in a run's summary.
 
     semcom sweep letter-regime --scale small
-    python -m experiments.hypotheses results/letter-regime-small
+    python -m semcom_papers.experiments.hypotheses results/letter-regime-small
     semcom sweep letter-encoder --scale small
-    python -m experiments.hypotheses results/letter-encoder-small
+    python -m semcom_papers.experiments.hypotheses results/letter-encoder-small
     semcom sweep letter-unseen --scale small
     semcom table results/letter-unseen-small --metric new_clients.head.accuracy
 """
@@ -30,12 +30,20 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.letter.figures import base, seeds, set_lambda_of_letter
-from experiments.papers.items import make_item
-from experiments.verdicts import Row, decide, decide_at_each, describe, over_places, read_variant, tabulate_by_seed
 from semcom.config import ChannelConfig, RunConfig
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
+from semcom_papers.experiments.letter.figures import base, seeds, set_lambda_of_letter
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import (
+    Row,
+    decide,
+    decide_at_each,
+    describe,
+    over_places,
+    read_variant,
+    tabulate_by_seed,
+)
 
 ORIGIN = "none (where the FedCL letter's idea should pay)"
 PLACE = ("partition.shots", "partition.ways", "clients")

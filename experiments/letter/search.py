@@ -14,7 +14,7 @@ prints scores and choices:
 
     semcom sweep letter-search --scale small
     semcom sweep letter-search-lambda --scale small
-    python -m experiments.letter.search results/letter-search-small results/letter-search-lambda-small
+    python -m semcom_papers.experiments.letter.search results/letter-search-small results/letter-search-lambda-small
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ import math
 
 import pandas as pd
 
-from experiments.letter import figures as letter
-from experiments.papers.items import make_item
-from experiments.shell import run_on_named_studies
 from semcom.config import ConfigError, RunConfig
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.table import read_number_in_row
+from semcom_papers.experiments.letter import figures as letter
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.shell import run_on_named_studies
 
 TIED = 0.005
 """Difference of scores below which two settings are tied."""

@@ -11,9 +11,9 @@ are shorter than class means, so that they pull features less. An untrained gene
 contrast; with InfoNCE it has the contrast, and keeps its length.
 
     semcom sweep letter-weight --scale small
-    python -m experiments.hypotheses results/letter-weight-small
+    python -m semcom_papers.experiments.hypotheses results/letter-weight-small
     semcom sweep letter-pull --scale small --reuse results/letter-weight-small
-    python -m experiments.hypotheses results/letter-pull-small
+    python -m semcom_papers.experiments.hypotheses results/letter-pull-small
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from experiments.claims.rule import NEAR
-from experiments.letter.figures import base
-from experiments.letter.lead import GIVES, GIVES_NOT, ORIGIN, STATED, describe_reach
-from experiments.papers.items import make_item
-from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, decide_at_each, describe, tabulate_by_seed
 from semcom.studies.experiment import Grid, Variant
+from semcom_papers.experiments.claims.rule import NEAR
+from semcom_papers.experiments.letter.figures import base
+from semcom_papers.experiments.letter.lead import GIVES, GIVES_NOT, ORIGIN, STATED, describe_reach
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, decide_at_each, describe, tabulate_by_seed
 
 MEAN = {"hyper.reduction": "mean"}
 """FedCL's distance in FedProto's form."""

@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.measures.theorems import PARTS, FedCLBound, FedCoSRBound, Values, bound_information, compute_guarantee
+from semcom_papers.experiments.measures.theorems import (
+    PARTS,
+    FedCLBound,
+    FedCoSRBound,
+    Values,
+    bound_information,
+    compute_guarantee,
+)
 
 SLACK = 1e-6
 """Nat by which a measured change may exceed its bound: the rounding of losses in single precision."""

@@ -12,8 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.measures.bounds_report import json_safe
-from experiments.measures.landscape import (
+from semcom.config import ConfigError, Resolved
+from semcom.engine.store.population import in_part
+from semcom.engine.world import World
+from semcom.methods.fedcl import FedCL, generate
+from semcom.methods.fedcosr import FedCoSR
+from semcom.methods.registry import METHODS
+from semcom_papers.experiments.measures.bounds_report import json_safe
+from semcom_papers.experiments.measures.landscape import (
     Call,
     Landscape,
     Leaves,
@@ -26,13 +32,7 @@ from experiments.measures.landscape import (
     slopes,
     step_aside,
 )
-from experiments.measures.theorems import FedCLBound, FedCoSRBound, entropy
-from semcom.config import ConfigError, Resolved
-from semcom.engine.store.population import in_part
-from semcom.engine.world import World
-from semcom.methods.fedcl import FedCL, generate
-from semcom.methods.fedcosr import FedCoSR
-from semcom.methods.registry import METHODS
+from semcom_papers.experiments.measures.theorems import FedCLBound, FedCoSRBound, entropy
 
 DIRECTIONS = 2
 """Random directions, beside the path, in which smoothness is measured at the start of a round."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.measures.features import measure_separation
+from semcom_papers.experiments.measures.features import measure_separation
 
 if TYPE_CHECKING:
     from semcom.runs.result.result import Result

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.measures.class_groups import (
+from semcom_papers.experiments.measures.class_groups import (
     GROUPS,
     average_thirds,
     count_training_images,

@@ -1,6 +1,6 @@
 """Read the numbers in the tables of the five papers, and every ordering or number that their texts claim.
 
-    from experiments import papers
+    from semcom_papers.experiments import papers
 
     papers.read_table("fedcosr")  # a row per cell
     papers.read_claims()  # a row per claim
@@ -58,7 +58,7 @@ METRICS = (
 
 PARTS = ("class_size", "class_rank", "new_client", "round")
 """Fields that tell the parts of one run apart: a client's frequent and rare classes (by two names), new clients, and
-parts of the training. `experiments.claims.evidence` has the numbers of each."""
+parts of the training. `semcom_papers.experiments.claims.evidence` has the numbers of each."""
 
 QUANTIFIERS = ("all", "almost-all", "most", "some", "any")
 """Fraction of its comparisons that a claim is about; the default is all."""

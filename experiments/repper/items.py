@@ -20,7 +20,7 @@ body. Fig. 5 shows two clients drawn at random: here clients 0 and 1, and the me
 layer (Sec. 6.3), so it is `linear`, a new head of each client for all methods; the printed column repeats Table 1,
 where the other methods have their own heads. Section 6.1 may be read so that LG-FedAvg and FedRep are fine-tuned
 after the rounds too; here they are not, as their heads are personal from the start. Eqs. 15 and 25 lack 1 / (tau
-||r||) in print, see `experiments.measures.gradients`.
+||r||) in print, see `semcom_papers.experiments.measures.gradients`.
 
 Scale `small` is CIFAR-10 on two cores: a tenth of each client's training images (250 on average) and half of its test
 images, so that rare classes are tested; 64 features of the encoder `dcgan-narrow`; mini-batches of 50; 5 local epochs
@@ -41,11 +41,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.measures import class_groups, gradients
-from experiments.papers.items import make_item
 from semcom.config import ChannelConfig, DataConfig, FinishConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Grid
 from semcom.studies.results.outcome import train_and_add_outcome
+from semcom_papers.experiments.measures import class_groups, gradients
+from semcom_papers.experiments.papers.items import make_item
 
 if TYPE_CHECKING:
     from semcom.runs.result.result import Result

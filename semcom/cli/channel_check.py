@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from channels import theory
-from channels.check import CHECKS, LIMIT, Finding, Lab, format_findings, run_checks
+from semcom.channels import theory
+from semcom.channels.check import CHECKS, LIMIT, Finding, Lab, format_findings, run_checks
 from semcom.config import AirConfig, ConfigError, RunError
 from semcom.engine.air.air import Air, Traffic
 from semcom.engine.air.registry import RATES

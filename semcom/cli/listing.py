@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 from semcom.cli.declarations import read_constants, read_fields, read_title
 from semcom.cli.fields import explain_field, read_field_docstrings, shown
 from semcom.cli.text import hang_text
@@ -36,7 +36,7 @@ COST = "cost: samples that pass through the encoder in training, all runs togeth
 """Below the scales of an experiment."""
 LISTS: Mapping[str, str] = {
     "methods": "semcom.methods.registry:METHODS",
-    "channels": "channels:LINKS",
+    "channels": "semcom.channels:LINKS",
     "partitions": "semcom.data.registry:PARTITIONS",
     "datasets": "semcom.data.registry:DATASETS",
     "augmentations": "semcom.data.registry:AUGMENTATIONS",
@@ -49,7 +49,7 @@ LISTS: Mapping[str, str] = {
     "compressions": "semcom.engine.air.registry:COMPRESSIONS",
     "rates": "semcom.engine.air.registry:RATES",
     "places": "semcom.engine.air.registry:PLACES",
-    "path-losses": "channels:PATH_LOSSES",
+    "path-losses": "semcom.channels:PATH_LOSSES",
     "speeds": "semcom.engine.air.registry:SPEEDS",
     "experiments": "semcom.studies.registry:EXPERIMENTS",
     "figures": "semcom.plots.registry:FIGURES",

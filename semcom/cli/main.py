@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import semcom
-from channels import LINKS
-from channels.registry import Registry, describe_unknown_name
+from semcom.channels import LINKS
+from semcom.channels.registry import Registry, describe_unknown_name
 from semcom.config import ConfigError, RunError
 from semcom.config.errors import one_line
 from semcom.config.options import spelled
@@ -150,7 +150,7 @@ def _set_up_logging(level: str) -> Iterator[None]:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     logging.getLogger().addHandler(handler)
-    loggers = [logging.getLogger(package) for package in ("semcom", "channels", "experiments", "figures")]
+    loggers = [logging.getLogger(package) for package in ("semcom", "semcom_papers")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(level.upper())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from channels import LINKS
+from semcom.channels import LINKS
 from semcom.cli.analysis import read_analysis_words
 from semcom.cli.fields import PLUGIN
 from semcom.cli.printing import format_air_lines

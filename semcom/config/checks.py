@@ -9,8 +9,8 @@ import typing
 from pathlib import Path
 from typing import Any, Literal
 
-from channels import options
-from channels.options import COUNT, Rule
+from semcom.channels import options
+from semcom.channels.options import COUNT, Rule
 from semcom.config import COMMON, SNR, ConfigError, NoEffect, Resolved, RunConfig, TrainConfig, parse_snr
 from semcom.config.declared import declared_types
 from semcom.config.errors import show_value
@@ -48,7 +48,7 @@ def check_config(config: Resolved) -> None:
 
 
 def require_in_config(name: str, value: Any, rule: Rule) -> None:
-    """Raise ConfigError, with the field as its flag, unless a value meets a rule; see `channels.options.require`."""
+    """Raise ConfigError, naming the flag, unless a value meets a rule (`semcom.channels.options.require`)."""
     try:
         options.require(spelled(name), value, rule)
     except ValueError as error:

@@ -18,8 +18,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal
 
-from channels import options as channel_options
-from channels.options import Rule
+from semcom.channels import options as channel_options
+from semcom.channels.options import Rule
 from semcom.config.declared import declared_types
 from semcom.config.errors import ConfigError, NoEffect, show_value
 

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from channels.options import COUNT, MEASURE, NOT_NEGATIVE, SHARE, Rule, require
+from semcom.channels.options import COUNT, MEASURE, NOT_NEGATIVE, SHARE, Rule, require
 from semcom.config import ConfigError, PartitionConfig
 from semcom.config.options import Needs, build_options, check_options
 from semcom.data import counts

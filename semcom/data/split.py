@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from channels.options import BaseOptions
+from semcom.channels.options import BaseOptions
 from semcom.data import counts
 from semcom.data.dataset import Dataset, Indices
 

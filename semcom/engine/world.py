@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from channels import Link
+from semcom.channels import Link
 from semcom.config import Resolved
 from semcom.data.federation import Federation
 from semcom.engine.air.air import Air

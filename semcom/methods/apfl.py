@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from channels.options import NOT_NEGATIVE, PART, require
+from semcom.channels.options import NOT_NEGATIVE, PART, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Gradient, Log
 from semcom.engine.train.descent import compute_gradients

@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.options import COUNT, NOT_NEGATIVE, SHARE, WHOLE, require
+from semcom.channels.options import COUNT, NOT_NEGATIVE, SHARE, WHOLE, require
 from semcom.config import ConfigError
 from semcom.config.options import NOT_ZERO, Needs
 from semcom.engine.store.population import Population

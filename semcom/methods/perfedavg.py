@@ -26,7 +26,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from channels.options import NOT_NEGATIVE, POSITIVE, require
+from semcom.channels.options import NOT_NEGATIVE, POSITIVE, require
 from semcom.config.options import Needs
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Gradient, Log

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 from semcom.config import ConfigError
 from semcom.packages import read_package_catalogue
 from semcom.plots.base import Kind, Plot

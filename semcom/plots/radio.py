@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from channels.ofdm.link import OFDM
-from channels.power import PAIR
+from semcom.channels.ofdm.link import OFDM
+from semcom.channels.power import PAIR
 from semcom.config import ConfigError, DataConfig, PartitionConfig, Resolved
 from semcom.config.options import list_paths_in_options, spelled
 from semcom.engine.air.links import build_link

@@ -6,7 +6,7 @@ import logging
 import math
 from functools import partial
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 from semcom.config import ConfigError
 from semcom.packages import read_package_catalogue
 from semcom.plots.base import Drawing, Measured, NamedFigure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 from semcom.config import ConfigError, RunConfig
 from semcom.packages import read_package_catalogue
 from semcom.registry import find

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from channels.cell import Exponent, PathLoss, UMi, drop_in_disc, noise_dbm
+from semcom.channels.cell import Exponent, PathLoss, UMi, drop_in_disc, noise_dbm
 
 K = 100_000
 UMI = UMi(UMi.Options())

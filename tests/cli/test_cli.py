@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semcom
-from channels.fading import AWGN
-from channels.options import BaseOptions
+from semcom.channels.fading import AWGN
+from semcom.channels.options import BaseOptions
 from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.cli import printing as report

@@ -13,7 +13,6 @@ import pytest
 from filelock import FileLock
 
 import semcom
-from experiments.claims.evidence import COMMITTED
 from semcom import METHODS
 from semcom.cli import main as cli
 from semcom.config import run_hash
@@ -21,6 +20,7 @@ from semcom.files import SWEEP
 from semcom.runs.folder.lock import LOCK
 from semcom.studies.analysis.overview import list_changed_settings, read_overview
 from semcom.studies.results.archive import pack_archive
+from semcom_papers.experiments.claims.evidence import COMMITTED
 from tests.archives import open_runs
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import begin, config, line, scored, write

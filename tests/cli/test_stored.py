@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from experiments.claims.evidence import COMMITTED
 from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.cli.stored import list_stored_fields, prepare_over_stored, read_stored
 from semcom.config import Resolved, RunConfig, TrainConfig, run_hash, to_dict
 from semcom.runs.request.resolve import resolve
 from semcom.studies.results.archive import pack_archive
+from semcom_papers.experiments.claims.evidence import COMMITTED
 from tests.refusals import refuses
 
 

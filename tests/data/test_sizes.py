@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from channels.coding.image import ImageChain
+from semcom.channels.coding.image import ImageChain
 from semcom.config import DataConfig, PartitionConfig, RunConfig, list_differences, run_hash
 from semcom.data.dataset import Dataset
 from semcom.data.federation import federate

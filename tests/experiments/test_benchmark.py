@@ -13,16 +13,16 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments import benchmark as of
-from experiments import benchmark_ends as end
-from experiments.hypotheses import JUDGES
-from experiments.verdicts import OPEN, PENDING, REFUTED, SUPPORTED
-from figures import benchmark as figure
 from semcom.cli import main as cli
 from semcom.methods.registry import METHODS
 from semcom.studies.analysis.guessing import is_guess
 from semcom.studies.experiment import Grid
 from semcom.studies.results.archive import pack_archive
+from semcom_papers.experiments import benchmark as of
+from semcom_papers.experiments import benchmark_ends as end
+from semcom_papers.experiments.hypotheses import JUDGES
+from semcom_papers.experiments.verdicts import OPEN, PENDING, REFUTED, SUPPORTED
+from semcom_papers.figures import benchmark as figure
 
 
 def test_every_method_that_classifies_is_compared_or_is_another_one() -> None:

@@ -14,30 +14,6 @@ import torch
 from torch import Tensor
 
 import semcom
-from experiments import bounds
-from experiments.measures.bounds_report import report_bounds
-from experiments.measures.bounds_round import find_theorem, measure_round
-from experiments.measures.landscape import (
-    Call,
-    Landscape,
-    bends,
-    distance,
-    find_next_training,
-    flat,
-    list_steps,
-    list_trainings,
-    slopes,
-    step_aside,
-)
-from experiments.measures.theorems import (
-    FedCLBound,
-    FedCoSRBound,
-    bound_information,
-    bound_local_steps,
-    compute_guarantee,
-    entropy,
-)
-from figures.bounds import BOUNDS, ticks
 from semcom import run
 from semcom.config import ConfigError, DataConfig, ModelConfig, Resolved
 from semcom.engine.train.context import Context, Given
@@ -50,6 +26,30 @@ from semcom.plots import render
 from semcom.plots.base import Plot
 from semcom.plots.kinds import settle_kind
 from semcom.studies.sweep import sweep
+from semcom_papers.experiments import bounds
+from semcom_papers.experiments.measures.bounds_report import report_bounds
+from semcom_papers.experiments.measures.bounds_round import find_theorem, measure_round
+from semcom_papers.experiments.measures.landscape import (
+    Call,
+    Landscape,
+    bends,
+    distance,
+    find_next_training,
+    flat,
+    list_steps,
+    list_trainings,
+    slopes,
+    step_aside,
+)
+from semcom_papers.experiments.measures.theorems import (
+    FedCLBound,
+    FedCoSRBound,
+    bound_information,
+    bound_local_steps,
+    compute_guarantee,
+    entropy,
+)
+from semcom_papers.figures.bounds import BOUNDS, ticks
 from tests import worlds
 from tests.worlds import request
 

@@ -8,11 +8,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from experiments import finish_search
-from experiments.finish_search import CANDIDATES, choose_candidate, compute_scores, train_and_search
 from semcom.config import FINISH, FinishConfig
 from semcom.runs.folder.summary import read_summary
 from semcom.studies.results.table import list_configuration_columns, make_row, make_table
+from semcom_papers.experiments import finish_search
+from semcom_papers.experiments.finish_search import CANDIDATES, choose_candidate, compute_scores, train_and_search
 from tests import worlds
 
 

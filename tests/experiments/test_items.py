@@ -13,13 +13,6 @@ import torch
 from torch import nn
 
 import semcom
-from experiments import fedcrl, overhead, papers, wireless
-from experiments.arms import ALL
-from experiments.claims.claim import Claim, list_comparisons
-from experiments.claims.evidence import Evidence, read_number
-from experiments.claims.scorecard import make_scorecard
-from experiments.fedcosr import items as fedcosr
-from experiments.fedcrc import items as fedcrc
 from semcom.config import DataConfig, run_hash
 from semcom.engine.store.population import Cohort, Population
 from semcom.studies.analysis.curves import average_curve_within, measure_curve_speed
@@ -31,6 +24,13 @@ from semcom.studies.overrides import format_plain_value
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.run import Stored
 from semcom.studies.results.table import list_fields
+from semcom_papers.experiments import fedcrl, overhead, papers, wireless
+from semcom_papers.experiments.arms import ALL
+from semcom_papers.experiments.claims.claim import Claim, list_comparisons
+from semcom_papers.experiments.claims.evidence import Evidence, read_number
+from semcom_papers.experiments.claims.scorecard import make_scorecard
+from semcom_papers.experiments.fedcosr import items as fedcosr
+from semcom_papers.experiments.fedcrc import items as fedcrc
 from tests.studies.folders import around, config, line, scored, simple, write
 
 POINTS, NAMES = papers.read_points(), EXPERIMENTS.names()
@@ -235,7 +235,7 @@ def test_the_table_of_overhead(tmp_path: Path) -> None:
 def test_the_list_has_item_sizes_and_committed_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from semcom.cli.listing import list_overview
 
-    monkeypatch.setattr("experiments.claims.evidence.COMMITTED", tmp_path)
+    monkeypatch.setattr("semcom_papers.experiments.claims.evidence.COMMITTED", tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(EXPERIMENTS, "names", lambda: ["letter-fig2b"])
     (tmp_path / "letter-fig2b-small.zip").touch()

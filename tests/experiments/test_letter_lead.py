@@ -10,12 +10,20 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments.claims.evidence import COMMITTED
-from experiments.letter import lead
-from experiments.letter.lead import BASE, LETTER_LEAD, LETTER_LEAD_LOW, READ, judge_stated, list_levels, measure_effects
 from semcom.config import run_hash
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
+from semcom_papers.experiments.claims.evidence import COMMITTED
+from semcom_papers.experiments.letter import lead
+from semcom_papers.experiments.letter.lead import (
+    BASE,
+    LETTER_LEAD,
+    LETTER_LEAD_LOW,
+    READ,
+    judge_stated,
+    list_levels,
+    measure_effects,
+)
 
 PROTOCOL = Path(__file__).parents[2] / "experiments" / "protocol.md"
 

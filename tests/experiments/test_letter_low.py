@@ -10,19 +10,19 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments.claims.evidence import COMMITTED
-from experiments.fedcosr import rates as fedcosr_rates
-from experiments.fedcosr.items import TABLE2
-from experiments.hypotheses import JUDGES
-from experiments.letter import full as letter_full
-from experiments.letter import low as letter_low
-from experiments.letter.weight import PLAIN
-from experiments.verdicts import OPEN, REFUTED, SUPPORTED
 from semcom.cli import main as cli
 from semcom.config import ConfigError, run_hash
 from semcom.models.registry import ENCODERS
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.table import list_fields, read_table
+from semcom_papers.experiments.claims.evidence import COMMITTED
+from semcom_papers.experiments.fedcosr import rates as fedcosr_rates
+from semcom_papers.experiments.fedcosr.items import TABLE2
+from semcom_papers.experiments.hypotheses import JUDGES
+from semcom_papers.experiments.letter import full as letter_full
+from semcom_papers.experiments.letter import low as letter_low
+from semcom_papers.experiments.letter.weight import PLAIN
+from semcom_papers.experiments.verdicts import OPEN, REFUTED, SUPPORTED
 from tests.experiments.test_hypotheses import said
 
 ROOT = Path(__file__).parents[2]

@@ -14,12 +14,6 @@ import pytest
 import torch
 
 import semcom
-from experiments import papers
-from experiments.claims.claim import fits_point
-from experiments.claims.evidence import read_number
-from experiments.claims.scorecard import make_scorecard
-from experiments.measures import class_groups, gradients
-from experiments.repper import items as repper
 from semcom.config import DataConfig, TrainConfig
 from semcom.engine.host.keys import keyed
 from semcom.files import CONFIG, SWEEP
@@ -30,6 +24,12 @@ from semcom.studies.grid import set_fields
 from semcom.studies.overrides import format_number, format_plain_value
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.table import list_fields
+from semcom_papers.experiments import papers
+from semcom_papers.experiments.claims.claim import fits_point
+from semcom_papers.experiments.claims.evidence import read_number
+from semcom_papers.experiments.claims.scorecard import make_scorecard
+from semcom_papers.experiments.measures import class_groups, gradients
+from semcom_papers.experiments.repper import items as repper
 from tests.studies.folders import around, config, line, scored, simple
 
 pytestmark = pytest.mark.usefixtures("without_stored_results")

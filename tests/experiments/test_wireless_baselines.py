@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 
 import semcom
-from channels.coding.choice import SampleImages
-from experiments import wireless_baselines
-from experiments.measures.image_curve import Point, measure_chains
-from figures import baselines
 from semcom import run
+from semcom.channels.coding.choice import SampleImages
 from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig
 from semcom.methods.parts.received import sample_training_images
 from semcom.plots import render
@@ -22,6 +19,9 @@ from semcom.plots.style import ieee
 from semcom.runs.result.result import Result
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep import sweep
+from semcom_papers.experiments import wireless_baselines
+from semcom_papers.experiments.measures.image_curve import Point, measure_chains
+from semcom_papers.figures import baselines
 from tests.worlds import divided
 
 CLEAN = RunConfig(

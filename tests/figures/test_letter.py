@@ -15,9 +15,13 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments.letter.lead import BASE
-from experiments.letter.regime import COMPARED, SETTINGS, name_in_setting
-from figures.letter import (
+from semcom.config import ConfigError, PartitionConfig, run_hash
+from semcom.plots import style
+from semcom.plots.panels import draw_panels
+from semcom.studies.analysis.sheet import Sheet
+from semcom_papers.experiments.letter.lead import BASE
+from semcom_papers.experiments.letter.regime import COMPARED, SETTINGS, name_in_setting
+from semcom_papers.figures.letter import (
     LETTER_ENCODER,
     LETTER_FULL,
     LETTER_LEAD,
@@ -30,10 +34,6 @@ from figures.letter import (
     select_large_leads,
     tabulate_leads,
 )
-from semcom.config import ConfigError, PartitionConfig, run_hash
-from semcom.plots import style
-from semcom.plots.panels import draw_panels
-from semcom.studies.analysis.sheet import Sheet
 from tests.experiments.test_letter_lead import frame
 from tests.studies.folders import config, line, scored, write
 

@@ -19,7 +19,7 @@ import pytest
 from matplotlib.image import imread
 
 import semcom
-from channels.registry import registering_source
+from semcom.channels.registry import registering_source
 from semcom.config import AirConfig, ChannelConfig, ConfigError, NetworkConfig, RunConfig, run_hash
 from semcom.files import SWEEP
 from semcom.plots import Plot, render, style
@@ -233,7 +233,7 @@ def test_scales_of_other_names_are_found(stored: Stored, tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     letter = EXPERIMENTS.get("letter-fig2b")
     own = dataclasses.replace(letter, scales={"mine": letter.scales["small"]})
-    monkeypatch.setattr("experiments.letter.figures.FIG2B", own)
+    monkeypatch.setattr("semcom_papers.experiments.letter.figures.FIG2B", own)
     folder = stored(scale="mine")
     (tmp_path / "results").mkdir()
     folder.rename(tmp_path / "results" / "letter-fig2b-mine")

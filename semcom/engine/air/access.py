@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.link import Cost
-from channels.options import NOT_NEGATIVE, BaseOptions, Rule, require
-from channels.superposition import Inversion
+from semcom.channels.link import Cost
+from semcom.channels.options import NOT_NEGATIVE, BaseOptions, Rule, require
+from semcom.channels.superposition import Inversion
 from semcom.engine.air.compression import is_compressed
 from semcom.engine.air.losses import MEANT
 from semcom.engine.air.part import NO_CHANNEL, Part, Planned
@@ -78,7 +78,7 @@ class Orthogonal(Access):
 class Superposed(Access):
     """All clients send at once and the channel adds up: over-the-air computation by truncated channel inversion.
 
-    The formulas are in `channels.superposition`.
+    The formulas are in `semcom.channels.superposition`.
     """
 
     adds_up = True

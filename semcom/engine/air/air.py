@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels import Link
-from channels.link import Cost
-from channels.statistics import ClientStatistics
+from semcom.channels import Link
+from semcom.channels.link import Cost
+from semcom.channels.statistics import ClientStatistics
 from semcom.config import AirConfig
 from semcom.engine.air.arrivals import Arrivals
 from semcom.engine.air.rates import Direction

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.options import SHARE, BaseOptions, Rule, require
+from semcom.channels.options import SHARE, BaseOptions, Rule, require
 from semcom.engine.air.part import Part, Planned
 from semcom.engine.air.updates import map_update_starts
 from semcom.engine.host.sending import send_to_device

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from channels import PATH_LOSSES, Link
-from channels.cell import NEAREST_M, drop_in_disc, noise_dbm, watts
-from channels.options import BaseOptions, Rule, require
+from semcom.channels import PATH_LOSSES, Link
+from semcom.channels.cell import NEAREST_M, drop_in_disc, noise_dbm, watts
+from semcom.channels.options import BaseOptions, Rule, require
 from semcom.config import Resolved, parse_snr
 from semcom.engine.air.part import NO_CHANNEL, NO_NOISE, NOTHING_SENT, Part, Planned
 from semcom.engine.air.rates import Direction

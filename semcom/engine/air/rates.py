@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels import Link
-from channels.coding.mcs import TABLE, capacity
-from channels.options import MEASURE, BaseOptions, Rule, require
-from channels.statistics import ROUNDING, ClientStatistics, Sender
+from semcom.channels import Link
+from semcom.channels.coding.mcs import TABLE, capacity
+from semcom.channels.options import MEASURE, BaseOptions, Rule, require
+from semcom.channels.statistics import ROUNDING, ClientStatistics, Sender
 from semcom.engine.air.part import NO_CHANNEL, NO_NOISE, Part, Planned
 
 logger = logging.getLogger(__name__)

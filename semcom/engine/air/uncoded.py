@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels import Link
-from channels.power import PAIR, to_features, to_pairs
-from channels.statistics import ClientStatistics
+from semcom.channels import Link
+from semcom.channels.power import PAIR, to_features, to_pairs
+from semcom.channels.statistics import ClientStatistics
 from semcom.engine.air.rates import Direction
 from semcom.engine.host.sending import send_to_device
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from channels import Link
+from semcom.channels import Link
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Cohort, Order, Population, in_part
 from semcom.engine.train.forward import Alone, Leaves, StackedModel, lay_channels_last

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from channels import Link, Meter, make_link
-from channels.users import Fades, control_power
+from semcom.channels import Link, Meter, make_link
+from semcom.channels.users import Fades, control_power
 from semcom.config import ConfigError, Resolved, parse_snr
 from semcom.data.augment import Unchanged
 from semcom.data.federation import Federation

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from channels import Link, Meter
+from semcom.channels import Link, Meter
 from semcom.config.errors import one_line
 from semcom.engine.store.population import in_part
 from semcom.engine.train.precision import InVmap

@@ -13,8 +13,8 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
-from channels import LINKS, Link
-from channels.users import Fades
+from semcom.channels import LINKS, Link
+from semcom.channels.users import Fades
 from semcom.config import ConfigError, Resolved
 from semcom.engine.host.keys import key_global_generator, keyed
 from semcom.engine.train.forward import call_stacked_model

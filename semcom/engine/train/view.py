@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels import Link
+from semcom.channels import Link
 from semcom.config import ConfigError
 from semcom.data.federation import Ragged, find_picture
 from semcom.engine.host.sending import send_to_device

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels import Link, Meter
+from semcom.channels import Link, Meter
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.host.ranks import Team
 from semcom.engine.host.sending import send_to_device

@@ -12,8 +12,8 @@ from semcom.engine.train.session import Session
 from semcom.engine.train.view import View, infer_images
 
 if TYPE_CHECKING:
-    from channels import Link
-    from channels.coding.image import Received
+    from semcom.channels import Link
+    from semcom.channels.coding.image import Received
 
 SAMPLE = 128
 """Training images by which codec and scheme are chosen."""

@@ -24,14 +24,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from channels.registry import Place, locate_source, read_executed_cell
+from semcom.channels.registry import Place, locate_source, read_executed_cell
 from semcom.config import ConfigError
 from semcom.runs.request.sources import Code, add_imports, is_own, list_variables, read_source
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
-_NUMERIC = ("torch", "numpy", "scipy", "semcom", "channels")
+_NUMERIC = ("torch", "numpy", "scipy", "semcom")
 """Packages of which any change by a cell may change a run's numbers."""
-_SILENT = {*vars(builtins), "display", "get_ipython", "semcom", "channels"} - {"setattr", "delattr", "exec"}
+_SILENT = {*vars(builtins), "display", "get_ipython", "semcom"} - {"setattr", "delattr", "exec"}
 """Functions, and modules, that do not change their arguments."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from channels.registry import describe_unknown_name
+from semcom.channels.registry import describe_unknown_name
 from semcom.config import FINISH, ConfigError, FinishConfig, NoEffect, Resolved, RunConfig
 from semcom.config.options import spelled
 from semcom.methods.base import Method

@@ -12,8 +12,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from channels import PROFILES
-from channels.registry import Registry, list_depends
+from semcom.channels import PROFILES
+from semcom.channels.registry import Registry, list_depends
 from semcom.config import CODE, DEPENDS, READ, VARIABLE, ConfigError, RunConfig
 from semcom.config.errors import one_line
 from semcom.config.options import list_paths_in_options, spelled

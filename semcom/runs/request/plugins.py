@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
-from channels.registry import registering_source
+from semcom.channels.registry import registering_source
 from semcom.config import ConfigError
 from semcom.files import digest_bytes
 from semcom.runs.request.sources import Code, add_imports, list_variables, read_source

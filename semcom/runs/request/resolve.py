@@ -52,7 +52,7 @@ from semcom.runs.request.unused_settings import check_unused_settings
 from semcom.tasks.registry import make_task
 
 if TYPE_CHECKING:
-    from channels import Link
+    from semcom.channels import Link
 
 BAND_HZ = 1e6
 """Band that the participating clients share, if neither the request nor the link sets it."""

@@ -12,9 +12,9 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from channels import LINKS, PATH_LOSSES
-from channels.options import BaseOptions
-from channels.registry import Registry
+from semcom.channels import LINKS, PATH_LOSSES
+from semcom.channels.options import BaseOptions
+from semcom.channels.registry import Registry
 from semcom.config import FORMER, ConfigError, NoEffect, RunConfig
 from semcom.config.declared import declared_types
 from semcom.config.errors import show_value

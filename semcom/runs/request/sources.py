@@ -18,11 +18,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeGuard
 
-from channels.registry import locate_source, read_executed_cell
+from semcom.channels.registry import locate_source, read_executed_cell
 from semcom.config.identity import READ
+from semcom.packages import list_own_folders
 
-_ROOT = str(Path(__file__).parents[3])
-_OURS = tuple(os.path.join(_ROOT, name, "") for name in ("semcom", "channels", "experiments", "figures"))
+_OURS = list_own_folders()
 _PLACES = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
 _INSTALLED = {os.path.join(sysconfig.get_path(name), "") for name in _PLACES}
 _FOREIGN = (*_OURS, *{place for path in _INSTALLED for place in (path, os.path.join(os.path.realpath(path), ""))})
@@ -34,7 +34,7 @@ _SURROUNDINGS = re.compile(
     ".*(TOKEN|KEY|SECRET|PASSWORD).*"
 )
 """Variables that describe the surroundings of a process, or hold a secret."""
-_READERS = os.path.join(_ROOT, "semcom", "data", "")
+_READERS = os.path.join(_OURS[0], "data", "")
 """Modules of functions that own code may call to read a file; all else that semcom opens is its own."""
 _VARIABLE = re.compile(rb"""\b(?:environ(?:\.(?:get|pop|setdefault))?|getenv)\s*[\[(]\s*["'](\w+)["']""")
 _WRITING = os.O_WRONLY | os.O_RDWR
@@ -65,7 +65,7 @@ class Code:
 
 def ships(name: str) -> bool:
     """Check whether a module is part of semcom."""
-    return name.partition(".")[0] in ("semcom", "channels", "experiments", "figures")
+    return name.partition(".")[0] in ("semcom", "semcom_papers")
 
 
 def is_own(file: str | None) -> TypeGuard[str]:

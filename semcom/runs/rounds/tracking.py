@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 from semcom.config import ConfigError, Resolved, run_hash, to_dict
 from semcom.config.identity import flatten_config
 from semcom.files import refuse_file, resolve_file

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from channels import LINKS
+from semcom.channels import LINKS
 from semcom.config import ChannelConfig, ConfigError, RunConfig
 from semcom.methods.registry import METHODS
 from semcom.runs.request.resolve import resolve

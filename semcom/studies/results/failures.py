@@ -11,11 +11,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import semcom
 from semcom.config import ConfigError, DataConfig, RunConfig
 from semcom.data.sources import is_cached
 from semcom.escape import escape_texts
 from semcom.files import CONFIG, ELSEWHERE, ERROR
+from semcom.packages import list_own_folders
 from semcom.runs.folder.stored import read_config
 from semcom.runs.request.plugins import list_loaded_plugins, locate_plugin
 from semcom.studies.grid import read_grid_field
@@ -29,8 +29,7 @@ FULL = 5
 """Failed runs that are described in full; each further run has a line."""
 _FRAME = re.compile(r'  File "(?P<file>.+)", line \d+, in .+\n(?:    .*\n)*')
 """Pattern of a frame in a traceback."""
-_HERE = Path(semcom.__file__).parents[1]
-_OURS = tuple(_HERE / name for name in ("semcom", "channels", "experiments", "figures"))
+_OURS = tuple(map(Path, list_own_folders()))
 _LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 from joblib import Parallel, delayed, parallel_config
 
-from channels.options import POSITIVE
+from semcom.channels.options import POSITIVE
 from semcom.config import ConfigError, Resolved, RunConfig, run_hash, to_dict
 from semcom.config.checks import require_in_config
 from semcom.engine.host.orphan import exit_with_parent

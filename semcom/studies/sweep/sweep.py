@@ -12,7 +12,7 @@ from statistics import mean
 from typing import Any
 
 import semcom
-from channels.options import POSITIVE
+from semcom.channels.options import POSITIVE
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require_in_config
 from semcom.files import REPORT, SWEEP, TABLE, to_json, write_atomically

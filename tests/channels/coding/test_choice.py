@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from channels import make_link
-from channels.coding import codec
-from channels.coding.choice import SampleImages, measure_psnr
-from channels.coding.curve import CurvePoint, add_gain_db, measure_image_curve
-from channels.coding.image import Choice, ImageChain, Received, send_images
-from channels.coding.mcs import SCHEMES
+from semcom.channels import make_link
+from semcom.channels.coding import codec
+from semcom.channels.coding.choice import SampleImages, measure_psnr
+from semcom.channels.coding.curve import CurvePoint, add_gain_db, measure_image_curve
+from semcom.channels.coding.image import Choice, ImageChain, Received, send_images
+from semcom.channels.coding.mcs import SCHEMES
 from tests.channels.coding.test_image import photos, seeded
 
 USES = 128

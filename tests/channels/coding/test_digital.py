@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from channels import Link, Meter, make_link
-from channels.coding.digital import settle_rates
-from channels.coding.modem import make_modem
-from channels.coding.quantise import STEPS, Quantiser
-from channels.power import normalise_power
-from channels.split import Split
+from semcom.channels import Link, Meter, make_link
+from semcom.channels.coding.digital import settle_rates
+from semcom.channels.coding.modem import make_modem
+from semcom.channels.coding.quantise import STEPS, Quantiser
+from semcom.channels.power import normalise_power
+from semcom.channels.split import Split
 
 CPU = torch.device("cpu")
 NOISELESS = torch.tensor([math.inf], dtype=torch.float64)

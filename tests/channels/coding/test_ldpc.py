@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from channels import theory
-from channels.coding import ldpc
-from channels.coding.ldpc import make_ldpc_code
-from channels.coding.modem import Modem, make_modem, split_into_codewords
-from channels.coding.qam import QAM, SIZES
+from semcom.channels import theory
+from semcom.channels.coding import ldpc
+from semcom.channels.coding.ldpc import make_ldpc_code
+from semcom.channels.coding.modem import Modem, make_modem, split_into_codewords
+from semcom.channels.coding.qam import QAM, SIZES
 
 CPU = torch.device("cpu")
 

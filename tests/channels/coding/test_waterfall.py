@@ -10,11 +10,11 @@ import pytest
 import torch
 from scipy import optimize, stats
 
-from channels.coding import waterfall
-from channels.coding.mcs import SCHEMES, Scheme
-from channels.coding.modem import make_modem, split_into_codewords
-from channels.coding.waterfall import LENGTHS, LOST, find_block_error, measure_waterfall
-from channels.link import complex_normal
+from semcom.channels.coding import waterfall
+from semcom.channels.coding.mcs import SCHEMES, Scheme
+from semcom.channels.coding.modem import make_modem, split_into_codewords
+from semcom.channels.coding.waterfall import LENGTHS, LOST, find_block_error, measure_waterfall
+from semcom.channels.link import complex_normal
 
 BLOCKS = 400
 OFF_DB = 0.12

@@ -20,12 +20,12 @@ import psutil
 import pytest
 import torch
 
-from experiments.bench import rounds
-from experiments.bench.__main__ import main
-from experiments.bench.engine import SMALL
-from experiments.bench.rounds import Rounds, Worker, measure_peak_of_rounds, measure_rounds_in_turns
-from experiments.bench.workloads import Variant, Workload, make_synthetic_workload
 from semcom.methods.registry import METHODS
+from semcom_papers.experiments.bench import rounds
+from semcom_papers.experiments.bench.__main__ import main
+from semcom_papers.experiments.bench.engine import SMALL
+from semcom_papers.experiments.bench.rounds import Rounds, Worker, measure_peak_of_rounds, measure_rounds_in_turns
+from semcom_papers.experiments.bench.workloads import Variant, Workload, make_synthetic_workload
 from tests.processes import SERVER, Forked, gone, start_server
 
 LOOP = Variant("loop")

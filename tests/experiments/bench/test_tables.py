@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from experiments.bench import commands, engine, scale
-from experiments.bench.commands import MIB, Bench, Outcome
-from experiments.bench.workloads import Variant, Workload
 from semcom.config import RunError
+from semcom_papers.experiments.bench import commands, engine, scale
+from semcom_papers.experiments.bench.commands import MIB, Bench, Outcome
+from semcom_papers.experiments.bench.workloads import Variant, Workload
 
 WORK = Workload("FedAvg, tiny", "fedavg", "cnn", 512, clients=2, samples=50, batch=10)
 PEAKS = {"cpu": 1e9, "cuda": 1e11}

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from experiments.claims.claim import Claim, Comparison
-from experiments.claims.printed import Cell, Tables, list_printed_comparisons
+from semcom_papers.experiments.claims.claim import Claim, Comparison
+from semcom_papers.experiments.claims.printed import Cell, Tables, list_printed_comparisons
 
 SHARES: Mapping[str, float] = {"some": 0.0, "most": 0.5, "almost-all": 0.8 - 1e-9}
 """Quantifier -> more than this part of the comparisons must hold."""

@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.claims.beside import compare_table, format_tables, measure_agreement
 from semcom.cli import main as cli
 from semcom.config import ConfigError, DataConfig, PartitionConfig
 from semcom.data.partitions import Dirichlet
+from semcom_papers.experiments.claims.beside import compare_table, format_tables, measure_agreement
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import config, simple
 

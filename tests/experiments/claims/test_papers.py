@@ -13,11 +13,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from channels import LINKS
-from channels.registry import Registry
-from experiments import papers
-from experiments.claims.printed import Cell, Tables, list_printed_comparisons
 from semcom import DATASETS, METHODS, PARTITIONS, ConfigError, RunConfig
+from semcom.channels import LINKS
+from semcom.channels.registry import Registry
+from semcom_papers.experiments import papers
+from semcom_papers.experiments.claims.printed import Cell, Tables, list_printed_comparisons
 from tests.experiments.claims.recompute import contradictions, holds
 
 TABLES = {paper: Tables.of(paper) for paper in papers.PAPERS}

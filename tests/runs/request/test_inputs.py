@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from channels import LINKS
-from channels.fading import AWGN
-from channels.options import BaseOptions
-from channels.registry import Registry
+from semcom.channels import LINKS
+from semcom.channels.fading import AWGN
+from semcom.channels.options import BaseOptions
+from semcom.channels.registry import Registry
 from semcom.cli import main as cli
 from semcom.config import (
     CODE,

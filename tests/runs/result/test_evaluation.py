@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from channels import make_link
+from semcom.channels import make_link
 from semcom.cli.printing import format_result_table
 from semcom.data.federation import Federation
 from semcom.engine.train.draws import Draws

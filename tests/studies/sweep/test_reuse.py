@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.demo import DEMO
 from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import ARRAYS, CHECKPOINT, CONFIG, ERROR, METRICS, SUMMARY, TRAINING, write_atomically
 from semcom.runs.folder.arrays import write_arrays
@@ -28,6 +27,7 @@ from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.reuse import take_reused_run
 from semcom.studies.sweep.sweep import preview_sweep, sweep
+from semcom_papers.experiments.demo import DEMO
 from tests.refusals import refuses
 
 Run = Callable[[RunConfig], None]

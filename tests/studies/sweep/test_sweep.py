@@ -348,7 +348,7 @@ def test_a_folder_belongs_to_one_sweep(
 ) -> None:
     demo = find_experiment("demo")
     own = dataclasses.replace(demo, scales={**demo.scales, "own": demo.scales["smoke"]})
-    monkeypatch.setattr("experiments.demo.DEMO", own)
+    monkeypatch.setattr("semcom_papers.experiments.demo.DEMO", own)
     sweep("demo", out=tmp_path, train=fake_run)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
