@@ -119,8 +119,8 @@ class SweepFlags:
     track: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="NAME[=PLACE]")] = ()
     """Tracker that gets all rounds of each run: tensorboard=FOLDER, wandb=PROJECT, mlflow=EXPERIMENT, or NAME alone
     (repeatable)."""
-    keep: str | None = None
-    """What each run keeps beside its numbers, separated by commas: confusion, features, curves-per-client, images."""
+    keep: tuple[str, ...] = ()
+    """What each run keeps beside its numbers: confusion, features, curves-per-client, images."""
     data_root: Annotated[str | None, tyro.conf.arg(name="data.root")] = None
     """Folder where datasets lie and are downloaded to (None: the user's cache folder)."""
     device: str | None = None
@@ -169,7 +169,10 @@ def read_early_flags(argv: Sequence[str], config: bool = False) -> Early:
         parser.add_argument("--profile", action="store_true")
         parser.add_argument("--again", action="store_true")
         parser.add_argument("--track", action="append", default=[])
-    known, rest = parser.parse_known_args(list(argv))
+    words = list[str]()
+    for word in argv:  # `--plugin a.py b.py` means both; a word that is no file may be the name
+        words += ["--plugin", word] if word.endswith(".py") and words[-2:-1] == ["--plugin"] else [word]
+    known, rest = parser.parse_known_args(words)
     name = rest.pop(0) if rest and not rest[0].startswith("-") else None
     levels = typing.get_args(Level)
     if known.log_level not in levels:
@@ -212,7 +215,7 @@ def read_owners(words: Sequence[str]) -> dict[str, str]:
     return {field: value for field, value in vars(parser.parse_known_args(words)[0]).items() if value is not None}
 
 
-PLUGIN_HELP = "Python file or module that registers own methods, channels, partitions, datasets ... (repeatable)."
+PLUGIN_HELP = "Python files, or a module, that register own methods, channels, partitions, datasets ... (repeatable)."
 EARLY: Mapping[str, tuple[Any, Any]] = {
     "plugin": (Annotated[fields.PLUGIN, tyro.conf.arg(help=PLUGIN_HELP, help_behavior_hint="(default: none)")], ()),
     "log_level": (Annotated[Level, tyro.conf.arg(help="Lowest level that is logged to stderr.")], "info"),

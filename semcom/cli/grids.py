@@ -47,7 +47,7 @@ def read_grid_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfi
     typed = Typed(methods or names or (), base)
     settings = [parse_set_override(text, typed) for text in wanted.set]
     settings += [(n, v) for n, v in (("data.root", wanted.data_root), ("device", wanted.device)) if v is not None]
-    settings += [] if wanted.keep is None else [("keep", typed("keep", wanted.keep))]
+    settings += [("keep", typed("keep", " ".join(wanted.keep)))] if wanted.keep else []
     _check_once("set", [name for name, _ in settings])
 
     def read_axes(flag: str, texts: Sequence[str]) -> dict[Any, Any]:

@@ -251,7 +251,7 @@ def sweep(words: list[str]) -> None:
         request = dataclasses.replace(request, words=_join_words(words))
     with _set_up_logging(early.log_level):
         with _report_request_errors():
-            request = add_reused_variants(early.name, request, wanted.reuse, early.plugins)
+            request = add_reused_variants(early.name, request, wanted.reuse)
             asked = (early.name, wanted.scale, request, early.plugins, wanted.out)
             plan = plan_search(*asked) if request.tune else make_plan(*asked)
             drawings = find_drawings_for(declared, plan.experiment, plan.scale)
@@ -274,14 +274,10 @@ def _join_words(words: Sequence[str]) -> str:
 
 def _dry_run(plan: Plan, shard: Shard | None, wanted: SweepFlags, searched: tuple[Any, ...] | None) -> None:
     """Print a preview of a planned sweep, or of its search, then fetch and check its data."""
-    from semcom.studies.sweep.divisions import check_sweep_data
-    from semcom.studies.sweep.sweep import preview_sweep
-    from semcom.studies.sweep.tune import check_search_is_apart
+    from semcom.studies.sweep.sweep import check_planned_data, preview_sweep
 
     say(preview_sweep(plan, shard, wanted.jobs or 1, wanted.reuse))
-    check_sweep_data(plan.runs.values())
-    if searched is not None:
-        check_search_is_apart(plan, *searched)
+    check_planned_data(plan, searched)
 
 
 def _execute(plan: Plan, shard: Shard | None, wanted: SweepFlags, drawings: Sequence[Drawing]) -> None:

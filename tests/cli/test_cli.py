@@ -98,6 +98,12 @@ def test_one_rate_or_one_per_client(words: list[str], lr: Any) -> None:
     assert read("fedavg", "--train.lr", *words, "--clients", "3").train.lr == lr
 
 
+def test_several_plugins_may_follow_their_flag() -> None:
+    """Words that are files belong to it; a name may come last."""
+    early = flags.read_early_flags(["--plugin", "a.py", "b.py", "own", "--plugin", "pkg.c", "d.py"])
+    assert (early.name, early.plugins, early.rest) == ("own", ("a.py", "b.py", "pkg.c", "d.py"), [])
+
+
 def test_whole_numbers_stay_whole() -> None:
     config = read("fedavg", "--train.local-epochs", "2", "3", "--partition.scarce", "1", "4", "--clients", "5")
     assert config.train.local_epochs == (2, 3) and config.partition.scarce == (1, 4)

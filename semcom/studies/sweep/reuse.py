@@ -27,7 +27,6 @@ from semcom.runs.folder.arrays import list_lacking_arrays
 from semcom.runs.folder.folder import BusyError, Folder, check_stored_reads
 from semcom.runs.folder.stored import read_config, write_config
 from semcom.runs.folder.summary import write_summary
-from semcom.runs.request.plugins import load_plugins
 from semcom.runs.request.sources import list_reads
 from semcom.studies.experiment import Train
 from semcom.studies.grid import set_fields
@@ -73,9 +72,7 @@ def find_reusable_runs(
         yield {key: run for key, run in found.items() if not has_outcome(plan.runs[key])}
 
 
-def add_reused_variants(
-    name: str | None, request: Request, studies: Sequence[Path | str] | Path | str, plugins: Sequence[str] = ()
-) -> Request:
+def add_reused_variants(name: str | None, request: Request, studies: Sequence[Path | str] | Path | str) -> Request:
     """Add the variants of the studies to a request by which methods of plug-ins join an experiment.
 
     So these stand beside what is there already. Any other request is returned as it is.
@@ -84,12 +81,10 @@ def add_reused_variants(
         name: of the experiment (None: a study without a declaration).
         request: as parsed.
         studies: folders or archives of sweeps.
-        plugins: Python files or modules that all runs load.
 
     Raises:
         ConfigError: one of the studies is no sweep's.
     """
-    load_plugins(plugins)
     declared = None if name is None else find_experiment(name)
     if declared is None or not list_joining_methods(declared, request.methods):
         return request

@@ -19,6 +19,7 @@ from semcom.files import REPORT, SWEEP, TABLE, to_json, write_atomically
 from semcom.runs.folder.folder import check_stored_reads
 from semcom.runs.folder.summary import read_summary, seal_values
 from semcom.runs.request.inputs import TRAINING, check_reaches_processes, digest_training
+from semcom.runs.request.plugins import load_plugins
 from semcom.runs.rounds.tracking import parse_trackers
 from semcom.screen import say
 from semcom.studies.analysis.sheet import make_sheet
@@ -57,6 +58,10 @@ def sweep(
     limit_minutes: float | None = None,
     reuse: Sequence[Path | str] | Path | str = (),
     track: Sequence[str] | str = (),
+    keep: Sequence[str] | str = (),
+    data_root: Path | str | None = None,
+    device: str | None = None,
+    dry_run: bool = False,
 ) -> Path | None:
     """Carry out a grid of runs and write its table; runs that are finished already are not run again.
 
@@ -87,9 +92,13 @@ def sweep(
             stopped (None: none).
         reuse: folders or archives of other studies, whose finished runs are taken over where this one has them too.
         track: trackers that get all rounds of each run, as of `semcom.run`.
+        keep: parts that each run keeps beside its numbers, as `RunConfig.keep`.
+        data_root: folder of the datasets (None: the user's cache folder).
+        device: device of all runs, as `RunConfig.device`.
+        dry_run: whether the sweep, or its search, is only described and its data checked; nothing is trained.
 
     Returns:
-        The path of results.parquet; None after a shard while others have runs that have not ended.
+        The path of results.parquet; None after a dry run, and after a shard while others have runs that have not ended.
 
     Raises:
         ConfigError: the request is wrong, or the folder is another sweep's; nothing has run.
@@ -104,16 +113,40 @@ def sweep(
         >>> table.name
         'results.parquet'
     """
+    load_plugins(plugins)  # first, since what is asked for may be theirs
     part = None if shard is None else read_shard(shard)
     check_workers(jobs, backend, gpus_per_run)
+    of_all = {"keep": (keep,) if isinstance(keep, str) else tuple(keep), "data.root": data_root, "device": device}
+    of_all = {name: str(value) if isinstance(value, Path) else value for name, value in of_all.items() if value}
+    if twice := of_all.keys() & (set or {}).keys():
+        raise ConfigError(f"{min(twice)}: it is given twice; leave it out of set=")
     how: dict[str, Any] = {"jobs": jobs, "backend": backend, "gpus_per_run": gpus_per_run, "train": train}
     how |= {"limit_minutes": limit_minutes, "reuse": reuse, "track": track}
-    request = parse_request(methods, seeds, set, vary, tune)
+    request = parse_request(methods, seeds, {**(set or {}), **of_all}, vary, tune)
     request = replace(request, words=format_call(name, scale, request, plugins, out))
-    request = add_reused_variants(name, request, reuse, plugins)
+    request = add_reused_variants(name, request, reuse)
     asked = (name, scale, request, plugins, out)
-    plan = carry_out_search(plan_search(*asked), asked, part, how) if tune else make_plan(*asked)
-    return execute_sweep(plan, part, **how)
+    plan = plan_search(*asked) if tune else make_plan(*asked)
+    if dry_run:
+        say(preview_sweep(plan, part, jobs or 1, reuse))
+        check_planned_data(plan, asked if tune else None)
+        return None
+    return execute_sweep(carry_out_search(plan, asked, part, how) if tune else plan, part, **how)
+
+
+def check_planned_data(plan: Plan, searched: tuple[Any, ...] | None = None) -> None:
+    """Fetch the data of a planned sweep and check that every run finds its images.
+
+    Args:
+        plan: the sweep, or its search.
+        searched: of a search, the arguments of `semcom.studies.sweep.tune.plan_search`.
+
+    Raises:
+        ConfigError: a run does not find its data; see also `semcom.studies.sweep.tune.check_search_is_apart`.
+    """
+    check_sweep_data(plan.runs.values())
+    if searched is not None:
+        check_search_is_apart(plan, *searched)
 
 
 def carry_out_search(
@@ -206,7 +239,9 @@ def execute_sweep(
     return None
 
 
-def preview_sweep(plan: Plan, shard: Shard | None = None, jobs: int = 1, reuse: Sequence[Path | str] = ()) -> str:
+def preview_sweep(
+    plan: Plan, shard: Shard | None = None, jobs: int = 1, reuse: Sequence[Path | str] | Path | str = ()
+) -> str:
     """Describe a sweep before it begins: its number of runs, what varies, and the time that finished runs took.
 
     Nothing is written, loaded or trained.
