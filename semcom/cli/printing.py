@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from semcom.cli.text import terminal
-from semcom.runs.result.accuracy import LAST, list_accuracy_snrs
+from semcom.runs.result.accuracy import describe_window, list_accuracy_snrs
 from semcom.tasks.metric import Metric, curve_of, read_task_metrics
 
 if TYPE_CHECKING:
@@ -40,10 +40,14 @@ def format_result_table(summary: Mapping[str, Any], radio: bool = True, joule: b
     rounds = summary["rounds"]
     end = f"{rounds} round{'s' if rounds > 1 else ''}" + (" and its last stage" if "finish" in summary else "")
     if "stopped" in summary:
-        end += f" (of {summary['stopped']['rounds']}; the best on validation images: {_best_of(summary)})"
+        best = summary["stopped"]["best_on_validation"]
+        end += f" (of {summary['stopped']['rounds']}; the best on validation images: round {best})"
     where = f" at {snrs[0]} dB" if len(snrs) > 1 else ""
     headline = metrics[0]
     head = f"{summary['method']}: {headline.label} {headline.state(summary[headline.name])}{where} after {end}"
+    first, view = next(iter(summary["views"].items()))
+    if (window := describe_window(summary, first)).startswith("mean") and headline.key("last") in view:
+        head += f" ({window}; the last one: {headline.state(view[headline.key('last')])})"
     visited = [f"training samples visited: {summary['samples']:,}"] if "samples" in summary else []
     return "\n".join([head, *body, *visited, *format_air_lines(summary, radio, joule)])
 
@@ -81,15 +85,11 @@ def _name_meters(found: Mapping[str, Any], several: bool) -> dict[str, Any]:
 
 def _format_with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Name the views of a summary, with their windows if these differ, as after a last stage."""
-    last, rounds = summary.get("finish", {}).get("views", {}), min(LAST, summary["rounds"])
-    window = f"mean of the last {rounds} rounds" if rounds > 1 else "the last round"
-    window = f"mean from {_best_of(summary)} on" if "stopped" in summary else window
-    windows = {name: "at the end" if name in last else window for name in summary["views"]}
-    return {f"{name} ({windows[name]})" if last else name: view for name, view in summary["views"].items()}
-
-
-def _best_of(summary: Mapping[str, Any]) -> str:
-    return f"round {summary['stopped']['best_on_validation']}"
+    several = bool(summary.get("finish", {}).get("views"))
+    return {
+        f"{name} ({describe_window(summary, name)})" if several else name: view
+        for name, view in summary["views"].items()
+    }
 
 
 def _format_means(title: str, views: Mapping[str, Mapping[str, Any]], metrics: Sequence[Metric]) -> list[str]:

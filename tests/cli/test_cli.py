@@ -244,6 +244,25 @@ def test_result_table_states_what_was_measured() -> None:
     assert lines[4] == "errors: train up 0.0123 of bits, 0.5 of blocks; test 0 of bits, 0 of blocks"
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, " (mean of the last 10 rounds; the last one: 70.0 %)"),
+        ({"rounds": 1}, ""),
+        ({"finish": {"views": {"personal": {}}}}, " and its last stage"),
+        (
+            {"stopped": {"rounds": 90, "best_on_validation": 57}},
+            " (of 90; the best on validation images: round 57) (mean from round 57 on; the last one: 70.0 %)",
+        ),
+    ],
+)
+def test_the_headline_says_which_mean_it_is(more: dict[str, Any], said: str) -> None:
+    view = {**SUMMARY["views"]["personal"], "last": 0.7, "clients": [0.6, 0.7]}  # type: ignore[index]
+    summary = {**SUMMARY, "views": {"personal": view}, **more}
+    end = "1 round" if summary["rounds"] == 1 else "60 rounds"
+    assert report.format_result_table(summary).splitlines()[0] == f"fedcl: accuracy 67.1 % after {end}{said}"
+
+
 def test_several_tests_have_their_own_snr_and_errors() -> None:
     view = {**SUMMARY["views"]["personal"], "at": {"9": 0.5, "-3": 0.3}}  # type: ignore[index]
     snr = {"train_up": 5.0, "train_down": None, "test": 9.02, "test_at": {"9": 9.02, "-3": -2.97}}

@@ -112,6 +112,16 @@ def _average_evaluations(of: Mapping[int, Mapping[str, Any]], metric: Metric, si
     }
 
 
+def describe_window(summary: Mapping[str, Any], view: str) -> str:
+    """Describe the evaluations that the numbers of a view average: "mean of the last 10 rounds"."""
+    if view in summary.get("finish", {}).get("views", {}):
+        return "at the end"
+    if "stopped" in summary:
+        return f"mean from round {summary['stopped']['best_on_validation']} on"
+    rounds = min(LAST, summary["rounds"])  # each of the last rounds is evaluated, whatever `eval_every`
+    return f"mean of the last {rounds} rounds" if rounds > 1 else "the last round"
+
+
 def list_accuracy_snrs(views: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """List the SNRs in dB of the tests of a run, the headline's first; empty without a list.
 

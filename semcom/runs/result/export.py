@@ -10,6 +10,7 @@ from semcom.escape import escape_markdown
 from semcom.files import refuse_file, resolve_file, write_atomically
 from semcom.methods.registry import METHODS
 from semcom.models.weights import encode_weights
+from semcom.runs.result.accuracy import describe_window
 from semcom.runs.result.places import hide_places
 from semcom.runs.result.result import Result
 from semcom.tasks.metric import read_task_metrics
@@ -68,7 +69,8 @@ def write_card(result: Result, view: str, client: int, whose: str) -> str:
         "classes": ", ".join(map(str, result.federation.classes)),
         "channel": link,
         "training": f"{config.train.rounds} rounds, {summary['samples']:,} samples visited by all clients",
-        f"{metric.label}, mean over clients": metric.state(of_view[metric.name]),
+        f"{metric.label}, mean over clients ({describe_window(summary, view)})": metric.state(of_view[metric.name]),
+        f"{metric.label} after the last round": metric.state(of_view[metric.key("last")]),
         f"{metric.label} of client {client}": "not tested" if own is None else metric.state(own),
         "run": f"{summary['hash']}, semcom {summary['versions']['semcom']}, commit {summary['commit'] or 'unknown'}",
     }
