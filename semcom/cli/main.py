@@ -57,6 +57,7 @@ commands:
   report FOLDER...    write a study as one HTML page with interactive curves
   channel-check       measure the channels against theory
   image-curve         write PSNR against SNR of images sent digitally, as CSV
+  env                 print versions and devices, for a report of a fault
   list WHAT [NAME]    WHAT: methods, channels, partitions, datasets,
                       augmentations, encoders, heads, tasks, schedulers,
                       accesses (to the air), compressions, rates, places,
@@ -405,6 +406,7 @@ COMMANDS: Registry[Callable[[list[str]], None]] = Registry(
         "report": "semcom.cli.report:carry_out_report",
         "channel-check": "semcom.cli.main:channel_check",
         "image-curve": "semcom.cli.image_curve:carry_out_image_curve",
+        "env": "semcom.cli.env:print_environment",
         "list": "semcom.cli.main:list_",
     },
     catalogue=partial(read_package_catalogue, "semcom.commands"),
