@@ -130,7 +130,9 @@ class Places:
     def look(self, name: str, pale: bool = False) -> dict[str, Any]:
         """Choose the common look of a variant's traces. Its name is escaped, since Plotly reads HTML."""
         i = self.order[name]
-        colour, dash = COLOURS[i % len(COLOURS)] + "59" * pale, DASHES[0 if pale else i % len(DASHES)]
+        colour, dash = COLOURS[i % len(COLOURS)], DASHES[0 if pale else i % len(DASHES)]
+        if pale:  # as Plotly takes it in all its versions
+            colour = "rgba({},{},{},0.35)".format(*bytes.fromhex(colour[1:]))
         return {
             "name": escape_html(shown(name, "variant", self.labels)),
             "legendgroup": str(i),
