@@ -1,4 +1,4 @@
-"""The README for PyPI: its relative links and pictures lead to the repository at this version. All else: pyproject.toml."""
+"""The README for PyPI: relative links and pictures lead to the repository at this version. The rest: pyproject.toml."""
 
 import re
 import tomllib
