@@ -34,7 +34,9 @@ _FEDAVG = Workload("FedAvg, 5x5 CNN 32-64-512", "fedavg", "cnn", 512, FEW, SAMPL
 _FEDAVG = replace(_FEDAVG, tests=TESTS, tested=FEW)
 _PERSONAL = replace(_FEDAVG, encoder="dcgan-narrow", features=64, ways=3)
 WORKLOADS: Mapping[str, Workload] = {
-    name: replace(_PERSONAL, title=f"{name}, DCGAN 32-64-128", method=name) for name in METHODS.names()
+    name: replace(_PERSONAL, title=f"{name}, DCGAN 32-64-128", method=name)
+    for name in METHODS.names()
+    if METHODS.ships(name)
 } | {
     "fedavg": _FEDAVG,
     "fedcl": replace(_PERSONAL, title="FedCL, DCGAN 32-64-128, AWGN both ways", method="fedcl", snr_db=10.0),

@@ -19,6 +19,7 @@ from semcom.studies.analysis.efficiency import COSTS
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
 from semcom.studies.names import NAMED
+from semcom.studies.overrides import name_file
 
 KINDS: Registry[Kind] = Registry(
     "kind",
@@ -140,6 +141,13 @@ def check_numbers(cells: object, plot: Plot) -> None:
     if missing := [name for name in wanted if name is not None and name not in cells]:
         unless = ", or declare it with tabled=False" if tabled and missing[0] not in (plot.hue, plot.facet) else ""
         raise ConfigError(f"kind: the numbers of {plot.kind} have no column {missing[0]!r}; add it{unless}")
+
+
+def name_files(cells: pd.DataFrame) -> pd.DataFrame:
+    """Shorten absolute paths to the names of their files, unless several have one name."""
+    texts = [name for name in cells if cells[name].map(lambda value: isinstance(value, str)).all()]
+    short = {name: cells[name].map(name_file) for name in texts}
+    return cells.assign(**{name: new for name, new in short.items() if new.nunique() == cells[name].nunique()})
 
 
 def name_empty(cells: pd.DataFrame, plot: Plot) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import Any
 
 from semcom.config import ConfigError
 from semcom.studies.grid import TEST, TEST_SNR
-from semcom.studies.overrides import format_plain_value
+from semcom.studies.overrides import format_plain_value, name_file
 from semcom.tasks.metric import ACCURACY, Metric
 
 METHODS = {
@@ -180,7 +180,7 @@ class Labels:
             method, *rest = str(value).split(" ", maxsplit=1)
             label = self.methods.get(str(value)) or self.methods.get(method) or METHODS.get(method, method)
             return " ".join((label, *rest))
-        shown = format_plain_value(value)
+        shown = name_file(format_plain_value(value))
         return "none" if shown == "None" else shown + FIELDS.get(field, ("", ""))[1]
 
     def place(self, field: str, value: Any) -> str:

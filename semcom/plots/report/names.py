@@ -11,13 +11,8 @@ from typing import Any
 
 from semcom.runs.result.places import BEFORE
 from semcom.studies.names import FIELDS, NAMED, SHIPPED, Labels
-from semcom.studies.overrides import format_number
+from semcom.studies.overrides import format_number, name_file
 from semcom.tasks.metric import Metric
-
-
-def here(text: str) -> str:
-    """Shorten an absolute path to the name of its file; other texts stay unchanged."""
-    return os.path.basename(text) if os.path.isabs(text) else text
 
 
 class Names:
@@ -50,7 +45,7 @@ def shown(value: Any, field: str = "", labels: Labels = SHIPPED) -> str:
         return "none"
     if field in NAMED:
         return labels.value(field, value)
-    return format_number(value) if isinstance(value, float) else here(str(value))
+    return format_number(value) if isinstance(value, float) else name_file(str(value))
 
 
 def heading(field: str) -> str:
@@ -61,7 +56,7 @@ def heading(field: str) -> str:
 
 def placed(point: Mapping[str, Any]) -> str:
     """Describe a point of a study, such as "SNR 6 dB, ways 2"."""
-    return SHIPPED.point({name: here(value) if isinstance(value, str) else value for name, value in point.items()})
+    return SHIPPED.point(point)
 
 
 def name_metric(metric: Metric, of: str = "") -> str:

@@ -60,12 +60,14 @@ def write_card(result: Result, view: str, client: int, whose: str) -> str:
     radio = result.world.session.draws.link.noisy
     link = f"{channel.kind}, trained at {channel.snr_db} dB" if radio else f"{channel.kind}, no noise"
     told = hide_places(to_dict(config))  # the card goes with the weights, wherever
+    digest = config.contents.get(config.data.name, "")[:12]  # of a file
     options = {n: v for n, v in (told["partition"]["options"] or {}).items() if v is not None}
     division = ", ".join([config.partition.kind, *(f"{spelled(name)} {value}" for name, value in options.items())])
     facts = {
         "method": f"{config.method} ({METHODS.get(config.method).paper})",
         "model": f"encoder {config.model.encoder}, {config.model.features} features, head {config.model.head}",
-        "data": f"{told['data']['name']}, {config.clients} clients; {division}; seed {config.seed}",
+        "data": ", ".join(filter(None, (told["data"]["name"], digest and f"SHA-256 {digest}", division))),
+        "clients": f"{config.clients}, seed {config.seed}",
         "classes": ", ".join(map(str, result.federation.classes)),
         "channel": link,
         "training": f"{config.train.rounds} rounds, {summary['samples']:,} samples visited by all clients",

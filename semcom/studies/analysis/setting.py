@@ -15,7 +15,7 @@ from semcom.runs.request.resolve import resolve
 from semcom.runs.result.accuracy import LAST
 from semcom.studies.analysis.compare import Views, choose_view
 from semcom.studies.names import SHIPPED
-from semcom.studies.overrides import format_plain_value
+from semcom.studies.overrides import format_plain_value, name_file
 from semcom.studies.results.table import list_fields
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _list_set_fields(frame: pd.DataFrame) -> list[str]:
 
 def list_distinct(column: pd.Series) -> str:
     """List the different values of a column, in their order."""
-    return " / ".join(dict.fromkeys(map(format_plain_value, column.dropna()))) or "not stored"
+    return " / ".join(dict.fromkeys(map(name_file, map(format_plain_value, column.dropna())))) or "not stored"
 
 
 def _drop_unused(frame: pd.DataFrame, column: str) -> pd.Series:
