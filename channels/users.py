@@ -29,7 +29,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from channels.equalise import check_antennas
+from channels.equalise import check_combined_antennas
 from channels.link import Link, Realisation
 from channels.options import COUNT, BaseOptions, NoEffect, one_of, require
 
@@ -86,7 +86,7 @@ class Combined(Link):
             """Raise ValueError for users that these antennas cannot separate, or as the parent does."""
             super().check()
             csi = getattr(self, "csi", "perfect")
-            check_antennas(self.antennas, self.equaliser, csi)
+            check_combined_antennas(self.antennas, self.equaliser, csi)
             check_users(self.users, self.combining, self.antennas, self.equaliser, csi)
             one_of("power_control", self.power_control, POWER_CONTROLS)
             if self.users == 1 and self.power_control != "none":

@@ -113,7 +113,7 @@ def tabulate_accuracies(ends: pd.DataFrame) -> pd.DataFrame:
     return whole[whole.index.get_level_values("seed").isin(settings.index[settings == settings.max()])]
 
 
-def judge_ranks(ends: pd.DataFrame) -> Iterator[Row]:
+def judge_benchmark_ranks(ends: pd.DataFrame) -> Iterator[Row]:
     """Judge the three hypotheses by a result of `select_ends`."""
     found = tabulate_accuracies(ends)
     ranks = tabulate_ranks(average_settings(ends), list(SETTING)).set_index("variant")

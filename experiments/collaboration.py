@@ -49,7 +49,7 @@ SHOTS = {"smoke": (3,), "small": (5, 30), "paper": (5, 20, 80, 200)}
 """Scale -> training images of each."""
 
 
-def make_base(scale: str) -> RunConfig:
+def make_collaboration_base(scale: str) -> RunConfig:
     """Make the configuration that the runs of a scale share."""
     size, smoke = SIZES[scale], scale == "smoke"
     return RunConfig(
@@ -64,7 +64,7 @@ def make_base(scale: str) -> RunConfig:
 
 def _make_grid(scale: str) -> Grid:
     vary = {"partition.ways": WAYS[scale], "partition.shots": SHOTS[scale], "seed": SIZES[scale]["seeds"]}
-    return Grid(make_base(scale), vary)
+    return Grid(make_collaboration_base(scale), vary)
 
 
 COLLABORATION = make_item(
@@ -79,7 +79,7 @@ MAP = ("partition.ways", "partition.shots")
 """Fields of a place: m, q."""
 
 
-def judge_gains(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_collaboration_gains(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge which methods gain over `local`: with a common encoder, without, and most methods with two classes."""
     found = tabulate_by_seed(frame, "last", MAP)
     personal = read_variant(frame, "fedbabu", "last", MAP, "personal")

@@ -65,7 +65,7 @@ Formula = Callable[[Sizes], float]
 Traffic = Mapping[str, Mapping[str, float]]
 
 
-def _whole(of: Sizes) -> float:
+def _list_all_parts(of: Sizes) -> float:
     return 2 * (of.encoder + of.head)
 
 
@@ -74,7 +74,7 @@ def _encoder_and_centroids(of: Sizes) -> float:
 
 
 FORMULAS: Mapping[str, Formula] = {
-    **dict.fromkeys((*WHOLE, "fedala", "fedpac"), _whole),
+    **dict.fromkeys((*WHOLE, "fedala", "fedpac"), _list_all_parts),
     "local": lambda of: 0,
     "fedproto": lambda of: of.owned + of.centroids,
     "fedgh": lambda of: of.owned + of.head,
@@ -142,7 +142,7 @@ OVERHEAD = make_item(
 )  # fmt: skip
 
 
-def tabulate_costs(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate_overhead_costs(frame: pd.DataFrame) -> pd.DataFrame:
     """Tabulate the costs of each method from the table of the sweep, means over seeds.
 
     Returns:
@@ -173,7 +173,7 @@ def _format_cell(value: object) -> str:
 
 
 def _print_costs(path: str) -> None:
-    print(format_markdown(tabulate_costs(read_stored_table(path)).map(_format_cell)))
+    print(format_markdown(tabulate_overhead_costs(read_stored_table(path)).map(_format_cell)))
 
 
 if __name__ == "__main__":

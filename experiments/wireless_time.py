@@ -47,7 +47,7 @@ LARGE_LOSS, SMALL_LOSS = 5.0, 2.0
 
 
 def _make_grid(scale: str) -> Grid:
-    base = wireless.make_base(scale)
+    base = wireless.make_wireless_base(scale)
     found: RunConfig = replace(
         base,
         channel=ChannelConfig(kind="rayleigh"),
@@ -65,7 +65,7 @@ WIRELESS_TIME = make_item(
 )  # fmt: skip
 
 
-def judge_costs(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_wireless_costs(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge the cost of fewer bits and of sending at once, the time of FedCL's rounds, and its gain over Local.
 
     The answer on arms without runs is "pending".

@@ -25,9 +25,8 @@ if _problem := find_hidden_package("channels"):
         sys.exit(2)
     raise ImportError(_problem)
 
-importlib.import_module(
-    "semcom.runs.request.sources"
-).listen()  # first, so that no file of the user's is imported unheard
+# First, so that no file of the user's is imported unheard.
+importlib.import_module("semcom.runs.request.sources").listen_to_imports()
 
 try:
     __version__ = metadata.version("semcom")

@@ -120,7 +120,7 @@ def read_json(path: Path) -> Any:
         raise ValueError("it is nested too deep") from None
 
 
-def to_json(value: Any, indent: int | None = None) -> str:
+def format_json(value: Any, indent: int | None = None) -> str:
     """Write plain values as JSON that any reader takes: infinity as 1e999, which is read as that, and NaN as null."""
     try:
         return json.dumps(value, indent=indent, allow_nan=False)

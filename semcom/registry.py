@@ -10,7 +10,7 @@ from semcom.config import ConfigError
 T = TypeVar("T")
 
 
-def find(registry: Registry[T], name: str, field: str | None = None) -> T:
+def find_entry(registry: Registry[T], name: str, field: str | None = None) -> T:
     """Find the entry called `name`.
 
     Args:

@@ -25,7 +25,7 @@ from semcom.plots.registry import find_drawings_of
 from semcom.plots.render import render
 from semcom.runs.folder.summary import write_summary
 from semcom.studies.registry import EXPERIMENTS, find_experiment
-from semcom.studies.results.table import list_fields, read_table
+from semcom.studies.results.table import list_table_fields, read_table
 from semcom.studies.sweep.sweep import sweep
 
 ELSEWHERE = ("convergence-bound", "demo", "wireless-baselines")
@@ -46,7 +46,7 @@ def alike(value: Any) -> str:
 
 def train_or_copy(config: RunConfig) -> None:
     """Train what has a setting that no run had before; other runs get the results of one that leaves the same."""
-    folder, settings = Path(str(config.out)), list_fields(replace(config, seed=0))
+    folder, settings = Path(str(config.out)), list_table_fields(replace(config, seed=0))
     fields = {name: alike(value) for name, value in settings.items()}
     outcome = str([item for item in fields.items() if item[0].startswith(OUTCOME)])
     if outcome not in TRAINED or config.keep or not SEEN.issuperset(fields.items()):

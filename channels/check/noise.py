@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from channels import theory
-from channels.check.fading import strength
+from channels.check.fading import square_gains
 from channels.check.finding import Finding, epsilon, find_largest_error, find_mean, find_second_moment
 from channels.check.lab import Lab
 from channels.power import PAIR, to_pairs
@@ -22,11 +22,11 @@ def check_noise(lab: Lab) -> Iterator[Finding]:
     no = theory.noise_power(SNR_DB)
     sent = lab.ones(UNITS, 1)
     added = lab.transmit(lab.make("awgn"), sent, SNR_DB, "noise") - sent
-    yield find_mean("noise per complex symbol, no", strength(added), no)
+    yield find_mean("noise per complex symbol, no", square_gains(added), no)
     yield find_mean("noise on the real part, no/2", added.real.square(), no / 2)
     yield find_mean("noise on the imaginary part, no/2", added.imag.square(), no / 2)
     yield find_mean("product of both parts", added.real * added.imag, 0.0)
-    yield find_second_moment("kurtosis of the noise, E|n|^4/(E|n|^2)^2", strength(added), theory.KURTOSIS)
+    yield find_second_moment("kurtosis of the noise, E|n|^4/(E|n|^2)^2", square_gains(added), theory.KURTOSIS)
     features = lab.normal(UNITS // 64, 64, key="features")
     received = lab.features(lab.make("awgn"), features, SNR_DB, "noise on features")
     ideal = lab.features(lab.make("ideal"), features, SNR_DB, "")
@@ -42,7 +42,7 @@ def check_symbol_power(lab: Lab) -> Iterator[Finding]:
     for scale in SCALES:
         symbols = to_pairs(lab.features(lab.make("ideal"), scale * features, SNR_DB, "")) / PAIR
         yield find_largest_error(
-            f"symbol power of features times {scale:g}, less 1", strength(symbols).mean(-1) - 1, _rounding(32)
+            f"symbol power of features times {scale:g}, less 1", square_gains(symbols).mean(-1) - 1, _bound_rounding(32)
         )
     silent = lab.features(lab.make("ideal"), 0 * features, SNR_DB, "")
     yield find_largest_error("what arrives of features that are all zero", silent, 0.0)
@@ -50,6 +50,6 @@ def check_symbol_power(lab: Lab) -> Iterator[Finding]:
     yield find_largest_error("what arrives without a channel, less what there was", plain - features, 0.0)
 
 
-def _rounding(terms: int) -> float:
+def _bound_rounding(terms: int) -> float:
     """Bound the rounding error of a mean of squares of float32 numbers near 1."""
     return epsilon(torch.float32) * terms**0.5

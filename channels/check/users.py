@@ -56,7 +56,7 @@ def check_users(lab: Lab) -> Iterator[Finding]:
         yield find_mean(f"{name}: E|e|^2 / (no + I)", error.abs().square() * (gain.abs().square() / beside)[0], 1.0)
 
 
-def check_rounds(lab: Lab) -> Iterator[Finding]:
+def check_users_over_rounds(lab: Lab) -> Iterator[Finding]:
     """Measure the correlation of h over rounds, which is J0(2 pi n f_D T) after n of them."""
     link = lab.make("rayleigh", equaliser="none", coherence="round", round_doppler=DOPPLER)
     assert isinstance(link, Rayleigh)

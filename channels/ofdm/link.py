@@ -30,8 +30,8 @@ from channels.equalise import Estimate, combine_antennas
 from channels.law import Law
 from channels.link import SAMPLES, Cost, Link, Realisation, complex_normal
 from channels.ofdm.grid import SLOT, Band, Grid, make_frame
-from channels.ofdm.options import GridOptions, list_values, warn_of_prefix
-from channels.ofdm.profiles import RAYLEIGH, Profile, move_draws
+from channels.ofdm.options import GridOptions, list_values, warn_of_cyclic_prefix
+from channels.ofdm.profiles import RAYLEIGH, Profile, move_draws_to_device
 from channels.options import NOT_NEGATIVE, POSITIVE, NoEffect, require
 from channels.power import check_even
 from channels.users import Combined, Fades, separate_users
@@ -98,7 +98,7 @@ class OFDM(Combined):
             return kind()
         spread_ns, carrier_ghz, speed = values
         profile = kind(1e-9 * spread_ns, 1e9 * carrier_ghz, speed)
-        warn_of_prefix(f"delay_spread_ns: {spread_ns:g}", options.profile, profile.last_path_s, options)
+        warn_of_cyclic_prefix(f"delay_spread_ns: {spread_ns:g}", options.profile, profile.last_path_s, options)
         return profile
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> OFDM:
@@ -276,7 +276,7 @@ class OFDM(Combined):
             pilots = h.index_select(1, at.pilots)
             elements["known"] = at.between(pilots)
             errors = [complex_normal((n, *pilots.shape[1:]), g, dtype) for n, g in zip(frames, generators, strict=True)]
-            elements["error"] = at.between(move_draws(torch.cat(errors), h.device))
+            elements["error"] = at.between(move_draws_to_device(torch.cat(errors), h.device))
         split = {name: grids.split(frames) for name, grids in elements.items()}
         if self.options.csi == "ls":
             like = [self.profile.like(client) for client in clients]

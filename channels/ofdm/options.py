@@ -57,7 +57,7 @@ def list_values(values: T | Sequence[T]) -> tuple[T, ...]:
     return tuple(values) if isinstance(values, Sequence) else (values,)
 
 
-def warn_of_prefix(cause: str, name: str, last_path_s: float, options: GridOptions) -> None:
+def warn_of_cyclic_prefix(cause: str, name: str, last_path_s: float, options: GridOptions) -> None:
     """Warn of paths beyond the cyclic prefix."""
     prefix_s = options.cyclic_prefix / (1e3 * options.spacing_khz)
     if last_path_s > prefix_s:

@@ -28,7 +28,7 @@ from semcom.models.scg import SCG
 LAMBDA = 1 / 64  # weight of FedCL's regulariser, the engine's default
 
 
-def noisy(features: Tensor, deviation: float) -> Tensor:
+def add_plain_noise(features: Tensor, deviation: float) -> Tensor:
     """Add noise to features `[b, d]` of mean square 1; their gradient gets as much, scaled to its r.m.s."""
     received = features + deviation * torch.randn_like(features)
     received.register_hook(lambda g: g + deviation * g.square().mean().sqrt() * torch.randn_like(g))
@@ -49,7 +49,7 @@ class Network(nn.Module):
         features = self.encoder(images)
         if self.deviation is not None:
             wide = features.float() if features.dtype == torch.bfloat16 else features  # from autocast
-            features = noisy(F.normalize(wide, dim=1) * math.sqrt(features.shape[1]), self.deviation)
+            features = add_plain_noise(F.normalize(wide, dim=1) * math.sqrt(features.shape[1]), self.deviation)
         return features, self.head(features)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import torch
 
-from experiments.bench.commands import clock_of, seconds
+from experiments.bench.commands import choose_bench_clock, measure_bench_seconds
 from experiments.bench.plain import make_plain_loop
 from experiments.bench.workloads import Variant, Workload, make_synthetic_workload
 from semcom.config import Resolved
@@ -95,7 +95,7 @@ def _measure_rounds(device: torch.device) -> tuple[float, dict[str, float]]:
     """Carry out a round; return its seconds, and the most memory on host and device that was ever taken."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        took = seconds(_next_round, clock_of(device))
+        took = measure_bench_seconds(_next_round, choose_bench_clock(device))
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # between rounds an interrupt is the parent's to answer
     device_bytes = torch.cuda.max_memory_allocated() if device.type == "cuda" else math.nan
@@ -125,7 +125,9 @@ class Worker:
         self.seconds: list[float] = []
         self.facts = {"resident_bytes": math.nan, "device_bytes": math.nan}  # NaN: not known
         self._pool = ProcessPoolExecutor(1, get_context("spawn"))
-        self.facts["setup_seconds"] = seconds(lambda: self._ask(_prepare_rounds, workload, variant), default_timer)
+        self.facts["setup_seconds"] = measure_bench_seconds(
+            lambda: self._ask(_prepare_rounds, workload, variant), default_timer
+        )
         self.measure()
         self.seconds.clear()
 

@@ -11,12 +11,12 @@ from experiments.bench.commands import (
     MIB,
     Bench,
     Outcome,
-    cells,
     choose_bench,
     describe_bench_machine,
+    format_bench_cells,
+    format_bench_spread,
     format_bench_table,
-    format_spread_cells,
-    spread,
+    spread_bench,
 )
 from experiments.bench.rounds import measure_rounds_in_turns
 from experiments.bench.workloads import Variant, Workload
@@ -69,7 +69,7 @@ class BenchScale(Bench):
 
 def compare_scales(rows: pd.DataFrame) -> pd.DataFrame:
     """Add the ratio of median rounds to pairs of rows (few clients, many), and whether targets are met."""
-    middle, many = spread(rows.seconds)["median"], rows.index % 2 == 1
+    middle, many = spread_bench(rows.seconds)["median"], rows.index % 2 == 1
     ratio = (middle / middle.shift()).where(many)
     met = (ratio <= SLOWER) & ~(rows.resident_bytes >= MEMORY_BYTES)
     return rows.assign(ratio=ratio, met=met.astype(object).where(many, None))
@@ -81,11 +81,11 @@ def format_scale(rows: pd.DataFrame, rounds: int) -> str:
     head = f"{first.active} clients take part in a round, each with {first.samples} of {first.pool:,} images"
     columns = format_bench_table(
         ("method", rows.method),
-        cells("clients", rows.clients, ","),
-        *format_spread_cells("s/round", rows.seconds, ".3g"),
-        cells("ratio", rows.ratio, ".2f"),
-        cells("memory MiB", rows.resident_bytes / MIB, ",.0f"),
-        cells("start s", rows.setup_seconds, ".1f"),
+        format_bench_cells("clients", rows.clients, ","),
+        *format_bench_spread("s/round", rows.seconds, ".3g"),
+        format_bench_cells("ratio", rows.ratio, ".2f"),
+        format_bench_cells("memory MiB", rows.resident_bytes / MIB, ",.0f"),
+        format_bench_cells("start s", rows.setup_seconds, ".1f"),
     )
     aims = f"targets, a ratio of {SLOWER} and {MEMORY_BYTES / MIB:,.0f} MiB: "
     return f"{head}; rounds: {rounds}\n{columns}\n{aims}" + (f"missed by {missed}" if missed else "met")

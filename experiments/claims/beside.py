@@ -39,7 +39,7 @@ def compare_table(item: str, folder: Path | str = "results") -> pd.DataFrame:
         ConfigError: the papers have no such table, or nothing of it has been run, or a column is several points of our
             runs.
     """
-    cells = pd.concat([papers.read_table(paper) for paper in papers.PAPERS])
+    cells = pd.concat([papers.read_paper_table(paper) for paper in papers.PAPERS])
     tables = [name for name in cells["item"].unique() if "-table" in name and not papers.is_setting(name)]
     if item not in tables:
         raise ConfigError(f"table: {describe_unknown_name(item, tables)}")
@@ -51,7 +51,7 @@ def compare_table(item: str, folder: Path | str = "results") -> pd.DataFrame:
 
 
 def _list_cells(cells: pd.DataFrame, found: Evidence) -> Iterator[dict[str, object]]:
-    points = papers.read_points()
+    points = papers.read_paper_points()
     for column, of in cells.groupby("column", sort=False):
         here = points[(points["item"] == of["item"].iloc[0]) & (points["column"] == column)]
         key = _find_point(str(column), here["at"].iloc[0], found)

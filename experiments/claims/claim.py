@@ -105,12 +105,12 @@ class Claim:
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Claim:
-        """Parse a row of `papers.read_claims`."""
+        """Parse a row of `papers.read_paper_claims`."""
         at = papers.parse_point(row["at"])
         return cls(
             relation=row["relation"],
-            left=papers.names(row["left"]),
-            right=papers.names(row["right"]),
+            left=papers.split_methods(row["left"]),
+            right=papers.split_methods(row["right"]),
             value=row["value"],
             relative=row["unit"] == "percent-relative",
             metric=at.get("metric", ("accuracy",))[0],

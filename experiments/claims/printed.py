@@ -30,7 +30,7 @@ class Tables:
     @classmethod
     def of(cls, paper: str) -> Tables:
         """Read the tables of a paper."""
-        table, points = papers.read_table(paper), papers.read_points()
+        table, points = papers.read_paper_table(paper), papers.read_paper_points()
         values = {(c["item"], c["row"], c["column"]): (c["value"], c["std"]) for _, c in table.iterrows()}
         places = {
             (p["item"], p["column"]): papers.parse_point(p["at"]) for _, p in points.iterrows() if p["paper"] == paper
@@ -63,7 +63,7 @@ def list_paper_effects(
     """List a paper's numbers for the values of comparisons of runs, NaN for numbers not printed.
 
     Args:
-        claim: a row of `papers.read_claims`.
+        claim: a row of `papers.read_paper_claims`.
         comparisons: comparisons of runs.
         source: the runs.
         tables: tables of the claim's paper.

@@ -71,7 +71,7 @@ class Case:
     """A claim with its evidence, to be judged under any changes of the rule.
 
     Args:
-        claim: a row of `papers.read_claims`.
+        claim: a row of `papers.read_paper_claims`.
         first: results of the claim's own items (None without runs).
         second: results with searched rates in their place.
         tables: tables of the claim's paper.
@@ -245,8 +245,8 @@ def make_scorecard(folder: Path | str = "results", paper: str | None = None) -> 
         ConfigError: no such paper, or results that cannot be read.
     """
     if paper is not None:
-        papers.read_table(paper)
-    frame, read = papers.read_claims(), functools.cache(find_study)
+        papers.read_paper_table(paper)
+    frame, read = papers.read_paper_claims(), functools.cache(find_study)
     wanted = frame if paper is None else frame[frame["paper"] == paper]
     tables = {name: Tables.of(name) for name in wanted["paper"].unique()}
     first, second = (

@@ -66,7 +66,7 @@ CHOSEN: Mapping[str, int] = {
 """Method -> place of the candidate that `fedcosr-rates` chose at `small`; no method keeps the first."""
 
 
-def list_candidates(method: str) -> tuple[dict[str, float], ...]:
+def list_rate_candidates(method: str) -> tuple[dict[str, float], ...]:
     """List the candidates of a method, that of `fedcosr-table2` first."""
     return OWN.get(method, COMMON)
 
@@ -89,11 +89,11 @@ def _make_search(scale: str) -> Grid:
 
 FEDCOSR_RATES = make_item(
     "fedcosr-rates", "FedCoSR (not in it)", "Rates of sixteen methods, on validation images",
-    tuple(make_trials(TABLE2.compared(), list_candidates)), _make_search, KIND, (), ("smoke", "small"),
+    tuple(make_trials(TABLE2.compared(), list_rate_candidates)), _make_search, KIND, (), ("smoke", "small"),
 )  # fmt: skip
 
 
-def read_scores(frame: pd.DataFrame) -> pd.DataFrame:
+def read_rate_scores(frame: pd.DataFrame) -> pd.DataFrame:
     """Read method, place and score of each candidate: its mean validation accuracy over divisions, in %.
 
     Raises:
@@ -118,7 +118,7 @@ def choose_places(rows: pd.DataFrame) -> dict[str, int]:
 def _set_chosen(arm: Variant) -> Variant:
     """Set an arm's chosen rate; an arm with the rate of `fedcosr-table2` has the same runs."""
     place = CHOSEN.get(arm.name, FIRST)
-    more: dict[str, Any] = list_candidates(arm.method)[place] if place != FIRST else {}
+    more: dict[str, Any] = list_rate_candidates(arm.method)[place] if place != FIRST else {}
     return replace(arm, set={**arm.set, **more})
 
 
@@ -141,7 +141,7 @@ TABLE3_RATES = make_item("fedcosr-table3-rates", "FedCoSR, Table III",
 
 
 def _print_choice(path: str) -> None:
-    rows = read_scores(read_stored_table(path))
+    rows = read_rate_scores(read_stored_table(path))
     wide = rows.pivot(index="arm", columns="place", values="score").round(1).rename(columns=str).reset_index()
     print(format_markdown(wide.map(str)) + "\n")
     print({name: place for name, place in choose_places(rows).items() if place != FIRST})

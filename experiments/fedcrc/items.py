@@ -85,7 +85,7 @@ EPOCHS = {"smoke": (1, 4), "small": (1, 2, 5, 10, 20), "paper": (1, 2, 5, 10, 20
 """Scale -> epochs of the predictor alone in Fig. 1."""
 
 
-def make_base(scale: str, data: str = "cifar10") -> RunConfig:
+def make_fedcrc_base(scale: str, data: str = "cifar10") -> RunConfig:
     """Make the configuration that the runs of a scale share; the axes set the division."""
     size, smoke = SIZES[scale], scale == "smoke"
     return RunConfig(
@@ -111,14 +111,14 @@ def make_base(scale: str, data: str = "cifar10") -> RunConfig:
 def _make_table1(scale: str) -> Grid:
     apart = {"data.name": {"cifar100": {"model.encoder": "resnet18-pooled", "model.features": 512}}}
     vary = {DIVISION: SKEWED[scale], "seed": SEEDS[scale]}
-    return Grid(make_base(scale), vary, apart if scale == "paper" else {}, own=HEADS.get(scale, {}))
+    return Grid(make_fedcrc_base(scale), vary, apart if scale == "paper" else {}, own=HEADS.get(scale, {}))
 
 
 def _make_table2(scale: str) -> Grid:
     few, new = (6, 4) if scale == "smoke" else (60, 40)
     fixed = {"partition.kind": "dirichlet-client", "clients": few, "new_clients": new}
     vary = {"partition.beta": BETAS[scale], "seed": SEEDS[scale]}
-    return Grid(set_fields(make_base(scale), fixed), vary, own=HEADS.get(scale, {}))
+    return Grid(set_fields(make_fedcrc_base(scale), fixed), vary, own=HEADS.get(scale, {}))
 
 
 def _make_table3(scale: str) -> Grid:
@@ -126,7 +126,7 @@ def _make_table3(scale: str) -> Grid:
     betas: list[float | None] = [*BETAS[scale][: 1 if small else None], *([] if scale == "smoke" else [None])]
     divisions = [("iid" if beta is None else "dirichlet-client", beta) for beta in betas]
     seeds = tuple(range(6)) if small else SEEDS[scale]
-    return Grid(make_base(scale), {DIVISION[1:]: tuple(divisions), TAU: TAUS[scale], "seed": seeds})
+    return Grid(make_fedcrc_base(scale), {DIVISION[1:]: tuple(divisions), TAU: TAUS[scale], "seed": seeds})
 
 
 def _make_fig3(scale: str) -> Grid:
@@ -134,19 +134,19 @@ def _make_fig3(scale: str) -> Grid:
     if scale == "small":
         fixed |= {"train.rounds": 20, "train.lr_milestones": (10, 15)}
     divisions = (("dirichlet-client", BETAS[scale][0]), ("iid", None))
-    return Grid(set_fields(make_base(scale), fixed), {DIVISION[1:]: divisions, "seed": SEEDS[scale]})
+    return Grid(set_fields(make_fedcrc_base(scale), fixed), {DIVISION[1:]: divisions, "seed": SEEDS[scale]})
 
 
 def train_and_compare(config: RunConfig) -> None:
     """Train two clients with personal heads in the first view; then store `predictor_distance`."""
 
     def measure(result: Result) -> dict[str, float]:
-        return {"predictor_distance": measure_distance(next(iter(result.views.values())).population)}
+        return {"predictor_distance": measure_predictor_distance(next(iter(result.views.values())).population)}
 
     train_and_add_outcome(config, measure)
 
 
-def measure_distance(population: Population) -> float:
+def measure_predictor_distance(population: Population) -> float:
     """Measure the Euclidean distance between the parameters of two clients' heads."""
     heads = [population.named(part)[part] for part in population.parameters("head.")]
     return math.sqrt(sum(float((head[0] - head[1]).double().square().sum()) for head in heads))
@@ -164,7 +164,7 @@ def _make_fig1(scale: str) -> Grid:
     }
     divisions = (("iid", None), ("dirichlet-client", 0.1))
     vary = {DIVISION[1:]: divisions, "finish.epochs": EPOCHS[scale], "seed": SEEDS[scale]}
-    return Grid(set_fields(make_base(scale, "mnist"), whole), vary)
+    return Grid(set_fields(make_fedcrc_base(scale, "mnist"), whole), vary)
 
 
 # fmt: off
@@ -189,7 +189,7 @@ PLACE = "division"
 """Column of the judged tables with the name of a division."""
 
 
-def judge_table1(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge whether FedCRC's models are above or level with others at the end, at each division and on average."""
     frame = frame.assign(division=_name_divisions(frame))
 
@@ -211,14 +211,14 @@ def judge_table1(frame: pd.DataFrame) -> Iterator[Row]:
         yield from and_mean(title, of("fedcrc", view) - of("fedcrc", "global"))
 
 
-def judge_table2(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_fedcrc_table2(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge whether FedCRC's global model is above FedAvg's on clients that took no part, at each beta."""
     places, number = ["partition.beta"], "new_clients.global.accuracy"
     difference = read_variant(frame, "fedcrc", number, places) - read_variant(frame, "fedavg", number, places)
     yield from decide_at_each("on new clients FedCRC is above FedAvg", difference, places, "beta {:g}")
 
 
-def judge_table3(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_fedcrc_table3(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge whether a tau of 0.99 is better than 0.2 at each division, and compare personal models."""
     frame = frame.assign(division=_name_divisions(frame))
     found = read_variant(frame, "fedcrc", "accuracy", [TAU, PLACE])

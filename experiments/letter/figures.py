@@ -168,7 +168,7 @@ ENCODERS = make_item("letter-encoders", "none (the letter's text says that encod
 # fmt: on
 
 
-def judge_ablation(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_letter_ablation(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge the effect of FedCL's regulariser on the power of features, and of its common decoder on answers."""
     common, between = (tabulate_by_seed(frame, f"clusters.power_{part}") for part in ("common", "between"))
     title = "the regulariser gives power to what classes have in common"

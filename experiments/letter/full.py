@@ -46,7 +46,7 @@ CHOSEN: Mapping[float, Mapping[str, float]] = {
 filled in before the first run of `letter-full`."""
 
 
-def make_base(scale: str, encoder: str = "dcgan", snr_db: float = 9.0) -> RunConfig:
+def make_full_base(scale: str, encoder: str = "dcgan", snr_db: float = 9.0) -> RunConfig:
     """Make the configuration that the runs of a scale share: the letter's size, but for a smoke test."""
     size = {"train.rounds": ROUNDS[scale], "train.batch_size": 50 if scale == "smoke" else 20}
     whole = {} if scale == "smoke" else {"train.optimizer": "sgd", "model.encoder": encoder}
@@ -56,7 +56,7 @@ def make_base(scale: str, encoder: str = "dcgan", snr_db: float = 9.0) -> RunCon
 def _make_search(scale: str) -> Grid:
     rounds = ROUNDS[scale]
     aside = {"partition.validation": 0.2, "partition.test_per_class": 10, "train.eval_every": rounds}
-    fixed = set_fields(make_base(scale, "dcgan-narrow"), aside)
+    fixed = set_fields(make_full_base(scale, "dcgan-narrow"), aside)
     return Grid(fixed, {SNR: SNRS[scale], LAMBDA: CANDIDATES, "seed": (1000,)})
 
 
@@ -83,7 +83,7 @@ def list_tuned() -> tuple[Variant, ...]:
 
 
 def _make_full(scale: str) -> Grid:
-    return Grid(make_base(scale), {SNR: SNRS[scale], "seed": SEEDS[scale]})
+    return Grid(make_full_base(scale), {SNR: SNRS[scale], "seed": SEEDS[scale]})
 
 
 INFONCE = Variant("fedcl with InfoNCE", "fedcl", {"hyper.scg_loss": "infonce"})
@@ -91,12 +91,12 @@ INFONCE = Variant("fedcl with InfoNCE", "fedcl", {"hyper.scg_loss": "infonce"})
 
 def _make_infonce(scale: str) -> Grid:
     seeds = SEEDS["smoke" if scale == "smoke" else "paper"]
-    return Grid(make_base(scale), {SNR: SNRS[scale], "seed": seeds})
+    return Grid(make_full_base(scale), {SNR: SNRS[scale], "seed": seeds})
 
 
-def _adam(scale: str, snrs: Sequence[float] = (9.0,)) -> Grid:
+def _make_adam_grid(scale: str, snrs: Sequence[float] = (9.0,)) -> Grid:
     adam = {"train.optimizer": "adam", "train.batch_size": 50}
-    return Grid(set_fields(make_base(scale), adam), {SNR: snrs, "seed": SEEDS[scale]})
+    return Grid(set_fields(make_full_base(scale), adam), {SNR: snrs, "seed": SEEDS[scale]})
 
 
 WEIGHTED = tuple(
@@ -114,12 +114,12 @@ LETTER_FULL_INFONCE = make_item("letter-full-infonce", "FedCL letter, Fig. 2(b),
 # The only schedule at which FedCL led FedProto after 30 rounds, for 200.
 LETTER_FULL_ADAM = make_item("letter-full-adam", "FedCL letter, Figs. 2(a) and 2(b)",
                              "The letter's methods at its own size, trained by Adam",
-                             ("fedcl", PLAIN, "fedproto", "fedavg"), _adam, SNR, figures=())
+                             ("fedcl", PLAIN, "fedproto", "fedavg"), _make_adam_grid, SNR, figures=())
 # Whether another weight, or another SNR, gives FedCL a lead with Adam.
 LETTER_FULL_ADAM_WEIGHTS = make_item("letter-full-adam-weights", "FedCL letter, Figs. 2(a) and 2(b)",
                                      "FedCL's lambda at the letter's own size, trained by Adam",
                                      (*WEIGHTED, "fedproto", "local"),
-                                     lambda scale: _adam(scale, SNRS[scale]), SNR, figures=())
+                                     lambda scale: _make_adam_grid(scale, SNRS[scale]), SNR, figures=())
 # fmt: on
 
 PLAIN_ARMS = {
@@ -130,7 +130,7 @@ PLAIN_ARMS = {
 """Variants of `letter-readings` that change both arms -> the reading."""
 
 
-def judge_methods(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_full_methods(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge FedCL's leads at the letter's size, whether they can be the letter's, and the worth of its generator."""
     for number, place in NUMBERS.items():
         found = tabulate_by_seed(frame, number, [SNR])

@@ -88,7 +88,7 @@ LETTER_LOW_SEARCH = make_item(
 )  # fmt: skip
 
 
-def read_scores(frame: pd.DataFrame) -> pd.DataFrame:
+def read_low_scores(frame: pd.DataFrame) -> pd.DataFrame:
     """Read SNR, variant, lam and score of each candidate: its mean validation accuracy over seeds, in %.
 
     Raises:
@@ -99,7 +99,7 @@ def read_scores(frame: pd.DataFrame) -> pd.DataFrame:
     return numbers.groupby(["snr", "variant", "lam"], as_index=False)["score"].mean()
 
 
-def choose_lambdas(rows: pd.DataFrame) -> dict[float, dict[str, float]]:
+def choose_low_lambdas(rows: pd.DataFrame) -> dict[float, dict[str, float]]:
     """Choose SNR -> arm -> the best weight; of the weights within half a point of it the nearest to 1, as a factor."""
     found: dict[float, dict[str, float]] = {}
     for (snr, variant), candidates in rows.groupby(["snr", "variant"]):
@@ -107,13 +107,13 @@ def choose_lambdas(rows: pd.DataFrame) -> dict[float, dict[str, float]]:
     return found
 
 
-def places(scale: str) -> tuple[tuple[float, float], ...]:
+def list_low_places(scale: str) -> tuple[tuple[float, float], ...]:
     """List SNR and lambda of the runs: two weights everywhere, and the weights chosen for an arm at an SNR."""
     return tuple((snr, lam) for snr in SNRS[scale] for lam in sorted({*EVEN, *CHOSEN.get(snr, {}).values()}))
 
 
 def _make_low(scale: str) -> Grid:
-    return Grid(base(scale), {(SNR, LAMBDA): places(scale), "seed": SEEDS[scale]})
+    return Grid(base(scale), {(SNR, LAMBDA): list_low_places(scale), "seed": SEEDS[scale]})
 
 
 LETTER_LOW = make_item(
@@ -139,10 +139,10 @@ LETTER_SCG = make_item(
 
 
 def _print_choice(path: str) -> None:
-    rows = read_scores(read_stored_table(path))
+    rows = read_low_scores(read_stored_table(path))
     wide = rows.pivot(index=["variant", "snr"], columns="lam", values="score").round(2).rename(columns=str)
     print(format_markdown(wide.reset_index().map(str)) + "\n")
-    print(choose_lambdas(rows))
+    print(choose_low_lambdas(rows))
 
 
 SAME_AIR: Mapping[str, tuple[str, str]] = {
@@ -166,7 +166,7 @@ ABOUT_TEN = 10.0
 """FedCL's loss at low SNR in the letter, in percent."""
 
 
-def judge_arms(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_low_arms(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge FedCL's lead over FedProto at low SNR, the effect of each choice, and the letter's statement."""
     found = {number: tabulate_by_seed(frame, number, [SNR, LAMBDA]) for number in NUMBERS}
     for number, place in NUMBERS.items():

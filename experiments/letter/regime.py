@@ -92,13 +92,13 @@ COMPARED = (Variant("local", "local"), Variant("fedper", "fedper"), OWN_DECODERS
 """Variants in each setting."""
 
 
-def name_in_setting(name: str, setting: str) -> str:
+def name_in_regime(name: str, setting: str) -> str:
     """Name a variant in a setting."""
     return f"{name} | {setting}"
 
 
 IN_SETTINGS = tuple(
-    Variant(name_in_setting(one.name, setting), one.method, {**one.set, **fields})
+    Variant(name_in_regime(one.name, setting), one.method, {**one.set, **fields})
     for setting, fields in SETTINGS.items()
     for one in COMPARED
 )
@@ -152,7 +152,7 @@ NAMED = "q {:g}, m {:g}, K {:g}"
 """Format of the name of a place of the map."""
 
 
-def judge_map(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_regime_map(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge where FedCL's gain over `local` grows, and the gains by an averaged encoder and the SCG."""
     found = tabulate_by_seed(frame, places=PLACE)
     gain = found["fedcl"] - found["local"]
@@ -169,11 +169,11 @@ def judge_map(frame: pd.DataFrame) -> Iterator[Row]:
         yield from decide_at_each(title, difference, PLACE, NAMED)
 
 
-def judge_encoder(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_regime_encoder(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge the gain by a common encoder in each setting, by the setting, and by FedCL's training."""
     found = tabulate_by_seed(frame, places=PLACE)
-    gains = {s: found[name_in_setting("fedper", s)] - found[name_in_setting("local", s)] for s in SETTINGS}
-    rest = {s: found[name_in_setting(OWN_DECODERS.name, s)] - found[name_in_setting("fedper", s)] for s in SETTINGS}
+    gains = {s: found[name_in_regime("fedper", s)] - found[name_in_regime("local", s)] for s in SETTINGS}
+    rest = {s: found[name_in_regime(OWN_DECODERS.name, s)] - found[name_in_regime("fedper", s)] for s in SETTINGS}
 
     for setting, gain in gains.items():
         yield from decide_at_each("FedPer minus local", gain, PLACE[:1], f"{setting}, q {{:g}}", describe)
@@ -187,7 +187,7 @@ def judge_encoder(frame: pd.DataFrame) -> Iterator[Row]:
     yield from decide_at_each(title, rest[THE_MAPS] - rest["GroupNorm"], PLACE[:1], "GroupNorm, q {:g}")
 
 
-def judge_unseen(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_regime_unseen(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge whether FedCL leaves new clients a better encoder than local training, and than sharing the encoder."""
     number = "new_clients.head.accuracy"
     ours = read_variant(frame, "fedcl", number, PLACE)

@@ -46,7 +46,7 @@ LAMBDAS = {"fedcl": (1 / 1024, 1 / 256, 1 / 64, 1 / 16, 1 / 4), "fedproto": (0.1
 SCHEDULE = ("train.optimizer", "train.batch_size", "train.local_epochs")
 
 
-def _base(scale: str) -> RunConfig:
+def _make_search_base(scale: str) -> RunConfig:
     aside = {"partition.validation": 0.2, "partition.test_per_class": 10}
     return set_fields(letter.base(scale, eval_every=PASSES[scale]), aside)
 
@@ -60,7 +60,7 @@ def _make_schedules(scale: str) -> Grid:
         ("train.local_epochs", "train.rounds"): local,
         "seed": (SEED,),
     }
-    return Grid(_base(scale), vary)
+    return Grid(_make_search_base(scale), vary)
 
 
 LETTER_SEARCH = make_item(
@@ -103,7 +103,7 @@ def read_validation(frame: pd.DataFrame) -> pd.Series:
 
 
 def _make_lambdas(scale: str) -> Grid:
-    return Grid(_base(scale), {"seed": (SEED,)})
+    return Grid(_make_search_base(scale), {"seed": (SEED,)})
 
 
 LETTER_SEARCH_LAMBDA = make_item(

@@ -74,7 +74,7 @@ LETTER_PULL = make_item("letter-pull", ORIGIN, "FedCL with the largest lambda, a
 # fmt: on
 
 
-def judge_lambda(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_lambda_weight(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge FedCL's lead over FedProto with regularisers of one weight, and the contribution of its generator."""
     places = [ENCODER, LAMBDA]
     found = tabulate_by_seed(frame, places=places)
@@ -99,7 +99,7 @@ def judge_lambda(frame: pd.DataFrame) -> Iterator[Row]:
         )
 
 
-def judge_pull(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_pull_weight(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge whether generated centroids tolerate a large lambda by their contrast, or only by their length."""
     for number, place in (("accuracy", "{}"), ("among_own", "{}, among own classes")):
         found = tabulate_by_seed(frame, number, [ENCODER])

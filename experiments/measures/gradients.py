@@ -35,7 +35,7 @@ CONTRAST, ENTROPY, SINE = "contrast", "cross_entropy", "sine"
 """Length of the gradient of Eq. 5 and of the cross-entropy, and the sine of Eqs. 16 and 17."""
 
 
-def measure_contrast(features: Tensor, labels: Tensor, tau: float = TAU) -> Tensor:
+def measure_contrast_gradients(features: Tensor, labels: Tensor, tau: float = TAU) -> Tensor:
     """Measure the length of the gradient of each anchor's l_j by its own r_j (Eqs. 13 to 15), `[b]`.
 
     Args:
@@ -63,7 +63,9 @@ def compute_sine(features: Tensor, labels: Tensor) -> Tensor:
     return (away * positive).sum(1) / positive.sum(1)
 
 
-def measure_cross_entropy(features: Tensor, labels: Tensor, head: nn.Module, weights: dict[str, Tensor]) -> Tensor:
+def measure_cross_entropy_gradients(
+    features: Tensor, labels: Tensor, head: nn.Module, weights: dict[str, Tensor]
+) -> Tensor:
     """Measure the length of the gradient of each sample's cross-entropy by its own r_j, `[b]`.
 
     Args:
@@ -123,8 +125,8 @@ def _measure_batches(result: Result, view: View, client: int) -> Iterator[tuple[
         features = torch.cat([_infer_features(result, view, client, some, generator) for _ in range(2)])
         labels = members.labels[some.to(members.labels.device)].repeat(2).to(features.device)
         numbers = (
-            measure_contrast(features, labels),
-            measure_cross_entropy(features, labels, head, weights),
+            measure_contrast_gradients(features, labels),
+            measure_cross_entropy_gradients(features, labels, head, weights),
             compute_sine(features, labels),
         )
         yield labels.cpu().numpy(), torch.stack(numbers).cpu().double().numpy()

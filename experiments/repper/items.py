@@ -91,7 +91,7 @@ IID, MILD, STRONG = 100.0, 1.0, 0.5
 """Values of alpha."""
 
 
-def make_base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
+def make_repper_base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
     """Make the configuration that the runs of a scale share; C is `share`."""
     paper, smoke = scale == "paper", scale == "smoke"
     longer = LONGER if scale == "small" and share == FEW else {}
@@ -114,12 +114,14 @@ def make_base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
     )
 
 
-def make_grid(scale: str, vary: Mapping[Any, tuple[Any, ...]], start: RunConfig | None = None, **more: Any) -> Grid:
+def make_repper_grid(
+    scale: str, vary: Mapping[Any, tuple[Any, ...]], start: RunConfig | None = None, **more: Any
+) -> Grid:
     """Make a grid of a scale over its seeds: one in a smoke test, three otherwise."""
     seeds = (0,) if scale == "smoke" else (0, 1, 2)
     heads = {name: HEADS[scale] for name in TUNED}
     own = {**heads, "fedrep": {"hyper.head_epochs": 5}} if scale == "small" else heads
-    return Grid(start or make_base(scale), {**vary, "seed": seeds}, own=own, **more)
+    return Grid(start or make_repper_base(scale), {**vary, "seed": seeds}, own=own, **more)
 
 
 # Measurements beside the accuracy -------------------------------------------------------------------------------------
@@ -164,13 +166,13 @@ def _measure_pull(result: Result) -> dict[str, Any]:
 
 def _make_table1(scale: str) -> Grid:
     if scale == "paper":
-        return make_grid(scale, {SHARE: (0.2, 0.4, 0.8), LOCAL: EPOCHS[scale], BETA: (IID, MILD, STRONG)})
+        return make_repper_grid(scale, {SHARE: (0.2, 0.4, 0.8), LOCAL: EPOCHS[scale], BETA: (IID, MILD, STRONG)})
     if scale == "smoke":
-        return make_grid(scale, {SHARE: (0.4,), LOCAL: (1,), BETA: (IID, STRONG)})
+        return make_repper_grid(scale, {SHARE: (0.4,), LOCAL: (1,), BETA: (IID, STRONG)})
     few, many = EPOCHS[scale]
     settings = ((0.4, few), (0.4, many), (0.2, few), (0.8, few))
     places = tuple((share, epochs, alpha) for share, epochs in settings for alpha in (IID, MILD))
-    return make_grid(
+    return make_repper_grid(
         scale,
         {(SHARE, LOCAL, BETA): (*places, (0.4, few, STRONG))},
         apart={SHARE: {FEW: {f"train.{name}": value for name, value in LONGER.items()}}},
@@ -181,12 +183,12 @@ def _make_table2(scale: str) -> Grid:
     paper = ("cinic10", "cifar10", "cifar100")
     data = {"smoke": ("digits",), "small": ("cifar10", "cifar100"), "paper": paper}[scale]
     alphas = (MILD, STRONG) if scale != "smoke" else (MILD,)
-    return make_grid(scale, {"data.name": data, BETA: alphas}, make_base(scale, share=FEW))
+    return make_repper_grid(scale, {"data.name": data, BETA: alphas}, make_repper_base(scale, share=FEW))
 
 
 def _make_table3(scale: str) -> Grid:
     kinds = ("linear", "svm", "lr") if scale != "smoke" else ("linear", "svm")
-    return make_grid(scale, {"finish.kind": kinds}, apart={"finish.kind": {"linear": HEADS[scale]}})
+    return make_repper_grid(scale, {"finish.kind": kinds}, apart={"finish.kind": {"linear": HEADS[scale]}})
 
 
 def _make_table4(scale: str) -> Grid:
@@ -194,12 +196,12 @@ def _make_table4(scale: str) -> Grid:
     small = (("dcgan-narrow", 64), ("cnn", 64))
     data = {"smoke": ("digits",), "small": ("cifar10",), "paper": ("cifar10", "cifar100")}[scale]
     vary: dict[Any, Any] = {("model.encoder", "model.features"): networks if scale == "paper" else small}
-    return make_grid(scale, {**vary, "data.name": data})
+    return make_repper_grid(scale, {**vary, "data.name": data})
 
 
 def _make_skewed(scale: str, *keep: Literal["confusion", "features"]) -> Grid:
-    start = make_base(scale, STRONG, share=FEW)
-    return make_grid(scale, {BETA: (STRONG,)}, replace(start, keep=keep))
+    start = make_repper_base(scale, STRONG, share=FEW)
+    return make_repper_grid(scale, {BETA: (STRONG,)}, replace(start, keep=keep))
 
 
 def _make_fig1(scale: str) -> Grid:
@@ -211,7 +213,7 @@ def _make_fig4(scale: str) -> Grid:
 
 
 def _make_fig3(scale: str) -> Grid:
-    start = make_base(scale)
+    start = make_repper_base(scale)
     schedule = replace(start.train, rounds=1, local_epochs=None, local_steps=1, lr_milestones=None, lr_decay=None)
     whole = PartitionConfig("dirichlet", options={"test": "own"})
     shown = replace(start, model=ModelConfig("dcgan-narrow"), partition=whole, train=schedule, keep=("confusion",))
@@ -221,11 +223,13 @@ def _make_fig3(scale: str) -> Grid:
 
 def _make_fig6(scale: str) -> Grid:
     if scale == "smoke":
-        return make_grid(scale, {BETA: (MILD,)}, replace(make_base(scale, share=1.0), new_clients=3, new_steps=10))
-    start = make_base(scale, share=1.0)
+        return make_repper_grid(
+            scale, {BETA: (MILD,)}, replace(make_repper_base(scale, share=1.0), new_clients=3, new_steps=10)
+        )
+    start = make_repper_base(scale, share=1.0)
     joined = replace(start, new_clients=20, new_data="cifar10", new_steps=100, data=DataConfig(name="cifar100"))
     heads = FinishConfig(optimizer="sgd", lr=HEADS[scale]["finish.lr"])
-    return make_grid(scale, {BETA: (MILD,)}, replace(joined, finish=heads))
+    return make_repper_grid(scale, {BETA: (MILD,)}, replace(joined, finish=heads))
 
 
 # fmt: off

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 
-def read_title(place: str) -> str | None:
+def read_declared_title(place: str) -> str | None:
     """Read the first docstring line of the class or function "module:attribute"; None for any other value."""
     found = _find_definition(place)
     return (ast.get_docstring(found) or "").partition("\n")[0] if isinstance(found, KINDS) else None
 
 
-def read_constants(place: str) -> dict[str, Any]:
+def read_declared_constants(place: str) -> dict[str, Any]:
     """Read the plain values that a class, "module:Class", and its bases set, by name."""
     found = dict[str, Any]()
     for module, node in _list_lineage(place):
@@ -31,7 +31,7 @@ def read_constants(place: str) -> dict[str, Any]:
     return found
 
 
-def read_fields(place: str, inner: str) -> dict[str, tuple[Any, str]]:
+def read_declared_fields(place: str, inner: str) -> dict[str, tuple[Any, str]]:
     """Read the default of each field of a dataclass in a class and its bases, and the docstring below it as one line.
 
     Args:

@@ -23,9 +23,9 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from semcom.cli import fields
 from semcom.cli.stored import read_stored
-from semcom.cli.text import paragraphs
+from semcom.cli.text import wrap_paragraphs
 from semcom.config import ConfigError, RunConfig
-from semcom.config.options import describe_untaken_option, spelled
+from semcom.config.options import describe_untaken_option, spell_option
 from semcom.methods.registry import METHODS
 from semcom.runs.request.plugins import load_plugins, locate_plugin
 from semcom.runs.request.section_options import (
@@ -38,7 +38,7 @@ from semcom.runs.request.section_options import (
     replace_owners,
 )
 from semcom.runs.request.stop import Stopped
-from semcom.runs.request.trust import take_plugins
+from semcom.runs.request.trust import take_trusted_plugins
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -191,24 +191,24 @@ def read_train_flags(early: Early) -> RunConfig:
     """
     base = read_stored(early.config) if early.config else RunConfig()
     load_plugins(early.plugins)
-    base = take_plugins(base, early.trust)
+    base = take_trusted_plugins(base, early.trust)
     plugins = tuple(dict.fromkeys((*base.plugins, *map(locate_plugin, early.plugins))))
     method = early.name or (base.method if early.config else None)
     if method is None and not HELP & set(early.rest):
         raise ConfigError(f"method: none is given; known are {', '.join(METHODS.names())}")
     wanted = dataclasses.replace(base, plugins=plugins)
-    chosen = ({"method": method} if method else {}) | read_owners(early.rest)
+    chosen = ({"method": method} if method else {}) | read_owners_in_flags(early.rest)
     config = build_section_options(replace_owners(wanted, chosen))
     config = config if method else dataclasses.replace(config, hyper=None)
     return parse_flags(config, f"semcom train {method or 'METHOD'}", early.rest, TRAIN, TRAIN_TEXT)
 
 
-def read_owners(words: Sequence[str]) -> dict[str, str]:
+def read_owners_in_flags(words: Sequence[str]) -> dict[str, str]:
     """Read the link, the partition and the like that the words choose, by their fields. Raises ConfigError."""
     parser = _EarlyParser(add_help=False, allow_abbrev=False)
     for field in NAMING:
         if field != "method":
-            parser.add_argument(*dict.fromkeys((f"--{spelled(field)}", f"--{field}")), dest=field)
+            parser.add_argument(*dict.fromkeys((f"--{spell_option(field)}", f"--{field}")), dest=field)
     return {field: value for field, value in vars(parser.parse_known_args(words)[0]).items() if value is not None}
 
 
@@ -248,6 +248,15 @@ Train one method. METHOD comes first (see: semcom list methods).
 --network.path-loss or --network.speeds."""
 
 
+def list_fields_in_flags(words: Sequence[str]) -> set[str]:
+    """List the fields that the flags among some words set."""
+    flags = [word.partition("=")[0].removeprefix("--").replace("-", "_") for word in words if word.startswith("--")]
+    sections: dict[Any, str] = {f.default_factory: f.name for f in dataclasses.fields(RunConfig)}
+    shorter = {flag: f"{sections[cls]}.{name}" for cls, names in fields.ALIASES.items() for name, flag in names.items()}
+    flags = [shorter.get(f"--{flag}", flag) for flag in flags]
+    return {*flags, *(flag.replace(".no_", ".") for flag in flags)}  # --train.no-through-link sets train.through_link
+
+
 def parse_flags(
     default: T,
     prog: str,
@@ -268,8 +277,8 @@ def parse_flags(
         ConfigError: a flag or value that is wrong, in one line.
         SystemExit: after `--help`.
     """
-    start, box = fields.make_flags(default, extra), io.StringIO()
-    described: Any = _Described(sys.stdout, paragraphs(text or inspect.cleandoc(type(default).__doc__ or "")))
+    start, box = fields.make_field_flags(default, extra), io.StringIO()
+    described: Any = _Described(sys.stdout, wrap_paragraphs(text or inspect.cleandoc(type(default).__doc__ or "")))
     try:
         with contextlib.redirect_stderr(box), contextlib.redirect_stdout(described), _widen_terminal(argv):
             parsed, unknown = tyro.cli(
@@ -376,7 +385,7 @@ def _refuse_unknown(word: str, known: Sequence[str], config: object) -> str:
     """Describe the error of an unknown flag, with a similar flag if there is one."""
     if not word.startswith("-"):
         return f"{word!r} is not expected here; flags begin with --"
-    flag, is_run = spelled(word.split("=")[0]).lstrip("-"), isinstance(config, RunConfig)
+    flag, is_run = spell_option(word.split("=")[0]).lstrip("-"), isinstance(config, RunConfig)
     if flag == "method" and is_run:
         return f"{word}: no such flag; the method is the first word: semcom train METHOD"
     names = [name.lstrip("-") for name in known]

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from semcom.cli.text import terminal
+from semcom.cli.text import count_terminal_columns
 from semcom.runs.result.accuracy import LAST, list_accuracy_snrs
-from semcom.tasks.metric import Metric, curve_of, read_task_metrics
+from semcom.tasks.metric import Metric, name_metric_curve, read_task_metrics
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Indices
@@ -122,9 +122,9 @@ def _is_last_apart(view: Mapping[str, Any], metric: Metric) -> bool:
 
 def _format_curves(views: Mapping[str, Mapping[str, Any]], snrs: Sequence[str], metric: Metric) -> list[str]:
     """Tabulate a metric of each view at each SNR, as many columns side by side as fit the terminal."""
-    curve, title = curve_of(metric.name), f"{metric.heading} at"
+    curve, title = name_metric_curve(metric.name), f"{metric.heading} at"
     names = [name for name, view in views.items() if curve in view]
-    room = max(1, (terminal() - max(map(len, (*names, title)))) // (_SNR_WIDTH + 1))
+    room = max(1, (count_terminal_columns() - max(map(len, (*names, title)))) // (_SNR_WIDTH + 1))
     lines: list[str] = []
     for first in range(0, len(snrs), room):
         some = snrs[first : first + room]
@@ -158,7 +158,7 @@ def format_split_table(split: Split, labels: Indices, classes: Sequence[str]) ->
     counts = [np.bincount(labels[split.train[client]], minlength=len(classes)).tolist() for client in clients]
     rows = [[*(str(len(lists[client])) for lists in parts.values()), *map(str, counts[client])] for client in clients]
     lines = _format_table("client", [str(client) for client in clients], rows, [*parts, *classes], width=4)
-    if len(lines[0]) > terminal():
+    if len(lines[0]) > count_terminal_columns():
         whole = f"one line for each, with {len(classes)} classes, takes {len(lines[0])} columns"
         return "\n".join([*_format_split(parts, labels), f"{len(split.train):,} clients; {whole}"])
     left = len(split.train) - len(clients)

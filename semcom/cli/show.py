@@ -14,7 +14,7 @@ from channels import LINKS
 from semcom.cli.analysis import read_analysis_words
 from semcom.cli.fields import PLUGIN
 from semcom.cli.printing import format_air_lines
-from semcom.cli.text import hang_text, terminal
+from semcom.cli.text import count_terminal_columns, hang_text
 from semcom.config import ConfigError
 from semcom.escape import escape_controls
 from semcom.screen import is_terminal_screen, say
@@ -72,7 +72,7 @@ def carry_out_show(words: list[str]) -> None:
 def _make_console() -> Console:
     from rich.console import Console
 
-    return Console(width=terminal(), highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return Console(width=count_terminal_columns(), highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def _watch_show(found: Overview, again: Callable[[], Overview]) -> Overview:
@@ -191,7 +191,9 @@ def _name_columns(courses: Sequence[Course]) -> list[str]:
 def _format_row(course: Course) -> list[str]:
     """Format the row of a run: the accuracies of its first view."""
     metric = course.run.metrics[0]
-    shown = [_format(metric, course.first.get(name)) for name in (metric.key("last"), metric.key("best"), metric.name)]
+    shown = [
+        _format_metric(metric, course.first.get(name)) for name in (metric.key("last"), metric.key("best"), metric.name)
+    ]
     return [course.label, course.state, f"{course.round}/{course.rounds or '?'}", *shown]
 
 
@@ -214,8 +216,8 @@ def _show_run(found: Overview) -> RenderableType:
 
 
 def _format_view(name: str, view: Mapping[str, Any], metric: Metric) -> list[str]:
-    before = [_format(metric, view.get(metric.key(key))) for key in ("last", "best")]
-    after = [_format(metric, view.get(key)) for key in (metric.name, metric.key("std"), metric.key("worst10"))]
+    before = [_format_metric(metric, view.get(metric.key(key))) for key in ("last", "best")]
+    after = [_format_metric(metric, view.get(key)) for key in (metric.name, metric.key("std"), metric.key("worst10"))]
     return [name, *before, str(view.get("best_round", "-")), *after]
 
 
@@ -260,7 +262,7 @@ def _show_table(columns: Sequence[str], rows: list[list[str]]) -> Table:
     return table
 
 
-def _format(metric: Metric, value: float | None) -> str:
+def _format_metric(metric: Metric, value: float | None) -> str:
     return "-" if value is None else metric.format(value)
 
 

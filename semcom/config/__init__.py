@@ -22,8 +22,8 @@ from semcom.config.identity import (
     VARIABLE,
     complete_config,
     from_dict,
-    list_differences,
     list_earlier_hashes,
+    list_identity_differences,
     run_hash,
     to_dict,
 )
@@ -58,7 +58,7 @@ __all__ = [
     "Schedule",
     "TrainConfig",
     "complete_config",
-    "list_differences",
+    "list_identity_differences",
     "list_earlier_hashes",
     "fill_from_preset",
     "from_dict",

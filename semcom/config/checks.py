@@ -14,7 +14,7 @@ from channels.options import COUNT, Rule
 from semcom.config import COMMON, SNR, ConfigError, NoEffect, Resolved, RunConfig, TrainConfig, parse_snr
 from semcom.config.declared import declared_types
 from semcom.config.errors import show_value
-from semcom.config.options import spelled
+from semcom.config.options import spell_option
 
 PER_CLIENT = ("train.lr", "train.local_epochs")
 """Fields that hold one value, or one per client."""
@@ -25,10 +25,10 @@ def check_config(config: Resolved) -> None:
     check_config_types(config)
     _check_ranges(RunConfig, config, "")
     for name in PER_CLIENT:
-        value = _get(config, name)
+        value = _look_up_field(config, name)
         if isinstance(value, tuple) and len(value) != config.clients:
             raise ConfigError(
-                f"{spelled(name)}: {len(value)} values for {config.clients} clients; give one, or one per client"
+                f"{spell_option(name)}: {len(value)} values for {config.clients} clients; give one, or one per client"
             )
     if config.chunk != "auto":
         require_in_config("chunk", config.chunk, COUNT)
@@ -50,12 +50,12 @@ def check_config(config: Resolved) -> None:
 def require_in_config(name: str, value: Any, rule: Rule) -> None:
     """Raise ConfigError, with the field as its flag, unless a value meets a rule; see `channels.options.require`."""
     try:
-        options.require(spelled(name), value, rule)
+        options.require(spell_option(name), value, rule)
     except ValueError as error:
         raise ConfigError(str(error)) from None
 
 
-def _get(config: RunConfig, name: str) -> Any:
+def _look_up_field(config: RunConfig, name: str) -> Any:
     section, _, field = name.rpartition(".")
     return getattr(getattr(config, section) if section else config, field)
 
@@ -88,7 +88,9 @@ def _check_config_fields(part: Any, prefix: str) -> None:
         value = getattr(part, name)
         if not dataclasses.is_dataclass(hint) and not _fits_declared_type(value, hint):
             several = f"; write [{show_value(value)}]" if _fits_declared_type((value,), hint) else ""
-            raise ConfigError(f"{spelled(prefix + name)}: {show_value(value)} is not {describe_type(hint)}{several}")
+            raise ConfigError(
+                f"{spell_option(prefix + name)}: {show_value(value)} is not {describe_type(hint)}{several}"
+            )
 
 
 def _fits_declared_type(value: Any, hint: Any) -> bool:

@@ -13,7 +13,7 @@ from semcom.config.declared import declared_types
 from semcom.config.errors import ConfigError
 from semcom.config.fields import RunConfig
 from semcom.config.misplaced import describe_misplaced_field, describe_misplaced_section
-from semcom.config.options import parse_option_value, spelled
+from semcom.config.options import parse_option_value, spell_option
 
 CODE = "code of "
 VARIABLE = "environment variable "
@@ -174,7 +174,7 @@ def _gather_options(values: Mapping[str, Any], known: Collection[str]) -> Mappin
 
 def run_hash(config: RunConfig) -> str:
     """Compute the identity of a resolved configuration, 12 hexadecimal digits, from the fields that affect results."""
-    return _digest(_collect_fields(config))
+    return _hash_values(_collect_fields(config))
 
 
 def list_earlier_hashes(config: RunConfig) -> list[str]:
@@ -183,10 +183,10 @@ def list_earlier_hashes(config: RunConfig) -> list[str]:
     revised = values.pop("revised", {})
     times = itertools.product(*(range(n + 1) for n in revised.values()))
     before = [{name: n for name, n in zip(revised, each, strict=True) if n} for each in times][:-1]
-    return [_digest(values | ({"revised": counts} if counts else {})) for counts in before]
+    return [_hash_values(values | ({"revised": counts} if counts else {})) for counts in before]
 
 
-def _digest(values: dict[str, Any]) -> str:
+def _hash_values(values: dict[str, Any]) -> str:
     if values["train"].get("metrics") == list(AREAS):
         train = {name: value for name, value in values["train"].items() if name != "metrics"}
         values = {**values, "train": {**train, "auc": True}}
@@ -195,7 +195,7 @@ def _digest(values: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def list_differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
+def list_identity_differences(stored: RunConfig, wanted: RunConfig) -> list[str]:
     """Describe the fields in which two runs differ, each with both values."""
     one, other = (flatten_config(_collect_fields(config)) for config in (stored, wanted))
     both = one.keys() & other.keys()
@@ -212,18 +212,18 @@ def _describe_difference(name: str, stored: Any, wanted: Any) -> str:
     """Describe one field that differs; if it names the same files in both runs, their content does."""
     if name.startswith((CODE, VARIABLE, DEPENDS)):
         return f"the {name} has changed" + (", or it is registered elsewhere" if name.startswith(CODE) else "")
-    flag = spelled(name.replace(".options.", "."))
-    if _short(stored) == _short(wanted) and stored == wanted:  # 1 is no 1.0
+    flag = spell_option(name.replace(".options.", "."))
+    if _shorten_value(stored) == _shorten_value(wanted) and stored == wanted:  # 1 is no 1.0
         imports = ", or of what it imports," if name == "plugins" else ""
-        return f"{flag}: the content of {_short(wanted)}{imports} has changed"
-    return f"{flag}: {_short(stored)} there, {_short(wanted)} here"
+        return f"{flag}: the content of {_shorten_value(wanted)}{imports} has changed"
+    return f"{flag}: {_shorten_value(stored)} there, {_shorten_value(wanted)} here"
 
 
 ABSENT = object()
 """The value of a field that a stored run does not have, as its version did not."""
 
 
-def _short(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     """Format a value as JSON, in at most 60 characters."""
     text = "nothing" if value is ABSENT else json.dumps(value)
     return text if len(text) <= 60 else f"{text[:28]}...{text[-29:]}"
@@ -238,10 +238,10 @@ def _collect_fields(config: RunConfig) -> dict[str, Any]:
     values = to_dict(config)
     contents = values.pop("contents")
     for name in NOT_IDENTITY:
-        part, last = _locate(values, name)
+        part, last = _locate_field(values, name)
         del part[last]
     for name, before in LATER.items():
-        part, last = _locate(values, name)
+        part, last = _locate_field(values, name)
         if isinstance(part, dict) and last in part and part[last] == before:  # an option is not everywhere
             del part[last]
     if revised := _count_revisions(values):
@@ -258,14 +258,14 @@ def _count_revisions(values: dict[str, Any]) -> dict[str, int]:
     `ls`, MMSE knows its error. Several users are received at the powers that they have. Rates follow each client's own
     fades, and 5G's slowest scheme has its price. Lost blocks that are not repeated are lost downwards, too.
     """
-    kind, rate = _read(values, "channel.kind"), _read(values, "air.rate")
-    fades = kind not in ("none", "ideal", "awgn") and _read(values, "channel.options.fading") != "awgn"
+    kind, rate = _read_dotted_field(values, "channel.kind"), _read_dotted_field(values, "air.rate")
+    fades = kind not in ("none", "ideal", "awgn") and _read_dotted_field(values, "channel.options.fading") != "awgn"
     counts = {
-        "air.parameters": (2 + fades) * (_read(values, "air.parameters") == "analog"),
-        "channel.options.csi": 2 * (_read(values, "channel.options.csi") == "ls"),
-        "channel.options.users": int((_read(values, "channel.options.users") or 1) > 1),
+        "air.parameters": (2 + fades) * (_read_dotted_field(values, "air.parameters") == "analog"),
+        "channel.options.csi": 2 * (_read_dotted_field(values, "channel.options.csi") == "ls"),
+        "channel.options.users": int((_read_dotted_field(values, "channel.options.users") or 1) > 1),
         "air.rate": int(rate == "mcs" or (rate == "capacity" and fades)),
-        "air.repeat": 2 * (_read(values, "air.repeat") is False),
+        "air.repeat": 2 * (_read_dotted_field(values, "air.repeat") is False),
     }
     return {name: n for name, n in counts.items() if n}
 
@@ -278,7 +278,7 @@ def _replace_paths_by_digests(value: Any, contents: Mapping[str, str]) -> Any:
     return contents.get(value, value) if isinstance(value, str) else value
 
 
-def _locate(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
+def _locate_field(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
     """Find the table that holds a dotted field, and the field's own name."""
     *sections, last = name.split(".")
     for section in sections:
@@ -286,9 +286,9 @@ def _locate(values: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
     return values, last
 
 
-def _read(values: dict[str, Any], name: str) -> Any:
+def _read_dotted_field(values: dict[str, Any], name: str) -> Any:
     """Read a dotted field; None for a missing option."""
-    part, last = _locate(values, name)
+    part, last = _locate_field(values, name)
     return part.get(last) if isinstance(part, dict) else None
 
 
@@ -297,9 +297,9 @@ def flatten_config(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any
     flat: dict[str, Any] = {}
     for name, value in values.items():
         inner = isinstance(value, Mapping)
-        flat |= flatten_config(value, f"{prefix}{name}.") if inner else {prefix + name: _plain(value)}
+        flat |= flatten_config(value, f"{prefix}{name}.") if inner else {prefix + name: _convert_to_plain(value)}
     return flat
 
 
-def _plain(value: Any) -> Any:
+def _convert_to_plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value

@@ -150,16 +150,16 @@ def federate(dataset: Dataset, split: Split, size: int = SIDE) -> Federation:
     return Federation(
         images=images,
         labels=torch.from_numpy(dataset.labels),
-        train=_ragged(split.train),
-        test=_ragged(split.test),
-        validation=_ragged(split.validation),
+        train=_join_lists(split.train),
+        test=_join_lists(split.test),
+        validation=_join_lists(split.validation),
         classes=dataset.classes,
         owned=owned,
         sides=framed,
     )
 
 
-def _ragged(lists: Sequence[npt.NDArray[np.int64]]) -> Ragged:
+def _join_lists(lists: Sequence[npt.NDArray[np.int64]]) -> Ragged:
     offsets = np.concatenate([[0], np.cumsum([len(part) for part in lists])]).astype(np.int64)
     return Ragged(torch.from_numpy(np.concatenate(lists).astype(np.int64)), offsets)
 

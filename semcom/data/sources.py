@@ -21,7 +21,7 @@ import numpy as np
 from filelock import FileLock
 
 from semcom.config import ConfigError
-from semcom.config.errors import one_line
+from semcom.config.errors import shorten_error
 from semcom.data.dataset import SIDE, Dataset
 from semcom.data.readers import read_folder, read_npz
 from semcom.files import open_file, resolve_file
@@ -102,7 +102,7 @@ class Published:
 
     def __call__(self, root: str | None = None) -> Dataset:
         """Load it from the root, and download missing files. Raises ConfigError that names both ways."""
-        folder = _folder(root)
+        folder = _choose_folder(root)
         return _read_archived(self.name, folder) or self._from_torchvision(folder)
 
     def _from_torchvision(self, folder: Path) -> Dataset:
@@ -134,9 +134,9 @@ class Published:
                 return self._downloaded(folder)
             except Exception as error:
                 raise ConfigError(
-                    f"data.name: {self.name!r} is not in {folder} and could not be downloaded ({one_line(error)}); "
-                    f"put {self.name}.npz (x_train, y_train, x_test, y_test) there, or name a folder that holds "
-                    f"{self.name}.npz or torchvision's files with data.root"
+                    f"data.name: {self.name!r} is not in {folder} and could not be downloaded "
+                    f"({shorten_error(error)}); put {self.name}.npz (x_train, y_train, x_test, y_test) there, or name "
+                    f"a folder that holds {self.name}.npz or torchvision's files with data.root"
                 ) from None
 
     def _read(self, folder: Path, download: bool = False) -> list[Any]:
@@ -258,7 +258,7 @@ def cinic10(root: str | None = None) -> Dataset:
     "CINIC-10 Is Not ImageNet or CIFAR-10", 2018), which is that of CIFAR-10. `--partition.validation` sets images
     aside.
     """
-    folder = _folder(root)
+    folder = _choose_folder(root)
     if (dataset := _read_archived("cinic10", folder)) is not None:
         return dataset
     if (found := _find_cinic10(folder)) is None:
@@ -274,12 +274,12 @@ def _find_cinic10(folder: Path) -> Path | None:
     return next((folder / name for name in ("cinic10", "CINIC-10") if (folder / name).is_dir()), None)
 
 
-def is_cached(name: str) -> bool:
+def is_dataset_cached(name: str) -> bool:
     """Check whether files of a dataset exist in the default folder; True for a dataset that needs no files."""
     if name != "cinic10" and name not in PUBLISHED:
         return True
     try:
-        folder = cache_folder()
+        folder = find_dataset_cache()
     except ConfigError:
         return False
     if (folder / f"{name}.npz").is_file():
@@ -290,7 +290,7 @@ def is_cached(name: str) -> bool:
     return folder.is_dir() and any(path.is_file() for path in PUBLISHED[name].list_files(folder))
 
 
-def cache_folder() -> Path:
+def find_dataset_cache() -> Path:
     """Find the folder for datasets if no root is given: `semcom` in the user's cache folder.
 
     Raises ConfigError for a user without a home folder, such as an unnamed user in a container.
@@ -301,8 +301,8 @@ def cache_folder() -> Path:
     return Path(place) / "semcom"
 
 
-def _folder(root: str | None) -> Path:
-    return cache_folder() if root is None else resolve_file(root)
+def _choose_folder(root: str | None) -> Path:
+    return find_dataset_cache() if root is None else resolve_file(root)
 
 
 def _read_archived(name: str, folder: Path) -> Dataset | None:

@@ -108,32 +108,32 @@ DERIVATIVES: dict[str, tuple[tuple[str, Factors], tuple[str, Factors]]] = {
 # -- with a group per client -----------------------------------------------------------------------------------------
 
 
-def side_by_side(x: Tensor) -> Tensor:
+def lay_side_by_side(x: Tensor) -> Tensor:
     """Lay the clients' channels side by side: `[k, b, c, h, w] -> [b, k c, h, w]`, a view if memory allows."""
     return x.transpose(0, 1).flatten(1, 2)
 
 
-def apart(x: Tensor, k: int) -> Tensor:
-    """Separate the channels of each of k clients: undo `side_by_side`."""
+def separate_channels(x: Tensor, k: int) -> Tensor:
+    """Separate the channels of each of k clients: undo `lay_side_by_side`."""
     return x.unflatten(1, (k, -1)).transpose(0, 1)
 
 
 def _grouped_output(x: Tensor, w: Tensor, geometry: Geometry, order: torch.memory_format) -> Tensor:
-    side, weight = (t.contiguous(memory_format=order) for t in (side_by_side(x), w.flatten(0, 1)))
-    return apart(F.conv2d(side, weight, **geometry.grouped(len(w))), len(w))
+    side, weight = (t.contiguous(memory_format=order) for t in (lay_side_by_side(x), w.flatten(0, 1)))
+    return separate_channels(F.conv2d(side, weight, **geometry.grouped(len(w))), len(w))
 
 
 def _grouped_of_input(g: Tensor, w: Tensor, geometry: Geometry, order: torch.memory_format) -> Tensor:
     k, b = g.shape[:2]
     shape = (b, k * geometry.groups * w.shape[2], *geometry.size)
-    side, weight = (t.contiguous(memory_format=order) for t in (side_by_side(g), w.flatten(0, 1)))
-    return apart(conv2d_input(shape, weight, side, **geometry.grouped(k)), k)
+    side, weight = (t.contiguous(memory_format=order) for t in (lay_side_by_side(g), w.flatten(0, 1)))
+    return separate_channels(conv2d_input(shape, weight, side, **geometry.grouped(k)), k)
 
 
 def _grouped_of_weight(g: Tensor, x: Tensor, geometry: Geometry, order: torch.memory_format) -> Tensor:
     k, o = g.shape[0], g.shape[2]
     shape = (k * o, x.shape[2] // geometry.groups, *geometry.kernel)
-    grad, side = (side_by_side(t).contiguous(memory_format=order) for t in (g, x))
+    grad, side = (lay_side_by_side(t).contiguous(memory_format=order) for t in (g, x))
     return conv2d_weight(side, shape, grad, **geometry.grouped(k)).unflatten(0, (k, o)).contiguous()
 
 
@@ -175,7 +175,7 @@ def _fold_columns(columns: Tensor, b: int, geometry: Geometry) -> Tensor:
     return summed[..., top : top + h, left : left + w].transpose(1, 2)
 
 
-def _matrix(g: Tensor, groups: int) -> Tensor:
+def _reshape_to_matrices(g: Tensor, groups: int) -> Tensor:
     """Reshape outputs or their gradients to matrices: `[k, b, o, h', w'] -> [k, groups, o / groups, b h' w']`."""
     return g.transpose(1, 2).reshape(len(g), groups, g.shape[2] // groups, -1)
 
@@ -190,12 +190,12 @@ def _unfolded_of_input(g: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
     if geometry.dilation != (1, 1):  # `_fold_columns` takes neighbouring taps only
         return _grouped_of_input(g, w, geometry, torch.contiguous_format)
     matrices = w.flatten(2).unflatten(1, (geometry.groups, -1))
-    columns = torch.matmul(matrices.transpose(2, 3), _matrix(g, geometry.groups))
+    columns = torch.matmul(matrices.transpose(2, 3), _reshape_to_matrices(g, geometry.groups))
     return _fold_columns(columns, g.shape[1], geometry)
 
 
 def _unfolded_of_weight(g: Tensor, x: Tensor, geometry: Geometry) -> Tensor:
-    products = torch.matmul(_matrix(g, geometry.groups), _unfold_columns(x, geometry).transpose(2, 3))
+    products = torch.matmul(_reshape_to_matrices(g, geometry.groups), _unfold_columns(x, geometry).transpose(2, 3))
     return products.view(len(g), g.shape[2], x.shape[2] // geometry.groups, *geometry.kernel)
 
 
@@ -204,16 +204,16 @@ def _unfolded_of_weight(g: Tensor, x: Tensor, geometry: Geometry) -> Tensor:
 Way = Callable[[Tensor, Tensor, Geometry], Tensor]
 
 
-def _ways(grouped: Callable[..., Tensor], unfolded: Way) -> dict[str, Way]:
+def _list_ways(grouped: Callable[..., Tensor], unfolded: Way) -> dict[str, Way]:
     """List the ways to compute one of the three functions, by name. The first is the default."""
     usual, last = (partial(grouped, order=order) for order in (torch.contiguous_format, torch.channels_last))
     return {"unfolded": unfolded, "grouped": usual, "grouped, channels last": last}
 
 
 WAYS: dict[str, dict[str, Way]] = {
-    OUTPUT: _ways(_grouped_output, _unfolded_output),
-    OF_INPUT: _ways(_grouped_of_input, _unfolded_of_input),
-    OF_WEIGHT: _ways(_grouped_of_weight, _unfolded_of_weight),
+    OUTPUT: _list_ways(_grouped_output, _unfolded_output),
+    OF_INPUT: _list_ways(_grouped_of_input, _unfolded_of_input),
+    OF_WEIGHT: _list_ways(_grouped_of_weight, _unfolded_of_weight),
 }
 _chosen: dict[Any, str] = {}
 

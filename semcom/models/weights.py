@@ -55,7 +55,7 @@ def read_weights(path: str, field: str = "model.weights") -> dict[str, Tensor]:
     try:
         with open_file(Path(path)) as file:
             if Path(path).suffix == ".safetensors":
-                found = _decode(file.read())
+                found = _decode_tensors(file.read())
             else:
                 found = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
@@ -68,7 +68,7 @@ def read_weights(path: str, field: str = "model.weights") -> dict[str, Tensor]:
     return found
 
 
-def _decode(content: bytes) -> dict[str, Tensor]:
+def _decode_tensors(content: bytes) -> dict[str, Tensor]:
     (length,) = struct.unpack("<Q", content[:8])
     header, numbers = json.loads(content[8 : 8 + length]), bytearray(content[8 + length :])
     types = {name: kind for kind, name in TYPES.items()}

@@ -14,7 +14,7 @@ from semcom.config import ConfigError
 from semcom.packages import read_package_catalogue
 from semcom.plots.base import Kind, Plot
 from semcom.plots.gain import OVER
-from semcom.registry import find
+from semcom.registry import find_entry
 from semcom.studies.analysis.efficiency import COSTS
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
@@ -69,7 +69,7 @@ def settle_kind(study: Study, wanted: Plot) -> tuple[Study, Plot]:
     asked: dict[str, Any] = {name: _resolve_field(part, name, getattr(wanted, name)) for name in ("x", "hue", "facet")}
     part = part.along([name for name in asked.values() if name is not None and name not in OF_X])
     chosen = replace(wanted, **asked, kind=wanted.kind or _find_kind(part, asked["x"]), labels=part.labels)
-    kind = find(KINDS, str(chosen.kind))
+    kind = find_entry(KINDS, str(chosen.kind))
     _check_takes(chosen, kind)
     rows = chosen.kind in ("bars", "dots")
     x = chosen.x or kind.x or ((chosen.hue or "variant") if rows else None)

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from channels.ofdm.link import OFDM
 from channels.power import PAIR
 from semcom.config import ConfigError, DataConfig, PartitionConfig, Resolved
-from semcom.config.options import list_paths_in_options, spelled
+from semcom.config.options import list_paths_in_options, spell_option
 from semcom.engine.air.links import build_link
 from semcom.engine.host.keys import keyed
 from semcom.files import CONFIG
@@ -28,7 +28,7 @@ from semcom.runs.folder.arrays import FEATURES
 from semcom.runs.folder.stored import read_config
 from semcom.runs.request.resolve import resolve
 from semcom.runs.request.section_options import build_section_options
-from semcom.runs.request.trust import check_trusted_file, take_plugins
+from semcom.runs.request.trust import check_trusted_file, take_trusted_plugins
 from semcom.studies.analysis.study import Study
 from semcom.studies.results.run import Stored
 
@@ -74,7 +74,7 @@ def draw_symbols(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) ->
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xlabel="In phase", ylabel="Quadrature", aspect="equal")
 
 
-def draw_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+def draw_radio_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Draw one legend of the panels' dots or bars above them."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=min(3, len(labels)), frameon=False, markerscale=3)
@@ -117,14 +117,14 @@ def read_radio(folder: Path) -> Resolved:
 
     Raises ConfigError for a plug-in or a file of the link, unless the user gives or trusts it.
     """
-    stored = take_plugins(read_config(folder, "plot"))
+    stored = take_trusted_plugins(read_config(folder, "plot"))
     stored = replace(stored, data=DataConfig(), partition=PartitionConfig(validation=stored.partition.validation))
     stored = replace(stored, new_data=None, model=replace(stored.model, weights=None), out=None)
     built = build_section_options(replace(stored, precision="float32", device="cpu", processes=1))
     hyper = replace(built.hyper, **dict.fromkeys(list_paths_in_options(built.hyper)))
     files = list_paths_in_options(built.channel.options)
     for name, path in files.items():
-        check_trusted_file(f"channel.{spelled(name)}", path)
+        check_trusted_file(f"channel.{spell_option(name)}", path)
     contents = {name: stored.contents[name] for name in (*stored.plugins, *files.values()) if name in stored.contents}
     return resolve(replace(built, hyper=hyper, contents=contents))
 
@@ -185,7 +185,7 @@ def _list_hues(cells: pd.DataFrame, plot: Plot, styles: Styles) -> Iterator[tupl
             yield plot.labels.place(plot.hue, hue), look, cells[cells[plot.hue] == hue]
 
 
-def draw_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+def draw_radio_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw the two numbers against each other, a line for each hue."""
     x, y = ("us", "power_db") if plot.kind == "delays" else ("mhz", "gain_db")
     for label, look, line in _list_hues(cells, plot, styles):
@@ -212,7 +212,7 @@ def describe_delays(cells: pd.DataFrame, plot: Plot) -> str:
 # -- a cell ----------------------------------------------------------------------------------------------------------
 
 
-def read_places(study: Study, plot: Plot) -> pd.DataFrame:
+def read_radio_places(study: Study, plot: Plot) -> pd.DataFrame:
     """Read places and mean SNRs of the clients of runs in a cell, once for runs of the same cell.
 
     Returns:
@@ -288,12 +288,12 @@ CONSTELLATION = Kind(
     columns=3,
     tabled=False,
     of_y=False,
-    finish=draw_key,
+    finish=draw_radio_key,
 )
 RESPONSE = Kind(
     title="power gain of a frame over a client's subcarriers, a line for each --hue (runs over ofdm or cir)",
     numbers=measure_responses,
-    draw=draw_lines,
+    draw=draw_radio_lines,
     caption=describe_responses,
     takes=("hue",),
     tabled=False,
@@ -307,7 +307,7 @@ DELAYS = replace(
 )
 CELL = Kind(
     title="map of the clients in a cell, with their SNRs (runs with network.kind cell)",
-    numbers=read_places,
+    numbers=read_radio_places,
     draw=draw_map,
     caption=describe_map,
     height=lambda cells, plot: 2.8,

@@ -16,7 +16,7 @@ from semcom.plots.classes import SCARCE
 from semcom.plots.guessing import GUESSING, mark_guessing
 from semcom.plots.points import format_view
 from semcom.plots.registry import FIGURES
-from semcom.registry import find
+from semcom.registry import find_entry
 from semcom.runs.request.plugins import load_plugins
 from semcom.runs.request.trust import trust_results
 from semcom.studies.analysis.setting import describe_rounds
@@ -52,7 +52,7 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
     """
     from semcom.plots import page
 
-    chosen = find(FIGURES, name)
+    chosen = find_entry(FIGURES, name)
     out = _resolve_out(out)
     if isinstance(chosen, Measured):
         if results is not None:

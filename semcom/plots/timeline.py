@@ -11,7 +11,7 @@ from semcom.config import ConfigError
 from semcom.engine.air.timeline import DOING
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import describe_panels, tabulate_runs
-from semcom.plots.radio import draw_key
+from semcom.plots.radio import draw_radio_key
 from semcom.plots.style import choose_bar_styles
 from semcom.studies.analysis.study import Study
 from semcom.studies.results.run import Stored
@@ -81,5 +81,5 @@ TIMELINE = Kind(
     height=lambda cells, plot: 0.7 + 0.11 * min(40, 1 + cells["client"].max()),
     tabled=False,
     of_y=False,
-    finish=draw_key,
+    finish=draw_radio_key,
 )

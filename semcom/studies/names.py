@@ -217,14 +217,14 @@ def is_in_joule(kind: Any, symbol_energy: Any) -> bool:
 
 def field_label(field: str) -> str:
     """Name a field with a capital letter, as the label of an axis."""
-    return titled(name_field(field))
+    return capitalise(name_field(field))
 
 
 def metric_label(metric: Metric) -> str:
     """Name a metric with its unit, such as "Accuracy (%)"."""
-    return titled(metric.label) + (f" ({metric.shown_unit})" if metric.shown_unit else "")
+    return capitalise(metric.label) + (f" ({metric.shown_unit})" if metric.shown_unit else "")
 
 
-def titled(name: str) -> str:
+def capitalise(name: str) -> str:
     """Capitalise a name, unless it is a dotted field."""
     return name if "." in name.split(" ")[0] else name[:1].upper() + name[1:]

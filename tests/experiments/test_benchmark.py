@@ -80,10 +80,10 @@ def test_rate_is_the_best_on_validation_images_the_first_among_ties_and_none_tha
         *(_score("scaffold", 0, np.nan, "failed"), _score("scaffold", 1, 0.2), _score("scaffold", 2, 0.3)),
         *(_score("fedproto", 0, 0.6), _score("fedproto", 1, 0.9)),
     ]
-    scores = of.read_scores(pd.DataFrame(rows)).set_index(["method", "place"])["score"]
+    scores = of.read_benchmark_scores(pd.DataFrame(rows)).set_index(["method", "place"])["score"]
     assert scores["local", 1] == pytest.approx(71) and np.isnan(scores["scaffold", 0])
     assert scores["fedproto", 1] == pytest.approx(40)  # of the view that counts
-    found = of.choose_rates(of.read_scores(pd.DataFrame(rows)))
+    found = of.choose_rates(of.read_benchmark_scores(pd.DataFrame(rows)))
     assert found == {"cifar10": {"local": 1, "scaffold": 2, "fedproto": 1}}
 
 

@@ -23,7 +23,7 @@ from experiments.letter.regime import (
     PLACES,
     SETTINGS,
     UNSEEN,
-    name_in_setting,
+    name_in_regime,
 )
 from experiments.letter.weight import INFONCE, LETTER_PULL, PLAIN, UNTRAINED
 from experiments.letter.weight import PLACES as WEIGHTS
@@ -225,7 +225,7 @@ def test_what_a_common_encoder_gains_in_each_setting() -> None:
                 for seed in range(3):
                     apart = spread * (seed - 1) / 10000 * (variant == "fedper")
                     fields = dict(zip(PLACE, place, strict=True))
-                    name = name_in_setting(variant, setting)
+                    name = name_in_regime(variant, setting)
                     rows.append({"variant": name, "seed": seed, "accuracy": 0.4 + value + apart + seed / 10, **fields})
     found = said(JUDGES.get("letter-encoder")(pd.DataFrame(rows)))
     title = "the setting raises what a common encoder gains"

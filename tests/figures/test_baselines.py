@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from figures.baselines import WIRELESS_BASELINES
-from figures.baselines import numbers as of_study
+from figures.baselines import average_baselines as of_study
 from semcom.config import ConfigError
 
 KIND, SNR = "channel.kind", "channel.snr_db"

@@ -18,7 +18,7 @@ from channels.superposition import Inversion
 from semcom.engine.air.compression import is_compressed
 from semcom.engine.air.losses import MEANT
 from semcom.engine.air.part import NO_CHANNEL, Part, Planned
-from semcom.engine.air.uncoded import pair_numbers, stack_realisations, unpair_numbers, weigh
+from semcom.engine.air.uncoded import pair_numbers, stack_realisations, unpair_numbers, weigh_values
 from semcom.engine.air.updates import map_update_starts
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Order, Population, Prefix, average
@@ -126,8 +126,8 @@ class Superposed(Access):
             held = [
                 (mine, c.tensors[tensor], start(tensor)) for mine, c, start in zip(parts, stacks, starts, strict=True)
             ]
-            each = [weigh(mine, t - start.received) for mine, t, start in held]
-            missed = [weigh(mine, start.missed) for mine, _, start in held]
+            each = [weigh_values(mine, t - start.received) for mine, t, start in held]
+            missed = [weigh_values(mine, start.missed) for mine, _, start in held]
             error, sent = self.find_error(name + tensor, torch.cat(each), ids, shares)
             if sent is not None:
                 silent.append(1 - sent)

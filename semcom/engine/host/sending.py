@@ -27,24 +27,24 @@ def send_to_device(values: Any, device: torch.device) -> Any:
     Returns:
         the same dicts with tensors on the device.
     """
-    flat = list(_leaves(values))
+    flat = list(_list_tensors(values))
     if device.type == "cpu":
-        return _replace_leaves(values, iter(flat))
+        return _replace_tensors(values, iter(flat))
     here = iter(_copy_to_device([t for t in flat if t.is_cpu], device))
-    return _replace_leaves(values, iter([next(here) if t.is_cpu else t for t in flat]))
+    return _replace_tensors(values, iter([next(here) if t.is_cpu else t for t in flat]))
 
 
-def _leaves(values: object) -> Iterator[Tensor]:
+def _list_tensors(values: object) -> Iterator[Tensor]:
     if isinstance(values, Mapping):
         for value in values.values():
-            yield from _leaves(value)
+            yield from _list_tensors(value)
     else:
         yield values if isinstance(values, Tensor) else torch.from_numpy(np.ascontiguousarray(values))
 
 
-def _replace_leaves(values: object, leaves: Iterator[Tensor]) -> object:
+def _replace_tensors(values: object, leaves: Iterator[Tensor]) -> object:
     if isinstance(values, Mapping):
-        return {name: _replace_leaves(value, leaves) for name, value in values.items()}
+        return {name: _replace_tensors(value, leaves) for name, value in values.items()}
     return next(leaves)
 
 

@@ -31,7 +31,7 @@ from semcom.engine.train.phase import Phase
 from semcom.engine.train.plan import Cut, Plan, pad_clients, plan_batches
 from semcom.engine.train.precision import autocast_of, dtype_of
 from semcom.models.dropout import Dropout
-from semcom.registry import find
+from semcom.registry import find_entry
 from semcom.tasks.registry import make_task
 
 
@@ -89,7 +89,7 @@ class Draws:
         if n == clients:
             return np.arange(n)
         turn = Turn(self.round, clients, n, self._mean_db, self._seen_db, self._by_chance, self._turns)
-        return np.sort(find(SCHEDULERS, self.config.network.scheduling, "network.scheduling")(turn))
+        return np.sort(find_entry(SCHEDULERS, self.config.network.scheduling, "network.scheduling")(turn))
 
     def _by_chance(self, round_: int) -> np.ndarray:
         generator = keyed(self.config.seed, "participation", round_)

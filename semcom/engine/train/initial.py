@@ -30,7 +30,7 @@ from semcom.files import ROWS
 from semcom.models.meta import build_on_meta
 from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import ENCODERS, HEADS, build_encoder, build_head
-from semcom.models.snr import attend_before, attend_behind, find_snr_inputs
+from semcom.models.snr import attend_to_snr_before, attend_to_snr_behind, find_snr_inputs
 from semcom.models.split import SplitModel
 from semcom.models.weights import read_weights
 
@@ -283,11 +283,11 @@ class Initial:
 
         def make_encoder() -> nn.Module:
             made = build_encoder(encoder, image, model.features, pictured)
-            return replace_by_own_layers(attend_behind(made, model.features) if model.snr_input else made)
+            return replace_by_own_layers(attend_to_snr_behind(made, model.features) if model.snr_input else made)
 
         def make_head() -> nn.Module:
             build = partial(build_head, model.head, model.features, shape)
-            return replace_by_own_layers(attend_before(build, model.features) if model.snr_input else build())
+            return replace_by_own_layers(attend_to_snr_before(build, model.features) if model.snr_input else build())
 
         return {"encoder.": make_encoder, "head.": make_head}
 

@@ -11,7 +11,7 @@ import semcom
 from semcom.config import ConfigError
 from semcom.escape import escape_controls
 from semcom.files import resolve_file, write_atomically
-from semcom.plots.report.facts import facts, titled
+from semcom.plots.report.facts import facts, title_study
 from semcom.plots.report.figures import figures
 from semcom.plots.report.subject import Subject
 from semcom.plots.report.tables import tables
@@ -56,7 +56,7 @@ def report(
 def _part(i: int, folder: Path, view: str | None, at: Mapping[str, Any] | None) -> dict[str, Any]:
     subject = Subject(semcom.study(folder).where(at or {}), folder, view)
     return {
-        "title": titled(subject.study, folder),
+        "title": title_study(subject.study, folder),
         "facts": facts(subject),
         "tables": {table.id: table for table in tables(subject)},
         "figures": [(figure, figure.html(f"plot-{i}-{figure.id}")) for figure in figures(subject)],

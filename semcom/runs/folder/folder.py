@@ -12,7 +12,7 @@ from typing import Any
 
 from filelock import Timeout
 
-from semcom.config import ConfigError, RunConfig, RunError, list_differences, run_hash
+from semcom.config import ConfigError, RunConfig, RunError, list_identity_differences, run_hash
 from semcom.files import (
     ARRAYS,
     CHECKPOINT,
@@ -38,7 +38,7 @@ from semcom.runs.folder.lines import DamagedRun, format_lines
 from semcom.runs.folder.lock import LOCK, MOMENT_S, take_lock, watch_lock
 from semcom.runs.folder.stored import format_config, locate_training, read_config
 from semcom.runs.folder.summary import format_summary, read_summary
-from semcom.runs.request.inputs import find_changed_read
+from semcom.runs.request.inputs import find_changed_input
 
 LOG = logging.getLogger(__name__)
 SHOWN = 3
@@ -99,7 +99,7 @@ class Folder:
         if self.again:
             return
         if run_hash(other) != run_hash(self.config):
-            found = list_differences(other, self.config)
+            found = list_identity_differences(other, self.config)
             more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             fields = "; ".join(found[:SHOWN]) + more
             raise ConfigError(f"out: {self.path} holds another run ({fields}); give another folder, or --again")
@@ -235,7 +235,7 @@ class Folder:
 def check_stored_reads(folder: Path) -> None:
     """Raise ConfigError if a file that a stored run has read has changed."""
     stored = locate_training(folder) / CONFIG
-    if stored.exists() and (changed := find_changed_read(read_config(stored, "config").contents)):
+    if stored.exists() and (changed := find_changed_input(read_config(stored, "config").contents)):
         words = f"{changed}, which it read, has changed"
         raise ConfigError(f"out: {folder} holds another run ({words}); give another folder, move it away, or --again")
 

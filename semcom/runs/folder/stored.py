@@ -9,7 +9,7 @@ from typing import Any
 
 from semcom.config import ConfigError, RunConfig, from_dict, to_dict
 from semcom.config.checks import check_config_types
-from semcom.files import CONFIG, SWEEP, TRAINING, open_file, to_json, write_atomically
+from semcom.files import CONFIG, SWEEP, TRAINING, format_json, open_file, write_atomically
 
 LARGEST = 64 << 20
 """Bytes of the largest config.json: that of a million clients with a rate each."""
@@ -22,7 +22,7 @@ def write_config(folder: Path, config: RunConfig) -> Path:
 
 def format_config(config: RunConfig) -> str:
     """Format the content of config.json."""
-    return to_json(to_dict(config), indent=2) + "\n"
+    return format_json(to_dict(config), indent=2) + "\n"
 
 
 def read_config(path: Path | str, asked: str) -> RunConfig:

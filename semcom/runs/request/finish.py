@@ -7,7 +7,7 @@ from typing import Any
 
 from channels.registry import describe_unknown_name
 from semcom.config import FINISH, ConfigError, FinishConfig, NoEffect, Resolved, RunConfig
-from semcom.config.options import spelled
+from semcom.config.options import spell_option
 from semcom.methods.base import Method
 from semcom.methods.parts.classifiers import KINDS, holds_classifier, is_head
 from semcom.models.registry import HEADS
@@ -26,7 +26,7 @@ def check_finish(config: RunConfig, method: Method) -> None:
         value = getattr(finish, name)
         if value not in (None, usual[name]) and name not in list_finish_fields(config, method):
             raise NoEffect(
-                f"finish.{spelled(name)}: {value!r} has no effect, as {_explain_unused(config)}; leave it out"
+                f"finish.{spell_option(name)}: {value!r} has no effect, as {_explain_unused(config)}; leave it out"
             )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from semcom.config import ConfigError, to_dict
-from semcom.config.options import spelled
+from semcom.config.options import spell_option
 from semcom.escape import escape_markdown
 from semcom.files import refuse_file, resolve_file, write_atomically
 from semcom.methods.registry import METHODS
@@ -47,11 +47,11 @@ def export_model(
     notes = {"semcom": result.summary["versions"]["semcom"], "run": result.summary["hash"]}
     return [
         write_atomically(folder / WEIGHTS, encode_weights(tensors, notes)),
-        write_atomically(folder / CARD, write_card(result, name, client, whose)),
+        write_atomically(folder / CARD, write_model_card(result, name, client, whose)),
     ]
 
 
-def write_card(result: Result, view: str, client: int, whose: str) -> str:
+def write_model_card(result: Result, view: str, client: int, whose: str) -> str:
     """Write the card of a client's model in a view as Markdown."""
     config, summary, of_view = result.config, result.summary, result.summary["views"][view]
     metric, channel = read_task_metrics(summary)[0], config.channel
@@ -60,7 +60,7 @@ def write_card(result: Result, view: str, client: int, whose: str) -> str:
     link = f"{channel.kind}, trained at {channel.snr_db} dB" if radio else f"{channel.kind}, no noise"
     told = hide_places(to_dict(config))  # the card goes with the weights, wherever
     options = {n: v for n, v in (told["partition"]["options"] or {}).items() if v is not None}
-    division = ", ".join([config.partition.kind, *(f"{spelled(name)} {value}" for name, value in options.items())])
+    division = ", ".join([config.partition.kind, *(f"{spell_option(name)} {value}" for name, value in options.items())])
     facts = {
         "method": f"{config.method} ({METHODS.get(config.method).paper})",
         "model": f"encoder {config.model.encoder}, {config.model.features} features, head {config.model.head}",

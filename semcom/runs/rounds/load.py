@@ -18,7 +18,7 @@ from semcom.runs.request.images import read_run_images
 from semcom.runs.request.limits import limit_memory
 from semcom.runs.request.plugins import load_plugins
 from semcom.runs.request.resolve import resolve_setup
-from semcom.runs.request.trust import take_plugins
+from semcom.runs.request.trust import take_trusted_plugins
 from semcom.runs.result.result import Result
 from semcom.runs.rounds.loop import Loop
 
@@ -50,7 +50,7 @@ def load(folder: Path | str, *, device: str | None = None, plugins: Sequence[str
     """
     folder = resolve_file(folder).absolute()
     load_plugins(plugins)
-    stored = take_plugins(read_config(folder, "load"), trust)
+    stored = take_trusted_plugins(read_config(folder, "load"), trust)
     # Without `out`: rows that lie in a file are copied, and nothing is written to the folder.
     setup = resolve_setup(replace(stored, out=None, processes=1, device=device or stored.device))
     config = setup.config

@@ -36,7 +36,7 @@ from semcom.runs.request.stop import Stopped, defer_stop_signals
 from semcom.runs.result import artifacts
 from semcom.runs.result.evaluation import check_evaluated_views, evaluate_views, find_stall, is_evaluation_due
 from semcom.runs.result.result import Result
-from semcom.runs.rounds.failure import NEEDS_CONTEXT, describe_error
+from semcom.runs.rounds.failure import NEEDS_CONTEXT, describe_failure
 from semcom.runs.rounds.finish import FINISHED, finish_run, has_last_stage
 from semcom.runs.rounds.new_clients import evaluate_new_clients
 from semcom.runs.rounds.summary import summarize_run
@@ -119,7 +119,7 @@ class Loop:
                 self.checkpoints.write(self.stored, self.progress)
             if self.folder is not None and not isinstance(error, KeyboardInterrupt | Stopped | WriteError):
                 told = isinstance(error, RunError) and not isinstance(error, NEEDS_CONTEXT)
-                line = str(error) if told else f"{self.where()}: {describe_error(error)}"
+                line = str(error) if told else f"{self.where()}: {describe_failure(error)}"
                 foreseen = isinstance(error, RunError | Diverged)
                 if self.resumed or not foreseen:  # what cannot be taken up is left as it is
                     self.folder.write_error(line if foreseen else f"{line}\n\n{traceback.format_exc()}")

@@ -16,7 +16,7 @@ from semcom.runs.result.accuracy import LAST
 from semcom.studies.analysis.compare import Views, choose_view
 from semcom.studies.names import SHIPPED
 from semcom.studies.overrides import format_plain_value
-from semcom.studies.results.table import list_fields
+from semcom.studies.results.table import list_table_fields
 
 if TYPE_CHECKING:
     from semcom.studies.analysis.study import Study
@@ -89,7 +89,7 @@ def _list_set_fields(frame: pd.DataFrame) -> list[str]:
     found = list[str]()
     for kind, runs in frame.groupby("channel.kind") if "channel.kind" in frame else ():
         with suppress(ConfigError):  # of a plug-in that is not loaded
-            plain = list_fields(resolve(RunConfig("fedavg", channel=ChannelConfig(str(kind)))))
+            plain = list_table_fields(resolve(RunConfig("fedavg", channel=ChannelConfig(str(kind)))))
             usual = {c: format_plain_value(v) for c, v in plain.items() if c.split(".")[0] in AIR and c in runs}
             found += [c for c, v in usual.items() if {*map(format_plain_value, _drop_unused(runs, c).dropna())} - {v}]
     return found

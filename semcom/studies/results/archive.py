@@ -35,10 +35,10 @@ from semcom.files import (
     SWEEP,
     TABLE,
     TRAINING,
+    format_json,
     open_file,
     read_json,
     resolve_file,
-    to_json,
     write_atomically,
 )
 from semcom.runs.folder.summary import format_summary, read_summary, seal_values
@@ -170,7 +170,7 @@ def _read_content(path: Path, places: Places) -> bytes:
     if path.name in (CONFIG, SWEEP):
         found = strip_places(_read_values(path))
         found = places.config(found) if path.name == CONFIG else seal_values(places.values(found))
-        return to_json(found, indent=1).encode()
+        return format_json(found, indent=1).encode()
     if path.name == SUMMARY:
         try:
             return format_summary(places.words(read_summary(path.parent) or {})).encode()

@@ -13,7 +13,7 @@ from typing import Any
 
 import semcom
 from semcom.config import ConfigError, DataConfig, RunConfig
-from semcom.data.sources import is_cached
+from semcom.data.sources import is_dataset_cached
 from semcom.escape import escape_texts
 from semcom.files import CONFIG, ELSEWHERE, ERROR
 from semcom.runs.folder.stored import read_config
@@ -126,7 +126,7 @@ def _leave_plugins(words: Sequence[str]) -> Repeat:
 
 def _finds_images(data: DataConfig) -> bool:
     known = read_grid_field(RunConfig(data=data), "data.of") if data.name == "noisy" else None
-    return data.root is not None or is_cached(str(known or data.name))
+    return data.root is not None or is_dataset_cached(str(known or data.name))
 
 
 def report_failures(failures: Sequence[Failure]) -> str:
@@ -158,7 +158,7 @@ def _is_inside(file: Path, folders: Sequence[Path]) -> bool:
 # -- labels ----------------------------------------------------------------------------------------------------------
 
 
-def format_label(variant: str, fields: Mapping[str, Any], key: str | None = None) -> str:
+def format_run_label(variant: str, fields: Mapping[str, Any], key: str | None = None) -> str:
     """Format the label of a run, such as "fedcl, channel.snr_db=9, seed=1, 4f1c0d6a9b2e".
 
     Args:
@@ -170,19 +170,20 @@ def format_label(variant: str, fields: Mapping[str, Any], key: str | None = None
     return ", ".join([variant, *named, *([key] if key else [])])
 
 
-def format_labels(runs: Mapping[str, tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
+def format_run_labels(runs: Mapping[str, tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
     """Label the runs of a study by hash; a field that has the same value in all of them is not named.
 
     Args:
         runs: hash -> variant, and the values of the fields that may vary.
     """
-    several = find_varied([fields for _, fields in runs.values()])
+    several = find_varied_fields([fields for _, fields in runs.values()])
     return {
-        key: format_label(variant, {n: fields.get(n) for n in several}, key) for key, (variant, fields) in runs.items()
+        key: format_run_label(variant, {n: fields.get(n) for n in several}, key)
+        for key, (variant, fields) in runs.items()
     }
 
 
-def find_varied(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+def find_varied_fields(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Find the fields that have more than one value in some runs, dotted field -> value of each."""
     names = dict.fromkeys(name for fields in runs for name in fields)
     return [name for name in names if len({repr(fields.get(name)) for fields in runs}) > 1]

@@ -50,7 +50,7 @@ class Shard:
         return dict(itertools.islice(runs.items(), self.number - 1, None, self.count))
 
 
-def read_shard(text: str) -> Shard:
+def parse_shard(text: str) -> Shard:
     """Parse a part such as "3/16". Raises ConfigError for any other text."""
     found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", str(text))
     shard = Shard(*map(int, found.groups())) if found else Shard(0, 0)
@@ -80,7 +80,7 @@ def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
         raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
     own = _format_mark(shard)
     with ExitStack() as stack:
-        entrance = _take(folder, "", PATIENCE_S if shard else MOMENT_S)
+        entrance = _take_file_lock(folder, "", PATIENCE_S if shard else MOMENT_S)
         stack.callback(entrance.release)
         others = list(_list_shards(folder))
         for mark in others:
@@ -88,11 +88,11 @@ def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
                 raise _refuse_folder(folder, mark)
         held = entrance
         if shard is not None:
-            held = _take(folder, own, MOMENT_S)
+            held = _take_file_lock(folder, own, MOMENT_S)
             stack.callback(held.release)
         check = watch_lock(held)
         settle(bool(others))
-        _sign(folder / (OWNER + own))
+        _sign_folder(folder / (OWNER + own))
         stack.callback((folder / (OWNER + own)).unlink, missing_ok=True)
         if shard is not None:
             entrance.release()
@@ -104,7 +104,7 @@ def _format_mark(shard: Shard | None) -> str:
     return "" if shard is None else f"-{shard.number}-of-{shard.count}"
 
 
-def _take(folder: Path, mark: str, patience_s: float) -> FileLock:
+def _take_file_lock(folder: Path, mark: str, patience_s: float) -> FileLock:
     """Take the lock of a folder, or of a part of its sweep. ConfigError: another process holds it."""
     try:
         return take_lock(folder / (LOCK + mark), patience_s)
@@ -142,14 +142,14 @@ def _refuse_folder(folder: Path, mark: str) -> ConfigError:
     return ConfigError(f"out: {running}; wait for it, or give another folder")
 
 
-def _sign(path: Path) -> None:
+def _sign_folder(path: Path) -> None:
     """Leave which process has a folder, where that can be written."""
     now = datetime.now().isoformat(sep=" ", timespec="minutes")
     with suppress(OSError):
         path.write_text(f"process {os.getpid()} of {platform.node() or 'this machine'} (since {now})\n")
 
 
-def read_record(folder: Path) -> dict[str, Any] | None:
+def read_sweep_record(folder: Path) -> dict[str, Any] | None:
     """Read sweep.json, which names the sweep that a folder belongs to; None without such a file.
 
     Raises:
@@ -162,7 +162,7 @@ def read_record(folder: Path) -> dict[str, Any] | None:
             raise ConfigError(f"out: {folder} holds {found} without a {SWEEP}; give another folder")
         return None
     try:
-        held = parse_record(path)
+        held = parse_sweep_record(path)
         if not {"experiment", "scale", "command"} <= held.keys():
             raise ValueError
     except (ValueError, OSError):
@@ -170,7 +170,7 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     return held
 
 
-def parse_record(path: Path) -> dict[str, Any]:
+def parse_sweep_record(path: Path) -> dict[str, Any]:
     """Read sweep.json. Raises OSError, or ValueError where a field holds something else than a sweep writes."""
     found = read_json(path)
     if not isinstance(found, dict):
@@ -186,7 +186,7 @@ def parse_record(path: Path) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "digest"}
 
 
-def another_sweep(folder: Path, held: dict[str, Any]) -> ConfigError:
+def refuse_another_sweep(folder: Path, held: dict[str, Any]) -> ConfigError:
     """Make the error about a folder that belongs to another sweep than the one that is asked for."""
     calls = "; ".join(held["command"].splitlines())
     return ConfigError(f"out: {folder} holds another sweep ({calls}); give another folder")

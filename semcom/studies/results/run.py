@@ -23,10 +23,10 @@ from semcom.runs.folder.stored import locate_training, read_config
 from semcom.runs.folder.summary import read_summary
 from semcom.runs.request.section_options import OWNERS
 from semcom.studies.grid import TEST, TEST_SNR
-from semcom.studies.results.lock import OWNER, parse_record
+from semcom.studies.results.lock import OWNER, parse_sweep_record
 from semcom.studies.results.outcome import read_first_line
-from semcom.studies.results.table import list_configuration_columns, list_fields, read_table
-from semcom.tasks.metric import Metric, curve_of, curves_in, read_task_metrics
+from semcom.studies.results.table import list_configuration_columns, list_table_fields, read_table
+from semcom.tasks.metric import Metric, map_metric_curves, name_metric_curve, read_task_metrics
 from semcom.tasks.registry import list_metrics
 
 LOG = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class Stored:
         if found is None:
             return None
         snr = None if self.test_snr_db is None else f"{self.test_snr_db:g}"
-        curves = curves_in(found)
+        curves = map_metric_curves(found)
         there = {key: found[curve][snr] for curve, key in curves.items() if snr in found[curve]}
         whole = {key: value for key, value in found.items() if key not in curves}
         return {**whole, **there} if self.is_first_test else there
@@ -135,7 +135,7 @@ class Stored:
     def knows(self, metric: str) -> bool:
         """Check whether a number may be known at its test SNR: all are at the first one, and few at the others."""
         views = (self.summary or {}).get("views", {}).values()
-        return self.is_first_test or any(curve_of(metric) in numbers for numbers in views)
+        return self.is_first_test or any(name_metric_curve(metric) in numbers for numbers in views)
 
     @property
     def snr_received_db(self) -> dict[str, Any]:
@@ -282,7 +282,7 @@ def read_variants(record: Mapping[str, Any]) -> dict[str, str]:
 def _read_sweep_record(folder: Path) -> dict[str, Any]:
     """Read sweep.json; empty without it. Raises ConfigError if it cannot be read."""
     try:
-        return parse_record(folder / SWEEP)
+        return parse_sweep_record(folder / SWEEP)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
@@ -334,7 +334,7 @@ def _read_folder(folder: Path, variants: Mapping[str, str], listed: Mapping[str,
     key = folder.name if wrong else key
     row = listed.get(key, {})
     name = variants.get(key) or row.get("variant") or config.method
-    found, fields = found or _read_status(folder, key, row), escape_texts(list_fields(config))
+    found, fields = found or _read_status(folder, key, row), escape_texts(list_table_fields(config))
     return Stored(
         key, folder, variant=escape_texts(name), fields=fields, participants=_count_participants(config), **found
     )

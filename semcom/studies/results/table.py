@@ -13,7 +13,7 @@ import pandas as pd
 
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig, run_hash, to_dict
 from semcom.files import TABLE, open_file, write_atomically
-from semcom.tasks.metric import curve_of
+from semcom.tasks.metric import name_metric_curve
 
 PLACES = ("out", "data.root")
 """Fields with places on one machine: they are in each run's config.json, not in the table."""
@@ -33,7 +33,7 @@ def flatten_row(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def make_row(
+def make_table_row(
     config: RunConfig, origin: Mapping[str, str], found: Mapping[str, Any] | None, error: str | None
 ) -> dict[str, Any]:
     """Build one row: `origin` (experiment, scale, command, variant), the configuration, a finished run's summary.
@@ -48,10 +48,10 @@ def make_row(
     """
     state = {"status": "failed" if error else "done", "error": error, "hash": run_hash(config)}
     view = {"view": next(iter(found["views"]))} if found and found.get("views") else {}
-    return {**list_fields(config), **flatten_row(found or {}), **view, **origin, **state}
+    return {**list_table_fields(config), **flatten_row(found or {}), **view, **origin, **state}
 
 
-def list_fields(config: RunConfig) -> dict[str, Any]:
+def list_table_fields(config: RunConfig) -> dict[str, Any]:
     """List the fields of a configuration by their dotted names on the command line, without `PLACES`."""
     values = {name: value for name, value in to_dict(config).items() if name != "contents"}  # the hash tells them
     flat = {name.replace(".options.", "."): value for name, value in flatten_row(values).items()}
@@ -74,7 +74,7 @@ def read_number_in_row(
         view: name of the view (None: the headline, or the run).
         test_snr_db: the test SNR that it is of (None: the first one, of which all numbers are).
     """
-    name = metric if test_snr_db is None else f"{curve_of(metric)}.{test_snr_db:g}"
+    name = metric if test_snr_db is None else f"{name_metric_curve(metric)}.{test_snr_db:g}"
     found = row.get(f"views.{view or row.get('view')}.{name}", math.nan)
     return row.get(name, math.nan) if view is None and (found is None or found != found) else found
 

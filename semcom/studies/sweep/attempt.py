@@ -49,7 +49,7 @@ def attempt_run(content: Mapping[str, Any], train: Train, limit_minutes: float |
     except BusyError:  # its folder is not ours to write to
         raise
     except Exception as error:
-        text = f"{format_error(error)}\n\n{traceback.format_exc()}"
+        text = f"{format_attempt_error(error)}\n\n{traceback.format_exc()}"
         with suppress(OSError):  # a full disk: the sweep then says so
             write_atomically(folder / ERROR, text)
 
@@ -62,6 +62,6 @@ def probe_disk(folder: Path) -> None:
         os.fsync(file.fileno())
 
 
-def format_error(error: BaseException) -> str:
+def format_attempt_error(error: BaseException) -> str:
     """Format an exception in a line: its type, and the first line of its text."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

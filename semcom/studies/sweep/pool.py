@@ -153,7 +153,7 @@ def _run_calls(calls: Sequence[Any], jobs: int, progress: SweepProgress) -> str:
             parallel.progress = progress
             parallel(calls)
     except Exception as error:
-        broken = f"the process ended without a result: {attempt.format_error(error)}"
+        broken = f"the process ended without a result: {attempt.format_attempt_error(error)}"
     progress.look()
     return broken
 

@@ -33,7 +33,7 @@ from semcom.studies.experiment import Train
 from semcom.studies.grid import set_fields
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.archive import unpack_archive
-from semcom.studies.results.lock import read_record
+from semcom.studies.results.lock import read_sweep_record
 from semcom.studies.results.outcome import has_outcome, locate_run_folder
 from semcom.studies.results.run import Stored, read_stored_runs
 from semcom.studies.sweep.plan import Plan
@@ -107,7 +107,7 @@ def _read_record(study: Path | str) -> dict[str, Any]:
     place = resolve_file(study)
     try:
         with unpack_archive(place, SWEEP) if place.is_file() else nullcontext(place) as folder:
-            held = read_record(Path(folder))
+            held = read_sweep_record(Path(folder))
     except ConfigError as error:
         raise ConfigError(f"reuse: {study}: {error}") from None
     if held is None:
@@ -117,7 +117,7 @@ def _read_record(study: Path | str) -> dict[str, Any]:
 
 def _check_training(folder: Path, train: Train | None) -> None:
     """Raise ConfigError where a folder is no sweep's, or its runs were not carried out by a function."""
-    held = read_record(folder)
+    held = read_sweep_record(folder)
     if held is None:
         raise ConfigError("it is not of a sweep")
     known = held["experiment"] in EXPERIMENTS.names()

@@ -15,7 +15,7 @@ import semcom
 from channels.options import POSITIVE
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require_in_config
-from semcom.files import REPORT, SWEEP, TABLE, to_json, write_atomically
+from semcom.files import REPORT, SWEEP, TABLE, format_json, write_atomically
 from semcom.runs.folder.folder import check_stored_reads
 from semcom.runs.folder.summary import read_summary, seal_values
 from semcom.runs.request.inputs import TRAINING, check_reaches_processes, digest_training
@@ -28,14 +28,14 @@ from semcom.studies.overrides import format_duration, format_override_values
 from semcom.studies.registry import find_own_train
 from semcom.studies.results import table
 from semcom.studies.results.failures import Failure, report_failures
-from semcom.studies.results.lock import Shard, another_sweep, lock_folder, read_record, read_shard
+from semcom.studies.results.lock import Shard, lock_folder, parse_shard, read_sweep_record, refuse_another_sweep
 from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
 from semcom.studies.sweep.divisions import check_sweep_data
 from semcom.studies.sweep.plan import Plan, make_plan
 from semcom.studies.sweep.pool import carry_out_in_pool, check_workers
 from semcom.studies.sweep.request import format_call, parse_request
 from semcom.studies.sweep.reuse import add_reused_variants, find_reusable_runs, take_reused_run
-from semcom.studies.sweep.tune import check_search_is_apart, plan_search, plan_tuned
+from semcom.studies.sweep.tune import check_tuning_is_apart, plan_search, plan_tuned
 
 
 def sweep(
@@ -104,7 +104,7 @@ def sweep(
         >>> table.name
         'results.parquet'
     """
-    part = None if shard is None else read_shard(shard)
+    part = None if shard is None else parse_shard(shard)
     check_workers(jobs, backend, gpus_per_run)
     how: dict[str, Any] = {"jobs": jobs, "backend": backend, "gpus_per_run": gpus_per_run, "train": train}
     how |= {"limit_minutes": limit_minutes, "reuse": reuse, "track": track}
@@ -128,12 +128,12 @@ def carry_out_search(
         how: arguments of `execute_sweep`.
 
     Raises:
-        ConfigError: a shard is asked for; see `semcom.studies.sweep.tune.check_search_is_apart`.
+        ConfigError: a shard is asked for; see `semcom.studies.sweep.tune.check_tuning_is_apart`.
         RunError: see `semcom.studies.sweep.tune.plan_tuned`.
     """
     if shard is not None:
         raise ConfigError(f"shard: {shard} of a study that is tuned cannot choose; leave one of shard and tune out")
-    check_search_is_apart(search, *asked)
+    check_tuning_is_apart(search, *asked)
     with suppress(RunError):  # runs that diverged are no candidates, and any other failure is told with the choice
         execute_sweep(search, **(how or {}))
     return plan_tuned(search, *asked)
@@ -261,14 +261,14 @@ def _settle_record(plan: Plan, others: bool) -> None:
     Raises:
         ConfigError: the folder has become another sweep's, or shards of the sweep that it holds are running.
     """
-    held = read_record(plan.folder)
+    held = read_sweep_record(plan.folder)
     if held is not None and held not in (plan.held, plan.record):
-        raise another_sweep(plan.folder, held)
+        raise refuse_another_sweep(plan.folder, held)
     if held is not None and held.get("variants") == plan.variants:
         return
     if others:
         raise ConfigError(f"out: shards of fewer runs are running in {plan.folder}; wait for them")
-    write_atomically(plan.folder / SWEEP, to_json(seal_values(plan.record), indent=2) + "\n")
+    write_atomically(plan.folder / SWEEP, format_json(seal_values(plan.record), indent=2) + "\n")
 
 
 def _has_ended(config: RunConfig) -> bool:

@@ -115,7 +115,7 @@ def test_the_noise_of_the_link() -> None:
     network = plain.Network(CASES["b"])
     assert network.deviation == pytest.approx(math.sqrt(0.1))
     features = torch.zeros(2000, 64, requires_grad=True)
-    received = plain.noisy(features, network.deviation)
+    received = plain.add_plain_noise(features, network.deviation)
     gradient = 3.0 * torch.ones_like(features)
     received.backward(gradient)
     n = features.numel()

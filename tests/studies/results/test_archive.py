@@ -23,7 +23,7 @@ import pytest
 import semcom
 from semcom.cli import main as cli
 from semcom.config import DataConfig, RunError, run_hash, to_dict
-from semcom.files import ARRAYS, CONFIG, SWEEP, to_json
+from semcom.files import ARRAYS, CONFIG, SWEEP, format_json
 from semcom.plots.report.names import Names
 from semcom.runs.folder.stored import read_config
 from semcom.runs.result.places import Places
@@ -105,7 +105,7 @@ def test_no_file_of_it_tells_where_its_author_keeps_what(tmp_path: Path) -> None
     record |= {"set": {"data.name": data}, "axes": {"variant": ["fedcl"]}, "variants": dict.fromkeys(keys, "fedcl")}
     (folder / SWEEP).write_text(json.dumps(record))
     origin = {"experiment": "study", "scale": "own", "command": words, "variant": "fedcl"}
-    rows = [table.make_row(read_config(folder / key, "x"), origin, None, words) for key in keys]
+    rows = [table.make_table_row(read_config(folder / key, "x"), origin, None, words) for key in keys]
     table.write_table(table.make_table(rows), folder / "results.parquet")
     (folder / "results.md").write_text(f"| dataset {data} |\n")
     path = pack_archive(folder)
@@ -144,7 +144,7 @@ def test_json_is_what_strict_readers_take(value: dict[str, object], text: str) -
     def refuse(name: str) -> None:
         raise AssertionError(name)
 
-    assert to_json(value) == text
+    assert format_json(value) == text
     back = json.loads(text, parse_constant=refuse)
     assert back["a"] == (list(v) if isinstance(v := value["a"], tuple) else v) or back["a"] is None
 

@@ -16,7 +16,7 @@ from semcom.config import PartitionConfig, Resolved, RunConfig, RunError, run_ha
 from semcom.files import METRICS
 from semcom.runs.folder.stored import read_config, write_config
 from semcom.studies.results import failures
-from semcom.studies.results.failures import Failure, format_labels, report_failures
+from semcom.studies.results.failures import Failure, format_run_labels, report_failures
 from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.progress import SweepProgress
 from semcom.studies.sweep.request import parse_request
@@ -50,9 +50,9 @@ def add(run: RunConfig, first: int, last: int) -> None:
 
 def test_labels_name_what_varies_and_nothing_else() -> None:
     fields = {"channel.snr_db": 9.0, "train.rounds": 3, "hyper.lam": 0.5, "seed": 0}
-    found = format_labels({"aa": ("fedcl", fields), "bb": ("plain", {**fields, "hyper.lam": None, "seed": 1})})
+    found = format_run_labels({"aa": ("fedcl", fields), "bb": ("plain", {**fields, "hyper.lam": None, "seed": 1})})
     assert found == {"aa": "fedcl, hyper.lam=0.5, seed=0, aa", "bb": "plain, seed=1, bb"}
-    assert format_labels({"aa": ("fedcl", fields)}) == {"aa": "fedcl, aa"}
+    assert format_run_labels({"aa": ("fedcl", fields)}) == {"aa": "fedcl, aa"}
 
 
 def test_a_plan_labels_its_runs_by_its_axes(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from semcom.runs.folder.stored import write_config
 from semcom.runs.folder.summary import write_summary
 from semcom.studies.registry import EXPERIMENTS
 from semcom.studies.results.archive import pack_archive
-from semcom.studies.results.lock import parse_record
+from semcom.studies.results.lock import parse_sweep_record
 from semcom.studies.results.run import read_stored_runs
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep.plan import make_plan
@@ -127,7 +127,7 @@ def test_how_the_runs_of_a_folder_were_trained_has_to_be_known(tmp_path: Path) -
     for study in (one, tmp_path / "a"):
         with refuses("reuse"):
             sweep("demo", out=tmp_path / "b", reuse=study)
-    held = parse_record(tmp_path / "sweep.json")
+    held = parse_sweep_record(tmp_path / "sweep.json")
     (tmp_path / "a" / "sweep.json").write_text(json.dumps({**held, "own_training": True}))  # as it was once declared
     with refuses("reuse", "training function"):
         sweep("demo", out=tmp_path / "b", reuse=tmp_path / "a")
