@@ -284,7 +284,7 @@ def test_of_several_test_snrs_each_has_its_accuracy_and_the_headline_says_its_ow
     assert lines[4].split("  ")[0] == "accuracy % at" and lines[4].split()[3:] == ["9", "dB", "-15", "dB", "-3", "dB"]
     assert [line.split() for line in lines[5:7]] == [[name, "59.0", "35.0", "47.0"] for name in ("personal", "global")]
     assert lines[7] == "per participating client and round", "three tests together have no one SNR"
-    monkeypatch.setattr("semcom.cli.printing.terminal", lambda: 30)
+    monkeypatch.setattr("semcom.cli.printing.count_terminal_columns", lambda: 30)
     narrow = report.format_result_table(summary).splitlines()
     assert [line.split() for line in narrow[4:10]] == [
         ["accuracy", "%", "at", "9", "dB", "-15", "dB"],

@@ -80,5 +80,5 @@ def test_auto_is_a_process_for_each_core_or_card(
 
 
 def test_auto_leaves_torchrun_its_own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semcom.runs.request.resolve.launched_size", lambda: 2)
+    monkeypatch.setattr("semcom.runs.request.resolve.count_launched_ranks", lambda: 2)
     assert resolve(worlds.request("fedavg", device="cpu", processes="auto")).processes == 1
