@@ -316,6 +316,7 @@ def fading_shape(coherence: str, sizes: Sequence[int], s: int) -> tuple[int, int
 def repeat_gains(gains: Tensor, coherence: str, sizes: Sequence[int]) -> Tensor:
     """Repeat gains per block `[blocks, ...]` for each sample, `[sum(sizes), ...]`."""
     if coherence == "batch":
+        # Without `output_size` the host would wait until an accelerator has added up the repeats.
         repeats = torch.tensor(sizes, dtype=torch.int64, device=gains.device)
         return gains.repeat_interleave(repeats, dim=0, output_size=sum(sizes))
     return gains.repeat(sum(sizes), *[1] * (gains.ndim - 1)) if coherence == "round" else gains

@@ -172,10 +172,12 @@ def separate_users(gains: Tensor, combining: str, powers: Tensor | None = None) 
     own, others = all_users[..., :1], all_users[..., 1:]
     real, whole = gains.real.dtype, gains.dtype
     if combining == "mmse":
+        # In the eigenbasis of the others w is a division per direction, for any noise variance.
         power, directions = torch.linalg.eigh(others @ others.mH)
         strengths = (directions.mH @ own).squeeze(-1).abs().square()
         return {"strengths": strengths.to(real), "others": power.clamp_min(0).to(real)}  # eigh may round below 0
     if combining == "zf":
+        # For nearly parallel users QR keeps the digits, half of which normal equations would lose.
         basis = torch.linalg.qr(others).Q
         free = own - basis @ (basis.mH @ own)
         return {"fading": torch.linalg.vector_norm(free, dim=(-2, -1)).to(whole)}

@@ -169,6 +169,7 @@ class FedCL(Method):
         means, counts = class_means(**fitted.carried), fitted.carried["counts"]
         if self.hyper.source == "pass":
             means, counts = prototypes(world, trained)
+        # The air leaves out late clients by itself here, which the decoder and the SCG below have to do by hand.
         encoder = world.air.average(trained, self.shared, p, since=received)
         model, here = state.model.put(trained).share(encoder), np.flatnonzero(world.arrived(ids))
         if not len(here):  # all features came after the deadline

@@ -75,6 +75,7 @@ def draw_curves(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
         axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
         costs = [line[plot.x] for _, line in lines if not _is_free(line, plot)]
         ends = [cost.max() for cost in costs]
+        # On a linear axis a method with a tenth of another's costs would be squeezed to the edge.
         if costs and min(cost.min() for cost in costs) > 0 and max(ends) / min(ends) >= DECADE:
             axes.set_xscale("log")
         else:

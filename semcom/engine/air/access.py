@@ -161,6 +161,7 @@ class Superposed(Access):
             host["arrives"], kept = inversion.invert(gains, of.key("csi", name, 0))
             sent = kept.to(snr_db.dtype)
         if "noise" in drawn:
+            # The base station hears one sum with one noise, whoever sends.
             host["noise"] = drawn["noise"][0]
         there = send_to_device(host, values.device)
         error = inversion.error(symbols, there.get("arrives"), there.get("noise"), there["loudness"])

@@ -211,6 +211,7 @@ class Air:
         cost = self.link.cost(numbers, ids[owner])
         floats, uses, energy = (np.bincount(owner, n, len(ids)) for n in (numbers, cost.uses, cost.energy))
         bits = floats / d * target_bits
+        # Labels of each mini-batch are a block of their own; a client may have no mini-batch.
         batches = np.array([max(1, len(own)) for own in sizes])
         labels = bits / self.rates.measure("up", ids, bits / batches)
         self.add("up", ids, floats, bits, Cost(uses + labels, energy + labels))
@@ -246,6 +247,7 @@ class Air:
         # Each client hears its own copy of what they have in common.
         for c, start in zip(pop.spread(part).stacks(), map_update_starts(since, pop), strict=True):
             arrived = {}
+            # Noise could turn BatchNorm's running variance negative, so that arrives without errors.
             for n in [n for n in c.tensors if in_part(n, part) and not n.endswith("running_var")]:
                 received, missed = start(n)
                 error = self.uncoded.draw_error(direction, name + n, c.tensors[n] - received, c.ids)

@@ -183,6 +183,7 @@ class Quantise(Compression):
     def compress(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
         """Quantise the tensors."""
         generators = [self.key("compress", name, int(k)) for k in ids]
+        # Drawn on the host: on an accelerator a generator gives other numbers, and the run would be another.
         uniforms = [torch.rand(values[0].numel(), generator=g, dtype=torch.float64) for g in generators]
         return quantise(values, self.options.quantise_bits, send_to_device(torch.stack(uniforms), values.device))
 

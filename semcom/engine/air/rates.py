@@ -204,6 +204,8 @@ class Capacity(Rates):
         senders = [Sender(snr, backoff) for snr in ratios]
         if self.link.block_fading:
             return senders
+        # A block's length follows from its rate, and the rate from the length: Shannon's rate comes first, and one
+        # correction suffices. Lengths in steps keep the number of cached statistics small.
         for rates in ([math.log1p(snr / backoff) / math.log(2) for snr in ratios], None):
             each = zip(ids.tolist(), senders, bits.tolist(), strict=True)
             known = rates or [of(direction, k).find_limit(s, self.options.outage) for k, s, _ in each]

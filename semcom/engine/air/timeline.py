@@ -108,6 +108,7 @@ def count_flops_per_image(network: nn.Module, shape: torch.Size, train: Prefix, 
     from torch.utils.flop_counter import FlopCounterMode  # here, as it takes a while to import
 
     learns = {name for name, _ in network.named_parameters() if train and in_part(name, train)}
+    # Zeros on the host, as the network may lie on the meta device; only shapes are counted.
     tensors = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in network.state_dict().items()}
     was = network.training
     network.eval()
@@ -119,6 +120,7 @@ def count_flops_per_image(network: nn.Module, shape: torch.Size, train: Prefix, 
             module = network.get_submodule(part.rstrip("."))
             own |= {name: torch.zeros(1) for name in find_snr_inputs(module)}
             x = functional_call(module, own, (x,))
+        # Autograd itself goes back only as far as the parts in training need it.
         if x.requires_grad:
             x.sum().backward()
     network.train(was)

@@ -403,6 +403,7 @@ class Population:
             ValueError: the clients have several architectures.
         """
         cohort = self._only().dense()
+        # clone: `values` may be expanded, with one memory for all clients, or be somebody else's.
         tensors = {**cohort.tensors, **{name: t.clone() for name, t in values.items()}}
         return Population((dataclasses.replace(cohort, tensors=tensors, shared=cohort.shared - set(values)),))
 

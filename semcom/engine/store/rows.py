@@ -188,6 +188,7 @@ class Disk:
         unclaimed = {*self.free, *range(self.slots, slots)} - set(indices)
         self.slots, self.free = slots, sorted(unclaimed, reverse=True)
         handles = [self.live.get(i) or Slot(self, i, s) for i, s in zip(indices, checksums, strict=True)]
+        # A checkpoint's digest covers the checksums of its rows, but not the rows, which lie in this file.
         buffer = torch.empty(self.size, dtype=torch.uint8)
         for handle, checksum in zip(handles, checksums, strict=True):
             self.read(handle, buffer)
@@ -324,6 +325,7 @@ class Rows:
             return held
         handles: list[Any] = []
         buffer = torch.empty(self.layout.size, dtype=torch.uint8)
+        # Only rank 0 reads the run's folder; every rank joins each broadcast, or the others would wait forever.
         for i in range(len(values["slots"])):
             if team.rank == 0:
                 held[i].shelf.read(held[i], buffer)

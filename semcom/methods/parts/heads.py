@@ -73,6 +73,7 @@ def train_heads(world: World, bodies: Population, heads: Population, phase: Phas
     """Train `heads` on the encoders of `bodies` by the plain loss, and join them to models."""
     if phase.epochs != 0:
         optimizer = make_head_optimizer(world)
+        # The encoders are frozen, so each image is encoded once instead of in every epoch.
         features = world.on_features(bodies)
         heads = features.fit(heads, plain_objective, train="head.", phase=phase, optimizer=optimizer).models
     return _join_heads(bodies, heads)

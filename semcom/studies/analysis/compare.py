@@ -107,6 +107,7 @@ def _compare_at_point(
     values = np.array(
         [[read_compared_value(run, seen, metric) for run in of] for of, seen in zip(runs, views, strict=True)]
     )
+    # Summaries have clients' numbers of the headline metric only.
     by_client = (
         _compare_clients(runs, views) if all(metric == run.metrics[0].name for of in runs for run in of) else None
     )

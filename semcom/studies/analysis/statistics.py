@@ -112,6 +112,7 @@ def bootstrap_two_levels(differences: np.ndarray) -> Interval:
         vectorized=True,
         confidence_level=LEVEL,
         n_resamples=_count_resamples(differences.size),
+        # Without a batch, SciPy holds all resamples at once.
         batch=max(1, AT_ONCE // differences.size),
         method="percentile",
         rng=generator,

@@ -112,6 +112,7 @@ def pack_archive(folder: Path | str, file: Path | str | None = None, *, arrays: 
 
 def _write_entry(archive: zipfile.ZipFile, name: str, content: bytes, kind: int) -> None:
     entry = zipfile.ZipInfo(name, EPOCH)
+    # Fixed date and mode, so that the same study always gives the same bytes.
     entry.compress_type, entry.external_attr = kind, 0o644 << 16
     archive.writestr(entry, content, compresslevel=9)
 

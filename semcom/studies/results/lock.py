@@ -80,6 +80,7 @@ def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
         raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
     own = _format_mark(shard)
     with ExitStack() as stack:
+        # Shards often begin at the same moment, so each waits for the others to pass the entrance.
         entrance = _take_file_lock(folder, "", PATIENCE_S if shard else MOMENT_S)
         stack.callback(entrance.release)
         others = list(_list_shards(folder))
@@ -94,6 +95,7 @@ def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
         settle(bool(others))
         _sign_folder(folder / (OWNER + own))
         stack.callback((folder / (OWNER + own)).unlink, missing_ok=True)
+        # Shards work beside each other, a whole sweep alone: it keeps the entrance until its end.
         if shard is not None:
             entrance.release()
         yield check

@@ -219,11 +219,13 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
         listed = {key: row for key, row in listed.items() if key in variants}
         record["unlisted"] = [path.name for path in inside if path.name not in variants]
         inside = [path for path in inside if path.name in variants]
+    # Folders are named by hashes, the order of which has no meaning.
     found = sorted((_read_folder(path, variants, listed) for path in inside), key=lambda run: run.variant)
     named = {run.hash: run for run in found}
     if len(named) < len(found):
         twice = next(run for run in found if named[run.hash] is not run)
         raise ConfigError(f"study: {twice.folder} and {named[twice.hash].folder} hold the same run; move one away")
+    # The sweep's order, in which its declaration has the variants; folders that it does not know come last.
     order = dict.fromkeys([*listed, *variants, *named])
     runs = [named.get(key) or _build_pending(folder / key, variants, listed.get(key, {})) for key in order]
     if not runs:

@@ -279,6 +279,7 @@ def _lay_out_plan(
     gone = [key for key in (held or {}).get("variants", {}) if key not in runs]
     if gone:
         LOG.warning("%s: %d of its runs are of an earlier declaration; they are left alone", folder, len(gone))
+    # The longest first: a long run that began last would keep one worker busy while the others are idle.
     order = sorted(runs, key=lambda key: estimate_run_cost(runs[key]), reverse=True)
     placed = {key: set_fields(runs[key], {"out": str((folder / key).absolute())}) for key in order}
     return Plan(chosen, scale, folder, record | {"variants": variants}, placed, held)

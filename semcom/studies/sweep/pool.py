@@ -149,6 +149,7 @@ def _run_calls(calls: Sequence[Any], jobs: int, progress: SweepProgress) -> str:
         with parallel_config(backend="loky", inner_max_num_threads=1), warnings.catch_warnings():
             # loky ends a worker whose memory has grown, and starts another: nothing that anybody has to know
             warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor")
+            # joblib would put several short runs into one task, and a lost worker would take them all with it.
             parallel = _Parallel(n_jobs=jobs, batch_size=1, pre_dispatch="all")
             parallel.progress = progress
             parallel(calls)

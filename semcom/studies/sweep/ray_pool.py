@@ -73,6 +73,7 @@ def carry_out_in_ray(
     _check_devices(progress, gpus)
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # or Ray would tell of lost workers among our results
     before, alone = "ray" in sys.modules and os.environ.get(LOOPBACK) != "0", _is_alone()
+    # Ray reads the variable when it is imported, so it is set before.
     if alone and not before:
         os.environ[LOOPBACK] = "0"
     import ray
@@ -83,6 +84,7 @@ def carry_out_in_ray(
         _check_room(progress, gpus)
         hidden = {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
         environment = {"env_vars": ENVIRONMENT | hidden}
+        # `_Tasks` repeats lost runs behind the others, and counts them; Ray would repeat them at once, unseen.
         needs = {"num_gpus": gpus or 0, "max_retries": 0, "runtime_env": environment}
         run = ray.remote(_carry_out)
 

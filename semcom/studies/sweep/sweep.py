@@ -169,6 +169,7 @@ def execute_sweep(
     plan = replace(plan, record={**plan.record, **mark})
     with ExitStack() as stack:
         found = stack.enter_context(find_reusable_runs(plan, reuse, train))
+        # Finished runs too: a result counts only while the files that it read are unchanged.
         for config in share.values():
             check_stored_reads(locate_run_folder(config))
         left = [config for key, config in share.items() if key not in found and not has_outcome(config)]
@@ -176,13 +177,16 @@ def execute_sweep(
         for config in left if elsewhere and not own else ():
             check_reaches_processes(elsewhere, config)
         if backend == "loky":
+            # A process without a run would still import torch, and count against the memory.
             jobs = max(1, min(jobs or 1, len(left)))
             if jobs > 1:
                 from semcom.runs.request.limits import check_process_limits  # imports torch
 
                 check_process_limits("jobs", jobs)
+        # A division that no run can get is found now, not hours later when its run begins.
         check_sweep_data(left)
         with lock_folder(plan.folder, shard, partial(_settle_record, plan)) as check_lock:
+            # Copying writes into folders of runs, so no other sweep may be in them.
             for key in found.keys() & share.keys():
                 take_reused_run(share[key], found[key])
             stack.close()  # archives need not lie unpacked for as long as the runs take
@@ -197,6 +201,7 @@ def execute_sweep(
             )
             missing = [c for key, c in plan.runs.items() if key not in share and not _has_ended(c)]
             if shard is None or not missing:
+                # Without the lock's file another sweep may have begun, and write this table too.
                 check_lock()
                 return _store_table(plan, errors, own)
     if errors:

@@ -133,6 +133,7 @@ def plan_tuned(
     """
     fields = [name for axis in request.tune for name in axis.fields]
     scores, shown = read_tuning_candidates(search, fields)
+    # Of equal scores `max` takes the first, as the documentation promises.
     chosen = {variant: max(of, key=of.__getitem__) for variant, of in scores.items()}
     lost = [variant for variant, of in scores.items() if of[chosen[variant]] == -math.inf]
     if lost:
@@ -196,6 +197,7 @@ def read_tuning_candidates(
         scores.append(sign * view[key])
     best: dict[str, dict[Values, float]] = {}
     for (variant, values), scores in found.items():
+        # One diverged run makes the mean -inf, so that its candidate loses to all others.
         best.setdefault(variant, {})[values] = sum(scores) / len(scores)
     shown = {
         (variant, values): metric.state(sign * score) if metric and score > -math.inf else "diverged"
