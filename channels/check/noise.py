@@ -39,17 +39,13 @@ def check_noise(lab: Lab) -> Iterator[Finding]:
 def check_symbol_power(lab: Lab) -> Iterator[Finding]:
     """Measure the mean power of the symbols of a sample at every scale of its features."""
     features = lab.normal(1000, 64, key="power")
+    rounding = epsilon(torch.float32) * 32**0.5  # of a mean of 32 squares near 1
     for scale in SCALES:
         symbols = to_pairs(lab.features(lab.make("ideal"), scale * features, SNR_DB, "")) / PAIR
         yield find_largest_error(
-            f"symbol power of features times {scale:g}, less 1", square_gains(symbols).mean(-1) - 1, _bound_rounding(32)
+            f"symbol power of features times {scale:g}, less 1", square_gains(symbols).mean(-1) - 1, rounding
         )
     silent = lab.features(lab.make("ideal"), 0 * features, SNR_DB, "")
     yield find_largest_error("what arrives of features that are all zero", silent, 0.0)
     plain = lab.features(lab.make("none"), features, SNR_DB, "")
     yield find_largest_error("what arrives without a channel, less what there was", plain - features, 0.0)
-
-
-def _bound_rounding(terms: int) -> float:
-    """Bound the rounding error of a mean of squares of float32 numbers near 1."""
-    return epsilon(torch.float32) * terms**0.5

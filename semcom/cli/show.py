@@ -95,7 +95,7 @@ def _watch_show(found: Overview, again: Callable[[], Overview]) -> Overview:
 def show_whole(found: Overview) -> Iterator[RenderableType]:
     """Yield all that is shown of a run or a study, but for its failures."""
     yield from show_brief(found, ROWS)
-    yield _show_run(found) if _is_run(found) else _show_air(found)
+    yield _show_run(found) if found.of_run else _show_air(found)
     if warnings := found.warnings():
         yield _make_text("warnings")
         runs = len(found.courses) > 1
@@ -106,17 +106,13 @@ def show_brief(found: Overview, rows: int) -> Iterator[RenderableType]:
     """Yield the parts that are shown while it is watched: setting, progress, and at most `rows` runs."""
     from rich.console import Group
 
-    for name, text in (_show_head_of_run if _is_run(found) else _show_head)(found).items():
+    for name, text in (_show_head_of_run if found.of_run else _show_head)(found).items():
         if name == "repeat":  # in one line, to be pasted; a Text alone would be joined with those around it
             yield Group(_make_text(f"{name:<10}{text}", no_wrap=True, overflow="ignore"))
         else:
             yield _make_text("\n".join(hang_text(f"{name:<10}", text)))
-    if not _is_run(found):
+    if not found.of_run:
         yield from _show_runs(found, rows)
-
-
-def _is_run(found: Overview) -> bool:
-    return bool(found.of_run)
 
 
 def _show_head(found: Overview) -> dict[str, str]:
@@ -211,7 +207,9 @@ def _show_run(found: Overview) -> RenderableType:
     run = course.run
     if run.summary:
         joule = is_in_joule(run.field("network.kind"), run.field("air.symbol_energy"))
-        parts.append(_make_text("\n".join(format_air_lines(run.summary, _has_radio(course), joule))))
+        kind = run.fields.get("channel.kind", "")
+        radio = kind not in LINKS or LINKS.get(kind).radio  # a link of a plug-in that is not loaded counts as a channel
+        parts.append(_make_text("\n".join(format_air_lines(run.summary, radio, joule))))
     return Group(*parts)
 
 
@@ -219,12 +217,6 @@ def _format_view(name: str, view: Mapping[str, Any], metric: Metric) -> list[str
     before = [_format_metric(metric, view.get(metric.key(key))) for key in ("last", "best")]
     after = [_format_metric(metric, view.get(key)) for key in (metric.name, metric.key("std"), metric.key("worst10"))]
     return [name, *before, str(view.get("best_round", "-")), *after]
-
-
-def _has_radio(course: Course) -> bool:
-    """Check whether a run has a channel; a link of a plug-in that is not loaded counts as one."""
-    kind = course.run.fields.get("channel.kind", "")
-    return kind not in LINKS or LINKS.get(kind).radio
 
 
 def _show_air(found: Overview) -> RenderableType:

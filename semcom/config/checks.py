@@ -6,6 +6,7 @@ import dataclasses
 import re
 import types
 import typing
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ def check_config(config: Resolved) -> None:
     check_config_types(config)
     _check_ranges(RunConfig, config, "")
     for name in PER_CLIENT:
-        value = _look_up_field(config, name)
+        value = attrgetter(name)(config)
         if isinstance(value, tuple) and len(value) != config.clients:
             raise ConfigError(
                 f"{spell_option(name)}: {len(value)} values for {config.clients} clients; give one, or one per client"
@@ -53,11 +54,6 @@ def require_in_config(name: str, value: Any, rule: Rule) -> None:
         options.require(spell_option(name), value, rule)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-
-
-def _look_up_field(config: RunConfig, name: str) -> Any:
-    section, _, field = name.rpartition(".")
-    return getattr(getattr(config, section) if section else config, field)
 
 
 # -- types -----------------------------------------------------------------------------------------------------------

@@ -95,7 +95,9 @@ def _format_share(value: float, share: bool) -> str:
 def scale_colours(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Give all panels one colour scale, and draw its bar beside them."""
     ends = float(cells["mean"].min()), float(cells["mean"].max())
-    draw_colour_bar(figure, ends, _scale_label(plot), plot.metric.share or plot.kind == "confusion")
+    confusion = plot.kind == "confusion"
+    label = "Share of the true class (%)" if confusion else metric_label(plot.metric)
+    draw_colour_bar(figure, ends, label, plot.metric.share or confusion)
 
 
 def draw_colour_bar(figure: Figure, ends: tuple[float, float], label: str, percent: bool) -> None:
@@ -138,10 +140,6 @@ def _choose_ink(axes: Axes) -> None:
         # The weights are those of the eye's brightness (ITU-R BT.601).
         red, green, blue, _ = image.cmap(image.norm(values[row, column]))
         text.set_color("white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else "black")
-
-
-def _scale_label(plot: Plot) -> str:
-    return "Share of the true class (%)" if plot.kind == "confusion" else metric_label(plot.metric)
 
 
 def choose_heatmap_height(cells: pd.DataFrame, plot: Plot) -> float:

@@ -105,14 +105,10 @@ def _take_turns(cells: pd.DataFrame, plot: Plot, hues: Sequence[Any]) -> dict[An
     return kept if all(kept[hue] for hue in hues if len(lines[hue])) else whole
 
 
-def _is_wide(values: Sequence[float]) -> bool:
-    return values[0] > 0 and values[-1] / values[0] >= DECADES
-
-
 def place_ticks(axes: Axes, values: pd.Series) -> None:
     """Put ticks at few values of the abscissa, and make the axis logarithmic for values far apart."""
     there = sorted(values.unique())
-    if _is_wide(there):
+    if there[0] > 0 and there[-1] / there[0] >= DECADES:
         axes.set_xscale("log", base=2)
     if len(there) <= TICKS:
         axes.set_xticks(there, minor=False)

@@ -163,7 +163,8 @@ class Air:
             return read_shared_start(since, part)
         if not here.all():
             weights, ids = Order(np.flatnonzero(here), weights.device)(weights), pop.ids[here]
-            pop, since, weights = pop.select(ids), since and since.select(ids), weights / weights.sum()
+            pop, weights = pop.select(ids), weights / weights.sum()
+            since = None if since is None else since.select(ids)
         return self.access.average(pop, part, weights, since, name)
 
     def send(

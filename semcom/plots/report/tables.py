@@ -154,7 +154,8 @@ def _runs(subject: Subject) -> Table:
         run = runs[row["hash"]]
         numbers = [(run.view(subject.view) or {}).get(name) for name in (metric.name, metric.key("worst10"))]
         measured = [Cell(format_metric(metric, number), _sortable(number)) for number in numbers]
-        measured += [_measured(run.snr_received_db.get("test"), 2), _measured(_uses(run))]
+        uses = read_cost(run, "uses") if run.status == "done" else None
+        measured += [_measured(run.snr_received_db.get("test"), 2), _measured(uses)]
         again = _repeat(subject, run)
         command, blanks = subject.names.text(again.command), blanks | again.blanks()
         ends = [_text(run.hash), Cell(command, command, "code")]
@@ -172,10 +173,6 @@ def _repeat(subject: Subject, run: Stored) -> Repeat:
     if subject.study.record.get("own_training") or not (run.folder / CONFIG).is_file():
         return Repeat("")
     return build_repeat(locate_run_config(subject.folder, run), run.folder, f"repeated/{run.hash}")
-
-
-def _uses(run: Stored) -> float | None:
-    return read_cost(run, "uses") if run.status == "done" else None
 
 
 def _place(row: Mapping[str, Any], columns: Sequence[str], study: Study) -> list[Cell]:

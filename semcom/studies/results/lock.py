@@ -78,7 +78,7 @@ def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
-    own = _format_mark(shard)
+    own = "" if shard is None else f"-{shard.number}-of-{shard.count}"
     with ExitStack() as stack:
         # Shards often begin at the same moment, so each waits for the others to pass the entrance.
         entrance = _take_file_lock(folder, "", PATIENCE_S if shard else MOMENT_S)
@@ -99,11 +99,6 @@ def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
         if shard is not None:
             entrance.release()
         yield check
-
-
-def _format_mark(shard: Shard | None) -> str:
-    """Format the end of the names of a shard's files; empty for a whole sweep."""
-    return "" if shard is None else f"-{shard.number}-of-{shard.count}"
 
 
 def _take_file_lock(folder: Path, mark: str, patience_s: float) -> FileLock:

@@ -368,18 +368,13 @@ def _read_status(folder: Path, key: str, row: Mapping[str, Any]) -> dict[str, An
         return _describe_damage(damage)
     if summary is not None:
         summary = escape_texts(summary)
-        summary["warnings"] = _rename_options(summary.get("warnings", []))
+        # Warnings of older versions advise options by former names, which nobody could set now.
+        summary["warnings"] = [_FORMER_OPTION.sub("hyper.", text) for text in summary.get("warnings", [])]
         return {**found, "status": "done", "summary": summary}
-    if error := read_first_line(folder / ERROR) or row.get(
-        "error"
-    ):  # a sweep removes those of runs that it tries again
+    # A sweep removes the errors of runs that it tries again.
+    if error := read_first_line(folder / ERROR) or row.get("error"):
         return {**found, "status": "failed", "error": escape_texts(error)}
     return found
-
-
-def _rename_options(warnings: Sequence[str]) -> list[str]:
-    """Give the options that warnings of older versions advise their present names, so that the advice can be taken."""
-    return [_FORMER_OPTION.sub("hyper.", text) for text in warnings]
 
 
 def _count_participants(config: RunConfig) -> int:

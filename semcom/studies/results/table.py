@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,13 +81,8 @@ def read_number_in_row(
 
 def make_table(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = FIRST) -> pd.DataFrame:
     """Make the rows one frame, the columns `first` in front; one that mixes text and numbers becomes text."""
-    names = [*first, *(name for name in _list_columns(rows) if name not in first)]
+    names = list(dict.fromkeys([*first, *(name for row in rows for name in row)]))
     return pd.DataFrame({name: _unify_types([r.get(name) for r in rows]) for name in names})
-
-
-def _list_columns(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield every column name once, in the order of its first appearance."""
-    return iter(dict.fromkeys(name for r in rows for name in r))
 
 
 def _unify_types(values: list[Any]) -> list[Any]:

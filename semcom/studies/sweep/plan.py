@@ -180,16 +180,22 @@ def _replace_ratios(request: Request, configs: Sequence[RunConfig]) -> Request:
         of_ratio = found.setdefault(config.model.bandwidth_ratio, {})
         if repr(config.data) not in of_ratio:
             of_ratio[repr(config.data)] = semcom.resolve(config).model.features
+    features: dict[Any, int] = {}
     for ratio, numbers in found.items():
-        if len(several := set(numbers.values())) > 1:
-            raise ConfigError(f"{RATIO}: {ratio} is {' or '.join(map(str, sorted(several)))} features; vary those")
+        features[ratio], *others = sorted(set(numbers.values()))
+        if others:
+            several = " or ".join(map(str, (features[ratio], *others)))
+            raise ConfigError(f"{RATIO}: {ratio} is {several} features; vary those")
 
-    def counted(axis: Axis) -> Axis:
-        names = tuple("model.features" if name == RATIO else name for name in axis.fields)
-        each = [zip(axis.fields, value, strict=True) for value in axis.values]
-        return Axis(names, tuple(tuple(next(iter(found[v].values())) if n == RATIO else v for n, v in e) for e in each))
+    def count(axis: Axis) -> Axis:
+        if RATIO not in axis.fields:
+            return axis
+        at = axis.fields.index(RATIO)
+        names = (*axis.fields[:at], "model.features", *axis.fields[at + 1 :])
+        values = [(*value[:at], features[value[at]], *value[at + 1 :]) for value in axis.values]
+        return Axis(names, tuple(values))
 
-    return dataclasses.replace(request, axes=tuple(counted(a) if RATIO in a.fields else a for a in request.axes))
+    return dataclasses.replace(request, axes=tuple(map(count, request.axes)))
 
 
 def _find_own_plugin(name: str | None, declared: Experiment) -> tuple[str, ...]:

@@ -199,7 +199,8 @@ def execute_sweep(
                 limit_minutes=limit_minutes,
                 labels=plan.labels,
             )
-            missing = [c for key, c in plan.runs.items() if key not in share and not _has_ended(c)]
+            others = [config for key, config in plan.runs.items() if key not in share]
+            missing = [c for c in others if not has_outcome(c) and read_left_error(c) is None]
             if shard is None or not missing:
                 # Without the lock's file another sweep may have begun, and write this table too.
                 check_lock()
@@ -274,10 +275,6 @@ def _settle_record(plan: Plan, others: bool) -> None:
     if others:
         raise ConfigError(f"out: shards of fewer runs are running in {plan.folder}; wait for them")
     write_atomically(plan.folder / SWEEP, format_json(seal_values(plan.record), indent=2) + "\n")
-
-
-def _has_ended(config: RunConfig) -> bool:
-    return has_outcome(config) or read_left_error(config) is not None
 
 
 def _make_row(plan: Plan, key: str, error: str | None) -> dict[str, Any]:
