@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.coding.choice import SampleImages, measure_psnr
+from channels.coding.choice import SampleImages, measure_image_psnr
 from channels.coding.image import Received, send_images, to_pixels
 from channels.law import Law
 from channels.link import Link
@@ -75,4 +75,4 @@ def add_gain_db(snr_db: float, gain: Tensor | None) -> Tensor:
 
 
 def _mean_psnr(images: Tensor, received: Received) -> float:
-    return float(np.mean([*map(measure_psnr, to_pixels(images), to_pixels(received.images))]))
+    return float(np.mean([*map(measure_image_psnr, to_pixels(images), to_pixels(received.images))]))

@@ -23,7 +23,7 @@ MEAN = "averaged"
 """The row of a paper's table that is the mean of the others."""
 
 
-def compare_table(item: str, folder: Path | str = "results") -> pd.DataFrame:
+def compare_table_beside(item: str, folder: Path | str = "results") -> pd.DataFrame:
     """Set the numbers of a paper's table beside ours.
 
     Args:
@@ -81,7 +81,7 @@ def measure_agreement(frame: pd.DataFrame) -> pd.DataFrame:
     """Measure how far a paper's order of methods agrees with ours, a row per column with `FEWEST` methods or more.
 
     Args:
-        frame: result of `compare_table`.
+        frame: result of `compare_table_beside`.
 
     Returns:
         Columns: column, methods (their number), rho (Spearman's rank correlation of the accuracies), p (two-sided, of
@@ -95,7 +95,7 @@ def measure_agreement(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["column", "methods", "rho", "p"])
 
 
-def format_tables(frame: pd.DataFrame) -> str:
+def format_tables_beside(frame: pd.DataFrame) -> str:
     """Format both tables as Markdown: a row per method, two columns for each of the paper's, then the agreement."""
     shown: dict[str, dict[str, str]] = {}
     for cell in frame.to_dict("records"):

@@ -149,21 +149,23 @@ class Claim:
 
 def list_comparisons(claim: Claim, source: Source) -> list[Comparison]:
     """List the comparisons of a claim at the points of a source; values are empty where the source has no numbers."""
-    where, found = list_points(claim, source), _Comparisons(claim, source)
+    where, found = list_claim_points(claim, source), _Comparisons(claim, source)
     if claim.relation in ("falls_with", "rises_with"):
-        made = found.steps(group_points(claim, where, source))
+        made = found.steps(group_claim_points(claim, where, source))
     else:
-        points = group_points(claim, where, source) if claim.along else [[key] for key in where]
+        points = group_claim_points(claim, where, source) if claim.along else [[key] for key in where]
         made = found.of(points)
     return [replace(one, exact=claim.metric == "floats") for one in made]
 
 
-def list_points(claim: Claim, source: Source) -> list[Key]:
+def list_claim_points(claim: Claim, source: Source) -> list[Key]:
     """List the points of a source that a claim is about."""
-    return [k for k, place in source.places.items() if fits_point(place, claim.asked) and _part(place) == claim.part]
+    return [
+        k for k, place in source.places.items() if fits_point(place, claim.asked) and _name_part(place) == claim.part
+    ]
 
 
-def _part(place: Mapping[str, tuple[str, ...]]) -> str | None:
+def _name_part(place: Mapping[str, tuple[str, ...]]) -> str | None:
     return next((name for name in papers.PARTS if name in place), None)
 
 
@@ -177,7 +179,7 @@ def fits_point(place: Mapping[str, tuple[str, ...]], asked: Mapping[str, tuple[s
     return all(set(place.get(field, ())) & set(values) for field, values in needed.items())
 
 
-def group_points(claim: Claim, where: Sequence[Key], source: Source) -> list[list[Key]]:
+def group_claim_points(claim: Claim, where: Sequence[Key], source: Source) -> list[list[Key]]:
     """Group points into lines along the claim's axis, two or more points for each combination of the other fields.
 
     Points are in the order of the claim's values of the axis, or ascend; for a fall they descend.

@@ -40,7 +40,7 @@ class ClaimsFlags:
 
 def carry_out_claims_command(words: list[str]) -> None:
     """Print the scorecard or write it to files: the command `semcom claims`."""
-    from experiments.claims.scorecard import format_page, make_scorecard
+    from experiments.claims.scorecard import format_scorecard_page, make_scorecard
 
     wanted = flags.parse_flags(ClaimsFlags(), "semcom claims", words, {})
     if not COMMITTED.is_dir():
@@ -52,7 +52,7 @@ def carry_out_claims_command(words: list[str]) -> None:
     if wanted.csv is not None:
         say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(frame))}")
     if wanted.html is not None:
-        say(f"page: {write_atomically(resolve_file(wanted.html), format_page(frame))}")
+        say(f"page: {write_atomically(resolve_file(wanted.html), format_scorecard_page(frame))}")
     if wanted.csv is None and wanted.html is None:
         _print_claims(frame)
 
@@ -63,15 +63,15 @@ def _show_table(wanted: ClaimsFlags) -> None:
     Raises:
         ConfigError: flags of the scorecard are given too, the table is unknown, or has no runs.
     """
-    from experiments.claims.beside import compare_table, format_tables
+    from experiments.claims.beside import compare_table_beside, format_tables_beside
 
     if wanted.paper is not None or wanted.html is not None:
         raise ConfigError("table: it comes without the scorecard; leave --paper and --html out")
-    frame = compare_table(wanted.table or "", resolve_file(wanted.results))
+    frame = compare_table_beside(wanted.table or "", resolve_file(wanted.results))
     if wanted.csv is not None:
         say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(frame))}")
     else:
-        say(format_tables(frame))
+        say(format_tables_beside(frame))
 
 
 def _print_claims(frame: pd.DataFrame) -> None:

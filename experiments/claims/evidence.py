@@ -87,8 +87,8 @@ class Evidence:
         self._runs: dict[Key, list[Stored]] = {}
         self._own: dict[Key, list[Stored]] = {}
         for item, (scale, each) in studies.items():
-            reduced = _reduced(item, scale)
-            self.stands |= {field: _in_words(field, values, scale) for field, values in reduced.items()}
+            reduced = _map_reduced_values(item, scale)
+            self.stands |= {field: _word_reduced_values(field, values, scale) for field, values in reduced.items()}
             axes = _find_axes(item, scale, each)
             own = _group_runs(better[item][1], axes) if item in better else {}
             for point, of in _group_runs(each, axes).items():
@@ -115,7 +115,7 @@ class Evidence:
         own: list[Stored],
         reduced: Mapping[str, Mapping[str, str]],
     ) -> None:
-        shared = {name: reduced.get(name, {}).get(value, value) for name, value in _common(runs).items()}
+        shared = {name: reduced.get(name, {}).get(value, value) for name, value in _collect_common_fields(runs).items()}
         for part in (None, *dict.fromkeys(part for run in runs for part in _list_parts(run))):
             key = (item, point, part)
             self._runs[key], self._own[key] = runs, own
@@ -147,7 +147,7 @@ class Evidence:
             return pd.concat(each, axis=1).dropna().mean(axis=1) if each else pd.Series(dtype=float)
         view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
         metric = END if metric == "accuracy" and key[2] is None and key[0] in self.ended else metric
-        found = {self._name_seed(run): read_number(run, view, metric, key[2]) for run in self._of(method, key)}
+        found = {self._name_seed(run): read_evidence_number(run, view, metric, key[2]) for run in self._of(method, key)}
         return pd.Series({seed: value for seed, value in found.items() if value is not None}, dtype=float)
 
     def _name_seed(self, run: Stored) -> str:
@@ -196,7 +196,7 @@ def _find_axes(item: str, scale: str, found: Study) -> list[str]:
     Fields that only differ because variants have their own settings are left out, as methods would share no point.
     They are kept in a study that was extended by further fields, where declared axes do not distinguish all runs.
     """
-    known = _experiment(item)
+    known = _look_up_experiment(item)
     declared = [f for axis in known.axes(scale) for f in axis.fields] if known and scale in known.scales else []
     axes = [name for name in found.axes if name in declared] if declared else list(found.axes)
     done = [run for run in found.stored if run.status == "done"]
@@ -212,25 +212,25 @@ def _group_runs(found: Study, axes: Sequence[str]) -> dict[tuple[Any, ...], list
     return points
 
 
-def _experiment(item: str) -> Experiment | None:
+def _look_up_experiment(item: str) -> Experiment | None:
     return find_experiment(item) if item in EXPERIMENTS.names() else None
 
 
 def _list_declared(item: str) -> list[str]:
-    known = _experiment(item)
+    known = _look_up_experiment(item)
     return [variant.name for variant in known.compared()] if known else []
 
 
-def _common(runs: Sequence[Stored]) -> dict[str, str]:
+def _collect_common_fields(runs: Sequence[Stored]) -> dict[str, str]:
     """Collect the fields that all runs of a point share, spelled as in claims."""
     first = runs[0].fields
     shared = {name: v for name, v in first.items() if all(run.fields.get(name) == v for run in runs)}
     return {name: format_plain_value(value) for name, value in shared.items()}
 
 
-def _reduced(item: str, scale: str) -> dict[str, dict[str, str]]:
+def _map_reduced_values(item: str, scale: str) -> dict[str, dict[str, str]]:
     """Map fields to values at a scale -> the paper's values that these stand for, spelled as in claims."""
-    known = _experiment(item)
+    known = _look_up_experiment(item)
     found = known.reduced.get(scale, {}) if known else {}
     return {
         name: {format_plain_value(k): format_plain_value(v) for k, v in values.items()}
@@ -238,7 +238,7 @@ def _reduced(item: str, scale: str) -> dict[str, dict[str, str]]:
     }
 
 
-def _in_words(field: str, values: Mapping[str, str], scale: str) -> str:
+def _word_reduced_values(field: str, values: Mapping[str, str], scale: str) -> str:
     """Word the reduced values of a field: "at small train.local_epochs 5 stands for 10, 10 for 20"."""
     first, *others = values.items()
     return f"at {scale} {field} {first[0]} stands for {first[1]}" + "".join(f", {k} for {v}" for k, v in others)
@@ -267,7 +267,7 @@ def _list_parts(run: Stored) -> Iterator[Part]:
         yield "round", span
 
 
-def read_number(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
+def read_evidence_number(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
     """Read a number of a run, or of a part of it; None if the run has none. Accuracies and shares are in percent.
 
     In a run with clients that join at the end, accuracy is theirs: of the global model, or with their own heads if
@@ -368,7 +368,7 @@ def format_sweep_command(item: str, asked: Mapping[str, Sequence[str]] | None = 
         item: name of an experiment.
         asked: field -> values that its runs need, such as those of a claim: scale `small` may lack them.
     """
-    known = _experiment(item)
+    known = _look_up_experiment(item)
     if known is None:
         return None
     scales = known.offered()
@@ -379,7 +379,7 @@ def format_sweep_command(item: str, asked: Mapping[str, Sequence[str]] | None = 
 
 def _has_values(known: Experiment, scale: str, asked: Mapping[str, Sequence[str]]) -> bool:
     """Check whether the fields that vary at a scale take one of their asked values there."""
-    reduced, values = _reduced(known.name, scale), dict[str, set[str]]()
+    reduced, values = _map_reduced_values(known.name, scale), dict[str, set[str]]()
     for field, value in (place for axis in known.axes(scale) for point in axis.points() for place in point.items()):
         shown = format_plain_value(value)
         values.setdefault(field, set()).add(reduced.get(field, {}).get(shown, shown))

@@ -158,7 +158,7 @@ class Rule:
         found, at = [], 0
         for i, (one, each) in enumerate(zip(comparisons, measured, strict=True)):
             n = len(each)
-            able = [self._is_able(one, *pair) for pair in zip(each, _pad(effects, i, n), strict=True)]
+            able = [self._is_able(one, *pair) for pair in zip(each, _fill_with_nan(effects, i, n), strict=True)]
             sides = (yes[at : at + n], no[at : at + n], able)
             found.append(self._judge_place(one, each, *sides) if one.top else self._judge_one(one, each[0], *sides))
             at += n
@@ -257,7 +257,7 @@ class Rule:
         """
         measured = _measure_all(comparisons)
         rivals = [
-            (one, list(zip(each, _pad(effects, i, len(each)), strict=True)))
+            (one, list(zip(each, _fill_with_nan(effects, i, len(each)), strict=True)))
             for i, (one, each) in enumerate(zip(comparisons, measured, strict=True))
         ]
         if not self.of_accuracy or not any(each.known for _, pairs in rivals for each, _ in pairs):
@@ -266,7 +266,7 @@ class Rule:
         level = (1 - LEVEL) / (1 if self.quantifier in ("all", "any") or "Holm" not in self.changes else tests)
 
         def find(seeds: int | None) -> float:
-            found = count_found([_find_place(one, pairs, seeds, level) for one, pairs in rivals])
+            found = count_found([_find_power_of_place(one, pairs, seeds, level) for one, pairs in rivals])
             return sum(p for count, p in enumerate(found) if self._is_enough(count, len(rivals)))
 
         return find(None), _find_least(find)
@@ -295,13 +295,15 @@ def count_found(probabilities: Sequence[float]) -> list[float]:
     return [float(each) for each in found]
 
 
-def _find_place(one: Comparison, pairs: Sequence[tuple[Measured, float]], seeds: int | None, level: float) -> float:
+def _find_power_of_place(
+    one: Comparison, pairs: Sequence[tuple[Measured, float]], seeds: int | None, level: float
+) -> float:
     """Compute the probability that a comparison says yes: for `top` that few enough rivals may be ahead."""
-    each = [_find_one(one, measured, printed, seeds, level) for measured, printed in pairs]
+    each = [_find_power_of_one(one, measured, printed, seeds, level) for measured, printed in pairs]
     return sum(count_found(each)[len(each) - (one.top or 1) + 1 :])
 
 
-def _find_one(one: Comparison, measured: Measured, printed: float, seeds: int | None, level: float) -> float:
+def _find_power_of_one(one: Comparison, measured: Measured, printed: float, seeds: int | None, level: float) -> float:
     """Compute the probability that a difference is significant, or that the interval of a number is narrow enough."""
     n = measured.seeds if seeds is None else seeds
     if not _is_number(one):
@@ -335,6 +337,6 @@ def _test_no(one: Comparison, each: Measured) -> float:
     return each.test_against(one.target + near) if not abs(away) <= abs(near) else 1.0
 
 
-def _pad(effects: Sequence[Sequence[float]], i: int, n: int) -> Sequence[float]:
+def _fill_with_nan(effects: Sequence[Sequence[float]], i: int, n: int) -> Sequence[float]:
     """Return the paper's numbers for the values of a comparison, NaN if unknown."""
     return effects[i] if i < len(effects) and len(effects[i]) == n else [math.nan] * n

@@ -136,7 +136,7 @@ def _infer_features(result: Result, view: View, client: int, some: Tensor, gener
     """Infer the received features of a random view of some images, `[b, d]`."""
     import torch
 
-    from semcom.engine.train.view import infer_images
+    from semcom.engine.train.view import infer_in_view
     from semcom.methods.parts.augment import UNIFORMS, augment
 
     pixels = result.federation.images[some.to(result.federation.images.device)].cpu()
@@ -144,5 +144,5 @@ def _infer_features(result: Result, view: View, client: int, some: Tensor, gener
     views = (127.5 * (augment(pixels / 127.5 - 1, uniforms) + 1)).round().clamp(0, 255).to(torch.uint8)
     session = result.world.session
     return torch.cat(
-        [each.features[0] for each in infer_images(session, view, client, views, session.draws.test_snrs[0])]
+        [each.features[0] for each in infer_in_view(session, view, client, views, session.draws.test_snrs[0])]
     )

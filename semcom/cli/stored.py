@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from semcom.config import ConfigError, NoEffect, RunConfig, from_dict, to_dict
 from semcom.config.options import read_option_default
 from semcom.files import CONFIG, ELSEWHERE
-from semcom.runs.folder.stored import read_config
+from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.request.section_options import read_section_options, replace_section_options
 
 if TYPE_CHECKING:
@@ -29,13 +29,13 @@ def read_stored(path: str) -> RunConfig:
     """
     place = Path(path)
     if place.parent.suffix != ".zip" or not place.parent.is_file():
-        return read_config(path, "config")
+        return read_stored_config(path, "config")
     from semcom.studies.results.archive import unpack_archive
 
     with unpack_archive(place.parent, place.name) as folder:
         if not (Path(folder) / place.name / CONFIG).is_file():
             raise ConfigError(f"config: {place.parent} has no run {place.name}; semcom show {place.parent} lists some")
-        stored = to_dict(read_config(Path(folder) / place.name, "config"))
+        stored = to_dict(read_stored_config(Path(folder) / place.name, "config"))
     return from_dict({name: _shorten_paths(value) for name, value in stored.items() if name not in MACHINE})
 
 

@@ -97,7 +97,7 @@ def tabulate_runs(study: Study, plot: Plot, read: Callable[[Stored], pd.DataFram
     return pd.concat(tables, ignore_index=True)
 
 
-def read_kept(run: Stored, view: Views, folder: str, keep: str) -> tuple[dict[str, np.ndarray], str]:
+def read_kept_arrays(run: Stored, view: Views, folder: str, keep: str) -> tuple[dict[str, np.ndarray], str]:
     """Read the arrays of a run, and name its view, of which it must have kept `folder`/VIEW. Raises ConfigError."""
     kept, shown = run.arrays(), str(choose_view(view, run.variant) or run.headline)
     if f"{folder}/{shown}" not in kept:

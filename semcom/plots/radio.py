@@ -22,10 +22,10 @@ from semcom.engine.air.links import build_link
 from semcom.engine.host.keys import keyed
 from semcom.files import CONFIG
 from semcom.plots.base import Kind, Plot, Style, Styles
-from semcom.plots.points import describe_panels, read_kept, tabulate_runs
+from semcom.plots.points import describe_panels, read_kept_arrays, tabulate_runs
 from semcom.plots.style import COLORS
 from semcom.runs.folder.arrays import FEATURES
-from semcom.runs.folder.stored import read_config
+from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.request.resolve import resolve
 from semcom.runs.request.section_options import build_section_options
 from semcom.runs.request.trust import check_trusted_file, take_trusted_plugins
@@ -53,7 +53,7 @@ def read_symbols(study: Study, plot: Plot) -> pd.DataFrame:
     """
 
     def read(run: Stored) -> pd.DataFrame:
-        kept, view = read_kept(run, plot.view, "received", FEATURES)
+        kept, view = read_kept_arrays(run, plot.view, "received", FEATURES)
         raw, received = kept[f"raw/{view}"], kept[f"received/{view}"]
         if raw.shape[1] % 2:
             raise ConfigError(f"kind: {raw.shape[1]} features of {run.variant} make no symbols")
@@ -117,7 +117,7 @@ def read_radio(folder: Path) -> Resolved:
 
     Raises ConfigError for a plug-in or a file of the link, unless the user gives or trusts it.
     """
-    stored = take_trusted_plugins(read_config(folder, "plot"))
+    stored = take_trusted_plugins(read_stored_config(folder, "plot"))
     stored = replace(stored, data=DataConfig(), partition=PartitionConfig(validation=stored.partition.validation))
     stored = replace(stored, new_data=None, model=replace(stored.model, weights=None), out=None)
     built = build_section_options(replace(stored, precision="float32", device="cpu", processes=1))

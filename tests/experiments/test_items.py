@@ -16,7 +16,7 @@ import semcom
 from experiments import fedcrl, overhead, papers, wireless
 from experiments.arms import ALL
 from experiments.claims.claim import Claim, list_comparisons
-from experiments.claims.evidence import Evidence, read_number
+from experiments.claims.evidence import Evidence, read_evidence_number
 from experiments.claims.scorecard import make_scorecard
 from experiments.fedcosr import items as fedcosr
 from experiments.fedcrc import items as fedcrc
@@ -157,8 +157,8 @@ def test_accuracy_is_that_of_the_new_clients_where_some_join(tmp_path: Path) -> 
     for seed, new in ((0, joined), (1, {"head": joined["head"]}), (2, {})):
         simple(tmp_path, config("fedavg", seed), [0.5, 0.5], **({"new_clients": new} if new else {}))
     runs = {run.fields["seed"]: run for run in study(tmp_path).stored}
-    assert [read_number(runs[seed], None, "accuracy") for seed in range(3)] == [25, 75, 50]
-    assert read_number(runs[0], None, "accuracy_std") == pytest.approx(0), "of those that trained"
+    assert [read_evidence_number(runs[seed], None, "accuracy") for seed in range(3)] == [25, 75, 50]
+    assert read_evidence_number(runs[0], None, "accuracy_std") == pytest.approx(0), "of those that trained"
 
 
 def test_the_distance_of_predictors_by_hand() -> None:

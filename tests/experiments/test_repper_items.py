@@ -16,7 +16,7 @@ import torch
 import semcom
 from experiments import papers
 from experiments.claims.claim import fits_point
-from experiments.claims.evidence import read_number
+from experiments.claims.evidence import read_evidence_number
 from experiments.claims.scorecard import make_scorecard
 from experiments.measures import class_groups, gradients
 from experiments.repper import items as repper
@@ -353,4 +353,4 @@ def test_roughness_by_hand(tmp_path: Path) -> None:
     assert measure_curve_roughness(lines, "global") is None and measure_curve_roughness(lines[:2], "personal") is None
     simple(tmp_path, config("fedavg"), [0.5, 0.5])
     (run,) = study(tmp_path).stored
-    assert read_number(run, None, "roughness") is None and read_number(run, None, "accuracy") == 50
+    assert read_evidence_number(run, None, "roughness") is None and read_evidence_number(run, None, "accuracy") == 50

@@ -134,7 +134,7 @@ class Fit:
             chunk.cut(n)
             with clock.fine("batches"):
                 taken = feed.take(number, on_device)
-            first, carried = _first(per_client, n), _first(carry, n)
+            first, carried = _take_first_clients(per_client, n), _take_first_clients(carry, n)
             context = Context(first, self.given.common, taken.per_step, carried, taken.models, taken.takes)
             loss, extra = self._descend(chunk, taken.model, taken.batch, context)
             with clock.fine("optimiser"):
@@ -213,5 +213,5 @@ class Means:
         return {name: total / count for name, total in self.sums.items()}
 
 
-def _first(tensors: Mapping[str, Tensor], n: int) -> dict[str, Tensor]:
+def _take_first_clients(tensors: Mapping[str, Tensor], n: int) -> dict[str, Tensor]:
     return {name: t[:n] for name, t in tensors.items()}

@@ -24,7 +24,7 @@ from semcom.engine.host.memory import SHARE, measure_free_memory
 from semcom.engine.host.ranks import Team
 from semcom.engine.store.population import Cohort, Population, Prefix, StoredCohort, in_part
 from semcom.engine.store.rows import Disk, Layout, Memory, Rows, Shelf
-from semcom.engine.train.independence import SAMPLES, check_independent_part, draw_features
+from semcom.engine.train.independence import SAMPLES, check_independent_part, draw_features_to_check
 from semcom.engine.train.precision import dtype_of
 from semcom.files import ROWS
 from semcom.models.meta import build_on_meta
@@ -121,7 +121,7 @@ class Initial:
             some = self.federation.gather(torch.arange(2 * SAMPLES, device=images.device) % len(images))
             check_independent_part(network, "encoder", encoder, first, some)
         if not HEADS.ships(model.head):
-            check_independent_part(network, "head", model.head, first, draw_features(model.features))
+            check_independent_part(network, "head", model.head, first, draw_features_to_check(model.features))
         once = record(first) if layout.places else torch.empty(0, dtype=torch.uint8, device=self.device)
         own = model.init == "client" and bool(layout.places)
         initial = (lambda client: record(self._start(encoder, extend, client))) if own else lambda client: once
@@ -145,7 +145,7 @@ class Initial:
             key = id(cohort.network)
             if key not in held:
                 layout = Layout.of({n: t[0] for n, t in cohort.tensors.items() if n not in cohort.shared})
-                rows = Rows(layout, self._shelf(layout.size, team, lasting=False), _miss)
+                rows = Rows(layout, self._shelf(layout.size, team, lasting=False), _raise_for_missing)
                 held[key] = StoredCohort(cohort.network, rows, cohort.common, cohort.ids[:0], cohort.device)
             held[key] = replace(held[key].put(cohort), ids=np.union1d(held[key].ids, cohort.ids))
         return Population(tuple(held.values()))
@@ -171,7 +171,7 @@ class Initial:
         network = _build_template(lambda: SplitModel(nn.Identity(), head()))
         _try_out(network, rows[0], torch.Size([model.features]), model.features, shape)
         if not HEADS.ships(name):
-            check_independent_part(network, "head", name, rows[0], draw_features(model.features))
+            check_independent_part(network, "head", name, rows[0], draw_features_to_check(model.features))
         return Population((Cohort(network, {n: torch.stack([row[n] for row in rows]) for n in rows[0]}, ids),))
 
     def _make(self, part: str, name: str, factory: Callable[[], nn.Module], *client: int) -> nn.Module:
@@ -325,7 +325,7 @@ class Initial:
         return Memory(self.device if store == "device" else torch.device("cpu"))
 
 
-def _miss(client: int) -> Tensor:
+def _raise_for_missing(client: int) -> Tensor:
     raise KeyError(f"client {client} has no row")
 
 

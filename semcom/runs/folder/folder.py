@@ -36,7 +36,7 @@ from semcom.files import (
 from semcom.runs.folder.arrays import Arrays, read_arrays, write_arrays
 from semcom.runs.folder.lines import DamagedRun, format_lines
 from semcom.runs.folder.lock import LOCK, MOMENT_S, take_lock, watch_lock
-from semcom.runs.folder.stored import format_config, locate_training, read_config
+from semcom.runs.folder.stored import format_config, locate_training, read_stored_config
 from semcom.runs.folder.summary import format_summary, read_summary
 from semcom.runs.request.inputs import find_changed_input
 
@@ -54,7 +54,7 @@ class WriteError(RunError):
 
 
 @contextmanager
-def name_written_file(name: str) -> Iterator[None]:
+def name_file_in_error(name: str) -> Iterator[None]:
     """Raise WriteError, which names the file, if the system refuses to write inside."""
     try:
         yield
@@ -91,7 +91,7 @@ class Folder:
                 raise ConfigError(f"out: {self.path} is the folder of a study: it holds {found}; give another folder")
             return
         try:
-            other = read_config(stored, "config")
+            other = read_stored_config(stored, "config")
         except ConfigError as error:  # it may be another tool's, which `again` must not remove
             if self.again and strange:
                 return
@@ -138,7 +138,7 @@ class Folder:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Create the folder and hold its lock; the read-only folder of a finished run needs none."""
-        with ExitStack() as stack, name_written_file(f"out: {self.path}"):
+        with ExitStack() as stack, name_file_in_error(f"out: {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
                 lock = take_lock(self.path / LOCK, MOMENT_S)
@@ -156,9 +156,9 @@ class Folder:
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:
-        """Surround the writing of a file, see `name_written_file`. Raises RunError when the lock is no longer ours."""
+        """Surround the writing of a file, see `name_file_in_error`. Raises RunError when the lock is no longer ours."""
         self.check_lock()
-        with name_written_file(name):
+        with name_file_in_error(name):
             yield
 
     def begin(self, kept: Sequence[dict[str, Any]]) -> None:
@@ -235,7 +235,7 @@ class Folder:
 def check_stored_reads(folder: Path) -> None:
     """Raise ConfigError if a file that a stored run has read has changed."""
     stored = locate_training(folder) / CONFIG
-    if stored.exists() and (changed := find_changed_input(read_config(stored, "config").contents)):
+    if stored.exists() and (changed := find_changed_input(read_stored_config(stored, "config").contents)):
         words = f"{changed}, which it read, has changed"
         raise ConfigError(f"out: {folder} holds another run ({words}); give another folder, move it away, or --again")
 

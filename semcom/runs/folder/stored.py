@@ -15,7 +15,7 @@ LARGEST = 64 << 20
 """Bytes of the largest config.json: that of a million clients with a rate each."""
 
 
-def write_config(folder: Path, config: RunConfig) -> Path:
+def write_stored_config(folder: Path, config: RunConfig) -> Path:
     """Write config.json, and return its path. Raises OSError if it could not be written."""
     return write_atomically(folder / CONFIG, format_config(config))
 
@@ -25,7 +25,7 @@ def format_config(config: RunConfig) -> str:
     return format_json(to_dict(config), indent=2) + "\n"
 
 
-def read_config(path: Path | str, asked: str) -> RunConfig:
+def read_stored_config(path: Path | str, asked: str) -> RunConfig:
     """Read a stored configuration: a config.json, or that of a run's folder.
 
     Args:

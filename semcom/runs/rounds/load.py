@@ -12,7 +12,7 @@ from semcom.engine.host.ranks import ALONE
 from semcom.engine.train.precision import reset_torch
 from semcom.files import CHECKPOINT, resolve_file
 from semcom.runs.folder.recovery import read_checkpoint, read_covered_metrics
-from semcom.runs.folder.stored import read_config
+from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.folder.summary import read_summary
 from semcom.runs.request.images import read_run_images
 from semcom.runs.request.limits import limit_memory
@@ -50,7 +50,7 @@ def load(folder: Path | str, *, device: str | None = None, plugins: Sequence[str
     """
     folder = resolve_file(folder).absolute()
     load_plugins(plugins)
-    stored = take_trusted_plugins(read_config(folder, "load"), trust)
+    stored = take_trusted_plugins(read_stored_config(folder, "load"), trust)
     # Without `out`: rows that lie in a file are copied, and nothing is written to the folder.
     setup = resolve_setup(replace(stored, out=None, processes=1, device=device or stored.device))
     config = setup.config

@@ -23,7 +23,7 @@ from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.files import ARRAYS, SUMMARY
 from semcom.runs.folder.arrays import Arrays, list_lacking_arrays
-from semcom.runs.folder.folder import Folder, WriteError, name_written_file
+from semcom.runs.folder.folder import Folder, WriteError, name_file_in_error
 from semcom.runs.folder.lines import digest_metrics
 from semcom.runs.folder.machine import read_commit
 from semcom.runs.folder.recovery import Checkpoints, begin_or_recover, restore_state
@@ -175,7 +175,7 @@ class Loop:
     def _round(self, round_: int) -> None:
         """Train, evaluate where it is due, report, and keep the state."""
         begun = time.perf_counter()
-        with self.clock("train"), name_written_file("training"):  # rows may lie in a file
+        with self.clock("train"), name_file_in_error("training"):  # rows may lie in a file
             self.tally.begin(round_)
             self._check_schedule(round_)
             reached = self.world.air.arrivals.everybody or len(self.world.sample())
@@ -231,7 +231,7 @@ class Loop:
         if not has_last_stage(self.method, self.config):
             return None
         self.stage = "finish"
-        with self.clock("finish"), name_written_file("training"), self.tally.uncounted():
+        with self.clock("finish"), name_file_in_error("training"), self.tally.uncounted():
             self.last = finish_run(self.method, self.state, self.world)
             line: dict[str, Any] = {"round": self.rounds + 1, **self.tally.losses(), **self._warnings(self.rounds + 1)}
             if self.last:

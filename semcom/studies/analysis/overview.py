@@ -16,7 +16,7 @@ from semcom.data.registry import DATASETS
 from semcom.escape import escape_texts
 from semcom.files import CONFIG, resolve_file
 from semcom.runs.folder.lock import LOCK
-from semcom.runs.folder.stored import read_config
+from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.request.plugins import list_loaded_plugins, locate_plugin
 from semcom.runs.result.accuracy import compute_headlines
 from semcom.studies.analysis.study import Study, read_study
@@ -195,7 +195,7 @@ def list_changed_settings(run: Stored) -> dict[str, Any]:
     """
     plain = list_table_fields(RunConfig())
     try:
-        config = read_config(run.folder, "show")
+        config = read_stored_config(run.folder, "show")
         usual = list_table_fields(semcom.resolve(_make_default_run(config)))
     except ConfigError:
         usual = plain

@@ -81,7 +81,7 @@ def describe_setting(frame: pd.DataFrame, shown: Collection[str] = ()) -> str:
     """
     columns = [c for c in (*SETTING, *_list_set_fields(frame)) if c in frame and c not in shown]
     used = {c: _drop_unused(frame, c) for c in dict.fromkeys(columns)}
-    return ", ".join(SHIPPED.place(c, list_distinct(values)) for c, values in used.items() if values.notna().any())
+    return ", ".join(SHIPPED.place(c, list_settings(values)) for c, values in used.items() if values.notna().any())
 
 
 def _list_set_fields(frame: pd.DataFrame) -> list[str]:
@@ -95,7 +95,7 @@ def _list_set_fields(frame: pd.DataFrame) -> list[str]:
     return found
 
 
-def list_distinct(column: pd.Series) -> str:
+def list_settings(column: pd.Series) -> str:
     """List the different values of a column, in their order."""
     return " / ".join(dict.fromkeys(map(format_plain_value, column.dropna()))) or "not stored"
 

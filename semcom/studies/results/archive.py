@@ -41,7 +41,7 @@ from semcom.files import (
     resolve_file,
     write_atomically,
 )
-from semcom.runs.folder.summary import format_summary, read_summary, seal_values
+from semcom.runs.folder.summary import format_summary, read_summary, seal_summary
 from semcom.runs.result.places import Places, strip_places
 from semcom.studies.results.run import list_damaged_runs, read_stored_runs
 from semcom.studies.results.table import encode_table, read_table
@@ -170,7 +170,7 @@ def _read_content(path: Path, places: Places) -> bytes:
             return b""
     if path.name in (CONFIG, SWEEP):
         found = strip_places(_read_values(path))
-        found = places.config(found) if path.name == CONFIG else seal_values(places.values(found))
+        found = places.config(found) if path.name == CONFIG else seal_summary(places.values(found))
         return format_json(found, indent=1).encode()
     if path.name == SUMMARY:
         try:

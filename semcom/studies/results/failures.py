@@ -16,7 +16,7 @@ from semcom.config import ConfigError, DataConfig, RunConfig
 from semcom.data.sources import is_dataset_cached
 from semcom.escape import escape_texts
 from semcom.files import CONFIG, ELSEWHERE, ERROR
-from semcom.runs.folder.stored import read_config
+from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.request.plugins import list_loaded_plugins, locate_plugin
 from semcom.studies.grid import read_grid_field
 from semcom.studies.overrides import format_set_override
@@ -90,7 +90,7 @@ def build_repeat(config: Path, folder: Path, out: str | None = None) -> Repeat:
         out: folder of the repetition (None: that of the configuration).
     """
     try:
-        stored = read_config(folder, "show")
+        stored = read_stored_config(folder, "show")
     except ConfigError:  # the command will say what is wrong with it
         stored = None
     named = [word for plugin in (stored.plugins if stored else ()) for word in ("--plugin", plugin)]

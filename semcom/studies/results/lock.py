@@ -24,7 +24,7 @@ from semcom.config import ConfigError
 from semcom.config.errors import show_value
 from semcom.files import CONFIG, METRICS, SUMMARY, SWEEP, TABLE, read_json, refuse_file
 from semcom.runs.folder.lock import LOCK, MOMENT_S, is_lock_held, take_lock, watch_lock
-from semcom.runs.folder.summary import is_sealed
+from semcom.runs.folder.summary import is_summary_sealed
 
 T = TypeVar("T")
 OWNER = ".owner"
@@ -178,7 +178,7 @@ def parse_sweep_record(path: Path) -> dict[str, Any]:
     for name, kind in (("axes", list), ("variants", str)):
         if wrong := [value for value in found.get(name, {}).values() if not isinstance(value, kind)]:
             raise ValueError(f"its {name} has {show_value(wrong[0])}")
-    if "digest" in found and not is_sealed(found):  # older versions have left none
+    if "digest" in found and not is_summary_sealed(found):  # older versions have left none
         raise ValueError("its digest is not that of its content")
     return {name: value for name, value in found.items() if name != "digest"}
 

@@ -19,7 +19,7 @@ from semcom.runs.folder.folder import SHOWN
 from semcom.runs.folder.lines import DamagedRun, check_metrics, read_metrics
 from semcom.runs.folder.lock import LOCK, is_lock_held
 from semcom.runs.folder.schema import find_lines_fault
-from semcom.runs.folder.stored import locate_training, read_config
+from semcom.runs.folder.stored import locate_training, read_stored_config
 from semcom.runs.folder.summary import read_summary
 from semcom.runs.request.section_options import OWNERS
 from semcom.studies.grid import TEST, TEST_SNR
@@ -319,7 +319,7 @@ def _is_empty(value: Any) -> bool:
 def _read_folder(folder: Path, variants: Mapping[str, str], listed: Mapping[str, Mapping[str, Any]]) -> Stored:
     """Read the run whose config.json lies in a folder."""
     try:
-        config = read_config(folder, "study")
+        config = read_stored_config(folder, "study")
     except ConfigError as error:
         if folder.name not in variants:
             raise

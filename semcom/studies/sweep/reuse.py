@@ -25,7 +25,7 @@ from semcom.files import (
 )
 from semcom.runs.folder.arrays import list_lacking_arrays
 from semcom.runs.folder.folder import BusyError, Folder, check_stored_reads
-from semcom.runs.folder.stored import read_config, write_config
+from semcom.runs.folder.stored import read_stored_config, write_stored_config
 from semcom.runs.folder.summary import write_summary
 from semcom.runs.request.plugins import load_plugins
 from semcom.runs.request.sources import list_reads
@@ -133,7 +133,7 @@ def _is_reusable(wanted: Resolved, run: Stored) -> bool:
     """
     try:
         check_stored_reads(run.folder)
-        contents = read_config(run.trained, "reuse").contents if (run.trained / CONFIG).is_file() else {}
+        contents = read_stored_config(run.trained, "reuse").contents if (run.trained / CONFIG).is_file() else {}
         if not all(map(os.path.isabs, list_reads(contents))):
             return False
         return run.status == "done" and not (wanted.keep and list_lacking_arrays(run.arrays(), wanted.keep))
@@ -161,7 +161,7 @@ def _copy_run(source: Path, folder: Path, config: Resolved) -> None:
     """Copy a run's files but its summary, in the place of what an unfinished or failed one has left."""
     for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS):
         (folder / name).unlink(missing_ok=True)
-    write_config(folder, set_fields(config, {"out": str(folder)}))
+    write_stored_config(folder, set_fields(config, {"out": str(folder)}))
     for name in (METRICS, ARRAYS):
         if (source / name).is_file():
             write_atomically(folder / name, (source / name).read_bytes())

@@ -17,7 +17,7 @@ from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require_in_config
 from semcom.files import REPORT, SWEEP, TABLE, format_json, write_atomically
 from semcom.runs.folder.folder import check_stored_reads
-from semcom.runs.folder.summary import read_summary, seal_values
+from semcom.runs.folder.summary import read_summary, seal_summary
 from semcom.runs.request.inputs import TRAINING, check_reaches_processes, digest_training
 from semcom.runs.rounds.tracking import parse_trackers
 from semcom.screen import say
@@ -274,7 +274,7 @@ def _settle_record(plan: Plan, others: bool) -> None:
         return
     if others:
         raise ConfigError(f"out: shards of fewer runs are running in {plan.folder}; wait for them")
-    write_atomically(plan.folder / SWEEP, format_json(seal_values(plan.record), indent=2) + "\n")
+    write_atomically(plan.folder / SWEEP, format_json(seal_summary(plan.record), indent=2) + "\n")
 
 
 def _make_row(plan: Plan, key: str, error: str | None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from channels import make_link
 from semcom.cli.printing import format_result_table
 from semcom.data.federation import Federation
 from semcom.engine.train.draws import Draws
-from semcom.engine.train.view import count_confusion, infer_images
+from semcom.engine.train.view import count_confusion, infer_in_view
 from semcom.models.registry import ENCODERS
 from semcom.runs.result.accuracy import summarize_accuracies
 from semcom.runs.result.evaluation import evaluate_views, narrow_evaluated_views
@@ -100,7 +100,7 @@ def test_answers_among_own_classes(method: str) -> None:
         for k in range(4):
             own, hits = np.flatnonzero(data.owned[k]), 0
             images, labels = data.images[data.test[k]], data.labels[data.test[k]]
-            (heard,) = infer_images(result.world.session, view, k, images, snr)
+            (heard,) = infer_in_view(result.world.session, view, k, images, snr)
             scores = heard.logits
             if view.scores is not None:
                 given = {key: t[[k]] for key, t in view.per_client.items()}

@@ -25,7 +25,7 @@ from semcom.cli import main as cli
 from semcom.config import DataConfig, RunError, run_hash, to_dict
 from semcom.files import ARRAYS, CONFIG, SWEEP, format_json
 from semcom.plots.report.names import Names
-from semcom.runs.folder.stored import read_config
+from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.result.places import Places
 from semcom.studies.results import archive, table
 from semcom.studies.results.archive import pack_archive
@@ -105,7 +105,7 @@ def test_no_file_of_it_tells_where_its_author_keeps_what(tmp_path: Path) -> None
     record |= {"set": {"data.name": data}, "axes": {"variant": ["fedcl"]}, "variants": dict.fromkeys(keys, "fedcl")}
     (folder / SWEEP).write_text(json.dumps(record))
     origin = {"experiment": "study", "scale": "own", "command": words, "variant": "fedcl"}
-    rows = [table.make_table_row(read_config(folder / key, "x"), origin, None, words) for key in keys]
+    rows = [table.make_table_row(read_stored_config(folder / key, "x"), origin, None, words) for key in keys]
     table.write_table(table.make_table(rows), folder / "results.parquet")
     (folder / "results.md").write_text(f"| dataset {data} |\n")
     path = pack_archive(folder)
@@ -116,7 +116,7 @@ def test_no_file_of_it_tells_where_its_author_keeps_what(tmp_path: Path) -> None
             assert not [word for word in (b"secret", b"somebody", b"/srv", b"/tmp") if word in content], name
     assert {run.hash for run in read_stored_runs(tmp_path / "out")[0]} == {*keys}
     assert not [word for word in ("secret", "srv") if word in read_table(tmp_path / "out").to_csv()]
-    assert read_config(tmp_path / "out" / keys[0], "x").plugins == ("elsewhere/mine.py", "elsewhere/2/mine.py")
+    assert read_stored_config(tmp_path / "out" / keys[0], "x").plugins == ("elsewhere/mine.py", "elsewhere/2/mine.py")
     assert semcom.study(path).results["accuracy"].tolist() == semcom.study(folder).results["accuracy"].tolist()
 
 

@@ -17,7 +17,7 @@ from semcom.files import ARRAYS, CHECKPOINT, CONFIG, ERROR, METRICS, SUMMARY, TR
 from semcom.runs.folder.arrays import write_arrays
 from semcom.runs.folder.folder import Folder
 from semcom.runs.folder.lock import LOCK
-from semcom.runs.folder.stored import write_config
+from semcom.runs.folder.stored import write_stored_config
 from semcom.runs.folder.summary import write_summary
 from semcom.studies.registry import EXPERIMENTS
 from semcom.studies.results.archive import pack_archive
@@ -39,7 +39,7 @@ def run(monkeypatch: pytest.MonkeyPatch, fake_run: Run) -> Run:
 
     def trained(config: RunConfig) -> None:
         folder = Path(str(config.out))
-        write_config(folder, config)
+        write_stored_config(folder, config)
         (folder / METRICS).write_text('{"round": 1}\n')
         fake_run(config)
 
@@ -204,7 +204,7 @@ def test_nothing_of_an_earlier_attempt_stays_beside_a_run_that_is_taken_over(tmp
     folder = Path(str(config.out))
     for name in (ERROR, CHECKPOINT, METRICS):
         write_atomically(folder / name, name)
-    write_config(folder, config)
+    write_stored_config(folder, config)
     take_reused_run(config, stored)
     assert {path.name for path in folder.iterdir()} - {LOCK} == {CONFIG, METRICS, SUMMARY}
     assert (folder / METRICS).read_text() == '{"round": 1}\n'
