@@ -108,20 +108,20 @@ def make_fedcrc_base(scale: str, data: str = "cifar10") -> RunConfig:
     )
 
 
-def _make_table1(scale: str) -> Grid:
+def _make_fedcrc_table1(scale: str) -> Grid:
     apart = {"data.name": {"cifar100": {"model.encoder": "resnet18-pooled", "model.features": 512}}}
     vary = {DIVISION: SKEWED[scale], "seed": SEEDS[scale]}
     return Grid(make_fedcrc_base(scale), vary, apart if scale == "paper" else {}, own=HEADS.get(scale, {}))
 
 
-def _make_table2(scale: str) -> Grid:
+def _make_fedcrc_table2(scale: str) -> Grid:
     few, new = (6, 4) if scale == "smoke" else (60, 40)
     fixed = {"partition.kind": "dirichlet-client", "clients": few, "new_clients": new}
     vary = {"partition.beta": BETAS[scale], "seed": SEEDS[scale]}
     return Grid(set_fields(make_fedcrc_base(scale), fixed), vary, own=HEADS.get(scale, {}))
 
 
-def _make_table3(scale: str) -> Grid:
+def _make_fedcrc_table3(scale: str) -> Grid:
     small = scale == "small"
     betas: list[float | None] = [*BETAS[scale][: 1 if small else None], *([] if scale == "smoke" else [None])]
     divisions = [("iid" if beta is None else "dirichlet-client", beta) for beta in betas]
@@ -129,7 +129,7 @@ def _make_table3(scale: str) -> Grid:
     return Grid(make_fedcrc_base(scale), {DIVISION[1:]: tuple(divisions), TAU: TAUS[scale], "seed": seeds})
 
 
-def _make_fig3(scale: str) -> Grid:
+def _make_fedcrc_fig3(scale: str) -> Grid:
     fixed: dict[str, Any] = {"train.participation": 1.0, "train.local_epochs": 1, "train.eval_every": 1}
     if scale == "small":
         fixed |= {"train.rounds": 20, "train.lr_milestones": (10, 15)}
@@ -152,7 +152,7 @@ def measure_predictor_distance(population: Population) -> float:
     return math.sqrt(sum(float((head[0] - head[1]).double().square().sum()) for head in heads))
 
 
-def _make_fig1(scale: str) -> Grid:
+def _make_fedcrc_fig1(scale: str) -> Grid:
     whole = {
         "clients": 2,
         "partition.fraction": 0.2 if scale == "smoke" else 0.05,
@@ -170,19 +170,19 @@ def _make_fig1(scale: str) -> Grid:
 # fmt: off
 TABLE1 = make_item("fedcrc-table1", "FedCRC, Table I",
                    "Global and personal models of six methods for different skews of labels",
-                   ARMS, _make_table1, "data.name", figures=())
+                   ARMS, _make_fedcrc_table1, "data.name", figures=())
 # Its numbers are those of the new clients (`new_clients` in a run's summary), not those of the table that a sweep
 # prints. FedPer and FedRep have no global model: the average of their personal ones stands for it.
 TABLE2 = make_item("fedcrc-table2", "FedCRC, Table II", "Global models on clients that took no part",
-                   ARMS, _make_table2, "partition.beta", figures=())
+                   ARMS, _make_fedcrc_table2, "partition.beta", figures=())
 TABLE3 = make_item("fedcrc-table3", "FedCRC, Table III", "FedCRC against tau, the weight of the moving average",
-                   ("fedcrc",), _make_table3, TAU)
+                   ("fedcrc",), _make_fedcrc_table3, TAU)
 # A last stage of the predictor alone, after a common training.
 FIG1 = make_item("fedcrc-fig1", "FedCRC, Fig. 1",
                  "Distance between the predictors of two clients against their updates",
-                 ("fedavg_ft",), _make_fig1, "finish.epochs", train=train_and_compare)
+                 ("fedavg_ft",), _make_fedcrc_fig1, "finish.epochs", train=train_and_compare)
 FIG3 = make_item("fedcrc-fig3", "FedCRC, Fig. 3", "Learning curves with all clients in each round",
-                 ("fedavg", "fedcrc"), _make_fig3, "partition.kind")
+                 ("fedavg", "fedcrc"), _make_fedcrc_fig3, "partition.kind")
 # fmt: on
 
 PLACE = "division"

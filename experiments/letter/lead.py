@@ -428,13 +428,13 @@ def find_strongest_levels(found: pd.DataFrame, scale: str = "small") -> list[str
         up = found[(found["rival"] == rival) & (found["low"] > 0)].sort_values("effect", ascending=False, kind="stable")
         titles = [name_level(factor, level) for factor, level in zip(up["factor"], up["level"], strict=True)]
         for title in titles:
-            if title in known and title not in chosen and _can_combine(known[title], [known[t] for t in chosen]):
+            if title in known and title not in chosen and _can_combine_levels(known[title], [known[t] for t in chosen]):
                 chosen.append(title)
                 break
     return chosen
 
 
-def _can_combine(one: Level, others: Sequence[Level]) -> bool:
+def _can_combine_levels(one: Level, others: Sequence[Level]) -> bool:
     """Check whether a level has another factor and other fields than the others and the confirmation itself."""
     fields = {*one.set}
     apart = all(other.factor != one.factor and not fields & {*other.set} for other in others)

@@ -110,7 +110,7 @@ PARTAKERS = (*VARIANTS[: VARIANTS.index("fedper") + 1], "fedavg")
 """Its methods: those of the map with encoders that some paper shares or does not share, and FedAvg."""
 
 
-def _make_map(scale: str) -> Grid:
+def _make_gain_map(scale: str) -> Grid:
     own = set_lambda_of_letter(scale, VARIANTS)
     return Grid(_make_base(scale), {PLACE: PLACES[scale], "seed": seeds(scale)}, own=own)
 
@@ -137,7 +137,7 @@ def _make_base(scale: str) -> RunConfig:
 # The map.
 LETTER_REGIME = make_item("letter-regime", ORIGIN,
                           "Methods with personal or common encoders against images per class, classes and clients",
-                          VARIANTS, _make_map, PLACE[0], ("letter-regime", "letter-regime-uses"))
+                          VARIANTS, _make_gain_map, PLACE[0], ("letter-regime", "letter-regime-uses"))
 # Why the map and that of `collaboration` differ.
 LETTER_ENCODER = make_item("letter-encoder", ORIGIN,
                            "What a common encoder gains, with one thing changed at a time between two settings",

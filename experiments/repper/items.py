@@ -164,7 +164,7 @@ def _measure_pull(result: Result) -> dict[str, Any]:
 # Tables and figures ---------------------------------------------------------------------------------------------------
 
 
-def _make_table1(scale: str) -> Grid:
+def _make_repper_table1(scale: str) -> Grid:
     if scale == "paper":
         return make_repper_grid(scale, {SHARE: (0.2, 0.4, 0.8), LOCAL: EPOCHS[scale], BETA: (IID, MILD, STRONG)})
     if scale == "smoke":
@@ -179,19 +179,19 @@ def _make_table1(scale: str) -> Grid:
     )
 
 
-def _make_table2(scale: str) -> Grid:
+def _make_repper_table2(scale: str) -> Grid:
     paper = ("cinic10", "cifar10", "cifar100")
     data = {"smoke": ("digits",), "small": ("cifar10", "cifar100"), "paper": paper}[scale]
     alphas = (MILD, STRONG) if scale != "smoke" else (MILD,)
     return make_repper_grid(scale, {"data.name": data, BETA: alphas}, make_repper_base(scale, share=FEW))
 
 
-def _make_table3(scale: str) -> Grid:
+def _make_repper_table3(scale: str) -> Grid:
     kinds = ("linear", "svm", "lr") if scale != "smoke" else ("linear", "svm")
     return make_repper_grid(scale, {"finish.kind": kinds}, apart={"finish.kind": {"linear": HEADS[scale]}})
 
 
-def _make_table4(scale: str) -> Grid:
+def _make_repper_table4(scale: str) -> Grid:
     networks = (("mobilenet-v1", 1024), ("resnet34-pooled", 512))
     small = (("dcgan-narrow", 64), ("cnn", 64))
     data = {"smoke": ("digits",), "small": ("cifar10",), "paper": ("cifar10", "cifar100")}[scale]
@@ -199,20 +199,20 @@ def _make_table4(scale: str) -> Grid:
     return make_repper_grid(scale, {**vary, "data.name": data})
 
 
-def _make_skewed(scale: str, *keep: Literal["confusion", "features"]) -> Grid:
+def _make_repper_skewed(scale: str, *keep: Literal["confusion", "features"]) -> Grid:
     start = make_repper_base(scale, STRONG, share=FEW)
     return make_repper_grid(scale, {BETA: (STRONG,)}, replace(start, keep=keep))
 
 
-def _make_fig1(scale: str) -> Grid:
-    return _make_skewed(scale, "confusion", "features")
+def _make_repper_fig1(scale: str) -> Grid:
+    return _make_repper_skewed(scale, "confusion", "features")
 
 
-def _make_fig4(scale: str) -> Grid:
-    return replace(_make_fig1(scale), vary={BETA: (STRONG,), "seed": (0,)})
+def _make_repper_fig4(scale: str) -> Grid:
+    return replace(_make_repper_fig1(scale), vary={BETA: (STRONG,), "seed": (0,)})
 
 
-def _make_fig3(scale: str) -> Grid:
+def _make_repper_fig3(scale: str) -> Grid:
     start = make_repper_base(scale)
     schedule = replace(start.train, rounds=1, local_epochs=None, local_steps=1, lr_milestones=None, lr_decay=None)
     whole = PartitionConfig("dirichlet", options={"test": "own"})
@@ -221,7 +221,7 @@ def _make_fig3(scale: str) -> Grid:
     return Grid(shown, {BETA: alphas, "seed": (0,)})
 
 
-def _make_fig6(scale: str) -> Grid:
+def _make_repper_fig6(scale: str) -> Grid:
     if scale == "smoke":
         return make_repper_grid(
             scale, {BETA: (MILD,)}, replace(make_repper_base(scale, share=1.0), new_clients=3, new_steps=10)
@@ -234,26 +234,28 @@ def _make_fig6(scale: str) -> Grid:
 
 # fmt: off
 TABLE1 = make_item("repper-table1", "RepPer, Table 1", "Accuracy over alpha, clients per round and local epochs",
-                   ARMS, _make_table1, BETA, reduced=REDUCED)
+                   ARMS, _make_repper_table1, BETA, reduced=REDUCED)
 TABLE2 = make_item("repper-table2", "RepPer, Table 2", "Accuracy on three datasets",
-                   ALL, _make_table2, "data.name", reduced=REDUCED)
+                   ALL, _make_repper_table2, "data.name", reduced=REDUCED)
 TABLE3 = make_item("repper-table3", "RepPer, Table 3",
                    "Accuracy with a head of one layer, a support vector machine and logistic regression",
-                   ARMS, _make_table3, "finish.kind", reduced=REDUCED)
-TABLE4 = make_item("repper-table4", "RepPer, Table 4", "Accuracy with two encoders", ARMS, _make_table4, "data.name")
+                   ARMS, _make_repper_table3, "finish.kind", reduced=REDUCED)
+TABLE4 = make_item("repper-table4", "RepPer, Table 4", "Accuracy with two encoders",
+                   ARMS, _make_repper_table4, "data.name")
 # With numbers for what the drawings show, in all and for frequent and rare classes.
 FIG1 = make_item("repper-fig1", "RepPer, Fig. 1", "Features of a client's images: their clusters",
-                 ARMS, _make_fig1, BETA, train=train_and_group)
+                 ARMS, _make_repper_fig1, BETA, train=train_and_group)
 # Runs of one step, as runs are what keeps the numbers of images.
-FIG3 = make_item("repper-fig3", "RepPer, Fig. 3", "Images of 20 clients by class", ("fedavg",), _make_fig3, BETA)
+FIG3 = make_item("repper-fig3", "RepPer, Fig. 3", "Images of 20 clients by class", ("fedavg",), _make_repper_fig3, BETA)
 FIG4 = make_item("repper-fig4", "RepPer, Fig. 4", "Features of RepPer on the images of seven clients and of all",
-                 ("repper",), _make_fig4, BETA, train=train_and_group)
+                 ("repper",), _make_repper_fig4, BETA, train=train_and_group)
 FIG5 = make_item("repper-fig5", "RepPer, Fig. 5", "Accuracy from a client's frequent classes to its rare ones",
-                 ALL, lambda scale: _make_skewed(scale, "confusion"), BETA, train=train_and_group)
+                 ALL, lambda scale: _make_repper_skewed(scale, "confusion"), BETA, train=train_and_group)
 # Trained on CIFAR-100; the new clients have CIFAR-10. In a smoke test they have the digits too.
 FIG6 = make_item("repper-fig6", "RepPer, Fig. 6", "Accuracy of 20 new clients with other data",
-                 ("fedavg", "fedprox", "lg_fedavg", "fedrep", "repper"), _make_fig6, BETA, scales=("smoke", "paper"))
+                 ("fedavg", "fedprox", "lg_fedavg", "fedrep", "repper"), _make_repper_fig6, BETA,
+                 scales=("smoke", "paper"))
 # Eqs. 10 to 17, measured.
 GRADIENTS = make_item("repper-gradients", "RepPer, section 5", "Gradients of images of frequent and rare classes",
-                      ("repper", "fedavg"), _make_skewed, BETA, train=train_and_pull)
+                      ("repper", "fedavg"), _make_repper_skewed, BETA, train=train_and_pull)
 # fmt: on

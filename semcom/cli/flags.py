@@ -34,8 +34,8 @@ from semcom.runs.request.section_options import (
     build_section_options,
     find_options_class,
     find_owners_of_option,
-    read_owner,
-    replace_owners,
+    read_option_owner,
+    replace_option_owners,
 )
 from semcom.runs.request.stop import Stopped
 from semcom.runs.request.trust import take_trusted_plugins
@@ -198,7 +198,7 @@ def read_train_flags(early: Early) -> RunConfig:
         raise ConfigError(f"method: none is given; known are {', '.join(METHODS.names())}")
     wanted = dataclasses.replace(base, plugins=plugins)
     chosen = ({"method": method} if method else {}) | read_owners_in_flags(early.rest)
-    config = build_section_options(replace_owners(wanted, chosen))
+    config = build_section_options(replace_option_owners(wanted, chosen))
     config = config if method else dataclasses.replace(config, hyper=None)
     return parse_flags(config, f"semcom train {method or 'METHOD'}", early.rest, TRAIN, TRAIN_TEXT)
 
@@ -376,7 +376,7 @@ def _describe_others_option(word: str, config: object) -> str:
     others = find_owners_of_option(section, name)
     if not others:
         return ""
-    owner = read_owner(run, others[0][0])  # of the kind that takes it
+    owner = read_option_owner(run, others[0][0])  # of the kind that takes it
     options = find_options_class(others[0][0], owner)
     return describe_untaken_option(section, name, owner, options, [other for _, other in others])
 

@@ -18,7 +18,7 @@ from semcom.runs.request.section_options import (
     build_section_options,
     find_options_class,
     find_owners_of_option,
-    read_owner,
+    read_option_owner,
 )
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Typed:
 
     def __init__(self, methods: Sequence[str], base: RunConfig) -> None:
         known = [name for name in methods if name in NAMING["method"]]  # others are refused with their runs
-        self._first = {field: [read_owner(base, field)] for field in NAMING} | {"method": known}
+        self._first = {field: [read_option_owner(base, field)] for field in NAMING} | {"method": known}
 
     def __call__(self, field: str, word: str) -> Any:
         """Parse the value of a field; several values have spaces between them.

@@ -149,7 +149,7 @@ def _list_method(name: str, method: type[Method]) -> list[str]:
     options = _list_options(method.Hyper, "hyper", "hyperparameters")
     _, *paragraphs = (inspect.getdoc(inspect.getmodule(method)) or "").split("\n\n")
     head = _list_head(name, inspect.cleandoc(method.__doc__ or ""))
-    return [*head, *_space_out(paragraphs), "", *_align_facts(facts), "", *options]
+    return [*head, *_space_out_paragraphs(paragraphs), "", *_align_facts(facts), "", *options]
 
 
 def _read_paper(method: type[Method]) -> str:
@@ -332,10 +332,10 @@ def _list_head(name: str, text: str, whole: bool = False) -> list[str]:
     first, *more = text.split("\n\n")
     more = [each for each in more if not each.startswith(("Args:", "Attributes:"))]  # of the code, not of a run
     lines = hang_text(f"{name}  ", first)
-    return lines + _space_out(more if whole else ())
+    return lines + _space_out_paragraphs(more if whole else ())
 
 
-def _space_out(paragraphs: Iterable[str]) -> list[str]:
+def _space_out_paragraphs(paragraphs: Iterable[str]) -> list[str]:
     """Fit paragraphs to the terminal, each after an empty line; an indented one keeps its lines."""
     fitted = (text.split("\n") if text.startswith(" ") else hang_text("", text) for text in paragraphs)
     return [line for lines in fitted for line in ("", *lines)]

@@ -22,7 +22,7 @@ from semcom.data.split import Split
 from semcom.data.split_file import write_split
 from semcom.runs.request.limits import check_archive_limits
 from semcom.runs.request.plugins import load_plugins
-from semcom.runs.request.section_options import build_section_options, replace_owners
+from semcom.runs.request.section_options import build_section_options, replace_option_owners
 from semcom.screen import say
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class SplitFlags:
 def read_split_flags(early: flags.Early) -> SplitFlags:
     """Read the flags of `semcom split`. Raises ConfigError or ValueError for the first error."""
     load_plugins(early.plugins)
-    config = build_section_options(replace_owners(RunConfig(), flags.read_owners_in_flags(early.rest)))
+    config = build_section_options(replace_option_owners(RunConfig(), flags.read_owners_in_flags(early.rest)))
     start = SplitFlags(config.data, config.partition, plugins=early.plugins)
     wanted = flags.parse_flags(start, "semcom split", early.rest, {"log_level": flags.EARLY["log_level"]})
     _check_out(wanted.out)

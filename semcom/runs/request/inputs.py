@@ -27,8 +27,8 @@ from semcom.runs.request.plugins import locate_plugin, read_plugin
 from semcom.runs.request.section_options import (
     NAMING,
     OWNERS,
-    list_owners,
-    read_owner,
+    list_option_owners,
+    read_option_owner,
     read_section_options,
     replace_section_options,
 )
@@ -91,7 +91,7 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
     return replace(config, contents={path: now for path, (_, now) in found.items()} | reads)
 
 
-def add_reads(config: RunConfig, reads: Mapping[str, Version]) -> RunConfig:
+def add_read_inputs(config: RunConfig, reads: Mapping[str, Version]) -> RunConfig:
     """Add to `contents` the files that own code has opened during its import, and `reads`, during the run's set-up.
 
     Files of the dataset and of the run's folder do not count, nor do files with a digest already.
@@ -161,7 +161,7 @@ def _read_own_code(config: RunConfig) -> dict[str, tuple[str, Code]]:
 
 def _list_used(config: RunConfig) -> list[tuple[Registry[Any], str, str]]:
     """List the entries of registries that the run uses: the registry, the field, the name."""
-    used = [(registry, field, read_owner(config, field)) for field, registry in NAMING.items()]
+    used = [(registry, field, read_option_owner(config, field)) for field, registry in NAMING.items()]
     used += [(ENCODERS, "model.encoder", name) for name in config.model.encoder.split(",")]
     used += [(PROFILES, "channel.profile", getattr(config.channel.options, "profile", ""))]
     used += [(AUGMENTATIONS, "data.augment", config.data.augment)]
@@ -214,7 +214,7 @@ def _check_paths(config: RunConfig, named: Mapping[str, Mapping[str, str]]) -> N
     for section, own in named.items():
         fields = {f"{section}.{spell_option(name)}": path for name, path in own.items()}
         places |= fields
-        if all(NAMING[field].ships(name) for field, name in list_owners(config, section).items()):
+        if all(NAMING[field].ships(name) for field, name in list_option_owners(config, section).items()):
             files |= fields.keys()
     for field, path in {**places, "out": config.out}.items():
         if path == "":

@@ -40,7 +40,7 @@ NAMING: Mapping[str, Registry[Any]] = {name: each for fields in OWNERS.values() 
 """The same without sections."""
 
 
-def read_owner(config: RunConfig, field: str) -> str:
+def read_option_owner(config: RunConfig, field: str) -> str:
     """Read the name in a field of `NAMING`."""
     section, _, name = field.rpartition(".")
     return getattr(getattr(config, section) if section else config, name)
@@ -60,9 +60,9 @@ def find_options_class(field: str, name: str) -> type:
     return getattr(find_entry(NAMING[field], name, field), "Hyper" if field == "method" else "Options", BaseOptions)
 
 
-def list_owners(config: RunConfig, section: str) -> dict[str, str]:
+def list_option_owners(config: RunConfig, section: str) -> dict[str, str]:
     """List the fields that name the owners of a section's options, with these names."""
-    return {field: read_owner(config, field) for field in OWNERS[section]}
+    return {field: read_option_owner(config, field) for field in OWNERS[section]}
 
 
 def find_owners_of_option(section: str, option: str) -> list[tuple[str, str]]:
@@ -114,7 +114,7 @@ def build_section_options(config: R) -> R:
 
 
 def _build_options(config: RunConfig, section: str) -> Any:
-    owners, given = list_owners(config, section), read_section_options(config, section)
+    owners, given = list_option_owners(config, section), read_section_options(config, section)
     classes = [find_options_class(*owner) for owner in owners.items()]
     try:
         cls = join_options_classes(*classes)
@@ -169,7 +169,7 @@ def replace_section_options(config: R, section: str, value: Any) -> R:
     return dataclasses.replace(config, **{section: part})
 
 
-def replace_owners(config: R, chosen: Mapping[str, str]) -> R:
+def replace_option_owners(config: R, chosen: Mapping[str, str]) -> R:
     """Replace owners of options; the options of the former owners go with them.
 
     Args:
@@ -177,7 +177,7 @@ def replace_owners(config: R, chosen: Mapping[str, str]) -> R:
         chosen: fields of `NAMING` with their new names.
     """
     for section in OWNERS:
-        owners = list_owners(config, section)
+        owners = list_option_owners(config, section)
         changed = {f: chosen[f] for f in owners if f in chosen and chosen[f] != owners[f]}
         if not changed:
             continue

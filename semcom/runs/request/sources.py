@@ -252,11 +252,11 @@ def _note_opened(path: str, flags: int, frame: FrameType) -> None:
         _written.update([path] if _watched else [])
         for reads in _watched:
             reads.pop(path, None)
-    elif path not in _written and (reads := _find_reads(frame)) is not None and (version := stat_version(path)):
+    elif path not in _written and (reads := _find_read_files(frame)) is not None and (version := stat_version(path)):
         reads[path] = version
 
 
-def _find_reads(frame: FrameType | None) -> dict[str, Version] | None:
+def _find_read_files(frame: FrameType | None) -> dict[str, Version] | None:
     """Find the record for a file that a frame opens: of a line of own code, or of a run in set-up; None for others."""
     own = False
     while frame is not None:

@@ -17,7 +17,7 @@ from semcom.config.options import read_option_default, spell_option
 from semcom.engine.air.part import NO_CHANNEL, NO_NOISE, NOTHING_SENT, Part
 from semcom.registry import find_entry
 from semcom.runs.request.finish import makes_heads
-from semcom.runs.request.section_options import OWNERS, read_owner
+from semcom.runs.request.section_options import OWNERS, read_option_owner
 from semcom.runs.request.setup import Setup
 from semcom.tasks.registry import TASKS
 
@@ -88,7 +88,7 @@ def check_unused_settings(run: Setup, common: TrainConfig, band_hz: float) -> No
     found = [(name, why) for holds, why, names in RULES if holds(run) for name in names]
     for section in ("air", "network"):
         for field, registry in OWNERS[section].items():
-            owner = registry.get(read_owner(run.config, field))
+            owner = registry.get(read_option_owner(run.config, field))
             for name, why in owner.list_unused(run) if issubclass(owner, Part) else ():
                 found.append((name if "." in name else f"{section}.{name}" if name else field, why))
     for name, why in found:

@@ -17,7 +17,7 @@ from semcom.engine.host.ranks import Team, count_launched_ranks, launched_rank, 
 from semcom.engine.train.precision import reset_torch
 from semcom.runs.folder.folder import Folder
 from semcom.runs.request.images import read_run_images
-from semcom.runs.request.inputs import add_reads
+from semcom.runs.request.inputs import add_read_inputs
 from semcom.runs.request.limits import check_model_limits, limit_memory
 from semcom.runs.request.resolve import find_device, resolve_setup
 from semcom.runs.request.setup import Setup
@@ -124,7 +124,7 @@ def carry_out_run(
                     LOG.warning(caution)
                 loop = Loop(setup, images, folder, on_round if ranks.rank == 0 else None, clock, ranks, observe)
                 if folder is not None:
-                    folder.config = add_reads(config, {**setup.reads, **reads})
+                    folder.config = add_read_inputs(config, {**setup.reads, **reads})
                 return loop.run()
     except ConfigError:
         raise

@@ -93,7 +93,7 @@ def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
             stack.callback(held.release)
         check = watch_lock(held)
         settle(bool(others))
-        _sign_folder(folder / (OWNER + own))
+        _sign_locked_folder(folder / (OWNER + own))
         stack.callback((folder / (OWNER + own)).unlink, missing_ok=True)
         # Shards work beside each other, a whole sweep alone: it keeps the entrance until its end.
         if shard is not None:
@@ -139,7 +139,7 @@ def _refuse_folder(folder: Path, mark: str) -> ConfigError:
     return ConfigError(f"out: {running}; wait for it, or give another folder")
 
 
-def _sign_folder(path: Path) -> None:
+def _sign_locked_folder(path: Path) -> None:
     """Leave which process has a folder, where that can be written."""
     now = datetime.now().isoformat(sep=" ", timespec="minutes")
     with suppress(OSError):
