@@ -87,6 +87,10 @@ class Shelf(Protocol):
         """Copy a record into `[R]`."""
         ...
 
+    def place(self, handle: Any) -> int:
+        """Return the position of a record among all, for reading several in order."""
+        ...
+
 
 @dataclass(frozen=True)
 class Memory:
@@ -101,6 +105,10 @@ class Memory:
     def read(self, handle: Tensor, into: Tensor) -> None:
         """Copy a record into `[R]`, across devices where they differ."""
         into.copy_(handle)
+
+    def place(self, handle: Tensor) -> int:
+        """Return 0: memory has no order."""
+        return 0
 
 
 class Slot:
@@ -169,6 +177,10 @@ class Disk:
         if buffer is not into:
             into.copy_(buffer)
 
+    def place(self, handle: Slot) -> int:
+        """Return the position of a record in the file."""
+        return handle.index
+
     def sync(self) -> None:
         """Wait until everything written so far is on the disk."""
         if "file" in self.__dict__:  # else nothing was
@@ -228,11 +240,14 @@ class Rows:
         """Copy some rows to stacks, `[n, ...]` each."""
         clients = [int(k) for k in ids]
         records = torch.empty(len(clients), self.layout.size, dtype=torch.uint8, device=device)
+        stored = []
         for record, k in zip(records, clients, strict=True):
             if k in self.changed:
-                self.shelf.read(self.changed[k], record)
+                stored.append((self.changed[k], record))
             else:
                 record.copy_(self.initial(k))
+        for handle, record in sorted(stored, key=lambda pair: self.shelf.place(pair[0])):  # a disk is fastest in order
+            self.shelf.read(handle, record)
         return self.layout.unpack(records)
 
     def replace(self, ids: np.ndarray, tensors: Mapping[str, Tensor]) -> Rows:
