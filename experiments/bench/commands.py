@@ -22,7 +22,8 @@ from channels.options import COUNT
 from semcom.config import ConfigError, RunError
 from semcom.config.checks import require_in_config
 from semcom.files import to_json, write_atomically
-from semcom.runs.folder.machine import name_processor, read_commit, read_versions
+from semcom.runs.folder.machine import name_processor
+from semcom.runs.folder.versions import read_commit, read_versions
 
 logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # the timers import it; it warns of no GPU
 from torch.utils import benchmark  # noqa: E402

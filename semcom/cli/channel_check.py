@@ -18,7 +18,7 @@ from semcom.config import AirConfig, ConfigError, RunError
 from semcom.engine.air.air import Air, Traffic
 from semcom.engine.air.registry import RATES
 from semcom.files import write_atomically
-from semcom.runs.folder.machine import read_versions
+from semcom.runs.folder.versions import read_versions
 from semcom.runs.request.resolve import find_device
 from semcom.screen import say
 

@@ -6,20 +6,19 @@ import dataclasses
 import importlib
 import inspect
 import os
-import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from channels.registry import Registry
-from semcom.cli.declarations import read_constants, read_fields, read_title
 from semcom.cli.fields import explain_field, read_field_docstrings, shown
 from semcom.cli.text import hang_text
 from semcom.config import FINISH, DataConfig
 from semcom.config.checks import describe_type
 from semcom.config.options import spelled
 from semcom.data.dataset import SIDE
+from semcom.declarations import describe_entry, read_fields, read_title
 from semcom.methods.registry import METHODS
 from semcom.models.registry import build_encoder, own_features
 from semcom.packages import find_installed_packages
@@ -122,7 +121,7 @@ def _list_methods() -> str:
     lines: list[str] = []
     for name in METHODS.names():
         place = METHODS.place(name)
-        method: Any = METHODS.get(name) if place is None else types.SimpleNamespace(**read_constants(place))
+        method: Any = describe_entry(METHODS, name)
         traits = "; ".join(f"{key}: {text}" for key, text in _read_traits(method).items())
         fields = _read_defaults(method.Hyper) if place is None else read_fields(place, "Hyper")
         defaults = "; ".join(f"{key}={explain_field(*field)[1]}" for key, field in fields.items())

@@ -11,7 +11,7 @@ from matplotlib.ticker import EngFormatter
 from semcom.escape import escape_tags
 from semcom.plots.base import Drawing, Measured, Plot
 from semcom.plots.kinds import KINDS
-from semcom.runs.folder.machine import read_commit, read_versions
+from semcom.runs.folder.versions import read_commit, read_versions
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.setting import describe_setting, list_distinct
 from semcom.studies.analysis.sheet import Sheet

@@ -152,6 +152,12 @@ def describe_points(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str
     return f"{start}{against}{view}, {describe_sheet_intervals(cells, shown)}."
 
 
+def draw_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+    """Draw one legend of the panels' dots or bars above them."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(3, len(labels)), frameon=False, markerscale=3)
+
+
 def limit_ordinate(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """End the ordinate of fractions a little beyond 0 and 1, as intervals of few seeds may exceed possible values."""
     for axes in figure.axes if plot.metric.shown_unit == "%" else ():

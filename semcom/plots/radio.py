@@ -22,7 +22,7 @@ from semcom.engine.air.links import build_link
 from semcom.engine.host.keys import keyed
 from semcom.files import CONFIG
 from semcom.plots.base import Kind, Plot, Style, Styles
-from semcom.plots.points import describe_panels, read_kept, tabulate_runs
+from semcom.plots.points import describe_panels, draw_key, read_kept, tabulate_runs
 from semcom.plots.style import COLORS
 from semcom.runs.folder.arrays import FEATURES
 from semcom.runs.folder.stored import read_config
@@ -72,12 +72,6 @@ def draw_symbols(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) ->
     # A few far symbols would shrink all others to a point.
     reach = float(np.quantile(cells[["sent_i", "sent_q", "i", "q"]].abs(), 0.998)) * 1.1
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xlabel="In phase", ylabel="Quadrature", aspect="equal")
-
-
-def draw_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
-    """Draw one legend of the panels' dots or bars above them."""
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=min(3, len(labels)), frameon=False, markerscale=3)
 
 
 def describe_symbols(cells: pd.DataFrame, plot: Plot) -> str:

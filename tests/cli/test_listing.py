@@ -15,7 +15,7 @@ import pytest
 
 from semcom.cli import listing
 from semcom.cli import main as cli
-from semcom.cli.declarations import read_constants, read_fields
+from semcom.declarations import read_constants, read_fields
 from semcom.cli.fields import read_field_docstrings, shown
 from semcom.methods.base import Method
 from semcom.methods.local import Local

@@ -56,3 +56,5 @@ SPEEDS: Registry[type[Speeds]] = Registry(
     options="Options",
 )
 """Speeds at which clients compute: name -> subclass of `Speeds`."""
+DOING = ("receive_s", "compute_s", "send_s")
+"""Activities of a client in a round, as the columns of its seconds."""

@@ -15,11 +15,10 @@ from torch import nn
 from torch.func import functional_call
 
 from semcom.config import Resolved
-from semcom.engine.air.registry import SPEEDS
+from semcom.engine.air.registry import DOING, SPEEDS
 from semcom.engine.store.population import Population, Prefix, in_part
 from semcom.models.snr import find_snr_inputs
 
-DOING = ("receive_s", "compute_s", "send_s")
 TRIED = 2
 """Images of a pass in which operations are counted."""
 

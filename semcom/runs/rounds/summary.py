@@ -12,7 +12,8 @@ from semcom.engine.air.losses import CHOSEN, NEARLY
 from semcom.engine.train.draws import Draws
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
-from semcom.runs.folder.machine import describe_machine, read_versions
+from semcom.runs.folder.machine import describe_machine
+from semcom.runs.folder.versions import read_versions
 from semcom.runs.result.accuracy import compute_constant_accuracies, compute_headlines
 from semcom.runs.result.artifacts import count_classes
 from semcom.tasks.metric import ACCURACY, describe_metrics

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
+import types
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from channels.registry import Registry
 
 
 def read_title(place: str) -> str | None:
@@ -29,6 +32,12 @@ def read_constants(place: str) -> dict[str, Any]:
                 case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                     found[name] = _evaluate(module, value)
     return found
+
+
+def describe_entry(registry: Registry[Any], name: str) -> Any:
+    """Find an entry of a registry, or, if it ships, the plain values that it and its bases set, as attributes."""
+    place = registry.place(name)
+    return registry.get(name) if place is None else types.SimpleNamespace(**read_constants(place))
 
 
 def read_fields(place: str, inner: str) -> dict[str, tuple[Any, str]]:
