@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ ROOMS = {
     "semcom": (
         {"escape"},
         {"config"},
-        {"files", "packages", "registry", "screen"},
+        {"declarations", "files", "packages", "registry", "screen"},
         {"data", "models"},
         {"tasks"},
         {"engine"},
@@ -41,6 +41,9 @@ ROOMS = {
     "experiments": ({"papers", "catalogue"}, {"measures"}, {"claims"}, PAPERS),
 }
 """The rooms and loose modules of a package, or of a room: each may import itself and those in the lines above."""
+READERS = ("semcom.cli", "semcom.studies", "semcom.plots", "experiments.claims", "figures")
+WORKERS = {"semcom.cli.channel_check", "semcom.cli.image_curve", "semcom.cli.split", "semcom.plots.response"}
+"""Rooms that only read, so that none of their modules imports torch, and the modules in them that do more."""
 
 
 def modules(root: Path) -> dict[str, Path]:
@@ -122,6 +125,45 @@ def test_imports_point_one_way() -> None:
 
 def test_no_imports_go_in_a_circle() -> None:
     graphlib.TopologicalSorter(GRAPH).prepare()  # raises CycleError, which names the circle
+
+
+def at_top(nodes: Iterable[ast.stmt]) -> Iterator[str]:
+    """Yield what a module imports as it is imported itself, from the package that holds it on."""
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (semcom._LAZY.get(name.removeprefix("semcom."), name) for name in imported(node))
+        elif isinstance(node, ast.Try | ast.With | ast.If) and "CHECKING" not in ast.dump(getattr(node, "test", node)):
+            yield from at_top([*node.body, *getattr(node, "orelse", ())])
+
+
+def reach(known: Mapping[str, Path], package: str) -> set[str]:
+    """List the modules that import a package as they are imported, or whose imports do."""
+    named = dict[str, set[str]]()
+    for name, path in known.items():
+        tops = [name, *at_top(ast.parse(path.read_text(encoding="utf-8")).body)]
+        named[name] = {part for each in tops for part in (each, each.rpartition(".")[0], each.partition(".")[0])}
+    found = more = {package}
+    while more := {name for name, parts in named.items() if parts & more} - found:
+        found = found | more
+    return found - {package}
+
+
+def test_what_only_reads_imports_no_torch() -> None:
+    """`tests/cli/test_reading.py` carries the commands out, which import some modules as they go."""
+    found = {name for name in reach(modules(ROOT), "torch") if name.startswith(READERS)}
+    assert found == WORKERS
+
+
+def test_a_way_to_torch_is_found(tmp_path: Path) -> None:
+    texts = {
+        "a": "import semcom.b",
+        "b": "from semcom.c import f",
+        "c": "import torch",
+        "d": "def f():\n    import torch",
+    }
+    for name, text in texts.items():
+        planted(tmp_path, {f"semcom/{name}.py": text})
+    assert reach(modules(tmp_path), "torch") == {"semcom.a", "semcom.b", "semcom.c"}
 
 
 def private(known: Mapping[str, Path]) -> Iterator[str]:

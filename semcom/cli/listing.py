@@ -96,7 +96,7 @@ def _list_beside(what: str) -> Mapping[str, str]:
     """List the entries, with titles, that a list has beside its registry: a last stage has more kinds than heads."""
     if what != "heads":
         return {}
-    from semcom.methods.parts.classifiers import KINDS
+    from semcom.methods.parts.kinds import KINDS
 
     return KINDS
 

@@ -16,6 +16,7 @@ from semcom.cli.fields import PLUGIN
 from semcom.cli.printing import format_air_lines
 from semcom.cli.text import hang_text, terminal
 from semcom.config import ConfigError
+from semcom.declarations import describe_entry
 from semcom.escape import escape_controls
 from semcom.screen import is_terminal_screen, say
 from semcom.studies.names import is_in_joule
@@ -222,7 +223,7 @@ def _format_view(name: str, view: Mapping[str, Any], metric: Metric) -> list[str
 def _has_radio(course: Course) -> bool:
     """Check whether a run has a channel; a link of a plug-in that is not loaded counts as one."""
     kind = course.run.fields.get("channel.kind", "")
-    return kind not in LINKS or LINKS.get(kind).radio
+    return kind not in LINKS or describe_entry(LINKS, kind).radio
 
 
 def _show_air(found: Overview) -> RenderableType:

@@ -82,6 +82,7 @@ class Published:
     Args:
         name: of the dataset.
         source: torchvision's class.
+        files: pattern of torchvision's files in the root, which it takes a second to ask torchvision for.
         text: description in `semcom list datasets`: paper, images, classes, channels and size.
         parts: arguments of torchvision's class for the training and for the test images.
         axes: axes of its images: N images, H rows, W columns, C channels.
@@ -92,12 +93,14 @@ class Published:
         self,
         name: str,
         source: str,
+        files: str,
         text: str,
         parts: Sequence[Mapping[str, Any]] = ({"train": True}, {"train": False}),
         axes: str = "NHW",
         labels: str = "targets",
     ) -> None:
-        self.name, self.source, self.parts, self.axes, self.labels = name, source, parts, axes, labels
+        self.name, self.source, self.files = name, source, files
+        self.parts, self.axes, self.labels = parts, axes, labels
         self.__doc__ = f"{text}\n\n{_PLACES.format(name=name)}"
 
     def __call__(self, root: str | None = None) -> Dataset:
@@ -209,28 +212,33 @@ def _is_whole(path: Path, md5: str | None) -> bool:
 cifar10 = Published(
     "cifar10",
     "CIFAR10",
+    "cifar-10-*",
     "CIFAR-10 (Krizhevsky, 2009): 50,000 training and 10,000 test photographs, 10 classes, 3x32x32.",
     axes="NHWC",
 )
 cifar100 = Published(
     "cifar100",
     "CIFAR100",
+    "cifar-100-*",
     "CIFAR-100 (Krizhevsky, 2009): 50,000 training and 10,000 test photographs, 100 classes (fine), 3x32x32.",
     axes="NHWC",
 )
 mnist = Published(
     "mnist",
     "MNIST",
+    "MNIST/raw/*",
     "MNIST (LeCun et al., 1998): 60,000 training and 10,000 test digits, 10 classes, 1x28x28.",
 )
 fashion_mnist = Published(
     "fashion-mnist",
     "FashionMNIST",
+    "FashionMNIST/raw/*",
     "Fashion-MNIST (Xiao et al., 2017): 60,000 training and 10,000 test clothes, 10 classes, 1x28x28.",
 )
 emnist = Published(
     "emnist",
     "EMNIST",
+    "EMNIST/raw/*",
     "EMNIST, balanced (Cohen et al., 2017): 112,800 training and 18,800 test characters, 47 classes, 1x28x28.",
     parts=({"split": "balanced", "train": True}, {"split": "balanced", "train": False}),
     axes="NWH",  # torchvision leaves them lying on their side, as they are stored
@@ -238,6 +246,7 @@ emnist = Published(
 svhn = Published(
     "svhn",
     "SVHN",
+    "*_32x32.mat",
     "SVHN, cropped (Netzer et al., 2011): 73,257 training and 26,032 test house digits, 10 classes, 3x32x32.",
     parts=({"split": "train"}, {"split": "test"}),
     axes="NCHW",
@@ -286,8 +295,7 @@ def is_cached(name: str) -> bool:
         return True
     if name == "cinic10":
         return _find_cinic10(folder) is not None
-    # torchvision, which knows the files, takes a second to import: not where there is no folder
-    return folder.is_dir() and any(path.is_file() for path in PUBLISHED[name].list_files(folder))
+    return any(folder.glob(PUBLISHED[name].files))
 
 
 def cache_folder() -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from semcom.config import ConfigError
-from semcom.plots.base import Plot
+from semcom.plots.base import Plot, Style, Styles
 from semcom.studies.analysis.compare import Views, check_views, choose_view
 from semcom.studies.analysis.means import check_seeds_alone, compute_means
 from semcom.studies.analysis.sheet import describe_sheet_intervals
@@ -150,6 +150,16 @@ def describe_points(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str
     against = f" against {name_abscissa(cells, plot.x)}" if plot.x else ""
     view = f", view {format_view(plot.view)}" if plot.view else ""
     return f"{start}{against}{view}, {describe_sheet_intervals(cells, shown)}."
+
+
+def list_hues(cells: pd.DataFrame, plot: Plot, styles: Styles) -> Iterator[tuple[str | None, Style, pd.DataFrame]]:
+    """Yield the label, the look without marks, and the rows of each hue."""
+    for hue, style in styles.items():
+        look = {name: value for name, value in style.items() if not name.startswith("marker")}
+        if plot.hue is None:
+            yield None, look, cells
+        else:
+            yield plot.labels.place(plot.hue, hue), look, cells[cells[plot.hue] == hue]
 
 
 def draw_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:

@@ -15,11 +15,11 @@ import pytest
 
 from semcom.cli import listing
 from semcom.cli import main as cli
-from semcom.declarations import read_constants, read_fields
 from semcom.cli.fields import read_field_docstrings, shown
+from semcom.declarations import read_constants, read_fields
 from semcom.methods.base import Method
 from semcom.methods.local import Local
-from semcom.methods.parts.classifiers import KINDS
+from semcom.methods.parts.kinds import KINDS
 from semcom.methods.registry import METHODS
 
 ARMS = [name for name in METHODS.names() if not name.startswith("test-")]

@@ -282,3 +282,9 @@ def test_a_dataset_is_cached_where_one_of_its_files_is(tmp_path: Path, monkeypat
     assert found() == ["mnist", "cinic10"]
     (cache / "svhn.npz").touch()
     assert found() == ["mnist", "svhn", "cinic10"]
+
+
+def test_the_pattern_of_a_dataset_finds_its_own_files_alone() -> None:
+    files = {name: list(dataset.list_files(Path())) for name, dataset in PUBLISHED.items()}
+    for dataset in PUBLISHED.values():
+        assert {name for name, own in files.items() if any(path.match(dataset.files) for path in own)} == {dataset.name}

@@ -17,7 +17,8 @@ from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import plain_objective
-from semcom.methods.parts.classifiers import holds_classifier, is_head, linear_classifiers, linear_scores
+from semcom.methods.parts.classifiers import linear_classifiers, linear_scores
+from semcom.methods.parts.kinds import holds_classifier, is_head
 from semcom.models.split import SplitModel
 
 

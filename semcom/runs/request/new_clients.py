@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from semcom.config import ConfigError, NoEffect, Resolved, RunConfig
 from semcom.config.options import spelled
 from semcom.engine.host.keys import key_seed
-from semcom.methods.parts.classifiers import holds_classifier
+from semcom.methods.parts.kinds import holds_classifier
 
 T = TypeVar("T")
 

@@ -10,6 +10,7 @@ import joblib
 import torch
 
 from semcom.config import (
+    BAND_HZ,
     COMMON,
     ConfigError,
     NoEffect,
@@ -30,7 +31,7 @@ from semcom.engine.air.schedulers import SCHEDULERS
 from semcom.engine.host.ranks import launched_size
 from semcom.engine.train.precision import reset_torch
 from semcom.methods.base import Method
-from semcom.methods.parts.classifiers import holds_classifier
+from semcom.methods.parts.kinds import holds_classifier
 from semcom.methods.registry import METHODS
 from semcom.models.registry import HEADS, check_features
 from semcom.registry import find
@@ -53,9 +54,6 @@ from semcom.tasks.registry import make_task
 
 if TYPE_CHECKING:
     from channels import Link
-
-BAND_HZ = 1e6
-"""Band that the participating clients share, if neither the request nor the link sets it."""
 
 
 def resolve(config: RunConfig) -> Resolved:

@@ -16,9 +16,8 @@ from semcom.engine.train.session import Session
 from semcom.engine.train.view import AMONG, View, measure_views
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
-from semcom.methods.base import Method
+from semcom.methods.base import Method, has_own_stage
 from semcom.methods.registry import METHODS
-from semcom.runs.request.finish import has_own_stage
 from semcom.runs.result.accuracy import LAST, summarize_clients
 from semcom.tasks.metric import Metric, curve_of
 

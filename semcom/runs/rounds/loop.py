@@ -25,8 +25,8 @@ from semcom.files import ARRAYS, SUMMARY
 from semcom.runs.folder.arrays import Arrays, list_lacking_arrays
 from semcom.runs.folder.folder import Folder, WriteError, name_written_file
 from semcom.runs.folder.lines import digest_metrics
-from semcom.runs.folder.versions import read_commit
 from semcom.runs.folder.recovery import Checkpoints, begin_or_recover, restore_state
+from semcom.runs.folder.versions import read_commit
 from semcom.runs.request.images import Images
 from semcom.runs.request.limits import limit_memory
 from semcom.runs.request.resolve import find_device

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import pandas as pd
 
-import semcom
 from semcom.config import NOT_IDENTITY, ChannelConfig, ConfigError, DataConfig, PartitionConfig, RunConfig
 from semcom.data.registry import DATASETS
 from semcom.escape import escape_texts
@@ -19,6 +18,7 @@ from semcom.runs.folder.lock import LOCK
 from semcom.runs.folder.stored import read_config
 from semcom.runs.request.plugins import list_loaded_plugins, locate_plugin
 from semcom.runs.result.accuracy import compute_headlines
+from semcom.studies.analysis.defaults import list_default_fields
 from semcom.studies.analysis.study import Study, read_study
 from semcom.studies.results.failures import (
     Failure,
@@ -194,7 +194,7 @@ def list_changed_settings(run: Stored) -> dict[str, Any]:
     plain = list_fields(RunConfig())
     try:
         config = read_config(run.folder, "show")
-        usual = list_fields(semcom.resolve(_make_default_run(config)))
+        usual = list_default_fields(_make_default_run(config))
     except ConfigError:
         usual = plain
     kinds = ("data.name", "partition.kind", "channel.kind", "plugins", "finish.kind")

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from channels import LINKS
-from semcom.config import ChannelConfig, RunConfig
-from semcom.declarations import describe_entry, read_fields
+from semcom.config import ChannelConfig, ConfigError, RunConfig
+from semcom.declarations import describe_entry
 from semcom.methods.registry import METHODS
-from semcom.runs.request.section_options import find_options_class
 from semcom.runs.result.accuracy import LAST
 from semcom.studies.analysis.compare import Views, choose_view
+from semcom.studies.analysis.defaults import list_default_fields
 from semcom.studies.names import SHIPPED
 from semcom.studies.overrides import format_plain_value
-from semcom.studies.results.table import list_fields
 
 if TYPE_CHECKING:
     from semcom.studies.analysis.study import Study
@@ -43,17 +43,6 @@ SETTING = (
 """Columns of the setting."""
 AIR = ("channel", "air", "network")
 """Sections whose other fields are in it where they are not what they are in a run that sets none of them."""
-WORKED_OUT: Mapping[str, Mapping[str, Any]] = {
-    "cir": {},
-    "digital": {"channel.bits": 1.0, "channel.modulation": 16, "channel.code_rate": 0.5},
-    "ofdm": {
-        **{"channel.csi": "perfect", "channel.pilots": "2,11", "channel.cyclic_prefix": 1 / 14, "channel.shares": None},
-        **{"channel.carrier_ghz": 3.5, "channel.delay_spread_ns": 100.0, "channel.speed_mps": 3.0},
-        **{"channel.spacing_khz": 15.0, "channel.subcarriers": 2680, "air.bandwidth_hz": 40.2e6},
-    },
-}
-"""Link -> the values of `AIR` that it works out in a run that sets none of them, as only importing it, and torch with
-it, would tell; `cir` has no such run."""
 OF_ONE_ROUND = ("best", "best_round", "last")
 """Numbers that say themselves which round they are of, or what follows the name of a task's metric in such a one."""
 
@@ -99,26 +88,11 @@ def _list_set_fields(frame: pd.DataFrame) -> list[str]:
     """List the columns of `AIR` of which a run has another value than one that sets no field of its channel."""
     found = list[str]()
     for kind, runs in frame.groupby("channel.kind") if "channel.kind" in frame else ():
-        usual = {c: format_plain_value(v) for c, v in read_usual_values(str(kind)).items() if c in runs}
-        found += [c for c, v in usual.items() if {*map(format_plain_value, _drop_unused(runs, c).dropna())} - {v}]
+        with suppress(ConfigError):  # of a plug-in that is not loaded
+            plain = list_default_fields(RunConfig("fedavg", channel=ChannelConfig(str(kind))))
+            usual = {c: format_plain_value(v) for c, v in plain.items() if c.split(".")[0] in AIR and c in runs}
+            found += [c for c, v in usual.items() if {*map(format_plain_value, _drop_unused(runs, c).dropna())} - {v}]
     return found
-
-
-def read_usual_values(kind: str) -> dict[str, Any]:
-    """Read the values of the fields of `AIR` in a run over a link that sets none of them, without importing the link.
-
-    Empty for `cir`, and for a link of a plug-in that is not loaded.
-    """
-    if kind not in LINKS or not WORKED_OUT.get(kind, AIR):
-        return {}
-    plain = {**list_fields(RunConfig(channel=ChannelConfig(kind))), "air.bandwidth_hz": 1e6}
-    if (place := LINKS.place(kind)) is not None:
-        own = {name: value for name, (value, _) in read_fields(place, "Options").items()}
-    else:
-        options = find_options_class("channel.kind", kind)()
-        own = vars(options.settled() if hasattr(options, "settled") else options)
-    plain |= {f"channel.{name}": value for name, value in own.items()} | {**WORKED_OUT.get(kind, {})}
-    return {name: value for name, value in plain.items() if name.split(".")[0] in AIR}
 
 
 def list_distinct(column: pd.Series) -> str:
@@ -128,14 +102,11 @@ def list_distinct(column: pd.Series) -> str:
 
 def _drop_unused(frame: pd.DataFrame, column: str) -> pd.Series:
     """Drop the runs that do not use a field from its column: their default has no effect."""
-    idle = [name for name in frame["method"].unique() if name in METHODS and column in _read_unused(name)]
+    methods = [name for name in frame["method"].unique() if name in METHODS]
+    idle = [name for name in methods if column in describe_entry(METHODS, name).unused]
     used = ~frame["method"].isin(idle)
     if column == "channel.snr_db":
-        kinds = frame["channel.kind"].unique()
-        used &= ~frame["channel.kind"].isin([kind for kind in kinds if kind in LINKS and not describe_entry(LINKS, kind).noisy])
+        kinds = [kind for kind in frame["channel.kind"].unique() if kind in LINKS]
+        used &= ~frame["channel.kind"].isin([kind for kind in kinds if not describe_entry(LINKS, kind).noisy])
         used &= frame["network.kind"].eq("list") if "network.kind" in frame else True
     return frame.loc[used, column]
-
-
-def _read_unused(method: str) -> tuple[str, ...]:
-    return getattr(describe_entry(METHODS, method), "unused", ())
