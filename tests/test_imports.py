@@ -23,7 +23,7 @@ PAPERS -= {"papers", "measures", "claims", "results", "catalogue", "__pycache__"
 """Files and folders of `experiments` on papers and questions, and what several of these share."""
 ROOMS = {
     "semcom": (
-        {"escape"},
+        {"escape", "packed"},
         {"config"},
         {"declarations", "files", "packages", "registry", "screen"},
         {"data", "models"},

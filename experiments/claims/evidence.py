@@ -78,7 +78,7 @@ class Evidence:
     def __init__(
         self, studies: Mapping[str, tuple[str, Study]], better: Mapping[str, tuple[str, Study]] = MappingProxyType({})
     ) -> None:
-        self._studies = studies, better  # their archives stay unpacked as long as these live
+        self._studies = studies, better  # their archives stay open as long as these live
         self._seen: dict[Hashable, Any] = {}
         self.scales = tuple(dict.fromkeys(scale for scale, _ in studies.values()))
         self.places: dict[Key, dict[str, tuple[str, ...]]] = {}

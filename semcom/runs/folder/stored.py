@@ -10,6 +10,7 @@ from typing import Any
 from semcom.config import ConfigError, RunConfig, from_dict, to_dict
 from semcom.config.checks import check_config_types
 from semcom.files import CONFIG, SWEEP, TRAINING, open_file, to_json, write_atomically
+from semcom.packed import Packed
 
 LARGEST = 64 << 20
 """Bytes of the largest config.json: that of a million clients with a rate each."""
@@ -35,9 +36,11 @@ def read_config(path: Path | str, asked: str) -> RunConfig:
     Raises:
         ConfigError: there is none, or it is no configuration.
     """
-    path = os.path.join(path, CONFIG) if os.path.isdir(path) else str(path)
+    place = path if isinstance(path, Packed) else Path(path)
+    place = place / CONFIG if place.is_dir() else place
+    path = str(place) if isinstance(path, Packed) else os.path.join(path, CONFIG) if os.path.isdir(path) else str(path)
     try:
-        with open_file(Path(path)) as file:
+        with open_file(place) as file:
             content = file.read(LARGEST + 1)
         if len(content) > LARGEST:
             raise ConfigError(f"{asked}: {path!r} has more than {LARGEST >> 20} MiB, and is no configuration")

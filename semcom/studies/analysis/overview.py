@@ -143,7 +143,7 @@ def read_overview(folder: Path | str) -> Overview:
     folder = resolve_file(folder)
     study = read_study(folder)
     place = study.stored[0].folder
-    of_run = (folder / CONFIG).is_file() or folder.name == place.name  # that of an archive lies where it is unpacked
+    of_run = (folder / CONFIG).is_file() or folder.name == place.name
     sweep, running = _read_sweep_record(place.parent), tuple(list_lock_holders(place.parent))
     named = format_labels({run.hash: (run.variant, _read_keys(run, study)) for run in study.stored})
     courses = tuple(_read_progress(run, named[run.hash], bool(running)) for run in study.stored)
