@@ -49,9 +49,7 @@ class Archive:
         stack: what closes them, once nothing refers to the archive any more.
     """
 
-    def __init__(
-        self, file: Path, parts: list[tuple[BoundedArchive, list[zipfile.ZipInfo]]], stack: ExitStack
-    ) -> None:
+    def __init__(self, file: Path, parts: list[tuple[BoundedArchive, list[zipfile.ZipInfo]]], stack: ExitStack) -> None:
         self.file = file
         self.entries = {entry.filename: (part, entry) for part, entries in parts for entry in entries}
         self.folders = {str(place) for name in self.entries for place in PurePosixPath(name).parents}

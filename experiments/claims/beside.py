@@ -60,7 +60,7 @@ def _list_cells(cells: pd.DataFrame, found: Evidence) -> Iterator[dict[str, obje
         for row, value in of[["row", "value"]].itertuples(index=False):
             ours = found.value(row, key, "accuracy")
             if len(ours) and not pd.isna(value):
-                mean = compute_t_interval(ours)
+                mean = compute_t_interval(ours.numbers)
                 yield {
                     **{"column": column, "method": row, "paper": value, "ours": mean.mean},
                     **{"low": mean.low, "high": mean.high, "seeds": len(ours), "scale": found.scales[0]},

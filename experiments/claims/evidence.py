@@ -13,6 +13,7 @@ import pandas as pd
 
 from experiments import papers
 from experiments.catalogue import RESULTS as COMMITTED
+from experiments.claims.claim import Values
 from experiments.measures.class_groups import GROUPS
 from semcom.config import ConfigError
 from semcom.studies.analysis.compare import read_compared_value
@@ -121,7 +122,7 @@ class Evidence:
             self._runs[key], self._own[key] = runs, own
             self.places[key] = {name: (value,) for name, value in [*shared.items(), *([part] if part else [])]}
 
-    def value(self, method: str, key: Key, metric: str) -> pd.Series:
+    def value(self, method: str, key: Key, metric: str) -> Values:
         """Look up a number of a method at a point by seed: accuracies in percent; empty if unknown.
 
         With the change "devices" the index has the device too, so that only runs of one device pair.
@@ -138,17 +139,21 @@ class Evidence:
     def _guesses(self, method: str, key: Key) -> bool:
         return any(map(_is_guess, self._of(method, key)))
 
-    def _find_value(self, method: str, key: Key, metric: str) -> pd.Series:
+    def _find_value(self, method: str, key: Key, metric: str) -> Values:
         if method == "averaged":
             there = {run.variant for run in self._find_runs(key)}
             if set(_list_declared(key[0])) - there:  # an average over fewer methods is another number
-                return pd.Series(dtype=float)
+                return Values()
             each = [self.value(name, key, metric) for name in sorted(there) if not self.is_dash(name, key, metric)]
-            return pd.concat(each, axis=1).dropna().mean(axis=1) if each else pd.Series(dtype=float)
+            if not each:
+                return Values()
+            whole = pd.concat([pd.Series(of.numbers, of.index) for of in each], axis=1).dropna().mean(axis=1)
+            return Values(whole.to_numpy(), list(whole.index))
         view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
         metric = END if metric == "accuracy" and key[2] is None and key[0] in self.ended else metric
         found = {self._name_seed(run): read_number(run, view, metric, key[2]) for run in self._of(method, key)}
-        return pd.Series({seed: value for seed, value in found.items() if value is not None}, dtype=float)
+        known = {seed: value for seed, value in found.items() if value is not None}
+        return Values(list(known.values()), list(known))
 
     def _name_seed(self, run: Stored) -> str:
         """Name the properties that two paired runs share."""
@@ -283,10 +288,10 @@ def read_number(run: Stored, view: str | None, metric: str, part: Part | None = 
     elif metric in PERCENT:
         found = 100 * read_compared_value(run, view, metric)
     elif metric == "roughness":
-        found = measure_curve_roughness(run.lines(), headline)
+        found = measure_curve_roughness(run.accuracies, headline)
     elif metric == "speed":
         accuracy = read_compared_value(run, view, "accuracy")
-        found = measure_curve_speed(run.lines(), headline, accuracy, int(summary["rounds"]))
+        found = measure_curve_speed(run.accuracies, headline, accuracy, int(summary["rounds"]))
     elif metric == "floats":
         ways = summary.get("traffic", {}).values()
         found = sum(counts["floats"] for counts in ways) if ways else None
@@ -301,7 +306,7 @@ def _read_number_of_part(run: Stored, view: str | None, metric: str, field: str,
     """Read a number of a third of the classes, of a new client with its own head, or of a part of the training."""
     summary = run.summary or {}
     if field == "round":
-        lines, rounds = run.lines(), int(summary["rounds"])
+        lines, rounds = run.accuracies, int(summary["rounds"])
         return average_curve_within(lines, view or run.headline, part, rounds) if metric == "accuracy" else None
     if field == "new_client":
         each = summary.get("new_clients", {}).get("head", {}).get("clients", [])

@@ -97,9 +97,7 @@ class Study:
         record: the content of sweep.json: experiment, scale, command and more (None: there is none).
     """
 
-    def __init__(
-        self, found: Sequence[Stored], axes: Sequence[str], record: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, found: Sequence[Stored], axes: Sequence[str], record: Mapping[str, Any] | None = None) -> None:
         self.axes, self.record = tuple(axes), {"told": [], **(record or {})}
         self.tests = order_runs([test for run in found for test in run.at_tests()], self.axes)
         self.stored = tuple({test.hash: replace(test, test_snr_db=None) for test in self.tests}.values())

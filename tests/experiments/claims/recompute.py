@@ -35,7 +35,7 @@ def contradictions(claim: pd.Series, tables: Tables, near: float = NEAR) -> list
 
 def holds(one: Comparison, near: float = NEAR) -> bool:
     """Return whether exact numbers are as a comparison has them, or miss it by `near` points at most."""
-    values = [float(each.iloc[0]) for each in one.values]
+    values = [each.tolist()[0] for each in one.values]
     if one.top is not None:
         return sum(value > near for value in values) < one.top
     if one.target is None:

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from experiments.claims import scorecard as card
-from experiments.claims.claim import Comparison
+from experiments.claims.claim import Comparison, Values
 from experiments.claims.evidence import format_sweep_command, read_evidence
 from experiments.claims.printed import Tables
 from experiments.claims.rule import FIRST, SECOND, Answer, Judged, Rule, State, compute_power
@@ -37,7 +37,7 @@ def judge_alone(one: Comparison, changes: frozenset[str] = FIRST) -> Judged:
 
 
 def compared(*values: float, **fields: object) -> Comparison:
-    plain = Comparison((pd.Series(values, dtype=float),), None, None, "a", "b", "point")
+    plain = Comparison((Values(values),), None, None, "a", "b", "point")
     return dataclasses.replace(plain, **fields)
 
 
@@ -70,7 +70,7 @@ def test_a_comparison_is_answered_by_its_interval(one: Comparison, answer: str) 
 
 
 def rivals(*means: float) -> Comparison:
-    values = tuple(pd.Series([mean - 0.1, mean, mean + 0.1]) for mean in means)  # +- 0.25
+    values = tuple(Values([mean - 0.1, mean, mean + 0.1]) for mean in means)  # +- 0.25
     return Comparison(values, None, 2, "a", "a", "point")
 
 
