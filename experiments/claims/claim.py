@@ -263,10 +263,7 @@ def _align_points(line: Sequence[Values]) -> list[Values]:
     named = [{str(name).split()[0]: name for name in values.index} for values in line]
     seeds = [seed for seed in named[0] if all(seed in each for each in named)]
     labels = [" ".join(str(each[seed]) for each in named) for seed in seeds]
-    return [
-        Values([values[each[seed]] for seed in seeds], labels)
-        for values, each in zip(line, named, strict=True)
-    ]
+    return [Values([values[each[seed]] for seed in seeds], labels) for values, each in zip(line, named, strict=True)]
 
 
 class _Comparisons:
@@ -347,9 +344,7 @@ class _Comparisons:
         else:
             yield from self._beside(method, mine, rivals, group)
 
-    def _beside(
-        self, method: str, mine: Values, rivals: Mapping[str, Values], group: Group
-    ) -> Iterator[Comparison]:
+    def _beside(self, method: str, mine: Values, rivals: Mapping[str, Values], group: Group) -> Iterator[Comparison]:
         sign = -1 if self.claim.low else 1
         if not self.claim.right:
             bound = self.claim.value * (float(self._whole(method, group).mean()) / 100 if self.claim.relative else 1)

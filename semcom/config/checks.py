@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import types
 import typing
@@ -97,6 +98,8 @@ def _fits_declared_type(value: Any, hint: Any) -> bool:
     A number has less than `DIGITS` digits. A text is UTF-8 without NUL, so that it can be written to a file and be a
     path.
     """
+    if type(value) in _list_plain_kinds(hint):
+        return True
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or origin is typing.ClassVar:
         return True
@@ -118,6 +121,13 @@ def _fits_declared_type(value: Any, hint: Any) -> bool:
         return False
     kind = (int, float) if hint is float else origin or hint
     return not isinstance(kind, type | tuple) or isinstance(value, kind)
+
+
+@functools.cache
+def _list_plain_kinds(hint: Any) -> tuple[type, ...]:
+    """List the classes whose values all have a declared type: numbers may have too many digits, texts any sign."""
+    inside = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    return tuple(kind for kind in (float, bool, type(None)) if kind in inside)
 
 
 def describe_type(hint: Any) -> str:

@@ -76,6 +76,8 @@ def parse_option_value(value: Any, hint: Any = Any) -> Any:
     Lists become tuples, paths and NumPy's numbers and texts become Python's. 3 becomes 3.0 if the type has no whole
     numbers, so that both are the same run.
     """
+    if value is None or isinstance(value, bool) or type(value) is str:  # most of a stored configuration
+        return value
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     kinds = typing.get_args(hint) if union else (hint,)
     if isinstance(value, list | tuple):

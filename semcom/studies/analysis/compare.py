@@ -183,9 +183,8 @@ def read_compared_value(run: Stored, view: str | None, metric: str) -> float:
     if view is not None and view not in summary.get("views", {}):
         known = ", ".join(summary.get("views", {}))
         raise ConfigError(f"view: {run.variant} has no view {view!r}; it has {known or 'none'}")
-    flat = {**flatten_row(summary), "view": run.headline}
     for snr in (run.test_snr_db, None) if run.is_first_test else (run.test_snr_db,):
-        found = read_number_in_row(flat, metric, view, snr)
+        found = read_number_in_row(run.flat, metric, view, snr)
         if isinstance(found, int | float) and not math.isnan(found):
             return float(found)
     own = flatten_row({**(run.view(view) or {}), **(summary if view is None else {})})

@@ -29,7 +29,9 @@ def find_axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, 
         record: the content of sweep.json.
     """
     known = [run for run in found if run.fields]
-    frame = make_table([run.fields for run in known], ())
+    fields = dict.fromkeys(name for run in known for name in run.fields)
+    several = [name for name in fields if len({run.fields.get(name) for run in known}) > 1]  # few of a hundred
+    frame = make_table([{name: run.fields.get(name) for name in several} for run in known], ())
     variants, declared = pd.Series([run.variant for run in known], dtype=object), bool(read_variants(record))
     swept = [name for key in record.get("axes", ()) for name in key.split(",") if name != "seed"]
     places = [frame[name] for name in swept if name in frame]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
+
+import pandas as pd
 
 from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, list_earlier_hashes, run_hash
 from semcom.escape import escape_texts
@@ -26,7 +28,7 @@ from semcom.runs.request.section_options import OWNERS
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.results.lock import OWNER, parse_record
 from semcom.studies.results.outcome import read_first_line
-from semcom.studies.results.table import list_configuration_columns, list_fields, read_table
+from semcom.studies.results.table import flatten_row, list_configuration_columns, list_fields, read_table
 from semcom.tasks.metric import Metric, curve_of, curves_in, read_task_metrics
 from semcom.tasks.registry import list_metrics
 
@@ -35,6 +37,8 @@ RATIO = "model.bandwidth_ratio"
 """Field that asks for a number of features; a resolved run has these in its place."""
 _FORMER_OPTION = re.compile(r"\bmethod\.(?=[a-z])")
 """How warnings of older versions begin the name of a hyperparameter."""
+STATE = ("status", "error", "variant")
+"""Columns of a sweep's table that say more of a run than its folder."""
 Status = Literal["done", "unfinished", "failed", "pending"]
 """done: it has left its summary; unfinished: it is running or was interrupted; pending: it has no folder yet."""
 
@@ -87,17 +91,19 @@ class Stored:
             raise DamagedRun(self.trained / METRICS, fault)
         return [*escape_texts(found), *([summary["finish"]] if "finish" in summary else [])]
 
-    @cached_property
+    @functools.cached_property
     def accuracies(self) -> list[dict[str, Any]]:
         """Its lines with no more than the round and the accuracy of each view, read once: the lines are much larger."""
-        views = ((line["round"], line["views"]) for line in self.lines() if "views" in line)
-        return [
-            {
-                "round": i,
-                "views": {name: {"accuracy": each["accuracy"]} for name, each in of.items() if "accuracy" in each},
-            }
-            for i, of in views
-        ]
+        found = []
+        for line in self.lines():
+            views = {name: {"accuracy": each["accuracy"]} for name, each in line.get("views", {}).items()}
+            found.append({"round": line["round"], "views": views})
+        return found
+
+    @functools.cached_property
+    def flat(self) -> dict[str, Any]:
+        """Its summary by dotted names, and the name of its headline view; empty for a run that is not done."""
+        return {**flatten_row(self.summary or {}), "view": self.headline}
 
     def is_running(self) -> bool:
         """Check whether a process trains it just now."""
@@ -220,10 +226,11 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
         ConfigError: there is no run in it, or the same run twice.
     """
     if (folder / CONFIG).is_file():
-        return [_read_folder(folder, {}, {})], {}
+        return [_read_folder(folder, {}, {}, lambda place, row: _build_pending(place, {}, row))], {}
     if not folder.is_dir():
         raise ConfigError(f"study: {folder} is no folder; give that of a run or of a sweep, or one that holds runs")
-    record, listed = escape_texts(_read_sweep_record(folder)), escape_texts(_read_listed_runs(folder))
+    record, table = escape_texts(_read_sweep_record(folder)), _read_sweep_table(folder)
+    listed = _list_rows(table, STATE)
     variants = read_variants(record)
     if any(folder.glob(f"{OWNER}*")):  # a sweep is running, and tries again what the table says has failed
         listed = {key: {**row, "error": None} for key, row in listed.items()}
@@ -232,13 +239,19 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
         listed = {key: row for key, row in listed.items() if key in variants}
         record["unlisted"] = [path.name for path in inside if path.name not in variants]
         inside = [path for path in inside if path.name in variants]
-    found = sorted((_read_folder(path, variants, listed) for path in inside), key=lambda run: run.variant)
+    whole = functools.cache(lambda: _list_rows(table, (*list_configuration_columns(table), *STATE)))
+
+    def build(place: Path, row: Mapping[str, Any]) -> Stored:
+        """Build a run whose configuration is in the table alone, which is read for such runs only."""
+        return _build_pending(place, variants, {**whole().get(place.name, {}), **row})
+
+    found = sorted((_read_folder(path, variants, listed, build) for path in inside), key=lambda run: run.variant)
     named = {run.hash: run for run in found}
     if len(named) < len(found):
         twice = next(run for run in found if named[run.hash] is not run)
         raise ConfigError(f"study: {twice.folder} and {named[twice.hash].folder} hold the same run; move one away")
     order = dict.fromkeys([*listed, *variants, *named])
-    runs = [named.get(key) or _build_pending(folder / key, variants, listed.get(key, {})) for key in order]
+    runs = [named.get(key) or build(folder / key, listed.get(key, {})) for key in order]
     if not runs:
         raise ConfigError(f"study: {folder} holds neither a run nor folders of runs; is it the right folder?")
     return _fill_later_options(runs), record
@@ -303,31 +316,32 @@ def _read_sweep_record(folder: Path) -> dict[str, Any]:
         raise ConfigError(f"study: {folder / SWEEP} cannot be read ({error}); {remedy}") from None
 
 
-def _read_listed_runs(folder: Path) -> dict[str, dict[str, Any]]:
-    """Read the rows of the table that a sweep has left by their hash; none where it has left none yet."""
-    if not (folder / TABLE).exists():
-        return {}
+def _read_sweep_table(folder: Path) -> pd.DataFrame:
+    """Read the table that a sweep has left; empty where it has left none yet, or a damaged one."""
     try:
-        frame = read_table(folder)
+        return read_table(folder) if (folder / TABLE).exists() else pd.DataFrame({"hash": []})
     except ConfigError as error:
         LOG.warning("%s; it is left out", error)
-        return {}
-    names = [
-        *list_configuration_columns(frame),
-        "status",
-        "error",
-        "hash",
-        *(["variant"] if "variant" in frame else []),
-    ]
-    rows = frame[list(dict.fromkeys(names))].to_dict("records")
-    return {row["hash"]: {name: value for name, value in row.items() if not _is_empty(value)} for row in rows}
+        return pd.DataFrame({"hash": []})
+
+
+def _list_rows(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """List some columns of the rows of a sweep's table by their hash, without empty cells."""
+    rows = frame[list(dict.fromkeys(name for name in (*names, "hash") if name in frame))].to_dict("records")
+    found = {row["hash"]: {name: value for name, value in row.items() if not _is_empty(value)} for row in rows}
+    return escape_texts(found)
 
 
 def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _read_folder(folder: Path, variants: Mapping[str, str], listed: Mapping[str, Mapping[str, Any]]) -> Stored:
+def _read_folder(
+    folder: Path,
+    variants: Mapping[str, str],
+    listed: Mapping[str, Mapping[str, Any]],
+    build: Callable[[Path, Mapping[str, Any]], Stored],
+) -> Stored:
     """Read the run whose config.json lies in a folder."""
     try:
         config = read_config(folder, "study")
@@ -335,7 +349,7 @@ def _read_folder(folder: Path, variants: Mapping[str, str], listed: Mapping[str,
         if folder.name not in variants:
             raise
         damage = DamagedRun(folder / CONFIG, str(error))
-        return replace(_build_pending(folder, variants, listed.get(folder.name, {})), **_describe_damage(damage))
+        return replace(build(folder, listed.get(folder.name, {})), **_describe_damage(damage))
     if config.train.rounds is None or config.train.participation is None:
         raise ConfigError(f"study: {folder / CONFIG} is a request, and not of a run: it leaves train.rounds open")
     key = run_hash(config)

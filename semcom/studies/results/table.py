@@ -26,7 +26,7 @@ def flatten_row(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Flatten nested mappings into one with dotted names: {"a": {"b": 1}} -> {"a.b": 1}."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, Mapping):
+        if type(value) is dict or isinstance(value, Mapping):  # the first is asked in a tenth of the time
             flat |= flatten_row(value, f"{prefix}{name}.")
         else:
             flat[prefix + name] = value
