@@ -98,7 +98,7 @@ def _fits_declared_type(value: Any, hint: Any) -> bool:
     A number has less than `DIGITS` digits. A text is UTF-8 without NUL, so that it can be written to a file and be a
     path.
     """
-    if type(value) in _list_plain_kinds(hint):
+    if type(value) in _list_plain_kinds(hint) and (type(value) is not str or (value.isascii() and "\0" not in value)):
         return True
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or origin is typing.ClassVar:
@@ -125,9 +125,9 @@ def _fits_declared_type(value: Any, hint: Any) -> bool:
 
 @functools.cache
 def _list_plain_kinds(hint: Any) -> tuple[type, ...]:
-    """List the classes whose values all have a declared type: numbers may have too many digits, texts any sign."""
+    """List the classes of values that all have a declared type; texts if they are of ASCII, without NUL."""
     inside = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
-    return tuple(kind for kind in (float, bool, type(None)) if kind in inside)
+    return tuple(kind for kind in (float, bool, str, type(None)) if kind in inside)
 
 
 def describe_type(hint: Any) -> str:
