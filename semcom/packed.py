@@ -26,6 +26,7 @@ class BoundedArchive(zipfile.ZipFile):
     """An archive whose entries are read 4 KiB at a time, whatever is asked for: a byte of LZMA may become thousands."""
 
     def open(self, *args: Any, **kwargs: Any) -> Any:
+        """Open an entry as `zipfile.ZipFile.open` does."""
         file: Any = super().open(*args, **kwargs)
         if isinstance(file, zipfile.ZipExtFile):
             file.__dict__["read"] = lambda _size=-1: file.read1(4096)
@@ -102,27 +103,34 @@ class Packed(_Base):  # type: ignore[misc]
 
     @property
     def name(self) -> str:
+        """Its last part."""
         return self.archive.file.name if self.inside == "." else self.inside.rpartition("/")[2]
 
     @property
     def parent(self) -> Any:
+        """The folder that it is in."""
         above = self.inside.rpartition("/")[0] or "."
         return self.archive.file.parent if self.inside == "." else Packed(self.archive, above)
 
     @property
     def parents(self) -> list[Any]:
+        """All folders above it, the nearest first."""
         return [self.parent, *self.parent.parents]
 
     def is_file(self) -> bool:
+        """Check whether it is a file."""
         return self.inside in self.archive.entries
 
     def is_dir(self) -> bool:
+        """Check whether it is a folder."""
         return self.inside in self.archive.folders
 
     def exists(self) -> bool:
+        """Check whether it is there."""
         return self.is_file() or self.is_dir()
 
     def glob(self, pattern: str) -> Iterator[Packed]:
+        """Yield the files that fit a pattern, with as many parts."""
         start, parts = "" if self.inside == "." else f"{self.inside}/", pattern.split("/")
         for name in self.archive.entries:
             inside = name.removeprefix(start).split("/")
@@ -130,7 +138,9 @@ class Packed(_Base):  # type: ignore[misc]
                 yield Packed(self.archive, name)
 
     def read_bytes(self) -> bytes:
+        """Read all of it. Raises OSError."""
         return self.archive.read(self.inside)
 
     def read_text(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        """Read all of it as a text. Raises OSError."""
         return self.read_bytes().decode(encoding, errors)

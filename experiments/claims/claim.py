@@ -41,7 +41,7 @@ class Values:
 
     def __init__(self, numbers: ArrayLike = (), index: Sequence[Hashable] | None = None) -> None:
         self.numbers = np.asarray(numbers, dtype=float)
-        self.index = list(range(len(self.numbers))) if index is None else list(index)
+        self.index: list[Hashable] = [*(range(len(self.numbers)) if index is None else index)]
 
     def __len__(self) -> int:
         return len(self.numbers)

@@ -120,7 +120,8 @@ class SweepFlags:
     """Tracker that gets all rounds of each run: tensorboard=FOLDER, wandb=PROJECT, mlflow=EXPERIMENT, or NAME alone
     (repeatable)."""
     keep: str | None = None
-    """What each run keeps beside its numbers, separated by commas: confusion, features, curves-per-client, images."""
+    """What each run keeps beside its numbers, separated by commas: confusion, features, curves-per-client, images,
+    weights, checkpoint (None: nothing, and no models)."""
     data_root: Annotated[str | None, tyro.conf.arg(name="data.root")] = None
     """Folder where datasets lie and are downloaded to (None: the user's cache folder)."""
     device: str | None = None

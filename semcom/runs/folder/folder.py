@@ -1,11 +1,11 @@
-"""A run's folder: config.json, metrics.jsonl, summary.json, arrays.npz, checkpoint.pt and the one before it."""
+"""A run's folder: config.json, metrics.jsonl, summary.json, arrays.npz, checkpoint.pt or the weights in its place."""
 
 from __future__ import annotations
 
 import errno
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from semcom.files import (
     SWEEP,
     TABLE,
     TRAINING,
+    WEIGHTS,
     append_to_file,
     digest_of_file,
     refuse_file,
@@ -109,7 +110,7 @@ class Folder:
         """Remove the replaced run, beginning with the sign that it is finished, and its configuration last."""
         if self.again:
             rows = (path.name for path in self.path.glob(ROWS.format("*")))
-            for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, *rows, METRICS, ARRAYS, CONFIG):
+            for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, WEIGHTS, *rows, METRICS, ARRAYS, CONFIG):
                 (self.path / name).unlink(missing_ok=True)
 
     @contextmanager
@@ -126,7 +127,7 @@ class Folder:
         new = not self.path.exists()
         with self._locked():
             self.check()
-            for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT, ARRAYS):
+            for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT, WEIGHTS, ARRAYS):
                 remove_leftover_files(self.path / name)
             try:
                 yield
@@ -227,9 +228,22 @@ class Folder:
                 raise DamagedRun(self.path / METRICS, "the run did not write all of its lines")
         with self._writing(SUMMARY):
             write_atomically(self.path / SUMMARY, format_summary(summary))
-        if self.config.train.drop_checkpoints:
-            for path in (self.path / CHECKPOINT, self.path / PREVIOUS, *self.path.glob(ROWS.format("*"))):
-                path.unlink(missing_ok=True)
+        keep = self.config.keep
+        if "checkpoint" not in keep and (self.config.train.drop_checkpoints or "weights" in keep):
+            with self._writing(WEIGHTS):
+                drop_checkpoints(self.path, keep)
+
+
+def drop_checkpoints(folder: Path, keep: Collection[str] = ()) -> None:
+    """Remove the checkpoints of a finished run, after writing its weights if these are to be kept."""
+    rows = list(folder.glob(ROWS.format("*")))
+    if "weights" in keep and (folder / CHECKPOINT).exists():
+        from semcom.runs.folder.weights import write_weights  # imports torch
+
+        write_weights(folder)
+        rows = []  # to which the weights refer
+    for path in (folder / CHECKPOINT, folder / PREVIOUS, *rows):
+        path.unlink(missing_ok=True)
 
 
 def check_stored_reads(folder: Path) -> None:

@@ -10,7 +10,7 @@ from semcom.config import RunError, run_hash
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE
 from semcom.engine.train.precision import reset_torch
-from semcom.files import CHECKPOINT, resolve_file
+from semcom.files import CHECKPOINT, WEIGHTS, resolve_file
 from semcom.runs.folder.recovery import read_checkpoint, read_covered_metrics
 from semcom.runs.folder.stored import read_config
 from semcom.runs.folder.summary import read_summary
@@ -59,9 +59,11 @@ def load(folder: Path | str, *, device: str | None = None, plugins: Sequence[str
         raise RunError(f"{folder}: the run is not finished; run it again, and it goes on")
     with limit_memory():
         loop = Loop(setup, read_run_images(config), None, None, Clock(), ALONE)
-        path = folder / CHECKPOINT
-        if not path.exists():
-            raise RunError(f"{path} is missing, and with it the models; give another folder to train them again")
+        path = next((path for path in (folder / CHECKPOINT, folder / WEIGHTS) if path.exists()), None)
+        if path is None:
+            raise RunError(
+                f"{folder}: the run has kept none of its models; train it in another folder with --keep weights"
+            )
         content = read_checkpoint(path, config, loop.progress)
         loop.rounds = summary["rounds"]
         if content["progress"]["round"] != loop.rounds:

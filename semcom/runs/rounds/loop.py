@@ -246,7 +246,7 @@ class Loop:
         Raises RunError if the models of a finished run have gone with its checkpoints.
         """
         if self.progress["round"] != self.rounds:
-            raise RunError("the run's checkpoints were dropped, and with them its models; train it in another folder")
+            raise RunError("the run has kept none of its models; train it in another folder with --keep weights")
         if self.last is None and has_last_stage(self.method, self.config):
             with self.tally.uncounted():
                 self.last = finish_run(self.method, self.state, self.world)

@@ -226,7 +226,7 @@ def _open_parts(file: Path, only: str | None, stack: ExitStack) -> list[tuple[Bo
         _check_size(file, found)
         if found[0].file_size > PLAIN:
             _check_room(file, found[0].file_size)
-        plain: Any = stack.enter_context(SpooledTemporaryFile(max_size=PLAIN))
+        plain: Any = stack.enter_context(SpooledTemporaryFile(max_size=PLAIN))  # noqa: SIM115 - the stack closes it
         with outer.open(found[0]) as packed:
             shutil.copyfileobj(packed, plain)
         parts.append(stack.enter_context(BoundedArchive(plain)))

@@ -17,9 +17,11 @@ from semcom.files import (
     ERROR,
     METRICS,
     PREVIOUS,
+    ROWS,
     SUMMARY,
     SWEEP,
     TRAINING,
+    WEIGHTS,
     resolve_file,
     write_atomically,
 )
@@ -136,9 +138,16 @@ def _is_reusable(wanted: Resolved, run: Stored) -> bool:
         contents = read_config(run.trained, "reuse").contents if (run.trained / CONFIG).is_file() else {}
         if not all(map(os.path.isabs, list_reads(contents))):
             return False
+        if "checkpoint" in wanted.keep or ("weights" in wanted.keep and not _has_weights(run.trained)):
+            return False
         return run.status == "done" and not (wanted.keep and list_lacking_arrays(run.arrays(), wanted.keep))
     except (RunError, ConfigError):
         return False
+
+
+def _has_weights(folder: Path) -> bool:
+    """Check whether a run has kept its weights, all in one file."""
+    return (folder / WEIGHTS).is_file() and not any(folder.glob(ROWS.format("*")))
 
 
 def take_reused_run(config: Resolved, run: Stored) -> None:
@@ -159,9 +168,9 @@ def take_reused_run(config: Resolved, run: Stored) -> None:
 
 def _copy_run(source: Path, folder: Path, config: Resolved) -> None:
     """Copy a run's files but its summary, in the place of what an unfinished or failed one has left."""
-    for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS):
+    for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, WEIGHTS):
         (folder / name).unlink(missing_ok=True)
     write_config(folder, set_fields(config, {"out": str(folder)}))
-    for name in (METRICS, ARRAYS):
+    for name in (METRICS, ARRAYS, *([WEIGHTS] if "weights" in config.keep else [])):
         if (source / name).is_file():
             write_atomically(folder / name, (source / name).read_bytes())
