@@ -71,14 +71,21 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 """Halves of characters, as Python reads bytes of a path that are not UTF-8."""
 
 
-def check_config_types(config: RunConfig) -> None:
-    """Raise ConfigError for a value, read from a file or given in Python, that is not of its field's declared type."""
+def check_config_types(config: RunConfig, seen: dict[Any, Any] | None = None) -> None:
+    """Raise ConfigError for a value, read from a file or given in Python, that is not of its field's declared type.
+
+    Sections that are in `seen` of `from_dict`, and have been checked, are not checked again.
+    """
     for section in dataclasses.fields(RunConfig):
         part = getattr(config, section.name)
+        if seen is not None and id(part) in seen:
+            continue
         if dataclasses.is_dataclass(part):
             _check_config_fields(part, f"{section.name}.")
             if dataclasses.is_dataclass(own := getattr(part, "options", None)):
                 _check_config_fields(own, f"{section.name}.")
+            if seen is not None:
+                seen[id(part)] = part
     _check_config_fields(config, "")
 
 

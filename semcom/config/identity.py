@@ -140,9 +140,15 @@ LATER: Mapping[str, Any] = _list_later()
 """Fields that are younger than the first stored runs, with their values in these, with which no hash has them."""
 
 
-def from_dict(values: Mapping[str, Any]) -> RunConfig:
-    """Build a configuration from plain containers. Raises ConfigError for an unknown section or field."""
-    return _build_config(_read_former_fields(values))
+def from_dict(values: Mapping[str, Any], seen: dict[Any, Any] | None = None) -> RunConfig:
+    """Build a configuration from plain containers. Raises ConfigError for an unknown section or field.
+
+    Args:
+        values: as of `to_dict`.
+        seen: sections that were built before, for configurations that are only looked at: many runs share most of
+            theirs (None: the configuration has sections of its own).
+    """
+    return _build_config(_read_former_fields(values), seen)
 
 
 def _read_former_fields(values: Any) -> Any:
@@ -162,15 +168,15 @@ def complete_config(config: Any) -> RunConfig:
     return _build_config(vars(config) if isinstance(config, RunConfig) else config)
 
 
-def _build_config(values: Any) -> RunConfig:
+def _build_config(values: Any, seen: dict[Any, Any] | None = None) -> RunConfig:
     """Build a configuration. Raises ConfigError, also for lists that are nested without end."""
     try:
-        return _build_section(RunConfig, values, "")
+        return _build_section(RunConfig, values, "", seen)
     except RecursionError:
         raise ConfigError("config: lists within lists are nested too deep for any field") from None
 
 
-def _build_section(cls: type, values: Any, prefix: str) -> Any:
+def _build_section(cls: type, values: Any, prefix: str, seen: dict[Any, Any] | None = None) -> Any:
     """Build an instance of dataclass `cls` from a mapping, with its sections, and tuples in place of lists."""
     if not isinstance(values, Mapping):
         raise ConfigError(describe_misplaced_section(cls, prefix.rstrip(".") or "config", values))
@@ -182,7 +188,13 @@ def _build_section(cls: type, values: Any, prefix: str) -> Any:
         if not isinstance(name, str) or name not in known:
             raise ConfigError(describe_misplaced_field(cls, prefix, name, value))
         if (section := known[name]) is not None:
+            known_as = None if seen is None else (name, repr(value))  # which tells 1 from 1.0
+            if seen is not None and known_as in seen:
+                built[name] = seen[known_as]
+                continue
             value = _build_section(section, vars(value) if isinstance(value, section) else value, f"{prefix}{name}.")
+            if seen is not None:
+                seen[known_as] = value
         built[name] = parse_option_value(value, hints[name])
     return cls(**built)
 

@@ -26,12 +26,13 @@ def format_config(config: RunConfig) -> str:
     return to_json(to_dict(config), indent=2) + "\n"
 
 
-def read_config(path: Path | str, asked: str) -> RunConfig:
+def read_config(path: Path | str, asked: str, seen: dict[Any, Any] | None = None) -> RunConfig:
     """Read a stored configuration: a config.json, or that of a run's folder.
 
     Args:
         path: of the file or the folder.
         asked: purpose, the first word of the error about a file that cannot be read.
+        seen: as of `from_dict`.
 
     Raises:
         ConfigError: there is none, or it is no configuration.
@@ -54,8 +55,8 @@ def read_config(path: Path | str, asked: str) -> RunConfig:
     except (ValueError, RecursionError) as error:  # of a path with NUL, of bytes that are no text, or of JSON
         raise ConfigError(f"{asked}: {path!r} is no JSON file: {error}") from None
     try:
-        config = from_dict(values)
-        check_config_types(config)
+        config = from_dict(values, seen)
+        check_config_types(config, seen)
     except ConfigError as error:
         raise ConfigError(f"{error} (in {path!r})") from None
     return config

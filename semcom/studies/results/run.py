@@ -226,7 +226,7 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
         ConfigError: there is no run in it, or the same run twice.
     """
     if (folder / CONFIG).is_file():
-        return [_read_folder(folder, {}, {}, lambda place, row: _build_pending(place, {}, row))], {}
+        return [_read_folder(folder, {}, {}, lambda place, row: _build_pending(place, {}, row), {})], {}
     if not folder.is_dir():
         raise ConfigError(f"study: {folder} is no folder; give that of a run or of a sweep, or one that holds runs")
     record, table = escape_texts(_read_sweep_record(folder)), _read_sweep_table(folder)
@@ -245,7 +245,8 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
         """Build a run whose configuration is in the table alone, which is read for such runs only."""
         return _build_pending(place, variants, {**whole().get(place.name, {}), **row})
 
-    found = sorted((_read_folder(path, variants, listed, build) for path in inside), key=lambda run: run.variant)
+    seen: dict[Any, Any] = {}
+    found = sorted((_read_folder(path, variants, listed, build, seen) for path in inside), key=lambda run: run.variant)
     named = {run.hash: run for run in found}
     if len(named) < len(found):
         twice = next(run for run in found if named[run.hash] is not run)
@@ -341,10 +342,11 @@ def _read_folder(
     variants: Mapping[str, str],
     listed: Mapping[str, Mapping[str, Any]],
     build: Callable[[Path, Mapping[str, Any]], Stored],
+    seen: dict[Any, Any],
 ) -> Stored:
     """Read the run whose config.json lies in a folder."""
     try:
-        config = read_config(folder, "study")
+        config = read_config(folder, "study", seen)
     except ConfigError as error:
         if folder.name not in variants:
             raise
