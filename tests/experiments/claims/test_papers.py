@@ -133,7 +133,7 @@ def test_notes_say_how_many_printed_numbers_miss_a_claim_by_little() -> None:
             said = f"of {len(found)} comparisons in its own table {exact} hold and {near} are within 2 points"
             if len(found) == 1:
                 (one,) = found
-                said = f"its own table misses it by {abs(one.values[0].item() - (one.target or 0)):.2f} points"
+                said = f"its own table misses it by {abs(one.values[0].tolist()[0] - (one.target or 0)):.2f} points"
             assert claim["note"].endswith(said), claim["id"]
             mild += 1
     assert mild == 20
