@@ -118,7 +118,9 @@ def list_numbers(
     frame: pd.DataFrame, metric: str, view: str | None = None, test_snr_db: float | None = None
 ) -> pd.Series:
     """Look up a number of each run; arguments are those of `tabulate_by_seed`."""
-    values = [read_number_in_row(row, metric, view, test_snr_db) for row in frame.to_dict("records")]
+    end = metric if test_snr_db is None else f"{test_snr_db:g}"  # of the few columns of hundreds that may be looked at
+    rows = frame[[name for name in frame if name == "view" or name.endswith(end)]].to_dict("records")
+    values = [read_number_in_row(row, metric, view, test_snr_db) for row in rows]
     return pd.Series(values, frame.index, dtype=float)
 
 
