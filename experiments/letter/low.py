@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
-from experiments.claims.claim import Comparison
+from experiments.claims.claim import Comparison, Values
 from experiments.claims.rule import FIRST, Rule
 from experiments.letter.figures import base
 from experiments.letter.lead import STATED
@@ -278,7 +278,7 @@ def judge_stated_lead(
 def _answer_as_stated(title: str, place: str, values: pd.Series, target: float, lead: bool = True) -> Row:
     """Judge a number that the letter states by the rule for claims, in its edition when the hypothesis was written."""
     known = values.dropna()
-    one = Comparison((known.reset_index(drop=True),), target, None, "fedcl", PLAIN.name, place, lead=lead)
+    one = Comparison((Values(known.to_numpy()),), target, None, "fedcl", PLAIN.name, place, lead=lead)
     (judged,) = Rule(changes=FIRST).judge([one])
     return {**decide(title, place, known), "answer": {"yes": SUPPORTED, "no": REFUTED, "open": OPEN}[judged.answer]}
 
