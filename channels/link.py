@@ -46,6 +46,8 @@ FEEDBACKS = get_args(Feedback)
 Realisation = Mapping[str, Tensor]
 """One realisation of the channel, as `Link.draw` draws it: tensors by name, each with an entry per sample."""
 
+NO = "no, sqrt(no)"
+"""The name in a realisation of both in one tensor, `[k, ..., 2]`, where they were computed beforehand (`find_noise`)."""
 SAMPLES = 2**18
 """Realisations behind the statistics of a link without a closed form. Over Rayleigh fading the p-quantile of |h|^2 then
 has a relative standard error of sqrt((1 - p) / (p SAMPLES)), 0.6 % with p = 0.1."""
@@ -341,9 +343,10 @@ class Link:
 
     def _hop(self, drawn: Realisation, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
         """Realise a crossing with `drawn` at `snr_db` `[k]`, for tensors like `like` `[k, ...]`."""
-        # An infinite SNR gives no = 0, so links without noise need no branch.
-        no = torch.pow(10.0, snr_db.to(like.real.dtype) / -10.0).view(-1, *[1] * (like.ndim - 1))
-        deviation = no.sqrt()
+        if NO in drawn:
+            no, deviation = drawn[NO].unbind(-1)
+        else:
+            no, deviation = find_noise(snr_db, like)
         gains, others = self.gains_at(drawn, no, deviation), self.interference(drawn, no)
         return Hop(*gains, drawn.get("noise"), deviation if others is None else (no + others).sqrt(), meter)
 
@@ -362,6 +365,15 @@ class Link:
             gain = amplitude.to(no.dtype.to_complex()) if gain is None else amplitude * gain
         heard = no if others is None else no + others
         return gain, *equalise(self.equaliser, gain, heard, self.estimate(drawn, deviation))
+
+
+def find_noise(snr_db: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute no and sqrt(no) at SNRs `[k]`, for tensors like `like` `[k, ...]`, to which they are broadcastable.
+
+    An infinite SNR gives no = 0, so links without noise need no branch.
+    """
+    no = torch.pow(10.0, snr_db.to(like.real.dtype) / -10.0).view(-1, *[1] * (like.ndim - 1))
+    return no, no.sqrt()
 
 
 def complex_normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import threshold
 
 PAIR = math.sqrt(2.0)
 """R.m.s. of a pair of normalised features: a pair is PAIR times its unit-power symbol."""
@@ -35,8 +36,8 @@ class _Normalise(torch.autograd.Function):
     def forward(ctx: Any, features: Tensor) -> Tensor:
         root = math.sqrt(features.shape[-1])
         norm = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
-        silent = norm < root * math.sqrt(torch.finfo(features.dtype).tiny)
-        inverse = root / norm.masked_fill(silent, math.inf)  # 0 for silent samples: no NaN, and no gradient
+        least = root * math.sqrt(torch.finfo(features.dtype).tiny)
+        inverse = root / threshold(norm, least, math.inf)  # 0 for silent samples: no NaN, and no gradient
         normalised = features * inverse
         ctx.save_for_backward(normalised, inverse)
         return normalised

@@ -412,7 +412,7 @@ def test_cudnn_batch_norm_in_vmap_is_seen(monkeypatch: pytest.MonkeyPatch, caplo
         return stack.movedim(2, -1).contiguous().movedim(-1, 2) if stack.dim() == 5 else stack
 
     monkeypatch.setattr(BatchNorm, "_native", native)
-    monkeypatch.setattr(descent, "lay_channels_last", last)
+    monkeypatch.setattr(descent, "lay_for_training", last)
     with VirtualGPU(), caplog.at_level("WARNING"):
         run(request("fedavg", "cuda", encoder="test-deep-vmap"))
     assert "querying is_contiguous inside of vmap" in caplog.text

@@ -107,13 +107,15 @@ class Federation:
             taken = self.images.index_select(0, index.reshape(-1))
             return taken.view(*index.shape, *self.images.shape[1:]).to(dtype)
         rows = self.images.movedim(1, -1)  # images are copied as they lie in memory
+        if index.is_cuda:  # which takes an index in any order of memory
+            return scale_bytes(rows[index].movedim(-1, -3), dtype)
         picked = rows.index_select(0, index.reshape(-1)).view(*index.shape, *rows.shape[1:]).movedim(-1, -3)
         return scale_bytes(picked, dtype)
 
 
 def scale_bytes(images: Tensor, dtype: torch.dtype) -> Tensor:
     """Scale images of bytes to numbers in [-1, 1]: x / 127.5 - 1."""
-    return images.to(dtype).div_(127.5).sub_(1)
+    return images.div(torch.tensor(127.5, dtype=dtype)).sub_(1)  # the divisor, on the host, has the result's type
 
 
 def to_bytes(images: Tensor) -> Tensor:

@@ -87,9 +87,14 @@ class _Bilinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         (one, other), (a,) = ctx.saved_tensors, grads
+        needed, derivatives = ctx.needs_input_grad[1:3], DERIVATIVES[ctx.which]
+        if ctx.which == OUTPUT and all(needed):
+            ways = {_choose_way(which, *factors(one, other, a), ctx.geometry) for which, factors in derivatives}
+            if ways == {UNFOLDED}:  # both take it in this order of memory
+                a = a.transpose(1, 2).contiguous().transpose(1, 2)
         found = [
-            _Bilinear.apply(which, *factors(one, other, a), ctx.geometry) if needed else None
-            for (which, factors), needed in zip(DERIVATIVES[ctx.which], ctx.needs_input_grad[1:3], strict=True)
+            _Bilinear.apply(which, *factors(one, other, a), ctx.geometry) if wanted else None
+            for (which, factors), wanted in zip(derivatives, needed, strict=True)
         ]
         return None, *found, None
 
@@ -202,12 +207,13 @@ def _unfolded_of_weight(g: Tensor, x: Tensor, geometry: Geometry) -> Tensor:
 # -- the choice ------------------------------------------------------------------------------------------------------
 
 Way = Callable[[Tensor, Tensor, Geometry], Tensor]
+UNFOLDED = "unfolded"
 
 
 def _ways(grouped: Callable[..., Tensor], unfolded: Way) -> dict[str, Way]:
     """List the ways to compute one of the three functions, by name. The first is the default."""
     usual, last = (partial(grouped, order=order) for order in (torch.contiguous_format, torch.channels_last))
-    return {"unfolded": unfolded, "grouped": usual, "grouped, channels last": last}
+    return {UNFOLDED: unfolded, "grouped": usual, "grouped, channels last": last}
 
 
 WAYS: dict[str, dict[str, Way]] = {
@@ -219,21 +225,24 @@ _chosen: dict[Any, str] = {}
 
 
 def _compute_fastest(which: str, one: Tensor, other: Tensor, geometry: Geometry) -> Tensor:
-    """Compute a function of two stacks in the way that is fastest on a GPU for their shapes, timed once in a process.
+    """Compute a function of two stacks in the way that is fastest for their shapes."""
+    return WAYS[which][_choose_way(which, one, other, geometry)](one, other, geometry)
+
+
+def _choose_way(which: str, one: Tensor, other: Tensor, geometry: Geometry) -> str:
+    """Choose the way that is fastest on a GPU, timed once in a process for the shapes.
 
     The first way is taken if results have to repeat (`torch.backends.cudnn.deterministic`), and on other devices:
     batched products run at full speed for any number of clients.
     """
-    ways = WAYS[which]
-    name = next(iter(ways))
     # Timings differ between runs, and so would the choice and the last bits of the results.
-    if one.is_cuda and not torch.backends.cudnn.deterministic:
-        key = which, one.shape, one.stride(), other.shape, one.dtype, geometry
-        if key not in _chosen:
-            took = {name: _time_way(partial(way, one, other, geometry)) for name, way in ways.items()}
-            _chosen[key] = min(took, key=lambda name: took[name])
-        name = _chosen[key]
-    return ways[name](one, other, geometry)
+    if not one.is_cuda or torch.backends.cudnn.deterministic:
+        return next(iter(WAYS[which]))
+    key = which, one.shape, one.stride(), other.shape, one.dtype, geometry
+    if key not in _chosen:
+        took = {name: _time_way(partial(way, one, other, geometry)) for name, way in WAYS[which].items()}
+        _chosen[key] = min(took, key=lambda name: took[name])
+    return _chosen[key]
 
 
 def _time_way(work: Callable[[], object]) -> float:

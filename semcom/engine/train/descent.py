@@ -14,7 +14,7 @@ from torch.optim.sgd import sgd
 from channels import Link
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Cohort, Order, Population, in_part
-from semcom.engine.train.forward import Alone, Leaves, StackedModel, lay_channels_last
+from semcom.engine.train.forward import Alone, Leaves, StackedModel, lay_for_training
 
 Project = Callable[[str, Tensor], Tensor]
 """The function `(name, leaf [k, ...]) -> leaf` that puts a leaf where it may be, after every step."""
@@ -167,7 +167,7 @@ class Workbench:
         self.tensors = {
             n: t  # each client gets a copy of its own of a shared tensor that is trained
             if n in self.shared
-            else lay_channels_last(t.repeat_interleave(len(order), 0) if n in cohort.shared else own.copy(t))
+            else lay_for_training(t.repeat_interleave(len(order), 0) if n in cohort.shared else own.copy(t))
             for n, t in cohort.tensors.items()
         }
 
@@ -330,7 +330,7 @@ def compute_gradients(loss: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, T
     Raises:
         RuntimeError: the losses do not use a leaf.
     """
-    grads = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True)
+    grads = torch.autograd.grad(loss, list(leaves.values()), torch.ones_like(loss), allow_unused=True)
     for name, grad in zip(leaves, grads, strict=True):
         if grad is None:
             raise RuntimeError(f"the objective does not use {name}, which is to be trained; leave it out of train=")

@@ -192,25 +192,27 @@ class Means:
     """The means per client of logged values over the samples of the last epoch (without data: over all steps)."""
 
     def __init__(self, feed: Feed) -> None:
-        self.sums: Log = {}
+        self.names: list[str] = []
         self.weights, self.counted = feed.weights, feed.counted
+        self.sums = self.weights[:0]  # nothing is logged before the last epoch
 
     def add(self, values: Log, step: int, on_device: Tensor | None = None) -> None:
         """Add a step's values, `[n]` each, of the active clients; see `Schedule.cut`."""
         if not self.counted[step]:
             return
-        for name, value in values.items():
-            if name not in self.sums:
-                self.sums[name] = torch.zeros_like(self.weights[:, 0])
-            n, weight = len(value), select_step(self.weights[: len(value)], 1, step, on_device)
-            term = value.detach() * weight
-            # A weight of zero must not carry a NaN of an earlier epoch into the mean.
-            self.sums[name][:n] += term if self.counted[step] == n else torch.where(weight > 0, term, 0.0)
+        if not self.names:
+            self.names = list(values)
+            self.sums = self.weights.new_zeros(len(values), len(self.weights))
+        rows = torch.stack([values[name].detach() for name in self.names])
+        n = rows.shape[1]
+        weight = select_step(self.weights[:n], 1, step, on_device)
+        terms = rows * weight
+        # A weight of zero must not carry a NaN of an earlier epoch into the mean.
+        self.sums[:, :n].add_(terms if self.counted[step] == n else torch.where(weight > 0, terms, 0.0))
 
     def result(self) -> Log:
         """Compute the means by name, `[n]` each."""
-        count = self.weights.sum(1)
-        return {name: total / count for name, total in self.sums.items()}
+        return dict(zip(self.names, self.sums / self.weights.sum(1), strict=True))
 
 
 def _first(tensors: Mapping[str, Tensor], n: int) -> dict[str, Tensor]:

@@ -298,6 +298,16 @@ class StackedModel:
             return call_stacked_model(module, tensors, x, k, self.autocast).to(like.dtype)
 
 
+def lay_for_training(stack: Tensor) -> Tensor:
+    """Lay weights as their gradients will lie, as a fused optimiser takes for granted.
+
+    On an accelerator, products of several clients give the gradients of matrices `[k, out, in]` transposed. Other
+    tensors are laid out by `lay_channels_last`.
+    """
+    transposed = not stack.is_cpu and stack.dim() == 3 and len(stack) > 1
+    return stack.mT.contiguous().mT if transposed else lay_channels_last(stack)
+
+
 def lay_channels_last(stack: Tensor) -> Tensor:
     """Lay weights of convolutions on a CPU, `[k, out, in, h, w]`, out in the order of channels-last images.
 
