@@ -573,24 +573,14 @@ def steps(gpu: VirtualGPU | RealGPU) -> Iterator[list[tuple[int, Record]]]:
     Steps begin when all batches and draws of a chunk are laid out, and end with its last step.
     """
     chunks: list[tuple[int, Record]] = []
-    finite = fit.Chunk.finite
+    take = fit.Fit._take_steps
 
-    def after(build: Callable[..., None]) -> Callable[..., None]:
-        def built(self: Any, *args: Any) -> None:
-            build(self, *args)
-            inside.close()  # of a chunk that failed
-            chunks.append((self.steps, inside.enter_context(gpu.apart())))
+    def taking(self: fit.Fit, chunk: Any, feed: Any, *rest: Any) -> None:
+        with gpu.apart() as record:
+            chunks.append((feed.steps, record))
+            take(self, chunk, feed, *rest)
 
-        return built
-
-    def ended(self: fit.Chunk) -> Tensor:
-        inside.close()
-        return finite(self)
-
-    with ExitStack() as inside, ExitStack() as patches:
-        for cls in (fit.ClientFeed, fit.ServerFeed):
-            patches.enter_context(mock.patch.object(cls, "__init__", after(cls.__init__)))
-        patches.enter_context(mock.patch.object(fit.Chunk, "finite", ended))
+    with mock.patch.object(fit.Fit, "_take_steps", taking):
         yield chunks
 
 

@@ -23,6 +23,7 @@ from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Population, Prefix, in_part
+from semcom.engine.train.arena import Arenas
 from semcom.engine.train.chunk import choose_chunk
 from semcom.engine.train.context import Fitted, Given, Objective
 from semcom.engine.train.descent import Optimizer, Project
@@ -250,13 +251,13 @@ class World:
         their own cost only, over the training link. The clients' draws are those of a training of the whole models.
         """
         made = copy(self)
-        made.session = replace(self.session, draws=self.session.draws.over(encode_frozen(self.session, pop)))
+        made.session = replace(self.session, draws=self.session.draws.over(encode_frozen(self.session, pop)), arenas=Arenas())
         return made
 
     def aside(self) -> World:
         """Return the run as of this round, for work that each process does for itself, whenever it comes to it."""
         made = copy(self)
-        made.session = replace(self.session, draws=copy(self.session.draws), tally=self.session.tally.alone())
+        made.session = replace(self.session, draws=copy(self.session.draws), tally=self.session.tally.alone(), arenas=Arenas())
         return made
 
     def hold(self, parts: Iterable[Population]) -> Population:

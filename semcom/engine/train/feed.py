@@ -12,6 +12,7 @@ from torch import Tensor
 
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Cohort, Order, Population
+from semcom.engine.train.arena import Arena
 from semcom.engine.train.context import Given
 from semcom.engine.train.descent import Chunk
 from semcom.engine.train.forward import Batch, StackedModel, lay_channels_last
@@ -38,11 +39,22 @@ class Feed(Protocol):
         steps: S.
         weights: weight of each step in the means of what is logged, float64 `[k, S]`.
         counted: number of clients whose weight is not zero, for each step; known on the host.
+        host: what is sent to the device, in nested dicts.
     """
 
     steps: int
     weights: Tensor
     counted: list[int]
+    host: dict[str, Any]
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The tensors on the device that the steps read, in nested dicts."""
+        ...
+
+    def place(self, arena: Arena | None) -> None:
+        """Send everything to the device, into an arena if there is one, before the first step."""
+        ...
 
     def active(self, step: int) -> int:
         """Return the number of clients that have not finished before a step."""
@@ -86,25 +98,34 @@ class ClientFeed:
         p = draws.augmentation.numbers
         names = ("", *orders) if p else ()
         augment = {name: draws.uniforms(ids, total, p, "augment", phase.stream, name) for name in names}
-        self._send(orders, uniforms, augment)
+        self.host: dict[str, Any] = {"schedule": self.schedule.host, "orders": orders, "uniforms": uniforms}
+        self.host["augment"] = augment
+        self.host["signals"] = {name: signals.drawn for name, signals in self.signals.items()}
+        self.host["takes"] = {name: signals.drawn for name, signals in self.takes.items()}
         self.models = {name: _stack_models(pop, ids) for name, pop in {**given.anchors, **given.frozen}.items()}
 
-    def _send(self, orders: dict[str, Tensor], uniforms: dict[str, Tensor], augment: dict[str, Tensor]) -> None:
-        """Send everything to the device, in one copy; `orders` are the orders of takes with their own."""
-        host: dict[str, Any] = {"schedule": self.schedule.host, "orders": orders, "uniforms": uniforms}
-        host["augment"] = augment
-        host["signals"] = {name: signals.drawn for name, signals in self.signals.items()}
-        host["takes"] = {name: signals.drawn for name, signals in self.takes.items()}
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The tensors on the device that the steps read, in nested dicts."""
+        return {"models": {name: c.tensors for name, c in self.models.items()}}
+
+    def place(self, arena: Arena | None) -> None:
+        """Send everything to the device, in one copy, into an arena if there is one."""
         draws = self.session.draws
-        there = send_to_device(host, draws.device)
+        if arena is None:
+            there = send_to_device(self.host, draws.device)
+        else:
+            there = arena.send(self.host, draws.device)
+            placed = arena.place(self.inputs)["models"]
+            self.models = {name: replace(c, tensors=placed[name]) for name, c in self.models.items()}
         self.schedule.place(there["schedule"])
         self.weights, self.uniforms = self.schedule.weights, there["uniforms"].get("")
         self.augment = there["augment"]
         self.signals = {name: replace(s, drawn=there["signals"][name]) for name, s in self.signals.items()}
         self.takes = {name: replace(s, drawn=there["takes"][name]) for name, s in self.takes.items()}
         owned = draws.federation.train.flat
-        self.order = owned[self.schedule.order]
-        self.orders = {name: owned[order] for name, order in there["orders"].items()}
+        orders = {"": owned[self.schedule.order]} | {name: owned[order] for name, order in there["orders"].items()}
+        self.orders = orders if arena is None else arena.place({"orders": orders})["orders"]
 
     def active(self, step: int) -> int:
         """Count the clients that have not finished before a step."""
@@ -121,10 +142,10 @@ class ClientFeed:
         uniforms = None if self.uniforms is None else cut(self.uniforms)
         augment = {name: cut(numbers) for name, numbers in self.augment.items()}
         same = augment.get("")
-        batch = draws.batch(self.order, cut, signals=signals, uniforms=uniforms, augment=same)
+        batch = draws.batch(self.orders[""], cut, signals=signals, uniforms=uniforms, augment=same)
         takes = {
             name: draws.batch(
-                self.orders.get(name, self.order), cut, signals={"": signal(cut)}, augment=augment.get(name, same)
+                self.orders.get(name, self.orders[""]), cut, signals={"": signal(cut)}, augment=augment.get(name, same)
             )
             for name, signal in self.takes.items()
         }
@@ -144,8 +165,22 @@ class ServerFeed:
         self.chunk, self.train, self.per_step = chunk, train, given.per_step
         self.steps = next((len(t) for t in given.per_step.values()), phase.steps or 0)
         n = len(chunk.ids)
-        self.weights = torch.ones(n, self.steps, dtype=torch.float64, device=chunk.cohort.device)
+        self.host = {"weights": np.ones((n, self.steps))}
         self.counted = [n] * self.steps
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The tensors on the device that the steps read, in nested dicts."""
+        return {"per_step": self.per_step}
+
+    def place(self, arena: Arena | None) -> None:
+        """Send everything to the device, into an arena if there is one."""
+        device = self.chunk.cohort.device
+        if arena is None:
+            self.weights = send_to_device(self.host, device)["weights"]
+        else:
+            self.weights = arena.send(self.host, device)["weights"]
+            self.per_step = arena.place(self.inputs)["per_step"]
 
     def active(self, step: int) -> int:
         """Count the networks: none finishes before the others."""

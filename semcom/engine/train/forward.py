@@ -299,13 +299,13 @@ class StackedModel:
 
 
 def lay_for_training(stack: Tensor) -> Tensor:
-    """Lay weights as their gradients will lie, as a fused optimiser takes for granted.
+    """Make memory for weights, in the order in which their gradients lie, as a fused optimiser takes for granted.
 
-    On an accelerator, products of several clients give the gradients of matrices `[k, out, in]` transposed. Other
-    tensors are laid out by `lay_channels_last`.
+    On a GPU, products of several clients give the gradients of matrices `[k, out, in]` transposed.
     """
-    transposed = not stack.is_cpu and stack.dim() == 3 and len(stack) > 1
-    return stack.mT.contiguous().mT if transposed else lay_channels_last(stack)
+    transposed = stack.dim() == 3 and len(stack) > 1
+    empty = torch.empty_like(stack.mT if transposed else stack, memory_format=torch.contiguous_format)
+    return empty.mT if transposed else empty
 
 
 def lay_channels_last(stack: Tensor) -> Tensor:
