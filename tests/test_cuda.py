@@ -152,7 +152,7 @@ def test_every_link(link: str) -> None:
     coded = link.startswith("digital")
     setting = over(link) | {"train": {"rounds": 1 + coded}}
     single = REAL and (coded or link.endswith("ls"))
-    error = math.inf if REAL and link == "digital-rayleigh" else 1e-5 if single else 1e-8
+    error = math.inf if REAL and link == "digital-rayleigh" else 1e-5 if single else 1e-7 if coded else 1e-8
     agrees(**setting, building=2 * coded, error=error)
 
 
@@ -283,7 +283,7 @@ def test_two_processes() -> None:
     setting = {"chunk": 1, "channel": {"kind": "rayleigh"}, "train": {"rounds": 1}, "plugins": ("tests.worlds",)}
     with inherited(), GPU():
         alone, both = (outcome(run(request(device="cuda", processes=n, **setting))) for n in (1, 2))
-    assert_alike(both, alone, 1e-12 if REAL else 0.0)  # which process is first decides in which order sums are added
+    assert_alike(both, alone, 1e-12)  # sums of what is measured are added in another order
 
 
 # Commands ------------------------------------------------------------------------------------------------------------
@@ -409,7 +409,7 @@ def test_cudnn_batch_norm_in_vmap_is_seen(monkeypatch: pytest.MonkeyPatch, caplo
         return functional.batch_norm(x, mean, var, weight, bias, self.training, self.momentum, self.eps)
 
     def last(stack: Tensor) -> Tensor:
-        return stack.movedim(2, -1).contiguous().movedim(-1, 2) if stack.dim() == 5 else stack
+        return torch.empty_like(stack.movedim(2, -1).contiguous().movedim(-1, 2) if stack.dim() == 5 else stack)
 
     monkeypatch.setattr(BatchNorm, "_native", native)
     monkeypatch.setattr(descent, "lay_for_training", last)

@@ -138,8 +138,8 @@ class World:
 
     def weights(self, ids: np.ndarray) -> Tensor:
         """Compute p_k = D_k over the sum of D over `ids`, `[n]`."""
-        sizes = self.tensor(self.sizes(ids).astype(np.float64))
-        return sizes / sizes.sum()
+        sizes = torch.as_tensor(self.sizes(ids), dtype=self.session.draws.dtype)
+        return self.tensor(sizes / sizes.sum())
 
     def fraction(self, ids: np.ndarray) -> float:
         """Compute the fraction of all clients' training samples that belongs to `ids`."""

@@ -1,8 +1,9 @@
-"""Copies from the host to the device of a run, for which neither waits."""
+"""Copies from the host to the device of a run, for which neither waits, and copies of many tensors at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -71,3 +72,25 @@ def _copy_to_device(tensors: list[Tensor], device: torch.device, there: Tensor |
         within(pinned, i).copy_(t)
     there = pinned.to(device, non_blocking=True) if there is None else there.copy_(pinned, non_blocking=True)
     return [within(there, i) for i in range(len(tensors))]
+
+
+def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copy tensors into others, those that lie alike in one launch for each type."""
+    kinds: dict[object, tuple[list[Tensor], list[Tensor]]] = defaultdict(lambda: ([], []))
+    with torch.no_grad():
+        for target, source in zip(targets, sources, strict=True):
+            alike = (target.dtype, target.device) == (source.dtype, source.device)
+            if alike and target.is_contiguous() and source.is_contiguous():
+                for some, t in zip(kinds[target.dtype], (target, source), strict=True):
+                    some.append(t)
+            elif target.numel():
+                target.copy_(source)
+        for into, of in kinds.values():
+            torch._foreach_copy_(into, of)
+
+
+def clone_all(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Copy tensors to memory of their own, each in torch's usual order."""
+    made = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors]
+    copy_all(made, tensors)
+    return made

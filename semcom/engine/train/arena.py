@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from semcom.engine.host.memory import measure_free_memory
-from semcom.engine.host.sending import count_bytes, list_leaves, replace_leaves, send_to_device
+from semcom.engine.host.sending import copy_all, count_bytes, list_leaves, replace_leaves, send_to_device
 
 KEPT = 4
 """Arenas that a run keeps: those of the last fits. The others, and all when memory is short, are given up."""
@@ -47,13 +47,14 @@ class Arena:
         self.taken = Counter[object]()
         self.fits = 0
 
-    def place(self, values: Mapping[str, Any], lay: Callable[[Tensor], Tensor] = torch.empty_like) -> dict[str, Any]:
+    def place(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Copy tensors of the device, in nested dicts, into those in place, and return these.
 
-        `lay` makes a tensor in the order of memory that those in place shall have.
+        The "stack" is laid out for training.
         """
         for name, value in values.items():
             if name not in self.tensors:
+                lay = lay_for_training if name == "stack" else torch.empty_like
                 self.tensors[name] = replace_leaves(value, iter([lay(t) for t in list_leaves(value)]))
         there = {name: self.tensors[name] for name in values}
         copy_all(list_leaves(there), list_leaves(values))
@@ -110,26 +111,14 @@ class Arenas:
         return arena
 
 
-def copy_all(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
-    """Copy tensors into others, those that lie alike in one launch for each type."""
-    kinds: dict[object, tuple[list[Tensor], list[Tensor]]] = defaultdict(lambda: ([], []))
-    with torch.no_grad():
-        for target, source in zip(targets, sources, strict=True):
-            alike = target.dtype == source.dtype and target.stride() == source.stride()
-            if alike and target.is_contiguous() and source.is_contiguous():
-                for some, t in zip(kinds[target.dtype], (target, source), strict=True):
-                    some.append(t)
-            elif target.numel():
-                target.copy_(source)
-        for into, of in kinds.values():
-            torch._foreach_copy_(into, of)
+def lay_for_training(stack: Tensor) -> Tensor:
+    """Make memory for weights, in the order in which their gradients lie, as a fused optimiser takes for granted.
 
-
-def clone_all(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Copy tensors to memory of their own, each in torch's usual order."""
-    made = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors]
-    copy_all(made, tensors)
-    return made
+    On a GPU, products of several clients give the gradients of matrices `[k, out, in]` transposed.
+    """
+    transposed = stack.dim() == 3 and len(stack) > 1
+    empty = torch.empty_like(stack.mT if transposed else stack, memory_format=torch.contiguous_format)
+    return empty.mT if transposed else empty
 
 
 class Unknown(Exception):

@@ -13,10 +13,10 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from channels import Link
-from semcom.engine.host.sending import send_to_device
+from semcom.engine.host.sending import clone_all, copy_all, send_to_device
 from semcom.engine.store.population import Cohort, Order, Population, in_part
-from semcom.engine.train.arena import Arena, clone_all, copy_all
-from semcom.engine.train.forward import Alone, Leaves, StackedModel, lay_channels_last, lay_for_training
+from semcom.engine.train.arena import Arena
+from semcom.engine.train.forward import Alone, Leaves, StackedModel, lay_channels_last
 
 Project = Callable[[str, Tensor], Tensor]
 """The function `(name, leaf [k, ...]) -> leaf` that puts a leaf where it may be, after every step."""
@@ -221,11 +221,9 @@ class Chunk:
         """The tensors on the device that the steps work on, in nested dicts."""
         return {"stack": self.stack} | ({} if self.scale is None else {"scale": self.scale})
 
-    def place(self, arena: Arena | None) -> None:
-        """Begin to train, in an arena if there is one."""
-        if arena is not None:
-            placed = arena.place(self.inputs, lay_for_training)
-            self.stack, self.scale = placed["stack"], placed.get("scale")
+    def place(self, arena: Arena | None, there: Mapping[str, Any]) -> None:
+        """Begin to train with the tensors of `inputs` in an arena, if there is one."""
+        self.stack, self.scale = there["stack"], there.get("scale")
         parameters = {name for name, _ in self.cohort.network.named_parameters()}
         chosen = [n for n in self.stack if n in parameters and in_part(n, self.train)]
         self.leaves = {n: self.stack[n].requires_grad_() for n in chosen}

@@ -38,12 +38,14 @@ class Feed(Protocol):
     Attributes:
         steps: S.
         weights: weight of each step in the means of what is logged, float64 `[k, S]`.
+        counts: sums of the weights, float64 `[k]`.
         counted: number of clients whose weight is not zero, for each step; known on the host.
         host: what is sent to the device, in nested dicts.
     """
 
     steps: int
     weights: Tensor
+    counts: Tensor
     counted: list[int]
     host: dict[str, Any]
 
@@ -52,8 +54,8 @@ class Feed(Protocol):
         """The tensors on the device that the steps read, in nested dicts."""
         ...
 
-    def place(self, arena: Arena | None) -> None:
-        """Send everything to the device, into an arena if there is one, before the first step."""
+    def place(self, arena: Arena | None, inputs: Mapping[str, Any]) -> None:
+        """Send `host` to the device, and continue with the tensors of `inputs` in an arena, if there is one."""
         ...
 
     def active(self, step: int) -> int:
@@ -109,23 +111,21 @@ class ClientFeed:
         """The tensors on the device that the steps read, in nested dicts."""
         return {"models": {name: c.tensors for name, c in self.models.items()}}
 
-    def place(self, arena: Arena | None) -> None:
-        """Send everything to the device, in one copy, into an arena if there is one."""
+    def place(self, arena: Arena | None, inputs: Mapping[str, Any]) -> None:
+        """Send `host` to the device, in one copy, and continue with the tensors of `inputs` in an arena, if there is one."""
         draws = self.session.draws
-        if arena is None:
-            there = send_to_device(self.host, draws.device)
-        else:
-            there = arena.send(self.host, draws.device)
-            placed = arena.place(self.inputs)["models"]
-            self.models = {name: replace(c, tensors=placed[name]) for name, c in self.models.items()}
+        there = send_to_device(self.host, draws.device) if arena is None else arena.send(self.host, draws.device)
+        self.models = {name: replace(c, tensors=inputs["models"][name]) for name, c in self.models.items()}
         self.schedule.place(there["schedule"])
-        self.weights, self.uniforms = self.schedule.weights, there["uniforms"].get("")
+        self.weights, self.counts = self.schedule.weights, there["schedule"]["counts"]
+        self.uniforms = there["uniforms"].get("")
         self.augment = there["augment"]
         self.signals = {name: replace(s, drawn=there["signals"][name]) for name, s in self.signals.items()}
         self.takes = {name: replace(s, drawn=there["takes"][name]) for name, s in self.takes.items()}
         owned = draws.federation.train.flat
-        orders = {"": owned[self.schedule.order]} | {name: owned[order] for name, order in there["orders"].items()}
-        self.orders = orders if arena is None else arena.place({"orders": orders})["orders"]
+        orders = {"": self.schedule.order, **there["orders"]}
+        into = {} if arena is None else arena.kept.setdefault("orders", {n: torch.empty_like(t) for n, t in orders.items()})
+        self.orders = {name: torch.take(owned, order, out=into.get(name)) for name, order in orders.items()}
 
     def active(self, step: int) -> int:
         """Count the clients that have not finished before a step."""
@@ -165,7 +165,7 @@ class ServerFeed:
         self.chunk, self.train, self.per_step = chunk, train, given.per_step
         self.steps = next((len(t) for t in given.per_step.values()), phase.steps or 0)
         n = len(chunk.ids)
-        self.host = {"weights": np.ones((n, self.steps))}
+        self.host = {"weights": np.ones((n, self.steps)), "counts": np.full(n, float(self.steps))}
         self.counted = [n] * self.steps
 
     @property
@@ -173,14 +173,11 @@ class ServerFeed:
         """The tensors on the device that the steps read, in nested dicts."""
         return {"per_step": self.per_step}
 
-    def place(self, arena: Arena | None) -> None:
-        """Send everything to the device, into an arena if there is one."""
+    def place(self, arena: Arena | None, inputs: Mapping[str, Any]) -> None:
+        """Send `host` to the device, and continue with the tensors of `inputs` in an arena, if there is one."""
         device = self.chunk.cohort.device
-        if arena is None:
-            self.weights = send_to_device(self.host, device)["weights"]
-        else:
-            self.weights = arena.send(self.host, device)["weights"]
-            self.per_step = arena.place(self.inputs)["per_step"]
+        there = send_to_device(self.host, device) if arena is None else arena.send(self.host, device)
+        self.weights, self.counts, self.per_step = there["weights"], there["counts"], inputs["per_step"]
 
     def active(self, step: int) -> int:
         """Count the networks: none finishes before the others."""

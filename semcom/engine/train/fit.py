@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from semcom.engine.host.ranks import ALONE
-from semcom.engine.host.sending import list_leaves
+from semcom.engine.host.sending import clone_all, copy_all, list_leaves
 from semcom.engine.store.population import Cohort, Order, Population
-from semcom.engine.train.arena import Arena, clone_all, copy_all
+from semcom.engine.train.arena import Arena
 from semcom.engine.train.context import Context, Fitted, Given, Gradient, Log, Objective
 from semcom.engine.train.descent import Chunk, Diverged, Optimizer, Project, Workbench
 from semcom.engine.train.exchange import Done, merge_ranks
@@ -122,12 +122,13 @@ class Fit:
         carry = {name: where(t) for name, t in done.carried.items()}
         per_client = {name: where(t) for name, t in done.per_client.items()}
         given = {"carry": carry, "per_client": per_client, "common": self.given.common}
-        arena = None
+        arena, inputs = None, {**given, **chunk.inputs, **feed.inputs}
         if where.device.type == "cuda":
-            arena = self._find_arena(chunk, feed, given)
-            given = arena.place(given)
-        chunk.place(arena)
-        feed.place(arena)
+            arena = self._find_arena(chunk, feed, inputs)
+            inputs = arena.place(inputs)
+            given = {name: inputs[name] for name in given}
+        chunk.place(arena, inputs)
+        feed.place(arena, inputs)
         means = Means(feed, arena)
         if arena is not None:
             arena.clear()
@@ -147,21 +148,11 @@ class Fit:
             for number in range(feed.steps):
                 step(number)
 
-    def _find_arena(self, chunk: Chunk, feed: Feed, given: Mapping[str, Any]) -> Arena:
+    def _find_arena(self, chunk: Chunk, feed: Feed, inputs: Mapping[str, Any]) -> Arena:
         """Find the tensors in place for steps that launch the same as this fit's."""
-        gradient, loss = isinstance(self.objective, Gradient), self.objective
-        about = (
-            loss.of if isinstance(loss, Gradient) else loss,
-            gradient,
-            self.train,
-            self.phase,
-            self.optimizer,
-            self.project,
-            chunk.bench.shared,
-        )
-        inputs = {"given": given, "chunk": chunk.inputs, "feed": feed.inputs}
-        sent = [(t.shape, t.dtype) for t in list_leaves(feed.host)]
-        return self.session.arenas.find(chunk.cohort.network, about, inputs, tuple(sent), chunk.cohort.device)
+        about = self.objective, self.train, self.phase, self.optimizer, self.project, chunk.bench.shared
+        sent = tuple((t.shape, t.dtype) for t in list_leaves(feed.host))
+        return self.session.arenas.find(chunk.cohort.network, about, inputs, sent, chunk.cohort.device)
 
     def _step(
         self,
@@ -202,7 +193,7 @@ class Fit:
         return loss, extra
 
 
-@dataclass(frozen=True)
+@dataclass
 class Collected:
     """The results of a rank's chunks so far, `[n, ...]` each, and the context that the chunks are cut from."""
 
@@ -214,18 +205,15 @@ class Collected:
     def note(self, where: Order, finite: Tensor, carried: Mapping[str, Tensor], means: Log) -> None:
         """Note the results of a chunk of the clients at `where`."""
         n = len(self.finite)
-        for name, t in means.items():
-            self.log.setdefault(name, torch.zeros(n, dtype=t.dtype, device=t.device))
         if where.is_whole(n):
-            self.finite.copy_(finite)
+            self.finite, self.log = finite, means
             copy_all([self.carried[name] for name in carried], list(carried.values()))
-            self.log.update(means)
             return
         self.finite[where.index] = finite
         for name, t in carried.items():
             self.carried[name][where.index] = t
         for name, t in means.items():
-            self.log[name][where.index] = t
+            self.log.setdefault(name, torch.zeros(n, dtype=t.dtype, device=t.device))[where.index] = t
 
 
 class Means:
@@ -236,14 +224,16 @@ class Means:
     """
 
     def __init__(self, feed: Feed, arena: Arena | None) -> None:
-        self.weights, self.counted, self.arena = feed.weights, feed.counted, arena
+        self.weights, self.counts, self.counted, self.arena = feed.weights, feed.counts, feed.counted, arena
         self.names: list[str] = []
         self.sums = self.weights[:0]  # nothing is logged before the last epoch
-        self.doubt = torch.zeros(len(self.weights), device=self.weights.device)
+        if arena is None or "doubt" not in arena.kept:
+            self.doubt = torch.zeros(len(self.weights), device=self.weights.device)
+        else:
+            self.doubt = arena.kept["doubt"]
         if arena is not None:
-            self.doubt = arena.kept.setdefault("doubt", self.doubt)
             self.names, self.sums = arena.kept.get("sums", (self.names, self.sums))
-            arena.zeros["means"] = [self.doubt, self.sums]
+            arena.kept["doubt"], arena.zeros["means"] = self.doubt, [self.doubt, self.sums]
 
     def add(self, values: Log, step: int, on_device: Tensor | None = None) -> None:
         """Add a step's values, `[n]` each, of the active clients; see `Schedule.cut`."""
@@ -265,7 +255,7 @@ class Means:
 
     def result(self) -> Log:
         """Compute the means by name, `[n]` each."""
-        return dict(zip(self.names, self.sums / self.weights.sum(1), strict=True))
+        return dict(zip(self.names, self.sums / self.counts, strict=True))
 
 
 def _first(tensors: Mapping[str, Tensor], n: int) -> dict[str, Tensor]:

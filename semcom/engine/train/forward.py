@@ -298,16 +298,6 @@ class StackedModel:
             return call_stacked_model(module, tensors, x, k, self.autocast).to(like.dtype)
 
 
-def lay_for_training(stack: Tensor) -> Tensor:
-    """Make memory for weights, in the order in which their gradients lie, as a fused optimiser takes for granted.
-
-    On a GPU, products of several clients give the gradients of matrices `[k, out, in]` transposed.
-    """
-    transposed = stack.dim() == 3 and len(stack) > 1
-    empty = torch.empty_like(stack.mT if transposed else stack, memory_format=torch.contiguous_format)
-    return empty.mT if transposed else empty
-
-
 def lay_channels_last(stack: Tensor) -> Tensor:
     """Lay weights of convolutions on a CPU, `[k, out, in, h, w]`, out in the order of channels-last images.
 

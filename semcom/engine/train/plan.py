@@ -111,6 +111,7 @@ class Schedule:
             "order": pad_clients([p.order for p in plans]),
             "last": last,
             "weights": weights.astype(np.float64),
+            "counts": weights.sum(1).astype(np.float64),
         }
         self.host["first"] = starts[0]
         if not all(self._aligned):
