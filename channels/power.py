@@ -47,8 +47,10 @@ class _Normalise(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         normalised, inverse = ctx.saved_tensors
         # Normalising forgets the length of a sample, so its gradient has no part along the sample.
-        along = torch.linalg.vecdot(grads[0], normalised).unsqueeze(-1) / normalised.shape[-1]
-        return torch.addcmul(grads[0], normalised, along, value=-1.0) * inverse
+        along, d = torch.linalg.vecdot(grads[0], normalised).unsqueeze(-1), normalised.shape[-1]
+        if along.is_cuda:  # a launch less, rounded otherwise
+            return torch.addcmul(grads[0], normalised, along, value=-1.0 / d) * inverse
+        return torch.addcmul(grads[0], normalised, along / d, value=-1.0) * inverse
 
 
 def to_pairs(features: Tensor) -> Tensor:

@@ -24,7 +24,8 @@ way to the device must not change on the host.
 Limits: numbers, rounding and draws are the host's, and TF32 is not rounded. The layout of a result is that of the
 host's kernel. One operation is one launch, though CUDA's libraries may start more, and refuse sizes and types that are
 not refused here. There is one device and one stream; `torch.compile` is not there, and a step that a CUDA graph would
-replay is carried out as the graph's is, with its number on the device.
+replay is carried out anew: by the objects of the fit in which it was recorded, with its number on the device. So it
+reads and writes the tensors that a graph would.
 
 It is possible because torch has a guard that makes "cuda:0" a device on any machine, which FakeTensor needs, and lets a
 tensor say that it is there. A mode sees all operations before they are carried out. Before a backward pass autograd
@@ -335,7 +336,9 @@ class VirtualGPU(TorchDispatchMode):
         for name in ("Event", "Stream", "current_stream", "default_stream"):
             yield cuda, name, stream
         yield cuda, "stream", lambda _: nullcontext()
-        yield replay, "record_graph", lambda work, what: work  # what is replayed is carried out anew
+        # What is replayed is carried out anew, by the Python that was recorded, on the tensors that it was recorded on.
+        yield replay, "record_graph", lambda work, what: work
+        yield replay, "list_storages", _list_storages
         yield cuda, "synchronize", synchronize
         yield cuda, "default_generators", (VirtualGenerator(DEVICE),)
         yield torch.accelerator, "synchronize", synchronize
@@ -409,6 +412,10 @@ STAND_INS: dict[str, Callable[..., Any]] = {
     "cudnn_batch_norm": _cudnn_batch_norm,
     "cudnn_batch_norm_backward": _cudnn_batch_norm_backward,
 }
+
+
+def _list_storages(values: Any) -> list[torch.UntypedStorage]:
+    return [t.held.untyped_storage() for t in _flat(values) if isinstance(t, VirtualTensor)]
 
 
 def _is_virtual(device: Any) -> bool:

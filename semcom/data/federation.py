@@ -115,7 +115,9 @@ class Federation:
 
 def scale_bytes(images: Tensor, dtype: torch.dtype) -> Tensor:
     """Scale images of bytes to numbers in [-1, 1]: x / 127.5 - 1."""
-    return images.div(torch.tensor(127.5, dtype=dtype)).sub_(1)  # the divisor, on the host, has the result's type
+    if images.is_cuda:  # in one launch, with numbers on the host that give the result its type
+        return torch.add(torch.tensor(-1.0, dtype=dtype), images, alpha=1 / 127.5)
+    return images.to(dtype).div_(127.5).sub_(1)
 
 
 def to_bytes(images: Tensor) -> Tensor:

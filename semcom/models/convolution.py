@@ -76,27 +76,37 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry)
 
 
 class _Bilinear(torch.autograd.Function):
-    """One of the three functions of two stacks. Its derivatives are the other two, by `DERIVATIVES`."""
+    """One of the three functions of two stacks. Its derivatives are the other two, by `DERIVATIVES`.
+
+    The images with a border, once made, serve the gradient by the weights too.
+    """
 
     @staticmethod
-    def forward(ctx: Any, which: str, one: Tensor, other: Tensor, geometry: Geometry) -> Tensor:
-        ctx.save_for_backward(one, other)
+    def forward(
+        ctx: Any, which: str, one: Tensor, other: Tensor, geometry: Geometry, padded: Tensor | None = None
+    ) -> Tensor:
+        way, factors = _choose_way(which, one, other, geometry), [one, other]
+        if way == UNFOLDED and which == OUTPUT:
+            padded = factors[0] = _pad_images(one, geometry)
+        elif way == UNFOLDED and which == OF_WEIGHT and padded is not None:
+            factors[1] = padded
+        ctx.save_for_backward(one, other, padded if which == OUTPUT and ctx.needs_input_grad[2] else None)
         ctx.which, ctx.geometry = which, geometry
-        return _compute_fastest(which, one, other, geometry)
+        return WAYS[which][way](*factors, geometry)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        (one, other), (a,) = ctx.saved_tensors, grads
+        (one, other, padded), (a,) = ctx.saved_tensors, grads
         needed, derivatives = ctx.needs_input_grad[1:3], DERIVATIVES[ctx.which]
         if ctx.which == OUTPUT and all(needed):
             ways = {_choose_way(which, *factors(one, other, a), ctx.geometry) for which, factors in derivatives}
             if ways == {UNFOLDED}:  # both take it in this order of memory
                 a = a.transpose(1, 2).contiguous().transpose(1, 2)
         found = [
-            _Bilinear.apply(which, *factors(one, other, a), ctx.geometry) if wanted else None
+            _Bilinear.apply(which, *factors(one, other, a), ctx.geometry, padded) if wanted else None
             for (which, factors), wanted in zip(derivatives, needed, strict=True)
         ]
-        return None, *found, None
+        return None, *found, None, None
 
 
 OUTPUT, OF_INPUT, OF_WEIGHT = "output", "gradient by the input", "gradient by the weights"
@@ -145,12 +155,20 @@ def _grouped_of_weight(g: Tensor, x: Tensor, geometry: Geometry, order: torch.me
 # -- unfolded into columns -------------------------------------------------------------------------------------------
 
 
+def _pad_images(x: Tensor, geometry: Geometry) -> Tensor:
+    """Put the border around images that the kernel reaches."""
+    top, left = geometry.padding
+    return F.pad(x, (left, left, top, top)) if top or left else x
+
+
 def _unfold_columns(x: Tensor, geometry: Geometry) -> Tensor:
-    """Gather the pixels under the kernel by place, `[k, b, c, h, w] -> [k, groups, c / groups kernel, b h' w']`."""
-    (top, left), (dy, dx) = geometry.padding, geometry.dilation
-    if top or left:
-        x = F.pad(x, (left, left, top, top))
-    (rows, columns), (height, width) = geometry.kernel, geometry.out
+    """Gather the pixels under the kernel by place, `[k, b, c, h, w] -> [k, groups, c / groups kernel, b h' w']`.
+
+    Images may have their border already.
+    """
+    if x.shape[-2:] == geometry.size:
+        x = _pad_images(x, geometry)
+    (rows, columns), (height, width), (dy, dx) = geometry.kernel, geometry.out, geometry.dilation
     at = x.stride()
     shape = (*x.shape[:3], rows, columns, height, width)
     strides = (*at[:3], dy * at[3], dx * at[4], geometry.stride[0] * at[3], geometry.stride[1] * at[4])
@@ -224,13 +242,8 @@ WAYS: dict[str, dict[str, Way]] = {
 _chosen: dict[Any, str] = {}
 
 
-def _compute_fastest(which: str, one: Tensor, other: Tensor, geometry: Geometry) -> Tensor:
-    """Compute a function of two stacks in the way that is fastest for their shapes."""
-    return WAYS[which][_choose_way(which, one, other, geometry)](one, other, geometry)
-
-
 def _choose_way(which: str, one: Tensor, other: Tensor, geometry: Geometry) -> str:
-    """Choose the way that is fastest on a GPU, timed once in a process for the shapes.
+    """Choose the way to compute a function of two stacks that is fastest on a GPU, timed once in a process for the shapes.
 
     The first way is taken if results have to repeat (`torch.backends.cudnn.deterministic`), and on other devices:
     batched products run at full speed for any number of clients.

@@ -211,6 +211,7 @@ class Chunk:
         self.cohort, self.ids = bench.cohort, bench.cohort.ids[bench.order[at]]
         self.stack = {n: t if n in bench.shared else t[at] for n, t in bench.tensors.items()}
         self._params: Leaves | None = None
+        self._ones: Tensor | None = None
         self.optimizer, self.memory, self._whole = optimizer, Memory(), Memory()
         scale = optimizer.scale(self.ids)
         self.scale = None if scale is None else send_to_device(torch.from_numpy(scale), self.cohort.device)
@@ -229,7 +230,7 @@ class Chunk:
         self.leaves = {n: self.stack[n].requires_grad_() for n in chosen}
         self.alone = self._alone() if len(self.ids) == 1 else None
         if arena is not None:
-            self._params = arena.kept.get("params")
+            self._params, self._ones = arena.kept.get("called", (None, None))
             if "memory" not in arena.kept:
                 arena.kept["memory"] = self.optimizer.begin(self.leaves)
                 arena.zeros["memory"] = [t for slot in arena.kept["memory"].values() for t in slot.values()]
@@ -238,7 +239,7 @@ class Chunk:
     def leave(self, arena: Arena | None) -> None:
         """Bring the trained models back to the workbench."""
         if arena is not None:
-            arena.kept["params"] = self._params
+            arena.kept["called"] = self._params, self._ones
             trained = {n: t[self.at] for n, t in self.bench.trained.items()}
             copy_all(list(trained.values()), [self.stack[n] for n in trained])
 
@@ -311,10 +312,12 @@ class Chunk:
         """
         if loss.shape != (self.n,):
             raise RuntimeError(f"the objective gave a loss of shape {list(loss.shape)}; one per client is [{self.n}]")
+        if self._ones is None or len(self._ones) != self.n or self._ones.dtype != loss.dtype:
+            self._ones = torch.ones_like(loss)
         if self.alone is None:
-            self._descend_along(compute_gradients(loss, self.leaves))
+            self._descend_along(compute_gradients(loss, self.leaves, self._ones))
         else:
-            grads = compute_gradients(loss, {name: self.alone[name] for name in self.leaves})
+            grads = compute_gradients(loss, {name: self.alone[name] for name in self.leaves}, self._ones)
             self._descend_along({name: grad.unsqueeze(0) for name, grad in grads.items()})
 
     def follow(self, grads: Mapping[str, Tensor]) -> None:
@@ -373,13 +376,18 @@ class Chunk:
         return doubt.isfinite() & torch.stack(sums).isfinite().all(0)
 
 
-def compute_gradients(loss: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def compute_gradients(loss: Tensor, leaves: Mapping[str, Tensor], ones: Tensor | None = None) -> dict[str, Tensor]:
     """Compute the gradients of the clients' losses `[k]` by their own leaves `[k, ...]`, by name.
+
+    Args:
+        loss: the losses.
+        leaves: by name.
+        ones: like the losses (None: new ones).
 
     Raises:
         RuntimeError: the losses do not use a leaf.
     """
-    grads = torch.autograd.grad(loss, list(leaves.values()), torch.ones_like(loss), allow_unused=True)
+    grads = torch.autograd.grad(loss, list(leaves.values()), torch.ones_like(loss) if ones is None else ones, allow_unused=True)
     for name, grad in zip(leaves, grads, strict=True):
         if grad is None:
             raise RuntimeError(f"the objective does not use {name}, which is to be trained; leave it out of train=")

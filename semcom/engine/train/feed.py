@@ -81,7 +81,7 @@ class ClientFeed:
         draws, ids = session.draws, chunk.ids
         self.session, self.chunk, self.train = session, chunk, train
         plans = [draws.plan(int(k), phase) for k in ids]
-        self.schedule = Schedule(plans)
+        self.schedule = Schedule(plans, recorded=draws.device.type == "cuda")
         self.steps, self.counted = self.schedule.steps, self.schedule.counted
         network, sizes = chunk.cohort.network, [p.sizes for p in plans]
         meters = session.tally.meters["train_up"], session.tally.meters["train_down"]

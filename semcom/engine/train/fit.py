@@ -136,7 +136,7 @@ class Fit:
             chunk.recall(*self.optimizer_state.stacks())
         self._take_steps(chunk, feed, partial(self._step, chunk, feed, means, given), arena)
         chunk.leave(arena)
-        done.note(where, chunk.finite(means.doubt), given["carry"], means.result())
+        done.note(where, chunk.finite(means.find_doubt()), given["carry"], means.result())
 
     def _take_steps(self, chunk: Chunk, feed: Feed, step: Callable[..., None], arena: Arena | None) -> None:
         """Take all steps, once everything is in place."""
@@ -220,7 +220,7 @@ class Means:
     """The means per client of logged values over the samples of the last epoch (without data: over all steps).
 
     Attributes:
-        doubt: 0 for each client, `[k]`, NaN once a loss was not finite.
+        doubt: 0 for each client, `[k]`, NaN once a loss was not finite that its sum has not.
     """
 
     def __init__(self, feed: Feed, arena: Arena | None) -> None:
@@ -238,7 +238,8 @@ class Means:
     def add(self, values: Log, step: int, on_device: Tensor | None = None) -> None:
         """Add a step's values, `[n]` each, of the active clients; see `Schedule.cut`."""
         loss = values["loss"].detach()
-        self.doubt[: len(loss)].add_(loss, alpha=0)  # zero times what is not finite is NaN, and stays it
+        if self.counted[step] != len(loss):  # otherwise the sum shows it
+            self.doubt[: len(loss)].add_(loss, alpha=0)  # zero times what is not finite is NaN, and stays it
         if not self.counted[step]:
             return
         if not self.names:
@@ -252,6 +253,10 @@ class Means:
         terms = rows * weight
         # A weight of zero must not carry a NaN of an earlier epoch into the mean.
         self.sums[:, :n].add_(terms if self.counted[step] == n else torch.where(weight > 0, terms, 0.0))
+
+    def find_doubt(self) -> Tensor:
+        """Compute 0 for each client, `[k]`, NaN if a loss was not finite."""
+        return self.doubt.add(self.sums[self.names.index("loss")], alpha=0) if self.names else self.doubt
 
     def result(self) -> Log:
         """Compute the means by name, `[n]` each."""

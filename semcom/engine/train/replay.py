@@ -135,13 +135,15 @@ class Touched(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Carry out an operation."""
-        for storage in _list_storages((args, kwargs)):
+        kwargs = kwargs or {}
+        for storage in list_storages([*args, *kwargs.values()]):
             if storage.data_ptr() not in self._made:
                 self.outside[storage.data_ptr()] = storage
-        result = func(*args, **(kwargs or {}))
-        self._made.update(s.data_ptr() for s in _list_storages(result) if s.data_ptr() not in self.outside)
+        result = func(*args, **kwargs)
+        self._made.update(s.data_ptr() for s in list_storages([result]) if s.data_ptr() not in self.outside)
         return result
 
 
-def _list_storages(values: Any) -> list[torch.UntypedStorage]:
+def list_storages(values: Sequence[Any]) -> list[torch.UntypedStorage]:
+    """List the memory of the GPU's tensors among values and in lists of them."""
     return [t.untyped_storage() for t in tree_leaves(values) if isinstance(t, torch.Tensor) and t.is_cuda]
