@@ -47,7 +47,7 @@ Realisation = Mapping[str, Tensor]
 """One realisation of the channel, as `Link.draw` draws it: tensors by name, each with an entry per sample."""
 
 NO = "no, sqrt(no)"
-"""The name in a realisation of both in one tensor, `[k, ..., 2]`, where they were computed beforehand (`find_noise`)."""
+"""The name in a realisation of both in one tensor, `[k, ..., 2]`, if they were computed beforehand (`find_noise`)."""
 SAMPLES = 2**18
 """Realisations behind the statistics of a link without a closed form. Over Rayleigh fading the p-quantile of |h|^2 then
 has a relative standard error of sqrt((1 - p) / (p SAMPLES)), 0.6 % with p = 0.1."""

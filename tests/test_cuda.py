@@ -358,7 +358,19 @@ def launches(case: str, precision: Any, samples: int) -> tuple[int, int, int]:
 
 
 @virtual
-@pytest.mark.parametrize("arm", ["fedcl", "fedproto", "ditto", "moon", "scaffold", "apfl", "fedrep", "fedpac"])
+@pytest.mark.parametrize(("fading", "most"), [("awgn", 238), ("rayleigh", 258)])
+def test_launches_of_a_step_over_codes(fading: str, most: int) -> None:
+    """Decoding is one kernel each way, where Triton is there."""
+    pytest.importorskip("triton")
+    setting = {"channel": {"kind": "digital", "fading": fading}, "model": {"features": 64}, "train": {"rounds": 2}}
+    with GPU() as gpu, steps(gpu) as chunks:
+        run(request(device="cuda", **setting))
+    n, record = chunks[2]
+    assert record.launches["semcom::decode_ldpc"] == 2 * n and record.launches.total() <= most * n
+
+
+@virtual
+@pytest.mark.parametrize("arm", ["fedcl", "fedproto", "ditto", "moon", "fedpac"])
 def test_a_later_round_works_on_the_memory_of_the_first(arm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps that are carried out anew touch what a recorded step has touched: a replay reads and writes nothing else.
 

@@ -251,13 +251,15 @@ class World:
         their own cost only, over the training link. The clients' draws are those of a training of the whole models.
         """
         made = copy(self)
-        made.session = replace(self.session, draws=self.session.draws.over(encode_frozen(self.session, pop)), arenas=Arenas())
+        draws = self.session.draws.over(encode_frozen(self.session, pop))
+        made.session = replace(self.session, draws=draws, arenas=Arenas())
         return made
 
     def aside(self) -> World:
         """Return the run as of this round, for work that each process does for itself, whenever it comes to it."""
         made = copy(self)
-        made.session = replace(self.session, draws=copy(self.session.draws), tally=self.session.tally.alone(), arenas=Arenas())
+        draws, tally = copy(self.session.draws), self.session.tally.alone()
+        made.session = replace(self.session, draws=draws, tally=tally, arenas=Arenas())
         return made
 
     def hold(self, parts: Iterable[Population]) -> Population:

@@ -85,14 +85,14 @@ class _Bilinear(torch.autograd.Function):
     def forward(
         ctx: Any, which: str, one: Tensor, other: Tensor, geometry: Geometry, padded: Tensor | None = None
     ) -> Tensor:
-        way, factors = _choose_way(which, one, other, geometry), [one, other]
+        way, first, second = _choose_way(which, one, other, geometry), one, other
         if way == UNFOLDED and which == OUTPUT:
-            padded = factors[0] = _pad_images(one, geometry)
+            padded = first = _pad_images(one, geometry)
         elif way == UNFOLDED and which == OF_WEIGHT and padded is not None:
-            factors[1] = padded
+            second = padded
         ctx.save_for_backward(one, other, padded if which == OUTPUT and ctx.needs_input_grad[2] else None)
         ctx.which, ctx.geometry = which, geometry
-        return WAYS[which][way](*factors, geometry)
+        return WAYS[which][way](first, second, geometry)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -243,7 +243,7 @@ _chosen: dict[Any, str] = {}
 
 
 def _choose_way(which: str, one: Tensor, other: Tensor, geometry: Geometry) -> str:
-    """Choose the way to compute a function of two stacks that is fastest on a GPU, timed once in a process for the shapes.
+    """Choose the way that computes a function of two stacks fastest on a GPU, timed once in a process for the shapes.
 
     The first way is taken if results have to repeat (`torch.backends.cudnn.deterministic`), and on other devices:
     batched products run at full speed for any number of clients.

@@ -185,7 +185,7 @@ class Workbench:
         mine = {n: own(n, t) for n, t in cohort.tensors.items() if n not in self.shared}
         mine = mine if accelerated else {n: lay_channels_last(t) for n, t in mine.items()}
         self.tensors = {n: mine.get(n, t) for n, t in cohort.tensors.items()}
-        self.trained = {n: torch.empty(t.shape, dtype=t.dtype, device=t.device) for n, t in mine.items()} if accelerated else mine
+        self.trained = {n: t.new_empty(t.shape) for n, t in mine.items()} if accelerated else mine
 
     def result(self) -> Cohort:
         """Return the trained models as a cohort, in ascending order of ids."""
@@ -387,7 +387,8 @@ def compute_gradients(loss: Tensor, leaves: Mapping[str, Tensor], ones: Tensor |
     Raises:
         RuntimeError: the losses do not use a leaf.
     """
-    grads = torch.autograd.grad(loss, list(leaves.values()), torch.ones_like(loss) if ones is None else ones, allow_unused=True)
+    ones = torch.ones_like(loss) if ones is None else ones
+    grads = torch.autograd.grad(loss, list(leaves.values()), ones, allow_unused=True)
     for name, grad in zip(leaves, grads, strict=True):
         if grad is None:
             raise RuntimeError(f"the objective does not use {name}, which is to be trained; leave it out of train=")

@@ -341,8 +341,8 @@ class Signals:
     """The signals of a chunk's samples on the way through one model: a `Signal` for each step.
 
     Attributes:
-        drawn: by the fields of `Signal`, `[k, N, ...]` and `[k]`, and on an accelerator the "noise" of each way, `[k, 1,
-            1, 2]`; on the device of the steps once it is sent there.
+        drawn: by the fields of `Signal`, `[k, N, ...]` and `[k]`, and on an accelerator the "noise" of each way,
+            `[k, 1, 1, 2]`; on the device of the steps once it is sent there.
         meter, down_meter: meters of the received SNR.
     """
 

@@ -55,7 +55,7 @@ class Feed(Protocol):
         ...
 
     def place(self, arena: Arena | None, inputs: Mapping[str, Any]) -> None:
-        """Send `host` to the device, and continue with the tensors of `inputs` in an arena, if there is one."""
+        """Send `host` to the device, in one copy, and go on with `inputs` as they lie in an arena, if there is one."""
         ...
 
     def active(self, step: int) -> int:
@@ -112,7 +112,7 @@ class ClientFeed:
         return {"models": {name: c.tensors for name, c in self.models.items()}}
 
     def place(self, arena: Arena | None, inputs: Mapping[str, Any]) -> None:
-        """Send `host` to the device, in one copy, and continue with the tensors of `inputs` in an arena, if there is one."""
+        """Send `host` to the device, in one copy, and go on with `inputs` as they lie in an arena, if there is one."""
         draws = self.session.draws
         there = send_to_device(self.host, draws.device) if arena is None else arena.send(self.host, draws.device)
         self.models = {name: replace(c, tensors=inputs["models"][name]) for name, c in self.models.items()}
@@ -124,7 +124,9 @@ class ClientFeed:
         self.takes = {name: replace(s, drawn=there["takes"][name]) for name, s in self.takes.items()}
         owned = draws.federation.train.flat
         orders = {"": self.schedule.order, **there["orders"]}
-        into = {} if arena is None else arena.kept.setdefault("orders", {n: torch.empty_like(t) for n, t in orders.items()})
+        into: dict[str, Tensor] = {}
+        if arena is not None:
+            into = arena.kept.setdefault("orders", {name: torch.empty_like(order) for name, order in orders.items()})
         self.orders = {name: torch.take(owned, order, out=into.get(name)) for name, order in orders.items()}
 
     def active(self, step: int) -> int:
@@ -174,7 +176,7 @@ class ServerFeed:
         return {"per_step": self.per_step}
 
     def place(self, arena: Arena | None, inputs: Mapping[str, Any]) -> None:
-        """Send `host` to the device, and continue with the tensors of `inputs` in an arena, if there is one."""
+        """Send `host` to the device, in one copy, and go on with `inputs` as they lie in an arena, if there is one."""
         device = self.chunk.cohort.device
         there = send_to_device(self.host, device) if arena is None else arena.send(self.host, device)
         self.weights, self.counts, self.per_step = there["weights"], there["counts"], inputs["per_step"]

@@ -70,12 +70,14 @@ def _record_step(
     """Record a step, and return a function that carries out any step of its shape, by number, or None if refused."""
     on_device = torch.full((1,), number, device=device)
     again = record_graph(partial(step, number, on_device), what)
+    if again is None:
+        return None
 
     def replay(number: int) -> None:
         on_device.fill_(number)
         again()
 
-    return None if again is None else replay
+    return replay
 
 
 @contextmanager

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -170,6 +173,31 @@ def test_an_accelerator_gets_the_same_bits(k, n, m, monkeypatch):
         assert torch.equal(chosen.decode(llr)[0], expected)
     finally:
         torch.set_num_threads(threads)
+
+
+KERNEL = """
+import torch
+from channels.coding import fused, ldpc
+
+code = ldpc.make_ldpc_code(12, 24, 2, torch.device("cpu"))
+llr = torch.randn(2, 24, generator=torch.Generator().manual_seed(3)) + torch.tensor([[3.0], [0.0]])
+expected, held = code.decode(llr)
+messages = code._begin(llr)[0].T.contiguous()
+beliefs, bits, good = messages[:, code._edges :].contiguous(), torch.empty_like(expected), torch.empty_like(held)
+fused.decode(messages, beliefs, bits, good, code)
+print(held.tolist(), good.tolist(), torch.equal(bits[held], expected[held]))
+"""
+
+
+def test_the_kernel_of_a_gpu_decodes_the_same_words():
+    """Triton interprets it on the host, some seconds for a word: of one that decodes, and one that does not.
+
+    The bits of the latter hang on the rounding of sums.
+    """
+    pytest.importorskip("triton")
+    words, env = [sys.executable, "-c", KERNEL], {**os.environ, "TRITON_INTERPRET": "1"}
+    found = subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout
+    assert found == "[True, False] [True, False] True\n"
 
 
 @pytest.mark.parametrize("stops", [False, True])
