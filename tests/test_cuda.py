@@ -41,7 +41,7 @@ from semcom.runs.rounds.runner import run
 from tests import worlds
 from tests.experiments.bench.test_rounds import here  # noqa: F401 - a fixture
 from tests.runs.rounds.test_run import interrupt, timeless, weights
-from tests.virtual import GPU, POSSIBLE, REAL, Record, VirtualGPU, inherited, steps
+from tests.virtual import CARDS, GPU, POSSIBLE, REAL, Record, VirtualGPU, inherited, steps
 
 pytestmark = pytest.mark.skipif(not (POSSIBLE or REAL), reason="takes a torch with CUDA")
 virtual = pytest.mark.skipif(not POSSIBLE, reason="takes a virtual GPU")
@@ -284,6 +284,17 @@ def test_two_processes() -> None:
     with inherited(), GPU():
         alone, both = (outcome(run(request(device="cuda", processes=n, **setting))) for n in (1, 2))
     assert_alike(both, alone, 1e-12)  # sums of what is measured are added in another order
+
+
+@virtual
+def test_two_processes_with_a_gpu_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CARDS, "2")
+    setting = {"chunk": "auto", "train": {"rounds": 2}, "plugins": ("tests.worlds",), "processes": "auto"}
+    with inherited(), GPU():
+        both = run(request(device="cuda", **setting))
+        found = outcome(both)
+    assert both.config.processes == 2
+    assert_alike(found, outcome(run(request(**setting | {"processes": 1}))), 1e-8)
 
 
 # Commands ------------------------------------------------------------------------------------------------------------

@@ -245,7 +245,8 @@ def define_kernel() -> bool:
 
         code = make_ldpc_code(k, n, m, messages.device)
         bits, good = (torch.empty(len(messages), *s, dtype=torch.bool, device=messages.device) for s in ((k,), ()))
-        fused.decode(messages, beliefs, bits, good, code)
+        with torch.cuda.device(messages.device):
+            fused.decode(messages, beliefs, bits, good, code)
         return bits, good
 
     _library.define("decode_ldpc(Tensor(a!) messages, Tensor(b!) beliefs, int k, int n, int m) -> (Tensor, Tensor)")

@@ -277,7 +277,8 @@ class World:
         draws, team = self.session.draws, self.session.team
         image, batch = draws.federation.images.shape[1:], self.config.train.batch_size
         mine = min(choose_chunk(network, image, batch, draws.device, draws.dtype.itemsize) for network in networks)
-        return max(1, min(team.exchange(mine)) // team.size)  # at worst they share what is free
+        devices = torch.cuda.device_count() if draws.device.type == "cuda" else 1
+        return max(1, min(team.exchange(mine)) // -(-team.size // devices))  # at worst they share what is free
 
     # -- training ------------------------------------------------------------------------------------------------
 

@@ -100,15 +100,20 @@ class Arenas:
         """
         try:
             key = network, describe(about), describe_inputs(inputs), sent
-        except Unknown:
+        except (Unknown, RecursionError):
             return Arena()
         arena = self._known.setdefault(key, Arena())
         self._known.move_to_end(key)
-        if device.type == "cuda" and measure_free_memory(device) * SHORT < torch.cuda.mem_get_info(device)[1]:
-            self._known.clear()
+        free = measure_free_memory(device) + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        if free * SHORT < torch.cuda.mem_get_info(device)[1]:
+            self.clear()
         while len(self._known) > KEPT:
             self._known.popitem(last=False)
         return arena
+
+    def clear(self) -> None:
+        """Give up all arenas."""
+        self._known.clear()
 
 
 def lay_for_training(stack: Tensor) -> Tensor:
@@ -148,7 +153,8 @@ def describe(value: Any, deep: bool = True) -> Hashable:
         return describe(value.__func__), describe(value.__self__)
     if isinstance(value, FunctionType):
         held = [cell.cell_contents for cell in value.__closure__ or ()]
-        return value.__code__, describe((value.__defaults__, value.__kwdefaults__)), describe(held)
+        given = value.__module__, value.__defaults__, value.__kwdefaults__
+        return value.__code__, describe(given), describe(held)
     if dataclasses.is_dataclass(value) and value.__dataclass_params__.frozen:  # type: ignore[union-attr]
         return type(value), tuple(describe(getattr(value, f.name), deep) for f in dataclasses.fields(value))
     if deep and hasattr(value, "__dict__") and not isinstance(value, Tensor | nn.Module):

@@ -125,6 +125,7 @@ class Loop:
                     self.folder.write_error(line if foreseen else f"{line}\n\n{traceback.format_exc()}")
             raise
         self.tally.team = ALONE  # the others have ended, or go their own way
+        self.world.session.arenas.clear()
         return self.result(summary, self.folder.path if self.folder else None)
 
     def result(self, summary: dict[str, Any], out: Path | None) -> Result:
