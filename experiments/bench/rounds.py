@@ -32,6 +32,7 @@ from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
+from semcom.runs.result.evaluation import evaluate_views
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,10 @@ class Rounds:
         self.team.broadcast(torch.zeros(1))  # a round begins when rank 0 begins it
         self.world.session.tally.begin(self.world.round + 1)
         self.state = self.method.round(self.state, self.world)
+
+    def test(self) -> None:
+        """Evaluate the models as they are; for a single process."""
+        evaluate_views(self.world.session, self.method.views(self.state, self.world))
 
 
 _next_round: Callable[[], None]  # of what this process was started for
@@ -102,6 +107,15 @@ def _measure_rounds(device: torch.device) -> tuple[float, dict[str, float]]:
     return took, {"resident_bytes": measure_peak_of_rounds(os.getpid()), "device_bytes": device_bytes}
 
 
+def _measure_test(device: torch.device) -> dict[str, float]:
+    """Evaluate the engine's models as they are; return the seconds, and the most memory until then."""
+    assert isinstance(_next_round, Rounds)
+    return {
+        "test_seconds": seconds(_next_round.test, clock_of(device)),
+        "resident_bytes": measure_peak_of_rounds(os.getpid()),
+    }
+
+
 def measure_peak_of_rounds(pid: int) -> float:
     """Add up the peak resident bytes of a process and its descendants; NaN if the system does not report them.
 
@@ -123,7 +137,7 @@ class Worker:
         self.title = f"{workload.title}, {variant.name}, K = {workload.clients}"
         self.error: str | None = None
         self.seconds: list[float] = []
-        self.facts = {"resident_bytes": math.nan, "device_bytes": math.nan}  # NaN: not known
+        self.facts = dict.fromkeys(("resident_bytes", "device_bytes", "test_seconds"), math.nan)  # NaN: not known
         self._pool = ProcessPoolExecutor(1, get_context("spawn"))
         self.facts["setup_seconds"] = seconds(lambda: self._ask(_prepare_rounds, workload, variant), default_timer)
         self.measure()
@@ -136,6 +150,11 @@ class Worker:
             self.seconds.append(answer[0])
             self.facts |= answer[1]
             logger.info("%s: %.3g s", self.title, answer[0])
+
+    def test(self) -> None:
+        """Add the seconds of a test, where the workload has one."""
+        if self.workload.tests:
+            self.facts |= self._ask(_measure_test, torch.device(self.variant.device)) or {}
 
     def row(self) -> dict[str, Any]:
         """Report the job, its rounds' seconds and samples per second (empty if it failed), and the facts."""
@@ -174,4 +193,6 @@ def measure_rounds_in_turns(
             for worker in workers if turn % 2 == 0 else workers[::-1]:
                 worker.measure()
             between()
+        for worker in workers:
+            worker.test()
         return [worker.row() for worker in workers]

@@ -82,6 +82,8 @@ class Workload:
         snr_db: SNR of the AWGN link that training passes (a split method's gradients too); None: there is no link.
         active: clients that take part in a round (None: all).
         pool: images that the clients' index tables point to.
+        tests: test images per client, of those of the pool.
+        tested: clients that a test looks at (None: all).
     """
 
     title: str
@@ -95,6 +97,8 @@ class Workload:
     snr_db: float | None = None
     active: int | None = None
     pool: int = 6_000
+    tests: int = 0
+    tested: int | None = None
 
     @property
     def visited(self) -> int:
@@ -103,7 +107,8 @@ class Workload:
 
     def config(self, variant: Variant) -> Resolved:
         """Resolve the configuration of an engine variant, which trains with Adam."""
-        train = TrainConfig(batch_size=self.batch, lr=LEARNING_RATE)
+        tested = self.tested if self.tested != self.clients else None
+        train = TrainConfig(batch_size=self.batch, lr=LEARNING_RATE, eval_clients=tested)
         link = ChannelConfig(kind="none") if self.snr_db is None else ChannelConfig(kind="awgn", snr_db=self.snr_db)
         wanted = RunConfig(
             method=self.method,
@@ -123,7 +128,7 @@ def make_synthetic_workload(workload: Workload, seed: int = 0) -> Federation:
     """Make K clients with n random training images each, as many of each of their classes, without a loop over clients.
 
     Their lists of the N images overlap, but no client has one twice: it takes every s-th image of each of its classes
-    from a random one on, with a stride s of its own. There are no tests.
+    from a random one on, with a stride s of its own. Its tests are the first of its list.
     """
     rng = np.random.default_rng(seed)
     clients, turn = workload.clients, np.arange(workload.samples)
@@ -136,13 +141,16 @@ def make_synthetic_workload(workload: Workload, seed: int = 0) -> Federation:
     within = (start + stride * (turn // workload.ways)) % per_class
     table = within * CLASSES + owned[:, turn % workload.ways]  # [K, n]: image i has class i mod C
     images = rng.integers(0, 256, (workload.pool, 32, 32, 3), dtype=np.uint8)
-    empty = Ragged(torch.zeros(0, dtype=torch.int64), np.zeros(clients + 1, dtype=np.int64))
+
+    def lists(n: int) -> Ragged:
+        return Ragged(torch.from_numpy(table[:, :n].ravel()), np.arange(clients + 1, dtype=np.int64) * n)
+
     return Federation(
         images=torch.from_numpy(images).movedim(-1, 1),  # [N, 3, 32, 32], channels last in memory
         labels=torch.arange(workload.pool) % CLASSES,
-        train=Ragged(torch.from_numpy(table.ravel()), np.arange(clients + 1, dtype=np.int64) * workload.samples),
-        test=empty,
-        validation=empty,
+        train=lists(workload.samples),
+        test=lists(workload.tests),
+        validation=lists(0),
         classes=tuple(f"class {c}" for c in range(CLASSES)),
         owned=member,
     )

@@ -64,9 +64,10 @@ class Layout:
         device = next((t.device for t in tensors.values()), None)
         nothing = torch.zeros(n, ALIGNMENT, dtype=torch.uint8, device=device)  # gaps too: a checkpoint stores them
         pieces = []
-        for name, (_, shape, _) in self.places.items():
-            rows = tensors[name].detach().expand(n, *shape).reshape(n, -1).view(torch.uint8)
-            pieces += [rows, nothing[:, : -rows.shape[1] % ALIGNMENT]]
+        for name, (_, shape, dtype) in self.places.items():
+            size = shape.numel() * dtype.itemsize
+            rows = tensors[name].detach().expand(n, *shape).reshape(-1).view(torch.uint8).view(n, size)
+            pieces += [rows, nothing[:, : -size % ALIGNMENT]]
         return torch.cat(pieces, 1) if pieces else nothing[:, :0]
 
     def unpack(self, records: Tensor) -> dict[str, Tensor]:
@@ -195,7 +196,8 @@ class Disk:
 
     def read_all(self, handles: Sequence[Slot], into: Sequence[Tensor]) -> None:
         """Read records into `[R]` each; raises RunError as `read` does."""
-        for handle, record in zip(handles, into, strict=True):
+        pairs = zip(handles, into, strict=True)
+        for handle, record in sorted(pairs, key=lambda pair: pair[0].index):  # a disk is fastest in order
             self.read(handle, record)
 
     def read(self, handle: Slot, into: Tensor) -> None:

@@ -372,6 +372,20 @@ def test_a_write_in_pieces_is_continued(tmp_path: Path, monkeypatch: Any) -> Non
     assert holds(reopened(values, tmp_path / "rows-1.bin"), NUMBERS)
 
 
+def test_a_file_is_read_in_the_order_of_its_records(tmp_path: Path, monkeypatch: Any) -> None:
+    rows, _ = stored(tmp_path / "rows-1.bin")
+    read, places = os.preadv, list[int]()
+
+    def noted(descriptor: int, buffers: list[memoryview], at: int) -> int:
+        places.append(at)
+        return read(descriptor, buffers, at)
+
+    monkeypatch.setattr(os, "preadv", noted)
+    slots = [rows.changed[k].index for k in (1, 3, 4, 5)]
+    assert slots != sorted(slots) and holds(rows, NUMBERS, [1, 3, 4, 5])
+    assert places == [slot * LAYOUT.size for slot in sorted(slots)]
+
+
 def test_rows_of_another_run_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "rows-1.bin"
     _, values = stored(path)

@@ -25,6 +25,7 @@ from experiments.bench.__main__ import main
 from experiments.bench.engine import SMALL
 from experiments.bench.rounds import Rounds, Worker, measure_peak_of_rounds, measure_rounds_in_turns
 from experiments.bench.workloads import Variant, Workload, make_synthetic_workload
+from semcom.methods.registry import METHODS
 from tests.processes import SERVER, Forked, gone, start_server
 
 LOOP = Variant("loop")
@@ -117,6 +118,9 @@ class Noted:
     def measure(self) -> None:
         self.notes.append(self.name)
 
+    def test(self) -> None:
+        self.notes.append(f"test of {self.name}")
+
     def row(self) -> str:
         return self.name
 
@@ -129,7 +133,21 @@ def test_turns_go_forth_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Noted, "notes", notes := [])
     jobs = [(SMALL["a"], Variant(name)) for name in ("a", "b")]
     assert measure_rounds_in_turns(jobs, 3, between=lambda: notes.append("peak")) == ["a", "b"]
-    assert notes == ["a", "b", "peak", "b", "a", "peak", "a", "b", "peak", "end of b", "end of a"]
+    assert notes == [
+        "a",
+        "b",
+        "peak",
+        "b",
+        "a",
+        "peak",
+        "a",
+        "b",
+        "peak",
+        "test of a",
+        "test of b",
+        "end of b",
+        "end of a",
+    ]
 
 
 class Here:
@@ -181,10 +199,13 @@ def test_engine_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.usefixtures("here")
 def test_scale_in_small(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "scale.json"
-    main(f"scale --quick --methods fedproto --rounds 2 --json {file}".split())
-    few, many = json.loads(file.read_text())["rows"]
-    assert (few["clients"], many["clients"]) == (20, 200)
-    assert len(few["seconds"]) == len(many["seconds"]) == 2 and many["ratio"] > 0 and few["ratio"] is None
+    main(f"scale --quick --methods all --rounds 2 --json {file}".split())
+    rows = json.loads(file.read_text())["rows"]
+    assert len(rows) == 2 * len(METHODS.names())
+    for few, many in zip(rows[::2], rows[1::2], strict=True):
+        assert (few["clients"], many["clients"], few["method"]) == (20, 1000, many["method"])
+        assert few["error"] is many["error"] is None and len(few["seconds"]) == len(many["seconds"]) == 2
+        assert many["ratio"] > 0 and few["ratio"] is None and min(few["test_seconds"], many["test_seconds"]) > 0
     assert "2 clients take part in a round, each with 10 of 600 images" in capsys.readouterr().out
 
 
@@ -196,7 +217,7 @@ def test_wrong_requests_are_refused_before_anything_is_measured() -> None:
         ("engine --variants plain,warp", "variants: 'warp'"),
         ("engine --growth 0 5", "growth: 0"),
         ("engine --json .", "json: "),
-        ("scale --methods local", "methods: 'local'"),
+        ("scale --methods locl", "methods: 'locl'"),
         ("scale --clients 99", "clients: 99"),
         ("scale --rounds 0", "rounds: 0"),
     ):

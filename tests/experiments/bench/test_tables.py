@@ -92,7 +92,15 @@ def test_a_gpu_adds_a_column() -> None:
 
 def pair(few: float, many: float, mebibytes: int = 600, failed: bool = False) -> pd.DataFrame:
     """FedAvg with few and with many clients: seconds of a round, and the memory with many."""
-    common = {"method": "fedavg", "active": 20, "samples": 50, "pool": 60_000, "setup_seconds": 2.5}
+    common = {
+        "method": "fedavg",
+        "active": 20,
+        "samples": 50,
+        "pool": 60_000,
+        "tested": 100,
+        "setup_seconds": 2.5,
+        "test_seconds": 0.25,
+    }
     rows = [
         {**common, "clients": k, "seconds": [] if bad else [s, 2 * s, s], "resident_bytes": memory * MIB}
         for k, s, memory, bad in ((100, few, 600, False), (100_000, many, mebibytes, failed))
@@ -115,10 +123,10 @@ def test_targets_of_scale(found: pd.DataFrame, met: bool) -> None:
 
 
 SCALE = """\
-20 clients take part in a round, each with 50 of 60,000 images; rounds: 3
-   method  clients  s/round: min  median  max  ratio  memory MiB  start s
-   fedavg      100             1       1    2      -         600      2.5
-   fedavg  100,000           1.5     1.5    3   1.50         700      2.5
+20 clients take part in a round, each with 50 of 60,000 images; a test has 100 clients; rounds: 3
+   method  clients  s/round: min  median  max  ratio  test s  memory MiB  start s
+   fedavg      100             1       1    2      -    0.25         600      2.5
+   fedavg  100,000           1.5     1.5    3   1.50    0.25         700      2.5
 targets, a ratio of 1.2 and 3,072 MiB: missed by fedavg"""
 
 
