@@ -66,8 +66,10 @@ class Layout:
         pieces = []
         for name, (_, shape, dtype) in self.places.items():
             size = shape.numel() * dtype.itemsize
-            rows = tensors[name].detach().expand(n, *shape).reshape(-1).view(torch.uint8).view(n, size)
-            pieces += [rows, nothing[:, : -size % ALIGNMENT]]
+            flat = tensors[name].detach().expand(n, *shape).reshape(-1)
+            if flat.stride(0) != 1:  # bytes can be seen side by side alone
+                flat = flat.clone(memory_format=torch.contiguous_format)
+            pieces += [flat.view(torch.uint8).view(n, size), nothing[:, : -size % ALIGNMENT]]
         return torch.cat(pieces, 1) if pieces else nothing[:, :0]
 
     def unpack(self, records: Tensor) -> dict[str, Tensor]:
