@@ -31,6 +31,7 @@ class Arena:
 
     Attributes:
         tensors: inputs by their names in nested dicts, as `place` got them first.
+        buffer: memory of what is sent from the host.
         zeros: tensors that are zero when a fit begins, by name: sums and the optimiser's state.
         kept: any other things that recorded steps share.
         replays: recorded steps by their shape.
