@@ -7,11 +7,11 @@ checks hold, and nothing waits for it.
 from __future__ import annotations
 
 # mypy: disable-error-code="no-untyped-def, union-attr"
+from collections.abc import Mapping
+
 import triton
 import triton.language as tl
 from torch import Tensor
-
-from channels.coding import ldpc
 
 CHECKS, BITS = 128, 128
 """Checks and bits that a program works on at once."""
@@ -82,18 +82,29 @@ def _decode(
     tl.store(good + codeword, done != 0)
 
 
-def decode(messages: Tensor, beliefs: Tensor, bits: Tensor, good: Tensor, code: ldpc.Code) -> None:
+def decode(
+    messages: Tensor,
+    beliefs: Tensor,
+    bits: Tensor,
+    good: Tensor,
+    tables: Mapping[str, Tensor],
+    first: int,
+    rounds: int,
+    constants: Mapping[str, float],
+) -> None:
     """Decode codewords by one kernel: fill `bits`, bool `[N, k]`, and `good`, bool `[N]`.
 
     Args:
         messages: float32 `[N, edges + known]`, which change.
         beliefs: float32 `[N, known]`, which change.
         bits, good: the results.
-        code: has the tables of edges.
+        tables: the graph, as `Code.tables`.
+        first: number of checks that speak before the others.
+        rounds: times that the checks are looked at.
+        constants: ITERATIONS, ONE and CERTAIN of the decoder.
     """
-    rows, ends, terms = (code.tables[name] for name in ("rows", "ends", "terms"))
-    sizes = messages.shape[1], beliefs.shape[1], bits.shape[1], code.first, len(rows), ldpc.ROUNDS
-    constants = {"ITERATIONS": ldpc.ITERATIONS, "ONE": ldpc.ONE, "CERTAIN": ldpc.CERTAIN}
+    rows, ends, terms = (tables[name] for name in ("rows", "ends", "terms"))
+    sizes = messages.shape[1], beliefs.shape[1], bits.shape[1], first, len(rows), rounds
     _decode[(len(messages),)](
         messages, beliefs, bits, good, rows, ends, terms, *sizes, rows.shape[1], terms.shape[1],
         **constants, CHECKS=CHECKS, BITS=BITS,

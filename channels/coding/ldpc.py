@@ -45,6 +45,7 @@ HALF = OCTAVE / math.log(4)
 """Half an LLR of 1 as a difference of such integers: the unit of all beliefs and messages."""
 CERTAIN = 10 * OCTAVE
 """Belief from which a bit is certain, an LLR of 14: float32 cannot distinguish tanh from 1 beyond it."""
+CONSTANTS = {"ITERATIONS": ITERATIONS, "ONE": ONE, "CERTAIN": CERTAIN}
 TRIED = 64
 """Words that the kernel of a GPU is tried on."""
 UNKNOWN = 1e-6
@@ -246,7 +247,7 @@ def define_kernel() -> bool:
         code = make_ldpc_code(k, n, m, messages.device)
         bits, good = (torch.empty(len(messages), *s, dtype=torch.bool, device=messages.device) for s in ((k,), ()))
         with torch.cuda.device(messages.device):
-            fused.decode(messages, beliefs, bits, good, code)
+            fused.decode(messages, beliefs, bits, good, code.tables, code.first, ROUNDS, CONSTANTS)
         return bits, good
 
     _library.define("decode_ldpc(Tensor(a!) messages, Tensor(b!) beliefs, int k, int n, int m) -> (Tensor, Tensor)")

@@ -185,7 +185,7 @@ expected, held = code.decode(llr)
 messages = code._begin(llr)[0].T.contiguous()
 beliefs, good = messages[:, code._edges :].contiguous(), torch.empty_like(held)
 bits = torch.empty(2, 12, dtype=torch.bool)
-fused.decode(messages, beliefs, bits, good, code)
+fused.decode(messages, beliefs, bits, good, code.tables, code.first, ldpc.ROUNDS, ldpc.CONSTANTS)
 print(held.tolist(), good.tolist(), torch.equal(bits, expected))
 """
 
