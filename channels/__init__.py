@@ -1,6 +1,6 @@
 """Physical layer: links that carry complex symbols, or features forth and gradients back.
 
-    from channels import make_link
+    from semcom.channels import make_link
 
     link = make_link("rayleigh", equaliser="mmse")
     drawn = link.draw([50], d=64, generator=torch.Generator().manual_seed(0))
@@ -14,29 +14,29 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 
 if TYPE_CHECKING:
-    from channels.cell import PathLoss
-    from channels.link import Link
-    from channels.meter import Meter
-    from channels.ofdm.profiles import Profile
+    from semcom.channels.cell import PathLoss
+    from semcom.channels.link import Link
+    from semcom.channels.meter import Meter
+    from semcom.channels.ofdm.profiles import Profile
 
 __all__ = ["LINKS", "PATH_LOSSES", "PROFILES", "Link", "Meter", "link_options", "make_link"]
 
 LINKS: Registry[type[Link]] = Registry(
     "channel",
     {
-        "none": "channels.fading:NoChannel",
-        "ideal": "channels.fading:Ideal",
-        "awgn": "channels.fading:AWGN",
-        "rayleigh": "channels.fading:Rayleigh",
-        "rician": "channels.fading:Rician",
-        "ofdm": "channels.ofdm.link:OFDM",
-        "cir": "channels.ofdm.cir:CIR",
-        "digital": "channels.coding.digital:Digital",
+        "none": "semcom.channels.fading:NoChannel",
+        "ideal": "semcom.channels.fading:Ideal",
+        "awgn": "semcom.channels.fading:AWGN",
+        "rayleigh": "semcom.channels.fading:Rayleigh",
+        "rician": "semcom.channels.fading:Rician",
+        "ofdm": "semcom.channels.ofdm.link:OFDM",
+        "cir": "semcom.channels.ofdm.cir:CIR",
+        "digital": "semcom.channels.coding.digital:Digital",
     },
-    base="channels.link:Link",
+    base="semcom.channels.link:Link",
     options="Options",
 )
 """Link classes by name. Decorate a subclass of `Link` with `@LINKS.register("mine")` to add one."""
@@ -44,21 +44,21 @@ LINKS: Registry[type[Link]] = Registry(
 PROFILES: Registry[type[Profile]] = Registry(
     "profile",
     {
-        "rayleigh": "channels.ofdm.profiles:RAYLEIGH",
+        "rayleigh": "semcom.channels.ofdm.profiles:RAYLEIGH",
         **{
-            f"{kind}-{x}": f"channels.ofdm.profiles:{kind.upper()}_{x.upper()}"
+            f"{kind}-{x}": f"semcom.channels.ofdm.profiles:{kind.upper()}_{x.upper()}"
             for kind in ("tdl", "cdl")
             for x in "abcde"
         },
     },
-    base="channels.ofdm.profiles:Profile",
+    base="semcom.channels.ofdm.profiles:Profile",
 )
 """Profiles of the link `ofdm` by name. Decorate a subclass of `Profile` with `@PROFILES.register("mine")` to add it."""
 
 PATH_LOSSES: Registry[type[PathLoss]] = Registry(
     "path loss",
-    {"umi": "channels.cell:UMi", "exponent": "channels.cell:Exponent"},
-    base="channels.cell:PathLoss",
+    {"umi": "semcom.channels.cell:UMi", "exponent": "semcom.channels.cell:Exponent"},
+    base="semcom.channels.cell:PathLoss",
     options="Options",
 )
 """Losses by distance: name -> subclass of `PathLoss`."""
@@ -93,11 +93,11 @@ def make_link(kind: str = "awgn", **options: Any) -> Link:
 def __getattr__(name: str) -> Any:
     """Import `Link` and `Meter`, and torch with them, when they are first asked for."""
     if name == "Link":
-        from channels.link import Link
+        from semcom.channels.link import Link
 
         return Link
     if name == "Meter":
-        from channels.meter import Meter
+        from semcom.channels.meter import Meter
 
         return Meter
     raise AttributeError(f"module 'channels' has no attribute {name!r}")

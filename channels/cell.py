@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from channels.options import MEASURE, BaseOptions, Rule, require
+from semcom.channels.options import MEASURE, BaseOptions, Rule, require
 
 LIGHT = 299_792_458.0
 """Speed of light in m/s."""
@@ -27,13 +27,13 @@ NEAREST_M = 10.0
 """Least distance of a client on the ground, from which on the table holds."""
 
 
-def drop_in_disc(clients: int, rng: np.random.Generator, radius_m: float) -> tuple[np.ndarray, np.ndarray]:
+def drop_clients_in_cell(clients: int, rng: np.random.Generator, radius_m: float) -> tuple[np.ndarray, np.ndarray]:
     """Draw uniform places in a disc, no nearer than 10 m: distances in m and directions in radians, `[K]` each.
 
     Example:
         >>> import numpy as np
-        >>> from channels.cell import drop_in_disc
-        >>> distance_m, angle = drop_in_disc(4, np.random.default_rng(0), radius_m=200)
+        >>> from semcom.channels.cell import drop_clients_in_cell
+        >>> distance_m, angle = drop_clients_in_cell(4, np.random.default_rng(0), radius_m=200)
         >>> bool((distance_m >= 10).all() and (distance_m <= 200).all())
         True
     """
@@ -47,7 +47,7 @@ def noise_dbm(bandwidth_hz: np.ndarray | float, noise_figure_db: float) -> np.nd
     return NOISE_DBM_HZ + 10 * np.log10(bandwidth_hz) + noise_figure_db
 
 
-def watts(dbm: float) -> float:
+def convert_dbm_to_watts(dbm: float) -> float:
     """Convert a power to W."""
     return 10 ** ((dbm - 30) / 10)
 

@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from channels.options import COUNT, require
+from semcom.channels.options import COUNT, require
 
 Equaliser = Literal["mmse", "zf", "none"]
 EQUALISERS = get_args(Equaliser)
@@ -44,7 +44,7 @@ def combine_antennas(gains: Tensor, dim: int) -> Tensor:
     return torch.linalg.vector_norm(gains, dim=dim).to(gains.dtype)
 
 
-def check_antennas(antennas: int, equaliser: str, csi: str = "perfect") -> None:
+def check_combined_antennas(antennas: int, equaliser: str, csi: str = "perfect") -> None:
     """Raise ValueError unless it is a number of antennas, and the receiver knows h if it combines several."""
     require("antennas", antennas, COUNT)
     if antennas > 1 and (equaliser == "none" or csi != "perfect"):

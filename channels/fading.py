@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.equalise import combine_antennas
-from channels.law import Continuous, Law
-from channels.link import DOWNLINKS, SAMPLES, Cost, Downlink, Link, Realisation, complex_normal
-from channels.meter import Meter
-from channels.options import NOT_NEGATIVE, BaseOptions, Rule, one_of, require
-from channels.power import check_even, check_finite
-from channels.users import PATHS, Combined, Fades, separate_users, sum_waves
+from semcom.channels.equalise import combine_antennas
+from semcom.channels.law import Continuous, Law
+from semcom.channels.link import DOWNLINKS, SAMPLES, Cost, Downlink, Link, Realisation, complex_normal
+from semcom.channels.meter import Meter
+from semcom.channels.options import NOT_NEGATIVE, BaseOptions, Rule, one_of, require
+from semcom.channels.power import check_even, check_finite
+from semcom.channels.users import PATHS, Combined, Fades, separate_users, sum_waves
 
 Power = Literal["normalised", "free"]
 POWERS = get_args(Power)
@@ -161,15 +161,15 @@ class Rayleigh(Combined):
         """Find the law of |h|^2 summed over the antennas, for a single user."""
         if self.users > 1 or type(self) not in (Rayleigh, Rician):  # a subclass may fade in another way
             return None
-        from channels.theory import power_law  # takes long to import, and few runs ask
+        from semcom.channels.theory import power_law  # takes long to import, and few runs ask
 
         return Continuous(power_law(self.k_factor, self.options.antennas))
 
     def inversion_means(self, threshold: float, csi_error: float) -> tuple[float, float] | None:
-        """Compute `channels.theory.inversion_means`, for a single user on one antenna."""
+        """Compute `semcom.channels.theory.inversion_means`, for a single user on one antenna."""
         if self.law() is None or self.options.antennas > 1:
             return None
-        from channels.theory import inversion_means
+        from semcom.channels.theory import inversion_means
 
         return inversion_means(threshold, csi_error, self.k_factor)
 
@@ -194,7 +194,7 @@ class Rayleigh(Combined):
         """Find the law of the SINR of a user among several, as `Link` does."""
         if self.users == 1 or type(self) is not Rayleigh or not self.block_fading or not no:
             return None
-        from channels.theory import CombinedLaw
+        from semcom.channels.theory import CombinedLaw
 
         return CombinedLaw(self.combining, no, self.options.antennas, tuple(others))
 
@@ -208,9 +208,9 @@ class Rayleigh(Combined):
     ) -> dict[str, Tensor]:
         """Draw as `Link` does, and "fading": complex `[sum(sizes), d/2]` (coherence "symbol") or `[sum(sizes), 1]`.
 
-        Several users have the entries of `channels.users.separate_users`, from the gains of all of them. `fades` gives
-        their generators, their powers and the round. Without it `generator` draws all gains, independently of other
-        rounds.
+        Several users have the entries of `semcom.channels.users.separate_users`, from the gains of all of them. `fades`
+        gives their generators, their powers and the round. Without it `generator` draws all gains, independently of
+        other rounds.
         """
         drawn, coherence = super().draw(sizes, d, generator, dtype), self.options.coherence
         blocks, n = fading_shape(coherence, sizes, d // 2)
@@ -257,7 +257,7 @@ class Rayleigh(Combined):
         return complex_normal(shape, generator, dtype)
 
     def moving(self, turns: float, antennas: int, generator: torch.Generator) -> Tensor:
-        """Draw h of each antenna after some turns, complex128 `[antennas, 1, 1]` (see `channels.users.sum_waves`)."""
+        """Draw h of each antenna after some turns by `sum_waves`, complex128 `[antennas, 1, 1]`."""
         return sum_waves(turns, antennas, PATHS, generator)
 
     def strength(self, generator: torch.Generator, round_: int) -> float:
@@ -316,6 +316,7 @@ def fading_shape(coherence: str, sizes: Sequence[int], s: int) -> tuple[int, int
 def repeat_gains(gains: Tensor, coherence: str, sizes: Sequence[int]) -> Tensor:
     """Repeat gains per block `[blocks, ...]` for each sample, `[sum(sizes), ...]`."""
     if coherence == "batch":
+        # Without `output_size` the host would wait until an accelerator has added up the repeats.
         repeats = torch.tensor(sizes, dtype=torch.int64, device=gains.device)
         return gains.repeat_interleave(repeats, dim=0, output_size=sum(sizes))
     return gains.repeat(sum(sizes), *[1] * (gains.ndim - 1)) if coherence == "round" else gains

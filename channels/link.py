@@ -31,12 +31,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.equalise import EQUALISERS, Equaliser, Estimate, equalise
-from channels.law import Law
-from channels.meter import Meter
-from channels.options import BaseOptions, one_of
-from channels.power import check_even, check_finite, normalise_power
-from channels.split import Hop, Split
+from semcom.channels.equalise import EQUALISERS, Equaliser, Estimate, equalise
+from semcom.channels.law import Law
+from semcom.channels.meter import Meter
+from semcom.channels.options import BaseOptions, one_of
+from semcom.channels.power import check_even, check_finite, normalise_power
+from semcom.channels.split import Hop, Split
 
 Downlink = Literal["noisy", "ideal"]
 DOWNLINKS = get_args(Downlink)
@@ -46,6 +46,8 @@ FEEDBACKS = get_args(Feedback)
 Realisation = Mapping[str, Tensor]
 """One realisation of the channel, as `Link.draw` draws it: tensors by name, each with an entry per sample."""
 
+NO = "no, sqrt(no)"
+"""The name in a realisation of both in one tensor, `[k, ..., 2]`, if they were computed beforehand (`find_noise`)."""
 SAMPLES = 2**18
 """Realisations behind the statistics of a link without a closed form. Over Rayleigh fading the p-quantile of |h|^2 then
 has a relative standard error of sqrt((1 - p) / (p SAMPLES)), 0.6 % with p = 0.1."""
@@ -115,9 +117,9 @@ class Link:
     """Band of all clients, if the link knows it."""
     users: int = 1
     """Clients that share each part of the band. A link of several couples clients: its `draw_all` takes `fades`, for
-    each client the generators of all of them (`channels.users.Fades`)."""
+    each client the generators of all of them (`semcom.channels.users.Fades`)."""
     power_control: str = "none"
-    """Control of the powers at which the base station receives these clients: see `channels.users.POWER_CONTROLS`."""
+    """Control of the powers at which these clients are received (`semcom.channels.users.POWER_CONTROLS`)."""
     lasting: bool = False
     """True if a client's fading continues from round to round. Then `draw_all` takes `fades`, whose generators are the
     same in all rounds."""
@@ -242,7 +244,7 @@ class Link:
         return {name: torch.cat([d[name] for d in each]) for name in drawn}, 1.0
 
     def inversion_means(self, threshold: float, csi_error: float) -> tuple[float, float] | None:
-        """Compute `channels.theory.inversion_means` for one client's link, if it has this closed form."""
+        """Compute `semcom.channels.theory.inversion_means` for one client's link, if it has this closed form."""
         return None
 
     def draw_symbols(self, generator: torch.Generator) -> Realisation:
@@ -341,9 +343,10 @@ class Link:
 
     def _hop(self, drawn: Realisation, snr_db: Tensor, like: Tensor, meter: Meter | None) -> Hop:
         """Realise a crossing with `drawn` at `snr_db` `[k]`, for tensors like `like` `[k, ...]`."""
-        # An infinite SNR gives no = 0, so links without noise need no branch.
-        no = torch.pow(10.0, snr_db.to(like.real.dtype) / -10.0).view(-1, *[1] * (like.ndim - 1))
-        deviation = no.sqrt()
+        if NO in drawn:
+            no, deviation = drawn[NO].unbind(-1)
+        else:
+            no, deviation = find_noise(snr_db, like)
         gains, others = self.gains_at(drawn, no, deviation), self.interference(drawn, no)
         return Hop(*gains, drawn.get("noise"), deviation if others is None else (no + others).sqrt(), meter)
 
@@ -362,6 +365,15 @@ class Link:
             gain = amplitude.to(no.dtype.to_complex()) if gain is None else amplitude * gain
         heard = no if others is None else no + others
         return gain, *equalise(self.equaliser, gain, heard, self.estimate(drawn, deviation))
+
+
+def find_noise(snr_db: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute no and sqrt(no) at SNRs `[k]`, for tensors like `like` `[k, ...]`, to which they are broadcastable.
+
+    An infinite SNR gives no = 0, so links without noise need no branch.
+    """
+    no = torch.pow(10.0, snr_db.to(like.real.dtype) / -10.0).view(-1, *[1] * (like.ndim - 1))
+    return no, no.sqrt()
 
 
 def complex_normal(shape: Sequence[int], generator: torch.Generator, dtype: torch.dtype) -> Tensor:

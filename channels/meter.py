@@ -7,21 +7,37 @@ import math
 import torch
 from torch import Tensor
 
-from channels.power import to_features
+from semcom.channels.power import to_features
 
 
 class Meter:
     """Meter that adds up received signal power |h x|^2 and noise power |n|^2, in units of the transmit power.
 
     On a link that sends bits it also counts `errors`: wrong bits, bits, lost blocks and blocks. A block with a wrong
-    bit is lost. All sums are float64 tensors on the device of the link (None before the first use), so adding never
-    waits for the device. Padding does not count, and a link without noise adds zero noise.
+    bit is lost. Padding does not count, and a link without noise adds zero noise.
+
+    Attributes:
+        sums: signal, noise and the four counts, float64 `[6]` on the device of the link, so that adding never waits for
+            the device (None before the first use). It stays in place, for steps in a CUDA graph.
     """
 
     def __init__(self) -> None:
-        self.signal: Tensor | None = None
-        self.noise: Tensor | None = None
-        self.errors: Tensor | None = None
+        self.sums: Tensor | None = None
+
+    @property
+    def signal(self) -> Tensor | None:
+        """The signal power so far."""
+        return None if self.sums is None else self.sums[0]
+
+    @property
+    def noise(self) -> Tensor | None:
+        """The noise power so far."""
+        return None if self.sums is None else self.sums[1]
+
+    @property
+    def errors(self) -> Tensor | None:
+        """The counts so far, `[4]`."""
+        return None if self.sums is None else self.sums[2:]
 
     def add(self, signal: Tensor, noise: Tensor | None, unit: Tensor | float, mask: Tensor | None) -> None:
         """Add the powers of one transmission.
@@ -32,33 +48,43 @@ class Meter:
             unit: r.m.s. of unit-power symbols in these tensors, broadcastable to `[k, ..., 1]`.
             mask: bool `[k, ...]`, True for valid samples (None: all are valid).
         """
-        heard = _measure_energy(signal, unit, mask)
-        self.signal = heard if self.signal is None else self.signal.add_(heard)  # in place, for steps in a CUDA graph
-        disturbed = torch.zeros_like(heard) if noise is None else _measure_energy(noise, unit, mask)
-        self.noise = disturbed if self.noise is None else self.noise.add_(disturbed)
+        sums, parts = self._sums_on(signal.device), [signal] if noise is None else [signal, noise]
+        if signal.is_cpu or (isinstance(unit, Tensor) and unit.numel() != len(signal)):
+            for i, part in enumerate(parts):
+                sums[i].add_(_measure_energy(part, unit, mask))
+            return
+        # The same by a third of the launches. An array of a CPU keeps the order of its sums, and so their last bits.
+        norms = sums.new_empty(len(parts), len(signal))
+        for part, out in zip(parts, norms, strict=True):
+            _measure_norms(part, mask, out)
+        if isinstance(unit, Tensor):
+            norms.div_(unit.view(-1).clamp_min(torch.finfo(unit.dtype).tiny))
+        total = torch.linalg.vector_norm(norms, dim=1)
+        sums[: len(parts)].addcmul_(total, total, value=1.0 if isinstance(unit, Tensor) else unit**-2)
 
     def count(self, wrong: Tensor, mask: Tensor | None) -> None:
         """Add blocks of bits, True where wrong, bool `[k, b, bits]`. The mask is that of `add`."""
         valid = torch.ones_like(wrong[..., 0]) if mask is None else mask
         lost, blocks = (wrong.any(-1) & valid).sum(), valid.sum()
         bad = (wrong & valid.unsqueeze(-1)).sum()
-        errors = torch.stack([bad, blocks * wrong.shape[-1], lost, blocks]).double()
-        self.errors = errors if self.errors is None else self.errors.add_(errors)
+        self._sums_on(wrong.device)[2:].add_(torch.stack([bad, blocks * wrong.shape[-1], lost, blocks]))
 
     def snr_db(self) -> float:
         """Compute the received SNR in dB: inf without noise, NaN without transmissions. Waits for the device."""
-        signal = 0.0 if self.signal is None else float(self.signal)
-        noise = 0.0 if self.noise is None else float(self.noise)
-        return ratio_db(signal, noise)
+        return ratio_db(*([0.0, 0.0] if self.sums is None else self.sums[:2].tolist()))
 
     def take(self, device: torch.device) -> Tensor:
-        """Return the sums of signal, noise and `errors`, float64 `[6]` on `device`, and reset them."""
-        sums = torch.zeros(6, dtype=torch.float64, device=device)
-        for at, t in ((0, self.signal), (1, self.noise), (slice(2, None), self.errors)):
-            if t is not None:
-                sums[at] = t
-        self.signal = self.noise = self.errors = None
-        return sums
+        """Return a copy of the sums, float64 `[6]` on `device`, and reset them."""
+        if self.sums is None:
+            return torch.zeros(6, dtype=torch.float64, device=device)
+        taken = self.sums.to(device, copy=True)
+        self.sums.zero_()
+        return taken
+
+    def _sums_on(self, device: torch.device) -> Tensor:
+        if self.sums is None:
+            self.sums = torch.zeros(6, dtype=torch.float64, device=device)
+        return self.sums
 
 
 def ratio_db(signal: float, noise: float) -> float:
@@ -78,3 +104,10 @@ def _measure_energy(symbols: Tensor, unit: Tensor | float, mask: Tensor | None) 
     else:
         power = power / unit**2
     return (power if mask is None else torch.where(mask, power, 0.0)).sum(dtype=torch.float64)
+
+
+def _measure_norms(symbols: Tensor, mask: Tensor | None, out: Tensor) -> None:
+    """Write the norm of each client's valid symbols `[k, ..., n]` to `out`, float64 `[k]`."""
+    rows = to_features(symbols)
+    rows = rows if mask is None else torch.where(mask.unsqueeze(-1), rows, 0.0)
+    torch.linalg.vector_norm(rows.flatten(1), dim=1, dtype=out.dtype, out=out)

@@ -71,7 +71,7 @@ def one_of(name: str, value: object, accepted: Sequence[object]) -> None:
         raise ValueError(f"{name}: {value!r} is unknown; known are {', '.join(map(str, accepted))}")
 
 
-def find_undeclared(owner: object, name: str) -> str | None:
+def find_undeclared_option(owner: object, name: str) -> str | None:
     """Describe the error in the options that a class or function declares under a name (None: they are valid)."""
     declared, place = getattr(owner, name, None), f"{getattr(owner, '__name__', owner)}.{name}"
     if declared is None:

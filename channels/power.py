@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import threshold
 
 PAIR = math.sqrt(2.0)
 """R.m.s. of a pair of normalised features: a pair is PAIR times its unit-power symbol."""
@@ -35,8 +36,8 @@ class _Normalise(torch.autograd.Function):
     def forward(ctx: Any, features: Tensor) -> Tensor:
         root = math.sqrt(features.shape[-1])
         norm = torch.linalg.vector_norm(features, dim=-1, keepdim=True)
-        silent = norm < root * math.sqrt(torch.finfo(features.dtype).tiny)
-        inverse = root / norm.masked_fill(silent, math.inf)  # 0 for silent samples: no NaN, and no gradient
+        least = root * math.sqrt(torch.finfo(features.dtype).tiny)
+        inverse = root / threshold(norm, least, math.inf)  # 0 for silent samples: no NaN, and no gradient
         normalised = features * inverse
         ctx.save_for_backward(normalised, inverse)
         return normalised
@@ -46,8 +47,10 @@ class _Normalise(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         normalised, inverse = ctx.saved_tensors
         # Normalising forgets the length of a sample, so its gradient has no part along the sample.
-        along = torch.linalg.vecdot(grads[0], normalised).unsqueeze(-1) / normalised.shape[-1]
-        return torch.addcmul(grads[0], normalised, along, value=-1.0) * inverse
+        along, d = torch.linalg.vecdot(grads[0], normalised).unsqueeze(-1), normalised.shape[-1]
+        if along.is_cuda:  # a launch less, rounded otherwise
+            return torch.addcmul(grads[0], normalised, along, value=-1.0 / d) * inverse
+        return torch.addcmul(grads[0], normalised, along / d, value=-1.0) * inverse
 
 
 def to_pairs(features: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Generic, Literal, TypeVar
 
-from channels.options import find_undeclared
+from semcom.channels.options import find_undeclared_option
 
 T = TypeVar("T")
 
@@ -49,18 +49,18 @@ class Place:
     """Text of the executed cell, or empty for a script."""
 
 
-def find_place() -> Place | None:
+def find_registering_place() -> Place | None:
     """Find the place in the main module that registers something, or None if only other modules are executed."""
     frame = sys._getframe(1)
     while frame is not None:
         known = frame.f_globals
         if frame.f_code.co_name == "<module>" and known.get("__name__") == "__main__":
-            return Place(locate_source(frame.f_code), known, read_executed_cell(known))
+            return Place(locate_code_source(frame.f_code), known, read_executed_cell(known))
         frame = frame.f_back  # type: ignore[assignment]
     return None
 
 
-def locate_source(code: CodeType) -> str:
+def locate_code_source(code: CodeType) -> str:
     """Make the path of the file of a code object absolute; a profiled script carries the name of its call."""
     file = code.co_filename
     return file if file.startswith("<") else os.path.abspath(file)
@@ -163,7 +163,7 @@ class Registry(Generic[T]):
             if problem := self._unfit(entry):
                 raise ValueError(f"{self.kind} {name!r}: {problem}")
             self._added[name], self._sources[name] = entry, source
-            self._places[name], self._depends[name] = find_place(), tuple(depends)
+            self._places[name], self._depends[name] = find_registering_place(), tuple(depends)
             if (names := _NAMES.get()) is not None:
                 names.append(name)
             return entry
@@ -190,7 +190,7 @@ class Registry(Generic[T]):
         for other in {"Hyper", "Options"} - {self._options}:
             if hasattr(entry, other):
                 return f"it declares {other}; the options of a {self.kind} are called {self._options}"
-        return find_undeclared(entry, self._options)
+        return find_undeclared_option(entry, self._options)
 
     def source(self, name: str) -> str | None:
         """Return the plug-in that registered an entry, or None for an entry from elsewhere."""

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from channels.meter import Meter
-from channels.power import PAIR, to_features, to_pairs
+from semcom.channels.meter import Meter
+from semcom.channels.power import PAIR, to_features, to_pairs
 
 
 @dataclass(frozen=True)
@@ -63,17 +63,17 @@ class Split(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         """Send the gradient with respect to the features down to the client; masked samples get zero."""
-        gradient = _valid(grads[0], ctx.mask)
+        gradient = _zero_masked_gradient(grads[0], ctx.mask)
         pairs = to_pairs(gradient)
         if ctx.down is not None:
             pairs = ctx.down.send(pairs, _measure_rms(pairs, ctx.mask), ctx.mask)
         if ctx.effective is not None:
             pairs = ctx.effective.conj() * pairs  # the adjoint of h x over pairs of real numbers
         received = to_features(pairs)
-        return received if ctx.down is None else _valid(received, ctx.mask), None, None, None
+        return received if ctx.down is None else _zero_masked_gradient(received, ctx.mask), None, None, None
 
 
-def _valid(gradient: Tensor, mask: Tensor | None) -> Tensor:
+def _zero_masked_gradient(gradient: Tensor, mask: Tensor | None) -> Tensor:
     """Set a gradient `[k, b, d]` to zero for samples that the mask `[k, b]` leaves out."""
     return gradient if mask is None else torch.where(mask.unsqueeze(-1), gradient, 0.0)
 

@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.law import Law, Listed, Scaled
-from channels.link import Link, Realisation, complex_normal
+from semcom.channels.law import Law, Listed, Scaled
+from semcom.channels.link import Link, Realisation, complex_normal
 
 ROUNDING = 1e-6
 """Relative difference up to which two rates count as equal: h is drawn in the precision of the run."""
@@ -61,8 +61,8 @@ class Statistics:
         others: powers of the other users of its resource over its own.
 
     Example:
-        >>> from channels import make_link
-        >>> from channels.statistics import Sender, Statistics
+        >>> from semcom.channels import make_link
+        >>> from semcom.channels.statistics import Sender, Statistics
         >>> fading = Statistics(make_link("rayleigh", coherence="symbol"))
         >>> [round(fading.find_limit(Sender(snr=10.0, uses=uses), outage=0.1), 1) for uses in (1, 100_000)]
         [1.0, 2.9]
@@ -76,7 +76,7 @@ class Statistics:
     @cached_property
     def fades(self) -> bool:
         """True if some h differs from 1."""
-        return self.link.gain(self.link.draw([1], 2, _begin(), torch.float64)) is not None
+        return self.link.gain(self.link.draw([1], 2, _make_generator(), torch.float64)) is not None
 
     @cached_property
     def law(self) -> Law:
@@ -116,7 +116,7 @@ class Statistics:
             return means
         h = self.link.gain(self._symbols)
         assert h is not None
-        known = h + csi_error**0.5 * complex_normal(h.shape, _begin(), torch.float64)
+        known = h + csi_error**0.5 * complex_normal(h.shape, _make_generator(), torch.float64)
         strength = known.abs().square()
         power, mean = (
             float(torch.where(strength >= threshold, t, 0.0).mean()) for t in (1 / strength, (h / known).real)
@@ -156,7 +156,7 @@ class Statistics:
 
     @cached_property
     def _symbols(self) -> Realisation:
-        return self.link.draw_symbols(_begin()) if self.link.estimates else self._draw_blocks(1.0)[0]
+        return self.link.draw_symbols(_make_generator()) if self.link.estimates else self._draw_blocks(1.0)[0]
 
     def _find_sinr_law(self, sender: Sender) -> Law | None:
         """Find the law of the SINR of a block that meets a single h, if it has a closed form."""
@@ -170,7 +170,7 @@ class Statistics:
         return torch.tensor([1.0, *self.others], dtype=torch.float64) if self.link.users > 1 else None
 
     def _draw_blocks(self, uses: float) -> tuple[Realisation, float]:
-        return self.link.draw_blocks(uses, None, _begin(), self._powers)
+        return self.link.draw_blocks(uses, None, _make_generator(), self._powers)
 
     def _information(self, sender: Sender) -> Listed:
         """Find the law of the bits per use that a block carries."""
@@ -215,5 +215,5 @@ class ClientStatistics:
         return Statistics(self.link.of(client), others)
 
 
-def _begin() -> torch.Generator:
+def _make_generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)

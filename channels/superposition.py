@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from channels.link import complex_normal
+from semcom.channels.link import complex_normal
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Inversion:
             gains: h_k, complex `[n, s]`.
             generator: draws the errors of the clients' channel estimates.
         """
-        known = _known(gains, self.csi_error, generator)
+        known = _add_estimation_errors(gains, self.csi_error, generator)
         kept = known.abs().square() >= self.threshold
         return torch.where(kept, gains / known, 0.0) / self._sent[:, None].to(gains.real.dtype), kept
 
@@ -82,7 +82,7 @@ class Inversion:
         return torch.where(self.mean > 0, self.mean, 1.0)
 
 
-def _known(gains: Tensor, csi_error: float, generator: torch.Generator) -> Tensor:
+def _add_estimation_errors(gains: Tensor, csi_error: float, generator: torch.Generator) -> Tensor:
     """Add the clients' estimation errors to their gains."""
     if not csi_error:
         return gains

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize, special, stats
 
-from channels.law import Continuous, Function
+from semcom.channels.law import Continuous, Function
 
 Real = Any
 """A float, or a NumPy array of floats."""

@@ -13,7 +13,7 @@ realisation.
 | --- | --- | --- |
 | `mrc` | h_k | g^2 is Gamma(N), I is a sum of p_j times exponentials |
 | `zf` | the part of h_k that no other user reaches; U <= N | Gamma(N - U + 1) / no, whatever the p_j |
-| `mmse` | (sum over j != k of p_j h_j h_j^H + no)^-1 h_k, the best | `channels.theory.combined_cdf` |
+| `mmse` | (sum over j != k of p_j h_j h_j^H + no)^-1 h_k, the best | `semcom.channels.theory.combined_cdf` |
 
 D. Tse and P. Viswanath, Fundamentals of Wireless Communication, 2005, Sections 8.3 and 10.1.
 """
@@ -29,9 +29,9 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from channels.equalise import check_antennas
-from channels.link import Link, Realisation
-from channels.options import COUNT, BaseOptions, NoEffect, one_of, require
+from semcom.channels.equalise import check_combined_antennas
+from semcom.channels.link import Link, Realisation
+from semcom.channels.options import COUNT, BaseOptions, NoEffect, one_of, require
 
 Combining = Literal["mmse", "zf", "mrc"]
 COMBININGS = get_args(Combining)
@@ -86,7 +86,7 @@ class Combined(Link):
             """Raise ValueError for users that these antennas cannot separate, or as the parent does."""
             super().check()
             csi = getattr(self, "csi", "perfect")
-            check_antennas(self.antennas, self.equaliser, csi)
+            check_combined_antennas(self.antennas, self.equaliser, csi)
             check_users(self.users, self.combining, self.antennas, self.equaliser, csi)
             one_of("power_control", self.power_control, POWER_CONTROLS)
             if self.users == 1 and self.power_control != "none":
@@ -143,7 +143,7 @@ def control_power(snr_db: Tensor, control: str) -> tuple[Tensor, Tensor]:
 
     Example:
         >>> import torch
-        >>> from channels.users import control_power
+        >>> from semcom.channels.users import control_power
         >>> control_power(torch.tensor([[0.0, 30.0]]), "none")[1].tolist()
         [[1.0, 1000.0]]
         >>> control_power(torch.tensor([[30.0, 0.0]]), "weakest")[0].tolist()
@@ -172,10 +172,12 @@ def separate_users(gains: Tensor, combining: str, powers: Tensor | None = None) 
     own, others = all_users[..., :1], all_users[..., 1:]
     real, whole = gains.real.dtype, gains.dtype
     if combining == "mmse":
+        # In the eigenbasis of the others w is a division per direction, for any noise variance.
         power, directions = torch.linalg.eigh(others @ others.mH)
         strengths = (directions.mH @ own).squeeze(-1).abs().square()
         return {"strengths": strengths.to(real), "others": power.clamp_min(0).to(real)}  # eigh may round below 0
     if combining == "zf":
+        # For nearly parallel users QR keeps the digits, half of which normal equations would lose.
         basis = torch.linalg.qr(others).Q
         free = own - basis @ (basis.mH @ own)
         return {"fading": torch.linalg.vector_norm(free, dim=(-2, -1)).to(whole)}

@@ -9,9 +9,9 @@ its clients' images once per round through the encoder in training; phases that 
 
 from __future__ import annotations
 
-from experiments.arms import ALL
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Experiment, Grid
+from semcom_papers.experiments.arms import ALL
 
 
 def _make_grid(data: str, fraction: float, features: int, rounds: int) -> Grid:

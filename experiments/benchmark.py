@@ -11,11 +11,11 @@ Scale `small`: LeNet-5; clients have 150 training images on average and 20 round
 seeds. Scale `paper`: all images, 500 rounds, the network 32-64-512 of the federated toolkits, and ResNet-18.
 
     semcom sweep benchmark-rates --scale small
-    python -m experiments.benchmark results/benchmark-rates-small      # the choice, which goes into CHOSEN
+    python -m semcom_papers.experiments.benchmark results/benchmark-rates-small      # the choice, for CHOSEN
     semcom sweep benchmark --scale small --vary clients=20 --seeds 0..2
     semcom sweep benchmark --scale small --seeds 0..2
     semcom sweep benchmark --scale small
-    python -m experiments.hypotheses results/benchmark-small
+    python -m semcom_papers.experiments.hypotheses results/benchmark-small
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.arms import PERFEDAVG, PFEDME
-from experiments.fedcosr.items import DIVISION, KIND, Division
-from experiments.fedcosr.rates import FIRST, choose_place, make_trials
-from experiments.fedcosr.rates import OWN as PAIRS
-from experiments.letter.search import SEED
-from experiments.papers.items import make_item
-from experiments.shell import run_on_named_studies
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.table import read_number_in_row
+from semcom_papers.experiments.arms import PERFEDAVG, PFEDME
+from semcom_papers.experiments.fedcosr.items import DIVISION, KIND, Division
+from semcom_papers.experiments.fedcosr.rates import FIRST, choose_place, make_trials
+from semcom_papers.experiments.fedcosr.rates import OWN as PAIRS
+from semcom_papers.experiments.letter.search import SEED
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.shell import run_on_named_studies
 
 SCAFFOLD = Variant("scaffold", "scaffold", PFEDME.set)
 METHODS: tuple[str | Variant, ...] = (
@@ -99,7 +99,7 @@ CHOSEN: Mapping[str, Mapping[str, Mapping[str, int]]] = {}
 """Scale -> dataset -> method -> place of the candidate that `benchmark-rates` chose; others have the first."""
 
 
-def make_base(scale: str) -> RunConfig:
+def make_benchmark_base(scale: str) -> RunConfig:
     """Make the configuration that the runs of a scale share: all clients in each round, the first rate."""
     size, first = SIZES[scale], COMMON[FIRST]
     return RunConfig(
@@ -114,7 +114,7 @@ def make_base(scale: str) -> RunConfig:
     )
 
 
-def list_candidates(method: str) -> tuple[dict[str, float], ...]:
+def list_benchmark_candidates(method: str) -> tuple[dict[str, float], ...]:
     """List the candidates of a method in their order."""
     return OWN.get(method, COMMON)
 
@@ -129,7 +129,7 @@ def collect_chosen_rates(scale: str) -> dict[str, dict[str, dict[str, dict[str, 
     found: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
     for data, places in CHOSEN.get(scale, {}).items():
         for method, place in places.items():
-            found.setdefault(method, {"data.name": {}})["data.name"][data] = list_candidates(method)[place]
+            found.setdefault(method, {"data.name": {}})["data.name"][data] = list_benchmark_candidates(method)[place]
     return found
 
 
@@ -139,7 +139,7 @@ def _make_grid(scale: str) -> Grid:
     clients = (SIZES[scale]["clients"], *DRAWN[scale])
     vary = {DIVISION: list_divisions(scale), "clients": clients, **networks, "seed": SEEDS[scale]}
     rates = collect_chosen_rates(scale)
-    return Grid(make_base(scale), vary, apart={"clients": DRAWN[scale]}, apart_of=rates)
+    return Grid(make_benchmark_base(scale), vary, apart={"clients": DRAWN[scale]}, apart_of=rates)
 
 
 BENCHMARK = make_item(
@@ -149,17 +149,17 @@ BENCHMARK = make_item(
 
 def _make_search(scale: str) -> Grid:
     """Make the divisions with all clients in each round, and a fifth of the training images set aside."""
-    base = set_fields(make_base(scale), {"partition.validation": 0.2})
+    base = set_fields(make_benchmark_base(scale), {"partition.validation": 0.2})
     return Grid(base, {DIVISION: list_divisions(scale)[: 1 if scale == "smoke" else None], "seed": (SEED,)})
 
 
 BENCHMARK_RATES = make_item(
     "benchmark-rates", "none", "Rates of the benchmark's methods, on validation images",
-    tuple(make_trials(BENCHMARK.compared(), list_candidates)), _make_search, KIND, figures=(),
+    tuple(make_trials(BENCHMARK.compared(), list_benchmark_candidates)), _make_search, KIND, figures=(),
 )  # fmt: skip
 
 
-def read_scores(frame: pd.DataFrame) -> pd.DataFrame:
+def read_benchmark_scores(frame: pd.DataFrame) -> pd.DataFrame:
     """Read dataset, method, place and score of each candidate: its mean validation accuracy over divisions, in %.
 
     A candidate with a failed run, such as a diverged run, has the score NaN.
@@ -181,7 +181,7 @@ def choose_rates(rows: pd.DataFrame) -> dict[str, dict[str, int]]:
 
 
 def _print_choice(path: str) -> None:
-    rows = read_scores(read_stored_table(path))
+    rows = read_benchmark_scores(read_stored_table(path))
     wide = rows.pivot(index=["data.name", "method"], columns="place", values="score").round(1).rename(columns=str)
     print(format_markdown(wide.reset_index().map(str)) + "\n")
     print(choose_rates(rows))

@@ -1,6 +1,6 @@
 """Read the final numbers of the benchmark's runs, and judge its hypotheses (experiments/protocol.md, "The benchmark").
 
-python -m experiments.hypotheses experiments/results/benchmark-small.zip
+python -m semcom_papers.experiments.hypotheses experiments/results/benchmark-small.zip
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.benchmark import DIVISION, VIEWS
-from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, decide, describe, pend
 from semcom.config import ConfigError
 from semcom.plots.ranks import tabulate_ranks
 from semcom.studies.analysis.guessing import is_guess
 from semcom.studies.analysis.study import Study, study
 from semcom.studies.results.run import Stored
+from semcom_papers.experiments.benchmark import DIVISION, VIEWS
+from semcom_papers.experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, decide, describe, pend
 
 SETTING = (*DIVISION, "clients", "model.encoder")
 """Fields that distinguish settings; some have one value at a scale."""
@@ -113,7 +113,7 @@ def tabulate_accuracies(ends: pd.DataFrame) -> pd.DataFrame:
     return whole[whole.index.get_level_values("seed").isin(settings.index[settings == settings.max()])]
 
 
-def judge_ranks(ends: pd.DataFrame) -> Iterator[Row]:
+def judge_benchmark_ranks(ends: pd.DataFrame) -> Iterator[Row]:
     """Judge the three hypotheses by a result of `select_ends`."""
     found = tabulate_accuracies(ends)
     ranks = tabulate_ranks(average_settings(ends), list(SETTING)).set_index("variant")

@@ -17,9 +17,9 @@ def train_and_measure_bounds(config: RunConfig) -> None:
     Raises:
         ConfigError: no theorem is about the run, see `find_theorem`.
     """
-    from experiments.measures.bounds_report import report_bounds
-    from experiments.measures.bounds_round import find_theorem, measure_round
     from semcom.runs.request.resolve import resolve
+    from semcom_papers.experiments.measures.bounds_report import report_bounds
+    from semcom_papers.experiments.measures.bounds_round import find_theorem, measure_round
 
     theorem = find_theorem(resolve(config))
     train_and_add_outcome(

@@ -11,7 +11,7 @@ Scale `small`: 20 clients, 20 test images of a class per client, three seeds. Sc
 rounds, 100 test images, five seeds.
 
     semcom sweep collaboration --scale small
-    python -m experiments.hypotheses results/collaboration-small
+    python -m semcom_papers.experiments.hypotheses results/collaboration-small
 """
 
 from __future__ import annotations
@@ -21,9 +21,12 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.arms import ALL
-from experiments.papers.items import make_item
-from experiments.verdicts import (
+from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.analysis.statistics import compute_t_interval
+from semcom.studies.experiment import Grid
+from semcom_papers.experiments.arms import ALL
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import (
     OPEN,
     REFUTED,
     SUPPORTED,
@@ -34,9 +37,6 @@ from experiments.verdicts import (
     read_variant,
     tabulate_by_seed,
 )
-from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.studies.analysis.statistics import compute_t_interval
-from semcom.studies.experiment import Grid
 
 SIZES: dict[str, dict[str, Any]] = {
     "smoke": {"rounds": 1, "steps": 2, "clients": 3, "test": 3, "seeds": (0,)},
@@ -49,7 +49,7 @@ SHOTS = {"smoke": (3,), "small": (5, 30), "paper": (5, 20, 80, 200)}
 """Scale -> training images of each."""
 
 
-def make_base(scale: str) -> RunConfig:
+def make_collaboration_base(scale: str) -> RunConfig:
     """Make the configuration that the runs of a scale share."""
     size, smoke = SIZES[scale], scale == "smoke"
     return RunConfig(
@@ -64,7 +64,7 @@ def make_base(scale: str) -> RunConfig:
 
 def _make_grid(scale: str) -> Grid:
     vary = {"partition.ways": WAYS[scale], "partition.shots": SHOTS[scale], "seed": SIZES[scale]["seeds"]}
-    return Grid(make_base(scale), vary)
+    return Grid(make_collaboration_base(scale), vary)
 
 
 COLLABORATION = make_item(
@@ -79,7 +79,7 @@ MAP = ("partition.ways", "partition.shots")
 """Fields of a place: m, q."""
 
 
-def judge_gains(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_collaboration_gains(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge which methods gain over `local`: with a common encoder, without, and most methods with two classes."""
     found = tabulate_by_seed(frame, "last", MAP)
     personal = read_variant(frame, "fedbabu", "last", MAP, "personal")

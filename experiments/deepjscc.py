@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.papers.items import make_item
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import TEST_SNR
+from semcom_papers.experiments.papers.items import make_item
 
 TRAINED = 10.0
 """SNR of the training, in dB."""

@@ -9,7 +9,7 @@ and stages. Those within half a point of the best score are tied, and the cheape
 then SGD, then the smallest rate. The sweep stores the accuracies; this module prints the scores and the choice:
 
     semcom sweep finish-search --scale small --data.root data
-    python -m experiments.finish_search results/finish-search-small
+    python -m semcom_papers.experiments.finish_search results/finish-search-small
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 import semcom
-from experiments.shell import run_on_named_studies
 from semcom.config import FinishConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig, run_hash
 from semcom.runs.folder.summary import write_summary
 from semcom.studies.analysis.means import format_markdown
@@ -31,6 +30,7 @@ from semcom.studies.experiment import Experiment, Grid
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.outcome import locate_run_folder
+from semcom_papers.experiments.shell import run_on_named_studies
 
 if TYPE_CHECKING:
     from semcom.engine.train.view import View
@@ -53,11 +53,11 @@ def train_and_search(config: RunConfig) -> None:
     """Train, and store the validation accuracy of each candidate and stage as `search` in the summary."""
     result = semcom.run(set_fields(config, {"out": None}))
     body = next(iter(result.views.values()))
-    found = {_name(candidate): dict(_score_stages(result.world, body, candidate)) for candidate in CANDIDATES}
+    found = {_name_candidate(candidate): dict(_score_stages(result.world, body, candidate)) for candidate in CANDIDATES}
     write_summary(locate_run_folder(config), {**result.summary, COLUMN: found, "hash": run_hash(config)})
 
 
-def _name(candidate: FinishConfig) -> str:
+def _name_candidate(candidate: FinishConfig) -> str:
     return f"{candidate.optimizer} {candidate.lr:g} x {candidate.epochs}"
 
 
@@ -88,14 +88,16 @@ def _measure_accuracy(world: World, view: View) -> float:
     return float(compute_client_accuracies(counts[""].cpu().numpy()).mean())
 
 
-def compute_scores(frame: pd.DataFrame) -> pd.DataFrame:
+def score_finish_candidates(frame: pd.DataFrame) -> pd.DataFrame:
     """Score the candidates in % from the table of a sweep, a row each, the best first.
 
     Columns: optimizer, lr, epochs, score, and the mean of each stage (`linear`, `mlp`, `all`).
     """
     rows = []
     for candidate in CANDIDATES:
-        stages = {kind: frame.filter(items=[f"{COLUMN}.{_name(candidate)}.{kind}"]) for kind in (*HEADS, "all")}
+        stages = {
+            kind: frame.filter(items=[f"{COLUMN}.{_name_candidate(candidate)}.{kind}"]) for kind in (*HEADS, "all")
+        }
         every = pd.concat(stages.values(), axis=1).stack()
         means = {kind: 100 * of.stack().mean() for kind, of in stages.items()}
         setting = {"optimizer": candidate.optimizer, "lr": candidate.lr, "epochs": candidate.epochs}
@@ -103,7 +105,7 @@ def compute_scores(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("score", ascending=False, ignore_index=True, kind="stable")
 
 
-def choose_candidate(rows: pd.DataFrame) -> pd.Series:
+def choose_finish_candidate(rows: pd.DataFrame) -> pd.Series:
     """Choose the cheapest of the candidates that are tied with the best."""
     tied = rows[rows.score >= rows.score.max() - 100 * TIED]
     return tied.assign(adam=tied.optimizer == "adam").sort_values(["epochs", "adam", "lr"]).drop(columns="adam").iloc[0]
@@ -132,10 +134,10 @@ FINISH_SEARCH = Experiment(
 
 
 def _print_choice(path: str) -> None:
-    table = compute_scores(read_stored_table(path))
+    table = score_finish_candidates(read_stored_table(path))
     texts = table.map(lambda value: f"{value:.1f}" if isinstance(value, float) and value > 1 else f"{value}")
     print(format_markdown(texts))
-    choice = choose_candidate(table)
+    choice = choose_finish_candidate(table)
     print(f"\nchosen: {choice.epochs} epochs of {choice.optimizer} at {choice.lr:g}")
 
 

@@ -1,6 +1,6 @@
 """Judge the hypotheses of experiments/protocol.md by a study, each by the rule that is written there.
 
-    python -m experiments.hypotheses experiments/results/letter-ablation-small.zip
+    python -m semcom_papers.experiments.hypotheses experiments/results/letter-ablation-small.zip
 
 prints a row for each hypothesis and place. Differences are paired by seed and in percentage points, but for rank
 correlations (rho); intervals are 95 %, Student's t over seeds, without correction for the number of rows.
@@ -13,46 +13,46 @@ from pathlib import Path
 
 import pandas as pd
 
-from channels.registry import Registry
-from experiments.shell import run_on_named_studies
-from experiments.verdicts import Row
+from semcom.channels.registry import Registry
 from semcom.config import ConfigError
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.results.archive import read_stored_table
+from semcom_papers.experiments.shell import run_on_named_studies
+from semcom_papers.experiments.verdicts import Row
 
 JUDGES: Registry[Callable[[pd.DataFrame], Iterator[Row]]] = Registry(
     "experiment",
     {
-        "letter-ablation": "experiments.letter.figures:judge_ablation",
-        "letter-lead": "experiments.letter.lead:judge_levels",
-        "letter-lead-low": "experiments.letter.lead:judge_low_levels",
-        "letter-weight": "experiments.letter.weight:judge_lambda",
-        "letter-pull": "experiments.letter.weight:judge_pull",
-        "letter-low": "experiments.letter.low:judge_arms",
-        "letter-scg": "experiments.letter.low:judge_scg",
-        "letter-full": "experiments.letter.full:judge_methods",
-        "letter-full-adam": "experiments.letter.full:judge_methods",
-        "letter-full-adam-weights": "experiments.letter.full:judge_adam_weights",
-        "letter-full-infonce": "experiments.letter.full:judge_infonce",
-        "letter-readings": "experiments.letter.full:judge_readings",
-        "letter-regime": "experiments.letter.regime:judge_map",
-        "letter-encoder": "experiments.letter.regime:judge_encoder",
-        "letter-unseen": "experiments.letter.regime:judge_unseen",
-        "benchmark": "experiments.benchmark_ends:judge_ranks",
-        "collaboration": "experiments.collaboration:judge_gains",
-        "wireless-snr": "experiments.wireless:judge_snr",
-        "wireless-exchange": "experiments.wireless:judge_exchange",
-        "wireless-network": "experiments.network:judge_settings",
-        "wireless-heterogeneity": "experiments.wireless:judge_heterogeneity",
-        "wireless-time": "experiments.wireless_time:judge_costs",
-        "fedcrc-table1": "experiments.fedcrc.items:judge_table1",
-        "fedcrc-table2": "experiments.fedcrc.items:judge_table2",
-        "fedcrc-table3": "experiments.fedcrc.items:judge_table3",
+        "letter-ablation": "semcom_papers.experiments.letter.figures:judge_letter_ablation",
+        "letter-lead": "semcom_papers.experiments.letter.lead:judge_levels",
+        "letter-lead-low": "semcom_papers.experiments.letter.lead:judge_low_levels",
+        "letter-weight": "semcom_papers.experiments.letter.weight:judge_lambda_weight",
+        "letter-pull": "semcom_papers.experiments.letter.weight:judge_pull_weight",
+        "letter-low": "semcom_papers.experiments.letter.low:judge_low_arms",
+        "letter-scg": "semcom_papers.experiments.letter.low:judge_scg",
+        "letter-full": "semcom_papers.experiments.letter.full:judge_full_methods",
+        "letter-full-adam": "semcom_papers.experiments.letter.full:judge_full_methods",
+        "letter-full-adam-weights": "semcom_papers.experiments.letter.full:judge_adam_weights",
+        "letter-full-infonce": "semcom_papers.experiments.letter.full:judge_infonce",
+        "letter-readings": "semcom_papers.experiments.letter.full:judge_readings",
+        "letter-regime": "semcom_papers.experiments.letter.regime:judge_regime_map",
+        "letter-encoder": "semcom_papers.experiments.letter.regime:judge_regime_encoder",
+        "letter-unseen": "semcom_papers.experiments.letter.regime:judge_regime_unseen",
+        "benchmark": "semcom_papers.experiments.benchmark_ends:judge_benchmark_ranks",
+        "collaboration": "semcom_papers.experiments.collaboration:judge_collaboration_gains",
+        "wireless-snr": "semcom_papers.experiments.wireless:judge_wireless_snr",
+        "wireless-exchange": "semcom_papers.experiments.wireless:judge_wireless_exchange",
+        "wireless-network": "semcom_papers.experiments.network:judge_network_settings",
+        "wireless-heterogeneity": "semcom_papers.experiments.wireless:judge_wireless_heterogeneity",
+        "wireless-time": "semcom_papers.experiments.wireless_time:judge_wireless_costs",
+        "fedcrc-table1": "semcom_papers.experiments.fedcrc.items:judge_fedcrc_table1",
+        "fedcrc-table2": "semcom_papers.experiments.fedcrc.items:judge_fedcrc_table2",
+        "fedcrc-table3": "semcom_papers.experiments.fedcrc.items:judge_fedcrc_table3",
     },
 )
 """Experiment -> function that answers its hypotheses from the finished runs of its table."""
 READERS: Registry[Callable[[Path | str], pd.DataFrame]] = Registry(
-    "experiment", {"benchmark": "experiments.benchmark_ends:read_ends"}
+    "experiment", {"benchmark": "semcom_papers.experiments.benchmark_ends:read_ends"}
 )
 """Experiment -> function that reads the argument of its judge in place of these runs."""
 

@@ -16,7 +16,6 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.verdicts import Row, decide, describe, level, tabulate_by_seed
 from semcom.config import (
     AirConfig,
     ChannelConfig,
@@ -28,6 +27,7 @@ from semcom.config import (
     TrainConfig,
 )
 from semcom.studies.experiment import Experiment, Grid, each_scale
+from semcom_papers.experiments.verdicts import Row, decide, describe, level, tabulate_by_seed
 
 FIELDS = ("channel.antennas", "channel.users", "network.scheduling", "air.outage")
 SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
@@ -42,7 +42,7 @@ SETTINGS: dict[str, tuple[tuple[Any, ...], ...]] = {
 METHODS = ("fedavg", "fedper", "fedcl")
 
 
-def base(scale: str) -> RunConfig:
+def make_network_base(scale: str) -> RunConfig:
     """Make the configuration that the runs of a scale share."""
     smoke = scale == "smoke"
     split = {"ways": 3, "shots": 5 if smoke else 50, "test_per_class": 3 if smoke else 20}
@@ -61,7 +61,7 @@ def base(scale: str) -> RunConfig:
 
 
 def _make_grid(scale: str) -> Grid:
-    return Grid(base(scale), {FIELDS: SETTINGS[scale], "seed": (0,) if scale == "smoke" else (0, 1, 2)})
+    return Grid(make_network_base(scale), {FIELDS: SETTINGS[scale], "seed": (0,) if scale == "smoke" else (0, 1, 2)})
 
 
 WIRELESS_NETWORK = Experiment(
@@ -77,7 +77,7 @@ SMALL_LOSS, NEAR = 2.0, 2.0
 """Points that sharing a resource costs at most, and within which two schedulers are the same."""
 
 
-def judge_settings(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_network_settings(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge the gain by antennas, the cost of users on a resource, and the clients that schedulers neglect."""
     mean, worst = (tabulate_by_seed(frame, number, list(FIELDS)) for number in ("last", "worst10"))
     one, alone, pair, four = (mean.loc[each] for each in SETTINGS["small"][:4])

@@ -9,7 +9,7 @@ Measured are floats, bits, channel uses, airtime and energy (docs/metrics.md); t
 `small` has a twentieth of the images, with which some clients own fewer classes, and send fewer centroids.
 
     semcom sweep overhead --scale small
-    python -m experiments.overhead results/overhead-small
+    python -m semcom_papers.experiments.overhead results/overhead-small
 
 prints the table: measured up and down, what the formula says, and the ratio. The formulas count too much where a method
 sends a part of the model.
@@ -25,10 +25,6 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 import semcom
-from experiments.arms import ALL
-from experiments.fedcosr.items import KIND, SEEDS, get_first_division, make_fedcosr_base
-from experiments.papers.items import make_item
-from experiments.shell import run_on_named_studies
 from semcom.config import RunConfig
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Grid
@@ -36,6 +32,10 @@ from semcom.studies.grid import set_fields
 from semcom.studies.names import METHODS
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.outcome import locate_run_folder, train_and_add_outcome
+from semcom_papers.experiments.arms import ALL
+from semcom_papers.experiments.fedcosr.items import KIND, SEEDS, get_first_division, make_fedcosr_base
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.shell import run_on_named_studies
 
 if TYPE_CHECKING:
     from semcom.runs.result.result import Result
@@ -65,7 +65,7 @@ Formula = Callable[[Sizes], float]
 Traffic = Mapping[str, Mapping[str, float]]
 
 
-def _whole(of: Sizes) -> float:
+def _list_all_parts(of: Sizes) -> float:
     return 2 * (of.encoder + of.head)
 
 
@@ -74,7 +74,7 @@ def _encoder_and_centroids(of: Sizes) -> float:
 
 
 FORMULAS: Mapping[str, Formula] = {
-    **dict.fromkeys((*WHOLE, "fedala", "fedpac"), _whole),
+    **dict.fromkeys((*WHOLE, "fedala", "fedpac"), _list_all_parts),
     "local": lambda of: 0,
     "fedproto": lambda of: of.owned + of.centroids,
     "fedgh": lambda of: of.owned + of.head,
@@ -142,7 +142,7 @@ OVERHEAD = make_item(
 )  # fmt: skip
 
 
-def tabulate_costs(frame: pd.DataFrame) -> pd.DataFrame:
+def tabulate_overhead_costs(frame: pd.DataFrame) -> pd.DataFrame:
     """Tabulate the costs of each method from the table of the sweep, means over seeds.
 
     Returns:
@@ -173,7 +173,7 @@ def _format_cell(value: object) -> str:
 
 
 def _print_costs(path: str) -> None:
-    print(format_markdown(tabulate_costs(read_stored_table(path)).map(_format_cell)))
+    print(format_markdown(tabulate_overhead_costs(read_stored_table(path)).map(_format_cell)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Judge hypotheses by intervals: supported, refuted or open; and look up the numbers of runs that they are about.
 
 Differences are paired by seed and in percentage points. The hypotheses are beside their experiments;
-`experiments.hypotheses` finds them.
+`semcom_papers.experiments.hypotheses` finds them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.claims.rule import NEAR
 from semcom.config import ConfigError
 from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.results.table import read_number_in_row
+from semcom_papers.experiments.claims.rule import NEAR
 
 Row = dict[str, Any]
 """A hypothesis at a place, with the difference, its interval and the answer."""
@@ -118,7 +118,9 @@ def list_numbers(
     frame: pd.DataFrame, metric: str, view: str | None = None, test_snr_db: float | None = None
 ) -> pd.Series:
     """Look up a number of each run; arguments are those of `tabulate_by_seed`."""
-    values = [read_number_in_row(row, metric, view, test_snr_db) for row in frame.to_dict("records")]
+    end = metric if test_snr_db is None else f"{test_snr_db:g}"  # of the few columns of hundreds that may be looked at
+    rows = frame[[name for name in frame if name == "view" or name.endswith(end)]].to_dict("records")
+    values = [read_number_in_row(row, metric, view, test_snr_db) for row in rows]
     return pd.Series(values, frame.index, dtype=float)
 
 

@@ -27,9 +27,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments.arms import ALL
-from experiments.papers.items import make_item
-from experiments.verdicts import (
+from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.studies.experiment import Grid, Variant
+from semcom.studies.grid import TEST_SNR
+from semcom_papers.experiments.arms import ALL
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import (
     OPEN,
     Row,
     decide,
@@ -39,9 +42,6 @@ from experiments.verdicts import (
     read_variant,
     tabulate_by_seed,
 )
-from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
-from semcom.studies.experiment import Grid, Variant
-from semcom.studies.grid import TEST_SNR
 
 NOTHING = {"air.parameters": "ideal"}
 """Setting of methods that exchange neither models nor prototypes."""
@@ -67,7 +67,7 @@ WAYS = {
 """Scale -> classes of a client, and training images of each: their product is constant."""
 
 
-def make_base(scale: str) -> RunConfig:
+def make_wireless_base(scale: str) -> RunConfig:
     """Make the configuration that the runs of a scale share."""
     size, smoke = SIZES[scale], scale == "smoke"
     split = {"ways": 3, "shots": 5 if smoke else 50, "test_per_class": size["test"]}
@@ -83,13 +83,13 @@ def make_base(scale: str) -> RunConfig:
 
 def _make_snr(scale: str) -> Grid:
     vary = {"channel.kind": CHANNELS[scale], TEST_SNR: SNRS[scale], "seed": SIZES[scale]["seeds"]}
-    return Grid(make_base(scale), vary)
+    return Grid(make_wireless_base(scale), vary)
 
 
 def _make_exchange(scale: str) -> Grid:
     exchanges = ("ideal", "analog") if scale != "smoke" else ("analog",)
     vary = {"air.parameters": exchanges, TEST_SNR: SNRS[scale], "seed": SIZES[scale]["seeds"]}
-    return Grid(make_base(scale), vary)
+    return Grid(make_wireless_base(scale), vary)
 
 
 def _make_heterogeneity(scale: str) -> Grid:
@@ -98,7 +98,7 @@ def _make_heterogeneity(scale: str) -> Grid:
         TEST_SNR: SNRS[scale],  # those of `wireless-snr`, whose runs over AWGN are some of these
         "seed": SIZES[scale]["seeds"],
     }
-    return Grid(make_base(scale), vary)
+    return Grid(make_wireless_base(scale), vary)
 
 
 # fmt: off
@@ -123,7 +123,7 @@ LARGE_LOSS, SMALL_LOSS = 5.0, 2.0
 """Least and largest cost of exchange over the air by the hypotheses, in points."""
 
 
-def judge_snr(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_wireless_snr(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge the loss under a common decoder in noise, and whether channels change the order of methods."""
     more: dict[str, dict[str, pd.Series]] = {}  # number -> method -> its loss beyond that of local, in points
     for number in ("last", "among_own"):
@@ -155,7 +155,7 @@ def judge_snr(frame: pd.DataFrame) -> Iterator[Row]:
         yield decide(f"the order of methods is that over AWGN: rho above {SAME_ORDER:g}", channel, rho, SAME_ORDER)
 
 
-def judge_exchange(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_wireless_exchange(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge the cost of exchange over the air for methods that average encoders, and for others."""
     found = tabulate_by_seed(frame, "last", ["air.parameters"], test_snr_db=10)
     free = found.loc["ideal"]
@@ -170,7 +170,7 @@ def judge_exchange(frame: pd.DataFrame) -> Iterator[Row]:
         yield decide(title, name, free[name] - found.loc["analog"][name], SMALL_LOSS, above=False)
 
 
-def judge_heterogeneity(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_wireless_heterogeneity(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge whether common encoders gain over `local` with several classes, and less in noise."""
     several = frame[frame["partition.ways"] > 3]
     gains = {}

@@ -24,8 +24,8 @@ USES = tuple(2**i for i in range(5, 13))
 
 def train_and_send_baselines(config: RunConfig) -> None:
     """Train; a run over the link `ideal` then sends its test images through the image chain (`images`)."""
-    from experiments.measures.image_curve import measure_chains
     from semcom.engine.host.ranks import run_single_rank
+    from semcom_papers.experiments.measures.image_curve import measure_chains
 
     def sent(result: Result) -> dict[str, Any]:
         if config.channel.kind != "ideal":

@@ -17,11 +17,11 @@ from dataclasses import replace
 
 import pandas as pd
 
-from experiments import wireless
-from experiments.papers.items import make_item
-from experiments.verdicts import Row, decide, describe, pend, read_variant, tabulate_by_seed
 from semcom.config import AirConfig, ChannelConfig, NetworkConfig, RunConfig
 from semcom.studies.experiment import Grid, Variant
+from semcom_papers.experiments import wireless
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import Row, decide, describe, pend, read_variant, tabulate_by_seed
 
 BITS = {"air.compress": "quantise"}
 TOP = {"air.compress": "top-k", "air.top_fraction": 0.05}
@@ -47,7 +47,7 @@ LARGE_LOSS, SMALL_LOSS = 5.0, 2.0
 
 
 def _make_grid(scale: str) -> Grid:
-    base = wireless.make_base(scale)
+    base = wireless.make_wireless_base(scale)
     found: RunConfig = replace(
         base,
         channel=ChannelConfig(kind="rayleigh"),
@@ -65,7 +65,7 @@ WIRELESS_TIME = make_item(
 )  # fmt: skip
 
 
-def judge_costs(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_wireless_costs(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge the cost of fewer bits and of sending at once, the time of FedCL's rounds, and its gain over Local.
 
     The answer on arms without runs is "pending".

@@ -25,7 +25,7 @@ MEASURES = ("lost", "payload", "headers")
 """Further columns of the image chains."""
 
 
-def numbers(study: Study, plot: Plot) -> pd.DataFrame:
+def average_baselines(study: Study, plot: Plot) -> pd.DataFrame:
     """Average over seeds by scheme and number of channel uses, at the SNR of training.
 
     Columns: scheme, snr_db, uses, mean (accuracy, a fraction of 1, over seeds) with low, high, n and interval, and of
@@ -64,7 +64,7 @@ def _average(runs: pd.DataFrame) -> pd.DataFrame:
     return cells
 
 
-def caption(cells: pd.DataFrame, plot: Plot) -> str:
+def describe_baselines(cells: pd.DataFrame, plot: Plot) -> str:
     """Explain points and lines."""
     snr_db, uses = cells[["snr_db", "uses"]].iloc[0]
     return (
@@ -77,5 +77,5 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
 
 WIRELESS_BASELINES = Drawing(
     name="wireless-baselines", experiment="wireless-baselines", plot=Plot(kind="lines", x="uses", hue="scheme"),
-    numbers=numbers, caption=caption, shows=(KIND, TEST_SNR),
+    numbers=average_baselines, caption=describe_baselines, shows=(KIND, TEST_SNR),
 )  # fmt: skip

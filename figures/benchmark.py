@@ -1,7 +1,7 @@
 """The benchmark's ranks, by the rules of experiments/protocol.md, and its table of every method in every setting.
 
 semcom figure benchmark --results experiments/results/benchmark-small.zip
-python -m figures.benchmark experiments/results/benchmark-small.zip
+python -m semcom_papers.figures.benchmark experiments/results/benchmark-small.zip
 """
 
 from __future__ import annotations
@@ -9,7 +9,13 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from experiments.benchmark_ends import (
+from semcom.plots.base import Drawing, Plot
+from semcom.plots.ranks import RANKS, tabulate_ranks
+from semcom.studies.analysis.means import format_markdown
+from semcom.studies.analysis.ranks import compare_to_control
+from semcom.studies.analysis.study import study
+from semcom.studies.names import SHIPPED
+from semcom_papers.experiments.benchmark_ends import (
     CONSTANT,
     CONTROL,
     NUMBERS,
@@ -18,13 +24,7 @@ from experiments.benchmark_ends import (
     select_ends,
     tabulate_views,
 )
-from experiments.shell import run_on_named_studies
-from semcom.plots.base import Drawing, Plot
-from semcom.plots.ranks import RANKS, tabulate_ranks
-from semcom.studies.analysis.means import format_markdown
-from semcom.studies.analysis.ranks import compare_to_control
-from semcom.studies.analysis.study import study
-from semcom.studies.names import SHIPPED
+from semcom_papers.experiments.shell import run_on_named_studies
 
 
 def rank_ends(ends: pd.DataFrame, all_runs: bool = False) -> pd.DataFrame:

@@ -31,19 +31,21 @@ DECADES = 6
 """Decades of an ordinate up to which each has its tick."""
 
 
-def numbers(study: Study, plot: Plot) -> pd.DataFrame:
+def average_bounds(study: Study, plot: Plot) -> pd.DataFrame:
     """Average the changes of the loss over clients and seeds: a row per variant, line and round.
 
     Raises:
         ConfigError: no run has measured bounds.
     """
-    rows = [{"hash": run.hash, **row} for run in study.stored for row in _rows((run.summary or {}).get("bounds"))]
+    rows = [
+        {"hash": run.hash, **row} for run in study.stored for row in _list_changes((run.summary or {}).get("bounds"))
+    ]
     if not rows:
         raise ConfigError("kind: no run of the study has measured bounds; those of convergence-bound do")
     return compute_means(study.of_runs(rows), ["line", "variant", "round"], CHANGE)
 
 
-def _rows(bounds: Any) -> Iterator[dict[str, Any]]:
+def _list_changes(bounds: Any) -> Iterator[dict[str, Any]]:
     """Yield line, round and change of a run with bounds."""
     for line, path in LINES.items() if bounds else ():
         values = bounds
@@ -53,7 +55,7 @@ def _rows(bounds: Any) -> Iterator[dict[str, Any]]:
             yield {"line": line, "round": round_, CHANGE: value}
 
 
-def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+def draw_bounds(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a curve for each line, marked at different rounds; the ordinate is logarithmic away from zero."""
     for i, (hue, style) in enumerate(styles.items()):
         line = cells[cells["line"] == hue]
@@ -62,21 +64,21 @@ def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
         axes.plot(line["round"], line["mean"], label=hue, markevery=every, **{**style, "linewidth": 1.0})
         axes.fill_between(line["round"], line["low"], line["high"], color=style["color"], alpha=0.18, linewidth=0)
     axes.set_yscale("symlog", linthresh=10.0**LINEAR)
-    axes.set_yticks(ticks(float(cells["mean"].min()), float(cells["mean"].max())))
+    axes.set_yticks(list_bound_ticks(float(cells["mean"].min()), float(cells["mean"].max())))
     axes.axhline(0, color="0.5", linewidth=0.5, zorder=0)
     axes.set_xlabel("Round")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylabel("Change of the loss (nat)")
 
 
-def ticks(low: float, high: float) -> list[float]:
+def list_bound_ticks(low: float, high: float) -> list[float]:
     """List the ticks of an ordinate from `low` to `high`: zero and powers of ten, both ways."""
     tops = {sign: math.ceil(math.log10(max(sign * end, 10.0**LINEAR))) for sign, end in ((-1, low), (1, high))}
     step = 1 if sum(top - LINEAR for top in tops.values()) <= DECADES else 2
     return [0.0, *(sign * 10.0**power for sign, top in tops.items() for power in range(LINEAR, top + 1, step))]
 
 
-def caption(cells: pd.DataFrame, plot: Plot) -> str:
+def describe_bounds(cells: pd.DataFrame, plot: Plot) -> str:
     """Explain the curves."""
     return (
         "Change of the training loss from the start of a round's training to that of the next, mean over clients, "
@@ -87,7 +89,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
 
 
 BOUNDS = Kind(
-    title="both sides of a convergence theorem by round", tabled=False, numbers=numbers, draw=draw, caption=caption,
-    x="round", hue="line", facet="variant", columns=1, shared=False, of_y=False,
+    title="both sides of a convergence theorem by round", tabled=False, numbers=average_bounds, draw=draw_bounds,
+    caption=describe_bounds, x="round", hue="line", facet="variant", columns=1, shared=False, of_y=False,
 )  # fmt: skip
 CONVERGENCE_BOUND = Drawing("convergence-bound", "convergence-bound", Plot(kind="bounds"), shows=("channel.snr_db",))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from channels import theory
-from figures.channel_style import covered, legend, points
+from semcom.channels import theory
 from semcom.plots.base import Measured
+from semcom_papers.figures.channel_style import count_covered, draw_channel_legend, draw_channel_points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,12 +27,12 @@ LEAST, MOST = 1e-4, 0.999
 """Probabilities between which it is measured."""
 
 
-def numbers() -> pd.DataFrame:
+def measure_snr() -> pd.DataFrame:
     """Measure a row per link and level (dB): the share of blocks received below it, with a 95% interval [low, high]."""
     import torch
 
-    from channels.check import Lab
-    from channels.check.fading import measure_received_snr
+    from semcom.channels.check import Lab
+    from semcom.channels.check.fading import measure_received_snr
 
     lab, levels = Lab(torch.device("cpu")), np.arange(LOWEST_DB, HIGHEST_DB + 0.25, 0.25)
     frames = []
@@ -49,29 +49,30 @@ def numbers() -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True)
 
 
-def draw(axes: Axes, cells: pd.DataFrame) -> None:
+def draw_snr(axes: Axes, cells: pd.DataFrame) -> None:
     """Draw a line and its points per link."""
     for i, (name, *_) in enumerate(CURVES):
-        points(axes, cells[cells["link"] == name.replace("$", "")], "level_db", name, i)
+        draw_channel_points(axes, cells[cells["link"] == name.replace("$", "")], "level_db", name, i)
     axes.set_yscale("log")
     axes.set_ylim(LEAST, 1.6)
     axes.set_xlim(LOWEST_DB - 1, HIGHEST_DB)
     axes.set_xlabel("Received SNR of a block (dB)")
     axes.set_ylabel("Cumulative distribution")
-    legend(axes)
+    draw_channel_legend(axes)
 
 
-def caption(cells: pd.DataFrame) -> str:
+def describe_snr(cells: pd.DataFrame) -> str:
     """Explain lines, points and intervals."""
     return (
         f"Distribution of the SNR with which blocks of one fading coefficient are received at snr_db = {SNR_DB:g}: the "
-        "probability that a block is below a level (outage). Lines: closed forms of `channels.theory`, exponential "
-        f"for Rayleigh; points: measured over {BLOCKS:,} blocks of 8 symbols, power of the faded symbols over the "
-        f"power of the noise. Bars: 95% intervals, smaller than the markers almost everywhere; {covered(cells)}."
+        "probability that a block is below a level (outage). Lines: closed forms of `semcom.channels.theory`, "
+        f"exponential for Rayleigh; points: measured over {BLOCKS:,} blocks of 8 symbols, power of the faded symbols "
+        f"over the power of the noise. Bars: 95% intervals, smaller than the markers almost everywhere; "
+        f"{count_covered(cells)}."
     )
 
 
-def table(cells: pd.DataFrame) -> pd.DataFrame:
+def tabulate_snr(cells: pd.DataFrame) -> pd.DataFrame:
     """Format the measured points."""
     found = cells.dropna()
     columns = {
@@ -84,4 +85,6 @@ def table(cells: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-CHANNEL_SNR = Measured("channel-snr", "Distribution of the received SNR against theory", numbers, draw, caption, table)
+CHANNEL_SNR = Measured(
+    "channel-snr", "Distribution of the received SNR against theory", measure_snr, draw_snr, describe_snr, tabulate_snr
+)

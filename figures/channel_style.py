@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def points(axes: Axes, cells: pd.DataFrame, x: str, label: str, index: int) -> None:
+def draw_channel_points(axes: Axes, cells: pd.DataFrame, x: str, label: str, index: int) -> None:
     """Draw `theory` over column `x` and, where there is one, `measured` with [`low`, `high`], in line style `index`."""
     style = choose_line_styles(index + 1)[index]
     line = {name: style[name] for name in ("color", "linestyle")}
@@ -23,7 +23,7 @@ def points(axes: Axes, cells: pd.DataFrame, x: str, label: str, index: int) -> N
     axes.plot([], [], label=label, **(line | mark))  # the legend's: both in one
 
 
-def legend(axes: Axes) -> None:
+def draw_channel_legend(axes: Axes) -> None:
     """Put a legend above the axes, since lines are everywhere inside, that says what lines and points are."""
     figure = axes.get_figure(root=True)
     assert figure is not None
@@ -32,7 +32,7 @@ def legend(axes: Axes) -> None:
     axes.legend(title=title, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
 
 
-def covered(cells: pd.DataFrame) -> str:
+def count_covered(cells: pd.DataFrame) -> str:
     """Count the intervals that hold the closed form, in words."""
     found = cells.dropna()
     holds = (found["low"] <= found["theory"]) & (found["theory"] <= found["high"])

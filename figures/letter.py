@@ -9,10 +9,6 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
-from experiments.letter.lead import BASE, STATED, mark_significant, measure_effects, name_level
-from experiments.letter.low import LAMBDA, SNR, list_leads
-from experiments.letter.regime import COMPARED, SETTINGS, name_in_setting
-from experiments.letter.regime import PLACE as FIELDS
 from semcom.config import ConfigError
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.gain import OVER, compute_gains
@@ -22,6 +18,10 @@ from semcom.studies.analysis.sheet import describe_sheet_intervals
 from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import METHODS
+from semcom_papers.experiments.letter.lead import BASE, STATED, mark_significant, measure_effects, name_level
+from semcom_papers.experiments.letter.low import LAMBDA, SNR, list_leads
+from semcom_papers.experiments.letter.regime import COMPARED, SETTINGS, name_in_regime
+from semcom_papers.experiments.letter.regime import PLACE as FIELDS
 
 LEVEL, RIVAL, LEAD = "level", "rival", "lead"
 PLACE, USES = "place", "uses"
@@ -76,7 +76,7 @@ def _find_stated_leads(rival: object) -> tuple[float, float]:
     return next(values for name, values in STATED.items() if str(rival).endswith(METHODS[name]))
 
 
-def caption(cells: pd.DataFrame, plot: Plot) -> str:
+def describe_letter_leads(cells: pd.DataFrame, plot: Plot) -> str:
     """Explain marks, rings and lines."""
     return (
         "Accuracy of FedCL minus that of FedProto and of FedAvg in percentage points, in the base and with one factor "
@@ -89,7 +89,7 @@ def caption(cells: pd.DataFrame, plot: Plot) -> str:
 
 LETTER_LEAD = Drawing(
     "letter-lead", "letter-lead", Plot(kind="dots", x=LEVEL, y=LEAD, facet=RIVAL), numbers=tabulate_leads,
-    caption=caption, shows=("seed",), finish=draw_stated_leads,
+    caption=describe_letter_leads, shows=("seed",), finish=draw_stated_leads,
 )  # fmt: skip
 LARGE = 5.0
 """Least change of a lead, in points, of the levels in the figure of one column."""
@@ -264,7 +264,7 @@ def compute_gains_in_settings(study: Study, plot: Plot) -> pd.DataFrame:
         | {"mean": one.difference, "low": one.low, "high": one.high, "n": len(one.seeds)}
         for setting in SETTINGS
         for method in methods
-        for one in study.compare_all([name_in_setting(method.name, setting), name_in_setting("local", setting)])
+        for one in study.compare_all([name_in_regime(method.name, setting), name_in_regime("local", setting)])
     ]
     return pd.DataFrame(rows).sort_values(PLACE, key=lambda names: names.str.split().str[0].astype(int), kind="stable")
 

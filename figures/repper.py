@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from experiments.measures.class_groups import GROUPS
 from semcom.config import ConfigError
 from semcom.plots import classes, embedding, lines
 from semcom.plots.bars import DOTS
@@ -21,6 +20,7 @@ from semcom.studies.analysis.study import Study
 from semcom.studies.names import METHODS
 from semcom.studies.overrides import format_number
 from semcom.studies.results.run import Stored
+from semcom_papers.experiments.measures.class_groups import GROUPS
 
 ALPHA, SHARE, EPOCHS = "partition.beta", "train.participation", "train.local_epochs"
 PARAMETER = "The Dirichlet distribution's beta is the paper's alpha."
@@ -39,7 +39,7 @@ def _list_done(study: Study) -> list[Stored]:
 # Table 1 --------------------------------------------------------------------------------------------------------------
 
 
-def average_by_schedule(study: Study, plot: Plot) -> pd.DataFrame:
+def average_repper_by_schedule(study: Study, plot: Plot) -> pd.DataFrame:
     """Average over seeds, with clients per round and local epochs as one field, `setting`."""
 
     def name(share: Any, epochs: Any) -> str:
@@ -99,7 +99,7 @@ def _join_panels(panels: list[pd.DataFrame], name: str) -> pd.DataFrame:
 # Fig. 5 ---------------------------------------------------------------------------------------------------------------
 
 
-def average_by_rank(study: Study, plot: Plot) -> pd.DataFrame:
+def average_repper_rank(study: Study, plot: Plot) -> pd.DataFrame:
     """Average the accuracy of a client's classes by their rank, the class with the most training images first.
 
     For the first two clients of seed 0, and for the mean over all clients of a run that test such a class, over seeds.
@@ -134,7 +134,7 @@ def _rank_classes(run: Stored) -> Iterator[dict[str, Any]]:
 # Fig. 6 ---------------------------------------------------------------------------------------------------------------
 
 
-def average_new_clients(study: Study, plot: Plot) -> pd.DataFrame:
+def average_repper_new(study: Study, plot: Plot) -> pd.DataFrame:
     """Average the accuracy of each new client with its own head; over several seeds that of the k-th least accurate.
 
     Raises:
@@ -156,7 +156,7 @@ LOSSES: Mapping[str, str] = {"contrast": "contrastive loss (Eq. 5)", "cross_entr
 STATES: Mapping[str, str] = {"groups_initial": "before training", "groups": "trained"}
 
 
-def average_gradients(study: Study, plot: Plot) -> pd.DataFrame:
+def average_repper_gradients(study: Study, plot: Plot) -> pd.DataFrame:
     """Average an image's gradient by the third of its class, in units of the mean over all images of a run."""
     rows = []
     for run in _list_done(study):
@@ -173,7 +173,7 @@ def average_gradients(study: Study, plot: Plot) -> pd.DataFrame:
 # fmt: off
 # A panel for each number of clients per round and of local epochs.
 TABLE1 = Drawing("repper-table1", "repper-table1",
-                 Plot(kind="dots", x="variant", y="last", hue=ALPHA, facet=SETTING), average_by_schedule,
+                 Plot(kind="dots", x="variant", y="last", hue=ALPHA, facet=SETTING), average_repper_by_schedule,
                  lambda cells, plot: f"{DOTS.caption(cells, plot)} {PARAMETER}",
                  shows=(ALPHA, SHARE, EPOCHS), finish=share_abscissa)
 FIG1 = Drawing("repper-fig1", "repper-fig1", Plot(kind="embedding", facet="variant"), embed_client_0,
@@ -182,17 +182,18 @@ FIG1 = Drawing("repper-fig1", "repper-fig1", Plot(kind="embedding", facet="varia
                ), shows=(ALPHA,))
 # With the common body in the place of the clients' local models.
 FIG4 = Drawing("repper-fig4", "repper-fig4", Plot(kind="embedding", facet=WHOSE), embed_clients, shows=(ALPHA,))
-FIG5 = Drawing("repper-fig5", "repper-fig5", Plot(kind="lines", x=RANK, hue="variant", facet=WHOSE), average_by_rank,
+FIG5 = Drawing("repper-fig5", "repper-fig5", Plot(kind="lines", x=RANK, hue="variant", facet=WHOSE),
+               average_repper_rank,
                lambda cells, plot: (
                    f"{lines.describe_lines(cells, plot)} Of a client's classes the first is that of which it has the "
                    "most training images. Clients: seed 0."
                ), shows=(ALPHA,))
-FIG6 = Drawing("repper-fig6", "repper-fig6", Plot(kind="clients", x=CLIENT, facet="variant"), average_new_clients,
+FIG6 = Drawing("repper-fig6", "repper-fig6", Plot(kind="clients", x=CLIENT, facet="variant"), average_repper_new,
                lambda cells, plot: (
                    f"{classes.describe_clients(cells, plot)} New clients, each with a head of its own."
                ), shows=(ALPHA,))
 GRADIENTS = Drawing("repper-gradients", "repper-gradients",
-                    Plot(kind="bars", x=THIRD, y="relative gradient", hue=LOSS, facet=MODEL), average_gradients,
+                    Plot(kind="bars", x=THIRD, y="relative gradient", hue=LOSS, facet=MODEL), average_repper_gradients,
                     lambda cells, plot: (
                         "Length of the gradient of an image's loss by its features, in units of the mean over all "
                         "images; the classes of each client are cut into thirds, from those with the most images "

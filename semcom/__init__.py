@@ -12,22 +12,12 @@ from __future__ import annotations
 
 import ast
 import importlib
-import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from semcom.packages import find_hidden_package, is_package_command
-
-if _problem := find_hidden_package("channels"):
-    if is_package_command():
-        print(f"semcom: error: {_problem}", file=sys.stderr)  # noqa: T201
-        sys.exit(2)
-    raise ImportError(_problem)
-
-importlib.import_module(
-    "semcom.runs.request.sources"
-).listen()  # first, so that no file of the user's is imported unheard
+# First, so that no file of the user's is imported unheard.
+importlib.import_module("semcom.runs.request.sources").listen_to_imports()
 
 try:
     __version__ = metadata.version("semcom")

@@ -1,7 +1,7 @@
 """The names that `semcom` exports, each with the module that holds it: `__init__.py` imports that at first use."""
 
-from channels import PATH_LOSSES as PATH_LOSSES
-from channels.registry import depends as depends
+from semcom.channels import PATH_LOSSES as PATH_LOSSES
+from semcom.channels.registry import depends as depends
 from semcom.config import (
     AirConfig as AirConfig,
     ChannelConfig as ChannelConfig,

@@ -33,6 +33,9 @@ _SPLIT = re.compile(rf";(?=\s*{_FORMULA.pattern})")
 _NUMBERS = re.compile(r"[-+]?(\d[\d._]*|\.\d+|inf|nan)(e[-+]?\d+)?(,[-+]?(\d[\d._]*|\.\d+)(e[-+]?\d+)?)*", re.I)
 
 
+_NUMBERED = frozenset({float, int, bool, type(None)})
+
+
 def escape_controls(text: str, kept: str = "\n") -> str:
     r"""Return a text in which each sign that a terminal would obey, or not show, is spelled out.
 
@@ -53,7 +56,7 @@ def escape_texts(value: Any) -> Any:
 
     Content of a run's folder or an archive passes this function once, so that no later output has any.
     """
-    return map_texts(value, lambda text: escape_controls(text, kept=""))
+    return map_texts(value, lambda text: text if text.isprintable() else escape_controls(text, kept=""))
 
 
 def map_texts(value: Any, change: Callable[[str], Any], levels: int = 100) -> Any:
@@ -66,11 +69,13 @@ def map_texts(value: Any, change: Callable[[str], Any], levels: int = 100) -> An
     if isinstance(value, dict | list | tuple) and not levels:
         return "..."
     if isinstance(value, dict):
-        return {map_texts(name, change): map_texts(held, change, levels - 1) for name, held in value.items()}
+        return {
+            map_texts(name, change): held if type(held) in _NUMBERED else map_texts(held, change, levels - 1)
+            for name, held in value.items()
+        }
     if isinstance(value, list | tuple):  # mostly long ones of numbers
-        return type(value)(
-            held if type(held) in (float, int) else map_texts(held, change, levels - 1) for held in value
-        )
+        whole = {*map(type, value)} <= _NUMBERED
+        return type(value)(value if whole else [map_texts(held, change, levels - 1) for held in value])
     return value
 
 

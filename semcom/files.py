@@ -11,11 +11,12 @@ import math
 import os
 import stat
 from collections.abc import Callable, Mapping
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from semcom.config.errors import ConfigError
+from semcom.packed import Packed
 
 CONFIG, METRICS, SUMMARY, CHECKPOINT = "config.json", "metrics.jsonl", "summary.json", "checkpoint.pt"
 """Files of a run's folder."""
@@ -23,6 +24,8 @@ ARRAYS = "arrays.npz"
 """The arrays that a run keeps on request, in its folder."""
 PREVIOUS = "checkpoint.previous.pt"
 """The checkpoint before the newest one."""
+WEIGHTS = "weights.safetensors"
+"""The models of a finished run, in the place of its checkpoints."""
 ROWS = "rows-{}.bin"
 """Files of the rows of a State that lie on disk, numbered; checkpoints refer to them."""
 ERROR = "error.txt"
@@ -103,6 +106,8 @@ def digest_of_file(path: Path) -> str:
 
 def open_file(path: Path) -> BufferedReader:
     """Open a file for reading. Raises OSError, also for a pipe and the like, which would block."""
+    if isinstance(path, Packed):
+        return BufferedReader(BytesIO(path.read_bytes()))  # type: ignore[arg-type]
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -110,17 +115,23 @@ def open_file(path: Path) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
+def read_file(path: Path) -> bytes:
+    """Read all of a file. Raises OSError as `open_file`."""
+    if isinstance(path, Packed):
+        return path.read_bytes()
+    with open_file(path) as file:
+        return file.read()
+
+
 def read_json(path: Path) -> Any:
     """Read plain values. Raises OSError as `open_file`, ValueError for invalid or too deeply nested JSON."""
-    with open_file(path) as file:
-        content = file.read()
     try:
-        return json.loads(content)
+        return json.loads(read_file(path))
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 
 
-def to_json(value: Any, indent: int | None = None) -> str:
+def format_json(value: Any, indent: int | None = None) -> str:
     """Write plain values as JSON that any reader takes: infinity as 1e999, which is read as that, and NaN as null."""
     try:
         return json.dumps(value, indent=indent, allow_nan=False)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 from semcom.config import ConfigError
 
 T = TypeVar("T")
 
 
-def find(registry: Registry[T], name: str, field: str | None = None) -> T:
+def find_entry(registry: Registry[T], name: str, field: str | None = None) -> T:
     """Find the entry called `name`.
 
     Args:

@@ -44,7 +44,7 @@ def say(text: object, end: str = "\n", stream: IO[str] | None = None, start: str
     print(f"{start}{shown}", end=end, file=stream, flush=True)  # noqa: T201
 
 
-def _nearest(error: UnicodeError) -> tuple[str, int]:
+def _replace_by_similar_signs(error: UnicodeError) -> tuple[str, int]:
     """Replace signs that an encoding lacks by similar ones."""
     assert isinstance(error, UnicodeEncodeError)
     return "".join(SIGNS.get(sign, "?") for sign in error.object[error.start : error.end]), error.end
@@ -53,7 +53,7 @@ def _nearest(error: UnicodeError) -> tuple[str, int]:
 NEAREST = "semcom.nearest"
 """Name of the error handler that replaces signs that an encoding lacks, see `SIGNS`."""
 SIGNS = {"±": "+-", "–": "-", "→": "->", "…": "...", "━": "-", "╸": "-", "╺": "-"}
-codecs.register_error(NEAREST, _nearest)
+codecs.register_error(NEAREST, _replace_by_similar_signs)
 
 
 def is_terminal_screen(stream: Any) -> bool:

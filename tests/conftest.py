@@ -6,6 +6,7 @@ import functools
 import gc
 import importlib.metadata
 import os
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,18 @@ def fsync(descriptor: int) -> None:
 os.fsync = fsync
 importlib.metadata.packages_distributions = functools.cache(importlib.metadata.packages_distributions)
 """Nothing is installed meanwhile, and what is there is asked for wherever a request names code of no package."""
+
+
+PORTABLE = ("channels", "config", "data", "methods", "models", "tasks")
+"""Rooms of tests that take nothing of the system, but for modules that have `Forked` processes."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what runs on any system: the workflows run it on macOS, on Windows, and with the lowest versions."""
+    for item in items:
+        room = item.path.relative_to(Path(__file__).parent).parts[0]
+        if room in PORTABLE and not hasattr(getattr(item, "module", None), "Forked"):
+            item.add_marker(pytest.mark.portable)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -78,5 +91,5 @@ def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers |= {"users.CLIENTS": 50, "fading.ROUNDS": 30, "ofdm.MOVING": 200, "ofdm.WIDTH": 200}
     numbers |= {"digital.SYMBOLS": 2000, "digital.BLOCKS": 20}
     for name, number in numbers.items():
-        monkeypatch.setattr(f"channels.check.{name}", number)
-    monkeypatch.setattr("channels.check.ofdm.FRAMES", {"rayleigh": 200, "tdl": 50, "cdl": 10})
+        monkeypatch.setattr(f"semcom.channels.check.{name}", number)
+    monkeypatch.setattr("semcom.channels.check.ofdm.FRAMES", {"rayleigh": 200, "tdl": 50, "cdl": 10})

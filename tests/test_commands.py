@@ -134,7 +134,7 @@ def accept(command: list[str]) -> None:
     if early.name and declared is None:
         return  # a file of the reader's
     wanted = flags.parse_flags(flags.SweepFlags(), "semcom sweep", early.rest)
-    request = parse_request(**grids.read_grid_request(wanted, *grids.in_use(declared, wanted.scale)))
+    request = parse_request(**grids.read_grid_request(wanted, *grids.find_grid_in_use(declared, wanted.scale)))
     plan = make_plan(early.name, wanted.scale, request, early.plugins, "out")
     divisions.check_sweep_data(config for config in plan.runs.values() if config.data.name == "digits")
 

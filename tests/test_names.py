@@ -9,12 +9,10 @@ import pydoc
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from semcom.config import RunConfig
+from tests.modules import FOLDERS, ROOT, name_module
 
-ROOT = Path(__file__).parents[1]
-PACKAGES = ("channels", "semcom", "experiments", "figures")
 NAME = r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)"
 QUOTED = re.compile(rf"(?<!`)`{NAME}(?:\([^`]*\))?`(?!`)|^ {{4}}{NAME}\(", re.MULTILINE)
 """What is asked: names, dotted or bare, called or not; neither flags nor shapes nor formulas, which are no names."""
@@ -102,9 +100,8 @@ def list_own(body: ast.AST) -> set[str]:
 
 @functools.cache
 def read_trees() -> dict[str, ast.Module]:
-    files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-    names = {path: ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in files}
-    return {name: ast.parse(path.read_text(encoding="utf-8")) for path, name in names.items()}
+    files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    return {name_module(path): ast.parse(path.read_text(encoding="utf-8")) for path in files}
 
 
 @functools.cache
@@ -161,7 +158,9 @@ def list_stale(tree: ast.Module) -> list[str]:
             return True
         if first != name:  # an attribute: of a section of the configuration, of a value of this module or of a class
             of_class = last in known.members(first.capitalize())
-            own = first not in (*PACKAGES, *modules) and (of_class or first in values and last in known.inside)
+            own = first not in (*FOLDERS, "semcom_papers", *modules) and (
+                of_class or first in values and last in known.inside
+            )
             return own or is_of_library(name)
         made = any(name[:i] in known.texts and name[i:] in known.texts for i in range(1, len(name)) if name[i] == "_")
         return made or name in bound | known.inside | known.parameters | known.top or is_of_library(name)

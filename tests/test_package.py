@@ -8,17 +8,14 @@ import shutil
 import subprocess
 import sys
 import time
-import tomllib
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 import semcom
+from tests.modules import FOLDERS, PROJECT, ROOT
 
-ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-ROOMS = ("semcom", "channels", "experiments", "figures")
 HEAVY = ("torch", "sionna", "pandas", "sklearn", "matplotlib")
 
 
@@ -64,8 +61,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path in ROOT.iterdir():
         if path.is_file():
             shutil.copy(path, source)
-    for room in ROOMS:  # a copy, since a build leaves its files beside the sources
-        shutil.copytree(ROOT / room, source / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in FOLDERS:  # a copy, since a build leaves its files beside the sources
+        shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__"))
     python("-m", "build", "--wheel", "--no-isolation", "--outdir", str(scratch), cwd=source)
     (wheel,) = scratch.glob("semcom-*.whl")
     target = scratch / "installed"
@@ -78,7 +75,8 @@ def test_the_wheel_works_away_from_the_checkout(installed: Path, tmp_path: Path)
     """Its modules, its methods and its style; results it has none, and a line says where they are."""
     plain = "import matplotlib; print(sorted(matplotlib.rcParams.items()))"
     styled = f"from semcom.plots import style\nwith style.ieee():\n    {plain}"
-    code = "import semcom, channels, experiments, figures as f; print(semcom.__file__, channels.__file__, f.__file__)"
+    code = "import semcom.channels as c, semcom_papers.experiments as e, semcom_papers.figures as f\n"
+    code += "print(c.__file__, e.__file__, f.__file__)"
     asked = "for words in ('list methods', 'claims --paper repper'): assert semcom.cli.main.main(words.split()) == 0"
     words = [sys.executable, "-c", f"{code}\n{styled}\nimport semcom.cli.main\n{asked}"]
     environment = {**os.environ, "PYTHONPATH": str(installed)}
@@ -95,12 +93,17 @@ def test_the_wheel_works_away_from_the_checkout(installed: Path, tmp_path: Path)
 
 def test_the_wheel_holds_every_source_and_data_file(installed: Path) -> None:
     kinds = ("*.py", "*.pyi", "py.typed", "*.mplstyle", "*.csv", "*.html", "*.css", "*.js")
-    expected = {path.relative_to(ROOT) for room in ROOMS for kind in kinds for path in (ROOT / room).rglob(kind)}
-    expected = {path for path in expected if not {"rendered", "bench"} & {*path.parts}}
+    expected = {
+        Path(*package.split("."), path.relative_to(ROOT / folder))
+        for folder, package in FOLDERS.items()
+        for kind in kinds
+        for path in (ROOT / folder).rglob(kind)
+        if not {"rendered", "bench"} & {*path.parts}
+    }
     found = {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()}
     assert expected <= found and not [path for path in found if path.suffix == ".zip"]
-    assert {Path(room) / "py.typed" for room in ROOMS} <= found
-    others = {path for path in found if path.parts[0] not in ROOMS}
+    assert {Path(*package.split("."), "py.typed") for package in FOLDERS.values()} <= found
+    others = {path for path in found if path.parts[0] not in ("semcom", "semcom_papers")}
     assert {path.parts[0] for path in others} <= {f"semcom-{semcom.__version__}.dist-info", "bin"}
 
 
@@ -143,18 +146,58 @@ def test_make_names_the_python_that_it_needs(tmp_path: Path) -> None:
     assert not (tmp_path / ".venv").exists()
 
 
-def test_the_wheel_is_small_and_works_beside_folders_of_the_user_s(installed: Path, tmp_path: Path) -> None:
+COMMANDS = (
+    "train local --clients 2 --train.rounds 1 --partition.shots 2 --partition.ways 2 --out run",
+    "sweep --methods local,fedavg --seeds 0 --out study "
+    "--set clients=2 --set train.rounds=1 --set partition.shots=2 --set partition.ways=2",
+    "plot study --x method",
+    "report study --out page.html",
+)
+
+
+@pytest.mark.parametrize("form", ["folder", "package"])
+def test_the_wheel_works_beside_folders_of_the_user_s(form: str, installed: Path, tmp_path: Path) -> None:
+    """Whether they have an `__init__.py` or not, their modules are his, also where he and semcom import each other."""
     assert next(installed.parent.glob("*.whl")).stat().st_size < 2**20
-    for name in ("experiments", "figures"):
+    for name in FOLDERS.keys() - {"semcom"}:
         (tmp_path / name).mkdir()
-        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('of the user')")
-    size = "--set clients=2 --set train.rounds=1 --set partition.shots=2 --set partition.ways=2"
-    commands = (
-        "train local --clients 2 --train.rounds 1 --partition.shots 2 --partition.ways 2 --out run",
-        f"sweep --methods local,fedavg --seeds 0 {size} --out study",
-        "plot study --x method",
-        "report study --out page.html",
-    )
+        (tmp_path / name / "mine.py").write_text("import semcom\nfrom semcom.channels import make_link\nOWN = 7\n")
+        if form == "package":
+            (tmp_path / name / "__init__.py").write_text(f"from {name}.mine import OWN\n")
+    for first, then in (("channels, experiments, figures", "semcom"), ("semcom", "channels, experiments, figures")):
+        code = f"import {first}\nimport {then}\nfrom experiments.mine import OWN\nimport channels.mine, figures.mine\n"
+        code += (
+            "print(OWN, channels.mine.OWN, figures.mine.OWN, semcom.EXPERIMENTS.get('demo').name, channels.__path__)"
+        )
+        printed = python("-c", code, cwd=tmp_path, PYTHONPATH=str(installed))
+        assert printed.startswith("7 7 7 demo ") and str(tmp_path) in printed
+    listed = python("-m", "semcom", "list", "experiments", cwd=tmp_path, PYTHONPATH=str(installed))
+    assert "letter-fig2b" in listed and "mine" not in listed
     code = "import sys; from semcom.cli.main import main; sys.exit(any(main(line.split()) for line in sys.argv[1:]))"
-    python("-c", code, *commands, cwd=tmp_path, PYTHONPATH=str(installed))
+    python("-c", code, *COMMANDS, cwd=tmp_path, PYTHONPATH=str(installed))
     assert (tmp_path / "study" / "bars.pdf").exists() and (tmp_path / "page.html").exists()
+
+
+def test_code_of_the_user_s_in_such_a_folder_is_a_part_of_a_run(installed: Path, tmp_path: Path) -> None:
+    """His `experiments` is not taken for semcom's: a change of its module changes the hash of what uses it."""
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "mine.py").write_text(
+        "from experiments.rate import RATE\nfrom semcom import METHODS\nfrom semcom.methods.local import Local\n\n\n"
+        "@METHODS.register('mine')\nclass Mine(Local):\n    rate = RATE\n"
+    )
+    hashes = set()
+    for rate in (1, 2):
+        (tmp_path / "experiments" / "rate.py").write_text(f"RATE = {rate}\n")
+        code = "from semcom import RunConfig, resolve\nfrom semcom.config.identity import run_hash\n"
+        code += "print(run_hash(resolve(RunConfig('mine', plugins=('mine.py',)))))"
+        hashes.add(python("-c", code, cwd=tmp_path, PYTHONPATH=str(installed)))
+    assert len(hashes) == 2
+
+
+def test_a_checkout_that_is_not_installed_is_not_mixed_with_one_that_is(installed: Path, tmp_path: Path) -> None:
+    shutil.copytree(installed / "semcom", tmp_path / "semcom", ignore=shutil.ignore_patterns("channels"))
+    words = [sys.executable, "-c", "import semcom"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("ImportError: ") and line.endswith(f"install the first one: pip install -e {tmp_path}")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.claims.evidence import COMMITTED
 from semcom.studies.results.archive import read_stored_table
+from semcom_papers.experiments.claims.evidence import COMMITTED
 
 PAGES = Path(__file__).parents[1] / "experiments"
 PAGE = (PAGES / "evidence.md").read_text("utf-8")

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-import channels
-import semcom
+import semcom.channels
 from semcom.cli.main import COMMANDS
 
 ROOT = Path(__file__).parents[1]
@@ -33,7 +32,7 @@ def moved(hooks: Any, here: str, text: str) -> str:
 def test_the_reference_has_every_public_name() -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^::: semcom\.(\w+)$", page, re.M)) == sorted({*semcom.__all__} - {"__version__"})
-    assert set(re.findall(r"^::: channels\.(\w+)$", page, re.M)) <= set(channels.__all__)
+    assert set(re.findall(r"^::: semcom\.channels\.(\w+)$", page, re.M)) <= set(semcom.channels.__all__)
 
 
 def test_the_page_of_the_command_line_has_every_command(hooks: Any) -> None:

@@ -14,9 +14,8 @@ import pytest
 from matplotlib.figure import Figure
 
 import semcom
-from channels import fading, link
-from channels.ofdm import link as ofdm
-from experiments import finish_search
+from semcom.channels import fading, link
+from semcom.channels.ofdm import link as ofdm
 from semcom.config import RunConfig, run_hash, to_dict
 from semcom.files import CONFIG, METRICS, SUMMARY
 from semcom.plots import style
@@ -25,8 +24,9 @@ from semcom.plots.registry import find_drawings_of
 from semcom.plots.render import render
 from semcom.runs.folder.summary import write_summary
 from semcom.studies.registry import EXPERIMENTS, find_experiment
-from semcom.studies.results.table import list_fields, read_table
+from semcom.studies.results.table import list_table_fields, read_table
 from semcom.studies.sweep.sweep import sweep
+from semcom_papers.experiments import finish_search
 
 ELSEWHERE = ("convergence-bound", "demo", "wireless-baselines")
 """Experiments whose runs and figures other tests look at."""
@@ -46,7 +46,7 @@ def alike(value: Any) -> str:
 
 def train_or_copy(config: RunConfig) -> None:
     """Train what has a setting that no run had before; other runs get the results of one that leaves the same."""
-    folder, settings = Path(str(config.out)), list_fields(replace(config, seed=0))
+    folder, settings = Path(str(config.out)), list_table_fields(replace(config, seed=0))
     fields = {name: alike(value) for name, value in settings.items()}
     outcome = str([item for item in fields.items() if item[0].startswith(OUTCOME)])
     if outcome not in TRAINED or config.keep or not SEEN.issuperset(fields.items()):

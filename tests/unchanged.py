@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import semcom
-from experiments.claims.scorecard import make_scorecard
 from semcom.config import ConfigError, from_dict, run_hash
 from semcom.plots import render
 from semcom.plots.base import Drawing
 from semcom.plots.registry import FIGURES
 from semcom.studies.registry import EXPERIMENTS
+from semcom_papers.experiments.claims.scorecard import make_scorecard
 from tests.archives import open_runs
 
 ROOT = Path(__file__).parents[1]

@@ -23,8 +23,9 @@ way to the device must not change on the host.
 
 Limits: numbers, rounding and draws are the host's, and TF32 is not rounded. The layout of a result is that of the
 host's kernel. One operation is one launch, though CUDA's libraries may start more, and refuse sizes and types that are
-not refused here. There is one device and one stream; `torch.compile` is not there, and a step that a CUDA graph would
-replay is carried out as the graph's is, with its number on the device.
+not refused here. There is one stream; `torch.compile` is not there, and a step that a CUDA graph would
+replay is carried out anew: by the objects of the fit in which it was recorded, with its number on the device. So it
+reads and writes the tensors that a graph would.
 
 It is possible because torch has a guard that makes "cuda:0" a device on any machine, which FakeTensor needs, and lets a
 tensor say that it is there. A mode sees all operations before they are carried out. Before a backward pass autograd
@@ -61,6 +62,8 @@ ROOT = Path(__file__).parents[1]
 CPU, DEVICE = torch.device("cpu"), torch.device("cuda", 0)
 POSSIBLE = torch.version.cuda is not None and not torch.cuda.is_available()
 """Whether there can be a virtual GPU here: torch must be built with CUDA, and find no real GPU."""
+CARDS = "VIRTUAL_GPUS"
+"""The variable of the environment with the number of virtual GPUs, of which a process uses one (unset: 1)."""
 REAL = torch.cuda.is_available()
 """Whether there is a real one."""
 
@@ -91,9 +94,9 @@ class VirtualTensor(torch.Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
-    def __new__(cls, held: Tensor) -> VirtualTensor:
+    def __new__(cls, held: Tensor, device: torch.device = DEVICE) -> VirtualTensor:
         place = {"strides": held.stride(), "storage_offset": held.storage_offset()}
-        made = torch.Tensor._make_wrapper_subclass(cls, held.shape, **place, dtype=held.dtype, device=DEVICE)
+        made = torch.Tensor._make_wrapper_subclass(cls, held.shape, **place, dtype=held.dtype, device=device)
         made.held = held
         return made
 
@@ -243,7 +246,8 @@ class VirtualGPU(TorchDispatchMode):
             raise NotImplementedError(f"{func}: the virtual GPU cannot change a tensor's shape in place")
         if to_device:
             old = {id(t.held): t for t in here} | {id(t): t for t in host}
-            return _mapped(lambda value: _wrapped(value, old), result)
+            place = here[0].device if device is None else torch.device("cuda", torch.device(device).index or 0)
+            return _mapped(lambda value: _wrapped(value, old, place), result)
         if late:
             self._delay(result)
         return result
@@ -328,14 +332,21 @@ class VirtualGPU(TorchDispatchMode):
         yes, nothing = ("is_available", "is_initialized", "is_bf16_supported"), ("init", "_lazy_init", "set_device")
         nothing += ("empty_cache", "set_rng_state", "manual_seed_all")
         answers: dict[str, Any] = {**dict.fromkeys(yes, True), **dict.fromkeys(nothing), "get_rng_state": state}
-        answers |= {"device_count": 1, "current_device": 0, "get_device_name": "virtual GPU"}
+        answers |= {
+            "device_count": int(os.environ.get(CARDS, 1)),
+            "current_device": 0,
+            "get_device_name": "virtual GPU",
+        }
         answers |= {"mem_get_info": (78 * 2**30, 80 * 2**30), "max_memory_allocated": 0}
+        answers |= {"memory_reserved": 0, "memory_allocated": 0}
         for name, answer in answers.items():
             yield cuda, name, lambda *_, answer=answer, **__: answer
         for name in ("Event", "Stream", "current_stream", "default_stream"):
             yield cuda, name, stream
         yield cuda, "stream", lambda _: nullcontext()
-        yield replay, "record_graph", lambda work, what: work  # what is replayed is carried out anew
+        # What is replayed is carried out anew, by the Python that was recorded, on the tensors that it was recorded on.
+        yield replay, "record_graph", lambda work, what: work
+        yield replay, "list_storages", _list_storages
         yield cuda, "synchronize", synchronize
         yield cuda, "default_generators", (VirtualGenerator(DEVICE),)
         yield torch.accelerator, "synchronize", synchronize
@@ -364,6 +375,8 @@ def _check(func: Any, name: str, args: Any, here: Sequence[VirtualTensor], host:
         raise RuntimeError(f'"{name}_cuda" not implemented for {here[0].dtype}')
     if name in ("copy_", "_to_copy") or not here:
         return
+    if len(places := {str(t.device) for t in here if t.dim()}) > 1:
+        raise RuntimeError(f"{func}: Expected all tensors to be on the same device, but found {' and '.join(places)}!")
     if name in INDEXED and isinstance(args[0], VirtualTensor):
         host = [t for t in host if not any(t is index for index in args[1])]
     scalars = torch.Tag.pointwise in func.tags or name in WITH_SCALAR or name in INDEXED or name.startswith("_foreach")
@@ -411,6 +424,10 @@ STAND_INS: dict[str, Callable[..., Any]] = {
 }
 
 
+def _list_storages(values: Any) -> list[torch.UntypedStorage]:
+    return [t.held.untyped_storage() for t in _flat(values) if isinstance(t, VirtualTensor)]
+
+
 def _is_virtual(device: Any) -> bool:
     return device is not None and torch.device(device).type == DEVICE.type
 
@@ -436,12 +453,12 @@ def _held(value: Any) -> Any:
     return CPU if isinstance(value, torch.device) and _is_virtual(value) else value
 
 
-def _wrapped(value: Any, old: dict[int, Tensor]) -> Any:
+def _wrapped(value: Any, old: dict[int, Tensor], device: torch.device) -> Any:
     """Return a result as one of the device; what was changed in place is the tensor that it was."""
     if not isinstance(value, Tensor):
         return value
     known = old.get(id(value))
-    return VirtualTensor(value) if known is None else known
+    return VirtualTensor(value, device) if known is None else known
 
 
 def _bits(t: Tensor) -> Tensor:
@@ -573,24 +590,14 @@ def steps(gpu: VirtualGPU | RealGPU) -> Iterator[list[tuple[int, Record]]]:
     Steps begin when all batches and draws of a chunk are laid out, and end with its last step.
     """
     chunks: list[tuple[int, Record]] = []
-    finite = fit.Chunk.finite
+    take = fit.Fit._take_steps
 
-    def after(build: Callable[..., None]) -> Callable[..., None]:
-        def built(self: Any, *args: Any) -> None:
-            build(self, *args)
-            inside.close()  # of a chunk that failed
-            chunks.append((self.steps, inside.enter_context(gpu.apart())))
+    def taking(self: fit.Fit, chunk: Any, feed: Any, *rest: Any) -> None:
+        with gpu.apart() as record:
+            chunks.append((feed.steps, record))
+            take(self, chunk, feed, *rest)
 
-        return built
-
-    def ended(self: fit.Chunk) -> Tensor:
-        inside.close()
-        return finite(self)
-
-    with ExitStack() as inside, ExitStack() as patches:
-        for cls in (fit.ClientFeed, fit.ServerFeed):
-            patches.enter_context(mock.patch.object(cls, "__init__", after(cls.__init__)))
-        patches.enter_context(mock.patch.object(fit.Chunk, "finite", ended))
+    with mock.patch.object(fit.Fit, "_take_steps", taking):
         yield chunks
 
 

@@ -28,10 +28,6 @@ import numpy as np
 import torch
 
 import semcom
-from channels import make_link, theory
-from channels.coding.image import ImageChain
-from channels.coding.modem import make_modem
-from channels.coding.qam import QAM
 from semcom import (
     ChannelConfig,
     DataConfig,
@@ -44,6 +40,10 @@ from semcom import (
     silhouette,
     study,
 )
+from semcom.channels import make_link, theory
+from semcom.channels.coding.image import ImageChain
+from semcom.channels.coding.modem import make_modem
+from semcom.channels.coding.qam import QAM
 from semcom.cli import main as cli
 from semcom.cli.grids import Typed
 from semcom.config import ConfigError

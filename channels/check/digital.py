@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from channels import Meter, theory
-from channels.check.finding import Finding, epsilon, find_largest_error, find_mean
-from channels.check.lab import Lab
-from channels.coding.ldpc import make_ldpc_code
-from channels.coding.qam import QAM, SIZES
-from channels.coding.quantise import STEPS
+from semcom.channels import Meter, theory
+from semcom.channels.check.finding import Finding, epsilon, find_largest_error, find_mean
+from semcom.channels.check.lab import Lab
+from semcom.channels.coding.ldpc import make_ldpc_code
+from semcom.channels.coding.qam import QAM, SIZES
+from semcom.channels.coding.quantise import STEPS
 
 SYMBOLS = 100_000
 BLOCKS = 400
@@ -68,15 +68,15 @@ def check_codes(lab: Lab) -> Iterator[Finding]:
         words = ours.encode(bits)
         yield find_largest_error(f"{title}: codewords less Sionna's", words - encoder(bits), 0.0)
         yield find_largest_error(
-            f"{title}: wrong bits without noise", _wrong(ours.decode(20 * (1 - 2 * words))[0], bits), 0.0
+            f"{title}: wrong bits without noise", _measure_wrong_bits(ours.decode(20 * (1 - 2 * words))[0], bits), 0.0
         )
         heard = lab.transmit(lab.make("awgn"), qam.symbols(words), snr_db, title)
         llr = qam.llr(heard) / theory.noise_power(snr_db)
         theirs = LDPC5GDecoder(encoder, num_iter=20, device=device)(-llr)
-        more = _wrong(ours.decode(llr)[0], bits) - _wrong(theirs.bool(), bits)
+        more = _measure_wrong_bits(ours.decode(llr)[0], bits) - _measure_wrong_bits(theirs.bool(), bits)
         yield find_mean(f"{title}, {snr_db:g} dB: BER less Sionna's", more, 0.0)
 
 
-def _wrong(got: Tensor, bits: Tensor) -> Tensor:
+def _measure_wrong_bits(got: Tensor, bits: Tensor) -> Tensor:
     """Compute the fraction of wrong bits in each block."""
     return (got != bits.bool()).double().mean(1)

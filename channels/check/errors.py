@@ -11,11 +11,11 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from channels import theory
-from channels.check.fading import draw_gains, strength
-from channels.check.finding import Finding, find_difference, find_mean
-from channels.check.lab import Lab
-from channels.ofdm.profiles import lend_generators_to_sionna
+from semcom.channels import theory
+from semcom.channels.check.fading import draw_checked_gains, square_gains
+from semcom.channels.check.finding import Finding, find_difference, find_mean
+from semcom.channels.check.lab import Lab
+from semcom.channels.ofdm.profiles import lend_generators_to_sionna
 
 UNITS = 200_000
 NO = 0.1
@@ -26,15 +26,17 @@ CONSTELLATIONS = {"QPSK": (2, (4.0, 10.0)), "16-QAM": (4, (10.0, 16.0))}
 Owner = Literal["ours", "Sionna"]
 
 
-def check_equalisers(lab: Lab) -> Iterator[Finding]:
+def check_equaliser_errors(lab: Lab) -> Iterator[Finding]:
     """Measure the mean square error of QPSK symbols over Rayleigh fading at no = 0.1."""
     bits = lab.bits(UNITS, 2, key="equalisers")
     sent = torch.view_as_complex((1 - 2 * bits) / math.sqrt(2))[:, None]
-    power = strength(draw_gains(lab, "rayleigh", UNITS, 1, "equalised"))[:, 0]  # of the same realisation as below
+    power = square_gains(draw_checked_gains(lab, "rayleigh", UNITS, 1, "equalised"))[
+        :, 0
+    ]  # of the same realisation as below
 
     def error(equaliser: str) -> Tensor:
         link = lab.make("rayleigh", equaliser=equaliser)
-        return strength(lab.transmit(link, sent, -10 * math.log10(NO), "equalised") - sent)[:, 0]
+        return square_gains(lab.transmit(link, sent, -10 * math.log10(NO), "equalised") - sent)[:, 0]
 
     zf, known = error("zf"), power > LEAST
     yield find_mean("MSE of ZF where |h|^2 > 0.01", zf[known], theory.mean_square_error("zf", NO, LEAST))

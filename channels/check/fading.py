@@ -10,33 +10,40 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from channels import theory
-from channels.check.finding import Finding, epsilon, find_largest_error, find_mean, find_probability, find_second_moment
-from channels.check.lab import Lab
+from semcom.channels import theory
+from semcom.channels.check.finding import (
+    Finding,
+    epsilon,
+    find_largest_error,
+    find_mean,
+    find_probability,
+    find_second_moment,
+)
+from semcom.channels.check.lab import Lab
 
 UNITS, ROUNDS = 200_000, 2000
 K_FACTORS_DB = (0.0, 9.0)
 
 
-def draw_gains(lab: Lab, kind: str, blocks: int, n: int, key: str, **options: str | float) -> Tensor:
+def draw_checked_gains(lab: Lab, kind: str, blocks: int, n: int, key: str, **options: str | float) -> Tensor:
     """Draw h `[blocks, n]` of samples of n symbols."""
     link = lab.make(kind, equaliser="none", **options)
     return lab.transmit(link, lab.ones(blocks, n), math.inf, key)
 
 
-def strength(h: Tensor) -> Tensor:
+def square_gains(h: Tensor) -> Tensor:
     """Compute |h|^2 of gains h."""
     return h.real.square() + h.imag.square()
 
 
 def check_fading(lab: Lab) -> Iterator[Finding]:
     """Measure power, its distribution and phase of Rayleigh and Rician fading, and the K-factor of the latter."""
-    h = draw_gains(lab, "rayleigh", UNITS, 1, "fading")[:, 0]
+    h = draw_checked_gains(lab, "rayleigh", UNITS, 1, "fading")[:, 0]
     yield from _check_powers("Rayleigh", h, 0.0)
     yield from _check_phases(h)
     for k_factor_db in K_FACTORS_DB:
         name, k_factor = f"Rician K = {k_factor_db:g} dB", 10 ** (k_factor_db / 10)
-        h = draw_gains(lab, "rician", UNITS, 1, name, k_factor_db=k_factor_db)[:, 0]
+        h = draw_checked_gains(lab, "rician", UNITS, 1, name, k_factor_db=k_factor_db)[:, 0]
         yield from _check_powers(name, h, k_factor)
         yield _estimate_k_factor(f"{name}: K", h, k_factor)
         yield find_mean(f"{name}: Re of E[h]", h.real, 0.0)  # its line of sight has any phase
@@ -46,14 +53,14 @@ def check_fading(lab: Lab) -> Iterator[Finding]:
 
 def _compare_turned_gains(lab: Lab) -> Finding:
     """Compare the gains of 1 and j: a complex one is the same for both, separate ones on I and Q would not be."""
-    h = draw_gains(lab, "rayleigh", UNITS, 1, "fading")[:, 0]
+    h = draw_checked_gains(lab, "rayleigh", UNITS, 1, "fading")[:, 0]
     link = lab.make("rayleigh", equaliser="none")
     turned = lab.transmit(link, 1j * lab.ones(UNITS, 1), math.inf, "fading")[:, 0]
     return find_largest_error("Rayleigh: h seen by j less h seen by 1", turned / 1j - h, epsilon(torch.float32))
 
 
 def _check_powers(name: str, h: Tensor, k_factor: float) -> Iterator[Finding]:
-    power = strength(h)
+    power = square_gains(h)
     yield find_mean(f"{name}: E|h|^2", power, 1.0)
     yield find_mean(f"{name}: var|h|^2", (power - 1).square(), theory.power_variance(k_factor))
     for a in (0.1, 1.0, 3.0):
@@ -62,7 +69,7 @@ def _check_powers(name: str, h: Tensor, k_factor: float) -> Iterator[Finding]:
 
 def _estimate_k_factor(quantity: str, h: Tensor, k_factor: float) -> Finding:
     """Estimate K by moments: r = E|h|^4 / (E|h|^2)^2 = 2 - s^2, s = K / (1 + K), with the error by the delta method."""
-    r = find_second_moment("", strength(h), 1 + theory.power_variance(k_factor))
+    r = find_second_moment("", square_gains(h), 1 + theory.power_variance(k_factor))
     s = math.sqrt(max(2 - r.measured, 0.0))
     slope = 1 / (2 * s * (1 - s) ** 2) if s else math.inf
     return Finding(quantity, k_factor, s / (1 - s), slope * r.error, r.units)
@@ -79,11 +86,11 @@ def _check_phases(h: Tensor) -> Iterator[Finding]:
     yield find_mean("Rayleigh: mean cos(4 phase of h)", torch.cos(4 * phase), 0.0)
 
 
-def check_antennas(lab: Lab) -> Iterator[Finding]:
+def check_antenna_gains(lab: Lab) -> Iterator[Finding]:
     """Measure the power that several antennas combine, and the bit errors of QPSK then."""
     for n in (2, 4):
         link = lab.make("rayleigh", equaliser="zf", antennas=n)
-        power = strength(lab.draw(link, [UNITS], 2, f"antennas {n}")["fading"].flatten())
+        power = square_gains(lab.draw(link, [UNITS], 2, f"antennas {n}")["fading"].flatten())
         yield find_mean(f"Rayleigh, {n} antennas: E g^2", power, n)
         for a in (0.5, 2.0):
             yield find_probability(
@@ -140,10 +147,10 @@ def measure_received_snr(
     The SNR is the power of h over that of the noise, which is the same for all blocks and measured over all of them.
     """
     n, key = 8, f"received snr {kind} {snr_db} {options}"
-    h = draw_gains(lab, kind, blocks, n, key, **options)
+    h = draw_checked_gains(lab, kind, blocks, n, key, **options)
     link = lab.make(kind, equaliser="none", **options)
     noise = lab.transmit(link, lab.ones(blocks, n), snr_db, key) - h
-    return strength(h).mean(-1) / strength(noise).mean(), 1 / math.sqrt(n * blocks)
+    return square_gains(h).mean(-1) / square_gains(noise).mean(), 1 / math.sqrt(n * blocks)
 
 
 def check_received_snr(lab: Lab) -> Iterator[Finding]:

@@ -98,12 +98,12 @@ def epsilon(dtype: torch.dtype) -> float:
 def format_findings(found: Sequence[Finding]) -> str:
     """Format findings as a table. "units" counts the samples behind a standard error; wrong findings are marked."""
     columns = ["theory", "measured", "standard error", "units", "deviation", ""]
-    cells = pd.DataFrame(map(_cells, found), index=[f.quantity for f in found], columns=columns)
+    cells = pd.DataFrame(map(_format_cells, found), index=[f.quantity for f in found], columns=columns)
     text = cells.rename_axis(columns="quantity").to_string()
     return "\n".join(line.rstrip() for line in text.splitlines())
 
 
-def _cells(f: Finding) -> tuple[str, ...]:
+def _format_cells(f: Finding) -> tuple[str, ...]:
     """Format a finding as the cells of a row. An exact quantity has a rounding bound in place of a standard error."""
     units, mark = "rounding" if f.units is None else f"{f.units:,}", "" if f.agrees else "<- wrong"
     return f"{f.theory:.5g}", f"{f.measured:.5g}", f"{f.error:.2g}", units, f"{f.deviation:+.2f}", mark

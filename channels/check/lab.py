@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from channels import Link, make_link
+from semcom.channels import Link, make_link
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from channels import PROFILES, Link, theory
-from channels.check.fading import strength
-from channels.check.finding import Finding, epsilon, find_largest_error, find_mean
-from channels.check.lab import Lab
-from channels.ofdm.grid import SLOT
-from channels.ofdm.profiles import import_sionna
-from channels.power import normalise_power
+from semcom.channels import PROFILES, Link, theory
+from semcom.channels.check.fading import square_gains
+from semcom.channels.check.finding import Finding, epsilon, find_largest_error, find_mean
+from semcom.channels.check.lab import Lab
+from semcom.channels.ofdm.grid import SLOT
+from semcom.channels.ofdm.profiles import import_sionna
+from semcom.channels.power import normalise_power
 
 FRAMES = {"rayleigh": 20_000, "tdl": 2000, "cdl": 500}
 """Frames that are drawn for each kind of profile, few enough to take seconds."""
@@ -27,7 +27,7 @@ LIGHT = 299_792_458.0
 """Speed of light, m/s."""
 
 
-def check_transparency(lab: Lab) -> Iterator[Finding]:
+def check_ofdm_transparency(lab: Lab) -> Iterator[Finding]:
     """Check that zero-forcing of a known channel is transparent: for features without noise, for gradients always."""
     for profile in ("rayleigh", "tdl-a", "cdl-a"):
         link = lab.make("ofdm", profile=profile, equaliser="zf", downlink="ideal")
@@ -50,7 +50,7 @@ def _measure_gradient(lab: Lab, link: Link, sent: Tensor, weights: Tensor, key: 
     return torch.autograd.grad(received, sent, weights)[0]
 
 
-def check_leaks(lab: Lab) -> Iterator[Finding]:
+def check_ofdm_leaks(lab: Lab) -> Iterator[Finding]:
     """Check that the users of a band are separate: features and gradients of either user do not depend on the other."""
     link = lab.make("ofdm", profile="tdl-a", csi="ls").in_band(2, 2, 50, 64)
     ways = [[lab.draw(link.of(k), [50], 64, f"{way} of user {k}") for k in (0, 1)] for way in ("uplink", "downlink")]
@@ -69,21 +69,21 @@ def check_leaks(lab: Lab) -> Iterator[Finding]:
     yield find_largest_error("OFDM, two users: change of one's gradient then", gradients[0] - gradients[1], 0.0)
 
 
-def check_profiles(lab: Lab) -> Iterator[Finding]:
+def check_ofdm_profiles(lab: Lab) -> Iterator[Finding]:
     """Measure E|h|^2 of a resource element, with a frame as the independent unit."""
     for profile in filter(PROFILES.ships, PROFILES.names()):
         link = lab.make("ofdm", profile=profile, equaliser="none")
         frames = FRAMES[profile.split("-")[0]]
         drawn = lab.draw(link, [1] * frames, 2, f"profile {profile}")
         h = link.transmit(lab.ones(1, frames, 1), drawn, lab.snr(math.inf))
-        yield find_mean(f"OFDM {profile}: E|h|^2", strength(h), 1.0)
+        yield find_mean(f"OFDM {profile}: E|h|^2", square_gains(h), 1.0)
     link = lab.make("ofdm", profile="tdl-a", equaliser="none")
     sent, key = lab.ones(500, 32), "noise of ofdm"
     added = lab.transmit(link, sent, SNR_DB, key) - lab.transmit(link, sent, math.inf, key)
-    yield find_mean("OFDM: noise per resource element at 10 dB, no", strength(added), theory.noise_power(SNR_DB))
+    yield find_mean("OFDM: noise per resource element at 10 dB, no", square_gains(added), theory.noise_power(SNR_DB))
 
 
-def check_doppler(lab: Lab) -> Iterator[Finding]:
+def check_ofdm_doppler(lab: Lab) -> Iterator[Finding]:
     """Measure the correlation of an element with later ones of its subcarrier: that of Jakes' spectrum."""
     speed, carrier, apart = 300.0, 3.5e9, (1, 3, 9)
     link = lab.make("ofdm", profile="tdl-a", pilots=(), speed_mps=speed, subcarriers=1)
@@ -95,7 +95,7 @@ def check_doppler(lab: Lab) -> Iterator[Finding]:
         )
 
 
-def check_delay(lab: Lab) -> Iterator[Finding]:
+def check_ofdm_delay(lab: Lab) -> Iterator[Finding]:
     """Measure the correlation of an element with others of its OFDM symbol: the transform of the profile's paths."""
     spread, apart = 300e-9, (10, 40, 100)
     link = lab.make("ofdm", profile="tdl-a", delay_spread_ns=1e9 * spread, subcarriers=max(apart) + 1)
@@ -115,7 +115,7 @@ def _compare_correlation(title: str, products: Tensor, expected: complex) -> Ite
     yield find_mean(f"{title}, imaginary", products.imag, expected.imag)
 
 
-def check_estimates(lab: Lab) -> Iterator[Finding]:
+def check_ofdm_estimates(lab: Lab) -> Iterator[Finding]:
     """Measure E|estimate - h|^2 of least squares, with one pilot symbol over a constant channel, and the MSE of MMSE.
 
     The first is no on every subcarrier.
@@ -127,11 +127,13 @@ def check_estimates(lab: Lab) -> Iterator[Finding]:
         deviation = torch.full((1, 1, 1), math.sqrt(no), device=lab.device)
         estimate, h = link.estimate(drawn, deviation), link.gain(drawn)
         assert estimate is not None and h is not None
-        yield find_mean(f"OFDM: squared error of LS at the pilots, {snr_db:g} dB, no", strength(estimate.gain - h), no)
+        yield find_mean(
+            f"OFDM: squared error of LS at the pilots, {snr_db:g} dB, no", square_gains(estimate.gain - h), no
+        )
     link = lab.make("ofdm", profile="rayleigh", csi="ls", pilots=0, subcarriers=1)
     for snr_db in (-10.0, 10.0):
         no, sent = theory.noise_power(snr_db), lab.ones(1, MOVING, 1)
         drawn = lab.draw(link, [1] * MOVING, 2, f"MMSE of LS {snr_db}")
-        error = strength(link.transmit(sent, drawn, lab.snr(snr_db)) - sent)
+        error = square_gains(link.transmit(sent, drawn, lab.snr(snr_db)) - sent)
         expected = theory.mean_square_error("mmse", no, known=1 / (1 + no))
         yield find_mean(f"OFDM: MSE of MMSE with LS, {snr_db:g} dB", error, expected)

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from scipy import special
 
-from channels import theory
-from channels.check.fading import draw_gains, strength
-from channels.check.finding import Finding, find_mean, find_probability
-from channels.check.lab import Lab
-from channels.link import complex_normal
-from channels.statistics import Sender, Statistics
+from semcom.channels import theory
+from semcom.channels.check.fading import draw_checked_gains, square_gains
+from semcom.channels.check.finding import Finding, find_mean, find_probability
+from semcom.channels.check.lab import Lab
+from semcom.channels.link import complex_normal
+from semcom.channels.statistics import Sender, Statistics
 
 UNITS, BLOCKS, FADES = 200_000, 10_000, 256
 OUTAGE, THRESHOLD, CSI_ERROR = 0.1, 0.1, 0.1
@@ -32,10 +32,10 @@ def check_outage(lab: Lab) -> Iterator[Finding]:
         rate = Statistics(link).find_limit(Sender(TEN_DB), OUTAGE)
         gain = link.gain(lab.draw(link, [UNITS], 2, f"outage {name}"))
         assert gain is not None
-        lost = torch.log2(1 + TEN_DB * strength(gain).double().flatten()) < rate
+        lost = torch.log2(1 + TEN_DB * square_gains(gain).double().flatten()) < rate
         yield find_probability(f"{name}: outage at the rate for 0.1", lost, OUTAGE)
-    h = draw_gains(lab, "rayleigh", BLOCKS, FADES, "outage of blocks", coherence="symbol").to("cpu")
-    carried = torch.log2(1 + TEN_DB * strength(h).double())
+    h = draw_checked_gains(lab, "rayleigh", BLOCKS, FADES, "outage of blocks", coherence="symbol").to("cpu")
+    carried = torch.log2(1 + TEN_DB * square_gains(h).double())
     fading = Statistics(lab.make("rayleigh", coherence="symbol"))
     for fades in (2, 16, FADES):
         rate = fading.find_limit(Sender(TEN_DB, uses=float(fades)), OUTAGE)
@@ -45,16 +45,16 @@ def check_outage(lab: Lab) -> Iterator[Finding]:
     yield find_mean("Rayleigh: bits per use of one fade, for a rate without end", carried[:, 0], ergodic)
 
 
-def check_inversion(lab: Lab) -> Iterator[Finding]:
+def check_channel_inversion(lab: Lab) -> Iterator[Finding]:
     """Measure truncated channel inversion of known and of wrongly known h, and E[a] of MMSE."""
-    h = draw_gains(lab, "rayleigh", UNITS, 1, "inversion")[:, 0].to(torch.complex128)
+    h = draw_checked_gains(lab, "rayleigh", UNITS, 1, "inversion")[:, 0].to(torch.complex128)
     for name, csi_error in (("h", 0.0), ("h with an error of 0.1", CSI_ERROR)):
         error = complex_normal(h.shape, lab.generator("what clients know"), torch.float64)
         known, m = h + csi_error**0.5 * error, 1 + csi_error
         power, mean = Statistics(lab.make("rayleigh")).invert(THRESHOLD, csi_error)
-        kept, x = strength(known) >= THRESHOLD, THRESHOLD / m
+        kept, x = square_gains(known) >= THRESHOLD, THRESHOLD / m
         title = f"Rayleigh, inversion of {name} above -10 dB"
-        yield find_mean(f"{title}: power", torch.where(kept, 1 / strength(known), 0.0), power)
+        yield find_mean(f"{title}: power", torch.where(kept, 1 / square_gains(known), 0.0), power)
         yield find_mean(f"{title}: part that arrives", torch.where(kept, (h / known).real, 0.0), mean)
         yield Finding(f"{title}: E1(t / m) / m", float(special.exp1(x) / m), power, 1e-9, None)
     for snr_db in (0.0, 10.0):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from channels.check import digital, errors, fading, noise, ofdm, outage, users
-from channels.check.finding import Finding
-from channels.check.lab import Lab
+from semcom.channels.check import digital, errors, fading, noise, ofdm, outage, users
+from semcom.channels.check.finding import Finding
+from semcom.channels.check.lab import Lab
 
 Check = Callable[[Lab], Iterator[Finding]]
 
@@ -16,19 +16,19 @@ CHECKS: Mapping[str, Check] = {
     "fading": fading.check_fading,
     "coherence": fading.check_coherence,
     "received-snr": fading.check_received_snr,
-    "antennas": fading.check_antennas,
+    "antennas": fading.check_antenna_gains,
     "outage": outage.check_outage,
-    "inversion": outage.check_inversion,
+    "inversion": outage.check_channel_inversion,
     "users": users.check_users,
-    "rounds": users.check_rounds,
-    "equalisers": errors.check_equalisers,
+    "rounds": users.check_users_over_rounds,
+    "equalisers": errors.check_equaliser_errors,
     "bit-errors": errors.check_bit_errors,
-    "ofdm-transparency": ofdm.check_transparency,
-    "ofdm-leaks": ofdm.check_leaks,
-    "ofdm-profiles": ofdm.check_profiles,
-    "ofdm-doppler": ofdm.check_doppler,
-    "ofdm-delay": ofdm.check_delay,
-    "ofdm-estimates": ofdm.check_estimates,
+    "ofdm-transparency": ofdm.check_ofdm_transparency,
+    "ofdm-leaks": ofdm.check_ofdm_leaks,
+    "ofdm-profiles": ofdm.check_ofdm_profiles,
+    "ofdm-doppler": ofdm.check_ofdm_doppler,
+    "ofdm-delay": ofdm.check_ofdm_delay,
+    "ofdm-estimates": ofdm.check_ofdm_estimates,
     "digital": digital.check_link,
     "constellations": digital.check_constellations,
     "codes": digital.check_codes,

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import torch
 
-from channels import theory
-from channels.check.finding import Finding, find_mean, find_probability
-from channels.check.lab import Lab
-from channels.fading import Rayleigh
-from channels.users import Fades
+from semcom.channels import theory
+from semcom.channels.check.finding import Finding, find_mean, find_probability
+from semcom.channels.check.lab import Lab
+from semcom.channels.fading import Rayleigh
+from semcom.channels.users import Fades
 
 UNITS, CLIENTS = 50_000, 4000
 NO = 0.1
@@ -56,7 +56,7 @@ def check_users(lab: Lab) -> Iterator[Finding]:
         yield find_mean(f"{name}: E|e|^2 / (no + I)", error.abs().square() * (gain.abs().square() / beside)[0], 1.0)
 
 
-def check_rounds(lab: Lab) -> Iterator[Finding]:
+def check_users_over_rounds(lab: Lab) -> Iterator[Finding]:
     """Measure the correlation of h over rounds, which is J0(2 pi n f_D T) after n of them."""
     link = lab.make("rayleigh", equaliser="none", coherence="round", round_doppler=DOPPLER)
     assert isinstance(link, Rayleigh)

@@ -15,11 +15,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.coding import codec as files
-from channels.coding.image import Choice, Received, compress_images, find_room, show_mean_colours, to_pixels
-from channels.coding.mcs import SCHEMES, capacity
-from channels.coding.waterfall import find_block_error, has_codewords
-from channels.options import one_of
+from semcom.channels.coding import codec as files
+from semcom.channels.coding.image import (
+    Choice,
+    Received,
+    compress_images,
+    find_room_for_image,
+    show_mean_colours,
+    to_pixels,
+)
+from semcom.channels.coding.mcs import SCHEMES, capacity
+from semcom.channels.coding.waterfall import find_block_error, has_codewords
+from semcom.channels.options import one_of
 
 MOST_DB = 100.0
 """PSNR of an image that comes back unchanged."""
@@ -37,7 +44,7 @@ class SampleImages:
     def __init__(self, images: Tensor, codec: str = "best", headers: str = "free") -> None:
         one_of("codec", codec, ("best", *files.CODECS))
         pixels, self.headers = to_pixels(images), headers
-        self.lost = np.array([*map(measure_psnr, pixels, to_pixels(show_mean_colours(images)))])
+        self.lost = np.array([*map(measure_image_psnr, pixels, to_pixels(show_mean_colours(images)))])
         """PSNR of each lost image in dB, `[n]`."""
         names = files.CODECS if codec == "best" else (codec,)
         self._curves = {name: _measure_codec(pixels.tobytes(), pixels.shape, name, headers) for name in names}
@@ -60,7 +67,9 @@ class SampleImages:
             uses: complex channel uses of an image.
             snr_db: SNRs in dB `[blocks, m]`: a block has each of m with equal probability.
         """
-        rooms = {scheme: find_room(uses, scheme.efficiency) for scheme in SCHEMES if has_codewords(scheme, uses)}
+        rooms = {
+            scheme: find_room_for_image(uses, scheme.efficiency) for scheme in SCHEMES if has_codewords(scheme, uses)
+        }
         choices = [Choice(self.choose_codec(room), scheme) for scheme, room in rooms.items() if room > 0]
         if not choices:
             return []
@@ -82,7 +91,7 @@ class SampleImages:
         return compress_images(images, [codec[room] for room in rooms], rooms, self.headers)
 
 
-def measure_psnr(image: np.ndarray, other: np.ndarray) -> float:
+def measure_image_psnr(image: np.ndarray, other: np.ndarray) -> float:
     """Compute the PSNR between two images of bytes, in dB."""
     error = float(np.square(image.astype(float) - other).mean())
     return min(10 * math.log10(255**2 / error), MOST_DB) if error else MOST_DB
@@ -95,7 +104,7 @@ def _measure_codec(content: bytes, shape: tuple[int, ...], codec: str, headers: 
     sent = [files.Encoder(image.tobytes(), image.shape, codec, headers).encode_all() for image in pixels]
     read = [[files.decode_image(data, pixels.shape[1:], codec, headers) for data, _ in each] for each in sent]
     psnr = [
-        [measure_psnr(image, other) for other in each if other is not None]
+        [measure_image_psnr(image, other) for other in each if other is not None]
         for image, each in zip(pixels, read, strict=True)
     ]
     return np.array([[len(data) for data, _ in each] for each in sent]), np.array(psnr)

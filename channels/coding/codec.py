@@ -45,7 +45,7 @@ class Encoder:
 
     def __init__(self, pixels: bytes, shape: tuple[int, ...], codec: str, headers: str) -> None:
         image = Image.fromarray(np.frombuffer(pixels, np.uint8).reshape(shape))
-        height, width = _shrink(shape, codec)[:2]
+        height, width = _halve_sides(shape, codec)[:2]
         if image.size != (width, height):
             image = image.resize((width, height), Image.Resampling.LANCZOS)
         self.image, self.codec, self.headers = image, codec.removesuffix(HALF), headers
@@ -88,7 +88,7 @@ def decode_image(data: bytes, shape: tuple[int, ...], codec: str, headers: str) 
 
     Zeros may follow the bytes. The other arguments are those of `Encoder`.
     """
-    codec, coded = codec.removesuffix(HALF), _shrink(shape, codec)
+    codec, coded = codec.removesuffix(HALF), _halve_sides(shape, codec)
     try:
         file = data if headers == "sent" else _restore_header(data, coded, codec)
         with Image.open(io.BytesIO(file), formats=(codec,)) as image:  # or Pillow asks each of its formats in turn
@@ -100,7 +100,7 @@ def decode_image(data: bytes, shape: tuple[int, ...], codec: str, headers: str) 
     return np.array(picture) if right else None
 
 
-def _shrink(shape: tuple[int, ...], codec: str) -> tuple[int, ...]:
+def _halve_sides(shape: tuple[int, ...], codec: str) -> tuple[int, ...]:
     """Compute the shape in which a codec codes an image: half of its sides for codecs that end in `HALF`."""
     if not codec.endswith(HALF):
         return shape
@@ -124,16 +124,16 @@ def _strip_header(file: bytes, codec: str, quality: int) -> bytes:
         frame = file[RIFF_HEADER:]
         return frame[:TAG] + frame[TAG + START_AND_SIZE :]
     if codec == "avif":
-        return file[_avif_frame(file) :]
-    return bytes([quality]) + file[_scan(file) : -len(END_OF_JPEG)]
+        return file[_find_avif_frame(file) :]
+    return bytes([quality]) + file[_find_scan(file) : -len(END_OF_JPEG)]
 
 
 def _restore_header(data: bytes, shape: tuple[int, ...], codec: str) -> bytes:
     """Rebuild the file of bytes that travelled without a header."""
     if codec == "jpeg":
-        return _jpeg_header(shape, data[0]) + data[1:] + END_OF_JPEG
+        return _make_jpeg_header(shape, data[0]) + data[1:] + END_OF_JPEG
     if codec == "avif":
-        return _restore_avif(_avif_header(shape), data)
+        return _restore_avif(_make_avif_header(shape), data)
     height, width = shape[:2]
     size = width.to_bytes(2, "little") + height.to_bytes(2, "little")
     frame = data[:TAG] + b"\x9d\x01\x2a" + size + data[TAG:]
@@ -143,29 +143,29 @@ def _restore_header(data: bytes, shape: tuple[int, ...], codec: str) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _jpeg_header(shape: tuple[int, ...], quality: int) -> bytes:
+def _make_jpeg_header(shape: tuple[int, ...], quality: int) -> bytes:
     """Make the header that all JPEGs of a shape and quality share: that of a black image."""
     file = _save_file(Image.fromarray(np.zeros(shape, np.uint8)), "jpeg", quality, optimise=False)
-    return file[: _scan(file)]
+    return file[: _find_scan(file)]
 
 
-def _scan(file: bytes) -> int:
+def _find_scan(file: bytes) -> int:
     """Find the position at which the coded image of a JPEG begins."""
     start = file.index(START_OF_SCAN) + len(START_OF_SCAN)
     return start + int.from_bytes(file[start : start + 2], "big")
 
 
-def _avif_frame(file: bytes) -> int:
+def _find_avif_frame(file: bytes) -> int:
     """Find the position of the size of an AVIF's frame."""
     sequence = file.index(b"mdat") + len(b"mdat") + 3  # behind the delimiter and a byte: the sequence header's size
     return sequence + 1 + file[sequence] + 1
 
 
 @lru_cache(maxsize=16)
-def _avif_header(shape: tuple[int, ...]) -> bytes:
+def _make_avif_header(shape: tuple[int, ...]) -> bytes:
     """Make the header that all AVIFs of a shape share up to two lengths: that of a black image."""
     file = _save_file(Image.fromarray(np.zeros(shape, np.uint8)), "avif", 0, optimise=False)
-    return file[: _avif_frame(file)]
+    return file[: _find_avif_frame(file)]
 
 
 def _restore_avif(header: bytes, data: bytes) -> bytes:

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.coding.choice import SampleImages, measure_psnr
-from channels.coding.image import Received, send_images, to_pixels
-from channels.law import Law
-from channels.link import Link
-from channels.statistics import Statistics
+from semcom.channels.coding.choice import SampleImages, measure_image_psnr
+from semcom.channels.coding.image import Received, send_images, to_pixels
+from semcom.channels.law import Law
+from semcom.channels.link import Link
+from semcom.channels.statistics import Statistics
 
 GAINS = 1000
 """Gains that stand for all of a fading channel."""
@@ -75,4 +75,4 @@ def add_gain_db(snr_db: float, gain: Tensor | None) -> Tensor:
 
 
 def _mean_psnr(images: Tensor, received: Received) -> float:
-    return float(np.mean([*map(measure_psnr, to_pixels(images), to_pixels(received.images))]))
+    return float(np.mean([*map(measure_image_psnr, to_pixels(images), to_pixels(received.images))]))

@@ -14,16 +14,16 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from channels.coding.ldpc import HIGHEST_RATE, LOWEST_RATE
-from channels.coding.modem import Modem, make_modem, split_into_codewords
-from channels.coding.qam import SIZES, count_symbol_bits
-from channels.coding.quantise import Quantiser, make_quantiser
-from channels.fading import AWGN, Coherence, DownlinkOptions, Rayleigh, Rician
-from channels.link import Link, Realisation
-from channels.meter import Meter
-from channels.options import POSITIVE, NoEffect, Rule, one_of, require
-from channels.power import PAIR, check_even, to_features, to_pairs
-from channels.split import Hop
+from semcom.channels.coding.ldpc import HIGHEST_RATE, LOWEST_RATE
+from semcom.channels.coding.modem import Modem, make_modem, split_into_codewords
+from semcom.channels.coding.qam import SIZES, count_symbol_bits
+from semcom.channels.coding.quantise import Quantiser, make_quantiser
+from semcom.channels.fading import AWGN, Coherence, DownlinkOptions, Rayleigh, Rician
+from semcom.channels.link import Link, Realisation
+from semcom.channels.meter import Meter
+from semcom.channels.options import POSITIVE, NoEffect, Rule, one_of, require
+from semcom.channels.power import PAIR, check_even, to_features, to_pairs
+from semcom.channels.split import Hop
 
 Fading = Literal["awgn", "rayleigh", "rician"]
 CARRIERS: dict[str, type[Link]] = {"awgn": AWGN, "rayleigh": Rayleigh, "rician": Rician}

@@ -22,13 +22,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.coding import codec as files
-from channels.coding.digital import CODE_RATES, make_carrier
-from channels.coding.mcs import Scheme
-from channels.coding.modem import make_modem
-from channels.coding.qam import count_symbol_bits
-from channels.options import COUNT, one_of, require
-from channels.theory import noise_power
+from semcom.channels.coding import codec as files
+from semcom.channels.coding.digital import CODE_RATES, make_carrier
+from semcom.channels.coding.mcs import Scheme
+from semcom.channels.coding.modem import make_modem
+from semcom.channels.coding.qam import count_symbol_bits
+from semcom.channels.options import COUNT, one_of, require
+from semcom.channels.theory import noise_power
 
 CHECKSUM = 2
 """Bytes of the checksum."""
@@ -66,7 +66,7 @@ class ImageChain:
     Args:
         uses: complex channel uses of an image.
         modulation: constellation size, 4, 16, 64 or 256.
-        code_rate: information bits per coded bit. `channels.coding.choice.SampleImages` chooses both for an SNR.
+        code_rate: information bits per coded bit. `semcom.channels.coding.choice.SampleImages` chooses both for an SNR.
         codec: "webp", "jpeg", "avif", or "jpeg-half": a JPEG of half the height and width.
         headers: "sent", within the uses, or "free": known to the receiver.
         fading: "awgn", "rayleigh" or "rician".
@@ -95,7 +95,7 @@ class ImageChain:
         one_of("headers", headers, files.HEADERS)
         self.uses, self.modulation = uses, modulation
         self.bits = math.floor(code_rate * count_symbol_bits(modulation) * uses)
-        self.room = find_room(uses, code_rate * count_symbol_bits(modulation))
+        self.room = find_room_for_image(uses, code_rate * count_symbol_bits(modulation))
         """Bytes that an image may have."""
         if self.room < 1:
             raise ValueError(f"uses: {uses} carry {self.bits} bits, which do not hold a checksum of 16 and a byte")
@@ -118,7 +118,7 @@ class ImageChain:
         codecs = [self.codec] * len(images)
         sent = _compress(images, codecs, [self.room] * len(images), self.headers)
         arrived = self._carry([data for data, _ in sent], snr_db, generator, gain)
-        return _receive(images, codecs, sent, arrived, self.headers)
+        return _decode_received(images, codecs, sent, arrived, self.headers)
 
     def _carry(self, data: list[bytes], snr_db: float, generator: torch.Generator, gain: Tensor | None) -> list[bytes]:
         """Send files, and return each as received, padded with zeros, or empty if it was so or its checksum fails."""
@@ -146,7 +146,7 @@ class ImageChain:
         no = noise_power(snr_db)
         got, _ = coder.receive(heard + no**0.5 * drawn["noise"], gain, torch.full((1, 1), no, device=device))
         packed = np.packbits(got[:, : bits.shape[1]].cpu().numpy(), axis=1)
-        return [_checked(block.tobytes()) for block in packed]
+        return [_verify_checksum(block.tobytes()) for block in packed]
 
 
 def send_images(
@@ -169,7 +169,7 @@ def send_images(
         headers: as for `ImageChain`.
         gain: h of each image, complex `[n, 1]`, known to the receiver (None: 1).
     """
-    whole = _receive(images, [], [(b"", 0)] * len(images), [b""] * len(images), headers)
+    whole = _decode_received(images, [], [(b"", 0)] * len(images), [b""] * len(images), headers)
     each = list(choices) * len(images) if len(choices) == 1 else list(choices)
     for choice in dict.fromkeys(each):
         at = torch.tensor([i for i, chosen in enumerate(each) if chosen == choice])
@@ -190,10 +190,10 @@ def compress_images(images: Tensor, codecs: Sequence[str], rooms: Sequence[float
         headers: as for `ImageChain`.
     """
     sent = _compress(images, codecs, rooms, headers)
-    return _receive(images, codecs, sent, [data for data, _ in sent], headers)
+    return _decode_received(images, codecs, sent, [data for data, _ in sent], headers)
 
 
-def find_room(uses: int, efficiency: float) -> int:
+def find_room_for_image(uses: int, efficiency: float) -> int:
     """Compute the bytes that a file may have beside its checksum, at `efficiency` bits per channel use."""
     return math.floor(efficiency * uses) // 8 - CHECKSUM
 
@@ -220,7 +220,7 @@ def _compress(images: Tensor, codecs: Sequence[str], rooms: Sequence[float], hea
     return [files.encode_image(image.tobytes(), image.shape, codec, headers).fit(room) for image, codec, room in each]
 
 
-def _receive(
+def _decode_received(
     images: Tensor, codecs: Sequence[str], sent: Sequence[tuple[bytes, int]], arrived: Sequence[bytes], headers: str
 ) -> Received:
     """Read the received files. An empty file means a lost image."""
@@ -240,7 +240,7 @@ def _checksum(file: bytes) -> bytes:
     return binascii.crc_hqx(file, 0xFFFF).to_bytes(CHECKSUM, "big")
 
 
-def _checked(data: bytes) -> bytes:
+def _verify_checksum(data: bytes) -> bytes:
     """Check a received file against its checksum. Return its content, or an empty file if the checksum fails."""
     file = data[:-CHECKSUM]
     return file if _checksum(file) == data[-CHECKSUM:] else b""

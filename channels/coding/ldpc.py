@@ -5,7 +5,8 @@ tanh(LLR / 2) over its other bits. Checks are updated in two turns, every other 
 iteration of that does as much as one and a half of all checks at once. A float's bits, read as an integer, are its
 logarithm to base 2 within 0.09 [Mitchell]. This approximation decodes as well as the exact logarithm, is faster on a
 CPU, and gives the same result on every device, since only sums, products, quotients and conversions round. Codewords do
-not depend on each other. An accelerator does all iterations, and never makes the host wait.
+not depend on each other. On a GPU one kernel decodes all of them (`semcom.channels.coding.fused`). Where there is none,
+all iterations are carried out, and the host never waits either.
 
 [Mitchell] J. N. Mitchell, "Computer multiplication and division using binary logarithms", IRE Trans. Electronic
 Computers EC-11(4), 1962.
@@ -13,9 +14,11 @@ Computers EC-11(4), 1962.
 
 from __future__ import annotations
 
+import importlib.util
+import logging
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +26,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+LOG = logging.getLogger(__name__)
 SHORTEST, LONGEST = 12, 8448
 """Information bits of a codeword."""
 LONGEST_SLOW, SLOW_RATE = 3840, 1 / 4
@@ -41,6 +45,9 @@ HALF = OCTAVE / math.log(4)
 """Half an LLR of 1 as a difference of such integers: the unit of all beliefs and messages."""
 CERTAIN = 10 * OCTAVE
 """Belief from which a bit is certain, an LLR of 14: float32 cannot distinguish tanh from 1 beyond it."""
+CONSTANTS = {"ITERATIONS": ITERATIONS, "ONE": ONE, "CERTAIN": CERTAIN}
+TRIED = 64
+"""Words that the kernel of a GPU is tried on."""
 UNKNOWN = 1e-6
 """LLR of a bit that was not sent.
 
@@ -66,7 +73,7 @@ class Code:
     """
 
     def __init__(self, k: int, n: int, m: int, device: torch.device) -> None:
-        self.k, self.n = k, n
+        self.k, self.n, self._m = k, n, m
         encoder = _make_sionna_encoder(k, n, m)
         sendable = np.r_[2 * encoder.z : k, encoder.k_ldpc : encoder.n_ldpc]  # in order
         sent = sendable[encoder.out_int.numpy()]
@@ -80,10 +87,25 @@ class Code:
         self._turns = [_Turn(part, start, device) for part, start in zip(parts, starts, strict=False)]
         edges = int(starts[-1])
         ends = np.concatenate([turn.bits.cpu().numpy() for turn in self._turns] + [np.arange(len(known))])
-        self._beliefs = _Sums(np.split(np.argsort(ends, kind="stable"), np.cumsum(np.bincount(ends))[:-1]), device)
+        terms = np.split(np.argsort(ends, kind="stable"), np.cumsum(np.bincount(ends))[:-1])
+        self._beliefs = _Sums(terms, device)
         self._edges, self._known = edges, len(known)
         self._sent = torch.as_tensor(edges + np.searchsorted(known, sent), device=device)
         self._stops = device.type == "cpu"  # where codewords may leave early, for which the host has to read
+        self._terms, self.first = terms, len(parts[0])
+        self._whole = False
+        self._whole = not self._stops and self._try_kernel()
+
+    @cached_property
+    def tables(self) -> dict[str, Tensor]:
+        """The graph for a kernel, int32 with -1 where there is nothing, by name.
+
+        "rows" and "ends" are the message and the bit of each edge of a check, `[checks, degree]`, with the `first` ones
+        to speak before the others; "terms" are the messages to each bit.
+        """
+        edges = [turn.list_edges() for turn in self._turns]
+        lists = {name: [each for own in edges for each in own[name]] for name in ("rows", "ends")}
+        return {name: _pad_table(each, self._sent.device) for name, each in {**lists, "terms": self._terms}.items()}
 
     def encode(self, bits: Tensor) -> Tensor:
         """Encode information bits (0 or 1, any type) `[N, k]` to codewords, float32 0 or 1 `[N, n]`."""
@@ -98,9 +120,40 @@ class Code:
         Args:
             llr: ln p(0)/p(1) of the coded bits, float32 `[N, n]`.
         """
+        if self._whole:
+            return self._decode_at_once(llr)
         block = max(1, BLOCK // self._edges // VECTOR) * VECTOR if self._stops else max(1, len(llr))
         parts = [self._rounds(*self._begin(part), ROUNDS) for part in llr.split(block)]
         return torch.cat([bits for bits, _ in parts], 1).T, torch.cat([good for _, good in parts])
+
+    def decode_messages(self, messages: Tensor) -> tuple[Tensor, Tensor]:
+        """Decode from messages at the start, `[N, edges + bits]`, as `decode` does."""
+        rows = messages.T.contiguous()
+        bits, good = self._rounds(rows, rows[self._edges :], ROUNDS)
+        return bits.T.contiguous(), good
+
+    def _decode_at_once(self, llr: Tensor) -> tuple[Tensor, Tensor]:
+        """Decode by one kernel, in which each codeword stops by itself."""
+        messages = llr.new_zeros(len(llr), self._edges + self._known)
+        messages[:, self._edges :] = UNKNOWN * HALF
+        messages.index_copy_(1, self._sent, llr * HALF)
+        beliefs = messages[:, self._edges :].contiguous()
+        decoded: tuple[Tensor, Tensor] = torch.ops.semcom.decode_ldpc(messages, beliefs, self.k, self.n, self._m)
+        return decoded
+
+    def _try_kernel(self) -> bool:
+        """Check whether there is the kernel, and whether it decodes noisy words as single operations do."""
+        if not define_kernel():
+            return False
+        words = 1.0 + torch.randn(TRIED, self.n, generator=torch.Generator().manual_seed(0))
+        llr = (2 * words).to(self._sent.device)
+        try:
+            (bits, good), (expected, held) = self._decode_at_once(llr), self.decode(llr)
+        except Exception as error:  # whatever Triton or its compiler raises
+            LOG.info("digital: no kernel decodes on this GPU: %s", str(error).partition("\n")[0])
+            return False
+        # Sums may be rounded otherwise: a word that just decodes may fail.
+        return bool((good != held).sum() <= TRIED // 16) and bool((bits == expected)[good & held].all())
 
     def _begin(self, llr: Tensor) -> tuple[Tensor, Tensor]:
         """Start the messages, those of the channel in the last rows, and the beliefs: sums of messages to each bit."""
@@ -143,6 +196,15 @@ class _Turn:
         )
         self._rows = slice(start, start + len(self.bits))
 
+    def list_edges(self) -> dict[str, list[np.ndarray]]:
+        """List the message ("rows") and the bit ("ends") of each edge, for every check."""
+        order = np.argsort(self._checks.cpu().numpy(), kind="stable")
+        cuts = np.cumsum(np.bincount(self._checks.cpu().numpy()))[:-1]
+        return {
+            "rows": np.split(order + self._rows.start, cuts),
+            "ends": np.split(self.bits.cpu().numpy()[order], cuts),
+        }
+
     def speak(self, messages: Tensor, belief: Tensor) -> None:
         """Update the messages of these checks, given the belief in each bit, `[bits, N]`."""
         own = messages[self._rows]
@@ -157,6 +219,44 @@ class _Turn:
         product = products.index_select(0, self._checks)
         above = (tanh + product).view(torch.int32)  # (1 + y) / (1 - y), for y = product / tanh
         torch.mul(above.sub_(tanh.sub_(product).view(torch.int32)), 0.5, out=own)
+
+
+def _pad_table(lists: Sequence[np.ndarray], device: torch.device) -> Tensor:
+    """Lay out lists side by side, int32 `[lists, longest]`, with -1 behind their ends."""
+    table = np.full((len(lists), max(map(len, lists))), -1, np.int32)
+    for row, numbers in zip(table, lists, strict=True):
+        row[: len(numbers)] = numbers
+    return torch.as_tensor(table, device=device)
+
+
+@lru_cache(maxsize=1)
+def define_kernel() -> bool:
+    """Define the operation `semcom::decode_ldpc` of torch, which is one kernel on a GPU; False without Triton.
+
+    It changes messages and beliefs, `[N, ...]`, and gives the bits and whether the checks hold.
+    """
+    if importlib.util.find_spec("triton") is None:
+        return False
+
+    def on_host(messages: Tensor, beliefs: Tensor, k: int, n: int, m: int) -> tuple[Tensor, Tensor]:
+        return make_ldpc_code(k, n, m, messages.device).decode_messages(messages)
+
+    def on_gpu(messages: Tensor, beliefs: Tensor, k: int, n: int, m: int) -> tuple[Tensor, Tensor]:
+        from semcom.channels.coding import fused
+
+        code = make_ldpc_code(k, n, m, messages.device)
+        bits, good = (torch.empty(len(messages), *s, dtype=torch.bool, device=messages.device) for s in ((k,), ()))
+        with torch.cuda.device(messages.device):
+            fused.decode(messages, beliefs, bits, good, code.tables, code.first, ROUNDS, CONSTANTS)
+        return bits, good
+
+    _library.define("decode_ldpc(Tensor(a!) messages, Tensor(b!) beliefs, int k, int n, int m) -> (Tensor, Tensor)")
+    _library.impl("decode_ldpc", on_host, "CPU")
+    _library.impl("decode_ldpc", on_gpu, "CUDA")
+    return True
+
+
+_library = torch.library.Library("semcom", "FRAGMENT")
 
 
 class _Sums:

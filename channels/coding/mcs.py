@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from channels.coding.ldpc import LOWEST_RATE
+from semcom.channels.coding.ldpc import LOWEST_RATE
 
 RATES = {
     4: (120, 193, 308, 449, 602),

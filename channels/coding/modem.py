@@ -12,8 +12,16 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from channels.coding.ldpc import HIGHEST_RATE, LONGEST, LONGEST_SLOW, LOWEST_RATE, SHORTEST, SLOW_RATE, make_ldpc_code
-from channels.coding.qam import QAM
+from semcom.channels.coding.ldpc import (
+    HIGHEST_RATE,
+    LONGEST,
+    LONGEST_SLOW,
+    LOWEST_RATE,
+    SHORTEST,
+    SLOW_RATE,
+    make_ldpc_code,
+)
+from semcom.channels.coding.qam import QAM
 
 LEAST_NOISE = 1e-30
 """Least noise power that soft bits are weighed by: less would overflow them."""

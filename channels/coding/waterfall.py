@@ -1,6 +1,6 @@
 """Measured block errors of 5G's schemes over AWGN: a table that ships, and the command that measures it.
 
-    python -m channels.coding.waterfall channels/coding/waterfall.csv
+    python -m semcom.channels.coding.waterfall channels/coding/waterfall.csv
 
 A codeword of `uses` symbols that meets one realisation of the noise arrives from some SNR on. The table has, for each
 scheme and for lengths in powers of two, the SNRs from which 50, 90 and 99 % of the codewords arrive. Between them, and
@@ -21,9 +21,9 @@ from statistics import NormalDist
 import torch
 from torch import Tensor
 
-from channels.coding.mcs import SCHEMES, Scheme
-from channels.coding.modem import make_modem, split_into_codewords
-from channels.link import complex_normal
+from semcom.channels.coding.mcs import SCHEMES, Scheme
+from semcom.channels.coding.modem import make_modem, split_into_codewords
+from semcom.channels.link import complex_normal
 
 TABLE = Path(__file__).with_suffix(".csv")
 LENGTHS = tuple(2**i for i in range(4, 13))
@@ -64,7 +64,7 @@ def find_block_error(scheme: Scheme, uses: int, snr_db: Tensor) -> Tensor:
 
 def _interpolate(scheme: Scheme, uses: int) -> list[float]:
     """Interpolate the SNRs of a scheme's codewords of a length, for the fractions `LOST`."""
-    rows = _read_table()[scheme]
+    rows = _read_scheme_snrs()[scheme]
     lengths = sorted(rows)
     after = min(max(bisect_left(lengths, uses), 1), len(lengths) - 1)
     one, two = lengths[after - 1], lengths[after]
@@ -73,7 +73,7 @@ def _interpolate(scheme: Scheme, uses: int) -> list[float]:
 
 
 @lru_cache(maxsize=1)
-def _read_table() -> dict[Scheme, dict[int, list[float]]]:
+def _read_scheme_snrs() -> dict[Scheme, dict[int, list[float]]]:
     """Read scheme -> length -> SNRs."""
     found: dict[Scheme, dict[int, list[float]]] = {scheme: {} for scheme in SCHEMES}
     with TABLE.open(newline="") as file:
@@ -99,7 +99,7 @@ def measure_waterfall(scheme: Scheme, uses: int, codewords: int, seed: int = 0) 
     return (low + step).flatten().sort().values
 
 
-def measure_table(path: Path) -> None:
+def measure_waterfall_table(path: Path) -> None:
     """Measure all schemes and lengths, and write the table."""
     lines = ["modulation,rate_1024,uses,half_db,tenth_db,hundredth_db"]
     for scheme in SCHEMES:
@@ -115,4 +115,4 @@ def measure_table(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    measure_table(Path(sys.argv[1]))
+    measure_waterfall_table(Path(sys.argv[1]))

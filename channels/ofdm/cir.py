@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.law import Listed
-from channels.link import SAMPLES, Realisation
-from channels.ofdm.link import OFDM
-from channels.ofdm.options import GridOptions, warn_of_prefix
-from channels.ofdm.profiles import Profile, move_draws
+from semcom.channels.law import Listed
+from semcom.channels.link import SAMPLES, Realisation
+from semcom.channels.ofdm.link import OFDM
+from semcom.channels.ofdm.options import GridOptions, warn_of_cyclic_prefix
+from semcom.channels.ofdm.profiles import Profile, move_draws_to_device
 
 
 class CIR(OFDM):
@@ -42,7 +42,7 @@ class CIR(OFDM):
     def make_profile(self) -> Recorded:
         """Read the file. Raises ValueError for one that holds no impulse responses."""
         profile = Recorded(*_read_responses(str(self.options.path)))
-        warn_of_prefix("path: the file", "its clients", profile.last_path_s, self.options)
+        warn_of_cyclic_prefix("path: the file", "its clients", profile.last_path_s, self.options)
         return profile
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> CIR:
@@ -110,7 +110,7 @@ class Recorded(Profile):
             at = torch.randint(self.paths.shape[1], (n,), generator=generator, device=generator.device)
             rows.append(self.list_responses(client, width, spacing_hz, at.cpu()))
         h = torch.cat(rows).to(torch.complex64)
-        return move_draws(h, device or generators[0].device)[:, None].expand(-1, times, -1)
+        return move_draws_to_device(h, device or generators[0].device)[:, None].expand(-1, times, -1)
 
     def list_responses(self, client: int, width: int, spacing_hz: float, at: Tensor | slice = slice(None)) -> Tensor:
         """List h of a client at some of its times (by default all), complex128 `[time, width]`."""

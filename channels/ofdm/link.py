@@ -25,16 +25,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels import PROFILES, make_link
-from channels.equalise import Estimate, combine_antennas
-from channels.law import Law
-from channels.link import SAMPLES, Cost, Link, Realisation, complex_normal
-from channels.ofdm.grid import SLOT, Band, Grid, make_frame
-from channels.ofdm.options import GridOptions, list_values, warn_of_prefix
-from channels.ofdm.profiles import RAYLEIGH, Profile, move_draws
-from channels.options import NOT_NEGATIVE, POSITIVE, NoEffect, require
-from channels.power import check_even
-from channels.users import Combined, Fades, separate_users
+from semcom.channels import PROFILES, make_link
+from semcom.channels.equalise import Estimate, combine_antennas
+from semcom.channels.law import Law
+from semcom.channels.link import SAMPLES, Cost, Link, Realisation, complex_normal
+from semcom.channels.ofdm.grid import SLOT, Band, Grid, make_frame
+from semcom.channels.ofdm.options import GridOptions, list_values, warn_of_cyclic_prefix
+from semcom.channels.ofdm.profiles import RAYLEIGH, Profile, move_draws_to_device
+from semcom.channels.options import NOT_NEGATIVE, POSITIVE, NoEffect, require
+from semcom.channels.power import check_even
+from semcom.channels.users import Combined, Fades, separate_users
 
 
 class OFDM(Combined):
@@ -98,7 +98,7 @@ class OFDM(Combined):
             return kind()
         spread_ns, carrier_ghz, speed = values
         profile = kind(1e-9 * spread_ns, 1e9 * carrier_ghz, speed)
-        warn_of_prefix(f"delay_spread_ns: {spread_ns:g}", options.profile, profile.last_path_s, options)
+        warn_of_cyclic_prefix(f"delay_spread_ns: {spread_ns:g}", options.profile, profile.last_path_s, options)
         return profile
 
     def in_band(self, clients: int, active: int, batch: int, d: int) -> OFDM:
@@ -201,8 +201,8 @@ class OFDM(Combined):
     ) -> dict[str, Tensor]:
         """Draw as `Link` does, and "fading" `[sum(sizes), d/2, ...]`; with `csi` "ls" "known", "error" and "moments".
 
-        Several users have the entries of `channels.users.separate_users` on each resource element, from the gains of
-        all of them. `fades` gives their generators and powers. Without it `generator` draws all gains. Without
+        Several users have the entries of `semcom.channels.users.separate_users` on each resource element, from the
+        gains of all of them. `fades` gives their generators and powers. Without it `generator` draws all gains. Without
         `in_band` and without a number of subcarriers, the band is sized for the largest mini-batch.
         """
         if self.shares is not None and self._client is None:
@@ -276,7 +276,7 @@ class OFDM(Combined):
             pilots = h.index_select(1, at.pilots)
             elements["known"] = at.between(pilots)
             errors = [complex_normal((n, *pilots.shape[1:]), g, dtype) for n, g in zip(frames, generators, strict=True)]
-            elements["error"] = at.between(move_draws(torch.cat(errors), h.device))
+            elements["error"] = at.between(move_draws_to_device(torch.cat(errors), h.device))
         split = {name: grids.split(frames) for name, grids in elements.items()}
         if self.options.csi == "ls":
             like = [self.profile.like(client) for client in clients]

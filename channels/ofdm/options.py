@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
-from channels.link import Link
-from channels.ofdm.grid import SLOT
-from channels.options import COUNT, MEASURE, PART, POSITIVE, NoEffect, one_of, require
+from semcom.channels.link import Link
+from semcom.channels.ofdm.grid import SLOT
+from semcom.channels.options import COUNT, MEASURE, PART, POSITIVE, NoEffect, one_of, require
 
 T = TypeVar("T", int, float)
 
@@ -57,7 +57,7 @@ def list_values(values: T | Sequence[T]) -> tuple[T, ...]:
     return tuple(values) if isinstance(values, Sequence) else (values,)
 
 
-def warn_of_prefix(cause: str, name: str, last_path_s: float, options: GridOptions) -> None:
+def warn_of_cyclic_prefix(cause: str, name: str, last_path_s: float, options: GridOptions) -> None:
     """Warn of paths beyond the cyclic prefix."""
     prefix_s = options.cyclic_prefix / (1e3 * options.spacing_khz)
     if last_path_s > prefix_s:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from channels.cell import LIGHT
+from semcom.channels.cell import LIGHT
 
 
 class Profile:
@@ -123,7 +123,7 @@ class ThreeGPP(Profile):
         # The line of sight of a CDL has phase 0, as if at distance 0; that of a TDL and of `rician` is uniform.
         rows = zip(frames, generators, strict=True)
         turns = torch.cat([torch.rand(n, 1, 1, generator=g, device=g.device) for n, g in rows])
-        turn = 2 * torch.pi * move_draws(turns, h.device)
+        turn = 2 * torch.pi * move_draws_to_device(turns, h.device)
         return h * torch.polar(torch.ones_like(turn), turn)
 
     @lru_cache(maxsize=32)  # noqa: B019 (profiles are few)
@@ -141,15 +141,15 @@ class ThreeGPP(Profile):
         return parts.CDL(letter, spread, carrier, ut_array=array, bs_array=array, direction="uplink", **speed, **own)
 
 
-def _of(name: str, last_path: float) -> type[ThreeGPP]:
+def _entry(name: str, last_path: float) -> type[ThreeGPP]:
     return type(name, (ThreeGPP,), {"name": name, "last_path": last_path, "disperses": name != "rayleigh"})
 
 
-RAYLEIGH = _of("rayleigh", 0.0)
-TDL_A, TDL_B, TDL_C = _of("tdl-a", 9.6586), _of("tdl-b", 4.7834), _of("tdl-c", 8.6523)
-TDL_D, TDL_E = _of("tdl-d", 12.525), _of("tdl-e", 20.6519)
-CDL_A, CDL_B, CDL_C = _of("cdl-a", 9.6586), _of("cdl-b", 4.7834), _of("cdl-c", 8.6523)
-CDL_D, CDL_E = _of("cdl-d", 12.525), _of("cdl-e", 20.6419)
+RAYLEIGH = _entry("rayleigh", 0.0)
+TDL_A, TDL_B, TDL_C = _entry("tdl-a", 9.6586), _entry("tdl-b", 4.7834), _entry("tdl-c", 8.6523)
+TDL_D, TDL_E = _entry("tdl-d", 12.525), _entry("tdl-e", 20.6519)
+CDL_A, CDL_B, CDL_C = _entry("cdl-a", 9.6586), _entry("cdl-b", 4.7834), _entry("cdl-c", 8.6523)
+CDL_D, CDL_E = _entry("cdl-d", 12.525), _entry("cdl-e", 20.6419)
 
 
 @lru_cache(maxsize=1)
@@ -204,9 +204,9 @@ class _Lent(TorchFunctionMode):
             func(*rest, size=own, **{**kwargs, "generator": g, "device": g.device})
             for own, g in zip(shapes, self.generators, strict=True)
         ]
-        return move_draws(torch.cat(drawn), self.own.device)
+        return move_draws_to_device(torch.cat(drawn), self.own.device)
 
 
-def move_draws(drawn: Tensor, device: torch.device) -> Tensor:
+def move_draws_to_device(drawn: Tensor, device: torch.device) -> Tensor:
     """Move draws to a device. The host does not wait for an accelerator."""
     return drawn if drawn.device == device else drawn.pin_memory().to(device, non_blocking=True)

@@ -73,8 +73,8 @@ class PulledEncoder(FedAvg):
 CHANNEL = '''
 from dataclasses import dataclass
 
-from channels import LINKS
-from channels.fading import Rayleigh
+from semcom.channels import LINKS
+from semcom.channels.fading import Rayleigh
 
 
 @LINKS.register("sight")
@@ -125,7 +125,7 @@ pulled = semcom.run(semcom.RunConfig(method="pulled-encoder", hyper={"mu": 1.0},
 # %%
 import torch
 
-from channels import make_link
+from semcom.channels import make_link
 
 link = make_link("sight", factor=4.0)
 drawn = link.draw([20000], d=2, generator=torch.Generator().manual_seed(0))

@@ -115,7 +115,7 @@ print("received SNR in dB:", result.summary["snr_received_db"])
 # that every command takes. This one is accuracy against SNR on CIFAR-10 (the FedCL letter's Fig. 2b, smaller):
 
 # %%
-from experiments.catalogue import RESULTS
+from semcom_papers.experiments.catalogue import RESULTS
 
 stored = semcom.study(RESULTS / "letter-fig2b-small.zip")
 print(stored)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from scipy.special import gammainc
 
-from channels import LINKS
-from channels.fading import Rayleigh
-from channels.link import Cost, complex_normal
+from semcom.channels import LINKS
+from semcom.channels.fading import Rayleigh
+from semcom.channels.link import Cost, complex_normal
 
 
 @LINKS.register("chase")

@@ -2,8 +2,8 @@
 
 import torch
 
-from channels import PROFILES
-from channels.ofdm.profiles import Profile
+from semcom.channels import PROFILES
+from semcom.channels.ofdm.profiles import Profile
 
 
 @PROFILES.register("two-rays")

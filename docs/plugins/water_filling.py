@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from scipy.special import exp1
 
-from channels import LINKS, make_link
-from channels.fading import Rayleigh
+from semcom.channels import LINKS, make_link
+from semcom.channels.fading import Rayleigh
 
 CUT = np.logspace(-6, 1, 4000)  # |h|^2 below which nothing is sent -> the noise variance for which that is best
 NO = 1 / (np.exp(-CUT) / CUT - exp1(CUT))

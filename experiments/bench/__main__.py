@@ -1,13 +1,13 @@
-"""`python -m experiments.bench engine` or `scale`: measure speed; `--help` behind the word shows its flags."""
+"""`python -m semcom_papers.experiments.bench engine` or `scale`: measure speed. Each has `--help`."""
 
 import logging
 import sys
 from collections.abc import Sequence
 
-from experiments.bench.engine import BenchEngine
-from experiments.bench.scale import BenchScale
 from semcom.cli.flags import parse_flags
 from semcom.config import ConfigError, RunError
+from semcom_papers.experiments.bench.engine import BenchEngine
+from semcom_papers.experiments.bench.scale import BenchScale
 
 BENCHES = {"engine": BenchEngine, "scale": BenchScale}
 
@@ -18,7 +18,7 @@ def main(words: Sequence[str]) -> None:
     if what not in BENCHES:
         raise SystemExit(f"error: {what!r} is no benchmark; known are {', '.join(BENCHES)}")
     try:
-        parse_flags(BENCHES[what](), f"python -m experiments.bench {what}", rest, extra={}).carry_out()
+        parse_flags(BENCHES[what](), f"python -m semcom_papers.experiments.bench {what}", rest, extra={}).carry_out()
     except (ConfigError, RunError) as error:
         raise SystemExit(f"error: {error}") from None
 

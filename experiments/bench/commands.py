@@ -18,11 +18,12 @@ import pandas as pd
 import psutil
 import torch
 
-from channels.options import COUNT
+from semcom.channels.options import COUNT
 from semcom.config import ConfigError, RunError
 from semcom.config.checks import require_in_config
-from semcom.files import to_json, write_atomically
-from semcom.runs.folder.machine import name_processor, read_commit, read_versions
+from semcom.files import format_json, write_atomically
+from semcom.runs.folder.machine import name_processor
+from semcom.runs.folder.versions import read_commit, read_versions
 
 logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # the timers import it; it warns of no GPU
 from torch.utils import benchmark  # noqa: E402
@@ -66,7 +67,7 @@ class Bench:
         print(outcome.text)
         if self.json is not None:
             rows = json.loads(outcome.rows.to_json(orient="records", double_precision=15))  # a missing number is null
-            write_atomically(self.json, to_json({**outcome.settings, "rows": rows}, indent=2) + "\n")
+            write_atomically(self.json, format_json({**outcome.settings, "rows": rows}, indent=2) + "\n")
             print(f"written to {self.json}")
         if "error" in outcome.rows and len(failed := outcome.rows.dropna(subset="error")):
             first = failed.iloc[0]
@@ -113,36 +114,39 @@ def describe_bench_machine() -> dict[str, Any]:
     }
 
 
-def clock_of(device: torch.device | str) -> Callable[[], float]:
+def choose_bench_clock(device: torch.device | str) -> Callable[[], float]:
     """Choose the wall clock; that of a GPU waits until the device has done all its work."""
     return benchmark.timer if torch.device(device).type == "cuda" else default_timer
 
 
-def seconds(work: Callable[[], object], clock: Callable[[], float]) -> float:
+def measure_bench_seconds(work: Callable[[], object], clock: Callable[[], float]) -> float:
     """Measure how long something takes once."""
     begun = clock()
     work()
     return clock() - begun
 
 
-def timer(work: Callable[[], object], device: torch.device | str) -> benchmark.Timer:
+def make_bench_timer(work: Callable[[], object], device: torch.device | str) -> benchmark.Timer:
     """Make torch's timer of something short, on one thread."""
-    return benchmark.Timer("work()", globals={"work": work}, timer=clock_of(device))
+    return benchmark.Timer("work()", globals={"work": work}, timer=choose_bench_clock(device))
 
 
-def cells(title: str, values: pd.Series, form: str) -> tuple[str, Iterable[str]]:
+def format_bench_cells(title: str, values: pd.Series, form: str) -> tuple[str, Iterable[str]]:
     """Format numbers as a column, with a dash for a missing one."""
     return title, ["-" if pd.isna(value) else format(value, form) for value in values]
 
 
-def spread(lists: pd.Series) -> pd.DataFrame:
+def spread_bench(lists: pd.Series) -> pd.DataFrame:
     """Compute min, median and max of each list of numbers; NaN for an empty list."""
     return lists.explode().astype(float).groupby(level=0, sort=False).agg(["min", "median", "max"])
 
 
-def format_spread_cells(title: str, lists: pd.Series, form: str) -> list[tuple[str, Iterable[str]]]:
+def format_bench_spread(title: str, lists: pd.Series, form: str) -> list[tuple[str, Iterable[str]]]:
     """Format min, median and max of each list of numbers as three columns."""
-    return [cells(f"{title}: {name}" if name == "min" else name, v, form) for name, v in spread(lists).items()]
+    return [
+        format_bench_cells(f"{title}: {name}" if name == "min" else name, v, form)
+        for name, v in spread_bench(lists).items()
+    ]
 
 
 def format_bench_table(*columns: tuple[str, Iterable[str]]) -> str:

@@ -1,4 +1,4 @@
-"""`python -m experiments.bench engine`: rounds of the engine beside the plain per-client loop, in one invocation."""
+"""`bench engine`: rounds of the engine beside the plain per-client loop, in one invocation."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from channels.options import COUNT
-from experiments.bench.commands import (
+from semcom.channels.options import COUNT
+from semcom.config.checks import require_in_config
+from semcom.models.meta import build_on_meta
+from semcom_papers.experiments.bench.commands import (
     MIB,
     Bench,
     Outcome,
-    cells,
     choose_bench,
     describe_bench_machine,
+    format_bench_cells,
+    format_bench_spread,
     format_bench_table,
-    format_spread_cells,
-    spread,
-    timer,
+    make_bench_timer,
+    spread_bench,
 )
-from experiments.bench.plain import Network
-from experiments.bench.rounds import measure_rounds_in_turns
-from experiments.bench.workloads import Workload, list_workload_variants
-from semcom.config.checks import require_in_config
-from semcom.models.meta import build_on_meta
+from semcom_papers.experiments.bench.plain import Network
+from semcom_papers.experiments.bench.rounds import measure_rounds_in_turns
+from semcom_papers.experiments.bench.workloads import Workload, list_workload_variants
 
 _FEDCL = "FedCL, DCGAN 64-128-256, 3 classes per client, AWGN 10 dB both ways"
 CASES: Mapping[str, Workload] = {
@@ -88,21 +88,21 @@ class BenchEngine(Bench):
             ]
         rows = compare_engines(pd.DataFrame(found), peaks)
         settings = {"benchmark": "engine", "machine": facts, "repeats": repeats, "peak_flops_per_second": peaks}
-        return Outcome(text(rows, settings), rows, settings)
+        return Outcome(format_engine_cases(rows, settings), rows, settings)
 
 
 def raise_engine_peaks(best: dict[str, float], sizes: Mapping[str, int]) -> None:
     """Raise each device's peak FLOP/s of matrix products if it is faster now; a CPU runs a process per core."""
     for device, size in sizes.items():
         n = joblib.cpu_count() if device == "cpu" else 1
-        speeds = joblib.Parallel(n)(joblib.delayed(product_speed)(size, device) for _ in range(n))
+        speeds = joblib.Parallel(n)(joblib.delayed(measure_product_speed)(size, device) for _ in range(n))
         best[device] = max(best[device], sum(speeds))
 
 
-def product_speed(size: int, device: str) -> float:
+def measure_product_speed(size: int, device: str) -> float:
     """Measure the FLOP/s of the fastest product of two square float32 matrices within a second."""
     a, b = torch.randn(2, size, size, device=device)
-    product = timer(partial(torch.mm, a, b, out=torch.empty_like(a)), device)
+    product = make_bench_timer(partial(torch.mm, a, b, out=torch.empty_like(a)), device)
     return 2 * size**3 / min(product.blocked_autorange(min_run_time=min(1.0, size / 2048)).times)
 
 
@@ -134,7 +134,7 @@ def compare_engines(rows: pd.DataFrame, peaks: Mapping[str, float]) -> pd.DataFr
 
     The plain loop is that at the row's precision, or in float32 where there is none. Peaks are those of float32.
     """
-    rows = rows.assign(rate=spread(rows.rates)["median"])
+    rows = rows.assign(rate=spread_bench(rows.rates)["median"])
     plain = rows[rows.plain & ~rows.bare].set_index(["case", "device", "precision"]).rate
     alike, usual = (
         plain.reindex(pd.MultiIndex.from_frame(rows[["case", "device"]].assign(precision=precision)))
@@ -151,7 +151,7 @@ def compare_engines(rows: pd.DataFrame, peaks: Mapping[str, float]) -> pd.DataFr
     )
 
 
-def text(rows: pd.DataFrame, settings: Mapping[str, Any]) -> str:
+def format_engine_cases(rows: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     """Format all cases below a line about the machine."""
     head = f"{settings['machine']['title']}; rounds of each after a warm-up: {settings['repeats']}"
     peaks = ", ".join(f"{name} {flops / 1e9:,.0f} GFLOP/s" for name, flops in settings["peak_flops_per_second"].items())
@@ -161,14 +161,16 @@ def text(rows: pd.DataFrame, settings: Mapping[str, Any]) -> str:
 def format_engine_case(case: pd.DataFrame, peaks: str) -> str:
     """Format a case: its description, a row per variant, and the cost of growing."""
     found, first = case[~case.growing], case.iloc[0]
-    on_gpu = [cells("GPU MiB", found.device_bytes / MIB, ",.0f")] if found.device_bytes.notna().any() else []
+    on_gpu = (
+        [format_bench_cells("GPU MiB", found.device_bytes / MIB, ",.0f")] if found.device_bytes.notna().any() else []
+    )
     columns = format_bench_table(
         ("variant", found.variant),
-        *format_spread_cells("samples/s", found.rates, ",.0f"),
-        cells("x plain", found.times_plain, ".2f"),
-        cells("GFLOP/s", found.flops_per_second / 1e9, ",.1f"),
-        cells("% of peak", 100 * found.share_of_peak, ".1f"),
-        cells("memory MiB", found.resident_bytes / MIB, ",.0f"),
+        *format_bench_spread("samples/s", found.rates, ",.0f"),
+        format_bench_cells("x plain", found.times_plain, ".2f"),
+        format_bench_cells("GFLOP/s", found.flops_per_second / 1e9, ",.1f"),
+        format_bench_cells("% of peak", 100 * found.share_of_peak, ".1f"),
+        format_bench_cells("memory MiB", found.resident_bytes / MIB, ",.0f"),
         *on_gpu,
     )
     lines = [
@@ -185,11 +187,11 @@ def format_engine_case(case: pd.DataFrame, peaks: str) -> str:
         lines.append(f"   loop takes {rates['bare'] / rates['loop']:.2f} times as long as bare")
     for variant, grown in case[case.growing].groupby("variant", sort=False):
         columns = format_bench_table(
-            cells("K", grown.clients, ","),
-            cells("samples/s", grown.rate, ",.0f"),
-            cells("us/sample", 1e6 / grown.rate, ",.1f"),
-            cells("x smallest K", grown.cost_over_fewest, ".2f"),
-            cells("memory MiB", grown.resident_bytes / MIB, ",.0f"),
+            format_bench_cells("K", grown.clients, ","),
+            format_bench_cells("samples/s", grown.rate, ",.0f"),
+            format_bench_cells("us/sample", 1e6 / grown.rate, ",.1f"),
+            format_bench_cells("x smallest K", grown.cost_over_fewest, ".2f"),
+            format_bench_cells("memory MiB", grown.resident_bytes / MIB, ",.0f"),
         )
         lines += [f"   growing K, {variant}:", columns]
     return "\n".join(lines)

@@ -18,17 +18,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from experiments.bench.workloads import CLASSES, LEARNING_RATE, Variant, Workload
 from semcom.data.federation import Federation
 from semcom.engine.host.memory import keep_freed_memory
 from semcom.engine.train.precision import autocast_of
 from semcom.models.registry import ENCODERS, HEADS
 from semcom.models.scg import SCG
+from semcom_papers.experiments.bench.workloads import CLASSES, LEARNING_RATE, Variant, Workload
 
 LAMBDA = 1 / 64  # weight of FedCL's regulariser, the engine's default
 
 
-def noisy(features: Tensor, deviation: float) -> Tensor:
+def add_plain_noise(features: Tensor, deviation: float) -> Tensor:
     """Add noise to features `[b, d]` of mean square 1; their gradient gets as much, scaled to its r.m.s."""
     received = features + deviation * torch.randn_like(features)
     received.register_hook(lambda g: g + deviation * g.square().mean().sqrt() * torch.randn_like(g))
@@ -49,7 +49,7 @@ class Network(nn.Module):
         features = self.encoder(images)
         if self.deviation is not None:
             wide = features.float() if features.dtype == torch.bfloat16 else features  # from autocast
-            features = noisy(F.normalize(wide, dim=1) * math.sqrt(features.shape[1]), self.deviation)
+            features = add_plain_noise(F.normalize(wide, dim=1) * math.sqrt(features.shape[1]), self.deviation)
         return features, self.head(features)
 
 

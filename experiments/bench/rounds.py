@@ -20,9 +20,6 @@ from typing import Any
 import psutil
 import torch
 
-from experiments.bench.commands import clock_of, seconds
-from experiments.bench.plain import make_plain_loop
-from experiments.bench.workloads import Variant, Workload, make_synthetic_workload
 from semcom.config import Resolved
 from semcom.data.federation import Federation
 from semcom.engine.air.links import build_link
@@ -33,6 +30,9 @@ from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.registry import METHODS
 from semcom.runs.result.evaluation import evaluate_views
+from semcom_papers.experiments.bench.commands import choose_bench_clock, measure_bench_seconds
+from semcom_papers.experiments.bench.plain import make_plain_loop
+from semcom_papers.experiments.bench.workloads import Variant, Workload, make_synthetic_workload
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ def _prepare_rounds(workload: Workload, variant: Variant) -> None:
     stack, payload = ExitStack(), json.dumps([vars(workload), vars(variant)]).encode()
     atexit.register(stack.close)
     team = stack.enter_context(
-        ranks.start_local_ranks(variant.processes, "experiments.bench.rounds:follow_rounds", payload)
+        ranks.start_local_ranks(variant.processes, "semcom_papers.experiments.bench.rounds:follow_rounds", payload)
     )
     _next_round = Rounds(workload.config(variant), make_synthetic_workload(workload), team)
 
@@ -100,7 +100,7 @@ def _measure_rounds(device: torch.device) -> tuple[float, dict[str, float]]:
     """Carry out a round; return its seconds, and the most memory on host and device that was ever taken."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        took = seconds(_next_round, clock_of(device))
+        took = measure_bench_seconds(_next_round, choose_bench_clock(device))
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # between rounds an interrupt is the parent's to answer
     device_bytes = torch.cuda.max_memory_allocated() if device.type == "cuda" else math.nan
@@ -111,7 +111,7 @@ def _measure_test(device: torch.device) -> dict[str, float]:
     """Evaluate the engine's models as they are; return the seconds, and the most memory until then."""
     assert isinstance(_next_round, Rounds)
     return {
-        "test_seconds": seconds(_next_round.test, clock_of(device)),
+        "test_seconds": measure_bench_seconds(_next_round.test, choose_bench_clock(device)),
         "resident_bytes": measure_peak_of_rounds(os.getpid()),
     }
 
@@ -139,7 +139,9 @@ class Worker:
         self.seconds: list[float] = []
         self.facts = dict.fromkeys(("resident_bytes", "device_bytes", "test_seconds"), math.nan)  # NaN: not known
         self._pool = ProcessPoolExecutor(1, get_context("spawn"))
-        self.facts["setup_seconds"] = seconds(lambda: self._ask(_prepare_rounds, workload, variant), default_timer)
+        self.facts["setup_seconds"] = measure_bench_seconds(
+            lambda: self._ask(_prepare_rounds, workload, variant), default_timer
+        )
         self.measure()
         self.seconds.clear()
 

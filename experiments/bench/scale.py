@@ -1,4 +1,4 @@
-"""`python -m experiments.bench scale`: the cost of a round when very many clients exist and few take part."""
+"""`bench scale`: the cost of a round when very many clients exist and few take part."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from experiments.bench.commands import (
+from semcom.config import ConfigError
+from semcom.methods.registry import METHODS
+from semcom_papers.experiments.bench.commands import (
     MIB,
     Bench,
     Outcome,
-    cells,
     choose_bench,
     describe_bench_machine,
+    format_bench_cells,
+    format_bench_spread,
     format_bench_table,
-    format_spread_cells,
-    spread,
+    spread_bench,
 )
-from experiments.bench.rounds import measure_rounds_in_turns
-from experiments.bench.workloads import Variant, Workload
-from semcom.config import ConfigError
-from semcom.methods.registry import METHODS
+from semcom_papers.experiments.bench.rounds import measure_rounds_in_turns
+from semcom_papers.experiments.bench.workloads import Variant, Workload
 
 FEW, MANY, ACTIVE, POOL, SAMPLES = 100, 100_000, 20, 60_000, 50
 """Clients, those that take part in a round, images overall, images per client."""
@@ -34,7 +34,9 @@ _FEDAVG = Workload("FedAvg, 5x5 CNN 32-64-512", "fedavg", "cnn", 512, FEW, SAMPL
 _FEDAVG = replace(_FEDAVG, tests=TESTS, tested=FEW)
 _PERSONAL = replace(_FEDAVG, encoder="dcgan-narrow", features=64, ways=3)
 WORKLOADS: Mapping[str, Workload] = {
-    name: replace(_PERSONAL, title=f"{name}, DCGAN 32-64-128", method=name) for name in METHODS.names()
+    name: replace(_PERSONAL, title=f"{name}, DCGAN 32-64-128", method=name)
+    for name in METHODS.names()
+    if METHODS.ships(name)
 } | {
     "fedavg": _FEDAVG,
     "fedcl": replace(_PERSONAL, title="FedCL, DCGAN 32-64-128, AWGN both ways", method="fedcl", snr_db=10.0),
@@ -77,7 +79,7 @@ class BenchScale(Bench):
 
 def compare_scales(rows: pd.DataFrame) -> pd.DataFrame:
     """Add the ratio of median rounds to pairs of rows (few clients, many), and whether targets are met."""
-    middle, many = spread(rows.seconds)["median"], rows.index % 2 == 1
+    middle, many = spread_bench(rows.seconds)["median"], rows.index % 2 == 1
     ratio = (middle / middle.shift()).where(many)
     met = (ratio <= SLOWER) & ~(rows.resident_bytes >= MEMORY_BYTES)
     return rows.assign(ratio=ratio, met=met.astype(object).where(many, None))
@@ -90,12 +92,12 @@ def format_scale(rows: pd.DataFrame, rounds: int) -> str:
     head += f"; a test has {first.tested} clients"
     columns = format_bench_table(
         ("method", rows.method),
-        cells("clients", rows.clients, ","),
-        *format_spread_cells("s/round", rows.seconds, ".3g"),
-        cells("ratio", rows.ratio, ".2f"),
-        cells("test s", rows.test_seconds, ".3g"),
-        cells("memory MiB", rows.resident_bytes / MIB, ",.0f"),
-        cells("start s", rows.setup_seconds, ".1f"),
+        format_bench_cells("clients", rows.clients, ","),
+        *format_bench_spread("s/round", rows.seconds, ".3g"),
+        format_bench_cells("ratio", rows.ratio, ".2f"),
+        format_bench_cells("test s", rows.test_seconds, ".3g"),
+        format_bench_cells("memory MiB", rows.resident_bytes / MIB, ",.0f"),
+        format_bench_cells("start s", rows.setup_seconds, ".1f"),
     )
     aims = f"targets, a ratio of {SLOWER} and {MEMORY_BYTES / MIB:,.0f} MiB: "
     return f"{head}; rounds: {rounds}\n{columns}\n{aims}" + (f"missed by {missed}" if missed else "met")

@@ -8,14 +8,14 @@ from pathlib import Path
 import pandas as pd
 from scipy import stats
 
-from channels.registry import describe_unknown_name
-from experiments import papers
-from experiments.claims.claim import fits_point
-from experiments.claims.evidence import Evidence, Key, format_sweep_command, read_evidence
+from semcom.channels.registry import describe_unknown_name
 from semcom.config import ConfigError
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.names import SHIPPED
+from semcom_papers.experiments import papers
+from semcom_papers.experiments.claims.claim import fits_point
+from semcom_papers.experiments.claims.evidence import Evidence, Key, format_sweep_command, read_evidence
 
 FEWEST = 4
 """Least number of methods for a rank correlation."""
@@ -23,7 +23,7 @@ MEAN = "averaged"
 """The row of a paper's table that is the mean of the others."""
 
 
-def compare_table(item: str, folder: Path | str = "results") -> pd.DataFrame:
+def compare_table_beside(item: str, folder: Path | str = "results") -> pd.DataFrame:
     """Set the numbers of a paper's table beside ours.
 
     Args:
@@ -39,7 +39,7 @@ def compare_table(item: str, folder: Path | str = "results") -> pd.DataFrame:
         ConfigError: the papers have no such table, or nothing of it has been run, or a column is several points of our
             runs.
     """
-    cells = pd.concat([papers.read_table(paper) for paper in papers.PAPERS])
+    cells = pd.concat([papers.read_paper_table(paper) for paper in papers.PAPERS])
     tables = [name for name in cells["item"].unique() if "-table" in name and not papers.is_setting(name)]
     if item not in tables:
         raise ConfigError(f"table: {describe_unknown_name(item, tables)}")
@@ -51,7 +51,7 @@ def compare_table(item: str, folder: Path | str = "results") -> pd.DataFrame:
 
 
 def _list_cells(cells: pd.DataFrame, found: Evidence) -> Iterator[dict[str, object]]:
-    points = papers.read_points()
+    points = papers.read_paper_points()
     for column, of in cells.groupby("column", sort=False):
         here = points[(points["item"] == of["item"].iloc[0]) & (points["column"] == column)]
         key = _find_point(str(column), here["at"].iloc[0], found)
@@ -60,7 +60,7 @@ def _list_cells(cells: pd.DataFrame, found: Evidence) -> Iterator[dict[str, obje
         for row, value in of[["row", "value"]].itertuples(index=False):
             ours = found.value(row, key, "accuracy")
             if len(ours) and not pd.isna(value):
-                mean = compute_t_interval(ours)
+                mean = compute_t_interval(ours.numbers)
                 yield {
                     **{"column": column, "method": row, "paper": value, "ours": mean.mean},
                     **{"low": mean.low, "high": mean.high, "seeds": len(ours), "scale": found.scales[0]},
@@ -81,7 +81,7 @@ def measure_agreement(frame: pd.DataFrame) -> pd.DataFrame:
     """Measure how far a paper's order of methods agrees with ours, a row per column with `FEWEST` methods or more.
 
     Args:
-        frame: result of `compare_table`.
+        frame: result of `compare_table_beside`.
 
     Returns:
         Columns: column, methods (their number), rho (Spearman's rank correlation of the accuracies), p (two-sided, of
@@ -95,7 +95,7 @@ def measure_agreement(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["column", "methods", "rho", "p"])
 
 
-def format_tables(frame: pd.DataFrame) -> str:
+def format_tables_beside(frame: pd.DataFrame) -> str:
     """Format both tables as Markdown: a row per method, two columns for each of the paper's, then the agreement."""
     shown: dict[str, dict[str, str]] = {}
     for cell in frame.to_dict("records"):

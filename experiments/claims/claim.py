@@ -1,19 +1,21 @@
 """What a claim compares, of whatever numbers: those of a paper's own tables, or those of runs.
 
-A claim of `experiments.papers` is about comparisons: one for each point, method, rival and step along an axis. Here
-each becomes a difference per seed. experiments/papers/README.md explains the words of a claim.
+A claim of `semcom_papers.experiments.papers` is about comparisons: one for each point, method, rival and step along an
+axis. Here each becomes a difference per seed. experiments/papers/README.md explains the words of a claim.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-import pandas as pd
+import numpy as np
+from numpy.typing import ArrayLike
 
-from experiments import papers
+from semcom_papers.experiments import papers
 
 LOW_IS_GOOD = ("accuracy_std", "fall", "spread", "roughness", "floats")
 """Metrics that are best where they are lowest."""
@@ -27,6 +29,56 @@ Group = Sequence[Key]
 """A point, or points along an axis in their order."""
 
 
+class Values:
+    """A few numbers by seed, with the arithmetic of `pandas.Series`, which takes a hundred times as long for these.
+
+    Args:
+        numbers: the numbers.
+        index: their seeds (None: counted from 0).
+    """
+
+    __slots__ = ("index", "numbers")
+
+    def __init__(self, numbers: ArrayLike = (), index: Sequence[Hashable] | None = None) -> None:
+        self.numbers = np.asarray(numbers, dtype=float)
+        self.index: list[Hashable] = [*(range(len(self.numbers)) if index is None else index)]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, seed: Hashable) -> float:
+        return float(self.numbers[self.index.index(seed)])
+
+    def __sub__(self, other: Values | float) -> Values:
+        """Subtract a number, or those of the seeds that both have, in the order of these unless both have the same."""
+        if not isinstance(other, Values):
+            return Values(self.numbers - other, self.index)
+        if self.index == other.index:
+            return Values(self.numbers - other.numbers, self.index)
+        both = sorted({*self.index} & {*other.index}, key=str)
+        return Values([self[seed] - other[seed] for seed in both], both)
+
+    def __add__(self, number: float) -> Values:
+        return Values(self.numbers + number, self.index)
+
+    def __rmul__(self, factor: float) -> Values:
+        return Values(factor * self.numbers, self.index)
+
+    def drop_nan(self) -> Values:
+        """Leave out the seeds without a number."""
+        known = ~np.isnan(self.numbers)
+        return self if known.all() else Values(self.numbers[known], list(itertools.compress(self.index, known)))
+
+    def mean(self) -> float:
+        """Average the numbers, without the unknown ones; NaN without any."""
+        known = self.drop_nan().numbers
+        return float(known.mean()) if len(known) else math.nan
+
+    def tolist(self) -> list[float]:
+        """List the numbers."""
+        return self.numbers.tolist()
+
+
 class Source(Protocol):
     """Numbers that claims can be held against."""
 
@@ -37,7 +89,7 @@ class Source(Protocol):
     def is_dash(self, method: str, key: Any, metric: str) -> bool:
         """Check whether a method is out of the comparison at a point, like a dash in a table."""
 
-    def value(self, method: str, key: Any, metric: str) -> pd.Series:
+    def value(self, method: str, key: Any, metric: str) -> Values:
         """Look up a number of a method at a point by seed, accuracies in percent; empty if it is unknown."""
 
 
@@ -61,7 +113,7 @@ class Comparison:
         keys: all points of the comparison.
     """
 
-    values: tuple[pd.Series, ...]
+    values: tuple[Values, ...]
     target: float | None
     top: int | None
     method: str
@@ -105,12 +157,12 @@ class Claim:
 
     @classmethod
     def read(cls, row: Mapping[str, Any]) -> Claim:
-        """Parse a row of `papers.read_claims`."""
+        """Parse a row of `papers.read_paper_claims`."""
         at = papers.parse_point(row["at"])
         return cls(
             relation=row["relation"],
-            left=papers.names(row["left"]),
-            right=papers.names(row["right"]),
+            left=papers.split_methods(row["left"]),
+            right=papers.split_methods(row["right"]),
             value=row["value"],
             relative=row["unit"] == "percent-relative",
             metric=at.get("metric", ("accuracy",))[0],
@@ -149,21 +201,23 @@ class Claim:
 
 def list_comparisons(claim: Claim, source: Source) -> list[Comparison]:
     """List the comparisons of a claim at the points of a source; values are empty where the source has no numbers."""
-    where, found = list_points(claim, source), _Comparisons(claim, source)
+    where, found = list_claim_points(claim, source), _Comparisons(claim, source)
     if claim.relation in ("falls_with", "rises_with"):
-        made = found.steps(group_points(claim, where, source))
+        made = found.steps(group_claim_points(claim, where, source))
     else:
-        points = group_points(claim, where, source) if claim.along else [[key] for key in where]
+        points = group_claim_points(claim, where, source) if claim.along else [[key] for key in where]
         made = found.of(points)
     return [replace(one, exact=claim.metric == "floats") for one in made]
 
 
-def list_points(claim: Claim, source: Source) -> list[Key]:
+def list_claim_points(claim: Claim, source: Source) -> list[Key]:
     """List the points of a source that a claim is about."""
-    return [k for k, place in source.places.items() if fits_point(place, claim.asked) and _part(place) == claim.part]
+    return [
+        k for k, place in source.places.items() if fits_point(place, claim.asked) and _name_part(place) == claim.part
+    ]
 
 
-def _part(place: Mapping[str, tuple[str, ...]]) -> str | None:
+def _name_part(place: Mapping[str, tuple[str, ...]]) -> str | None:
     return next((name for name in papers.PARTS if name in place), None)
 
 
@@ -177,7 +231,7 @@ def fits_point(place: Mapping[str, tuple[str, ...]], asked: Mapping[str, tuple[s
     return all(set(place.get(field, ())) & set(values) for field, values in needed.items())
 
 
-def group_points(claim: Claim, where: Sequence[Key], source: Source) -> list[list[Key]]:
+def group_claim_points(claim: Claim, where: Sequence[Key], source: Source) -> list[list[Key]]:
     """Group points into lines along the claim's axis, two or more points for each combination of the other fields.
 
     Points are in the order of the claim's values of the axis, or ascend; for a fall they descend.
@@ -203,7 +257,7 @@ def group_points(claim: Claim, where: Sequence[Key], source: Source) -> list[lis
     return [sorted(group, key=position, reverse=down) for group in made.values() if len(group) > 1]
 
 
-def _align_points(line: Sequence[pd.Series]) -> list[pd.Series]:
+def _align_points(line: Sequence[Values]) -> list[Values]:
     """Pair the values of one method at several points by seed, across devices.
 
     The index has the seed and all devices, so that the results pair with those of other methods on the same devices.
@@ -211,10 +265,7 @@ def _align_points(line: Sequence[pd.Series]) -> list[pd.Series]:
     named = [{str(name).split()[0]: name for name in values.index} for values in line]
     seeds = [seed for seed in named[0] if all(seed in each for each in named)]
     labels = [" ".join(str(each[seed]) for each in named) for seed in seeds]
-    return [
-        pd.Series([values[each[seed]] for seed in seeds], index=labels, dtype=float)
-        for values, each in zip(line, named, strict=True)
-    ]
+    return [Values([values[each[seed]] for seed in seeds], labels) for values, each in zip(line, named, strict=True)]
 
 
 class _Comparisons:
@@ -223,25 +274,25 @@ class _Comparisons:
     def __init__(self, claim: Claim, source: Source) -> None:
         self.claim, self.source = claim, source
 
-    def measure(self, method: str, group: Group) -> pd.Series:
+    def measure(self, method: str, group: Group) -> Values:
         """Measure the claim's metric by seed; empty if a number is missing."""
         metric = DERIVED.get(self.claim.metric, self.claim.metric)
         line = [self.source.value(method, key, metric) for key in group]
         line = _align_points(line) if len(line) > 1 else line
         if self.claim.metric in ("gain", "silhouette-gain"):
             rivals = [other for other in self.claim.right if other != method and self._counts(other, group[:1])]
-            return (line[0] - self._best([self.source.value(other, group[0], metric) for other in rivals])).dropna()
+            return (line[0] - self._best([self.source.value(other, group[0], metric) for other in rivals])).drop_nan()
         if self.claim.metric == "fall":
-            return (line[0] - line[-1]).dropna()
+            return (line[0] - line[-1]).drop_nan()
         if self.claim.metric == "spread":
-            whole = pd.concat(line, axis=1).dropna()
-            return whole.max(axis=1) - whole.min(axis=1)
+            whole = np.array([values.numbers for values in line])
+            return Values(whole.max(axis=0) - whole.min(axis=0), line[0].index).drop_nan()
         return line[0]
 
-    def _best(self, rivals: Sequence[pd.Series]) -> pd.Series:
+    def _best(self, rivals: Sequence[Values]) -> Values:
         """Find the rival with the highest mean; empty if a rival has no runs, as it might be the best."""
         if not rivals or not all(map(len, rivals)):
-            return pd.Series(dtype=float)
+            return Values()
         return max(rivals, key=lambda values: values.mean())  # the best of each seed would be no method's
 
     def _counts(self, method: str, group: Group) -> bool:
@@ -276,36 +327,34 @@ class _Comparisons:
         absent = tuple(name for name, values in rivals.items() if not len(values))
         if claim.relation == "top":
             sign = -1 if claim.metric in LOW_IS_GOOD else 1
-            ahead = {name: (sign * (other - mine)).dropna() for name, other in rivals.items()}
-            ahead = ahead or {"": pd.Series(dtype=float)}
+            ahead = {name: (sign * (other - mine)).drop_nan() for name, other in rivals.items()}
+            ahead = ahead or {"": Values()}
             more: dict[str, Any] = {"rivals": tuple(ahead), "absent": absent, "keys": group}
             yield Comparison(tuple(ahead.values()), None, int(claim.value), method, method, key, **more)
         elif claim.relation in ("by", "equals"):
             rest = self._best(list(rivals.values())) if claim.right else None
             whole = self._whole(method, group) if rest is None else rest
             target = claim.value * (float(whole.mean()) / 100 if claim.relative else 1)
-            values = mine if rest is None else (mine - rest).dropna()
+            values = mine if rest is None else (mine - rest).drop_nan()
             if claim.formula:  # it counts the classes of each run's own clients, so that it differs between seeds
                 formula = self.source.value(method, key, claim.metric + FORMULA)
                 target = float(formula.mean())
-                values = (mine - formula + target).dropna()
+                values = (mine - formula + target).drop_nan()
             unit = (target if claim.formula else float(whole.mean())) / 100 if claim.metric == "floats" else 1.0
             more = {"lead": rest is not None, "point": unit, "absent": absent, "keys": group}
             yield Comparison((values,), target, None, method, method, key, **more)
         else:
             yield from self._beside(method, mine, rivals, group)
 
-    def _beside(
-        self, method: str, mine: pd.Series, rivals: Mapping[str, pd.Series], group: Group
-    ) -> Iterator[Comparison]:
+    def _beside(self, method: str, mine: Values, rivals: Mapping[str, Values], group: Group) -> Iterator[Comparison]:
         sign = -1 if self.claim.low else 1
         if not self.claim.right:
             bound = self.claim.value * (float(self._whole(method, group).mean()) / 100 if self.claim.relative else 1)
-            yield Comparison(((sign * (mine - bound)).dropna(),), None, None, method, method, group[-1], keys=group)
+            yield Comparison(((sign * (mine - bound)).drop_nan(),), None, None, method, method, group[-1], keys=group)
         for other, theirs in rivals.items():
             against = method if other == "averaged" else other
-            yield Comparison(((sign * (mine - theirs)).dropna(),), None, None, method, against, group[-1], keys=group)
+            yield Comparison(((sign * (mine - theirs)).drop_nan(),), None, None, method, against, group[-1], keys=group)
 
-    def _whole(self, method: str, group: Group) -> pd.Series:
+    def _whole(self, method: str, group: Group) -> Values:
         """Look up the accuracy that a fall begins with, and is a percentage of."""
         return self.source.value(method, group[0], "accuracy")

@@ -7,12 +7,12 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from experiments.catalogue import RESULTS as COMMITTED
 from semcom.cli import flags
 from semcom.config import ConfigError
 from semcom.escape import format_csv
 from semcom.files import resolve_file, write_atomically
 from semcom.screen import say
+from semcom_papers.experiments.catalogue import RESULTS as COMMITTED
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +40,7 @@ class ClaimsFlags:
 
 def carry_out_claims_command(words: list[str]) -> None:
     """Print the scorecard or write it to files: the command `semcom claims`."""
-    from experiments.claims.scorecard import format_page, make_scorecard
+    from semcom_papers.experiments.claims.scorecard import format_scorecard_page, make_scorecard
 
     wanted = flags.parse_flags(ClaimsFlags(), "semcom claims", words, {})
     if not COMMITTED.is_dir():
@@ -52,7 +52,7 @@ def carry_out_claims_command(words: list[str]) -> None:
     if wanted.csv is not None:
         say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(frame))}")
     if wanted.html is not None:
-        say(f"page: {write_atomically(resolve_file(wanted.html), format_page(frame))}")
+        say(f"page: {write_atomically(resolve_file(wanted.html), format_scorecard_page(frame))}")
     if wanted.csv is None and wanted.html is None:
         _print_claims(frame)
 
@@ -63,15 +63,15 @@ def _show_table(wanted: ClaimsFlags) -> None:
     Raises:
         ConfigError: flags of the scorecard are given too, the table is unknown, or has no runs.
     """
-    from experiments.claims.beside import compare_table, format_tables
+    from semcom_papers.experiments.claims.beside import compare_table_beside, format_tables_beside
 
     if wanted.paper is not None or wanted.html is not None:
         raise ConfigError("table: it comes without the scorecard; leave --paper and --html out")
-    frame = compare_table(wanted.table or "", resolve_file(wanted.results))
+    frame = compare_table_beside(wanted.table or "", resolve_file(wanted.results))
     if wanted.csv is not None:
         say(f"table: {write_atomically(resolve_file(wanted.csv), format_csv(frame))}")
     else:
-        say(format_tables(frame))
+        say(format_tables_beside(frame))
 
 
 def _print_claims(frame: pd.DataFrame) -> None:
@@ -132,7 +132,7 @@ def _format_evidence(row: dict[str, Any]) -> str:
 def _format_power(row: dict[str, Any]) -> str:
     if math.isnan(row["power"]):
         return ""
-    from experiments.claims.rule import POWER
+    from semcom_papers.experiments.claims.rule import POWER
 
     short = row["state"] == "inconclusive" and row["power"] < POWER and row["needs"] > row["seeds"]
     more = f", needs {row['needs']:.0f} seeds" if short else ""

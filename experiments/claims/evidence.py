@@ -11,9 +11,6 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import papers
-from experiments.catalogue import RESULTS as COMMITTED
-from experiments.measures.class_groups import GROUPS
 from semcom.config import ConfigError
 from semcom.studies.analysis.compare import read_compared_value
 from semcom.studies.analysis.curves import SPANS, average_curve_within, measure_curve_roughness, measure_curve_speed
@@ -26,6 +23,10 @@ from semcom.studies.overrides import format_plain_value
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.run import Stored
 from semcom.studies.results.table import flatten_row
+from semcom_papers.experiments import papers
+from semcom_papers.experiments.catalogue import RESULTS as COMMITTED
+from semcom_papers.experiments.claims.claim import Values
+from semcom_papers.experiments.measures.class_groups import GROUPS
 
 LOG = logging.getLogger(__name__)
 END = "last"
@@ -78,7 +79,7 @@ class Evidence:
     def __init__(
         self, studies: Mapping[str, tuple[str, Study]], better: Mapping[str, tuple[str, Study]] = MappingProxyType({})
     ) -> None:
-        self._studies = studies, better  # their archives stay unpacked as long as these live
+        self._studies = studies, better  # their archives stay open as long as these live
         self._seen: dict[Hashable, Any] = {}
         self.scales = tuple(dict.fromkeys(scale for scale, _ in studies.values()))
         self.places: dict[Key, dict[str, tuple[str, ...]]] = {}
@@ -87,8 +88,8 @@ class Evidence:
         self._runs: dict[Key, list[Stored]] = {}
         self._own: dict[Key, list[Stored]] = {}
         for item, (scale, each) in studies.items():
-            reduced = _reduced(item, scale)
-            self.stands |= {field: _in_words(field, values, scale) for field, values in reduced.items()}
+            reduced = _map_reduced_values(item, scale)
+            self.stands |= {field: _word_reduced_values(field, values, scale) for field, values in reduced.items()}
             axes = _find_axes(item, scale, each)
             own = _group_runs(better[item][1], axes) if item in better else {}
             for point, of in _group_runs(each, axes).items():
@@ -115,13 +116,13 @@ class Evidence:
         own: list[Stored],
         reduced: Mapping[str, Mapping[str, str]],
     ) -> None:
-        shared = {name: reduced.get(name, {}).get(value, value) for name, value in _common(runs).items()}
+        shared = {name: reduced.get(name, {}).get(value, value) for name, value in _collect_common_fields(runs).items()}
         for part in (None, *dict.fromkeys(part for run in runs for part in _list_parts(run))):
             key = (item, point, part)
             self._runs[key], self._own[key] = runs, own
             self.places[key] = {name: (value,) for name, value in [*shared.items(), *([part] if part else [])]}
 
-    def value(self, method: str, key: Key, metric: str) -> pd.Series:
+    def value(self, method: str, key: Key, metric: str) -> Values:
         """Look up a number of a method at a point by seed: accuracies in percent; empty if unknown.
 
         With the change "devices" the index has the device too, so that only runs of one device pair.
@@ -138,17 +139,21 @@ class Evidence:
     def _guesses(self, method: str, key: Key) -> bool:
         return any(map(_is_guess, self._of(method, key)))
 
-    def _find_value(self, method: str, key: Key, metric: str) -> pd.Series:
+    def _find_value(self, method: str, key: Key, metric: str) -> Values:
         if method == "averaged":
             there = {run.variant for run in self._find_runs(key)}
             if set(_list_declared(key[0])) - there:  # an average over fewer methods is another number
-                return pd.Series(dtype=float)
+                return Values()
             each = [self.value(name, key, metric) for name in sorted(there) if not self.is_dash(name, key, metric)]
-            return pd.concat(each, axis=1).dropna().mean(axis=1) if each else pd.Series(dtype=float)
+            if not each:
+                return Values()
+            whole = pd.concat([pd.Series(of.numbers, of.index) for of in each], axis=1).dropna().mean(axis=1)
+            return Values(whole.to_numpy(), list(whole.index))
         view = dict(papers.OWN.get(method, (None, {}))[1]).get("view")
         metric = END if metric == "accuracy" and key[2] is None and key[0] in self.ended else metric
-        found = {self._name_seed(run): read_number(run, view, metric, key[2]) for run in self._of(method, key)}
-        return pd.Series({seed: value for seed, value in found.items() if value is not None}, dtype=float)
+        found = {self._name_seed(run): read_evidence_number(run, view, metric, key[2]) for run in self._of(method, key)}
+        known = {seed: value for seed, value in found.items() if value is not None}
+        return Values(list(known.values()), list(known))
 
     def _name_seed(self, run: Stored) -> str:
         """Name the properties that two paired runs share."""
@@ -196,7 +201,7 @@ def _find_axes(item: str, scale: str, found: Study) -> list[str]:
     Fields that only differ because variants have their own settings are left out, as methods would share no point.
     They are kept in a study that was extended by further fields, where declared axes do not distinguish all runs.
     """
-    known = _experiment(item)
+    known = _look_up_experiment(item)
     declared = [f for axis in known.axes(scale) for f in axis.fields] if known and scale in known.scales else []
     axes = [name for name in found.axes if name in declared] if declared else list(found.axes)
     done = [run for run in found.stored if run.status == "done"]
@@ -212,25 +217,25 @@ def _group_runs(found: Study, axes: Sequence[str]) -> dict[tuple[Any, ...], list
     return points
 
 
-def _experiment(item: str) -> Experiment | None:
+def _look_up_experiment(item: str) -> Experiment | None:
     return find_experiment(item) if item in EXPERIMENTS.names() else None
 
 
 def _list_declared(item: str) -> list[str]:
-    known = _experiment(item)
+    known = _look_up_experiment(item)
     return [variant.name for variant in known.compared()] if known else []
 
 
-def _common(runs: Sequence[Stored]) -> dict[str, str]:
+def _collect_common_fields(runs: Sequence[Stored]) -> dict[str, str]:
     """Collect the fields that all runs of a point share, spelled as in claims."""
     first = runs[0].fields
     shared = {name: v for name, v in first.items() if all(run.fields.get(name) == v for run in runs)}
     return {name: format_plain_value(value) for name, value in shared.items()}
 
 
-def _reduced(item: str, scale: str) -> dict[str, dict[str, str]]:
+def _map_reduced_values(item: str, scale: str) -> dict[str, dict[str, str]]:
     """Map fields to values at a scale -> the paper's values that these stand for, spelled as in claims."""
-    known = _experiment(item)
+    known = _look_up_experiment(item)
     found = known.reduced.get(scale, {}) if known else {}
     return {
         name: {format_plain_value(k): format_plain_value(v) for k, v in values.items()}
@@ -238,7 +243,7 @@ def _reduced(item: str, scale: str) -> dict[str, dict[str, str]]:
     }
 
 
-def _in_words(field: str, values: Mapping[str, str], scale: str) -> str:
+def _word_reduced_values(field: str, values: Mapping[str, str], scale: str) -> str:
     """Word the reduced values of a field: "at small train.local_epochs 5 stands for 10, 10 for 20"."""
     first, *others = values.items()
     return f"at {scale} {field} {first[0]} stands for {first[1]}" + "".join(f", {k} for {v}" for k, v in others)
@@ -267,7 +272,7 @@ def _list_parts(run: Stored) -> Iterator[Part]:
         yield "round", span
 
 
-def read_number(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
+def read_evidence_number(run: Stored, view: str | None, metric: str, part: Part | None = None) -> float | None:
     """Read a number of a run, or of a part of it; None if the run has none. Accuracies and shares are in percent.
 
     In a run with clients that join at the end, accuracy is theirs: of the global model, or with their own heads if
@@ -283,10 +288,10 @@ def read_number(run: Stored, view: str | None, metric: str, part: Part | None = 
     elif metric in PERCENT:
         found = 100 * read_compared_value(run, view, metric)
     elif metric == "roughness":
-        found = measure_curve_roughness(run.lines(), headline)
+        found = measure_curve_roughness(run.accuracies, headline)
     elif metric == "speed":
         accuracy = read_compared_value(run, view, "accuracy")
-        found = measure_curve_speed(run.lines(), headline, accuracy, int(summary["rounds"]))
+        found = measure_curve_speed(run.accuracies, headline, accuracy, int(summary["rounds"]))
     elif metric == "floats":
         ways = summary.get("traffic", {}).values()
         found = sum(counts["floats"] for counts in ways) if ways else None
@@ -301,7 +306,7 @@ def _read_number_of_part(run: Stored, view: str | None, metric: str, field: str,
     """Read a number of a third of the classes, of a new client with its own head, or of a part of the training."""
     summary = run.summary or {}
     if field == "round":
-        lines, rounds = run.lines(), int(summary["rounds"])
+        lines, rounds = run.accuracies, int(summary["rounds"])
         return average_curve_within(lines, view or run.headline, part, rounds) if metric == "accuracy" else None
     if field == "new_client":
         each = summary.get("new_clients", {}).get("head", {}).get("clients", [])
@@ -368,7 +373,7 @@ def format_sweep_command(item: str, asked: Mapping[str, Sequence[str]] | None = 
         item: name of an experiment.
         asked: field -> values that its runs need, such as those of a claim: scale `small` may lack them.
     """
-    known = _experiment(item)
+    known = _look_up_experiment(item)
     if known is None:
         return None
     scales = known.offered()
@@ -379,7 +384,7 @@ def format_sweep_command(item: str, asked: Mapping[str, Sequence[str]] | None = 
 
 def _has_values(known: Experiment, scale: str, asked: Mapping[str, Sequence[str]]) -> bool:
     """Check whether the fields that vary at a scale take one of their asked values there."""
-    reduced, values = _reduced(known.name, scale), dict[str, set[str]]()
+    reduced, values = _map_reduced_values(known.name, scale), dict[str, set[str]]()
     for field, value in (place for axis in known.axes(scale) for point in axis.points() for place in point.items()):
         shown = format_plain_value(value)
         values.setdefault(field, set()).add(reduced.get(field, {}).get(shown, shown))

@@ -7,10 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pandas as pd
-
-from experiments import papers
-from experiments.claims.claim import Claim, Comparison, Group, Source, fits_point, list_comparisons
+from semcom_papers.experiments import papers
+from semcom_papers.experiments.claims.claim import (
+    Claim,
+    Comparison,
+    Group,
+    Source,
+    Values,
+    fits_point,
+    list_comparisons,
+)
 
 Cell = tuple[str, str, str]
 """Item, row, column."""
@@ -30,17 +36,17 @@ class Tables:
     @classmethod
     def of(cls, paper: str) -> Tables:
         """Read the tables of a paper."""
-        table, points = papers.read_table(paper), papers.read_points()
+        table, points = papers.read_paper_table(paper), papers.read_paper_points()
         values = {(c["item"], c["row"], c["column"]): (c["value"], c["std"]) for _, c in table.iterrows()}
         places = {
             (p["item"], p["column"]): papers.parse_point(p["at"]) for _, p in points.iterrows() if p["paper"] == paper
         }
         return cls(values, places)
 
-    def value(self, method: str, key: Where, metric: str) -> pd.Series:
+    def value(self, method: str, key: Where, metric: str) -> Values:
         """Look up a cell; empty if it is missing."""
         cell = self.values.get((key[0], method, key[1]), (math.nan,) * 2)
-        return pd.Series([cell[metric == "accuracy_std"]]).dropna()
+        return Values([cell[metric == "accuracy_std"]]).drop_nan()
 
     def is_dash(self, method: str, key: Where, metric: str) -> bool:
         """Check whether a cell is missing."""
@@ -63,7 +69,7 @@ def list_paper_effects(
     """List a paper's numbers for the values of comparisons of runs, NaN for numbers not printed.
 
     Args:
-        claim: a row of `papers.read_claims`.
+        claim: a row of `papers.read_paper_claims`.
         comparisons: comparisons of runs.
         source: the runs.
         tables: tables of the claim's paper.
@@ -79,7 +85,7 @@ def list_paper_effects(
         same = next((each for each in there if _is_there(one.keys, each.keys, source, tables)), None)
         if same is None:
             return [math.nan] * len(one.values)
-        found = [float(values.iloc[0]) for values in same.values]
+        found = [values.tolist()[0] for values in same.values]
         if one.top is None:
             return found
         behind = dict(zip(same.rivals, found, strict=True))  # for `top`, numbers below 0 support the claim

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import pandas as pd
-from scipy import stats
+from scipy import special, stats
 
-from experiments.claims.claim import Comparison
 from semcom.studies.analysis.statistics import LEVEL, Interval, compute_t_interval, correct_by_holm
+from semcom_papers.experiments.claims.claim import Comparison, Values
 
 Answer = Literal["yes", "level", "no", "open"]
 State = Literal[
@@ -66,11 +65,11 @@ class Measured:
     seeds: int
 
     @classmethod
-    def of(cls, values: pd.Series, exact: bool) -> Measured:
+    def of(cls, values: Values, exact: bool) -> Measured:
         """Summarise values by seed; counts that are equal in all seeds are known exactly."""
         if not len(values):
             return cls(math.nan, math.nan, math.nan, math.nan, 0)
-        numbers = values.to_numpy().round(DIGITS)
+        numbers = values.numbers.round(DIGITS)
         found = _compute_interval(tuple(numbers.tolist()))
         if exact and math.isnan(found.low) and len(numbers) > 1:
             return cls(found.mean, found.mean, found.mean, 0.0, len(numbers))
@@ -88,7 +87,11 @@ class Measured:
             return math.nan
         if self.sd == 0:
             return float(self.mean == bound)
-        return float(2 * stats.t.sf(abs(self.mean - bound) / self.sd * math.sqrt(self.seeds), self.seeds - 1))
+        return float(2 * special.stdtr(self.seeds - 1, -(abs(self.mean - bound) / self.sd * math.sqrt(self.seeds))))
+
+
+Case = tuple[Comparison, Measured, float]
+"""A comparison, one of its differences, and the paper's number for it."""
 
 
 @dataclass(frozen=True)
@@ -110,24 +113,29 @@ class Judged:
     seeds: int
 
 
+@functools.cache  # as of intervals
 def compute_power(effect: float, sd: float, seeds: int, level: float = 1 - LEVEL) -> float:
-    """Compute the probability that a two-sided t test finds a true effect, on its side of 0.
+    """Compute the probability that a two-sided t test finds a true effect: `compute_powers` of one."""
+    return compute_powers([(effect, sd, seeds)], level)[0]
+
+
+def compute_powers(cases: Sequence[tuple[float, float, int]], level: float = 1 - LEVEL) -> list[float]:
+    """Compute the probabilities that two-sided t tests find true effects, on their side of 0.
 
     With the noncentral t distribution (Lehmann and Romano, Testing Statistical Hypotheses, 2005, 5.2).
 
     Args:
-        effect: true mean of the differences, above 0.
-        sd: standard deviation of the differences over seeds.
-        seeds: number of differences.
-        level: significance level of the test.
+        cases: true mean of the differences, above 0, their standard deviation over seeds, and the number of seeds.
+        level: significance level of the tests.
     """
-    if seeds < 2 or math.isnan(sd):
-        return 0.0
-    if sd == 0:
-        return 1.0
-    limit = stats.t.ppf(1 - level / 2, seeds - 1)
-    found = float(stats.nct.sf(limit, seeds - 1, effect * math.sqrt(seeds) / sd))
-    return found if math.isfinite(found) else 1.0  # far beyond the limit
+    powers = [0.0 if n < 2 or math.isnan(sd) else 1.0 for _, sd, n in cases]
+    at = [i for i, (_, sd, n) in enumerate(cases) if powers[i] and sd]
+    if at:  # all in one call, which takes as long as of one
+        effect, sd, n = np.array([cases[i] for i in at], dtype=float).T
+        found = stats.nct.sf(special.stdtrit(n - 1, 1 - level / 2), n - 1, effect * np.sqrt(n) / sd)
+        for i, power in zip(at, found.tolist(), strict=True):
+            powers[i] = power if math.isfinite(power) else 1.0  # far beyond the limit
+    return powers
 
 
 @dataclass(frozen=True)
@@ -158,7 +166,7 @@ class Rule:
         found, at = [], 0
         for i, (one, each) in enumerate(zip(comparisons, measured, strict=True)):
             n = len(each)
-            able = [self._is_able(one, *pair) for pair in zip(each, _pad(effects, i, n), strict=True)]
+            able = [self._is_able(one, *pair) for pair in zip(each, _fill_with_nan(effects, i, n), strict=True)]
             sides = (yes[at : at + n], no[at : at + n], able)
             found.append(self._judge_place(one, each, *sides) if one.top else self._judge_one(one, each[0], *sides))
             at += n
@@ -222,7 +230,7 @@ class Rule:
             answer = "level"
         elif ahead >= places:
             answer = "no"
-        known = [rival for rival in each if rival.known] or [Measured.of(pd.Series(dtype=float), False)]
+        known = [rival for rival in each if rival.known] or [Measured.of(Values(), False)]
         last = sorted(known, key=lambda rival: -rival.mean)[min(places, len(known)) - 1]
         seeds = min((rival.seeds for rival in each if rival.seeds), default=0)
         return Judged(one, answer, -last.mean, -last.high, -last.low, seeds)
@@ -256,18 +264,24 @@ class Rule:
         `MOST_SEEDS`.
         """
         measured = _measure_all(comparisons)
-        rivals = [
-            (one, list(zip(each, _pad(effects, i, len(each)), strict=True)))
-            for i, (one, each) in enumerate(zip(comparisons, measured, strict=True))
+        pairs = [
+            [(one, each, effect) for each, effect in zip(of, _fill_with_nan(effects, i, len(of)), strict=True)]
+            for i, (one, of) in enumerate(zip(comparisons, measured, strict=True))
         ]
-        if not self.of_accuracy or not any(each.known for _, pairs in rivals for each, _ in pairs):
+        if not self.of_accuracy or not any(each.known for of in measured for each in of):
             return math.nan, None
-        tests = sum(len(pairs) for _, pairs in rivals)
+        tests = sum(map(len, pairs))
         level = (1 - LEVEL) / (1 if self.quantifier in ("all", "any") or "Holm" not in self.changes else tests)
 
         def find(seeds: int | None) -> float:
-            found = count_found([_find_place(one, pairs, seeds, level) for one, pairs in rivals])
-            return sum(p for count, p in enumerate(found) if self._is_enough(count, len(rivals)))
+            each = iter(_find_all([case for of in pairs for case in of], seeds, level))
+            found = count_found(
+                [
+                    _find_power_of_place(one, [next(each) for _ in of])
+                    for one, of in zip(comparisons, pairs, strict=True)
+                ]
+            )
+            return sum(p for count, p in enumerate(found) if self._is_enough(count, len(pairs)))
 
         return find(None), _find_least(find)
 
@@ -295,19 +309,23 @@ def count_found(probabilities: Sequence[float]) -> list[float]:
     return [float(each) for each in found]
 
 
-def _find_place(one: Comparison, pairs: Sequence[tuple[Measured, float]], seeds: int | None, level: float) -> float:
+def _find_power_of_place(one: Comparison, each: Sequence[float]) -> float:
     """Compute the probability that a comparison says yes: for `top` that few enough rivals may be ahead."""
-    each = [_find_one(one, measured, printed, seeds, level) for measured, printed in pairs]
     return sum(count_found(each)[len(each) - (one.top or 1) + 1 :])
 
 
-def _find_one(one: Comparison, measured: Measured, printed: float, seeds: int | None, level: float) -> float:
-    """Compute the probability that a difference is significant, or that the interval of a number is narrow enough."""
-    n = measured.seeds if seeds is None else seeds
-    if not _is_number(one):
-        return compute_power(_find_effect(one, printed), measured.sd, n, level)
-    width = 2 * stats.t.ppf(0.5 + LEVEL / 2, n - 1) * measured.sd / math.sqrt(n) if n > 1 else math.inf
-    return float(width <= WIDEST * one.point)
+def _find_all(cases: Sequence[Case], seeds: int | None, level: float) -> list[float]:
+    """Compute the probabilities that differences are significant, or that intervals of numbers are narrow enough."""
+    counts = [each.seeds if seeds is None else seeds for _, each, _ in cases]
+    found = compute_powers(
+        [(_find_effect(one, printed), each.sd, n) for (one, each, printed), n in zip(cases, counts, strict=True)], level
+    )
+    for i, ((one, each, _), n) in enumerate(zip(cases, counts, strict=True)):
+        if _is_number(one):
+            limit = special.stdtrit(n - 1, 0.5 + LEVEL / 2)
+            width = 2 * limit * each.sd / math.sqrt(n) if n > 1 else math.inf
+            found[i] = float(width <= WIDEST * one.point)
+    return found
 
 
 def _is_number(one: Comparison) -> bool:
@@ -335,6 +353,6 @@ def _test_no(one: Comparison, each: Measured) -> float:
     return each.test_against(one.target + near) if not abs(away) <= abs(near) else 1.0
 
 
-def _pad(effects: Sequence[Sequence[float]], i: int, n: int) -> Sequence[float]:
+def _fill_with_nan(effects: Sequence[Sequence[float]], i: int, n: int) -> Sequence[float]:
     """Return the paper's numbers for the values of a comparison, NaN if unknown."""
     return effects[i] if i < len(effects) and len(effects[i]) == n else [math.nan] * n

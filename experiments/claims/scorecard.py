@@ -12,9 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import papers
-from experiments.claims.claim import Claim, Comparison, list_comparisons, list_points
-from experiments.claims.evidence import (
+from semcom_papers.experiments import papers
+from semcom_papers.experiments.claims.claim import Claim, Comparison, list_claim_points, list_comparisons
+from semcom_papers.experiments.claims.evidence import (
     EVIDENCE,
     Evidence,
     find_study,
@@ -22,8 +22,8 @@ from experiments.claims.evidence import (
     list_studied,
     read_evidence,
 )
-from experiments.claims.printed import Tables, list_paper_effects
-from experiments.claims.rule import CHANGES, FIRST, SECOND, Judged, Rule, State
+from semcom_papers.experiments.claims.printed import Tables, list_paper_effects
+from semcom_papers.experiments.claims.rule import CHANGES, FIRST, SECOND, Judged, Rule, State
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Case:
     """A claim with its evidence, to be judged under any changes of the rule.
 
     Args:
-        claim: a row of `papers.read_claims`.
+        claim: a row of `papers.read_paper_claims`.
         first: results of the claim's own items (None without runs).
         second: results with searched rates in their place.
         tables: tables of the claim's paper.
@@ -116,7 +116,7 @@ class Case:
         if found is None:
             return Verdict("not run", judged, notes)
         asked = [*read.left, *read.right]
-        guessing = found.list_guessing(asked, list_points(read, found), read.metric)
+        guessing = found.list_guessing(asked, list_claim_points(read, found), read.metric)
         alone = [f"{name} guesses at some points" for name in guessing if [name] == read.left]
         if not any(one.seeds for one in judged):
             none = alone or [f"the runs have no {read.metric} at its points"]
@@ -138,7 +138,9 @@ class Case:
 
 def _describe_absent(judged: Sequence[Judged]) -> list[str]:
     rivals = [name for one in judged for name in one.comparison.absent]
-    absent = dict.fromkeys([*(_label(one) for one in judged if not one.seeds and not one.comparison.absent), *rivals])
+    absent = dict.fromkeys(
+        [*(_label_comparison(one) for one in judged if not one.seeds and not one.comparison.absent), *rivals]
+    )
     return [f"no results for {', '.join(absent)} at some points"] if absent else []
 
 
@@ -151,7 +153,7 @@ def judge_claim(
     before, why = case.explain(verdict.state)
     known, more = verdict.known, list(verdict.notes)
     decisive = max if read.quantifier == "some" else min
-    least = decisive(known, key=_favour) if known else None
+    least = decisive(known, key=_rank_favour) if known else None
     items, scale, warnings = claim["item"].split(), "", ""
     if found is not None:
         warnings = _count_warnings(found, known)
@@ -174,7 +176,7 @@ def judge_claim(
         "ours": mean,
         "low": low,
         "high": high,
-        "of": _label(least) if least else "",
+        "of": _label_comparison(least) if least else "",
         **{word: sum(one.answer == word for one in verdict.judged) for word in ("yes", "level", "no", "open")},
         "seeds": min((one.seeds for one in known), default=0),
         "power": verdict.power,
@@ -193,7 +195,7 @@ def _count_warnings(found: Evidence, known: Sequence[Judged]) -> str:
     return f"{count} of {of} runs warn, the first in {first}" if count else ""
 
 
-def _favour(judged: Judged) -> tuple[int, float]:
+def _rank_favour(judged: Judged) -> tuple[int, float]:
     """Return a key that sorts comparisons by how favourable they are to their claim, the least first."""
     target = judged.comparison.target
     rank = ("no", "open", "level", "yes").index(judged.answer)
@@ -221,7 +223,7 @@ def _describe_missing(read: Claim, found: Evidence, items: Sequence[str]) -> lis
     return [f"not run: {', '.join(lacking)}"] if lacking else []
 
 
-def _label(judged: Judged) -> str:
+def _label_comparison(judged: Judged) -> str:
     one = judged.comparison
     return one.method if one.against == one.method else f"{one.method} - {one.against}"
 
@@ -245,8 +247,8 @@ def make_scorecard(folder: Path | str = "results", paper: str | None = None) -> 
         ConfigError: no such paper, or results that cannot be read.
     """
     if paper is not None:
-        papers.read_table(paper)
-    frame, read = papers.read_claims(), functools.cache(find_study)
+        papers.read_paper_table(paper)
+    frame, read = papers.read_paper_claims(), functools.cache(find_study)
     wanted = frame if paper is None else frame[frame["paper"] == paper]
     tables = {name: Tables.of(name) for name in wanted["paper"].unique()}
     first, second = (
@@ -271,7 +273,7 @@ SHOWN = (
 """Columns of the page."""
 
 
-def format_page(frame: pd.DataFrame) -> str:
+def format_scorecard_page(frame: pd.DataFrame) -> str:
     """Format the scorecard as one HTML page, a table per paper, which needs no network."""
     parts = []
     for paper, of in frame.groupby("paper", sort=False):

@@ -29,12 +29,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from experiments.arms import PERFEDAVG, PFEDME
-from experiments.measures.features import train_and_measure_features
-from experiments.papers.items import make_item
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
+from semcom_papers.experiments.arms import PERFEDAVG, PFEDME
+from semcom_papers.experiments.measures.features import train_and_measure_features
+from semcom_papers.experiments.papers.items import make_item
 
 PERSONAL: tuple[str | Variant, ...] = (
     PFEDME, "ditto", PERFEDAVG, "fedrep", "lg_fedavg", "fedper", "fedamp", "fedala", "fedproto", "fedpac", "fedgh",
@@ -142,7 +142,7 @@ def make_curves(scale: str) -> Grid:
     return Grid(make_fedcosr_base(scale, every), {DIVISION: _list_first(scale), "seed": SEEDS[scale]})
 
 
-def _make_labels(scale: str) -> Grid:
+def _make_fedcosr_labels(scale: str) -> Grid:
     one = set_fields(replace(make_fedcosr_base(scale), keep=("confusion",)), {"train.rounds": 1})
     return Grid(one, {DIVISION: _list_first(scale), "seed": (0,)})
 
@@ -163,17 +163,17 @@ def _list_first(scale: str) -> tuple[Division, ...]:
     return tuple(division for division in make_table2(scale).vary[DIVISION] if division[0] == DEFAULT[scale][0][0])
 
 
-def _make_scarce(scale: str) -> Grid:
+def _make_fedcosr_scarce(scale: str) -> Grid:
     fixed = {**get_first_division(scale), "partition.scarce": SCARCE[scale], "partition.scarce_fraction": 0.1}
     return Grid(set_fields(make_fedcosr_base(scale), fixed), {"seed": MORE_SEEDS[scale]})
 
 
-def _make_fractions(scale: str) -> Grid:
+def _make_fedcosr_fractions(scale: str) -> Grid:
     vary = {DIVISION: _list_first(scale), "partition.fraction": FRACTIONS[scale], "seed": SEEDS[scale]}
     return Grid(make_fedcosr_base(scale), vary)
 
 
-def _make_ablation(scale: str) -> Grid:
+def _make_fedcosr_ablation(scale: str) -> Grid:
     return Grid(make_fedcosr_base(scale), {DIVISION: DEFAULT[scale], "seed": MORE_SEEDS[scale]})
 
 
@@ -185,17 +185,17 @@ TABLE3 = make_item("fedcosr-table3", "FedCoSR, Table III",
                    ARMS, make_table3, KIND, figures=())
 # One round of one method is trained, so that each run stores its division.
 FIG4 = make_item("fedcosr-fig4", "FedCoSR, Fig. 4", "What the clients own in the default divisions",
-                 ("local",), _make_labels, KIND)
+                 ("local",), _make_fedcosr_labels, KIND)
 FIG5 = make_item("fedcosr-fig5", "FedCoSR, Fig. 5", "Learning curves of personalised methods in the default divisions",
                  (*PERSONAL, "fedcosr"), make_curves, KIND)
 FIG6 = make_item("fedcosr-fig6", "FedCoSR, Fig. 6",
                  "Accuracy of each client, five of which have a tenth of their images",
-                 FAIRNESS, _make_scarce, "partition.scarce_fraction")
+                 FAIRNESS, _make_fedcosr_scarce, "partition.scarce_fraction")
 # The paper does not say which methods it shows. `local` is for its statements on the gain from taking part.
 FIG7 = make_item("fedcosr-fig7", "FedCoSR, Fig. 7", "Accuracy against the part of their images that all clients keep",
-                 ("local", *PERSONAL, "fedcosr"), _make_fractions, "partition.fraction", reduced=REDUCED)
+                 ("local", *PERSONAL, "fedcosr"), _make_fedcosr_fractions, "partition.fraction", reduced=REDUCED)
 FIG8 = make_item("fedcosr-fig8", "FedCoSR, Fig. 8", "FedCoSR without one of its parts",
-                 ("fedcosr", *WITHOUT), _make_ablation, KIND)
+                 ("fedcosr", *WITHOUT), _make_fedcosr_ablation, KIND)
 FIG9 = make_item("fedcosr-fig9", "FedCoSR, Fig. 9", "Features of the test images: their clusters",
                  FEATURES, make_features, KIND, train=train_and_measure_features)
 # fmt: on

@@ -6,7 +6,7 @@ rates, at which MOON and FedRep collapse. Here each method's rate is chosen amon
 three pairs, FedCoSR's own included, so that no method is favoured.
 
     semcom sweep fedcosr-rates --scale small
-    python -m experiments.fedcosr.rates results/fedcosr-rates-small      # the choice, which goes into CHOSEN
+    python -m semcom_papers.experiments.fedcosr.rates results/fedcosr-rates-small      # the choice, for CHOSEN
     semcom sweep fedcosr-table2-rates --scale small --reuse experiments/results/fedcosr-table2-small.zip
     semcom sweep fedcosr-table3-rates --scale small                      # two columns of Table III with that choice
 
@@ -24,7 +24,11 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.fedcosr.items import (
+from semcom.studies.analysis.means import format_markdown
+from semcom.studies.experiment import Grid, Variant
+from semcom.studies.grid import set_fields
+from semcom.studies.results.archive import read_stored_table
+from semcom_papers.experiments.fedcosr.items import (
     DEFAULT,
     DIVISION,
     HARDER,
@@ -35,13 +39,9 @@ from experiments.fedcosr.items import (
     make_fedcosr_base,
     make_table3,
 )
-from experiments.letter.search import TIED, read_validation
-from experiments.papers.items import make_item
-from experiments.shell import run_on_named_studies
-from semcom.studies.analysis.means import format_markdown
-from semcom.studies.experiment import Grid, Variant
-from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import read_stored_table
+from semcom_papers.experiments.letter.search import TIED, read_validation
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.shell import run_on_named_studies
 
 FIRST = 0
 """Place of `fedcosr-table2`'s candidate."""
@@ -66,7 +66,7 @@ CHOSEN: Mapping[str, int] = {
 """Method -> place of the candidate that `fedcosr-rates` chose at `small`; no method keeps the first."""
 
 
-def list_candidates(method: str) -> tuple[dict[str, float], ...]:
+def list_rate_candidates(method: str) -> tuple[dict[str, float], ...]:
     """List the candidates of a method, that of `fedcosr-table2` first."""
     return OWN.get(method, COMMON)
 
@@ -89,11 +89,11 @@ def _make_search(scale: str) -> Grid:
 
 FEDCOSR_RATES = make_item(
     "fedcosr-rates", "FedCoSR (not in it)", "Rates of sixteen methods, on validation images",
-    tuple(make_trials(TABLE2.compared(), list_candidates)), _make_search, KIND, (), ("smoke", "small"),
+    tuple(make_trials(TABLE2.compared(), list_rate_candidates)), _make_search, KIND, (), ("smoke", "small"),
 )  # fmt: skip
 
 
-def read_scores(frame: pd.DataFrame) -> pd.DataFrame:
+def read_rate_scores(frame: pd.DataFrame) -> pd.DataFrame:
     """Read method, place and score of each candidate: its mean validation accuracy over divisions, in %.
 
     Raises:
@@ -118,7 +118,7 @@ def choose_places(rows: pd.DataFrame) -> dict[str, int]:
 def _set_chosen(arm: Variant) -> Variant:
     """Set an arm's chosen rate; an arm with the rate of `fedcosr-table2` has the same runs."""
     place = CHOSEN.get(arm.name, FIRST)
-    more: dict[str, Any] = list_candidates(arm.method)[place] if place != FIRST else {}
+    more: dict[str, Any] = list_rate_candidates(arm.method)[place] if place != FIRST else {}
     return replace(arm, set={**arm.set, **more})
 
 
@@ -141,7 +141,7 @@ TABLE3_RATES = make_item("fedcosr-table3-rates", "FedCoSR, Table III",
 
 
 def _print_choice(path: str) -> None:
-    rows = read_scores(read_stored_table(path))
+    rows = read_rate_scores(read_stored_table(path))
     wide = rows.pivot(index="arm", columns="place", values="score").round(1).rename(columns=str).reset_index()
     print(format_markdown(wide.map(str)) + "\n")
     print({name: place for name, place in choose_places(rows).items() if place != FIRST})

@@ -35,12 +35,12 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from experiments.papers.items import make_item
-from experiments.verdicts import Row, decide, decide_at_each, describe, level, over_places, read_variant
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Grid
 from semcom.studies.grid import set_fields
 from semcom.studies.results.outcome import train_and_add_outcome
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import Row, decide, decide_at_each, describe, level, over_places, read_variant
 
 if TYPE_CHECKING:
     from semcom.engine.store.population import Population
@@ -85,7 +85,7 @@ EPOCHS = {"smoke": (1, 4), "small": (1, 2, 5, 10, 20), "paper": (1, 2, 5, 10, 20
 """Scale -> epochs of the predictor alone in Fig. 1."""
 
 
-def make_base(scale: str, data: str = "cifar10") -> RunConfig:
+def make_fedcrc_base(scale: str, data: str = "cifar10") -> RunConfig:
     """Make the configuration that the runs of a scale share; the axes set the division."""
     size, smoke = SIZES[scale], scale == "smoke"
     return RunConfig(
@@ -108,51 +108,51 @@ def make_base(scale: str, data: str = "cifar10") -> RunConfig:
     )
 
 
-def _make_table1(scale: str) -> Grid:
+def _make_fedcrc_table1(scale: str) -> Grid:
     apart = {"data.name": {"cifar100": {"model.encoder": "resnet18-pooled", "model.features": 512}}}
     vary = {DIVISION: SKEWED[scale], "seed": SEEDS[scale]}
-    return Grid(make_base(scale), vary, apart if scale == "paper" else {}, own=HEADS.get(scale, {}))
+    return Grid(make_fedcrc_base(scale), vary, apart if scale == "paper" else {}, own=HEADS.get(scale, {}))
 
 
-def _make_table2(scale: str) -> Grid:
+def _make_fedcrc_table2(scale: str) -> Grid:
     few, new = (6, 4) if scale == "smoke" else (60, 40)
     fixed = {"partition.kind": "dirichlet-client", "clients": few, "new_clients": new}
     vary = {"partition.beta": BETAS[scale], "seed": SEEDS[scale]}
-    return Grid(set_fields(make_base(scale), fixed), vary, own=HEADS.get(scale, {}))
+    return Grid(set_fields(make_fedcrc_base(scale), fixed), vary, own=HEADS.get(scale, {}))
 
 
-def _make_table3(scale: str) -> Grid:
+def _make_fedcrc_table3(scale: str) -> Grid:
     small = scale == "small"
     betas: list[float | None] = [*BETAS[scale][: 1 if small else None], *([] if scale == "smoke" else [None])]
     divisions = [("iid" if beta is None else "dirichlet-client", beta) for beta in betas]
     seeds = tuple(range(6)) if small else SEEDS[scale]
-    return Grid(make_base(scale), {DIVISION[1:]: tuple(divisions), TAU: TAUS[scale], "seed": seeds})
+    return Grid(make_fedcrc_base(scale), {DIVISION[1:]: tuple(divisions), TAU: TAUS[scale], "seed": seeds})
 
 
-def _make_fig3(scale: str) -> Grid:
+def _make_fedcrc_fig3(scale: str) -> Grid:
     fixed: dict[str, Any] = {"train.participation": 1.0, "train.local_epochs": 1, "train.eval_every": 1}
     if scale == "small":
         fixed |= {"train.rounds": 20, "train.lr_milestones": (10, 15)}
     divisions = (("dirichlet-client", BETAS[scale][0]), ("iid", None))
-    return Grid(set_fields(make_base(scale), fixed), {DIVISION[1:]: divisions, "seed": SEEDS[scale]})
+    return Grid(set_fields(make_fedcrc_base(scale), fixed), {DIVISION[1:]: divisions, "seed": SEEDS[scale]})
 
 
 def train_and_compare(config: RunConfig) -> None:
     """Train two clients with personal heads in the first view; then store `predictor_distance`."""
 
     def measure(result: Result) -> dict[str, float]:
-        return {"predictor_distance": measure_distance(next(iter(result.views.values())).population)}
+        return {"predictor_distance": measure_predictor_distance(next(iter(result.views.values())).population)}
 
     train_and_add_outcome(config, measure)
 
 
-def measure_distance(population: Population) -> float:
+def measure_predictor_distance(population: Population) -> float:
     """Measure the Euclidean distance between the parameters of two clients' heads."""
     heads = [population.named(part)[part] for part in population.parameters("head.")]
     return math.sqrt(sum(float((head[0] - head[1]).double().square().sum()) for head in heads))
 
 
-def _make_fig1(scale: str) -> Grid:
+def _make_fedcrc_fig1(scale: str) -> Grid:
     whole = {
         "clients": 2,
         "partition.fraction": 0.2 if scale == "smoke" else 0.05,
@@ -164,32 +164,32 @@ def _make_fig1(scale: str) -> Grid:
     }
     divisions = (("iid", None), ("dirichlet-client", 0.1))
     vary = {DIVISION[1:]: divisions, "finish.epochs": EPOCHS[scale], "seed": SEEDS[scale]}
-    return Grid(set_fields(make_base(scale, "mnist"), whole), vary)
+    return Grid(set_fields(make_fedcrc_base(scale, "mnist"), whole), vary)
 
 
 # fmt: off
 TABLE1 = make_item("fedcrc-table1", "FedCRC, Table I",
                    "Global and personal models of six methods for different skews of labels",
-                   ARMS, _make_table1, "data.name", figures=())
+                   ARMS, _make_fedcrc_table1, "data.name", figures=())
 # Its numbers are those of the new clients (`new_clients` in a run's summary), not those of the table that a sweep
 # prints. FedPer and FedRep have no global model: the average of their personal ones stands for it.
 TABLE2 = make_item("fedcrc-table2", "FedCRC, Table II", "Global models on clients that took no part",
-                   ARMS, _make_table2, "partition.beta", figures=())
+                   ARMS, _make_fedcrc_table2, "partition.beta", figures=())
 TABLE3 = make_item("fedcrc-table3", "FedCRC, Table III", "FedCRC against tau, the weight of the moving average",
-                   ("fedcrc",), _make_table3, TAU)
+                   ("fedcrc",), _make_fedcrc_table3, TAU)
 # A last stage of the predictor alone, after a common training.
 FIG1 = make_item("fedcrc-fig1", "FedCRC, Fig. 1",
                  "Distance between the predictors of two clients against their updates",
-                 ("fedavg_ft",), _make_fig1, "finish.epochs", train=train_and_compare)
+                 ("fedavg_ft",), _make_fedcrc_fig1, "finish.epochs", train=train_and_compare)
 FIG3 = make_item("fedcrc-fig3", "FedCRC, Fig. 3", "Learning curves with all clients in each round",
-                 ("fedavg", "fedcrc"), _make_fig3, "partition.kind")
+                 ("fedavg", "fedcrc"), _make_fedcrc_fig3, "partition.kind")
 # fmt: on
 
 PLACE = "division"
 """Column of the judged tables with the name of a division."""
 
 
-def judge_table1(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_fedcrc_table1(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge whether FedCRC's models are above or level with others at the end, at each division and on average."""
     frame = frame.assign(division=_name_divisions(frame))
 
@@ -211,14 +211,14 @@ def judge_table1(frame: pd.DataFrame) -> Iterator[Row]:
         yield from and_mean(title, of("fedcrc", view) - of("fedcrc", "global"))
 
 
-def judge_table2(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_fedcrc_table2(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge whether FedCRC's global model is above FedAvg's on clients that took no part, at each beta."""
     places, number = ["partition.beta"], "new_clients.global.accuracy"
     difference = read_variant(frame, "fedcrc", number, places) - read_variant(frame, "fedavg", number, places)
     yield from decide_at_each("on new clients FedCRC is above FedAvg", difference, places, "beta {:g}")
 
 
-def judge_table3(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_fedcrc_table3(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge whether a tau of 0.99 is better than 0.2 at each division, and compare personal models."""
     frame = frame.assign(division=_name_divisions(frame))
     found = read_variant(frame, "fedcrc", "accuracy", [TAU, PLACE])

@@ -10,7 +10,7 @@ images per client in Fig. 3; steps of SGD (Eqs. 4 and 6).
 It does not give: classes and images of a client (here 3 and 100 of each, FedProto's public setting, unless they vary),
 widths of the encoder, batch size, local epochs, lambda of FedCL and of FedProto, SNRs of Figs. 2(a) and 2(b) (10 dB;
 -15 to 18 dB), values of m in Fig. 3, clients of Fig. 4 (20), number of seeds, and test images. At scale `paper` these
-are semcom's defaults, at scale `small` the choices of `experiments.letter.search` on validation images.
+are semcom's defaults, at scale `small` the choices of `semcom_papers.experiments.letter.search` on validation images.
 
 Scale `small` has the narrow encoder, 60 rounds, at most 100 test images of a class per client, and three to five seeds.
 """
@@ -23,11 +23,11 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.measures.features import train_and_measure_features
-from experiments.papers.items import make_item
-from experiments.verdicts import Row, decide, describe, tabulate_by_seed
 from semcom.config import ChannelConfig, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Grid, Variant
+from semcom_papers.experiments.measures.features import train_and_measure_features
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import Row, decide, describe, tabulate_by_seed
 
 ARMS = ("fedcl", "fedproto", "fedavg")
 """The methods that the letter compares."""
@@ -104,31 +104,31 @@ def _make_grid(scale: str, start: RunConfig, vary: Mapping[Any, tuple[Any, ...]]
     return Grid(start, {**vary, "seed": seeds(scale, small)}, own=set_lambda_of_letter(scale))
 
 
-def _make_fig2a(scale: str) -> Grid:
+def _make_letter_fig2a(scale: str) -> Grid:
     clients = (2, 4) if scale == "smoke" else (5, 20)
     return _make_grid(scale, base(scale, eval_every=CURVE[scale]), {"clients": clients}, small=5)
 
 
-def _make_fig2b(scale: str) -> Grid:
+def _make_letter_fig2b(scale: str) -> Grid:
     snrs = {"smoke": (0.0, 9.0, 18.0), "small": (-15.0, -9.0, -3.0, 3.0, 9.0, 18.0), "paper": TEST_SNRS}[scale]
     return _make_grid(scale, base(scale), {"channel.snr_db": snrs})
 
 
-def _make_fig2b_once(scale: str) -> Grid:
+def _make_letter_fig2b_once(scale: str) -> Grid:
     snrs, features = (TEST_SNRS, (16, 64)) if scale != "smoke" else ((-9.0, 9.0), (16,))
     return _make_grid(scale, base(scale, 9.0), {"channel.test_snr_db": snrs, "model.features": features})
 
 
-def _make_fig3(scale: str, eval_every: int = 20) -> Grid:
+def _make_letter_fig3(scale: str, eval_every: int = 20) -> Grid:
     vary = {("partition.ways", "partition.shots"): WAYS[scale]}
     return _make_grid(scale, base(scale, clients=5, eval_every=eval_every), vary, small=5)
 
 
-def _make_fig4(scale: str) -> Grid:
+def _make_letter_fig4(scale: str) -> Grid:
     return _make_grid(scale, replace(base(scale, 5.0), keep=("features",)), {})
 
 
-def _make_ablation(scale: str) -> Grid:
+def _make_letter_ablation(scale: str) -> Grid:
     snrs = (9.0, *(snr for snr in TEST_SNRS if snr != 9.0)) if scale != "smoke" else (9.0, -9.0)
     times = {"lambda / 4": 1 / 4, "16 lambda": 16}
     own = set_lambda_of_letter(scale, CHANGED) | {name: {"hyper.lam": by * LAMBDA[scale]} for name, by in times.items()}
@@ -136,39 +136,39 @@ def _make_ablation(scale: str) -> Grid:
     return Grid(start, {"channel.test_snr_db": snrs, "seed": seeds(scale, 5)}, own=own)
 
 
-def _make_encoders(scale: str) -> Grid:
+def _make_letter_encoders(scale: str) -> Grid:
     return _make_grid(scale, base(scale, 9.0), {"model.encoder": (base(scale).model.encoder, MIXED)})
 
 
 # fmt: off
 FIG2A = make_item("letter-fig2a", "FedCL letter, Fig. 2(a)", "Learning curves with 5 and 20 clients",
-                  ARMS, _make_fig2a, "clients")
+                  ARMS, _make_letter_fig2a, "clients")
 # Fig. 2(b) if models are trained at the SNR at which they are tested.
 FIG2B = make_item("letter-fig2b", "FedCL letter, Fig. 2(b)",
                   "Accuracy against SNR with 20 clients, trained and tested at each SNR",
-                  ARMS, _make_fig2b, "channel.snr_db")
+                  ARMS, _make_letter_fig2b, "channel.snr_db")
 # Fig. 2(b) if models are trained at one SNR; with 16 features the accuracy falls at a higher SNR than with 64.
 FIG2B_ONCE = make_item("letter-fig2b-once", "FedCL letter, Fig. 2(b), another reading",
                        "Accuracy against test SNR with 20 clients, trained once at 9 dB",
-                       ARMS, _make_fig2b_once, "channel.test_snr_db")
+                       ARMS, _make_letter_fig2b_once, "channel.test_snr_db")
 FIG3A = make_item("letter-fig3a", "FedCL letter, Fig. 3(a)",
                   "Learning curves of FedCL for m classes per client, equal data",
-                  ("fedcl",), lambda scale: _make_fig3(scale, CURVE[scale]), "partition.ways")
+                  ("fedcl",), lambda scale: _make_letter_fig3(scale, CURVE[scale]), "partition.ways")
 FIG3B = make_item("letter-fig3b", "FedCL letter, Fig. 3(b)", "Accuracy against m classes per client, equal data",
-                  ARMS, _make_fig3, "partition.ways", ("letter-fig3b", "letter-fig3b-own"))
+                  ARMS, _make_letter_fig3, "partition.ways", ("letter-fig3b", "letter-fig3b-own"))
 FIG4 = make_item("letter-fig4", "FedCL letter, Fig. 4", "Received features at 5 dB: their clusters",
-                 ARMS, _make_fig4, "channel.snr_db", train=train_and_measure_features)
+                 ARMS, _make_letter_fig4, "channel.snr_db", train=train_and_measure_features)
 # Trained at 9 dB and tested at other SNRs too, with numbers for the features.
 ABLATION = make_item("letter-ablation", "none", "FedCL, and it with one thing changed",
-                     CHANGED, _make_ablation, "channel.test_snr_db", train=train_and_measure_features)
+                     CHANGED, _make_letter_ablation, "channel.test_snr_db", train=train_and_measure_features)
 # Methods whose clients may have encoders of their own.
 ENCODERS = make_item("letter-encoders", "none (the letter's text says that encoders may differ)",
                      "One encoder for all clients, and four in turn",
-                     ("fedcl", "fedproto", "fedgh", "lg_fedavg", "local"), _make_encoders, "model.encoder")
+                     ("fedcl", "fedproto", "fedgh", "lg_fedavg", "local"), _make_letter_encoders, "model.encoder")
 # fmt: on
 
 
-def judge_ablation(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_letter_ablation(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge the effect of FedCL's regulariser on the power of features, and of its common decoder on answers."""
     common, between = (tabulate_by_seed(frame, f"clusters.power_{part}") for part in ("common", "between"))
     title = "the regulariser gives power to what classes have in common"

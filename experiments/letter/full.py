@@ -6,12 +6,12 @@ for images of 32x32, 64, 128 and 256. Its other open settings are those of its f
 seeds; `paper` has every test image, all twelve SNRs and five seeds.
 
     semcom sweep letter-full-search --scale small
-    python -m experiments.letter.low results/letter-full-search-small      # the choice, which goes into CHOSEN
+    python -m semcom_papers.experiments.letter.low results/letter-full-search-small      # the choice, for CHOSEN
     semcom sweep letter-full --scale small
     semcom sweep letter-full-adam --scale small
     semcom sweep letter-full-infonce --scale small --reuse results/letter-full-small
     semcom sweep letter-full-adam-weights --scale small --reuse results/letter-full-adam-small
-    python -m experiments.hypotheses results/letter-full-small
+    python -m semcom_papers.experiments.hypotheses results/letter-full-small
 """
 
 from __future__ import annotations
@@ -21,15 +21,24 @@ from fractions import Fraction
 
 import pandas as pd
 
-from experiments.letter.figures import TEST_SNRS, base
-from experiments.letter.lead import STATED
-from experiments.letter.low import CANDIDATES, FROM, LAMBDA, NUMBERS, READINGS, SNR, judge_losses, judge_stated_lead
-from experiments.letter.weight import AS_PRINTED
-from experiments.papers.items import make_item
-from experiments.verdicts import Row, decide, decide_at_each, describe, read_variant, tabulate_by_seed
 from semcom.config import RunConfig
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
+from semcom_papers.experiments.letter.figures import TEST_SNRS, base
+from semcom_papers.experiments.letter.lead import STATED
+from semcom_papers.experiments.letter.low import (
+    CANDIDATES,
+    FROM,
+    LAMBDA,
+    NUMBERS,
+    READINGS,
+    SNR,
+    judge_losses,
+    judge_stated_lead,
+)
+from semcom_papers.experiments.letter.weight import AS_PRINTED
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import Row, decide, decide_at_each, describe, read_variant, tabulate_by_seed
 
 PLAIN = Variant("fedcl with mean centroids", "fedcl", {"hyper.centroids": "mean"})
 SNRS = {"smoke": (-9.0, 9.0), "small": (-9.0, 0.0, 9.0), "paper": TEST_SNRS}
@@ -42,11 +51,11 @@ CHOSEN: Mapping[float, Mapping[str, float]] = {
     0.0: {"fedcl": 0.25, "fedproto": 1.0},
     9.0: {"fedcl": 0.25, "fedproto": 1.0},
 }
-"""SNR -> `fedcl` or `fedproto` -> weight that `letter-full-search` chose at `small`, as in `experiments.letter.low`;
-filled in before the first run of `letter-full`."""
+"""SNR -> `fedcl` or `fedproto` -> weight that `letter-full-search` chose at `small`, filled in before the first run of
+`letter-full`, as in `semcom_papers.experiments.letter.low`."""
 
 
-def make_base(scale: str, encoder: str = "dcgan", snr_db: float = 9.0) -> RunConfig:
+def make_full_base(scale: str, encoder: str = "dcgan", snr_db: float = 9.0) -> RunConfig:
     """Make the configuration that the runs of a scale share: the letter's size, but for a smoke test."""
     size = {"train.rounds": ROUNDS[scale], "train.batch_size": 50 if scale == "smoke" else 20}
     whole = {} if scale == "smoke" else {"train.optimizer": "sgd", "model.encoder": encoder}
@@ -56,7 +65,7 @@ def make_base(scale: str, encoder: str = "dcgan", snr_db: float = 9.0) -> RunCon
 def _make_search(scale: str) -> Grid:
     rounds = ROUNDS[scale]
     aside = {"partition.validation": 0.2, "partition.test_per_class": 10, "train.eval_every": rounds}
-    fixed = set_fields(make_base(scale, "dcgan-narrow"), aside)
+    fixed = set_fields(make_full_base(scale, "dcgan-narrow"), aside)
     return Grid(fixed, {SNR: SNRS[scale], LAMBDA: CANDIDATES, "seed": (1000,)})
 
 
@@ -83,7 +92,7 @@ def list_tuned() -> tuple[Variant, ...]:
 
 
 def _make_full(scale: str) -> Grid:
-    return Grid(make_base(scale), {SNR: SNRS[scale], "seed": SEEDS[scale]})
+    return Grid(make_full_base(scale), {SNR: SNRS[scale], "seed": SEEDS[scale]})
 
 
 INFONCE = Variant("fedcl with InfoNCE", "fedcl", {"hyper.scg_loss": "infonce"})
@@ -91,12 +100,12 @@ INFONCE = Variant("fedcl with InfoNCE", "fedcl", {"hyper.scg_loss": "infonce"})
 
 def _make_infonce(scale: str) -> Grid:
     seeds = SEEDS["smoke" if scale == "smoke" else "paper"]
-    return Grid(make_base(scale), {SNR: SNRS[scale], "seed": seeds})
+    return Grid(make_full_base(scale), {SNR: SNRS[scale], "seed": seeds})
 
 
-def _adam(scale: str, snrs: Sequence[float] = (9.0,)) -> Grid:
+def _make_adam_grid(scale: str, snrs: Sequence[float] = (9.0,)) -> Grid:
     adam = {"train.optimizer": "adam", "train.batch_size": 50}
-    return Grid(set_fields(make_base(scale), adam), {SNR: snrs, "seed": SEEDS[scale]})
+    return Grid(set_fields(make_full_base(scale), adam), {SNR: snrs, "seed": SEEDS[scale]})
 
 
 WEIGHTED = tuple(
@@ -114,12 +123,12 @@ LETTER_FULL_INFONCE = make_item("letter-full-infonce", "FedCL letter, Fig. 2(b),
 # The only schedule at which FedCL led FedProto after 30 rounds, for 200.
 LETTER_FULL_ADAM = make_item("letter-full-adam", "FedCL letter, Figs. 2(a) and 2(b)",
                              "The letter's methods at its own size, trained by Adam",
-                             ("fedcl", PLAIN, "fedproto", "fedavg"), _adam, SNR, figures=())
+                             ("fedcl", PLAIN, "fedproto", "fedavg"), _make_adam_grid, SNR, figures=())
 # Whether another weight, or another SNR, gives FedCL a lead with Adam.
 LETTER_FULL_ADAM_WEIGHTS = make_item("letter-full-adam-weights", "FedCL letter, Figs. 2(a) and 2(b)",
                                      "FedCL's lambda at the letter's own size, trained by Adam",
                                      (*WEIGHTED, "fedproto", "local"),
-                                     lambda scale: _adam(scale, SNRS[scale]), SNR, figures=())
+                                     lambda scale: _make_adam_grid(scale, SNRS[scale]), SNR, figures=())
 # fmt: on
 
 PLAIN_ARMS = {
@@ -130,7 +139,7 @@ PLAIN_ARMS = {
 """Variants of `letter-readings` that change both arms -> the reading."""
 
 
-def judge_methods(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_full_methods(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge FedCL's leads at the letter's size, whether they can be the letter's, and the worth of its generator."""
     for number, place in NUMBERS.items():
         found = tabulate_by_seed(frame, number, [SNR])

@@ -8,9 +8,9 @@ is left out where it cannot run (encoders that differ). A *reading* is another n
 an arm, answers among a client's own classes, the best round.
 
     semcom sweep letter-lead --scale small
-    python -m experiments.letter.lead results/letter-lead-small
+    python -m semcom_papers.experiments.letter.lead results/letter-lead-small
     semcom sweep letter-lead-low --scale small
-    python -m experiments.letter.lead results/letter-lead-low-small
+    python -m semcom_papers.experiments.letter.lead results/letter-lead-low-small
 
 prints a row for each level and rival, the verdicts on the letter's numbers, and the levels to be confirmed.
 """
@@ -25,17 +25,17 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.claims.rule import NEAR, WIDEST
-from experiments.letter.figures import LAMBDA, MIXED, SCHEDULES, base, set_lambda_of_letter
-from experiments.papers.items import make_item
-from experiments.shell import run_on_named_studies
-from experiments.verdicts import Row, answer, read_variant
 from semcom.config import ChannelConfig
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
+from semcom_papers.experiments.claims.rule import NEAR, WIDEST
+from semcom_papers.experiments.letter.figures import LAMBDA, MIXED, SCHEDULES, base, set_lambda_of_letter
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.shell import run_on_named_studies
+from semcom_papers.experiments.verdicts import Row, answer, read_variant
 
 ORIGIN = "none (what the FedCL letter's lead could follow from)"
 ARMS = ("fedcl", "fedproto", "fedavg")
@@ -383,7 +383,7 @@ def _measure_interval(values: pd.Series, *names: str) -> dict[str, float]:
     return dict(zip(names, (found.mean, found.low, found.high), strict=True))
 
 
-def judge_stated(found: pd.DataFrame) -> pd.DataFrame:
+def judge_stated_leads(found: pd.DataFrame) -> pd.DataFrame:
     """Judge each of the letter's leads by the rule of experiments/protocol.md.
 
     Args:
@@ -428,13 +428,13 @@ def find_strongest_levels(found: pd.DataFrame, scale: str = "small") -> list[str
         up = found[(found["rival"] == rival) & (found["low"] > 0)].sort_values("effect", ascending=False, kind="stable")
         titles = [name_level(factor, level) for factor, level in zip(up["factor"], up["level"], strict=True)]
         for title in titles:
-            if title in known and title not in chosen and _can_combine(known[title], [known[t] for t in chosen]):
+            if title in known and title not in chosen and _can_combine_levels(known[title], [known[t] for t in chosen]):
                 chosen.append(title)
                 break
     return chosen
 
 
-def _can_combine(one: Level, others: Sequence[Level]) -> bool:
+def _can_combine_levels(one: Level, others: Sequence[Level]) -> bool:
     """Check whether a level has another factor and other fields than the others and the confirmation itself."""
     fields = {*one.set}
     apart = all(other.factor != one.factor and not fields & {*other.set} for other in others)
@@ -451,12 +451,12 @@ def _print_effects(path: str) -> None:
     if frame["experiment"].iloc[0] == LETTER_LEAD_LOW.name:
         for (snr, name), found in _measure_all_low(frame):
             print(f"{snr:g} dB, over FedProto's {name}\n")
-            for table in (found, judge_stated(found)):
+            for table in (found, judge_stated_leads(found)):
                 print(format_markdown(table.map(_format_cell)), end="\n\n")
         return
     screening = frame["experiment"].iloc[0] == LETTER_LEAD.name
     found = measure_effects(frame, levels=None if screening else list_confirmed_levels("small"))
-    for table in (found[found["seeds"] > 0], judge_stated(found)):
+    for table in (found[found["seeds"] > 0], judge_stated_leads(found)):
         print(format_markdown(table.map(_format_cell)), end="\n\n")
     if screening:
         print(f"to be confirmed: {' and '.join(find_strongest_levels(found)) or 'the base alone'}")
@@ -481,14 +481,16 @@ def judge_levels(frame: pd.DataFrame) -> Iterator[Row]:
     proto, avg = over["fedproto"], over["fedavg"]
     yield _judge_highest(proto.dropna(subset=["lead_high"]))
     title = "the lead over FedAvg exceeds 15 points where it answers among ten classes"
-    yield _decide(title, "base", avg.loc[BASE, ""], 15, number="lead")
+    yield _decide_by_row(title, "base", avg.loc[BASE, ""], 15, number="lead")
     for place in (("answer", "among own classes"), ("classes of the tests", "all ten")):
-        yield _decide("the lead over FedAvg falls with other tests", ": ".join(place), avg.loc[place], above=False)
+        yield _decide_by_row(
+            "the lead over FedAvg falls with other tests", ": ".join(place), avg.loc[place], above=False
+        )
     title = "with mean centroids FedCL is at least as accurate (to 1 point)"
-    yield _decide(title, "mean minus SCG", proto.loc["centroids", "plain mean"], -1)
+    yield _decide_by_row(title, "mean minus SCG", proto.loc["centroids", "plain mean"], -1)
     title = "with many rounds FedCL is more accurate without Eq. 9, or with less of it"
     for changed in ("many with plain mean", "many with InfoNCE", "many with a quarter of lambda"):
-        yield _decide(title, changed, proto.loc["rounds", changed])
+        yield _decide_by_row(title, changed, proto.loc["rounds", changed])
 
 
 def judge_low_levels(frame: pd.DataFrame) -> Iterator[Row]:
@@ -497,20 +499,20 @@ def judge_low_levels(frame: pd.DataFrame) -> Iterator[Row]:
         rows = found.set_index(["factor", "level"]).dropna(subset=["lead_high"])
         where = f"{snr:g} dB, over FedProto's {name}"
         yield _judge_highest(rows, f"{where}, ")
-        yield _decide("InfoNCE raises FedCL", where, rows.loc["loss of the SCG", "InfoNCE"])
-        yield _decide("plain means lower FedCL", where, rows.loc["centroids", "plain mean"], above=False)
-        yield _decide("prototypes over the air lower FedProto", where, rows.loc["exchange", "over the air"])
+        yield _decide_by_row("InfoNCE raises FedCL", where, rows.loc["loss of the SCG", "InfoNCE"])
+        yield _decide_by_row("plain means lower FedCL", where, rows.loc["centroids", "plain mean"], above=False)
+        yield _decide_by_row("prototypes over the air lower FedProto", where, rows.loc["exchange", "over the air"])
 
 
 def _judge_highest(rows: pd.DataFrame, where: str = "") -> Row:
     """Judge whether no level gives a lead of 10 points over FedProto."""
     most = rows.loc[rows["lead_high"].idxmax()]
     place = f"{where}highest: {': '.join(filter(None, most.name))}"
-    row = _decide("no level gives a lead of 10 points over FedProto", place, most, number="lead")
+    row = _decide_by_row("no level gives a lead of 10 points over FedProto", place, most, number="lead")
     return {**row, "answer": answer(rows["lead_low"].max(), rows["lead_high"].max(), 10, above=False)}
 
 
-def _decide(
+def _decide_by_row(
     title: str, place: str, row: pd.Series, limit: float = 0, above: bool = True, number: str = "effect"
 ) -> Row:
     """Decide a hypothesis on the lead or the effect in a row of `measure_effects`, as `verdicts.decide` does."""

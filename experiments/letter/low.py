@@ -8,11 +8,11 @@ all that is sent is. Lambda is the weight of the mean squared distance, for both
 and 1.
 
     semcom sweep letter-low-search --scale small
-    python -m experiments.letter.low results/letter-low-search-small      # the choice, which goes into CHOSEN
+    python -m semcom_papers.experiments.letter.low results/letter-low-search-small      # the choice, for CHOSEN
     semcom sweep letter-low --scale small
-    python -m experiments.hypotheses results/letter-low-small
+    python -m semcom_papers.experiments.hypotheses results/letter-low-small
     semcom sweep letter-scg --scale small --reuse results/letter-low-small
-    python -m experiments.hypotheses results/letter-scg-small
+    python -m semcom_papers.experiments.hypotheses results/letter-scg-small
 
 Scale `small` has what the letter's figures have: the narrow encoder, 60 rounds, 20 clients with 3 classes.
 """
@@ -23,15 +23,20 @@ from collections.abc import Iterator, Mapping
 
 import pandas as pd
 
-from experiments.claims.claim import Comparison
-from experiments.claims.rule import FIRST, Rule
-from experiments.letter.figures import base
-from experiments.letter.lead import STATED
-from experiments.letter.search import choose_nearest, read_validation
-from experiments.letter.weight import AS_PRINTED, MEAN, PLAIN
-from experiments.papers.items import make_item
-from experiments.shell import run_on_named_studies
-from experiments.verdicts import (
+from semcom.config import ConfigError
+from semcom.studies.analysis.means import format_markdown
+from semcom.studies.experiment import Grid, Variant
+from semcom.studies.grid import set_fields
+from semcom.studies.results.archive import read_stored_table
+from semcom_papers.experiments.claims.claim import Comparison, Values
+from semcom_papers.experiments.claims.rule import FIRST, Rule
+from semcom_papers.experiments.letter.figures import base
+from semcom_papers.experiments.letter.lead import STATED
+from semcom_papers.experiments.letter.search import choose_nearest, read_validation
+from semcom_papers.experiments.letter.weight import AS_PRINTED, MEAN, PLAIN
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.shell import run_on_named_studies
+from semcom_papers.experiments.verdicts import (
     OPEN,
     REFUTED,
     SUPPORTED,
@@ -42,11 +47,6 @@ from experiments.verdicts import (
     read_variant,
     tabulate_by_seed,
 )
-from semcom.config import ConfigError
-from semcom.studies.analysis.means import format_markdown
-from semcom.studies.experiment import Grid, Variant
-from semcom.studies.grid import set_fields
-from semcom.studies.results.archive import read_stored_table
 
 IDEAL = Variant("fedcl with ideal downlink", "fedcl", {**MEAN, "channel.downlink": "ideal"})
 BY_AIR = Variant("fedproto over the air", "fedproto", {"air.parameters": "analog"})
@@ -88,7 +88,7 @@ LETTER_LOW_SEARCH = make_item(
 )  # fmt: skip
 
 
-def read_scores(frame: pd.DataFrame) -> pd.DataFrame:
+def read_low_scores(frame: pd.DataFrame) -> pd.DataFrame:
     """Read SNR, variant, lam and score of each candidate: its mean validation accuracy over seeds, in %.
 
     Raises:
@@ -99,7 +99,7 @@ def read_scores(frame: pd.DataFrame) -> pd.DataFrame:
     return numbers.groupby(["snr", "variant", "lam"], as_index=False)["score"].mean()
 
 
-def choose_lambdas(rows: pd.DataFrame) -> dict[float, dict[str, float]]:
+def choose_low_lambdas(rows: pd.DataFrame) -> dict[float, dict[str, float]]:
     """Choose SNR -> arm -> the best weight; of the weights within half a point of it the nearest to 1, as a factor."""
     found: dict[float, dict[str, float]] = {}
     for (snr, variant), candidates in rows.groupby(["snr", "variant"]):
@@ -107,13 +107,13 @@ def choose_lambdas(rows: pd.DataFrame) -> dict[float, dict[str, float]]:
     return found
 
 
-def places(scale: str) -> tuple[tuple[float, float], ...]:
+def list_low_places(scale: str) -> tuple[tuple[float, float], ...]:
     """List SNR and lambda of the runs: two weights everywhere, and the weights chosen for an arm at an SNR."""
     return tuple((snr, lam) for snr in SNRS[scale] for lam in sorted({*EVEN, *CHOSEN.get(snr, {}).values()}))
 
 
 def _make_low(scale: str) -> Grid:
-    return Grid(base(scale), {(SNR, LAMBDA): places(scale), "seed": SEEDS[scale]})
+    return Grid(base(scale), {(SNR, LAMBDA): list_low_places(scale), "seed": SEEDS[scale]})
 
 
 LETTER_LOW = make_item(
@@ -139,10 +139,10 @@ LETTER_SCG = make_item(
 
 
 def _print_choice(path: str) -> None:
-    rows = read_scores(read_stored_table(path))
+    rows = read_low_scores(read_stored_table(path))
     wide = rows.pivot(index=["variant", "snr"], columns="lam", values="score").round(2).rename(columns=str)
     print(format_markdown(wide.reset_index().map(str)) + "\n")
-    print(choose_lambdas(rows))
+    print(choose_low_lambdas(rows))
 
 
 SAME_AIR: Mapping[str, tuple[str, str]] = {
@@ -166,7 +166,7 @@ ABOUT_TEN = 10.0
 """FedCL's loss at low SNR in the letter, in percent."""
 
 
-def judge_arms(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_low_arms(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge FedCL's lead over FedProto at low SNR, the effect of each choice, and the letter's statement."""
     found = {number: tabulate_by_seed(frame, number, [SNR, LAMBDA]) for number in NUMBERS}
     for number, place in NUMBERS.items():
@@ -278,7 +278,7 @@ def judge_stated_lead(
 def _answer_as_stated(title: str, place: str, values: pd.Series, target: float, lead: bool = True) -> Row:
     """Judge a number that the letter states by the rule for claims, in its edition when the hypothesis was written."""
     known = values.dropna()
-    one = Comparison((known.reset_index(drop=True),), target, None, "fedcl", PLAIN.name, place, lead=lead)
+    one = Comparison((Values(known.to_numpy()),), target, None, "fedcl", PLAIN.name, place, lead=lead)
     (judged,) = Rule(changes=FIRST).judge([one])
     return {**decide(title, place, known), "answer": {"yes": SUPPORTED, "no": REFUTED, "open": OPEN}[judged.answer]}
 

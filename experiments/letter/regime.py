@@ -16,9 +16,9 @@ network it is BatchNorm, whose averaged statistics fit no client where clients h
 own the average of these, and train a head. Its numbers are `new_clients` in a run's summary.
 
     semcom sweep letter-regime --scale small
-    python -m experiments.hypotheses results/letter-regime-small
+    python -m semcom_papers.experiments.hypotheses results/letter-regime-small
     semcom sweep letter-encoder --scale small
-    python -m experiments.hypotheses results/letter-encoder-small
+    python -m semcom_papers.experiments.hypotheses results/letter-encoder-small
     semcom sweep letter-unseen --scale small
     semcom table results/letter-unseen-small --metric new_clients.head.accuracy
 """
@@ -30,12 +30,20 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.letter.figures import base, seeds, set_lambda_of_letter
-from experiments.papers.items import make_item
-from experiments.verdicts import Row, decide, decide_at_each, describe, over_places, read_variant, tabulate_by_seed
 from semcom.config import ChannelConfig, RunConfig
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
+from semcom_papers.experiments.letter.figures import base, seeds, set_lambda_of_letter
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import (
+    Row,
+    decide,
+    decide_at_each,
+    describe,
+    over_places,
+    read_variant,
+    tabulate_by_seed,
+)
 
 ORIGIN = "none (where the FedCL letter's idea should pay)"
 PLACE = ("partition.shots", "partition.ways", "clients")
@@ -92,13 +100,13 @@ COMPARED = (Variant("local", "local"), Variant("fedper", "fedper"), OWN_DECODERS
 """Variants in each setting."""
 
 
-def name_in_setting(name: str, setting: str) -> str:
+def name_in_regime(name: str, setting: str) -> str:
     """Name a variant in a setting."""
     return f"{name} | {setting}"
 
 
 IN_SETTINGS = tuple(
-    Variant(name_in_setting(one.name, setting), one.method, {**one.set, **fields})
+    Variant(name_in_regime(one.name, setting), one.method, {**one.set, **fields})
     for setting, fields in SETTINGS.items()
     for one in COMPARED
 )
@@ -110,7 +118,7 @@ PARTAKERS = (*VARIANTS[: VARIANTS.index("fedper") + 1], "fedavg")
 """Its methods: those of the map with encoders that some paper shares or does not share, and FedAvg."""
 
 
-def _make_map(scale: str) -> Grid:
+def _make_gain_map(scale: str) -> Grid:
     own = set_lambda_of_letter(scale, VARIANTS)
     return Grid(_make_base(scale), {PLACE: PLACES[scale], "seed": seeds(scale)}, own=own)
 
@@ -137,7 +145,7 @@ def _make_base(scale: str) -> RunConfig:
 # The map.
 LETTER_REGIME = make_item("letter-regime", ORIGIN,
                           "Methods with personal or common encoders against images per class, classes and clients",
-                          VARIANTS, _make_map, PLACE[0], ("letter-regime", "letter-regime-uses"))
+                          VARIANTS, _make_gain_map, PLACE[0], ("letter-regime", "letter-regime-uses"))
 # Why the map and that of `collaboration` differ.
 LETTER_ENCODER = make_item("letter-encoder", ORIGIN,
                            "What a common encoder gains, with one thing changed at a time between two settings",
@@ -152,7 +160,7 @@ NAMED = "q {:g}, m {:g}, K {:g}"
 """Format of the name of a place of the map."""
 
 
-def judge_map(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_regime_map(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge where FedCL's gain over `local` grows, and the gains by an averaged encoder and the SCG."""
     found = tabulate_by_seed(frame, places=PLACE)
     gain = found["fedcl"] - found["local"]
@@ -169,11 +177,11 @@ def judge_map(frame: pd.DataFrame) -> Iterator[Row]:
         yield from decide_at_each(title, difference, PLACE, NAMED)
 
 
-def judge_encoder(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_regime_encoder(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge the gain by a common encoder in each setting, by the setting, and by FedCL's training."""
     found = tabulate_by_seed(frame, places=PLACE)
-    gains = {s: found[name_in_setting("fedper", s)] - found[name_in_setting("local", s)] for s in SETTINGS}
-    rest = {s: found[name_in_setting(OWN_DECODERS.name, s)] - found[name_in_setting("fedper", s)] for s in SETTINGS}
+    gains = {s: found[name_in_regime("fedper", s)] - found[name_in_regime("local", s)] for s in SETTINGS}
+    rest = {s: found[name_in_regime(OWN_DECODERS.name, s)] - found[name_in_regime("fedper", s)] for s in SETTINGS}
 
     for setting, gain in gains.items():
         yield from decide_at_each("FedPer minus local", gain, PLACE[:1], f"{setting}, q {{:g}}", describe)
@@ -187,7 +195,7 @@ def judge_encoder(frame: pd.DataFrame) -> Iterator[Row]:
     yield from decide_at_each(title, rest[THE_MAPS] - rest["GroupNorm"], PLACE[:1], "GroupNorm, q {:g}")
 
 
-def judge_unseen(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_regime_unseen(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge whether FedCL leaves new clients a better encoder than local training, and than sharing the encoder."""
     number = "new_clients.head.accuracy"
     ours = read_variant(frame, "fedcl", number, PLACE)

@@ -14,7 +14,7 @@ prints scores and choices:
 
     semcom sweep letter-search --scale small
     semcom sweep letter-search-lambda --scale small
-    python -m experiments.letter.search results/letter-search-small results/letter-search-lambda-small
+    python -m semcom_papers.experiments.letter.search results/letter-search-small results/letter-search-lambda-small
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ import math
 
 import pandas as pd
 
-from experiments.letter import figures as letter
-from experiments.papers.items import make_item
-from experiments.shell import run_on_named_studies
 from semcom.config import ConfigError, RunConfig
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.experiment import Grid, Variant
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.results.table import read_number_in_row
+from semcom_papers.experiments.letter import figures as letter
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.shell import run_on_named_studies
 
 TIED = 0.005
 """Difference of scores below which two settings are tied."""
@@ -46,7 +46,7 @@ LAMBDAS = {"fedcl": (1 / 1024, 1 / 256, 1 / 64, 1 / 16, 1 / 4), "fedproto": (0.1
 SCHEDULE = ("train.optimizer", "train.batch_size", "train.local_epochs")
 
 
-def _base(scale: str) -> RunConfig:
+def _make_search_base(scale: str) -> RunConfig:
     aside = {"partition.validation": 0.2, "partition.test_per_class": 10}
     return set_fields(letter.base(scale, eval_every=PASSES[scale]), aside)
 
@@ -60,7 +60,7 @@ def _make_schedules(scale: str) -> Grid:
         ("train.local_epochs", "train.rounds"): local,
         "seed": (SEED,),
     }
-    return Grid(_base(scale), vary)
+    return Grid(_make_search_base(scale), vary)
 
 
 LETTER_SEARCH = make_item(
@@ -103,7 +103,7 @@ def read_validation(frame: pd.DataFrame) -> pd.Series:
 
 
 def _make_lambdas(scale: str) -> Grid:
-    return Grid(_base(scale), {"seed": (SEED,)})
+    return Grid(_make_search_base(scale), {"seed": (SEED,)})
 
 
 LETTER_SEARCH_LAMBDA = make_item(

@@ -11,9 +11,9 @@ are shorter than class means, so that they pull features less. An untrained gene
 contrast; with InfoNCE it has the contrast, and keeps its length.
 
     semcom sweep letter-weight --scale small
-    python -m experiments.hypotheses results/letter-weight-small
+    python -m semcom_papers.experiments.hypotheses results/letter-weight-small
     semcom sweep letter-pull --scale small --reuse results/letter-weight-small
-    python -m experiments.hypotheses results/letter-pull-small
+    python -m semcom_papers.experiments.hypotheses results/letter-pull-small
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from experiments.claims.rule import NEAR
-from experiments.letter.figures import base
-from experiments.letter.lead import GIVES, GIVES_NOT, ORIGIN, STATED, describe_reach
-from experiments.papers.items import make_item
-from experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, decide_at_each, describe, tabulate_by_seed
 from semcom.studies.experiment import Grid, Variant
+from semcom_papers.experiments.claims.rule import NEAR
+from semcom_papers.experiments.letter.figures import base
+from semcom_papers.experiments.letter.lead import GIVES, GIVES_NOT, ORIGIN, STATED, describe_reach
+from semcom_papers.experiments.papers.items import make_item
+from semcom_papers.experiments.verdicts import OPEN, REFUTED, SUPPORTED, Row, decide_at_each, describe, tabulate_by_seed
 
 MEAN = {"hyper.reduction": "mean"}
 """FedCL's distance in FedProto's form."""
@@ -74,7 +74,7 @@ LETTER_PULL = make_item("letter-pull", ORIGIN, "FedCL with the largest lambda, a
 # fmt: on
 
 
-def judge_lambda(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_lambda_weight(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge FedCL's lead over FedProto with regularisers of one weight, and the contribution of its generator."""
     places = [ENCODER, LAMBDA]
     found = tabulate_by_seed(frame, places=places)
@@ -99,7 +99,7 @@ def judge_lambda(frame: pd.DataFrame) -> Iterator[Row]:
         )
 
 
-def judge_pull(frame: pd.DataFrame) -> Iterator[Row]:
+def judge_pull_weight(frame: pd.DataFrame) -> Iterator[Row]:
     """Judge whether generated centroids tolerate a large lambda by their contrast, or only by their length."""
     for number, place in (("accuracy", "{}"), ("among_own", "{}, among own classes")):
         found = tabulate_by_seed(frame, number, [ENCODER])

@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.measures.theorems import PARTS, FedCLBound, FedCoSRBound, Values, bound_information, compute_guarantee
+from semcom_papers.experiments.measures.theorems import (
+    PARTS,
+    FedCLBound,
+    FedCoSRBound,
+    Values,
+    bound_information,
+    compute_guarantee,
+)
 
 SLACK = 1e-6
 """Nat by which a measured change may exceed its bound: the rounding of losses in single precision."""
@@ -31,7 +38,7 @@ def report_bounds(theorem: FedCLBound | FedCoSRBound, lines: Sequence[Mapping[st
         lines: of metrics.jsonl, with the result of `measure_round` as `observed`.
     """
     seen = [line for line in lines if line.get("observed")]
-    found = collect_arrays(theorem, [line["observed"] for line in seen])
+    found = collect_bound_arrays(theorem, [line["observed"] for line in seen])
     constants = {name: float(np.max(found[name])) for name in CONSTANTS if name in found}
     sides = {"own": found, "run": {**found, **{name: np.array(value) for name, value in constants.items()}}}
     measured = {**{part: found[part] for part in PARTS}, "total": sum(found[part] for part in PARTS)}
@@ -40,14 +47,14 @@ def report_bounds(theorem: FedCLBound | FedCoSRBound, lines: Sequence[Mapping[st
         "rounds": [line["round"] for line in seen],
         "measured": {**_means(found), **_means({"total": measured["total"]})},
         "bound": {name: _means(each) for name, each in bounds.items()},
-        "violated": {name: _means(_violated(measured, each)) for name, each in bounds.items()},
+        "violated": {name: _means(_mark_violations(measured, each)) for name, each in bounds.items()},
         "excess": _worst({part: measured[part] - bounds["own"][part] for part in measured}),
         "conditions": _list_conditions(theorem, found, bounds["own"]),
-        "constants": {name: json_safe(value) for name, value in constants.items()},
+        "constants": {name: make_json_safe(value) for name, value in constants.items()},
     }
 
 
-def collect_arrays(theorem: FedCLBound | FedCoSRBound, observed: Sequence[Mapping[str, Any]]) -> Found:
+def collect_bound_arrays(theorem: FedCLBound | FedCoSRBound, observed: Sequence[Mapping[str, Any]]) -> Found:
     """Collect the measured numbers by name, `[T, K]` (`[T, 1]` for the base station's).
 
     Smoothness is the largest one measured; "squares" gets the terms of the theorem's sum.
@@ -66,7 +73,7 @@ def _bound(theorem: FedCLBound | FedCoSRBound, found: Mapping[str, Values]) -> d
     return {name: np.broadcast_to(v, shape) for name, v in {**parts, "total": sum(parts.values())}.items()}
 
 
-def _violated(measured: Mapping[str, Values], bound: Mapping[str, Values]) -> dict[str, Values]:
+def _mark_violations(measured: Mapping[str, Values], bound: Mapping[str, Values]) -> dict[str, Values]:
     """Mark by part where the measured change is above its bound, 1 or 0 `[T, K]`."""
     return {part: np.asarray(measured[part] > bound[part] + SLACK, dtype=float) for part in measured}
 
@@ -131,13 +138,13 @@ def _ratio(one: Values, other: Values) -> Values:
 
 
 def _means(values: Mapping[str, Values]) -> dict[str, list[float | None]]:
-    return {name: [json_safe(row.mean()) for row in np.asarray(v)] for name, v in values.items()}
+    return {name: [make_json_safe(row.mean()) for row in np.asarray(v)] for name, v in values.items()}
 
 
 def _worst(values: Mapping[str, Values]) -> dict[str, list[float | None]]:
-    return {name: [json_safe(row.max()) for row in np.asarray(v)] for name, v in values.items()}
+    return {name: [make_json_safe(row.max()) for row in np.asarray(v)] for name, v in values.items()}
 
 
-def json_safe(value: float) -> float | None:
+def make_json_safe(value: float) -> float | None:
     """Convert a number for JSON: None if it is not finite."""
     return float(value) if math.isfinite(value) else None

@@ -12,27 +12,27 @@ from typing import Any
 
 import numpy as np
 
-from experiments.measures.bounds_report import json_safe
-from experiments.measures.landscape import (
-    Call,
-    Landscape,
-    Leaves,
-    bends,
-    distance,
-    find_next_training,
-    list_steps,
-    list_trainings,
-    select_leaves,
-    slopes,
-    step_aside,
-)
-from experiments.measures.theorems import FedCLBound, FedCoSRBound, entropy
 from semcom.config import ConfigError, Resolved
 from semcom.engine.store.population import in_part
 from semcom.engine.world import World
 from semcom.methods.fedcl import FedCL, generate
 from semcom.methods.fedcosr import FedCoSR
 from semcom.methods.registry import METHODS
+from semcom_papers.experiments.measures.bounds_report import make_json_safe
+from semcom_papers.experiments.measures.landscape import (
+    Call,
+    Landscape,
+    Leaves,
+    find_next_training,
+    list_steps,
+    list_trainings,
+    measure_bends,
+    measure_slopes,
+    select_leaves,
+    step_aside,
+    weight_distance,
+)
+from semcom_papers.experiments.measures.theorems import FedCLBound, FedCoSRBound, label_entropy
 
 DIRECTIONS = 2
 """Random directions, beside the path, in which smoothness is measured at the start of a round."""
@@ -81,7 +81,7 @@ def measure_round(before: Any, after: Any, world: World) -> dict[str, Any]:
             _measure_fedcl(world, now, then, client, end) if fedcl else _measure_fedcosr(world, now, after, client, end)
         )
         clients.append({**numbers, **own})
-    lists = {name: [json_safe(each[name]) for each in clients] for name in clients[0]}
+    lists = {name: [make_json_safe(each[name]) for each in clients] for name in clients[0]}
     return {**lists, **(_measure_scg(world, calls) if fedcl else {})}
 
 
@@ -111,7 +111,7 @@ def _follow_client(world: World, now: Call, then: Call, client: int) -> tuple[di
     middle, end = here.at(mixed), there.at(mixed)
     squares = [float(point.gradient.square().sum()) for point in points]
     noise = [float((s.gradient - p.gradient).square().sum()) for s, p in zip(taken, points[:-1], strict=True)]
-    length = sum(distance(a, b) for a, b in zip(weights[:-1], weights[1:], strict=True)) / len(taken)
+    length = sum(weight_distance(a, b) for a, b in zip(weights[:-1], weights[1:], strict=True)) / len(taken)
     seed = (world.config.seed, "smoothness", world.round, client)
     random = [step_aside(weights[0], length, *seed, i) for i in range(DIRECTIONS)] if length else []
     found = {
@@ -124,10 +124,12 @@ def _follow_client(world: World, now: Call, then: Call, client: int) -> tuple[di
         "squares": sum(squares[:-1]),
         "last_square": squares[-1],
         "variance": sum(noise) / len(noise),
-        "smoothness_path": max(slopes(points, weights), default=0.0),
-        "smoothness_bend": max(bends(points, weights), default=0.0),
-        "smoothness_aside": max((slopes([points[0], here.at(w)], [weights[0], w])[0] for w in random), default=0.0),
-        "mixed": distance(last, mixed),
+        "smoothness_path": max(measure_slopes(points, weights), default=0.0),
+        "smoothness_bend": max(measure_bends(points, weights), default=0.0),
+        "smoothness_aside": max(
+            (measure_slopes([points[0], here.at(w)], [weights[0], w])[0] for w in random), default=0.0
+        ),
+        "mixed": weight_distance(last, mixed),
     }
     return found, _End(last, points[-1].log, middle.log)
 
@@ -149,9 +151,9 @@ def _measure_fedcosr(world: World, now: Call, after: Any, client: int, end: _End
     common = select_leaves(after.model.select(np.array([client])), body)
     federation = world.session.draws.federation
     counts = federation.labels[federation.train[client]].bincount(minlength=world.classes)
-    of_labels = entropy(counts.cpu().numpy())
+    of_labels = label_entropy(counts.cpu().numpy())
     return {
-        "epsilon": distance(body, common),
+        "epsilon": weight_distance(body, common),
         "contrast": end.trained["regulariser"] / end.trained["contrasted"],
         "candidates": float(now.given.common["known"].sum()),
         "entropy": of_labels,
@@ -164,7 +166,7 @@ def _measure_scg(world: World, calls: Sequence[Call]) -> dict[str, Any]:
     call = next(call for call in calls if call.phase.stream == "scg")
     taken, fitted = list_steps(world, call)
     weights = [*(step.leaves for step in taken), select_leaves(fitted.models, taken[0].leaves)]
-    length = distance(weights[0], weights[-1])
+    length = weight_distance(weights[0], weights[-1])
     key = (world.config.seed, "generator", world.round)
     random = [step_aside(weights[0], length, *key, i) for i in range(DIRECTIONS)] if length else []
     ways = [*zip(weights[:-1], weights[1:], strict=True), *((weights[0], w) for w in random)]
@@ -172,12 +174,12 @@ def _measure_scg(world: World, calls: Sequence[Call]) -> dict[str, Any]:
         "scg_rate": call.rate(0),
         "scg_gradient": max(float(step.gradient.norm()) for step in taken),
         "scg_lipschitz": max(
-            (_measure_shift(call, *way) / distance(*way) for way in ways if distance(*way)), default=0.0
+            (_measure_shift(call, *way) / weight_distance(*way) for way in ways if weight_distance(*way)), default=0.0
         ),
         "scg_loss": float(fitted.log["loss"].mean()),
         "centroid_norm": float(generate(fitted.models).norm(dim=-1).mean()),
     }
-    return {name: json_safe(value) for name, value in found.items()}
+    return {name: make_json_safe(value) for name, value in found.items()}
 
 
 def _measure_shift(call: Call, one: Leaves, other: Leaves) -> float:

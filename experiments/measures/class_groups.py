@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.measures.features import measure_separation
+from semcom_papers.experiments.measures.features import measure_separation
 
 if TYPE_CHECKING:
     from semcom.runs.result.result import Result
@@ -106,7 +106,7 @@ def measure_separation_by_thirds(result: Result) -> tuple[dict[str, float], dict
 
 def count_training_images(result: Result) -> np.ndarray:
     """Count the training images of each client and class of a run, `[K, C]`."""
-    from semcom.runs.result.artifacts import count_classes
+    from semcom.runs.result.artifacts import count_artifact_classes
 
     members = result.federation
-    return count_classes(members, members.train, np.arange(len(members.train)))
+    return count_artifact_classes(members, members.train, np.arange(len(members.train)))

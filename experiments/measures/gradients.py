@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.measures.class_groups import (
+from semcom_papers.experiments.measures.class_groups import (
     GROUPS,
     average_thirds,
     count_training_images,
@@ -35,7 +35,7 @@ CONTRAST, ENTROPY, SINE = "contrast", "cross_entropy", "sine"
 """Length of the gradient of Eq. 5 and of the cross-entropy, and the sine of Eqs. 16 and 17."""
 
 
-def measure_contrast(features: Tensor, labels: Tensor, tau: float = TAU) -> Tensor:
+def measure_contrast_gradients(features: Tensor, labels: Tensor, tau: float = TAU) -> Tensor:
     """Measure the length of the gradient of each anchor's l_j by its own r_j (Eqs. 13 to 15), `[b]`.
 
     Args:
@@ -63,7 +63,9 @@ def compute_sine(features: Tensor, labels: Tensor) -> Tensor:
     return (away * positive).sum(1) / positive.sum(1)
 
 
-def measure_cross_entropy(features: Tensor, labels: Tensor, head: nn.Module, weights: dict[str, Tensor]) -> Tensor:
+def measure_cross_entropy_gradients(
+    features: Tensor, labels: Tensor, head: nn.Module, weights: dict[str, Tensor]
+) -> Tensor:
     """Measure the length of the gradient of each sample's cross-entropy by its own r_j, `[b]`.
 
     Args:
@@ -123,8 +125,8 @@ def _measure_batches(result: Result, view: View, client: int) -> Iterator[tuple[
         features = torch.cat([_infer_features(result, view, client, some, generator) for _ in range(2)])
         labels = members.labels[some.to(members.labels.device)].repeat(2).to(features.device)
         numbers = (
-            measure_contrast(features, labels),
-            measure_cross_entropy(features, labels, head, weights),
+            measure_contrast_gradients(features, labels),
+            measure_cross_entropy_gradients(features, labels, head, weights),
             compute_sine(features, labels),
         )
         yield labels.cpu().numpy(), torch.stack(numbers).cpu().double().numpy()
@@ -134,7 +136,7 @@ def _infer_features(result: Result, view: View, client: int, some: Tensor, gener
     """Infer the received features of a random view of some images, `[b, d]`."""
     import torch
 
-    from semcom.engine.train.view import infer_images
+    from semcom.engine.train.view import infer_in_view
     from semcom.methods.parts.augment import UNIFORMS, augment
 
     pixels = result.federation.images[some.to(result.federation.images.device)].cpu()
@@ -142,5 +144,5 @@ def _infer_features(result: Result, view: View, client: int, some: Tensor, gener
     views = (127.5 * (augment(pixels / 127.5 - 1, uniforms) + 1)).round().clamp(0, 255).to(torch.uint8)
     session = result.world.session
     return torch.cat(
-        [each.features[0] for each in infer_images(session, view, client, views, session.draws.test_snrs[0])]
+        [each.features[0] for each in infer_in_view(session, view, client, views, session.draws.test_snrs[0])]
     )

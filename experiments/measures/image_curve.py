@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from channels.coding.choice import SampleImages
-from channels.coding.codec import HEADERS
-from channels.coding.image import Received, send_images
+from semcom.channels.coding.choice import SampleImages
+from semcom.channels.coding.codec import HEADERS
+from semcom.channels.coding.image import Received, send_images
 from semcom.engine.host.keys import keyed
 from semcom.methods.parts.received import sample_training_images, score_received
 

@@ -150,7 +150,7 @@ def list_steps(world: World, call: Call) -> tuple[list[Step], Fitted]:
     def note(model: StackedModel, batch: Any, context: Context) -> tuple[dict[str, Tensor], Log]:
         loss, log = _evaluate_loss(call.objective, model, batch, context)
         grads = compute_gradients(loss, model.params)
-        taken.append(Step({name: t.detach().clone() for name, t in model.params.items()}, flat(grads)))
+        taken.append(Step({name: t.detach().clone() for name, t in model.params.items()}, flatten_leaves(grads)))
         return grads, {**log, "loss": loss}
 
     schedule: dict[str, Any] = {"phase": call.phase, "optimizer": call.optimizer}
@@ -206,7 +206,9 @@ class Landscape:
             pop, Gradient(piece), given=given, phase=phase, optimizer=Optimizer("sgd", 0.0), **options
         )
         log = {name: float(t) for name, t in fitted.log.items()}
-        return Point(log.pop("loss"), log, flat({name: fitted.carried[f"{STREAM}/{name}"] for name in leaves}))
+        return Point(
+            log.pop("loss"), log, flatten_leaves({name: fitted.carried[f"{STREAM}/{name}"] for name in leaves})
+        )
 
 
 def select_leaves(pop: Population, leaves: Mapping[str, Tensor]) -> Leaves:
@@ -214,22 +216,22 @@ def select_leaves(pop: Population, leaves: Mapping[str, Tensor]) -> Leaves:
     return {name: t for name, t in pop.named().items() if name in leaves}
 
 
-def flat(tensors: Mapping[str, Tensor]) -> Tensor:
+def flatten_leaves(tensors: Mapping[str, Tensor]) -> Tensor:
     """Join tensors into one vector, float64 `[P]`, in the order of their names."""
     return torch.cat([tensors[name].detach().double().flatten() for name in sorted(tensors)])
 
 
-def distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
+def weight_distance(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
     """Compute the Euclidean distance of two sets of weights with the same names."""
-    return float((flat(one) - flat(other)).norm())
+    return float((flatten_leaves(one) - flatten_leaves(other)).norm())
 
 
-def slopes(points: Sequence[Point], weights: Sequence[Leaves]) -> list[float]:
+def measure_slopes(points: Sequence[Point], weights: Sequence[Leaves]) -> list[float]:
     """Compute the change of the gradient over the length of each step along a path: lower bounds of smoothness."""
     return [float((b.gradient - a.gradient).norm()) / length for a, b, way, length in _list_ways(points, weights)]
 
 
-def bends(points: Sequence[Point], weights: Sequence[Leaves]) -> list[float]:
+def measure_bends(points: Sequence[Point], weights: Sequence[Leaves]) -> list[float]:
     """Compute each step's loss above the tangent over half its squared length: lower bounds of smoothness too."""
     return [
         2 * (b.loss - a.loss - float(a.gradient @ way)) / length**2 for a, b, way, length in _list_ways(points, weights)
@@ -239,7 +241,7 @@ def bends(points: Sequence[Point], weights: Sequence[Leaves]) -> list[float]:
 def _list_ways(points: Sequence[Point], weights: Sequence[Leaves]) -> Iterator[tuple[Point, Point, Tensor, float]]:
     """List both ends, the way and the length of each step with a length."""
     for i, (start, end) in enumerate(zip(weights[:-1], weights[1:], strict=True)):
-        way = flat(end) - flat(start)
+        way = flatten_leaves(end) - flatten_leaves(start)
         if length := float(way.norm()):
             yield points[i], points[i + 1], way, length
 
@@ -247,7 +249,7 @@ def _list_ways(points: Sequence[Point], weights: Sequence[Leaves]) -> Iterator[t
 def step_aside(leaves: Mapping[str, Tensor], length: float, *key: object) -> Leaves:
     """Move weights by `length` in a random direction, drawn by `key`."""
     drawn = {name: torch.randn(t.shape, generator=keyed(*key, name)).to(t) for name, t in leaves.items()}
-    norm = float(flat(drawn).norm())
+    norm = float(flatten_leaves(drawn).norm())
     return {name: t + drawn[name] * (length / norm) for name, t in leaves.items()}
 
 

@@ -122,7 +122,7 @@ def bound_information(candidates: Values, contrast: Values) -> Values:
     return np.log(candidates) - contrast
 
 
-def entropy(counts: np.ndarray) -> float:
+def label_entropy(counts: np.ndarray) -> float:
     """Compute H(y) of samples by class, `[C]`, in nat: the most that features can tell about their class."""
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum())

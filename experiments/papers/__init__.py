@@ -1,10 +1,10 @@
 """Read the numbers in the tables of the five papers, and every ordering or number that their texts claim.
 
-    from experiments import papers
+    from semcom_papers.experiments import papers
 
-    papers.read_table("fedcosr")  # a row per cell
-    papers.read_claims()  # a row per claim
-    papers.read_points()  # where in the space of runs a column of a table stands
+    papers.read_paper_table("fedcosr")  # a row per cell
+    papers.read_paper_claims()  # a row per claim
+    papers.read_paper_points()  # where in the space of runs a column of a table stands
 
 README.md beside this file explains the columns. Files are checked when they are read.
 """
@@ -58,7 +58,7 @@ METRICS = (
 
 PARTS = ("class_size", "class_rank", "new_client", "round")
 """Fields that tell the parts of one run apart: a client's frequent and rare classes (by two names), new clients, and
-parts of the training. `experiments.claims.evidence` has the numbers of each."""
+parts of the training. `semcom_papers.experiments.claims.evidence` has the numbers of each."""
 
 QUANTIFIERS = ("all", "almost-all", "most", "some", "any")
 """Fraction of its comparisons that a claim is about; the default is all."""
@@ -77,7 +77,7 @@ POINT = ("paper", "item", "column", "at")
 FOLDER = Path(__file__).parent
 
 
-def read_table(paper: str) -> pd.DataFrame:
+def read_paper_table(paper: str) -> pd.DataFrame:
     """Read the numbers of one of `PAPERS`, a row per cell of its tables.
 
     Returns:
@@ -93,9 +93,9 @@ def read_table(paper: str) -> pd.DataFrame:
     name = f"{paper}.csv"
     frame = _read(name, CELL)
     known = _list_names()
-    placed = {(p["item"], p["column"]) for _, p in _lines(read_points()) if p["paper"] == paper}
+    placed = {(p["item"], p["column"]) for _, p in _number_lines(read_paper_points()) if p["paper"] == paper}
     _check_unique(name, frame, ["item", "row", "column"])
-    for line, cell in _lines(frame):
+    for line, cell in _number_lines(frame):
         _require(cell["paper"] == paper, name, line, f"the paper is {cell['paper']!r}")
         _require(cell["legible"] in ("yes", "repaired", "no"), name, line, f"legible is {cell['legible']!r}")
         _require(cell["legible"] == "yes" or cell["note"] != "", name, line, "a repair needs a note")
@@ -108,29 +108,29 @@ def read_table(paper: str) -> pd.DataFrame:
     return _parse_numbers(name, frame, ("value", "std"))
 
 
-def read_claims() -> pd.DataFrame:
+def read_paper_claims() -> pd.DataFrame:
     """Read the claims of all papers, a row per ordering or number.
 
     Returns:
         The columns `CLAIM`; `value` is a float (NaN without a number), `page` an integer or missing, all others text.
-        `parse_point` reads `at`; `names` and `cells` split several methods and cells.
+        `parse_point` reads `at`; `split_methods` and `split_cells` split several methods and cells.
 
     Raises:
         ValueError: the file is damaged; the message names the file and the line.
     """
     name, frame = "claims.csv", _read("claims.csv", CLAIM)
     _check_unique(name, frame, ["id"])
-    printed, methods = {paper: read_table(paper) for paper in PAPERS}, _list_names()
+    printed, methods = {paper: read_paper_table(paper) for paper in PAPERS}, _list_names()
     known = {paper: set(zip(t["item"], t["row"], t["column"], strict=True)) for paper, t in printed.items()}
-    for line, claim in _lines(frame):
+    for line, claim in _number_lines(frame):
         _require(claim["paper"] in PAPERS, name, line, f"paper {claim['paper']!r} is unknown")
         _check_claim(name, line, claim, methods)
-        for cell in cells(claim["contradicted_by"]):
+        for cell in split_cells(claim["contradicted_by"]):
             _require(cell in known[claim["paper"]], name, line, f"there is no cell {'/'.join(cell)}")
     return _parse_numbers(name, frame, ("value",))
 
 
-def read_points() -> pd.DataFrame:
+def read_paper_points() -> pd.DataFrame:
     """Read the columns of all tables with the point that each stands for; columns `POINT`, all text.
 
     Raises:
@@ -138,7 +138,7 @@ def read_points() -> pd.DataFrame:
     """
     name, frame = "points.csv", _read("points.csv", POINT)
     _check_unique(name, frame, ["paper", "item", "column"])
-    for line, point in _lines(frame):
+    for line, point in _number_lines(frame):
         _require(point["paper"] in PAPERS, name, line, f"paper {point['paper']!r} is unknown")
         _parse_point_at(name, line, point["at"])
     return frame
@@ -159,12 +159,12 @@ def parse_point(text: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def names(text: str) -> list[str]:
+def split_methods(text: str) -> list[str]:
     """Split `left` or `right` into methods."""
     return text.split()
 
 
-def cells(text: str) -> list[tuple[str, ...]]:
+def split_cells(text: str) -> list[tuple[str, ...]]:
     """Split `contradicted_by` into cells, each (item, row, column)."""
     return [tuple(cell.split("/")) for cell in filter(None, text.split(";"))]
 
@@ -183,12 +183,12 @@ def _read(name: str, columns: tuple[str, ...]) -> pd.DataFrame:
     return frame
 
 
-def _lines(frame: pd.DataFrame) -> Iterable[tuple[int, dict[str, str]]]:
+def _number_lines(frame: pd.DataFrame) -> Iterable[tuple[int, dict[str, str]]]:
     return enumerate(frame.to_dict("records"), start=2)
 
 
 def _parse_numbers(name: str, frame: pd.DataFrame, columns: tuple[str, ...]) -> pd.DataFrame:
-    for line, row in _lines(frame):
+    for line, row in _number_lines(frame):
         for column in (*columns, "page"):
             _require(re.fullmatch(r"(\d+(\.\d+)?)?", row[column]) is not None, name, line, f"{column} is no number")
     pages = pd.to_numeric(frame["page"]).astype("Int64")
@@ -208,7 +208,7 @@ def _check_claim(name: str, line: int, claim: Mapping[str, str], methods: set[st
     _require(claim["protocol"] == "known" or claim["note"] != "", name, line, "an unknown protocol needs a note")
     _require(claim["says"].endswith("."), name, line, "`says` is no sentence")
     _require(claim["left"] != "", name, line, "`left` is empty")
-    for method in names(claim["left"]) + names(claim["right"]):
+    for method in split_methods(claim["left"]) + split_methods(claim["right"]):
         _require(method in methods, name, line, f"method {method!r} is unknown")
     _require(relation not in ("falls_with", "rises_with") or "axis" in here, name, line, f"{relation} needs an axis")
     _require(set(here.get("metric", ())) <= set(METRICS), name, line, "the metric is unknown")

@@ -20,7 +20,7 @@ body. Fig. 5 shows two clients drawn at random: here clients 0 and 1, and the me
 layer (Sec. 6.3), so it is `linear`, a new head of each client for all methods; the printed column repeats Table 1,
 where the other methods have their own heads. Section 6.1 may be read so that LG-FedAvg and FedRep are fine-tuned
 after the rounds too; here they are not, as their heads are personal from the start. Eqs. 15 and 25 lack 1 / (tau
-||r||) in print, see `experiments.measures.gradients`.
+||r||) in print, see `semcom_papers.experiments.measures.gradients`.
 
 Scale `small` is CIFAR-10 on two cores: a tenth of each client's training images (250 on average) and half of its test
 images, so that rare classes are tested; 64 features of the encoder `dcgan-narrow`; mini-batches of 50; 5 local epochs
@@ -41,11 +41,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from experiments.measures import class_groups, gradients
-from experiments.papers.items import make_item
 from semcom.config import ChannelConfig, DataConfig, FinishConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.studies.experiment import Grid
 from semcom.studies.results.outcome import train_and_add_outcome
+from semcom_papers.experiments.measures import class_groups, gradients
+from semcom_papers.experiments.papers.items import make_item
 
 if TYPE_CHECKING:
     from semcom.runs.result.result import Result
@@ -91,7 +91,7 @@ IID, MILD, STRONG = 100.0, 1.0, 0.5
 """Values of alpha."""
 
 
-def make_base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
+def make_repper_base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
     """Make the configuration that the runs of a scale share; C is `share`."""
     paper, smoke = scale == "paper", scale == "smoke"
     longer = LONGER if scale == "small" and share == FEW else {}
@@ -114,12 +114,14 @@ def make_base(scale: str, alpha: float = MILD, share: float = 0.4) -> RunConfig:
     )
 
 
-def make_grid(scale: str, vary: Mapping[Any, tuple[Any, ...]], start: RunConfig | None = None, **more: Any) -> Grid:
+def make_repper_grid(
+    scale: str, vary: Mapping[Any, tuple[Any, ...]], start: RunConfig | None = None, **more: Any
+) -> Grid:
     """Make a grid of a scale over its seeds: one in a smoke test, three otherwise."""
     seeds = (0,) if scale == "smoke" else (0, 1, 2)
     heads = {name: HEADS[scale] for name in TUNED}
     own = {**heads, "fedrep": {"hyper.head_epochs": 5}} if scale == "small" else heads
-    return Grid(start or make_base(scale), {**vary, "seed": seeds}, own=own, **more)
+    return Grid(start or make_repper_base(scale), {**vary, "seed": seeds}, own=own, **more)
 
 
 # Measurements beside the accuracy -------------------------------------------------------------------------------------
@@ -162,56 +164,56 @@ def _measure_pull(result: Result) -> dict[str, Any]:
 # Tables and figures ---------------------------------------------------------------------------------------------------
 
 
-def _make_table1(scale: str) -> Grid:
+def _make_repper_table1(scale: str) -> Grid:
     if scale == "paper":
-        return make_grid(scale, {SHARE: (0.2, 0.4, 0.8), LOCAL: EPOCHS[scale], BETA: (IID, MILD, STRONG)})
+        return make_repper_grid(scale, {SHARE: (0.2, 0.4, 0.8), LOCAL: EPOCHS[scale], BETA: (IID, MILD, STRONG)})
     if scale == "smoke":
-        return make_grid(scale, {SHARE: (0.4,), LOCAL: (1,), BETA: (IID, STRONG)})
+        return make_repper_grid(scale, {SHARE: (0.4,), LOCAL: (1,), BETA: (IID, STRONG)})
     few, many = EPOCHS[scale]
     settings = ((0.4, few), (0.4, many), (0.2, few), (0.8, few))
     places = tuple((share, epochs, alpha) for share, epochs in settings for alpha in (IID, MILD))
-    return make_grid(
+    return make_repper_grid(
         scale,
         {(SHARE, LOCAL, BETA): (*places, (0.4, few, STRONG))},
         apart={SHARE: {FEW: {f"train.{name}": value for name, value in LONGER.items()}}},
     )
 
 
-def _make_table2(scale: str) -> Grid:
+def _make_repper_table2(scale: str) -> Grid:
     paper = ("cinic10", "cifar10", "cifar100")
     data = {"smoke": ("digits",), "small": ("cifar10", "cifar100"), "paper": paper}[scale]
     alphas = (MILD, STRONG) if scale != "smoke" else (MILD,)
-    return make_grid(scale, {"data.name": data, BETA: alphas}, make_base(scale, share=FEW))
+    return make_repper_grid(scale, {"data.name": data, BETA: alphas}, make_repper_base(scale, share=FEW))
 
 
-def _make_table3(scale: str) -> Grid:
+def _make_repper_table3(scale: str) -> Grid:
     kinds = ("linear", "svm", "lr") if scale != "smoke" else ("linear", "svm")
-    return make_grid(scale, {"finish.kind": kinds}, apart={"finish.kind": {"linear": HEADS[scale]}})
+    return make_repper_grid(scale, {"finish.kind": kinds}, apart={"finish.kind": {"linear": HEADS[scale]}})
 
 
-def _make_table4(scale: str) -> Grid:
+def _make_repper_table4(scale: str) -> Grid:
     networks = (("mobilenet-v1", 1024), ("resnet34-pooled", 512))
     small = (("dcgan-narrow", 64), ("cnn", 64))
     data = {"smoke": ("digits",), "small": ("cifar10",), "paper": ("cifar10", "cifar100")}[scale]
     vary: dict[Any, Any] = {("model.encoder", "model.features"): networks if scale == "paper" else small}
-    return make_grid(scale, {**vary, "data.name": data})
+    return make_repper_grid(scale, {**vary, "data.name": data})
 
 
-def _make_skewed(scale: str, *keep: Literal["confusion", "features"]) -> Grid:
-    start = make_base(scale, STRONG, share=FEW)
-    return make_grid(scale, {BETA: (STRONG,)}, replace(start, keep=keep))
+def _make_repper_skewed(scale: str, *keep: Literal["confusion", "features"]) -> Grid:
+    start = make_repper_base(scale, STRONG, share=FEW)
+    return make_repper_grid(scale, {BETA: (STRONG,)}, replace(start, keep=keep))
 
 
-def _make_fig1(scale: str) -> Grid:
-    return _make_skewed(scale, "confusion", "features")
+def _make_repper_fig1(scale: str) -> Grid:
+    return _make_repper_skewed(scale, "confusion", "features")
 
 
-def _make_fig4(scale: str) -> Grid:
-    return replace(_make_fig1(scale), vary={BETA: (STRONG,), "seed": (0,)})
+def _make_repper_fig4(scale: str) -> Grid:
+    return replace(_make_repper_fig1(scale), vary={BETA: (STRONG,), "seed": (0,)})
 
 
-def _make_fig3(scale: str) -> Grid:
-    start = make_base(scale)
+def _make_repper_fig3(scale: str) -> Grid:
+    start = make_repper_base(scale)
     schedule = replace(start.train, rounds=1, local_epochs=None, local_steps=1, lr_milestones=None, lr_decay=None)
     whole = PartitionConfig("dirichlet", options={"test": "own"})
     shown = replace(start, model=ModelConfig("dcgan-narrow"), partition=whole, train=schedule, keep=("confusion",))
@@ -219,37 +221,41 @@ def _make_fig3(scale: str) -> Grid:
     return Grid(shown, {BETA: alphas, "seed": (0,)})
 
 
-def _make_fig6(scale: str) -> Grid:
+def _make_repper_fig6(scale: str) -> Grid:
     if scale == "smoke":
-        return make_grid(scale, {BETA: (MILD,)}, replace(make_base(scale, share=1.0), new_clients=3, new_steps=10))
-    start = make_base(scale, share=1.0)
+        return make_repper_grid(
+            scale, {BETA: (MILD,)}, replace(make_repper_base(scale, share=1.0), new_clients=3, new_steps=10)
+        )
+    start = make_repper_base(scale, share=1.0)
     joined = replace(start, new_clients=20, new_data="cifar10", new_steps=100, data=DataConfig(name="cifar100"))
     heads = FinishConfig(optimizer="sgd", lr=HEADS[scale]["finish.lr"])
-    return make_grid(scale, {BETA: (MILD,)}, replace(joined, finish=heads))
+    return make_repper_grid(scale, {BETA: (MILD,)}, replace(joined, finish=heads))
 
 
 # fmt: off
 TABLE1 = make_item("repper-table1", "RepPer, Table 1", "Accuracy over alpha, clients per round and local epochs",
-                   ARMS, _make_table1, BETA, reduced=REDUCED)
+                   ARMS, _make_repper_table1, BETA, reduced=REDUCED)
 TABLE2 = make_item("repper-table2", "RepPer, Table 2", "Accuracy on three datasets",
-                   ALL, _make_table2, "data.name", reduced=REDUCED)
+                   ALL, _make_repper_table2, "data.name", reduced=REDUCED)
 TABLE3 = make_item("repper-table3", "RepPer, Table 3",
                    "Accuracy with a head of one layer, a support vector machine and logistic regression",
-                   ARMS, _make_table3, "finish.kind", reduced=REDUCED)
-TABLE4 = make_item("repper-table4", "RepPer, Table 4", "Accuracy with two encoders", ARMS, _make_table4, "data.name")
+                   ARMS, _make_repper_table3, "finish.kind", reduced=REDUCED)
+TABLE4 = make_item("repper-table4", "RepPer, Table 4", "Accuracy with two encoders",
+                   ARMS, _make_repper_table4, "data.name")
 # With numbers for what the drawings show, in all and for frequent and rare classes.
 FIG1 = make_item("repper-fig1", "RepPer, Fig. 1", "Features of a client's images: their clusters",
-                 ARMS, _make_fig1, BETA, train=train_and_group)
+                 ARMS, _make_repper_fig1, BETA, train=train_and_group)
 # Runs of one step, as runs are what keeps the numbers of images.
-FIG3 = make_item("repper-fig3", "RepPer, Fig. 3", "Images of 20 clients by class", ("fedavg",), _make_fig3, BETA)
+FIG3 = make_item("repper-fig3", "RepPer, Fig. 3", "Images of 20 clients by class", ("fedavg",), _make_repper_fig3, BETA)
 FIG4 = make_item("repper-fig4", "RepPer, Fig. 4", "Features of RepPer on the images of seven clients and of all",
-                 ("repper",), _make_fig4, BETA, train=train_and_group)
+                 ("repper",), _make_repper_fig4, BETA, train=train_and_group)
 FIG5 = make_item("repper-fig5", "RepPer, Fig. 5", "Accuracy from a client's frequent classes to its rare ones",
-                 ALL, lambda scale: _make_skewed(scale, "confusion"), BETA, train=train_and_group)
+                 ALL, lambda scale: _make_repper_skewed(scale, "confusion"), BETA, train=train_and_group)
 # Trained on CIFAR-100; the new clients have CIFAR-10. In a smoke test they have the digits too.
 FIG6 = make_item("repper-fig6", "RepPer, Fig. 6", "Accuracy of 20 new clients with other data",
-                 ("fedavg", "fedprox", "lg_fedavg", "fedrep", "repper"), _make_fig6, BETA, scales=("smoke", "paper"))
+                 ("fedavg", "fedprox", "lg_fedavg", "fedrep", "repper"), _make_repper_fig6, BETA,
+                 scales=("smoke", "paper"))
 # Eqs. 10 to 17, measured.
 GRADIENTS = make_item("repper-gradients", "RepPer, section 5", "Gradients of images of frequent and rare classes",
-                      ("repper", "fedavg"), _make_skewed, BETA, train=train_and_pull)
+                      ("repper", "fedavg"), _make_repper_skewed, BETA, train=train_and_pull)
 # fmt: on

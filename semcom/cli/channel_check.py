@@ -12,13 +12,13 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 
-from channels import theory
-from channels.check import CHECKS, LIMIT, Finding, Lab, format_findings, run_checks
+from semcom.channels import theory
+from semcom.channels.check import CHECKS, LIMIT, Finding, Lab, format_findings, run_checks
 from semcom.config import AirConfig, ConfigError, RunError
 from semcom.engine.air.air import Air, Traffic
 from semcom.engine.air.registry import RATES
 from semcom.files import write_atomically
-from semcom.runs.folder.machine import read_versions
+from semcom.runs.folder.versions import read_versions
 from semcom.runs.request.resolve import find_device
 from semcom.screen import say
 

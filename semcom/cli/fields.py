@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 import tyro
 
 from semcom.config import FinishConfig
-from semcom.config.options import spelled
+from semcom.config.options import spell_option
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -52,27 +52,27 @@ def read_field_docstrings(cls: type) -> Mapping[str, str]:
     return found
 
 
-def shown(value: object) -> str:
+def show_field_value(value: object) -> str:
     """Format a value as the command line spells it, long numbers shortened, several with spaces between."""
     if isinstance(value, float) and len(str(value)) > 12:
         return f"{value:.4g}"
-    return " ".join(map(shown, value)) if isinstance(value, tuple) else str(value)
+    return " ".join(map(show_field_value, value)) if isinstance(value, tuple) else str(value)
 
 
 def explain_field(value: object, text: str) -> tuple[str, str]:
     """Split the docstring of a field into its explanation and its default, with the meaning of None for None."""
     found = _OPEN.search(text) if value is None else None
     if found is None:
-        return text, "none" if value is None else shown(value) or "none"
+        return text, "none" if value is None else show_field_value(value) or "none"
     return text.replace(found.group(), ""), found.group(1)
 
 
-def is_record(value: object) -> TypeGuard[DataclassInstance]:
+def is_dataclass_record(value: object) -> TypeGuard[DataclassInstance]:
     """Check whether a value is an instance of a dataclass."""
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
-def make_flags(
+def make_field_flags(
     part: DataclassInstance, extra: Mapping[str, tuple[Any, Any]] | None = None, hidden: Collection[str] = ()
 ) -> Any:
     """Make the flags of a dataclass instance: a similar instance that tyro can read, with its values as defaults.
@@ -90,8 +90,8 @@ def make_flags(
     made: list[tuple[str, Any, Any]] = []
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
-        if is_record(value):
-            inner = make_flags(value, hidden=field.metadata.get("hidden", ()))
+        if is_dataclass_record(value):
+            inner = make_field_flags(value, hidden=field.metadata.get("hidden", ()))
             name = "" if field.name == "options" else field.name
             made.append((field.name, Annotated[type(inner), tyro.conf.arg(name=name)], inner))
         elif field.name in (*HIDDEN, *hidden) or (hints[field.name] is Any and value is None):
@@ -116,19 +116,19 @@ def read_flags(part: DataclassInstance, parsed: DataclassInstance) -> Any:
     values = {}
     for field in dataclasses.fields(part):
         before, value = getattr(part, field.name), getattr(parsed, field.name)
-        values[field.name] = read_flags(before, value) if is_record(before) else value
+        values[field.name] = read_flags(before, value) if is_dataclass_record(before) else value
     return type(part)(**values)
 
 
 def name_flags(part: DataclassInstance, prefix: str = "--") -> list[str]:
-    """Spell the flags that `make_flags` made."""
+    """Spell the flags that `make_field_flags` made."""
     found: list[str] = []
     for field in dataclasses.fields(part):
         value, hint = getattr(part, field.name), typing.get_type_hints(type(part), include_extras=True)[field.name]
         given = [a.name for a in getattr(hint, "__metadata__", ()) if getattr(a, "name", None) is not None]
         name = (given or [field.name])[0]
-        if is_record(value):
-            found += name_flags(value, f"{prefix}{spelled(name)}." if name else prefix)
+        if is_dataclass_record(value):
+            found += name_flags(value, f"{prefix}{spell_option(name)}." if name else prefix)
         elif tyro.conf.Suppress not in getattr(hint, "__metadata__", ()):
-            found.append(prefix + spelled(name))
+            found.append(prefix + spell_option(name))
     return found

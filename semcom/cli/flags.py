@@ -23,9 +23,9 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 
 from semcom.cli import fields
 from semcom.cli.stored import read_stored
-from semcom.cli.text import paragraphs
+from semcom.cli.text import wrap_paragraphs
 from semcom.config import ConfigError, RunConfig
-from semcom.config.options import describe_untaken_option, spelled
+from semcom.config.options import describe_untaken_option, spell_option
 from semcom.methods.registry import METHODS
 from semcom.runs.request.plugins import load_plugins, locate_plugin
 from semcom.runs.request.section_options import (
@@ -34,11 +34,11 @@ from semcom.runs.request.section_options import (
     build_section_options,
     find_options_class,
     find_owners_of_option,
-    read_owner,
-    replace_owners,
+    read_option_owner,
+    replace_option_owners,
 )
 from semcom.runs.request.stop import Stopped
-from semcom.runs.request.trust import take_plugins
+from semcom.runs.request.trust import take_trusted_plugins
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -119,8 +119,9 @@ class SweepFlags:
     track: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="NAME[=PLACE]")] = ()
     """Tracker that gets all rounds of each run: tensorboard=FOLDER, wandb=PROJECT, mlflow=EXPERIMENT, or NAME alone
     (repeatable)."""
-    keep: str | None = None
-    """What each run keeps beside its numbers, separated by commas: confusion, features, curves-per-client, images."""
+    keep: tuple[str, ...] = ()
+    """What each run keeps beside its numbers: confusion, features, curves-per-client, images, weights, checkpoint
+    (default: nothing, and no models)."""
     data_root: Annotated[str | None, tyro.conf.arg(name="data.root")] = None
     """Folder where datasets lie and are downloaded to (None: the user's cache folder)."""
     device: str | None = None
@@ -169,7 +170,10 @@ def read_early_flags(argv: Sequence[str], config: bool = False) -> Early:
         parser.add_argument("--profile", action="store_true")
         parser.add_argument("--again", action="store_true")
         parser.add_argument("--track", action="append", default=[])
-    known, rest = parser.parse_known_args(list(argv))
+    words = list[str]()
+    for word in argv:  # `--plugin a.py b.py` means both; a word that is no file may be the name
+        words += ["--plugin", word] if word.endswith(".py") and words[-2:-1] == ["--plugin"] else [word]
+    known, rest = parser.parse_known_args(words)
     name = rest.pop(0) if rest and not rest[0].startswith("-") else None
     levels = typing.get_args(Level)
     if known.log_level not in levels:
@@ -191,28 +195,28 @@ def read_train_flags(early: Early) -> RunConfig:
     """
     base = read_stored(early.config) if early.config else RunConfig()
     load_plugins(early.plugins)
-    base = take_plugins(base, early.trust)
+    base = take_trusted_plugins(base, early.trust)
     plugins = tuple(dict.fromkeys((*base.plugins, *map(locate_plugin, early.plugins))))
     method = early.name or (base.method if early.config else None)
     if method is None and not HELP & set(early.rest):
         raise ConfigError(f"method: none is given; known are {', '.join(METHODS.names())}")
     wanted = dataclasses.replace(base, plugins=plugins)
-    chosen = ({"method": method} if method else {}) | read_owners(early.rest)
-    config = build_section_options(replace_owners(wanted, chosen))
+    chosen = ({"method": method} if method else {}) | read_owners_in_flags(early.rest)
+    config = build_section_options(replace_option_owners(wanted, chosen))
     config = config if method else dataclasses.replace(config, hyper=None)
     return parse_flags(config, f"semcom train {method or 'METHOD'}", early.rest, TRAIN, TRAIN_TEXT)
 
 
-def read_owners(words: Sequence[str]) -> dict[str, str]:
+def read_owners_in_flags(words: Sequence[str]) -> dict[str, str]:
     """Read the link, the partition and the like that the words choose, by their fields. Raises ConfigError."""
     parser = _EarlyParser(add_help=False, allow_abbrev=False)
     for field in NAMING:
         if field != "method":
-            parser.add_argument(*dict.fromkeys((f"--{spelled(field)}", f"--{field}")), dest=field)
+            parser.add_argument(*dict.fromkeys((f"--{spell_option(field)}", f"--{field}")), dest=field)
     return {field: value for field, value in vars(parser.parse_known_args(words)[0]).items() if value is not None}
 
 
-PLUGIN_HELP = "Python file or module that registers own methods, channels, partitions, datasets ... (repeatable)."
+PLUGIN_HELP = "Python files, or a module, that register own methods, channels, partitions, datasets ... (repeatable)."
 EARLY: Mapping[str, tuple[Any, Any]] = {
     "plugin": (Annotated[fields.PLUGIN, tyro.conf.arg(help=PLUGIN_HELP, help_behavior_hint="(default: none)")], ()),
     "log_level": (Annotated[Level, tyro.conf.arg(help="Lowest level that is logged to stderr.")], "info"),
@@ -248,6 +252,15 @@ Train one method. METHOD comes first (see: semcom list methods).
 --network.path-loss or --network.speeds."""
 
 
+def list_fields_in_flags(words: Sequence[str]) -> set[str]:
+    """List the fields that the flags among some words set."""
+    flags = [word.partition("=")[0].removeprefix("--").replace("-", "_") for word in words if word.startswith("--")]
+    sections: dict[Any, str] = {f.default_factory: f.name for f in dataclasses.fields(RunConfig)}
+    shorter = {flag: f"{sections[cls]}.{name}" for cls, names in fields.ALIASES.items() for name, flag in names.items()}
+    flags = [shorter.get(f"--{flag}", flag) for flag in flags]
+    return {*flags, *(flag.replace(".no_", ".") for flag in flags)}  # --train.no-through-link sets train.through_link
+
+
 def parse_flags(
     default: T,
     prog: str,
@@ -268,8 +281,8 @@ def parse_flags(
         ConfigError: a flag or value that is wrong, in one line.
         SystemExit: after `--help`.
     """
-    start, box = fields.make_flags(default, extra), io.StringIO()
-    described: Any = _Described(sys.stdout, paragraphs(text or inspect.cleandoc(type(default).__doc__ or "")))
+    start, box = fields.make_field_flags(default, extra), io.StringIO()
+    described: Any = _Described(sys.stdout, wrap_paragraphs(text or inspect.cleandoc(type(default).__doc__ or "")))
     try:
         with contextlib.redirect_stderr(box), contextlib.redirect_stdout(described), _widen_terminal(argv):
             parsed, unknown = tyro.cli(
@@ -367,7 +380,7 @@ def _describe_others_option(word: str, config: object) -> str:
     others = find_owners_of_option(section, name)
     if not others:
         return ""
-    owner = read_owner(run, others[0][0])  # of the kind that takes it
+    owner = read_option_owner(run, others[0][0])  # of the kind that takes it
     options = find_options_class(others[0][0], owner)
     return describe_untaken_option(section, name, owner, options, [other for _, other in others])
 
@@ -376,7 +389,7 @@ def _refuse_unknown(word: str, known: Sequence[str], config: object) -> str:
     """Describe the error of an unknown flag, with a similar flag if there is one."""
     if not word.startswith("-"):
         return f"{word!r} is not expected here; flags begin with --"
-    flag, is_run = spelled(word.split("=")[0]).lstrip("-"), isinstance(config, RunConfig)
+    flag, is_run = spell_option(word.split("=")[0]).lstrip("-"), isinstance(config, RunConfig)
     if flag == "method" and is_run:
         return f"{word}: no such flag; the method is the first word: semcom train METHOD"
     names = [name.lstrip("-") for name in known]

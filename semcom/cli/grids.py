@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 from semcom.cli import flags
 from semcom.cli.flags import SweepFlags
 from semcom.config import ConfigError, RunConfig
-from semcom.config.options import describe_untaken_option, spelled
+from semcom.config.options import describe_untaken_option, spell_option
 from semcom.runs.request.section_options import (
     NAMING,
     OWNERS,
     build_section_options,
     find_options_class,
     find_owners_of_option,
-    read_owner,
+    read_option_owner,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def read_grid_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfi
     typed = Typed(methods or names or (), base)
     settings = [parse_set_override(text, typed) for text in wanted.set]
     settings += [(n, v) for n, v in (("data.root", wanted.data_root), ("device", wanted.device)) if v is not None]
-    settings += [] if wanted.keep is None else [("keep", typed("keep", wanted.keep))]
+    settings += [("keep", typed("keep", " ".join(wanted.keep)))] if wanted.keep else []
     _check_once("set", [name for name, _ in settings])
 
     def read_axes(flag: str, texts: Sequence[str]) -> dict[Any, Any]:
@@ -60,7 +60,7 @@ def read_grid_request(wanted: SweepFlags, methods: Sequence[str], base: RunConfi
     return {"methods": names, "seeds": seeds, "set": dict(settings), "vary": vary, "tune": tune}
 
 
-def in_use(declared: Experiment | None, scale: str | None) -> tuple[list[str], RunConfig]:
+def find_grid_in_use(declared: Experiment | None, scale: str | None) -> tuple[list[str], RunConfig]:
     """Find the methods that an experiment compares and the configuration that its runs share; None: no experiment."""
     if declared is None:
         return [], RunConfig()
@@ -84,7 +84,7 @@ class Typed:
 
     def __init__(self, methods: Sequence[str], base: RunConfig) -> None:
         known = [name for name in methods if name in NAMING["method"]]  # others are refused with their runs
-        self._first = {field: [read_owner(base, field)] for field in NAMING} | {"method": known}
+        self._first = {field: [read_option_owner(base, field)] for field in NAMING} | {"method": known}
 
     def __call__(self, field: str, word: str) -> Any:
         """Parse the value of a field; several values have spaces between them.
@@ -128,7 +128,7 @@ class Typed:
             dataclasses.replace(RunConfig(), method=next(iter(self._first["method"]), "fedcl"))
         )
         try:
-            flags.parse_flags(config, "semcom sweep", [f"--{spelled(field)}={word}"], {})
+            flags.parse_flags(config, "semcom sweep", [f"--{spell_option(field)}={word}"], {})
         except ConfigError as error:
             return ConfigError(re.sub(r"--(?=[a-z])", "", str(error)).replace("no such flag", "no such field"))
         return ConfigError(f"{field}: no such field")
@@ -142,7 +142,7 @@ def _find_part(section: str, name: str) -> Any:
 
 def _read_value(section: str, name: str, hint: object, default: object, word: str) -> Any:
     """Parse a word by tyro, as a command line that knows only this field."""
-    flag = ".".join(spelled(part) for part in (section, name) if part)
+    flag = ".".join(spell_option(part) for part in (section, name) if part)
     if hint is bool:
         if word not in ("True", "False"):
             raise ConfigError(f"{flag}: {word!r} is not True or False")

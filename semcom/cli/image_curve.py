@@ -8,9 +8,9 @@ from typing import Literal
 import pandas as pd
 import torch
 
-from channels import make_link
-from channels.coding.choice import SampleImages
-from channels.coding.curve import measure_image_curve
+from semcom.channels import make_link
+from semcom.channels.coding.choice import SampleImages
+from semcom.channels.coding.curve import measure_image_curve
 from semcom.cli import flags
 from semcom.config import ConfigError, DataConfig
 from semcom.config.snr import parse_snr

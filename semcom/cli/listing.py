@@ -6,24 +6,23 @@ import dataclasses
 import importlib
 import inspect
 import os
-import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from channels.registry import Registry
-from semcom.cli.declarations import read_constants, read_fields, read_title
-from semcom.cli.fields import explain_field, read_field_docstrings, shown
+from semcom.channels.registry import Registry
+from semcom.cli.fields import explain_field, read_field_docstrings, show_field_value
 from semcom.cli.text import hang_text
 from semcom.config import FINISH, DataConfig
 from semcom.config.checks import describe_type
-from semcom.config.options import spelled
+from semcom.config.options import spell_option
 from semcom.data.dataset import SIDE
+from semcom.declarations import describe_entry, read_declared_fields, read_declared_title
 from semcom.methods.registry import METHODS
 from semcom.models.registry import build_encoder, own_features
 from semcom.packages import find_installed_packages
-from semcom.registry import find
+from semcom.registry import find_entry
 from semcom.runs.request.section_options import find_options_class
 
 if typing.TYPE_CHECKING:
@@ -36,7 +35,7 @@ COST = "cost: samples that pass through the encoder in training, all runs togeth
 """Below the scales of an experiment."""
 LISTS: Mapping[str, str] = {
     "methods": "semcom.methods.registry:METHODS",
-    "channels": "channels:LINKS",
+    "channels": "semcom.channels:LINKS",
     "partitions": "semcom.data.registry:PARTITIONS",
     "datasets": "semcom.data.registry:DATASETS",
     "augmentations": "semcom.data.registry:AUGMENTATIONS",
@@ -49,7 +48,7 @@ LISTS: Mapping[str, str] = {
     "compressions": "semcom.engine.air.registry:COMPRESSIONS",
     "rates": "semcom.engine.air.registry:RATES",
     "places": "semcom.engine.air.registry:PLACES",
-    "path-losses": "channels:PATH_LOSSES",
+    "path-losses": "semcom.channels:PATH_LOSSES",
     "speeds": "semcom.engine.air.registry:SPEEDS",
     "experiments": "semcom.studies.registry:EXPERIMENTS",
     "figures": "semcom.plots.registry:FIGURES",
@@ -68,7 +67,7 @@ def list_overview(what: str) -> str:
         return _list_methods()
     if what == "experiments":
         return _list_experiments()
-    registry = registry_of(what)
+    registry = find_listed(what)
     titles = {**{name: _list_title(registry, name) for name in registry.names()}, **_list_beside(what)}
     width = max(map(len, titles)) + 2
     return "\n".join(line for name, title in titles.items() for line in hang_text(f"{name:<{width}}", title))
@@ -79,15 +78,15 @@ def list_details(what: str, name: str) -> str:
 
     Raises ConfigError for an unknown name.
     """
-    if what == "datasets" and name not in registry_of(what) and os.path.exists(os.path.expanduser(name)):
+    if what == "datasets" and name not in find_listed(what) and os.path.exists(os.path.expanduser(name)):
         return _list_files(name)
     if name in _list_beside(what):
         return "\n".join(_list_head(name, _list_beside(what)[name]))
-    entry = find(registry_of(what), name)
+    entry = find_entry(find_listed(what), name)
     return "\n".join(_DETAILS[what](name, entry))
 
 
-def registry_of(what: str) -> Registry[Any]:
+def find_listed(what: str) -> Registry[Any]:
     """Find the registry of a list."""
     module, attribute = LISTS[what].split(":")
     return getattr(importlib.import_module(module), attribute)
@@ -97,14 +96,14 @@ def _list_beside(what: str) -> Mapping[str, str]:
     """List the entries, with titles, that a list has beside its registry: a last stage has more kinds than heads."""
     if what != "heads":
         return {}
-    from semcom.methods.parts.classifiers import KINDS
+    from semcom.methods.parts.kinds import KINDS
 
     return KINDS
 
 
 def _list_title(registry: Registry[Any], name: str) -> str:
     place = registry.place(name)
-    if place is not None and (title := read_title(place)):
+    if place is not None and (title := read_declared_title(place)):
         return title
     entry = registry.get(name)
     text = getattr(entry, "title", None) or inspect.getdoc(entry) or ""
@@ -122,9 +121,9 @@ def _list_methods() -> str:
     lines: list[str] = []
     for name in METHODS.names():
         place = METHODS.place(name)
-        method: Any = METHODS.get(name) if place is None else types.SimpleNamespace(**read_constants(place))
+        method: Any = describe_entry(METHODS, name)
         traits = "; ".join(f"{key}: {text}" for key, text in _read_traits(method).items())
-        fields = _read_defaults(method.Hyper) if place is None else read_fields(place, "Hyper")
+        fields = _read_defaults(method.Hyper) if place is None else read_declared_fields(place, "Hyper")
         defaults = "; ".join(f"{key}={explain_field(*field)[1]}" for key, field in fields.items())
         lines += hang_text(f"{name:<{margin}}", _read_paper(method))
         lines += [line for text in (traits, defaults) if text for line in hang_text(" " * margin, text)]
@@ -139,15 +138,17 @@ def _read_defaults(hyper: type) -> dict[str, tuple[Any, str]]:
 
 def _list_method(name: str, method: type[Method]) -> list[str]:
     """Describe a method: its traits, the paper's setting, the meaning and range of each hyperparameter."""
-    preset = ", ".join(f"{key} {shown(value)}" for key, value in method.preset.items())
+    preset = ", ".join(f"{key} {show_field_value(value)}" for key, value in method.preset.items())
     facts = {"paper": _read_paper(method), **_read_traits(method), "preset": preset or "none: the common defaults"}
     if method.finishing is not None:
         last = {**FINISH, **method.finishing}
-        facts["finish"] = ", ".join(f"{key} {shown(value)}" for key, value in last.items()) + " (--finish.NAME)"
+        facts["finish"] = (
+            ", ".join(f"{key} {show_field_value(value)}" for key, value in last.items()) + " (--finish.NAME)"
+        )
     options = _list_options(method.Hyper, "hyper", "hyperparameters")
     _, *paragraphs = (inspect.getdoc(inspect.getmodule(method)) or "").split("\n\n")
     head = _list_head(name, inspect.cleandoc(method.__doc__ or ""))
-    return [*head, *_space_out(paragraphs), "", *_facts(facts), "", *options]
+    return [*head, *_space_out_paragraphs(paragraphs), "", *_align_facts(facts), "", *options]
 
 
 def _read_paper(method: type[Method]) -> str:
@@ -182,7 +183,7 @@ def _list_options(cls: type, section: str, title: str) -> list[str]:
     lines = [f"{title} ({flag}NAME) and their defaults:"]
     for field in dataclasses.fields(start):
         text, default = explain_field(getattr(start, field.name), known.get(field.name, ""))
-        lines += hang_text("  ", f"{spelled(field.name)} = {default} ({describe_type(hints[field.name])})")
+        lines += hang_text("  ", f"{spell_option(field.name)} = {default} ({describe_type(hints[field.name])})")
         lines += hang_text("      ", text) if text else []
     return lines
 
@@ -211,7 +212,7 @@ def _list_module(name: str, build: Callable[..., Any], sizes: tuple[int, ...], s
     return [*_list_head(name, inspect.getdoc(build) or "", whole=True), "", f"{count:,} parameters {said}"]
 
 
-def _encoder(name: str, build: Callable[..., Any]) -> list[str]:
+def _describe_encoder(name: str, build: Callable[..., Any]) -> list[str]:
     features = own_features(build) or FEATURES
     made = partial(build_encoder, name, (CHANNELS, SIDE, SIDE))
     return _list_module(
@@ -219,7 +220,7 @@ def _encoder(name: str, build: Callable[..., Any]) -> list[str]:
     )
 
 
-def _head_of_model(name: str, build: Callable[..., Any]) -> list[str]:
+def _describe_head(name: str, build: Callable[..., Any]) -> list[str]:
     return _list_module(name, build, (FEATURES, CLASSES), f"for {FEATURES} features and {CLASSES} classes")
 
 
@@ -228,7 +229,7 @@ def _list_experiments() -> str:
     stored = [
         path.stem for folder in find_installed_packages("semcom.results")[0] for path in sorted(folder.glob("*.zip"))
     ]
-    registry, lines = registry_of("experiments"), list[str]()
+    registry, lines = find_listed("experiments"), list[str]()
     margin = max(map(len, registry.names())) + 2
     for name in registry.names():
         entry = registry.get(name)
@@ -256,10 +257,12 @@ def _list_experiment(name: str, entry: Experiment) -> list[str]:
         "axis": entry.axis,
         "figures": ", ".join(entry.figures) or "none",
     }
-    lines = [*_list_head(name, entry.title), "", *_facts(facts), "", "scales (--scale NAME):"]
+    lines = [*_list_head(name, entry.title), "", *_align_facts(facts), "", "scales (--scale NAME):"]
     for scale in entry.offered():
         base, outline = entry.scales[scale].base, entry.outline(scale)
-        varied = "; ".join(f"{axis.name} {shown(tuple(map(_format_joint, axis.values)))}" for axis in outline.axes)
+        varied = "; ".join(
+            f"{axis.name} {show_field_value(tuple(map(_format_joint, axis.values)))}" for axis in outline.axes
+        )
         fields = {name for axis in outline.axes for name in axis.fields}
         parts = {"clients": f"{base.clients} clients", "data.name": base.data.name}
         fixed = ", ".join(text for field, text in parts.items() if field not in fields)
@@ -278,7 +281,7 @@ def _format_variant(entry: Variant) -> str:
 
 def _format_joint(values: tuple[Any, ...]) -> str:
     """Format values of joint fields as `--vary` takes them."""
-    return ":".join(map(shown, values))
+    return ":".join(map(show_field_value, values))
 
 
 def _list_figure(name: str, entry: NamedFigure) -> list[str]:
@@ -312,8 +315,8 @@ _DETAILS: Mapping[str, Callable[[str, Any], list[str]]] = {
     "places": _list_owner("network.kind"),
     "path-losses": _list_owner("network.path_loss"),
     "speeds": _list_owner("network.speeds"),
-    "encoders": _encoder,
-    "heads": _head_of_model,
+    "encoders": _describe_encoder,
+    "heads": _describe_head,
     "experiments": _list_experiment,
     "figures": _list_figure,
     "kinds": _list_kind,
@@ -328,14 +331,14 @@ def _list_head(name: str, text: str, whole: bool = False) -> list[str]:
     first, *more = text.split("\n\n")
     more = [each for each in more if not each.startswith(("Args:", "Attributes:"))]  # of the code, not of a run
     lines = hang_text(f"{name}  ", first)
-    return lines + _space_out(more if whole else ())
+    return lines + _space_out_paragraphs(more if whole else ())
 
 
-def _space_out(paragraphs: Iterable[str]) -> list[str]:
+def _space_out_paragraphs(paragraphs: Iterable[str]) -> list[str]:
     """Fit paragraphs to the terminal, each after an empty line; an indented one keeps its lines."""
     fitted = (text.split("\n") if text.startswith(" ") else hang_text("", text) for text in paragraphs)
     return [line for lines in fitted for line in ("", *lines)]
 
 
-def _facts(facts: Mapping[str, str]) -> list[str]:
+def _align_facts(facts: Mapping[str, str]) -> list[str]:
     return [line for key, text in facts.items() for line in hang_text(f"{key:<10}", text)]

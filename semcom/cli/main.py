@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import semcom
-from channels import LINKS
-from channels.registry import Registry, describe_unknown_name
+from semcom.channels import LINKS
+from semcom.channels.registry import Registry, describe_unknown_name
 from semcom.config import ConfigError, RunError
-from semcom.config.errors import one_line
-from semcom.config.options import spelled
+from semcom.config.errors import shorten_error
+from semcom.config.options import spell_option
 from semcom.escape import escape_controls
 from semcom.packages import read_package_catalogue
-from semcom.registry import find
+from semcom.registry import find_entry
 from semcom.runs.request.stop import STATUS, Stopped, raise_on_stop_signals
 from semcom.screen import open_streams, say
 
@@ -57,6 +57,7 @@ commands:
   report FOLDER...    write a study as one HTML page with interactive curves
   channel-check       measure the channels against theory
   image-curve         write PSNR against SNR of images sent digitally, as CSV
+  env                 print versions and devices, for a report of a fault
   list WHAT [NAME]    WHAT: methods, channels, partitions, datasets,
                       augmentations, encoders, heads, tasks, schedulers,
                       accesses (to the air), compressions, rates, places,
@@ -82,15 +83,15 @@ def _find_status(words: list[str]) -> int:
         _dispatch(words)
         sys.stdout.flush()
     except ConfigError as error:
-        return _fail(error, 2)
+        return _report_failure(error, 2)
     except (RunError, OSError) as error:
         if isinstance(error, BrokenPipeError):
             return _close_output()
-        return _fail(error, 1)
+        return _report_failure(error, 1)
     except KeyboardInterrupt as stop:
-        return _fail(_describe_end("interrupted", stop), 130)
+        return _report_failure(_describe_end("interrupted", stop), 130)
     except Stopped as stop:
-        return _fail(_describe_end(f"stopped by {stop.signal}", stop), STATUS)
+        return _report_failure(_describe_end(f"stopped by {stop.signal}", stop), STATUS)
     except SystemExit as stop:  # tyro printed its help
         return stop.code if isinstance(stop.code, int) else 0
     return 0
@@ -101,9 +102,9 @@ def _describe_end(how: str, stop: BaseException) -> str:
     return "; ".join([how, *getattr(stop, "__notes__", ())])
 
 
-def _fail(error: object, status: int) -> int:
+def _report_failure(error: object, status: int) -> int:
     """Print one line and hand the exit status on."""
-    text = one_line(error)
+    text = shorten_error(error)
     say(f"semcom: {text}" if status in (130, STATUS) else f"semcom: error: {text}", stream=sys.stderr)
     return status
 
@@ -124,7 +125,7 @@ def _dispatch(words: list[str]) -> None:
     elif not command:
         raise ConfigError(f"command: none is given; known are {', '.join(COMMANDS.names())} (see semcom --help)")
     else:
-        find(COMMANDS, command)(rest)
+        find_entry(COMMANDS, command)(rest)
 
 
 @contextlib.contextmanager
@@ -150,7 +151,7 @@ def _set_up_logging(level: str) -> Iterator[None]:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
     logging.getLogger().addHandler(handler)
-    loggers = [logging.getLogger(package) for package in ("semcom", "channels", "experiments", "figures")]
+    loggers = [logging.getLogger(package) for package in ("semcom", "semcom_papers")]
     before = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(level.upper())
@@ -162,11 +163,11 @@ def _set_up_logging(level: str) -> Iterator[None]:
         logging.getLogger().removeHandler(handler)
 
 
-def train(words: list[str]) -> None:
+def carry_out_train(words: list[str]) -> None:
     """Carry out `semcom train METHOD`."""
     from semcom.cli import flags
     from semcom.cli import printing as report
-    from semcom.cli.stored import list_stored_fields, prepare_over_stored
+    from semcom.cli.stored import prepare_over_stored
     from semcom.studies.names import is_in_joule
 
     with _report_request_errors():
@@ -176,7 +177,7 @@ def train(words: list[str]) -> None:
 
         request = dataclasses.replace(wanted, contents={})
         setup, fallen = (
-            prepare_over_stored(request, list_stored_fields(early.rest))
+            prepare_over_stored(request, flags.list_fields_in_flags(early.rest))
             if early.config
             else (resolve_setup(request), [])
         )
@@ -196,9 +197,9 @@ def train(words: list[str]) -> None:
         for path in changed if first else ():
             LOG.warning("%s has changed since %s was written: it is taken as it is now", path, early.config)
         if fallen and first:
-            idle = ", ".join(map(spelled, fallen))
+            idle = ", ".join(map(spell_option, fallen))
             LOG.warning("left out of %s, as it has no effect: %s", early.config, idle)
-        result = carry_out_run(setup, on_round=_call_each(shown), profile=early.profile, again=early.again)
+        result = carry_out_run(setup, on_round=_combine_trackers(shown), profile=early.profile, again=early.again)
         tracking.complete(result)
     if not first:
         return
@@ -207,12 +208,12 @@ def train(words: list[str]) -> None:
     if early.profile:
         say(report.format_time_table(result.summary["seconds"]))
     if result.out is not None:
-        say(f"folder: {_relate_to_here(result.out)}")
+        say(f"folder: {_shorten_path(result.out)}")
     for name, place in tracking.places.items():
         say(f"{name}: {name_tracked_run(config)} in {place}")
 
 
-def _call_each(trackers: Sequence[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:
+def _combine_trackers(trackers: Sequence[Callable[[dict[str, Any]], None]]) -> Callable[[dict[str, Any]], None]:
     """Combine several trackers into a function that calls each with a line of metrics.jsonl."""
 
     def on_round(line: dict[str, Any]) -> None:
@@ -222,18 +223,18 @@ def _call_each(trackers: Sequence[Callable[[dict[str, Any]], None]]) -> Callable
     return on_round
 
 
-def _relate_to_here(path: Path) -> Path:
+def _shorten_path(path: Path) -> Path:
     """Shorten a path inside the current folder."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def sweep(words: list[str]) -> None:
+def carry_out_sweep(words: list[str]) -> None:
     """Carry out `semcom sweep [EXPERIMENT]`."""
     from semcom.cli import flags, grids
     from semcom.plots.registry import find_drawings_for
     from semcom.runs.request.plugins import load_plugins
     from semcom.studies.registry import find_experiment
-    from semcom.studies.results.lock import read_shard
+    from semcom.studies.results.lock import parse_shard
     from semcom.studies.sweep.plan import make_plan
     from semcom.studies.sweep.pool import check_workers
     from semcom.studies.sweep.request import parse_request
@@ -246,12 +247,12 @@ def sweep(words: list[str]) -> None:
         declared = None if early.name is None else find_experiment(early.name)
         wanted = flags.parse_flags(flags.SweepFlags(), f"semcom sweep {early.name or '[EXPERIMENT]'}", early.rest)
         check_workers(wanted.jobs, wanted.backend, wanted.gpus_per_run)
-        shard = None if wanted.shard is None else read_shard(wanted.shard)
-        request = parse_request(**grids.read_grid_request(wanted, *grids.in_use(declared, wanted.scale)))
+        shard = None if wanted.shard is None else parse_shard(wanted.shard)
+        request = parse_request(**grids.read_grid_request(wanted, *grids.find_grid_in_use(declared, wanted.scale)))
         request = dataclasses.replace(request, words=_join_words(words))
     with _set_up_logging(early.log_level):
         with _report_request_errors():
-            request = add_reused_variants(early.name, request, wanted.reuse, early.plugins)
+            request = add_reused_variants(early.name, request, wanted.reuse)
             asked = (early.name, wanted.scale, request, early.plugins, wanted.out)
             plan = plan_search(*asked) if request.tune else make_plan(*asked)
             drawings = find_drawings_for(declared, plan.experiment, plan.scale)
@@ -262,7 +263,7 @@ def sweep(words: list[str]) -> None:
 
             plan = carry_out_search(plan, asked, shard, _choose_options(wanted))
             drawings = find_drawings_for(declared, plan.experiment, plan.scale)
-        _execute(plan, shard, wanted, drawings)
+        _execute_and_draw(plan, shard, wanted, drawings)
 
 
 def _join_words(words: Sequence[str]) -> str:
@@ -274,17 +275,13 @@ def _join_words(words: Sequence[str]) -> str:
 
 def _dry_run(plan: Plan, shard: Shard | None, wanted: SweepFlags, searched: tuple[Any, ...] | None) -> None:
     """Print a preview of a planned sweep, or of its search, then fetch and check its data."""
-    from semcom.studies.sweep.divisions import check_sweep_data
-    from semcom.studies.sweep.sweep import preview_sweep
-    from semcom.studies.sweep.tune import check_search_is_apart
+    from semcom.studies.sweep.sweep import check_planned_data, preview_sweep
 
     say(preview_sweep(plan, shard, wanted.jobs or 1, wanted.reuse))
-    check_sweep_data(plan.runs.values())
-    if searched is not None:
-        check_search_is_apart(plan, *searched)
+    check_planned_data(plan, searched)
 
 
-def _execute(plan: Plan, shard: Shard | None, wanted: SweepFlags, drawings: Sequence[Drawing]) -> None:
+def _execute_and_draw(plan: Plan, shard: Shard | None, wanted: SweepFlags, drawings: Sequence[Drawing]) -> None:
     """Carry out a planned sweep, and draw its figures unless other shards have runs to do."""
     from semcom.studies.sweep.sweep import execute_sweep
 
@@ -303,7 +300,7 @@ def _choose_options(wanted: SweepFlags) -> dict[str, Any]:
     return {name: getattr(wanted, name) for name in names}
 
 
-def split(words: list[str]) -> None:
+def carry_out_split(words: list[str]) -> None:
     """Carry out `semcom split`."""
     from semcom.cli import flags
     from semcom.cli.split import carry_out_split as carry_out
@@ -318,7 +315,7 @@ def split(words: list[str]) -> None:
         carry_out(wanted)
 
 
-def figure(words: list[str]) -> None:
+def carry_out_figure(words: list[str]) -> None:
     """Carry out `semcom figure FIGURE`."""
     from semcom.cli import flags
     from semcom.plots.registry import FIGURES
@@ -358,7 +355,7 @@ def _refuse_name(command: str, early: Early) -> None:
         raise ConfigError(f"{command}: {early.name!r} is not expected here; flags begin with --")
 
 
-def channel_check(words: list[str]) -> None:
+def carry_out_channel_check(words: list[str]) -> None:
     """Carry out `semcom channel-check`."""
     from semcom.cli import flags
     from semcom.cli.channel_check import CheckFlags
@@ -374,7 +371,7 @@ def channel_check(words: list[str]) -> None:
         carry_out(wanted.device, wanted.seed, wanted.json)
 
 
-def list_(words: list[str]) -> None:
+def carry_out_list(words: list[str]) -> None:
     """Carry out `semcom list WHAT [NAME]`."""
     from semcom.cli import flags, listing
     from semcom.runs.request.plugins import load_plugins
@@ -395,10 +392,10 @@ def list_(words: list[str]) -> None:
 COMMANDS: Registry[Callable[[list[str]], None]] = Registry(
     "command",
     {
-        "train": "semcom.cli.main:train",
-        "sweep": "semcom.cli.main:sweep",
-        "split": "semcom.cli.main:split",
-        "figure": "semcom.cli.main:figure",
+        "train": "semcom.cli.main:carry_out_train",
+        "sweep": "semcom.cli.main:carry_out_sweep",
+        "split": "semcom.cli.main:carry_out_split",
+        "figure": "semcom.cli.main:carry_out_figure",
         "show": "semcom.cli.show:carry_out_show",
         "plot": "semcom.cli.plot:carry_out_plot",
         "table": "semcom.cli.plot:print_plot_table",
@@ -407,9 +404,10 @@ COMMANDS: Registry[Callable[[list[str]], None]] = Registry(
         "pack": "semcom.cli.analysis:carry_out_pack",
         "export": "semcom.cli.export:carry_out_export",
         "report": "semcom.cli.report:carry_out_report",
-        "channel-check": "semcom.cli.main:channel_check",
+        "channel-check": "semcom.cli.main:carry_out_channel_check",
         "image-curve": "semcom.cli.image_curve:carry_out_image_curve",
-        "list": "semcom.cli.main:list_",
+        "env": "semcom.cli.env:print_environment",
+        "list": "semcom.cli.main:carry_out_list",
     },
     catalogue=partial(read_package_catalogue, "semcom.commands"),
 )

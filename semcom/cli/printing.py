@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from semcom.cli.text import terminal
-from semcom.runs.result.accuracy import LAST, list_accuracy_snrs
-from semcom.tasks.metric import Metric, curve_of, read_task_metrics
+from semcom.cli.text import count_terminal_columns
+from semcom.runs.result.accuracy import describe_window, list_accuracy_snrs
+from semcom.tasks.metric import Metric, name_metric_curve, read_task_metrics
 
 if TYPE_CHECKING:
     from semcom.data.dataset import Indices
@@ -40,10 +40,14 @@ def format_result_table(summary: Mapping[str, Any], radio: bool = True, joule: b
     rounds = summary["rounds"]
     end = f"{rounds} round{'s' if rounds > 1 else ''}" + (" and its last stage" if "finish" in summary else "")
     if "stopped" in summary:
-        end += f" (of {summary['stopped']['rounds']}; the best on validation images: {_best_of(summary)})"
+        best = summary["stopped"]["best_on_validation"]
+        end += f" (of {summary['stopped']['rounds']}; the best on validation images: round {best})"
     where = f" at {snrs[0]} dB" if len(snrs) > 1 else ""
     headline = metrics[0]
     head = f"{summary['method']}: {headline.label} {headline.state(summary[headline.name])}{where} after {end}"
+    first, view = next(iter(summary["views"].items()))
+    if (window := describe_window(summary, first)).startswith("mean") and headline.key("last") in view:
+        head += f" ({window}; the last one: {headline.state(view[headline.key('last')])})"
     visited = [f"training samples visited: {summary['samples']:,}"] if "samples" in summary else []
     return "\n".join([head, *body, *visited, *format_air_lines(summary, radio, joule)])
 
@@ -81,15 +85,11 @@ def _name_meters(found: Mapping[str, Any], several: bool) -> dict[str, Any]:
 
 def _format_with_windows(summary: Mapping[str, Any]) -> dict[str, Any]:
     """Name the views of a summary, with their windows if these differ, as after a last stage."""
-    last, rounds = summary.get("finish", {}).get("views", {}), min(LAST, summary["rounds"])
-    window = f"mean of the last {rounds} rounds" if rounds > 1 else "the last round"
-    window = f"mean from {_best_of(summary)} on" if "stopped" in summary else window
-    windows = {name: "at the end" if name in last else window for name in summary["views"]}
-    return {f"{name} ({windows[name]})" if last else name: view for name, view in summary["views"].items()}
-
-
-def _best_of(summary: Mapping[str, Any]) -> str:
-    return f"round {summary['stopped']['best_on_validation']}"
+    several = bool(summary.get("finish", {}).get("views"))
+    return {
+        f"{name} ({describe_window(summary, name)})" if several else name: view
+        for name, view in summary["views"].items()
+    }
 
 
 def _format_means(title: str, views: Mapping[str, Mapping[str, Any]], metrics: Sequence[Metric]) -> list[str]:
@@ -122,9 +122,9 @@ def _is_last_apart(view: Mapping[str, Any], metric: Metric) -> bool:
 
 def _format_curves(views: Mapping[str, Mapping[str, Any]], snrs: Sequence[str], metric: Metric) -> list[str]:
     """Tabulate a metric of each view at each SNR, as many columns side by side as fit the terminal."""
-    curve, title = curve_of(metric.name), f"{metric.heading} at"
+    curve, title = name_metric_curve(metric.name), f"{metric.heading} at"
     names = [name for name, view in views.items() if curve in view]
-    room = max(1, (terminal() - max(map(len, (*names, title)))) // (_SNR_WIDTH + 1))
+    room = max(1, (count_terminal_columns() - max(map(len, (*names, title)))) // (_SNR_WIDTH + 1))
     lines: list[str] = []
     for first in range(0, len(snrs), room):
         some = snrs[first : first + room]
@@ -158,7 +158,7 @@ def format_split_table(split: Split, labels: Indices, classes: Sequence[str]) ->
     counts = [np.bincount(labels[split.train[client]], minlength=len(classes)).tolist() for client in clients]
     rows = [[*(str(len(lists[client])) for lists in parts.values()), *map(str, counts[client])] for client in clients]
     lines = _format_table("client", [str(client) for client in clients], rows, [*parts, *classes], width=4)
-    if len(lines[0]) > terminal():
+    if len(lines[0]) > count_terminal_columns():
         whole = f"one line for each, with {len(classes)} classes, takes {len(lines[0])} columns"
         return "\n".join([*_format_split(parts, labels), f"{len(split.train):,} clients; {whole}"])
     left = len(split.train) - len(clients)

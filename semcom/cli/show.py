@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from channels import LINKS
+from semcom.channels import LINKS
 from semcom.cli.analysis import read_analysis_words
 from semcom.cli.fields import PLUGIN
 from semcom.cli.printing import format_air_lines
-from semcom.cli.text import hang_text, terminal
+from semcom.cli.text import count_terminal_columns, hang_text
 from semcom.config import ConfigError
+from semcom.declarations import describe_entry
 from semcom.escape import escape_controls
 from semcom.screen import is_terminal_screen, say
 from semcom.studies.names import is_in_joule
@@ -72,7 +73,7 @@ def carry_out_show(words: list[str]) -> None:
 def _make_console() -> Console:
     from rich.console import Console
 
-    return Console(width=terminal(), highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return Console(width=count_terminal_columns(), highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def _watch_show(found: Overview, again: Callable[[], Overview]) -> Overview:
@@ -95,7 +96,7 @@ def _watch_show(found: Overview, again: Callable[[], Overview]) -> Overview:
 def show_whole(found: Overview) -> Iterator[RenderableType]:
     """Yield all that is shown of a run or a study, but for its failures."""
     yield from show_brief(found, ROWS)
-    yield _show_run(found) if _is_run(found) else _show_air(found)
+    yield _show_run(found) if found.of_run else _show_air(found)
     if warnings := found.warnings():
         yield _make_text("warnings")
         runs = len(found.courses) > 1
@@ -106,17 +107,13 @@ def show_brief(found: Overview, rows: int) -> Iterator[RenderableType]:
     """Yield the parts that are shown while it is watched: setting, progress, and at most `rows` runs."""
     from rich.console import Group
 
-    for name, text in (_show_head_of_run if _is_run(found) else _show_head)(found).items():
+    for name, text in (_show_head_of_run if found.of_run else _show_head)(found).items():
         if name == "repeat":  # in one line, to be pasted; a Text alone would be joined with those around it
             yield Group(_make_text(f"{name:<10}{text}", no_wrap=True, overflow="ignore"))
         else:
             yield _make_text("\n".join(hang_text(f"{name:<10}", text)))
-    if not _is_run(found):
+    if not found.of_run:
         yield from _show_runs(found, rows)
-
-
-def _is_run(found: Overview) -> bool:
-    return bool(found.of_run)
 
 
 def _show_head(found: Overview) -> dict[str, str]:
@@ -191,7 +188,9 @@ def _name_columns(courses: Sequence[Course]) -> list[str]:
 def _format_row(course: Course) -> list[str]:
     """Format the row of a run: the accuracies of its first view."""
     metric = course.run.metrics[0]
-    shown = [_format(metric, course.first.get(name)) for name in (metric.key("last"), metric.key("best"), metric.name)]
+    shown = [
+        _format_metric(metric, course.first.get(name)) for name in (metric.key("last"), metric.key("best"), metric.name)
+    ]
     return [course.label, course.state, f"{course.round}/{course.rounds or '?'}", *shown]
 
 
@@ -209,20 +208,17 @@ def _show_run(found: Overview) -> RenderableType:
     run = course.run
     if run.summary:
         joule = is_in_joule(run.field("network.kind"), run.field("air.symbol_energy"))
-        parts.append(_make_text("\n".join(format_air_lines(run.summary, _has_radio(course), joule))))
+        kind = run.fields.get("channel.kind", "")
+        # A link of a plug-in that is not loaded counts as a channel.
+        radio = kind not in LINKS or describe_entry(LINKS, kind).radio
+        parts.append(_make_text("\n".join(format_air_lines(run.summary, radio, joule))))
     return Group(*parts)
 
 
 def _format_view(name: str, view: Mapping[str, Any], metric: Metric) -> list[str]:
-    before = [_format(metric, view.get(metric.key(key))) for key in ("last", "best")]
-    after = [_format(metric, view.get(key)) for key in (metric.name, metric.key("std"), metric.key("worst10"))]
+    before = [_format_metric(metric, view.get(metric.key(key))) for key in ("last", "best")]
+    after = [_format_metric(metric, view.get(key)) for key in (metric.name, metric.key("std"), metric.key("worst10"))]
     return [name, *before, str(view.get("best_round", "-")), *after]
-
-
-def _has_radio(course: Course) -> bool:
-    """Check whether a run has a channel; a link of a plug-in that is not loaded counts as one."""
-    kind = course.run.fields.get("channel.kind", "")
-    return kind not in LINKS or LINKS.get(kind).radio
 
 
 def _show_air(found: Overview) -> RenderableType:
@@ -260,7 +256,7 @@ def _show_table(columns: Sequence[str], rows: list[list[str]]) -> Table:
     return table
 
 
-def _format(metric: Metric, value: float | None) -> str:
+def _format_metric(metric: Metric, value: float | None) -> str:
     return "-" if value is None else metric.format(value)
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import semcom
 from semcom.cli import flags
-from semcom.cli.fields import is_record
+from semcom.cli.fields import is_dataclass_record
 from semcom.cli.printing import format_split_table
 from semcom.config import ConfigError, DataConfig, PartitionConfig, Resolved, RunConfig
-from semcom.config.options import spelled
+from semcom.config.options import spell_option
 from semcom.data.dataset import SIDE, Dataset
 from semcom.data.load import load_dataset, read_dataset
 from semcom.data.partitions import partition_dataset
@@ -22,7 +22,7 @@ from semcom.data.split import Split
 from semcom.data.split_file import write_split
 from semcom.runs.request.limits import check_archive_limits
 from semcom.runs.request.plugins import load_plugins
-from semcom.runs.request.section_options import build_section_options, replace_owners
+from semcom.runs.request.section_options import build_section_options, replace_option_owners
 from semcom.screen import say
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class SplitFlags:
 def read_split_flags(early: flags.Early) -> SplitFlags:
     """Read the flags of `semcom split`. Raises ConfigError or ValueError for the first error."""
     load_plugins(early.plugins)
-    config = build_section_options(replace_owners(RunConfig(), flags.read_owners(early.rest)))
+    config = build_section_options(replace_option_owners(RunConfig(), flags.read_owners_in_flags(early.rest)))
     start = SplitFlags(config.data, config.partition, plugins=early.plugins)
     wanted = flags.parse_flags(start, "semcom split", early.rest, {"log_level": flags.EARLY["log_level"]})
     _check_out(wanted.out)
@@ -122,9 +122,9 @@ def _refuse_beside_pfllib(wanted: DataclassInstance, start: DataclassInstance, p
     """Raise ConfigError for the first flag beside --from-pfllib that says how to divide: the folder says it."""
     for each in dataclasses.fields(start):
         value, usual = getattr(wanted, each.name), getattr(start, each.name)
-        if is_record(usual) and each.name != "data":
+        if is_dataclass_record(usual) and each.name != "data":
             inner = prefix if each.name == "options" else f"{prefix}{each.name}."
             _refuse_beside_pfllib(value, usual, inner)
         elif value != usual and each.name not in ("data", "out", "from_pfllib", "plugins"):
-            flag = spelled(f"{prefix}{each.name}")
+            flag = spell_option(f"{prefix}{each.name}")
             raise ConfigError(f"{flag}: {value!r} has no effect with from-pfllib, whose folder says it; leave it out")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from semcom.cli.fields import ALIASES
 from semcom.config import ConfigError, NoEffect, RunConfig, from_dict, to_dict
-from semcom.config.options import usual
+from semcom.config.options import read_option_default
 from semcom.files import CONFIG, ELSEWHERE
-from semcom.runs.folder.stored import read_config
+from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.request.section_options import read_section_options, replace_section_options
 
 if TYPE_CHECKING:
@@ -30,13 +29,13 @@ def read_stored(path: str) -> RunConfig:
     """
     place = Path(path)
     if place.parent.suffix != ".zip" or not place.parent.is_file():
-        return read_config(path, "config")
+        return read_stored_config(path, "config")
     from semcom.studies.results.archive import unpack_archive
 
     with unpack_archive(place.parent, place.name) as folder:
         if not (Path(folder) / place.name / CONFIG).is_file():
             raise ConfigError(f"config: {place.parent} has no run {place.name}; semcom show {place.parent} lists some")
-        stored = to_dict(read_config(Path(folder) / place.name, "config"))
+        stored = to_dict(read_stored_config(Path(folder) / place.name, "config"))
     return from_dict({name: _shorten_paths(value) for name, value in stored.items() if name not in MACHINE})
 
 
@@ -57,7 +56,7 @@ def prepare_over_stored(config: RunConfig, given: Collection[str]) -> tuple[Setu
 
     Args:
         config: the flags over the stored values.
-        given: the fields that the flags set, see `list_stored_fields`.
+        given: the fields that the flags set, see `flags.list_fields_in_flags`.
 
     Returns:
         the run, and the fields that fall away: they have their defaults.
@@ -77,23 +76,14 @@ def prepare_over_stored(config: RunConfig, given: Collection[str]) -> tuple[Setu
         return setup, [field, *others]
 
 
-def list_stored_fields(words: Sequence[str]) -> set[str]:
-    """List the fields that the flags among some words set."""
-    flags = [word.partition("=")[0].removeprefix("--").replace("-", "_") for word in words if word.startswith("--")]
-    sections: dict[Any, str] = {f.default_factory: f.name for f in dataclasses.fields(RunConfig)}
-    shorter = {flag: f"{sections[cls]}.{name}" for cls, names in ALIASES.items() for name, flag in names.items()}
-    flags = [shorter.get(f"--{flag}", flag) for flag in flags]
-    return {*flags, *(flag.replace(".no_", ".") for flag in flags)}  # --train.no-through-link sets train.through_link
-
-
 def _drop_field(config: RunConfig, field: str) -> RunConfig:
     """Reset a field of a configuration to its default."""
     section, _, name = field.rpartition(".")
     if not section:
-        return dataclasses.replace(config, **{name: usual(config, name)})
+        return dataclasses.replace(config, **{name: read_option_default(config, name)})
     part = None if section == "hyper" else getattr(config, section)
     if part is not None and hasattr(part, name):
-        part = dataclasses.replace(part, **{name: usual(part, name)})
+        part = dataclasses.replace(part, **{name: read_option_default(part, name)})
         return dataclasses.replace(config, **{section: part})
     own = read_section_options(config, section)
-    return replace_section_options(config, section, dataclasses.replace(own, **{name: usual(own, name)}))
+    return replace_section_options(config, section, dataclasses.replace(own, **{name: read_option_default(own, name)}))

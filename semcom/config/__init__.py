@@ -22,12 +22,12 @@ from semcom.config.identity import (
     VARIABLE,
     complete_config,
     from_dict,
-    list_differences,
     list_earlier_hashes,
+    list_identity_differences,
     run_hash,
     to_dict,
 )
-from semcom.config.presets import COMMON, FINISH, PRESET_DEPENDS_ON, fill_from_preset
+from semcom.config.presets import BAND_HZ, COMMON, FINISH, PRESET_DEPENDS_ON, fill_from_preset
 from semcom.config.resolved import Resolved, Schedule
 from semcom.config.snr import SNR, parse_snr
 
@@ -37,6 +37,7 @@ __all__ = [
     "DEPENDS",
     "READ",
     "VARIABLE",
+    "BAND_HZ",
     "COMMON",
     "FINISH",
     "FORMER",
@@ -58,7 +59,7 @@ __all__ = [
     "Schedule",
     "TrainConfig",
     "complete_config",
-    "list_differences",
+    "list_identity_differences",
     "list_earlier_hashes",
     "fill_from_preset",
     "from_dict",

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 import types
 import typing
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from channels import options
-from channels.options import COUNT, Rule
+from semcom.channels import options
+from semcom.channels.options import COUNT, Rule
 from semcom.config import COMMON, SNR, ConfigError, NoEffect, Resolved, RunConfig, TrainConfig, parse_snr
 from semcom.config.declared import declared_types
 from semcom.config.errors import show_value
-from semcom.config.options import spelled
+from semcom.config.options import spell_option
 
 PER_CLIENT = ("train.lr", "train.local_epochs")
 """Fields that hold one value, or one per client."""
@@ -25,10 +27,10 @@ def check_config(config: Resolved) -> None:
     check_config_types(config)
     _check_ranges(RunConfig, config, "")
     for name in PER_CLIENT:
-        value = _get(config, name)
+        value = attrgetter(name)(config)
         if isinstance(value, tuple) and len(value) != config.clients:
             raise ConfigError(
-                f"{spelled(name)}: {len(value)} values for {config.clients} clients; give one, or one per client"
+                f"{spell_option(name)}: {len(value)} values for {config.clients} clients; give one, or one per client"
             )
     if config.chunk != "auto":
         require_in_config("chunk", config.chunk, COUNT)
@@ -48,16 +50,11 @@ def check_config(config: Resolved) -> None:
 
 
 def require_in_config(name: str, value: Any, rule: Rule) -> None:
-    """Raise ConfigError, with the field as its flag, unless a value meets a rule; see `channels.options.require`."""
+    """Raise ConfigError, naming the flag, unless a value meets a rule (`semcom.channels.options.require`)."""
     try:
-        options.require(spelled(name), value, rule)
+        options.require(spell_option(name), value, rule)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-
-
-def _get(config: RunConfig, name: str) -> Any:
-    section, _, field = name.rpartition(".")
-    return getattr(getattr(config, section) if section else config, field)
 
 
 # -- types -----------------------------------------------------------------------------------------------------------
@@ -70,14 +67,21 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 """Halves of characters, as Python reads bytes of a path that are not UTF-8."""
 
 
-def check_config_types(config: RunConfig) -> None:
-    """Raise ConfigError for a value, read from a file or given in Python, that is not of its field's declared type."""
+def check_config_types(config: RunConfig, seen: dict[Any, Any] | None = None) -> None:
+    """Raise ConfigError for a value, read from a file or given in Python, that is not of its field's declared type.
+
+    Sections that are in `seen` of `from_dict`, and have been checked, are not checked again.
+    """
     for section in dataclasses.fields(RunConfig):
         part = getattr(config, section.name)
+        if seen is not None and id(part) in seen:
+            continue
         if dataclasses.is_dataclass(part):
             _check_config_fields(part, f"{section.name}.")
             if dataclasses.is_dataclass(own := getattr(part, "options", None)):
                 _check_config_fields(own, f"{section.name}.")
+            if seen is not None:
+                seen[id(part)] = part
     _check_config_fields(config, "")
 
 
@@ -88,7 +92,9 @@ def _check_config_fields(part: Any, prefix: str) -> None:
         value = getattr(part, name)
         if not dataclasses.is_dataclass(hint) and not _fits_declared_type(value, hint):
             several = f"; write [{show_value(value)}]" if _fits_declared_type((value,), hint) else ""
-            raise ConfigError(f"{spelled(prefix + name)}: {show_value(value)} is not {describe_type(hint)}{several}")
+            raise ConfigError(
+                f"{spell_option(prefix + name)}: {show_value(value)} is not {describe_type(hint)}{several}"
+            )
 
 
 def _fits_declared_type(value: Any, hint: Any) -> bool:
@@ -97,6 +103,8 @@ def _fits_declared_type(value: Any, hint: Any) -> bool:
     A number has less than `DIGITS` digits. A text is UTF-8 without NUL, so that it can be written to a file and be a
     path.
     """
+    if type(value) in _list_plain_kinds(hint) and (type(value) is not str or (value.isascii() and "\0" not in value)):
+        return True
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or origin is typing.ClassVar:
         return True
@@ -118,6 +126,13 @@ def _fits_declared_type(value: Any, hint: Any) -> bool:
         return False
     kind = (int, float) if hint is float else origin or hint
     return not isinstance(kind, type | tuple) or isinstance(value, kind)
+
+
+@functools.cache
+def _list_plain_kinds(hint: Any) -> tuple[type, ...]:
+    """List the classes of values that all have a declared type; texts if they are of ASCII, without NUL."""
+    inside = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    return tuple(kind for kind in (float, bool, str, type(None)) if kind in inside)
 
 
 def describe_type(hint: Any) -> str:

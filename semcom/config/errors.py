@@ -60,7 +60,7 @@ def show_value(value: Any) -> str:
         return f"a value of type {type(value).__name__} that cannot be written"
 
 
-def one_line(error: object) -> str:
+def shorten_error(error: object) -> str:
     """Format an error's message on one line, or name its type if it has none."""
     return _squeeze(" ".join(str(error).split())) or type(error).__name__
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Self
 
-from channels.options import COUNT, MEASURE, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, Rule
+from semcom.channels.options import COUNT, MEASURE, NOT_NEGATIVE, POSITIVE, SHARE, WHOLE, Rule
 from semcom.config.errors import ConfigError
 from semcom.config.misplaced import describe_misplaced_field
 
@@ -258,9 +258,10 @@ class RunConfig(Section):
     which refuses any other content."""
     out: str | None = None
     """Folder of the run's results (None: nothing is written)."""
-    keep: tuple[Literal["confusion", "features", "curves-per-client", "images"], ...] = ()
-    """What `arrays.npz` keeps beside the numbers: confusion (matrices per client), features (of test images),
-    curves-per-client, images (a few test images as they come back, of a task that rebuilds them)."""
+    keep: tuple[Literal["confusion", "features", "curves-per-client", "images", "weights", "checkpoint"], ...] = ()
+    """What is kept beside the numbers, in arrays.npz: confusion (matrices per client), features (of test images),
+    curves-per-client, images (a few test images as they come back, of a task that rebuilds them); of the models:
+    weights (once, in float32, without the checkpoints) or checkpoint (as it is; a sweep drops it otherwise)."""
     device: str = "auto"
     """Device, such as cpu, cuda or cuda:1 (auto: CUDA where there is one)."""
     precision: Literal["float32", "tf32", "bf16", "float64"] = "float32"

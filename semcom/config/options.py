@@ -18,8 +18,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal
 
-from channels import options as channel_options
-from channels.options import Rule
+from semcom.channels import options as channel_options
+from semcom.channels.options import Rule
 from semcom.config.declared import declared_types
 from semcom.config.errors import ConfigError, NoEffect, show_value
 
@@ -65,9 +65,9 @@ def build_options(
 
 def describe_untaken_option(section: str, name: str, owner: str, cls: type, accepted_by: Sequence[str]) -> str:
     """Describe an option that an owner does not take, with the owners of its kind that do."""
-    takes = ", ".join(spelled(f.name) for f in dataclasses.fields(cls)) or "no options"
+    takes = ", ".join(spell_option(f.name) for f in dataclasses.fields(cls)) or "no options"
     others = f"; it is for {', '.join(accepted_by)}" if accepted_by else ""
-    return f"{section}.{spelled(name)}: not for {owner}, which takes {takes}{others}"
+    return f"{section}.{spell_option(name)}: not for {owner}, which takes {takes}{others}"
 
 
 def parse_option_value(value: Any, hint: Any = Any) -> Any:
@@ -76,6 +76,8 @@ def parse_option_value(value: Any, hint: Any = Any) -> Any:
     Lists become tuples, paths and NumPy's numbers and texts become Python's. 3 becomes 3.0 if the type has no whole
     numbers, so that both are the same run.
     """
+    if value is None or isinstance(value, bool) or type(value) is str:  # most of a stored configuration
+        return value
     union = typing.get_origin(hint) in (typing.Union, types.UnionType)
     kinds = typing.get_args(hint) if union else (hint,)
     if isinstance(value, list | tuple):
@@ -102,7 +104,7 @@ def list_paths_in_options(options: Any) -> dict[str, str]:
     return {name: os.fspath(value) for name in named if (value := getattr(options, name)) is not None}
 
 
-def spelled(name: str) -> str:
+def spell_option(name: str) -> str:
     """Spell a field as the command line does."""
     return name.replace("_", "-")
 
@@ -113,7 +115,7 @@ def check_options(section: str, options: Any) -> None:
         if hasattr(options, "check"):
             options.check()
     needs: Needs = getattr(options, "needs", {})
-    defaults = {f.name: _read_default(f) for f in dataclasses.fields(options)}
+    defaults = {f.name: _read_field_default(f) for f in dataclasses.fields(options)}
     for name, others in needs.items():
         value = getattr(options, name)
         for other, wanted in others.items():
@@ -121,17 +123,17 @@ def check_options(section: str, options: Any) -> None:
             held = getattr(options, other)
             if idle and not (wanted.accepts(held) if isinstance(wanted, Rule) else held in wanted):
                 beside = wanted.wanted if isinstance(wanted, Rule) else " or ".join(map(str, wanted))
-                why = f"{value!r} has no effect with {section}.{spelled(other)} {held}; it has one with {beside}"
-                raise NoEffect(f"{section}.{spelled(name)}: {why}")
+                why = f"{value!r} has no effect with {section}.{spell_option(other)} {held}; it has one with {beside}"
+                raise NoEffect(f"{section}.{spell_option(name)}: {why}")
 
 
-def _read_default(field: dataclasses.Field[Any]) -> Any:
+def _read_field_default(field: dataclasses.Field[Any]) -> Any:
     return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
-def usual(part: Any, name: str) -> Any:
+def read_option_default(part: Any, name: str) -> Any:
     """Read the default of a field of a dataclass instance."""
-    return next(_read_default(field) for field in dataclasses.fields(part) if field.name == name)
+    return next(_read_field_default(field) for field in dataclasses.fields(part) if field.name == name)
 
 
 @contextmanager
@@ -147,5 +149,5 @@ def raise_as_config_error(section: str, options: Any) -> Iterator[None]:
 def spell_options_as_flags(text: str, section: str, options: Any) -> str:
     """Spell the option with which a message begins as its flag; other messages stay."""
     name, colon, rest = text.partition(":")
-    known = {spelled(f.name) for f in dataclasses.fields(options)}
-    return f"{section}.{spelled(name)}{colon}{rest}" if spelled(name) in known else text
+    known = {spell_option(f.name) for f in dataclasses.fields(options)}
+    return f"{section}.{spell_option(name)}{colon}{rest}" if spell_option(name) in known else text

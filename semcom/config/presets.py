@@ -22,6 +22,9 @@ COMMON: Mapping[str, Any] = {
 }
 """Common defaults of TrainConfig's open fields; `local_steps` has none, since it takes the place of `local_epochs`."""
 
+BAND_HZ = 1e6
+"""Band that the participating clients share, if neither the request nor the link sets it."""
+
 FINISH: Mapping[str, Any] = {"epochs": 100, "lr": 0.003, "optimizer": "adam"}
 """Common defaults of FinishConfig's open fields, chosen on validation images: `semcom sweep finish-search`."""
 

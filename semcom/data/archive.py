@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from semcom.config import ConfigError
-from semcom.config.errors import one_line
-from semcom.data.pickled import read_dictionary
+from semcom.config.errors import shorten_error
+from semcom.data.pickled import read_pickled_dictionary
 
 DAMAGED = (OSError, ValueError, OverflowError, EOFError, RuntimeError, struct.error, zipfile.BadZipFile, zlib.error)
 """Errors of NumPy and zipfile for files that are no archive, cut short, encrypted or hold pickled objects."""
@@ -35,7 +35,7 @@ def read_archive(path: Path, blame: str, wanted: Callable[[str], bool]) -> dict[
         with zipfile.ZipFile(path) as archive:  # not np.load, which allocates what a header promises
             return {name: _read_member(archive, member) for name, member in _list_members(archive, wanted)}
     except DAMAGED as error:
-        raise ConfigError(f"{blame} is no readable .npz archive of plain arrays ({one_line(error)})") from None
+        raise ConfigError(f"{blame} is no readable .npz archive of plain arrays ({shorten_error(error)})") from None
 
 
 def read_pickled(path: Path, blame: str, name: str) -> dict[str, npt.NDArray[Any]]:
@@ -50,9 +50,9 @@ def read_pickled(path: Path, blame: str, name: str) -> dict[str, npt.NDArray[Any
     try:
         with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
             _read_promised_size(file)
-            return read_dictionary(file.read())
+            return read_pickled_dictionary(file.read())
     except (*DAMAGED, KeyError) as error:
-        raise ConfigError(f"{blame} is no .npz archive of a dictionary of arrays ({one_line(error)})") from None
+        raise ConfigError(f"{blame} is no .npz archive of a dictionary of arrays ({shorten_error(error)})") from None
 
 
 def measure_archive(path: Path, wanted: Callable[[str], bool]) -> int:
@@ -89,5 +89,5 @@ def _read_promised_size(file: IO[bytes]) -> int:
     try:
         shape, _, dtype = read(file)
     except Exception as error:  # it is parsed as Python: almost anything may come out
-        raise ValueError(f"its header cannot be read: {one_line(error)}") from None
+        raise ValueError(f"its header cannot be read: {shorten_error(error)}") from None
     return 0 if dtype.hasobject else math.prod(shape) * dtype.itemsize

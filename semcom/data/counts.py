@@ -17,14 +17,14 @@ from semcom.config import ConfigError
 LOG = logging.getLogger(__name__)
 Table = npt.NDArray[np.int64]
 REDRAWS, WORK = 20_000, 10_000_000
-"""Draws of `draw_dirichlet` after which its minimum size is called impossible, and their work, some seconds."""
+"""Draws of `draw_dirichlet_counts` after which its minimum size is called impossible, and their work, some seconds."""
 DISPLACED = 0.02
-"""Part of all samples that rounding may leave to be drawn again in `draw_client_dirichlet` without a word."""
+"""Part of all samples that rounding may leave to be drawn again in `draw_client_dirichlet_counts` without a word."""
 TRIES = 20
 """Draws of a client's classes after which the classes with the largest stock are taken."""
 
 
-def draw_spread(
+def draw_spread_counts(
     name: str, centre: int, width: int, clients: int, rng: np.random.Generator, top: int | None = None
 ) -> Table:
     """Draw `[K]` whole numbers, uniform in [centre - width, centre + width].
@@ -39,7 +39,7 @@ def draw_spread(
     return rng.integers(centre - width, centre + width + 1, clients)
 
 
-def draw_shots(stock: Table, ways: Table, sizes: Table, rng: np.random.Generator) -> Table:
+def draw_shot_counts(stock: Table, ways: Table, sizes: Table, rng: np.random.Generator) -> Table:
     """Draw a table in which client k gets `sizes[k]` samples of each of `ways[k]` random classes.
 
     Clients choose in random order, large samples first. A choice that would leave too little for the others is drawn
@@ -55,7 +55,7 @@ def draw_shots(stock: Table, ways: Table, sizes: Table, rng: np.random.Generator
     order = order[np.argsort(-sizes[order], kind="stable")]
     equal = bool((sizes == sizes[0]).all())
     if equal and count_unserved(stock // sizes[0], ways):
-        raise _refuse(ways, sizes, stock, count_missing_samples(stock, ways, int(sizes[0])))
+        raise _make_shortage_error(ways, sizes, stock, count_missing_samples(stock, ways, int(sizes[0])))
     table = np.zeros((len(ways), len(stock)), dtype=np.int64)
     left, lacking = stock.copy(), 0
     waiting = _Waiting(ways)
@@ -67,7 +67,7 @@ def draw_shots(stock: Table, ways: Table, sizes: Table, rng: np.random.Generator
         table[client, chosen] = sizes[client]
         left[chosen] -= sizes[client]
     if lacking:
-        raise _refuse(ways, sizes, stock, lacking)
+        raise _make_shortage_error(ways, sizes, stock, lacking)
     return table
 
 
@@ -130,8 +130,8 @@ def _choose_classes(
     return np.argsort(-(left // size) - rng.random(len(left)) / 2)[:ways]
 
 
-def _refuse(ways: Table, sizes: Table, stock: Table, missing: int) -> ConfigError:
-    """Make the error of `draw_shots` for data that do not suffice."""
+def _make_shortage_error(ways: Table, sizes: Table, stock: Table, missing: int) -> ConfigError:
+    """Make the error of `draw_shot_counts` for data that do not suffice."""
     m, q = (f"{v.min()}" if v.min() == v.max() else f"{v.min()} to {v.max()}" for v in (ways, sizes))
     return ConfigError(
         f"partition.shots: {len(ways)} clients x {m} ways x {q} shots are {missing} samples more than the "
@@ -140,7 +140,7 @@ def _refuse(ways: Table, sizes: Table, stock: Table, missing: int) -> ConfigErro
     )
 
 
-def draw_dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.random.Generator) -> Table:
+def draw_dirichlet_counts(stock: Table, clients: int, beta: float, least: int, rng: np.random.Generator) -> Table:
     """Divide each class over the clients in proportions ~ Dir(beta, ..., beta).
 
     With `least` > 0 the field's practical setting: a client that already has its equal share of the total gets no
@@ -153,7 +153,7 @@ def draw_dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.
     draws = max(1, min(REDRAWS, WORK // (len(stock) * (clients + 30)))) if clients * least <= stock.sum() else 0
     best = 0
     for draw in range(draws):
-        table = _draw_dirichlet_once(stock, clients, beta, balanced=least > 0, rng=rng)
+        table = _draw_one_dirichlet_table(stock, clients, beta, balanced=least > 0, rng=rng)
         best = max(best, int(table.sum(axis=1).min()))
         if best >= least:
             return table
@@ -166,7 +166,9 @@ def draw_dirichlet(stock: Table, clients: int, beta: float, least: int, rng: np.
     )
 
 
-def _draw_dirichlet_once(stock: Table, clients: int, beta: float, *, balanced: bool, rng: np.random.Generator) -> Table:
+def _draw_one_dirichlet_table(
+    stock: Table, clients: int, beta: float, *, balanced: bool, rng: np.random.Generator
+) -> Table:
     table = np.zeros((clients, len(stock)), dtype=np.int64)
     concentrations, sizes, part = np.full(clients, beta), np.zeros(clients, dtype=np.int64), stock.sum() / clients
     for c, number in enumerate(stock):
@@ -182,7 +184,7 @@ def _draw_dirichlet_once(stock: Table, clients: int, beta: float, *, balanced: b
     return table
 
 
-def draw_client_dirichlet(stock: Table, clients: int, beta: float, rng: np.random.Generator) -> Table:
+def draw_client_dirichlet_counts(stock: Table, clients: int, beta: float, rng: np.random.Generator) -> Table:
     """Draw clients of equal size floor(N / K), client k's classes from its own probabilities p_k ~ Dir(beta, ...).
 
     FedCRC's setting. All clients draw at once. If they want more of a class than is left, a random part of the wishes
@@ -222,7 +224,7 @@ def _note_on_partition(finding: str) -> None:
     LOG.warning(finding)
 
 
-def draw_pathological(stock: Table, clients: int, classes: int, rng: np.random.Generator) -> Table:
+def draw_pathological_counts(stock: Table, clients: int, classes: int, rng: np.random.Generator) -> Table:
     """Give client k a share of `classes` random classes; a class is divided equally among its owners.
 
     Every class has floor or ceil of K * classes / C owners, so all samples are dealt if K * classes >= C. Otherwise
@@ -239,11 +241,11 @@ def draw_pathological(stock: Table, clients: int, classes: int, rng: np.random.G
     if len(short):
         c = int(short[0])
         raise ConfigError(f"partition.classes: class {c} has {stock[c]} samples for {owners[c]} clients; lower clients")
-    owned = draw_shots(owners, np.full(clients, classes), np.ones(clients, dtype=np.int64), rng)
-    return divide_in_proportion(owned, stock)
+    owned = draw_shot_counts(owners, np.full(clients, classes), np.ones(clients, dtype=np.int64), rng)
+    return divide_stock_in_proportion(owned, stock)
 
 
-def draw_iid(stock: Table, clients: int, rng: np.random.Generator) -> Table:
+def draw_iid_counts(stock: Table, clients: int, rng: np.random.Generator) -> Table:
     """Shuffle all samples and cut them into K parts of equal size (up to one sample)."""
     table = np.zeros((clients, len(stock)), dtype=np.int64)
     left = stock.astype(np.int64)
@@ -254,7 +256,7 @@ def draw_iid(stock: Table, clients: int, rng: np.random.Generator) -> Table:
     return table
 
 
-def divide_in_proportion(table: Table, stock: Table) -> Table:
+def divide_stock_in_proportion(table: Table, stock: Table) -> Table:
     """Divide each class's stock in the proportions of the table's column. A class with an empty column stays out.
 
     Ends of the running sum are rounded, so each client is within one sample of its share.

@@ -107,12 +107,16 @@ class Federation:
             taken = self.images.index_select(0, index.reshape(-1))
             return taken.view(*index.shape, *self.images.shape[1:]).to(dtype)
         rows = self.images.movedim(1, -1)  # images are copied as they lie in memory
+        if index.is_cuda:  # which takes an index in any order of memory
+            return scale_bytes(rows[index].movedim(-1, -3), dtype)
         picked = rows.index_select(0, index.reshape(-1)).view(*index.shape, *rows.shape[1:]).movedim(-1, -3)
         return scale_bytes(picked, dtype)
 
 
 def scale_bytes(images: Tensor, dtype: torch.dtype) -> Tensor:
     """Scale images of bytes to numbers in [-1, 1]: x / 127.5 - 1."""
+    if images.is_cuda:  # in one launch, with numbers on the host that give the result its type
+        return torch.add(torch.tensor(-1.0, dtype=dtype), images, alpha=1 / 127.5)
     return images.to(dtype).div_(127.5).sub_(1)
 
 
@@ -150,16 +154,16 @@ def federate(dataset: Dataset, split: Split, size: int = SIDE) -> Federation:
     return Federation(
         images=images,
         labels=torch.from_numpy(dataset.labels),
-        train=_ragged(split.train),
-        test=_ragged(split.test),
-        validation=_ragged(split.validation),
+        train=_join_lists(split.train),
+        test=_join_lists(split.test),
+        validation=_join_lists(split.validation),
         classes=dataset.classes,
         owned=owned,
         sides=framed,
     )
 
 
-def _ragged(lists: Sequence[npt.NDArray[np.int64]]) -> Ragged:
+def _join_lists(lists: Sequence[npt.NDArray[np.int64]]) -> Ragged:
     offsets = np.concatenate([[0], np.cumsum([len(part) for part in lists])]).astype(np.int64)
     return Ragged(torch.from_numpy(np.concatenate(lists).astype(np.int64)), offsets)
 

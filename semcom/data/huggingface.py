@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semcom.config import ConfigError
-from semcom.config.errors import one_line
+from semcom.config.errors import shorten_error
 from semcom.data.dataset import Bytes, Dataset, Indices, note_on_dataset, require_of_dataset
 from semcom.data.pictures import convert_picture
 from semcom.data.readers import put_channels_first
@@ -96,7 +96,7 @@ class HuggingFace:
             found = load_dataset(o.path, o.subset, split=split, revision=o.revision, cache_dir=root, **files)
         except Exception as error:  # of a hub and a dozen readers
             raise ConfigError(
-                f"data.path: {o.path!r} has no split {split!r} that can be read ({one_line(error)})"
+                f"data.path: {o.path!r} has no split {split!r} that can be read ({shorten_error(error)})"
             ) from None
         for field in ("input", "label", "owner"):
             if (column := getattr(o, field)) is not None and column not in found.column_names:
@@ -129,7 +129,7 @@ def _read_pictures(column: Sequence[Any]) -> list[Bytes]:
         try:
             pictures.append(convert_picture(value))
         except Exception as error:  # a decoder of Pillow's may raise anything on a damaged file
-            raise ConfigError(f"data.name: {NAME!r}: image {row} cannot be read ({one_line(error)})") from None
+            raise ConfigError(f"data.name: {NAME!r}: image {row} cannot be read ({shorten_error(error)})") from None
     grey = sum(picture.mode == "L" for picture in pictures)
     if 0 < grey < len(pictures):
         note_on_dataset(NAME, f"{grey} of its {len(pictures)} images are grey, and become RGB as the others are")

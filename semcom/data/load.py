@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from channels.registry import describe_unknown_name
+from semcom.channels.registry import describe_unknown_name
 from semcom.config import ConfigError, DataConfig
 from semcom.config.options import build_options
 from semcom.data.dataset import Dataset, Indices, require_of_dataset

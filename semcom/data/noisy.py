@@ -63,7 +63,9 @@ def add_noise(images: Bytes, train_size: int, snr_db: float) -> Bytes:
         snr_db: that power over the variance of the noise.
     """
     starts = range(0, len(images), PART)  # float64 images take eight times the memory of bytes
-    power = sum(np.square(_scale(images[:train_size][i : i + PART])).sum() for i in starts) / images[:train_size].size
+    train = images[:train_size]
+    scaled = (train[i : i + PART].astype(np.float64) / 127.5 - 1 for i in starts)  # as encoders see them
+    power = sum(np.square(part).sum() for part in scaled) / train.size
     deviation = 127.5 * math.sqrt(power / 10 ** (snr_db / 10))
     noise, found = np.random.default_rng(0), np.empty_like(images)
     for i in starts:
@@ -71,8 +73,3 @@ def add_noise(images: Bytes, train_size: int, snr_db: float) -> Bytes:
         grey = part + deviation * noise.standard_normal(part.shape, dtype=np.float32)
         found[i : i + PART] = grey.round().clip(0, 255)
     return found
-
-
-def _scale(images: Bytes) -> np.ndarray:
-    """Scale images to [-1, 1], as encoders see them (`Federation.gather`)."""
-    return images.astype(np.float64) / 127.5 - 1

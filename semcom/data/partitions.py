@@ -15,14 +15,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from channels.options import COUNT, MEASURE, NOT_NEGATIVE, SHARE, Rule, require
+from semcom.channels.options import COUNT, MEASURE, NOT_NEGATIVE, SHARE, Rule, require
 from semcom.config import ConfigError, PartitionConfig
 from semcom.config.options import Needs, build_options, check_options
 from semcom.data import counts
 from semcom.data.counts import Table
 from semcom.data.dataset import Dataset, Indices
 from semcom.data.registry import PARTITIONS
-from semcom.data.split import Lists, Partition, Split, choose_samples, deal_samples, keep_samples, take_samples_off
+from semcom.data.split import Lists, Partition, Split, choose_samples, deal_samples, keep_samples, split_samples_off
 
 INSIDE = Rule(lambda v: 0 < v < 1, "a number in (0, 1)")
 
@@ -71,9 +71,9 @@ class Shots(Partition):
         """
         o, labels, cut = self.options, dataset.labels, dataset.train_size
         each, classes = default_shots(dataset.name) if o.shots is None else o.shots, len(dataset.classes)
-        ways = counts.draw_spread("partition.ways", o.ways, o.ways_spread, clients, rng, top=classes)
-        shots = counts.draw_spread("partition.shots", each, o.shots_spread, clients, rng)
-        table = counts.draw_shots(np.bincount(labels[:cut], minlength=classes), ways, shots, rng)
+        ways = counts.draw_spread_counts("partition.ways", o.ways, o.ways_spread, clients, rng, top=classes)
+        shots = counts.draw_spread_counts("partition.shots", each, o.shots_spread, clients, rng)
+        table = counts.draw_shot_counts(np.bincount(labels[:cut], minlength=classes), ways, shots, rng)
         of_class = [cut + np.flatnonzero(labels[cut:] == c) for c in range(classes)]
 
         def some(wanted: Indices, rng: np.random.Generator) -> list[Indices]:
@@ -129,9 +129,9 @@ class Divided(Partition):
         table = self.table(np.bincount(labels[pool], minlength=classes), clients, rng)
         train = deal_samples(pool, labels, table, rng)
         if merged:
-            return Split(*take_samples_off(train, labels, o.test_fraction, rng))
+            return Split(*split_samples_off(train, labels, o.test_fraction, rng))
         rest = np.arange(dataset.train_size, len(labels))
-        shares = counts.divide_in_proportion(table, np.bincount(labels[rest], minlength=classes))
+        shares = counts.divide_stock_in_proportion(table, np.bincount(labels[rest], minlength=classes))
         return Split(train, deal_samples(rest, labels, shares, rng))
 
     def reduce(self, split: Split, labels: Indices, rng: np.random.Generator) -> Split:
@@ -148,8 +148,8 @@ class IID(Divided):
     """Equal random parts of all samples, one per client."""
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """Draw the table by `counts.draw_iid`."""
-        return counts.draw_iid(stock, clients, rng)
+        """Draw the table by `counts.draw_iid_counts`."""
+        return counts.draw_iid_counts(stock, clients, rng)
 
 
 class DirichletClient(Divided):
@@ -168,8 +168,8 @@ class DirichletClient(Divided):
             require("beta", self.beta, MEASURE)
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """Draw the table by `counts.draw_client_dirichlet`."""
-        return counts.draw_client_dirichlet(stock, clients, self.options.beta, rng)
+        """Draw the table by `counts.draw_client_dirichlet_counts`."""
+        return counts.draw_client_dirichlet_counts(stock, clients, self.options.beta, rng)
 
 
 class Dirichlet(Divided):
@@ -188,8 +188,8 @@ class Dirichlet(Divided):
             require("min_size", self.min_size, NOT_NEGATIVE)
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """Draw the table by `counts.draw_dirichlet`."""
-        return counts.draw_dirichlet(stock, clients, self.options.beta, self.options.min_size, rng)
+        """Draw the table by `counts.draw_dirichlet_counts`."""
+        return counts.draw_dirichlet_counts(stock, clients, self.options.beta, self.options.min_size, rng)
 
 
 class Pathological(Divided):
@@ -208,8 +208,8 @@ class Pathological(Divided):
             require("classes", self.classes, COUNT)
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
-        """Draw the table by `counts.draw_pathological`."""
-        return counts.draw_pathological(stock, clients, self.options.classes, rng)
+        """Draw the table by `counts.draw_pathological_counts`."""
+        return counts.draw_pathological_counts(stock, clients, self.options.classes, rng)
 
 
 class Owner(Partition):
@@ -238,7 +238,7 @@ class Owner(Partition):
         chosen = np.sort(rng.permutation(fit)[:clients])
         own = tuple(train[k] for k in chosen)
         if merged:
-            return Split(*take_samples_off(own, dataset.labels, self.options.test_fraction, rng))
+            return Split(*split_samples_off(own, dataset.labels, self.options.test_fraction, rng))
         return Split(own, tuple(test[k] for k in chosen))
 
     reduce = Divided.reduce
@@ -267,7 +267,7 @@ def partition_dataset(dataset: Dataset, config: PartitionConfig, clients: int, s
             raise ConfigError(
                 f"partition.validation: {config.validation} has no effect: {config.kind!r} has set a part aside itself"
             )
-        train, validation = take_samples_off(train, dataset.labels, config.validation, rng)
+        train, validation = split_samples_off(train, dataset.labels, config.validation, rng)
         if not any(len(indices) for indices in validation):
             none = f"{config.validation} sets nothing aside, as each client has one training image"
             raise ConfigError(f"partition.validation: {none}; give clients more")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semcom.config.errors import one_line
+from semcom.config.errors import shorten_error
 
 INSTRUCTIONS = frozenset({
     "PROTO", "FRAME", "STOP", "GLOBAL", "STACK_GLOBAL", "REDUCE", "BUILD", "MEMOIZE", "BINPUT", "BINGET", "MARK",
@@ -77,7 +77,7 @@ class _Unpickler(pickle.Unpickler):
         return self.known[module, name]
 
 
-def read_dictionary(data: bytes) -> dict[str, npt.NDArray[Any]]:
+def read_pickled_dictionary(data: bytes) -> dict[str, npt.NDArray[Any]]:
     """Read the arrays of numbers, by name, from a dictionary that NumPy has pickled as an array of one object.
 
     Raises ValueError, in one line, for a pickle of any other content.
@@ -94,4 +94,4 @@ def read_dictionary(data: bytes) -> dict[str, npt.NDArray[Any]]:
             raise ValueError("it is no dictionary of arrays")
         return {str(name): value.values() for name, value in held.items()}
     except Exception as error:  # of a programme that somebody else wrote: almost anything may come out
-        raise ValueError(f"its pickle is not one of arrays: {one_line(error)}") from None
+        raise ValueError(f"its pickle is not one of arrays: {shorten_error(error)}") from None

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semcom.config import ConfigError
-from semcom.config.errors import one_line
+from semcom.config.errors import shorten_error
 from semcom.data.archive import read_archive
 from semcom.data.dataset import SIDE, Bytes, Dataset, Indices, note_on_dataset, require_of_dataset
 from semcom.data.pictures import convert_picture
@@ -278,7 +278,9 @@ def _read_pixels(folder: str, file: str, size: int) -> tuple[Bytes, Indices]:
         with Image.open(file) as opened:
             image = convert_picture(opened).convert("RGB")
     except Exception as error:  # a decoder of Pillow's may raise anything on a damaged file
-        raise ConfigError(f"data.name: {folder!r}: {_spell_name(file)} cannot be read ({one_line(error)})") from None
+        raise ConfigError(
+            f"data.name: {folder!r}: {_spell_name(file)} cannot be read ({shorten_error(error)})"
+        ) from None
     height, width = _scale_sides(image.height, image.width, size)
     square = Image.new("RGB", (size, size))
     corner = (size - width) // 2, (size - height) // 2  # where `federate` puts small images

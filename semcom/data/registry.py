@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 from semcom.data.split import Partition
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import numpy as np
 from filelock import FileLock
 
 from semcom.config import ConfigError
-from semcom.config.errors import one_line
+from semcom.config.errors import shorten_error
 from semcom.data.dataset import SIDE, Dataset
 from semcom.data.readers import read_folder, read_npz
 from semcom.files import open_file, resolve_file
@@ -82,6 +82,7 @@ class Published:
     Args:
         name: of the dataset.
         source: torchvision's class.
+        files: pattern of torchvision's files in the root, which it takes a second to ask torchvision for.
         text: description in `semcom list datasets`: paper, images, classes, channels and size.
         parts: arguments of torchvision's class for the training and for the test images.
         axes: axes of its images: N images, H rows, W columns, C channels.
@@ -92,17 +93,19 @@ class Published:
         self,
         name: str,
         source: str,
+        files: str,
         text: str,
         parts: Sequence[Mapping[str, Any]] = ({"train": True}, {"train": False}),
         axes: str = "NHW",
         labels: str = "targets",
     ) -> None:
-        self.name, self.source, self.parts, self.axes, self.labels = name, source, parts, axes, labels
+        self.name, self.source, self.files = name, source, files
+        self.parts, self.axes, self.labels = parts, axes, labels
         self.__doc__ = f"{text}\n\n{_PLACES.format(name=name)}"
 
     def __call__(self, root: str | None = None) -> Dataset:
         """Load it from the root, and download missing files. Raises ConfigError that names both ways."""
-        folder = _folder(root)
+        folder = _choose_folder(root)
         return _read_archived(self.name, folder) or self._from_torchvision(folder)
 
     def _from_torchvision(self, folder: Path) -> Dataset:
@@ -134,9 +137,9 @@ class Published:
                 return self._downloaded(folder)
             except Exception as error:
                 raise ConfigError(
-                    f"data.name: {self.name!r} is not in {folder} and could not be downloaded ({one_line(error)}); "
-                    f"put {self.name}.npz (x_train, y_train, x_test, y_test) there, or name a folder that holds "
-                    f"{self.name}.npz or torchvision's files with data.root"
+                    f"data.name: {self.name!r} is not in {folder} and could not be downloaded "
+                    f"({shorten_error(error)}); put {self.name}.npz (x_train, y_train, x_test, y_test) there, or name "
+                    f"a folder that holds {self.name}.npz or torchvision's files with data.root"
                 ) from None
 
     def _read(self, folder: Path, download: bool = False) -> list[Any]:
@@ -209,28 +212,33 @@ def _is_whole(path: Path, md5: str | None) -> bool:
 cifar10 = Published(
     "cifar10",
     "CIFAR10",
+    "cifar-10-*",
     "CIFAR-10 (Krizhevsky, 2009): 50,000 training and 10,000 test photographs, 10 classes, 3x32x32.",
     axes="NHWC",
 )
 cifar100 = Published(
     "cifar100",
     "CIFAR100",
+    "cifar-100-*",
     "CIFAR-100 (Krizhevsky, 2009): 50,000 training and 10,000 test photographs, 100 classes (fine), 3x32x32.",
     axes="NHWC",
 )
 mnist = Published(
     "mnist",
     "MNIST",
+    "MNIST/raw/*",
     "MNIST (LeCun et al., 1998): 60,000 training and 10,000 test digits, 10 classes, 1x28x28.",
 )
 fashion_mnist = Published(
     "fashion-mnist",
     "FashionMNIST",
+    "FashionMNIST/raw/*",
     "Fashion-MNIST (Xiao et al., 2017): 60,000 training and 10,000 test clothes, 10 classes, 1x28x28.",
 )
 emnist = Published(
     "emnist",
     "EMNIST",
+    "EMNIST/raw/*",
     "EMNIST, balanced (Cohen et al., 2017): 112,800 training and 18,800 test characters, 47 classes, 1x28x28.",
     parts=({"split": "balanced", "train": True}, {"split": "balanced", "train": False}),
     axes="NWH",  # torchvision leaves them lying on their side, as they are stored
@@ -238,6 +246,7 @@ emnist = Published(
 svhn = Published(
     "svhn",
     "SVHN",
+    "*_32x32.mat",
     "SVHN, cropped (Netzer et al., 2011): 73,257 training and 26,032 test house digits, 10 classes, 3x32x32.",
     parts=({"split": "train"}, {"split": "test"}),
     axes="NCHW",
@@ -258,7 +267,7 @@ def cinic10(root: str | None = None) -> Dataset:
     "CINIC-10 Is Not ImageNet or CIFAR-10", 2018), which is that of CIFAR-10. `--partition.validation` sets images
     aside.
     """
-    folder = _folder(root)
+    folder = _choose_folder(root)
     if (dataset := _read_archived("cinic10", folder)) is not None:
         return dataset
     if (found := _find_cinic10(folder)) is None:
@@ -274,23 +283,22 @@ def _find_cinic10(folder: Path) -> Path | None:
     return next((folder / name for name in ("cinic10", "CINIC-10") if (folder / name).is_dir()), None)
 
 
-def is_cached(name: str) -> bool:
+def is_dataset_cached(name: str) -> bool:
     """Check whether files of a dataset exist in the default folder; True for a dataset that needs no files."""
     if name != "cinic10" and name not in PUBLISHED:
         return True
     try:
-        folder = cache_folder()
+        folder = find_dataset_cache()
     except ConfigError:
         return False
     if (folder / f"{name}.npz").is_file():
         return True
     if name == "cinic10":
         return _find_cinic10(folder) is not None
-    # torchvision, which knows the files, takes a second to import: not where there is no folder
-    return folder.is_dir() and any(path.is_file() for path in PUBLISHED[name].list_files(folder))
+    return any(folder.glob(PUBLISHED[name].files))
 
 
-def cache_folder() -> Path:
+def find_dataset_cache() -> Path:
     """Find the folder for datasets if no root is given: `semcom` in the user's cache folder.
 
     Raises ConfigError for a user without a home folder, such as an unnamed user in a container.
@@ -301,8 +309,8 @@ def cache_folder() -> Path:
     return Path(place) / "semcom"
 
 
-def _folder(root: str | None) -> Path:
-    return cache_folder() if root is None else resolve_file(root)
+def _choose_folder(root: str | None) -> Path:
+    return find_dataset_cache() if root is None else resolve_file(root)
 
 
 def _read_archived(name: str, folder: Path) -> Dataset | None:

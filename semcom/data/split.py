@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from channels.options import BaseOptions
+from semcom.channels.options import BaseOptions
 from semcom.data import counts
 from semcom.data.dataset import Dataset, Indices
 
@@ -85,7 +85,7 @@ def choose_samples(pool: Indices, labels: Indices, number: int, rng: np.random.G
     return deal_samples(pool, labels, counts.round_amounts(stock * (number / len(pool)), number, rng)[None], rng)[0]
 
 
-def take_samples_off(lists: Lists, labels: Indices, part: float, rng: np.random.Generator) -> tuple[Lists, Lists]:
+def split_samples_off(lists: Lists, labels: Indices, part: float, rng: np.random.Generator) -> tuple[Lists, Lists]:
     """Take `part` of each client's samples off, stratified. Return the rest, and the taken samples.
 
     Of two or more samples at least one is taken and at least one is left. A single sample is left.

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from channels import Link
+from semcom.channels import Link
 from semcom.config import Resolved
 from semcom.data.federation import Federation
 from semcom.engine.air.air import Air
@@ -23,6 +23,7 @@ from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Population, Prefix, in_part
+from semcom.engine.train.arena import Arenas
 from semcom.engine.train.chunk import choose_chunk
 from semcom.engine.train.context import Fitted, Given, Objective
 from semcom.engine.train.descent import Optimizer, Project
@@ -137,8 +138,8 @@ class World:
 
     def weights(self, ids: np.ndarray) -> Tensor:
         """Compute p_k = D_k over the sum of D over `ids`, `[n]`."""
-        sizes = self.tensor(self.sizes(ids).astype(np.float64))
-        return sizes / sizes.sum()
+        sizes = torch.as_tensor(self.sizes(ids), dtype=self.session.draws.dtype)
+        return self.tensor(sizes / sizes.sum())
 
     def fraction(self, ids: np.ndarray) -> float:
         """Compute the fraction of all clients' training samples that belongs to `ids`."""
@@ -250,13 +251,15 @@ class World:
         their own cost only, over the training link. The clients' draws are those of a training of the whole models.
         """
         made = copy(self)
-        made.session = replace(self.session, draws=self.session.draws.over(encode_frozen(self.session, pop)))
+        draws = self.session.draws.over(encode_frozen(self.session, pop))
+        made.session = replace(self.session, draws=draws, arenas=Arenas())
         return made
 
     def aside(self) -> World:
         """Return the run as of this round, for work that each process does for itself, whenever it comes to it."""
         made = copy(self)
-        made.session = replace(self.session, draws=copy(self.session.draws), tally=self.session.tally.alone())
+        draws, tally = copy(self.session.draws), self.session.tally.alone()
+        made.session = replace(self.session, draws=draws, tally=tally, arenas=Arenas())
         return made
 
     def hold(self, parts: Iterable[Population]) -> Population:
@@ -274,7 +277,8 @@ class World:
         draws, team = self.session.draws, self.session.team
         image, batch = draws.federation.images.shape[1:], self.config.train.batch_size
         mine = min(choose_chunk(network, image, batch, draws.device, draws.dtype.itemsize) for network in networks)
-        return max(1, min(team.exchange(mine)) // team.size)  # at worst they share what is free
+        devices = torch.cuda.device_count() if draws.device.type == "cuda" else 1
+        return max(1, min(team.exchange(mine)) // -(-team.size // devices))  # at worst they share what is free
 
     # -- training ------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from channels.options import NOT_NEGATIVE, PART, require
+from semcom.channels.options import NOT_NEGATIVE, PART, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Gradient, Log
 from semcom.engine.train.descent import compute_gradients
@@ -81,7 +81,7 @@ class APFL(FedAvg):
         """Compute the gradients of both losses, at most one per weight, and move alpha once (Eq. 10)."""
         start, rate = context.carry["alpha"], context.carry["rate"]
         alpha = start.clone().requires_grad_()
-        mixture = mix_models({**model.tensors, "alpha": alpha}, model.params)
+        mixture = mix_apfl_models({**model.tensors, "alpha": alpha}, model.params)
         common, task = (task_loss(model(batch, instead)[1], batch) for instead in (None, mixture))
         gradients = compute_gradients(common + task, {**model.params, "alpha": alpha})
         start.copy_((start - rate * gradients.pop("alpha")).clamp(0, 1))
@@ -91,11 +91,11 @@ class APFL(FedAvg):
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """Evaluate the mixture as `personal` and w as `global`."""
         weights = state.model.parameters()
-        mixture = state.model.derive(lambda some: some.replaced(mix_models(some.named(), weights)))
+        mixture = state.model.derive(lambda some: some.replaced(mix_apfl_models(some.named(), weights)))
         return {"personal": View(mixture), "global": View(state.model)}
 
 
-def mix_models(tensors: Mapping[str, Tensor], weights: Container[str]) -> dict[str, Tensor]:
+def mix_apfl_models(tensors: Mapping[str, Tensor], weights: Container[str]) -> dict[str, Tensor]:
     """Compute alpha v + (1 - alpha) w, w without gradient, for the tensors that are `weights`, and add v's buffers."""
     found = {}
     for name in [name.removeprefix("own.") for name in tensors if name.startswith("own.")]:

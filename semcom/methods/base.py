@@ -119,3 +119,8 @@ def plain_objective(model: StackedModel, batch: Batch, context: Context) -> Tens
 def task_loss(outputs: Tensor, batch: Batch) -> Tensor:
     """Average the loss per client, `[k, b, ...] -> [k]`; for classification the cross-entropy of logits."""
     return batch.mean(batch.task.loss(outputs, batch.target))
+
+
+def has_own_stage(method: Method) -> bool:
+    """Check whether a method has a last stage of its own."""
+    return type(method).finish is not Method.finish

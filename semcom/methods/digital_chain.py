@@ -1,10 +1,10 @@
 """The separate digital chain as a baseline of any sweep: images are compressed, coded and sent as such.
 
-Each test image goes through `channels.coding.image.send_images` in as many channel uses as its features would take,
-d/2, at the SNR of the test, over AWGN or a channel whose gain lasts for an image or longer, with the gains of the
+Each test image goes through `semcom.channels.coding.image.send_images` in as many channel uses as its features would
+take, d/2, at the SNR of the test, over AWGN or a channel whose gain lasts for an image or longer, with the gains of the
 features of a learned scheme. Codec, constellation and code rate are the best for training images of the clients
-(`channels.coding.choice`). With `code = capacity` a file may be as large as Shannon's limit allows, and no image is
-lost: a bound.
+(`semcom.channels.coding.choice`). With `code = capacity` a file may be as large as Shannon's limit allows, and no image
+is lost: a bound.
 
 For reconstruction no network is trained, and a lost image is shown as its mean colour. Settings of networks and
 training then have no effect, but are accepted, since those of a sweep apply to the learned methods. For classification
@@ -20,11 +20,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from channels.coding.choice import SampleImages
-from channels.coding.curve import add_gain_db, find_gains
-from channels.coding.image import Received, send_images
-from channels.options import SHARE, require
-from channels.statistics import ClientStatistics
+from semcom.channels.coding.choice import SampleImages
+from semcom.channels.coding.curve import add_gain_db, find_gains
+from semcom.channels.coding.image import Received, send_images
+from semcom.channels.options import SHARE, require
+from semcom.channels.statistics import ClientStatistics
 from semcom.config import ConfigError, NoEffect, Resolved
 from semcom.config.options import Needs
 from semcom.data.federation import find_picture, scale_bytes

@@ -33,7 +33,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.options import COUNT, NOT_NEGATIVE, SHARE, WHOLE, require
+from semcom.channels.options import COUNT, NOT_NEGATIVE, SHARE, WHOLE, require
 from semcom.config import ConfigError
 from semcom.config.options import NOT_ZERO, Needs
 from semcom.engine.store.population import Population
@@ -118,7 +118,7 @@ class FedALA(Method):
         if world.round > 1 and self.hyper.p:
             epochs = np.where(learned[ids], 1, self.hyper.cap)
             weights = self.learn(weights, {"global": received, "own": own}, epochs, world)
-            start = received.replaced(mixed(received.named(), own.named(), weights.named()))
+            start = received.replaced(mix_fedala_models(received.named(), own.named(), weights.named()))
             learned[ids] = True
         trained = world.fit(start, self.objective).models
         model = state.model.share(world.air.average(trained, self.averages, world.weights(ids), since=received))
@@ -147,14 +147,14 @@ class FedALA(Method):
     def mixed_loss(self, model: StackedModel, batch: Batch, context: Context) -> Tensor:
         """Compute the CE of the mixed model, as a function of W only, per client, `[k]`."""
         received, own = (context.models[name].tensors for name in ("global", "own"))
-        return task_loss(model(batch, {**received, **mixed(received, own, model.params)})[1], batch)
+        return task_loss(model(batch, {**received, **mix_fedala_models(received, own, model.params)})[1], batch)
 
     def views(self, state: FedALA.State, world: World) -> dict[str, View]:
         """Evaluate the mixed model before training as `initialised`, as the authors do, and after it as `trained`."""
         return {"initialised": View(state.initialised), "trained": View(state.trained)}
 
 
-def mixed(
+def mix_fedala_models(
     received: Mapping[str, Tensor], own: Mapping[str, Tensor], weights: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """Compute w_k + (w - w_k) W by name, for the tensors that have weights."""

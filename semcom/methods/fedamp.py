@@ -28,7 +28,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, require
+from semcom.channels.options import COUNT, NOT_NEGATIVE, POSITIVE, require
 from semcom.config import ConfigError, Resolved
 from semcom.engine.store.population import Population, gram, mix
 from semcom.engine.train.context import Context, Given, Log

@@ -36,8 +36,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE, require
+from semcom.channels.options import COUNT, NOT_NEGATIVE, POSITIVE, WHOLE, require
 from semcom.config.options import NOT_ZERO, Needs
+from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Population, average
 from semcom.engine.train.context import Context, Fitted, Given, Log
 from semcom.engine.train.descent import Optimizer
@@ -157,8 +158,9 @@ class FedCL(Method):
         """Train through the link, average the decoders by p_k, train the SCG (Algorithm 1, lines 4 to 16)."""
         ids = world.sample()
         off = self.hyper.centroids == "none" or world.round <= self.hyper.warmup
-        centroids, known = state.centroids.values, world.tensor(state.centroids.known)
-        common = {"centroids": centroids, "known": known, "lam": world.tensor(0.0 if off else self.hyper.lam)}
+        lam = torch.tensor(0.0 if off else self.hyper.lam, dtype=state.centroids.values.dtype)
+        told = send_to_device({"known": state.centroids.known, "lam": lam}, state.centroids.values.device)
+        common = {"centroids": state.centroids.values, **told}
         given = Given(common=common, carry=carry(world, len(ids)))
         received = world.air.down(state.model.select(ids), self.shared)
         fitted = world.fit(received, self.objective, given=given)
@@ -169,6 +171,7 @@ class FedCL(Method):
         means, counts = class_means(**fitted.carried), fitted.carried["counts"]
         if self.hyper.source == "pass":
             means, counts = prototypes(world, trained)
+        # The air leaves out late clients by itself here, which the decoder and the SCG below have to do by hand.
         encoder = world.air.average(trained, self.shared, p, since=received)
         model, here = state.model.put(trained).share(encoder), np.flatnonzero(world.arrived(ids))
         if not len(here):  # all features came after the deadline
@@ -176,7 +179,8 @@ class FedCL(Method):
         if len(here) < len(ids):  # those whose features came after the deadline
             ids, trained = ids[here], trained.select(ids[here])
             means, counts = (t[world.tensor(here)] for t in (means, counts))
-        model = model.share(average(trained, self.decoder, world.weights(ids)))
+            p = world.weights(ids)
+        model = model.share(average(trained, self.decoder, p))
         newest = self._centroids(replace(state, model=model), world, means, counts)
         if self.hyper.centroids != "none":
             world.report("centroids/norm", newest.centroids.values[newest.centroids.known].norm(dim=-1))
@@ -184,7 +188,8 @@ class FedCL(Method):
 
     def _warn(self, log: Log, world: World) -> None:
         """Warn if the regulariser is far larger than the cross-entropy, as centroids without end make it."""
-        task, regulariser = float(log["task"].mean()), float((log["loss"] - log["task"]).mean())
+        task, loss = torch.stack([log["task"], log["loss"]]).mean(1).tolist()
+        regulariser = loss - task
         if regulariser > FLOOR and regulariser > FAR * task:
             what = f"lambda times the distance of Eq. 10 is {regulariser:.3g} nat, the cross-entropy {task:.3g} nat"
             remedies = ", or ".join(self._remedies(world))

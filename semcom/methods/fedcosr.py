@@ -30,7 +30,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from channels.options import NOT_NEGATIVE, POSITIVE, require
+from semcom.channels.options import NOT_NEGATIVE, POSITIVE, require
 from semcom.config.options import Needs
 from semcom.engine.store.population import Population, blend
 from semcom.engine.train.context import Context, Given, Log

@@ -22,7 +22,7 @@ from typing import Literal
 from torch import Tensor
 from torch.nn.functional import kl_div
 
-from channels.options import PART, require
+from semcom.channels.options import PART, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel

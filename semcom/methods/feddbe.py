@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from channels.options import NOT_NEGATIVE, SHARE, require
+from semcom.channels.options import NOT_NEGATIVE, SHARE, require
 from semcom.config.options import NOT_ZERO, Needs
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel

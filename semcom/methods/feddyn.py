@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from channels.options import POSITIVE, require
+from semcom.channels.options import POSITIVE, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel

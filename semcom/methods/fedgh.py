@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from channels.options import NOT_NEGATIVE, require
+from semcom.channels.options import NOT_NEGATIVE, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given
 from semcom.engine.train.descent import Optimizer
@@ -80,7 +80,7 @@ class FedGH(Method):
             state.model.one("head."),
             self.server_objective,
             train="head.",
-            given=Given(per_step=list_prototype_pairs(sent, world.tensor(owned))),
+            given=Given(per_step=list_fedgh_pairs(sent, world.tensor(owned))),
             phase=Phase(stream="phi"),
             optimizer=Optimizer("sgd", self.hyper.server_lr),
         ).models
@@ -96,7 +96,7 @@ class FedGH(Method):
         return {"trained": View(state.trained), "personal": View(state.model)}
 
 
-def list_prototype_pairs(means: Tensor, owned: Tensor) -> dict[str, Tensor]:
+def list_fedgh_pairs(means: Tensor, owned: Tensor) -> dict[str, Tensor]:
     """List the prototypes of owned classes with their labels: `[S, d]`, `[S, 1]`.
 
     Args:

@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.options import NOT_NEGATIVE, POSITIVE, WHOLE, require
+from semcom.channels.options import NOT_NEGATIVE, POSITIVE, WHOLE, require
 from semcom.config.options import NOT_ZERO, Needs
 from semcom.engine.store.population import Population, mix
 from semcom.engine.train.context import Context, Given, Log

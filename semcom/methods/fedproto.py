@@ -24,7 +24,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from channels.options import NOT_NEGATIVE, require
+from semcom.channels.options import NOT_NEGATIVE, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from channels.options import WHOLE, require
+from semcom.channels.options import WHOLE, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.phase import Phase
 from semcom.engine.world import World

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from channels.options import NOT_NEGATIVE, require
+from semcom.channels.options import NOT_NEGATIVE, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -45,7 +45,7 @@ class TwoHeads(nn.Module):
         return self.generic(features) + self.personal(features)
 
 
-def add_head(model: SplitModel) -> None:
+def add_fedrod_head(model: SplitModel) -> None:
     """Put a personal head beside a model's own."""
     model.head = TwoHeads(model.head)
 
@@ -74,7 +74,7 @@ class FedRoD(FedAvg):
 
     def setup(self, world: World) -> FedAvg.State:
         """Start from common weights but for the personal heads."""
-        return self.State(world.population(shared=self.averages, extend=add_head))
+        return self.State(world.population(shared=self.averages, extend=add_fedrod_head))
 
     def local(self, received: Population, state: FedAvg.State, world: World) -> Population:
         """Train E epochs on both losses."""

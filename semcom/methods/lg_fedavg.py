@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from channels.options import WHOLE, require
+from semcom.channels.options import WHOLE, require
 from semcom.engine.store.population import Population
 from semcom.engine.train.view import View
 from semcom.engine.world import World

@@ -20,7 +20,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from channels.options import NOT_NEGATIVE, POSITIVE, require
+from semcom.channels.options import NOT_NEGATIVE, POSITIVE, require
 from semcom.config.options import NOT_ZERO, Needs
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Given, Log

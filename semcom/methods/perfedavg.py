@@ -26,7 +26,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from channels.options import NOT_NEGATIVE, POSITIVE, require
+from semcom.channels.options import NOT_NEGATIVE, POSITIVE, require
 from semcom.config.options import Needs
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context, Gradient, Log
@@ -36,7 +36,7 @@ from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
 from semcom.methods.fedavg import FedAvg
-from semcom.methods.parts.slopes import measure_slope, moved, take_whole_step
+from semcom.methods.parts.slopes import measure_slope, move_along, take_whole_gradient_step
 
 
 class PerFedAvg(FedAvg):
@@ -73,10 +73,10 @@ class PerFedAvg(FedAvg):
         h, w = self.hyper, model.params
         _, inner = measure_slope(model, context.takes["inner"], w)
         # Only one of the passes tracks running statistics, which would otherwise count a step several times.
-        loss, outer = measure_slope(model, batch, moved(w, inner, -h.alpha), track=True)
+        loss, outer = measure_slope(model, batch, move_along(w, inner, -h.alpha), track=True)
         if h.variant == "hf":
             third = context.takes["third"]
-            ahead, behind = (measure_slope(model, third, moved(w, outer, d))[1] for d in (h.delta, -h.delta))
+            ahead, behind = (measure_slope(model, third, move_along(w, outer, d))[1] for d in (h.delta, -h.delta))
             outer = {n: g - h.alpha * (ahead[n] - behind[n]) / (2 * h.delta) for n, g in outer.items()}
         return outer, {"loss": loss}
 
@@ -90,5 +90,5 @@ class PerFedAvg(FedAvg):
     def views(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """Evaluate w after one step as `personal`, taken when a client is tested, and w itself as `global`."""
         aside = world.aside()
-        stepped = state.model.derive(lambda some: take_whole_step(aside, some, self.hyper.alpha), alike=False)
+        stepped = state.model.derive(lambda some: take_whole_gradient_step(aside, some, self.hyper.alpha), alike=False)
         return {"personal": View(stepped), "global": View(state.model)}

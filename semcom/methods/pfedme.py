@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from channels.options import COUNT, NOT_NEGATIVE, POSITIVE, require
+from semcom.channels.options import COUNT, NOT_NEGATIVE, POSITIVE, require
 from semcom.config import ConfigError
 from semcom.engine.store.population import Population, blend
 from semcom.engine.train.context import Context, Given, Gradient, Log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 
 if TYPE_CHECKING:
     from semcom.methods.base import Method

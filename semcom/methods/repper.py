@@ -26,7 +26,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from channels.options import POSITIVE, SHARE, require
+from semcom.channels.options import POSITIVE, SHARE, require
 from semcom.config import ConfigError
 from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from channels.options import POSITIVE, require
+from semcom.channels.options import POSITIVE, require
 from semcom.engine.store.population import Population, blend
 from semcom.engine.train.context import Context, Given, Log
 from semcom.engine.train.forward import Batch, StackedModel
@@ -91,10 +91,12 @@ class Scaffold(FedAvg):
         fitted = world.fit(received, self.objective, given=given, optimizer=sgd)
         newest = world.air.average(fitted.models, self.averages, p, since=received)
         c_k, c, start, end = (pop.named(names) for pop in (own, mean, received, fitted.models))
+        # Option II of the paper: the mean gradient of the steps that were taken, without a pass over the data.
         gradient = 1 / (fitted.carried["steps"] * sgd.base_lr)
         change = {n: torch.einsum("k,k...->k...", gradient, start[n] - end[n]) - c[n] for n in names}
         shift = world.air.average(own.replaced(change), names, p, name="control.")
         server, controls = state.model.one(self.averages), state.mean.one(names).named()
+        # `names` are parameters only: a step of eta_g above 1 could turn a running variance negative.
         moved = blend(server.replaced(newest), server, self.hyper.eta_g, names).named(names)
         return self.State(
             state.model.share(newest | moved),

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from semcom.models.convolution import apart, side_by_side
+from semcom.models.convolution import lay_side_by_side, separate_channels
 from semcom.models.stacks import for_stacks, stacked
 
 
@@ -44,7 +44,7 @@ class BatchNorm(nn.Module):
             return self._native(x, *tensors)
         # One normalisation of k times as many channels; running statistics are views, so that theirs move.
         side = (None if t is None else t.flatten(0, 1) for t in tensors)
-        return apart(self._native(side_by_side(x), *side), len(x))
+        return separate_channels(self._native(lay_side_by_side(x), *side), len(x))
 
     def _native(
         self, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor | None, var: Tensor | None

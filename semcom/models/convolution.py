@@ -76,22 +76,37 @@ def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry)
 
 
 class _Bilinear(torch.autograd.Function):
-    """One of the three functions of two stacks. Its derivatives are the other two, by `DERIVATIVES`."""
+    """One of the three functions of two stacks. Its derivatives are the other two, by `DERIVATIVES`.
+
+    The images with a border, once made, serve the gradient by the weights too.
+    """
 
     @staticmethod
-    def forward(ctx: Any, which: str, one: Tensor, other: Tensor, geometry: Geometry) -> Tensor:
-        ctx.save_for_backward(one, other)
+    def forward(
+        ctx: Any, which: str, one: Tensor, other: Tensor, geometry: Geometry, padded: Tensor | None = None
+    ) -> Tensor:
+        way, first, second = _choose_way(which, one, other, geometry), one, other
+        if way == UNFOLDED and which == OUTPUT:
+            padded = first = _pad_images(one, geometry)
+        elif way == UNFOLDED and which == OF_WEIGHT and padded is not None:
+            second = padded
+        ctx.save_for_backward(one, other, padded if which == OUTPUT and ctx.needs_input_grad[2] else None)
         ctx.which, ctx.geometry = which, geometry
-        return _compute_fastest(which, one, other, geometry)
+        return WAYS[which][way](first, second, geometry)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        (one, other), (a,) = ctx.saved_tensors, grads
+        (one, other, padded), (a,) = ctx.saved_tensors, grads
+        needed, derivatives = ctx.needs_input_grad[1:3], DERIVATIVES[ctx.which]
+        if ctx.which == OUTPUT and all(needed):
+            ways = {_choose_way(which, *factors(one, other, a), ctx.geometry) for which, factors in derivatives}
+            if ways == {UNFOLDED}:  # both take it in this order of memory
+                a = a.transpose(1, 2).contiguous().transpose(1, 2)
         found = [
-            _Bilinear.apply(which, *factors(one, other, a), ctx.geometry) if needed else None
-            for (which, factors), needed in zip(DERIVATIVES[ctx.which], ctx.needs_input_grad[1:3], strict=True)
+            _Bilinear.apply(which, *factors(one, other, a), ctx.geometry, padded) if wanted else None
+            for (which, factors), wanted in zip(derivatives, needed, strict=True)
         ]
-        return None, *found, None
+        return None, *found, None, None
 
 
 OUTPUT, OF_INPUT, OF_WEIGHT = "output", "gradient by the input", "gradient by the weights"
@@ -108,44 +123,52 @@ DERIVATIVES: dict[str, tuple[tuple[str, Factors], tuple[str, Factors]]] = {
 # -- with a group per client -----------------------------------------------------------------------------------------
 
 
-def side_by_side(x: Tensor) -> Tensor:
+def lay_side_by_side(x: Tensor) -> Tensor:
     """Lay the clients' channels side by side: `[k, b, c, h, w] -> [b, k c, h, w]`, a view if memory allows."""
     return x.transpose(0, 1).flatten(1, 2)
 
 
-def apart(x: Tensor, k: int) -> Tensor:
-    """Separate the channels of each of k clients: undo `side_by_side`."""
+def separate_channels(x: Tensor, k: int) -> Tensor:
+    """Separate the channels of each of k clients: undo `lay_side_by_side`."""
     return x.unflatten(1, (k, -1)).transpose(0, 1)
 
 
 def _grouped_output(x: Tensor, w: Tensor, geometry: Geometry, order: torch.memory_format) -> Tensor:
-    side, weight = (t.contiguous(memory_format=order) for t in (side_by_side(x), w.flatten(0, 1)))
-    return apart(F.conv2d(side, weight, **geometry.grouped(len(w))), len(w))
+    side, weight = (t.contiguous(memory_format=order) for t in (lay_side_by_side(x), w.flatten(0, 1)))
+    return separate_channels(F.conv2d(side, weight, **geometry.grouped(len(w))), len(w))
 
 
 def _grouped_of_input(g: Tensor, w: Tensor, geometry: Geometry, order: torch.memory_format) -> Tensor:
     k, b = g.shape[:2]
     shape = (b, k * geometry.groups * w.shape[2], *geometry.size)
-    side, weight = (t.contiguous(memory_format=order) for t in (side_by_side(g), w.flatten(0, 1)))
-    return apart(conv2d_input(shape, weight, side, **geometry.grouped(k)), k)
+    side, weight = (t.contiguous(memory_format=order) for t in (lay_side_by_side(g), w.flatten(0, 1)))
+    return separate_channels(conv2d_input(shape, weight, side, **geometry.grouped(k)), k)
 
 
 def _grouped_of_weight(g: Tensor, x: Tensor, geometry: Geometry, order: torch.memory_format) -> Tensor:
     k, o = g.shape[0], g.shape[2]
     shape = (k * o, x.shape[2] // geometry.groups, *geometry.kernel)
-    grad, side = (side_by_side(t).contiguous(memory_format=order) for t in (g, x))
+    grad, side = (lay_side_by_side(t).contiguous(memory_format=order) for t in (g, x))
     return conv2d_weight(side, shape, grad, **geometry.grouped(k)).unflatten(0, (k, o)).contiguous()
 
 
 # -- unfolded into columns -------------------------------------------------------------------------------------------
 
 
+def _pad_images(x: Tensor, geometry: Geometry) -> Tensor:
+    """Put the border around images that the kernel reaches."""
+    top, left = geometry.padding
+    return F.pad(x, (left, left, top, top)) if top or left else x
+
+
 def _unfold_columns(x: Tensor, geometry: Geometry) -> Tensor:
-    """Gather the pixels under the kernel by place, `[k, b, c, h, w] -> [k, groups, c / groups kernel, b h' w']`."""
-    (top, left), (dy, dx) = geometry.padding, geometry.dilation
-    if top or left:
-        x = F.pad(x, (left, left, top, top))
-    (rows, columns), (height, width) = geometry.kernel, geometry.out
+    """Gather the pixels under the kernel by place, `[k, b, c, h, w] -> [k, groups, c / groups kernel, b h' w']`.
+
+    Images may have their border already.
+    """
+    if x.shape[-2:] == geometry.size:
+        x = _pad_images(x, geometry)
+    (rows, columns), (height, width), (dy, dx) = geometry.kernel, geometry.out, geometry.dilation
     at = x.stride()
     shape = (*x.shape[:3], rows, columns, height, width)
     strides = (*at[:3], dy * at[3], dx * at[4], geometry.stride[0] * at[3], geometry.stride[1] * at[4])
@@ -175,7 +198,7 @@ def _fold_columns(columns: Tensor, b: int, geometry: Geometry) -> Tensor:
     return summed[..., top : top + h, left : left + w].transpose(1, 2)
 
 
-def _matrix(g: Tensor, groups: int) -> Tensor:
+def _reshape_to_matrices(g: Tensor, groups: int) -> Tensor:
     """Reshape outputs or their gradients to matrices: `[k, b, o, h', w'] -> [k, groups, o / groups, b h' w']`."""
     return g.transpose(1, 2).reshape(len(g), groups, g.shape[2] // groups, -1)
 
@@ -190,50 +213,49 @@ def _unfolded_of_input(g: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
     if geometry.dilation != (1, 1):  # `_fold_columns` takes neighbouring taps only
         return _grouped_of_input(g, w, geometry, torch.contiguous_format)
     matrices = w.flatten(2).unflatten(1, (geometry.groups, -1))
-    columns = torch.matmul(matrices.transpose(2, 3), _matrix(g, geometry.groups))
+    columns = torch.matmul(matrices.transpose(2, 3), _reshape_to_matrices(g, geometry.groups))
     return _fold_columns(columns, g.shape[1], geometry)
 
 
 def _unfolded_of_weight(g: Tensor, x: Tensor, geometry: Geometry) -> Tensor:
-    products = torch.matmul(_matrix(g, geometry.groups), _unfold_columns(x, geometry).transpose(2, 3))
+    products = torch.matmul(_reshape_to_matrices(g, geometry.groups), _unfold_columns(x, geometry).transpose(2, 3))
     return products.view(len(g), g.shape[2], x.shape[2] // geometry.groups, *geometry.kernel)
 
 
 # -- the choice ------------------------------------------------------------------------------------------------------
 
 Way = Callable[[Tensor, Tensor, Geometry], Tensor]
+UNFOLDED = "unfolded"
 
 
-def _ways(grouped: Callable[..., Tensor], unfolded: Way) -> dict[str, Way]:
+def _list_ways(grouped: Callable[..., Tensor], unfolded: Way) -> dict[str, Way]:
     """List the ways to compute one of the three functions, by name. The first is the default."""
     usual, last = (partial(grouped, order=order) for order in (torch.contiguous_format, torch.channels_last))
-    return {"unfolded": unfolded, "grouped": usual, "grouped, channels last": last}
+    return {UNFOLDED: unfolded, "grouped": usual, "grouped, channels last": last}
 
 
 WAYS: dict[str, dict[str, Way]] = {
-    OUTPUT: _ways(_grouped_output, _unfolded_output),
-    OF_INPUT: _ways(_grouped_of_input, _unfolded_of_input),
-    OF_WEIGHT: _ways(_grouped_of_weight, _unfolded_of_weight),
+    OUTPUT: _list_ways(_grouped_output, _unfolded_output),
+    OF_INPUT: _list_ways(_grouped_of_input, _unfolded_of_input),
+    OF_WEIGHT: _list_ways(_grouped_of_weight, _unfolded_of_weight),
 }
 _chosen: dict[Any, str] = {}
 
 
-def _compute_fastest(which: str, one: Tensor, other: Tensor, geometry: Geometry) -> Tensor:
-    """Compute a function of two stacks in the way that is fastest on a GPU for their shapes, timed once in a process.
+def _choose_way(which: str, one: Tensor, other: Tensor, geometry: Geometry) -> str:
+    """Choose the way that computes a function of two stacks fastest on a GPU, timed once in a process for the shapes.
 
     The first way is taken if results have to repeat (`torch.backends.cudnn.deterministic`), and on other devices:
     batched products run at full speed for any number of clients.
     """
-    ways = WAYS[which]
-    name = next(iter(ways))
     # Timings differ between runs, and so would the choice and the last bits of the results.
-    if one.is_cuda and not torch.backends.cudnn.deterministic:
-        key = which, one.shape, one.stride(), other.shape, one.dtype, geometry
-        if key not in _chosen:
-            took = {name: _time_way(partial(way, one, other, geometry)) for name, way in ways.items()}
-            _chosen[key] = min(took, key=lambda name: took[name])
-        name = _chosen[key]
-    return ways[name](one, other, geometry)
+    if not one.is_cuda or torch.backends.cudnn.deterministic:
+        return next(iter(WAYS[which]))
+    key = which, one.shape, one.stride(), other.shape, one.dtype, geometry
+    if key not in _chosen:
+        took = {name: _time_way(partial(way, one, other, geometry)) for name, way in WAYS[which].items()}
+        _chosen[key] = min(took, key=lambda name: took[name])
+    return _chosen[key]
 
 
 def _time_way(work: Callable[[], object]) -> float:

@@ -24,7 +24,7 @@ STRIDES = (2, 2, 1, 1, 1)
 """Strides of all of them."""
 
 
-def _maps(features: int, size: int) -> int:
+def _count_maps(features: int, size: int) -> int:
     """Compute c, the number of maps of a quarter of an image's side. Raises ConfigError if it is not a whole number."""
     if size % 4:
         raise ConfigError(f"data.size: deepjscc takes images of a multiple of 4 pixels a side, not of {size}")
@@ -37,19 +37,19 @@ def _maps(features: int, size: int) -> int:
     return features // pixels
 
 
-def encoder(channels: int, features: int, size: int = 32) -> nn.Module:
+def deepjscc_encoder(channels: int, features: int, size: int = 32) -> nn.Module:
     """Encoder of DeepJSCC (Bourtsoulatze et al., 2019): five 5x5 convolutions with PReLU; d = c size^2 / 16."""
-    widths = (channels, *WIDTHS, _maps(features, size))
+    widths = (channels, *WIDTHS, _count_maps(features, size))
     layers: list[nn.Module] = []
     for before, after, stride in zip(widths[:-1], widths[1:], STRIDES, strict=True):
         layers += [nn.Conv2d(before, after, 5, stride, 2), nn.PReLU(after)]
     return nn.Sequential(*layers[:-1], Flatten())
 
 
-def decoder(features: int, shape: tuple[int, ...]) -> nn.Module:
+def deepjscc_decoder(features: int, shape: tuple[int, ...]) -> nn.Module:
     """Decoder of DeepJSCC (Bourtsoulatze et al., 2019): the mirror of its encoder, images `[channels, size, size]`."""
     channels, size = find_channels_and_side("deepjscc", shape, 4)
-    maps, side = _maps(features, size), size // 4
+    maps, side = _count_maps(features, size), size // 4
     widths = (maps, *reversed(WIDTHS), channels)
     layers: list[nn.Module] = [Unflatten((maps, side, side))]
     for before, after, stride in zip(widths[:-1], widths[1:], reversed(STRIDES), strict=True):

@@ -8,12 +8,12 @@ from semcom.config import ConfigError
 from semcom.models.stacks import for_stacks
 
 
-def linear(features: int, classes: int) -> nn.Module:
+def linear_head(features: int, classes: int) -> nn.Module:
     """One fully-connected layer: the FedCL letter's "fully-connected network with 10-unit outputs" at its smallest."""
     return nn.Sequential(nn.Linear(features, classes))
 
 
-def mlp(features: int, classes: int) -> nn.Module:
+def mlp_head(features: int, classes: int) -> nn.Module:
     """Two fully-connected layers with ReLU between, `features` hidden units."""
     return nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, classes))
 
@@ -42,7 +42,7 @@ def find_channels_and_side(name: str, shape: tuple[int, ...], multiple: int) -> 
     return channels, size
 
 
-def dcgan(features: int, shape: tuple[int, ...]) -> nn.Module:
+def dcgan_head(features: int, shape: tuple[int, ...]) -> nn.Module:
     """Images by the generator of DCGAN (Radford et al., 2016), the mirror of the encoder of that name.
 
     A layer to 4x4 of 256 filters, then transposed 4x4 convolutions of stride 2, each of half as many filters, with

@@ -17,14 +17,14 @@ def replace_by_own_layers(module: nn.Module) -> nn.Module:
         ConfigError: a BatchNorm keeps no running statistics or averages them cumulatively (`momentum=None`), or a
             Dropout drops every unit.
     """
-    made = {layer: _make_layer(layer) for layer in module.modules()}  # a shared layer is replaced by one
+    made = {layer: _replace_layer(layer) for layer in module.modules()}  # a shared layer is replaced by one
     for path, layer in [*module.named_modules(remove_duplicate=False)]:
         if path and made[layer] is not layer:
             module.set_submodule(path, made[layer])
     return made[module]
 
 
-def _make_layer(layer: nn.Module) -> nn.Module:
+def _replace_layer(layer: nn.Module) -> nn.Module:
     """Make our layer for a layer of torch. Any other module is returned unchanged."""
     if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d):
         return _make_batchnorm(layer)

@@ -7,9 +7,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 from semcom.config import ConfigError
-from semcom.registry import find
+from semcom.registry import find_entry
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,7 +34,9 @@ ENCODERS: Registry[Callable[..., nn.Module]] = Registry(
         "resnet34": "semcom.models.resnet:resnet34",
         "resnet18-pooled": "semcom.models.resnet:resnet18_pooled",
         "resnet34-pooled": "semcom.models.resnet:resnet34_pooled",
-        "deepjscc": "semcom.models.deepjscc:encoder",
+        "resnet18-imagenet": "semcom.models.resnet:resnet18_imagenet",
+        "resnet34-imagenet": "semcom.models.resnet:resnet34_imagenet",
+        "deepjscc": "semcom.models.deepjscc:deepjscc_encoder",
         "mlp": "semcom.models.encoders:mlp",
         "mobilenet": "semcom.models.mobilenet:mobilenet",
         "mobilenet-v1": "semcom.models.mobilenet:mobilenet_v1",
@@ -46,10 +48,10 @@ arrays of any kind, function of (`shape` of an input, feature dimension)."""
 HEADS: Registry[Callable[..., nn.Module]] = Registry(
     "head",
     {
-        "linear": "semcom.models.heads:linear",
-        "mlp": "semcom.models.heads:mlp",
-        "deepjscc": "semcom.models.deepjscc:decoder",
-        "dcgan": "semcom.models.heads:dcgan",
+        "linear": "semcom.models.heads:linear_head",
+        "mlp": "semcom.models.heads:mlp_head",
+        "deepjscc": "semcom.models.deepjscc:deepjscc_decoder",
+        "dcgan": "semcom.models.heads:dcgan_head",
     },
 )
 """Semantic decoders: name -> function of (feature dimension, classes), or (feature dimension, `shape` of an answer)."""
@@ -79,7 +81,9 @@ def check_features(names: Sequence[str], features: int) -> None:
     Raises:
         ConfigError: an encoder is unknown, an encoder ends in another number, or two encoders end in different numbers.
     """
-    ends = {name: own for name in names if (own := own_features(find(ENCODERS, name, "model.encoder"))) is not None}
+    ends = {
+        name: own for name in names if (own := own_features(find_entry(ENCODERS, name, "model.encoder"))) is not None
+    }
     if len(set(ends.values())) > 1:
         given = " and ".join(f"{name} {own}" for name, own in ends.items())
         raise ConfigError(f"model.encoder: the clients need one number of features; these give: {given}")

@@ -5,18 +5,25 @@ to a quarter of their side before the first block. Here it is one 3x3 convolutio
 networks for CIFAR-10. The paper has one layer behind the pooled 512 numbers. With a linear head that is the network of
 `resnet18_pooled` and `resnet34_pooled`; `resnet18` and `resnet34` have one more, from 512 to the features. The initial
 weights are torchvision's.
+
+`resnet18_imagenet` and `resnet34_imagenet` are torchvision's networks as they are, up to the last layer, behind the
+scaling of colours with which their weights were trained, so that a file of these weights fits (`model.weights`).
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from semcom.models.encoders import Flatten
 from semcom.models.registry import ends_in
 from semcom.models.stacks import for_stacks
 
+MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+"""Of ImageNet's colours, red, green and blue, in [0, 1]: torchvision's weights expect images scaled by them."""
 POOLED = 512
 """Filters of the last stage of ResNet-18 and ResNet-34."""
 
@@ -50,6 +57,49 @@ def resnet18_pooled(channels: int, features: int = POOLED) -> nn.Module:
 def resnet34_pooled(channels: int, features: int = POOLED) -> nn.Module:
     """ResNet-34 up to its pool, of 512 features: with a linear head it is that of He et al., 2016."""
     return _make_network("resnet34", channels, None)
+
+
+def resnet18_imagenet(channels: int, features: int) -> nn.Module:
+    """ResNet-18 for images of 64 pixels and more, to which torchvision's weights fit; scales colours as these need."""
+    return _make_imagenet_network("resnet18", channels, features)
+
+
+def resnet34_imagenet(channels: int, features: int) -> nn.Module:
+    """ResNet-34 for images of 64 pixels and more, to which torchvision's weights fit; scales colours as these need."""
+    return _make_imagenet_network("resnet34", channels, features)
+
+
+@for_stacks
+class Normalise(nn.Module):
+    """A layer `[..., c, h, w] -> [..., c, h, w]` from images in [-1, 1] to (x - mean) / deviation of x in [0, 1].
+
+    Args:
+        mean, deviation: of each of the three colours; those of ImageNet are torchvision's.
+    """
+
+    def __init__(self, mean: Sequence[float] = MEAN, deviation: Sequence[float] = DEVIATION) -> None:
+        super().__init__()
+        self.mean, self.deviation = tuple(mean), tuple(deviation)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scale the colours; of images with one colour, it is all three."""
+        colours = x.expand(*x.shape[:-3], len(self.mean), *x.shape[-2:]).unbind(-3)
+        # Colour by colour with numbers of the host: a tensor of them would be copied to a GPU in every step.
+        scales = zip(colours, self.mean, self.deviation, strict=True)
+        return torch.stack([(colour + (1 - 2 * m)) / (2 * d) for colour, m, d in scales], -3)
+
+
+def _make_imagenet_network(name: str, channels: int, features: int) -> nn.Module:
+    if channels not in (1, 3):
+        raise ValueError(f"{name}-imagenet takes images of one colour or of three, not of {channels}")
+    from torchvision import models
+
+    for_stacks(models.resnet.BasicBlock)
+    network = models.get_model(name, weights=None)
+    network.avgpool = GlobalMean()
+    layers = dict(network.named_children())
+    last = nn.Linear(layers.pop("fc").in_features, features)
+    return nn.Sequential(OrderedDict(normalise=Normalise(), **layers, flatten=Flatten(), fc=last))
 
 
 def _make_network(name: str, channels: int, features: int | None) -> nn.Module:

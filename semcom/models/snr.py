@@ -57,7 +57,7 @@ class SNRAttention(nn.Module):
         return x * (factors[..., None, None] if self.maps else factors)
 
 
-def attend_behind(encoder: nn.Module, features: int) -> nn.Module:
+def attend_to_snr_behind(encoder: nn.Module, features: int) -> nn.Module:
     """Put a block behind an encoder of d features: on its maps, if it ends in a convolution with flattened maps."""
     layers = [m for m in encoder.modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d | nn.Linear)]
     parts = _as_sequence(encoder)
@@ -66,7 +66,7 @@ def attend_behind(encoder: nn.Module, features: int) -> nn.Module:
     return nn.Sequential(encoder, SNRAttention(features))
 
 
-def attend_before(build: Callable[[], nn.Module], features: int) -> nn.Module:
+def attend_to_snr_before(build: Callable[[], nn.Module], features: int) -> nn.Module:
     """Put a block before a head of d features, which is built then: on its maps, if it makes maps of them first."""
     with build_on_meta():
         first = _as_sequence(build())[0]

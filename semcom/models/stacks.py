@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from semcom.models.convolution import Geometry, apart, convolve, side_by_side
+from semcom.models.convolution import Geometry, convolve, lay_side_by_side, separate_channels
 
 K = TypeVar("K", bound=type[nn.Module])
 
@@ -117,7 +117,7 @@ class ConvTranspose2d(nn.ConvTranspose2d):
             return super().forward(x, output_size)
         padding: Any = self.padding
         y = F.conv_transpose2d(
-            side_by_side(x),
+            lay_side_by_side(x),
             self.weight.flatten(0, 1),
             None if self.bias is None else self.bias.flatten(),
             self.stride,
@@ -126,7 +126,7 @@ class ConvTranspose2d(nn.ConvTranspose2d):
             len(x) * self.groups,
             self.dilation,
         )
-        return apart(y, len(x))
+        return separate_channels(y, len(x))
 
 
 @for_stacks
@@ -157,7 +157,7 @@ class _Pool:
     def forward(self, x: Tensor) -> Tensor:
         """Pool `[b, c, h, w]`, or `[k, b, c, h, w]`."""
         pool: Callable[[Tensor], Tensor] = super().forward  # type: ignore[misc]
-        return apart(pool(side_by_side(x)), len(x)) if _on else pool(x)
+        return separate_channels(pool(lay_side_by_side(x)), len(x)) if _on else pool(x)
 
 
 class _Activation:
@@ -177,7 +177,7 @@ class _Activation:
             self.inplace = True
 
 
-def _also(mixin: type, *kinds: type[nn.Module]) -> dict[type[nn.Module], type[nn.Module]]:
+def _derive_stacked_classes(mixin: type, *kinds: type[nn.Module]) -> dict[type[nn.Module], type[nn.Module]]:
     return {kind: for_stacks(type(kind.__name__, (mixin, kind), {})) for kind in kinds}
 
 
@@ -192,7 +192,7 @@ OWN: dict[type[nn.Module], type[nn.Module]] = {
     nn.Linear: Linear,
     nn.GroupNorm: GroupNorm,
     nn.Flatten: Flatten,
-    **_also(_Pool, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d),
-    **_also(_Activation, *ACTIVATIONS),
+    **_derive_stacked_classes(_Pool, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d),
+    **_derive_stacked_classes(_Activation, *ACTIVATIONS),
 }
 """torch's layers, and ours for each: the same parameters, and for one client the same computation."""

@@ -55,7 +55,7 @@ def read_weights(path: str, field: str = "model.weights") -> dict[str, Tensor]:
     try:
         with open_file(Path(path)) as file:
             if Path(path).suffix == ".safetensors":
-                found = _decode(file.read())
+                found, _ = decode_weights(file.read())
             else:
                 found = torch.load(file, map_location="cpu", weights_only=True)
     except OSError as error:
@@ -68,14 +68,14 @@ def read_weights(path: str, field: str = "model.weights") -> dict[str, Tensor]:
     return found
 
 
-def _decode(content: bytes) -> dict[str, Tensor]:
+def decode_weights(content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Decode the bytes of `encode_weights` to tensors by name, and the notes."""
     (length,) = struct.unpack("<Q", content[:8])
     header, numbers = json.loads(content[8 : 8 + length]), bytearray(content[8 + length :])
-    types = {name: kind for kind, name in TYPES.items()}
+    notes, types = header.pop("__metadata__", {}), {name: kind for kind, name in TYPES.items()}
     found = {}
     for name, of in header.items():
-        if name != "__metadata__":
-            start, end = of["data_offsets"]
-            raw = torch.frombuffer(numbers, dtype=torch.uint8)[start:end].clone() if end > start else torch.empty(0)
-            found[name] = raw.view(types[of["dtype"]]).view(of["shape"])
-    return found
+        start, end = of["data_offsets"]
+        raw = torch.frombuffer(numbers, dtype=torch.uint8)[start:end].clone() if end > start else torch.empty(0)
+        found[name] = raw.view(types[of["dtype"]]).view(of["shape"])
+    return found, notes

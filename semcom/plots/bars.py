@@ -29,7 +29,7 @@ def sort_means(study: Study, plot: Plot) -> pd.DataFrame:
     return cells.iloc[np.argsort(place.to_numpy(), kind="stable")].reset_index(drop=True)
 
 
-def rows(cells: pd.DataFrame, plot: Plot) -> list[str]:
+def list_bar_rows(cells: pd.DataFrame, plot: Plot) -> list[str]:
     """List the values of the rows, the lowest row first: methods ascend, other values descend."""
     values = list(dict.fromkeys(cells[plot.x]))
     return values if plot.x in NAMED else values[::-1]
@@ -61,7 +61,7 @@ def draw_dots(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> No
 
 def _list_series(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles):  # type: ignore[no-untyped-def]
     """Yield label, style, heights and numbers of each hue, and label the rows of the axes."""
-    names = rows(cells, plot)
+    names = list_bar_rows(cells, plot)
     axes.set_yticks(range(len(names)), [plot.labels.value(str(plot.x), name) for name in names])
     axes.set_ylim(-0.7, len(names) - 0.3)
     axes.grid(axis="y", visible=plot.kind == "dots")
@@ -80,10 +80,10 @@ def _list_series(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles):  
             yield plot.labels.place(plot.hue, hue), styles[hue], line[plot.x].map(height).to_numpy(float), line
 
 
-def height(cells: pd.DataFrame, plot: Plot) -> float:
+def choose_bar_height(cells: pd.DataFrame, plot: Plot) -> float:
     """Compute the height of a panel in inches from its rows."""
     hues = cells[plot.hue].nunique() if plot.hue else 1
-    return 0.4 + len(rows(cells, plot)) * (ROW + MARK * (hues - 1))
+    return 0.4 + len(list_bar_rows(cells, plot)) * (ROW + MARK * (hues - 1))
 
 
 def describe_bars(cells: pd.DataFrame, plot: Plot) -> str:
@@ -100,7 +100,7 @@ BARS = Kind(
     draw_bars,
     describe_bars,
     _TAKES,
-    height=height,
+    height=choose_bar_height,
     styles=choose_bar_styles,
     rows="x",
 )
@@ -110,7 +110,7 @@ DOTS = Kind(
     draw_dots,
     describe_bars,
     _TAKES,
-    height=height,
+    height=choose_bar_height,
     rows="x",
     crossed=True,
     note=describe_guessing,

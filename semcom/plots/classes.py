@@ -82,7 +82,7 @@ def draw_class_bars(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles)
     percent(axes.yaxis, plot.metric)
 
 
-def height(cells: pd.DataFrame, plot: Plot) -> float:
+def choose_class_height(cells: pd.DataFrame, plot: Plot) -> float:
     """Choose the height of a panel in inches, less for many panels."""
     return 1.5 if cells[plot.facet].nunique() <= FEW else 0.95
 
@@ -121,7 +121,7 @@ CLIENTS = Kind(
     takes=("x", "hue"),
     x="client",
     facet="variant",
-    height=height,
+    height=choose_class_height,
     styles=choose_bar_styles,
     columns=3,
 )

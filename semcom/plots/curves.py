@@ -17,10 +17,10 @@ from semcom.plots.points import (
     name_abscissa,
     select_view,
 )
-from semcom.plots.style import MANY, choose_depth, percent
+from semcom.plots.style import MANY, choose_line_depth, percent
 from semcom.studies.analysis.means import compute_means
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import metric_label, titled
+from semcom.studies.names import capitalise, metric_label
 
 DECADE = 10
 """Ratio of the most to the least that a curve costs from which on the abscissa is logarithmic."""
@@ -63,18 +63,19 @@ def draw_curves(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
             continue
         step = max(1, len(line) // MARKS)
         first = min(i * step // len(lines), len(line) - 1)
-        look = {**style, "linewidth": 1.0, "zorder": choose_depth(style)}
+        look = {**style, "linewidth": 1.0, "zorder": choose_line_depth(style)}
         axes.plot(line[plot.x], line["mean"], label=name, markevery=(first, step), **look)
         cross_guessing(axes, line[-1:], line[plot.x][-1:], line["mean"][-1:])
         if len(lines) <= MANY:
             axes.fill_between(line[plot.x], line["low"], line["high"], color=style["color"], alpha=0.18, linewidth=0)
-    axes.set_xlabel(titled(name_abscissa(cells, str(plot.x))))
+    axes.set_xlabel(capitalise(name_abscissa(cells, str(plot.x))))
     if plot.x == "round":
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     else:
         axes.xaxis.set_major_formatter(EngFormatter(sep="\N{THIN SPACE}"))
         costs = [line[plot.x] for _, line in lines if not _is_free(line, plot)]
         ends = [cost.max() for cost in costs]
+        # On a linear axis a method with a tenth of another's costs would be squeezed to the edge.
         if costs and min(cost.min() for cost in costs) > 0 and max(ends) / min(ends) >= DECADE:
             axes.set_xscale("log")
         else:

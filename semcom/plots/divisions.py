@@ -79,12 +79,12 @@ def size_dots(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     figure.legend(handles=keys, loc="outside upper center", ncols=len(keys), frameon=False)
 
 
-def height(cells: pd.DataFrame, plot: Plot) -> float:
+def choose_division_height(cells: pd.DataFrame, plot: Plot) -> float:
     """Compute the height of a panel in inches from its clients."""
     return 0.45 + min(HIGHEST, max(1.0, ROW * cells["client"].nunique()))
 
 
-def caption(cells: pd.DataFrame, plot: Plot) -> str:
+def describe_divisions(cells: pd.DataFrame, plot: Plot) -> str:
     """Describe the dots."""
     part = {"train": "training", "test": "test"}[plot.y]
     return f"The {part} images of {cells['client'].nunique()} clients by class: the area of a dot is their number."
@@ -95,9 +95,9 @@ DIVISIONS = Kind(
     tabled=False,
     numbers=compute_divisions,
     draw=draw_divisions,
-    caption=caption,
+    caption=describe_divisions,
     takes=("y",),
-    height=height,
+    height=choose_division_height,
     finish=size_dots,
     of_y=False,
 )

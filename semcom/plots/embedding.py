@@ -8,7 +8,7 @@ from matplotlib import colormaps, patheffects
 from matplotlib.axes import Axes
 
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import describe_panels, read_kept, tabulate_runs
+from semcom.plots.points import describe_panels, read_kept_arrays, tabulate_runs
 from semcom.runs.folder.arrays import FEATURES
 from semcom.runs.result.embedding import embedding, knn_purity, silhouette
 from semcom.studies.analysis.compare import Views
@@ -45,7 +45,7 @@ def place_images(run: Stored, view: Views, client: int | None = None) -> pd.Data
     Raises:
         ConfigError: the run kept no such features.
     """
-    kept, shown = read_kept(run, view, "received", FEATURES)
+    kept, shown = read_kept_arrays(run, view, "received", FEATURES)
     name = f"received/{shown}"
     mine = np.flatnonzero(kept["samples/client"] == client) if client is not None else np.arange(len(kept[name]))
     once = mine[np.unique(kept["samples/image"][mine], return_index=True)[1]]  # clients may share a test image

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.heatmap import Cell, draw_colour_bar, draw_table, height, size_width
+from semcom.plots.heatmap import Cell, choose_heatmap_height, draw_colour_bar, draw_table, size_width
 from semcom.studies.analysis.comparison import Comparisons
 from semcom.studies.analysis.study import Study
 
@@ -69,7 +69,7 @@ def compute_gains(study: Study, plot: Plot, also: Mapping[str, str] | None = Non
     return found.assign(n=found["seeds"].map(len))[["variant", *study.axes, *own]]
 
 
-def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+def draw_gain(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a row for each method and a column for each value of the abscissa, with significant differences in bold."""
     share = plot.metric.share
     draw_table(axes, cells, plot, lambda cell: _format_gain(cell, share), lambda cell: cell["supported"], MAP)
@@ -114,11 +114,11 @@ GAIN = Kind(
     title="what methods gain over one of them as colours, a row for each method, a column for each value of a field",
     tabled=False,
     numbers=compute_gain,
-    draw=draw,
+    draw=draw_gain,
     caption=describe_gain,
     takes=("x", "y", "over"),
     hue="variant",
-    height=height,
+    height=choose_heatmap_height,
     width=lambda cells, plot: size_width(cells, plot, WITH_INTERVAL),
     columns=3,
     finish=scale_gain,

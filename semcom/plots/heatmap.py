@@ -30,10 +30,12 @@ WRITTEN = 12
 """Columns up to which numbers stand in the cells."""
 
 
-def draw(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+def draw_heatmap(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw a row for each hue and a column for each value of the abscissa, with the best in bold."""
     share = plot.metric.share
-    draw_table(axes, cells, plot, lambda cell: _text(cell["mean"], share), lambda cell: cell.get("mark") == "best")
+    draw_table(
+        axes, cells, plot, lambda cell: _format_share(cell["mean"], share), lambda cell: cell.get("mark") == "best"
+    )
 
 
 def draw_table(
@@ -64,7 +66,7 @@ def draw_table(
     for each in axes.texts:
         column, row = (round(value) for value in each.get_position())
         each.set_fontweight("bold" if bold(found[row][column]) else "normal")
-    axes.set_xticks(range(len(columns)), [_column(plot, value) for value in columns])
+    axes.set_xticks(range(len(columns)), [_label_column(plot, value) for value in columns])
     axes.set_yticks(range(len(rows)), [plot.labels.value(str(plot.hue), row) for row in rows])
     axes.set_xlabel(field_label(str(plot.x)))
 
@@ -81,19 +83,21 @@ def draw_matrix(axes: Axes, values: np.ndarray, texts: list[list[str]], colours:
             axes.text(column, row, texts[row][column], ha="center", va="center", fontsize=6.5)
 
 
-def _column(plot: Plot, value: Any) -> str:
+def _label_column(plot: Plot, value: Any) -> str:
     """Label a column, without the unit, which stands below all of them."""
     return plot.labels.value(str(plot.x), value).removesuffix(" dB")
 
 
-def _text(value: float, share: bool) -> str:
+def _format_share(value: float, share: bool) -> str:
     return f"{100 * value:.1f}" if share else f"{value:.3g}"
 
 
-def scale(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+def scale_colours(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
     """Give all panels one colour scale, and draw its bar beside them."""
     ends = float(cells["mean"].min()), float(cells["mean"].max())
-    draw_colour_bar(figure, ends, _scale_label(plot), plot.metric.share or plot.kind == "confusion")
+    confusion = plot.kind == "confusion"
+    label = "Share of the true class (%)" if confusion else metric_label(plot.metric)
+    draw_colour_bar(figure, ends, label, plot.metric.share or confusion)
 
 
 def draw_colour_bar(figure: Figure, ends: tuple[float, float], label: str, percent: bool) -> None:
@@ -138,11 +142,7 @@ def _choose_ink(axes: Axes) -> None:
         text.set_color("white" if 0.299 * red + 0.587 * green + 0.114 * blue < 0.55 else "black")
 
 
-def _scale_label(plot: Plot) -> str:
-    return "Share of the true class (%)" if plot.kind == "confusion" else metric_label(plot.metric)
-
-
-def height(cells: pd.DataFrame, plot: Plot) -> float:
+def choose_heatmap_height(cells: pd.DataFrame, plot: Plot) -> float:
     """Compute the height of a panel in inches from its rows."""
     return 0.45 + CELL * max(4, cells[plot.hue].nunique())
 
@@ -153,12 +153,12 @@ def size_width(cells: pd.DataFrame, plot: Plot, text: float = NUMBER) -> tuple[f
     Too many numbers to write take no width.
     """
     rows = [plot.labels.value(str(plot.hue), value) for value in cells[plot.hue].unique()]
-    columns = [_column(plot, value) for value in cells[plot.x].unique()]
+    columns = [_label_column(plot, value) for value in cells[plot.x].unique()]
     each = max(text, CHARACTER * max(map(len, columns))) if len(columns) <= WRITTEN else 0.0
     return len(columns) * each, CHARACTER * max(map(len, rows)) + BESIDE
 
 
-def caption(cells: pd.DataFrame, plot: Plot) -> str:
+def describe_heatmap(cells: pd.DataFrame, plot: Plot) -> str:
     """Describe the cells."""
     best = " Bold: best, where the difference is supported." if "best" in set(cells.get("mark", ())) else ""
     return describe_points(cells, plot, "in the CSV file") + best
@@ -208,14 +208,14 @@ def describe_confusion(cells: pd.DataFrame, plot: Plot) -> str:
 HEATMAP = Kind(
     title="means as colours, a row for each method, a column for each value of a field",
     numbers=average_over_seeds,
-    draw=draw,
-    caption=caption,
+    draw=draw_heatmap,
+    caption=describe_heatmap,
     takes=("x", "y", "hue"),
     hue="variant",
-    height=height,
+    height=choose_heatmap_height,
     width=size_width,
     columns=3,
-    finish=scale,
+    finish=scale_colours,
     rows="hue",
 )
 CONFUSION = Kind(
@@ -227,6 +227,6 @@ CONFUSION = Kind(
     facet="variant",
     height=size_confusion,
     columns=3,
-    finish=scale,
+    finish=scale_colours,
     of_y=False,
 )

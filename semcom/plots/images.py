@@ -7,7 +7,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import check_panels, read_kept
+from semcom.plots.points import check_panels, read_kept_arrays
 from semcom.runs.folder.arrays import IMAGES
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
@@ -34,7 +34,7 @@ def compute_images(study: Study, plot: Plot) -> pd.DataFrame:
     rows, pictures = [], {}
     for value, part in runs.groupby(plot.facet, sort=False):
         run = found[part["hash"].iloc[0]]  # of several seeds the first one
-        kept, view = read_kept(run, plot.view, "images", IMAGES)
+        kept, view = read_kept_arrays(run, plot.view, "images", IMAGES)
         name = f"images/{view}"
         shown = _choose_images(kept["originals/client"])
         originals, snrs = kept["originals/images"], kept["originals/snr_db"]

@@ -9,16 +9,17 @@ from typing import Any
 
 import pandas as pd
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 from semcom.config import ConfigError
 from semcom.packages import read_package_catalogue
 from semcom.plots.base import Kind, Plot
 from semcom.plots.gain import OVER
-from semcom.registry import find
+from semcom.registry import find_entry
 from semcom.studies.analysis.efficiency import COSTS
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
 from semcom.studies.names import NAMED
+from semcom.studies.overrides import name_file
 
 KINDS: Registry[Kind] = Registry(
     "kind",
@@ -38,8 +39,8 @@ KINDS: Registry[Kind] = Registry(
         "ranks": "semcom.plots.ranks:RANKS",
         "images": "semcom.plots.images:IMAGES_KIND",
         "constellation": "semcom.plots.radio:CONSTELLATION",
-        "response": "semcom.plots.radio:RESPONSE",
-        "delays": "semcom.plots.radio:DELAYS",
+        "response": "semcom.plots.response:RESPONSE",
+        "delays": "semcom.plots.response:DELAYS",
         "timeline": "semcom.plots.timeline:TIMELINE",
         "cell": "semcom.plots.radio:CELL",
         "snr-cdf": "semcom.plots.radio:SNR_CDF",
@@ -69,7 +70,7 @@ def settle_kind(study: Study, wanted: Plot) -> tuple[Study, Plot]:
     asked: dict[str, Any] = {name: _resolve_field(part, name, getattr(wanted, name)) for name in ("x", "hue", "facet")}
     part = part.along([name for name in asked.values() if name is not None and name not in OF_X])
     chosen = replace(wanted, **asked, kind=wanted.kind or _find_kind(part, asked["x"]), labels=part.labels)
-    kind = find(KINDS, str(chosen.kind))
+    kind = find_entry(KINDS, str(chosen.kind))
     _check_takes(chosen, kind)
     rows = chosen.kind in ("bars", "dots")
     x = chosen.x or kind.x or ((chosen.hue or "variant") if rows else None)
@@ -140,6 +141,13 @@ def check_numbers(cells: object, plot: Plot) -> None:
     if missing := [name for name in wanted if name is not None and name not in cells]:
         unless = ", or declare it with tabled=False" if tabled and missing[0] not in (plot.hue, plot.facet) else ""
         raise ConfigError(f"kind: the numbers of {plot.kind} have no column {missing[0]!r}; add it{unless}")
+
+
+def name_files(cells: pd.DataFrame) -> pd.DataFrame:
+    """Shorten absolute paths to the names of their files, unless several have one name."""
+    texts = [name for name in cells if cells[name].map(lambda value: isinstance(value, str)).all()]
+    short = {name: cells[name].map(name_file) for name in texts}
+    return cells.assign(**{name: new for name, new in short.items() if new.nunique() == cells[name].nunique()})
 
 
 def name_empty(cells: pd.DataFrame, plot: Plot) -> pd.DataFrame:

@@ -22,7 +22,7 @@ from semcom.plots.points import (
     measure_ends,
     split_panels,
 )
-from semcom.plots.style import MANY, choose_depth, choose_width, percent
+from semcom.plots.style import MANY, choose_line_depth, choose_line_width, percent
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import field_label, metric_label
 
@@ -71,7 +71,7 @@ def draw_lines(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> N
         axes.errorbar(
             line[x], line["mean"], yerr=bars, label=plot.labels.place(str(plot.hue), hue), markevery=turns[hue],
             ecolor=to_rgba(style["color"], FAINT), elinewidth=0.7, capsize=CAP + WIDER * i,
-            zorder=choose_depth(style), linewidth=choose_width(style), **style,
+            zorder=choose_line_depth(style), linewidth=choose_line_width(style), **style,
         )  # fmt: skip
     cross_guessing(axes, cells, cells[x], cells["mean"])
     place_ticks(axes, cells[x])
@@ -105,14 +105,10 @@ def _take_turns(cells: pd.DataFrame, plot: Plot, hues: Sequence[Any]) -> dict[An
     return kept if all(kept[hue] for hue in hues if len(lines[hue])) else whole
 
 
-def _is_wide(values: Sequence[float]) -> bool:
-    return values[0] > 0 and values[-1] / values[0] >= DECADES
-
-
 def place_ticks(axes: Axes, values: pd.Series) -> None:
     """Put ticks at few values of the abscissa, and make the axis logarithmic for values far apart."""
     there = sorted(values.unique())
-    if _is_wide(there):
+    if there[0] > 0 and there[-1] / there[0] >= DECADES:
         axes.set_xscale("log", base=2)
     if len(there) <= TICKS:
         axes.set_xticks(there, minor=False)
@@ -141,7 +137,7 @@ def describe_marks(cells: pd.DataFrame, plot: Plot) -> str:
     return " Marks that would hide each other take turns." * hidden + describe_guessing(cells, plot)
 
 
-def height(cells: pd.DataFrame, plot: Plot) -> float:
+def choose_line_height(cells: pd.DataFrame, plot: Plot) -> float:
     """Choose the height of a panel in inches, more for many lines."""
     return 1.95 if cells[plot.hue].nunique() <= MANY else 2.6
 
@@ -153,7 +149,7 @@ LINES = Kind(
     caption=describe_lines,
     takes=("x", "y", "hue"),
     hue="variant",
-    height=height,
+    height=choose_line_height,
     weight=lambda cells, plot: 1.0 + cells[plot.x].nunique(),
     crossed=True,
     note=describe_marks,

@@ -11,9 +11,9 @@ from matplotlib.ticker import EngFormatter
 from semcom.escape import escape_tags
 from semcom.plots.base import Drawing, Measured, Plot
 from semcom.plots.kinds import KINDS
-from semcom.runs.folder.machine import read_commit, read_versions
+from semcom.runs.folder.versions import read_commit, read_versions
 from semcom.studies.analysis.means import format_markdown
-from semcom.studies.analysis.setting import describe_setting, list_distinct
+from semcom.studies.analysis.setting import describe_setting, list_settings
 from semcom.studies.analysis.sheet import Sheet
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import NAMED
@@ -106,10 +106,10 @@ def _join_page(
 
 
 def _list_facts(frame: pd.DataFrame) -> dict[str, str]:
-    versions = [f"{c.removeprefix('versions.')} {list_distinct(frame[c])}" for c in frame if c.startswith("versions.")]
+    versions = [f"{c.removeprefix('versions.')} {list_settings(frame[c])}" for c in frame if c.startswith("versions.")]
     return {
         "Setting": describe_setting(frame),
-        "Seeds": list_distinct(frame["seed"]),
+        "Seeds": list_settings(frame["seed"]),
         "Versions": ", ".join(versions) or "not stored",
-        "Commit": list_distinct(frame["commit"]) if "commit" in frame else "not stored",
+        "Commit": list_settings(frame["commit"]) if "commit" in frame else "not stored",
     }

@@ -39,11 +39,13 @@ def draw_panels(cells: pd.DataFrame, plot: Plot, look: Callable[[Sequence[Any]],
     columns = _choose_columns(kind, len(parts), int((WIDE - beside) / one) if one else len(parts))
     lines = math.ceil(len(parts) / columns)
     width = WIDTH if columns == 1 and beside + one <= WIDTH else WIDE
+    # The legend's height is settled before the size, so that it enlarges the figure instead of shrinking the panels.
     legend = _count_columns(styles, plot, width)
     entries = len(styles) + bool(GUESSING in cells and cells[GUESSING].any())
     above = ENTRY * math.ceil(entries / legend) + 0.05 if plot.hue is not None and legend else 0
     title = 0.16 * (plot.facet is not None)
     figure.set_size_inches(width, above + lines * (kind.height(cells, plot) + title))
+    # In a grid a column has one width in all rows, which unlike panels below each other could not share.
     shares = [kind.weight(part, plot) for _, part in parts] if lines == 1 else None
     grid = figure.add_gridspec(lines, columns, width_ratios=shares)
     panels: list[Axes] = []

@@ -11,7 +11,7 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import check_costs, describe_points, name_abscissa
 from semcom.plots.style import percent
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import metric_label, titled
+from semcom.studies.names import capitalise, metric_label
 
 DECADE = 10
 """Ratio of the largest to the smallest cost from which on the abscissa is logarithmic."""
@@ -46,12 +46,12 @@ def draw_pareto(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> 
     if cells[x].min() > 0 and cells[x].max() / cells[x].min() >= DECADE:
         axes.set_xscale("log")
     axes.margins(0.08)
-    axes.set_xlabel(titled(name_abscissa(cells, x)))
+    axes.set_xlabel(capitalise(name_abscissa(cells, x)))
     axes.set_ylabel(metric_label(plot.metric))
     percent(axes.yaxis, plot.metric)
 
 
-def caption(cells: pd.DataFrame, plot: Plot) -> str:
+def describe_pareto(cells: pd.DataFrame, plot: Plot) -> str:
     """Describe marks and step."""
     circled = "Circled: no other method is at least as accurate at no higher cost (by the means); a step joins them."
     return f"{describe_points(cells, plot)} The cost is that of the whole run, over all clients. {circled}"
@@ -61,7 +61,7 @@ PARETO = Kind(
     title="accuracy against a cost: uses, bits, floats, energy_j, airtime_s, time_s, samples or rounds",
     numbers=compute_pareto,
     draw=draw_pareto,
-    caption=caption,
+    caption=describe_pareto,
     takes=("x",),
     x="uses",
     hue="variant",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from semcom.config import ConfigError
-from semcom.plots.base import Plot
+from semcom.plots.base import Plot, Style, Styles
 from semcom.studies.analysis.compare import Views, check_views, choose_view
 from semcom.studies.analysis.means import check_seeds_alone, compute_means
 from semcom.studies.analysis.sheet import describe_sheet_intervals
@@ -97,7 +97,7 @@ def tabulate_runs(study: Study, plot: Plot, read: Callable[[Stored], pd.DataFram
     return pd.concat(tables, ignore_index=True)
 
 
-def read_kept(run: Stored, view: Views, folder: str, keep: str) -> tuple[dict[str, np.ndarray], str]:
+def read_kept_arrays(run: Stored, view: Views, folder: str, keep: str) -> tuple[dict[str, np.ndarray], str]:
     """Read the arrays of a run, and name its view, of which it must have kept `folder`/VIEW. Raises ConfigError."""
     kept, shown = run.arrays(), str(choose_view(view, run.variant) or run.headline)
     if f"{folder}/{shown}" not in kept:
@@ -150,6 +150,22 @@ def describe_points(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str
     against = f" against {name_abscissa(cells, plot.x)}" if plot.x else ""
     view = f", view {format_view(plot.view)}" if plot.view else ""
     return f"{start}{against}{view}, {describe_sheet_intervals(cells, shown)}."
+
+
+def list_hues(cells: pd.DataFrame, plot: Plot, styles: Styles) -> Iterator[tuple[str | None, Style, pd.DataFrame]]:
+    """Yield the label, the look without marks, and the rows of each hue."""
+    for hue, style in styles.items():
+        look = {name: value for name, value in style.items() if not name.startswith("marker")}
+        if plot.hue is None:
+            yield None, look, cells
+        else:
+            yield plot.labels.place(plot.hue, hue), look, cells[cells[plot.hue] == hue]
+
+
+def draw_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+    """Draw one legend of the panels' dots or bars above them."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(3, len(labels)), frameon=False, markerscale=3)
 
 
 def limit_ordinate(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:

@@ -48,6 +48,7 @@ def tabulate_ranks(means: pd.DataFrame, fields: list[str]) -> pd.DataFrame:
     """
     keys = pd.Series([", ".join(map(str, row)) for row in means[fields].to_numpy()], means.index)
     wide = means.assign(setting=keys).pivot(index="setting", columns="variant", values=["mean", "n"])
+    # A mean over fewer seeds scatters more, and would take first and last ranks by chance.
     whole = wide["mean"].notna().all(axis=1) & (wide["n"].nunique(axis=1) == 1)
     values = wide["mean"][whole]
     settings, methods = values.shape

@@ -6,11 +6,11 @@ import logging
 import math
 from functools import partial
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 from semcom.config import ConfigError
 from semcom.packages import read_package_catalogue
 from semcom.plots.base import Drawing, Measured, NamedFigure
-from semcom.registry import find
+from semcom.registry import find_entry
 from semcom.studies.experiment import Experiment
 
 LOG = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def find_drawings_for(declared: Experiment | None, chosen: Experiment, scale: st
 
 def _find_drawing(source: Experiment, name: str, scale: str) -> Drawing:
     """Find one figure of an experiment, see `find_drawings_of`."""
-    chosen = find(FIGURES, name)
+    chosen = find_entry(FIGURES, name)
     if isinstance(chosen, Measured) or chosen.experiment != source.name:
         shown = "measures its own numbers" if isinstance(chosen, Measured) else f"shows {chosen.experiment}"
         raise ConfigError(f"figure: {name} of experiment {source.name} {shown}; register one of its own")

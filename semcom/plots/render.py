@@ -16,7 +16,7 @@ from semcom.plots.classes import SCARCE
 from semcom.plots.guessing import GUESSING, mark_guessing
 from semcom.plots.points import format_view
 from semcom.plots.registry import FIGURES
-from semcom.registry import find
+from semcom.registry import find_entry
 from semcom.runs.request.plugins import load_plugins
 from semcom.runs.request.trust import trust_results
 from semcom.studies.analysis.setting import describe_rounds
@@ -52,7 +52,7 @@ def render(name: str, *, results: Path | str | None = None, out: Path | str | No
     """
     from semcom.plots import page
 
-    chosen = find(FIGURES, name)
+    chosen = find_entry(FIGURES, name)
     out = _resolve_out(out)
     if isinstance(chosen, Measured):
         if results is not None:
@@ -128,7 +128,7 @@ def _take_literally(figure: Figure) -> None:
 
 def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path) -> list[Path]:
     from semcom.plots import page, style
-    from semcom.plots.kinds import KINDS, check_numbers, name_empty, settle_kind
+    from semcom.plots.kinds import KINDS, check_numbers, name_empty, name_files, settle_kind
     from semcom.plots.panels import draw_panels
 
     own = replace(chosen.plot, labels=whole.labels)
@@ -139,6 +139,7 @@ def _draw(whole: Study, chosen: Drawing, record: Mapping[str, Any], folder: Path
     kind = KINDS.get(str(request.kind))
     numbers = (chosen.numbers or kind.numbers)(part, request)
     check_numbers(numbers, request)
+    numbers = name_files(numbers)
     numbers = name_empty(mark_guessing(part, request, numbers) if kind.crossed else numbers, request)
     text = (chosen.caption or kind.caption)(numbers, request) + kind.note(numbers, request)
     if (

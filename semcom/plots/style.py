@@ -56,18 +56,18 @@ def choose_line_styles(count: int) -> list[dict[str, Any]]:
     Neighbours differ in all of these: every second marker is hollow, and dashes move on by one more every four lines.
     Five to fourteen lines have a colour each.
     """
-    lines = [_line(i % DIFFERENT) for i in range(count)]
+    lines = [_describe_line(i % DIFFERENT) for i in range(count)]
     if count <= len(COLORS):
         return lines
     return [line | {"color": MORE_COLORS[i % DIFFERENT % len(MORE_COLORS)]} for i, line in enumerate(lines)]
 
 
-def choose_depth(style: Mapping[str, Any]) -> float:
+def choose_line_depth(style: Mapping[str, Any]) -> float:
     """Compute the place of a line in the drawing order: solid lines below broken lines, through which they show."""
     return 2 + _count_gaps(style) / 100
 
 
-def choose_width(style: Mapping[str, Any]) -> float:
+def choose_line_width(style: Mapping[str, Any]) -> float:
     """Compute the width of a line in points: lower lines are wider, and show beside upper ones."""
     return 1.9 - 0.14 * _count_gaps(style)
 
@@ -76,7 +76,7 @@ def _count_gaps(style: Mapping[str, Any]) -> int:
     return COVERING[DASHES.index(style["linestyle"])]
 
 
-def _line(i: int) -> dict[str, Any]:
+def _describe_line(i: int) -> dict[str, Any]:
     block, color = divmod(i, len(COLORS))
     dashes = DASHES[(color + block) % 4] if block < 4 else DASHES[4 + (color + block) % 2]
     style = {"color": COLORS[color], "linestyle": dashes, "marker": MARKERS[i % len(MARKERS)]}

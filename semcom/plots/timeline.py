@@ -8,10 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from semcom.config import ConfigError
-from semcom.engine.air.timeline import DOING
+from semcom.engine.air.registry import DOING
 from semcom.plots.base import Kind, Plot, Styles
-from semcom.plots.points import describe_panels, tabulate_runs
-from semcom.plots.radio import draw_key
+from semcom.plots.points import describe_panels, draw_key, tabulate_runs
 from semcom.plots.style import choose_bar_styles
 from semcom.studies.analysis.study import Study
 from semcom.studies.results.run import Stored

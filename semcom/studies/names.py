@@ -9,7 +9,7 @@ from typing import Any
 
 from semcom.config import ConfigError
 from semcom.studies.grid import TEST, TEST_SNR
-from semcom.studies.overrides import format_plain_value
+from semcom.studies.overrides import format_plain_value, name_file
 from semcom.tasks.metric import ACCURACY, Metric
 
 METHODS = {
@@ -180,7 +180,7 @@ class Labels:
             method, *rest = str(value).split(" ", maxsplit=1)
             label = self.methods.get(str(value)) or self.methods.get(method) or METHODS.get(method, method)
             return " ".join((label, *rest))
-        shown = format_plain_value(value)
+        shown = name_file(format_plain_value(value))
         return "none" if shown == "None" else shown + FIELDS.get(field, ("", ""))[1]
 
     def place(self, field: str, value: Any) -> str:
@@ -217,14 +217,14 @@ def is_in_joule(kind: Any, symbol_energy: Any) -> bool:
 
 def field_label(field: str) -> str:
     """Name a field with a capital letter, as the label of an axis."""
-    return titled(name_field(field))
+    return capitalise(name_field(field))
 
 
 def metric_label(metric: Metric) -> str:
     """Name a metric with its unit, such as "Accuracy (%)"."""
-    return titled(metric.label) + (f" ({metric.shown_unit})" if metric.shown_unit else "")
+    return capitalise(metric.label) + (f" ({metric.shown_unit})" if metric.shown_unit else "")
 
 
-def titled(name: str) -> str:
+def capitalise(name: str) -> str:
     """Capitalise a name, unless it is a dotted field."""
     return name if "." in name.split(" ")[0] else name[:1].upper() + name[1:]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -49,6 +50,11 @@ def format_plain_value(value: Any) -> str:
     if isinstance(value, float):
         return "None" if math.isnan(value) else format_number(value)
     return "None" if str(value) == "<NA>" else str(value)  # pandas's own
+
+
+def name_file(text: str) -> str:
+    """Shorten an absolute path to the name of its file, as tables and figures show it; other texts stay unchanged."""
+    return os.path.basename(text) if os.path.isabs(text) else text
 
 
 def format_duration(seconds: float) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 from semcom.config import ConfigError, RunConfig
 from semcom.packages import read_package_catalogue
-from semcom.registry import find
+from semcom.registry import find_entry
 from semcom.runs.request.plugins import load_plugins, locate_plugin
 from semcom.studies.experiment import Experiment, Train
 
@@ -29,7 +29,7 @@ def find_experiment(name: str) -> Experiment:
         ConfigError: there is none, and the known ones are listed; or the file cannot be imported, or registers none or
             several.
     """
-    return find(EXPERIMENTS, find_declared_experiment(name) if name.endswith(".py") else name)
+    return find_entry(EXPERIMENTS, find_declared_experiment(name) if name.endswith(".py") else name)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class OwnTrain:
     def __call__(self, config: RunConfig) -> object:
         """Carry out one run."""
         load_plugins((self.plugin,))
-        train = find(EXPERIMENTS, self.name).train
+        train = find_entry(EXPERIMENTS, self.name).train
         assert train is not None
         return train(config)
 
@@ -55,7 +55,7 @@ class OwnTrain:
 def find_own_train(declared: Experiment) -> Train | None:
     """Find the training function of an experiment in a form that any process can load; None for `semcom.run`."""
     source = EXPERIMENTS.source(declared.name)
-    known = source is not None and find(EXPERIMENTS, declared.name).train is declared.train
+    known = source is not None and find_entry(EXPERIMENTS, declared.name).train is declared.train
     return OwnTrain(declared.name, source) if declared.train and source and known else declared.train
 
 

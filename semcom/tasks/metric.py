@@ -69,12 +69,12 @@ CURVE = "_at"
 """Suffix of a number's values at each test SNR in summaries, a mapping of the SNR in dB to the value."""
 
 
-def curve_of(number: str) -> str:
+def name_metric_curve(number: str) -> str:
     """Name a number's values at each test SNR in summaries: "psnr_at", or "at" for the accuracy."""
     return SHORT.get(number + CURVE, number + CURVE)
 
 
-def curves_in(view: Mapping[str, Any]) -> dict[str, str]:
+def map_metric_curves(view: Mapping[str, Any]) -> dict[str, str]:
     """Map the names of values at each test SNR in a view, in its order, to the numbers that they belong to."""
     long = {SHORT["accuracy_at"]: "accuracy_at"}
     named = {name: long.get(name, name) for name in view}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 from semcom.config import ConfigError
-from semcom.registry import find
+from semcom.registry import find_entry
 from semcom.tasks.metric import ACCURACY, Metric
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ def make_task(config: Resolved) -> Task:
 
     Raises ConfigError for one that is not known, cannot be asked of the run, or is asked for twice.
     """
-    task = find(TASKS, config.task, "task")()
+    task = find_entry(TASKS, config.task, "task")()
     task.prepare(config)
-    task.beside = tuple(find(METRICS, name, "train.metrics")() for name in config.train.metrics)
+    task.beside = tuple(find_entry(METRICS, name, "train.metrics")() for name in config.train.metrics)
     names = [metric.name for metric in task.judged]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"train.metrics: {twice!r} is measured already; leave it out")
@@ -57,5 +57,5 @@ def make_task(config: Resolved) -> Task:
 
 def list_metrics(task: str, beside: Iterable[str] = ()) -> tuple[Metric, ...]:
     """List the metrics of a task and those beside it, the headline first. Raises ConfigError for an unknown one."""
-    own = (ACCURACY,) if task == "classification" else find(TASKS, task, "task").metrics
-    return (*own, *(find(METRICS, name, "train.metrics").metric for name in beside))
+    own = (ACCURACY,) if task == "classification" else find_entry(TASKS, task, "task").metrics
+    return (*own, *(find_entry(METRICS, name, "train.metrics").metric for name in beside))

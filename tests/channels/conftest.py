@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from channels import Link
+from semcom.channels import Link
 
 Stack = Callable[..., dict[str, Tensor]]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from channels.cell import Exponent, PathLoss, UMi, drop_in_disc, noise_dbm
+from semcom.channels.cell import Exponent, PathLoss, UMi, drop_clients_in_cell, noise_dbm
 
 K = 100_000
 UMI = UMi(UMi.Options())
@@ -25,7 +25,7 @@ def exponent(**options: Any) -> PathLoss:
 
 def test_clients_are_uniform_in_the_disc() -> None:
     """r^2 is uniform from 10^2 to R^2; the places have no direction."""
-    distance, angle = drop_in_disc(K, np.random.default_rng(0), 200.0)
+    distance, angle = drop_clients_in_cell(K, np.random.default_rng(0), 200.0)
     square, x, y = distance**2, distance * np.cos(angle), distance * np.sin(angle)
     assert near(square, (200**2 + 10**2) / 2) and square.min() >= 99.99 and square.max() <= 40_000.01
     assert near(x, 0.0) and near(y, 0.0) and near(x * y, 0.0)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from channels import PROFILES, Link, make_link
-from channels.check import (
+from semcom.channels import PROFILES, Link, make_link
+from semcom.channels.check import (
     CHECKS,
     Finding,
     Lab,
@@ -23,11 +23,17 @@ from channels.check import (
     run_checks,
     users,
 )
-from channels.check.finding import find_difference, find_largest_error, find_mean, find_probability, find_second_moment
-from channels.coding.digital import Digital
-from channels.equalise import Estimate
-from channels.fading import AWGN, Ideal, Rayleigh
-from channels.ofdm.link import OFDM
+from semcom.channels.check.finding import (
+    find_difference,
+    find_largest_error,
+    find_mean,
+    find_probability,
+    find_second_moment,
+)
+from semcom.channels.coding.digital import Digital
+from semcom.channels.equalise import Estimate
+from semcom.channels.fading import AWGN, Ideal, Rayleigh
+from semcom.channels.ofdm.link import OFDM
 
 LAB = Lab(torch.device("cpu"))
 SIZES = [*((module, "UNITS") for module in (noise, fading, errors, outage, users)), (users, "CLIENTS")]

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from channels.link import Link
-from channels.options import BaseOptions
-from channels.registry import Registry, registering_source
+from semcom.channels.link import Link
+from semcom.channels.options import BaseOptions
+from semcom.channels.registry import Registry, registering_source
 
 
 class Base(ABC):

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from channels import make_link
+from semcom.channels import make_link
 
 
 @pytest.mark.parametrize("kind", ["mmse", "zf"])

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from channels import make_link, theory
+from semcom.channels import make_link, theory
 
 
 def test_rician_line_of_sight_and_scatter_are_told_apart():

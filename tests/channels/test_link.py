@@ -18,11 +18,11 @@ import torch
 from scipy import special
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from channels import LINKS, Link, Meter, link_options, make_link
-from channels.fading import Rayleigh, Rician
-from channels.link import complex_normal
-from channels.meter import ratio_db
-from channels.options import COUNT, require
+from semcom.channels import LINKS, Link, Meter, link_options, make_link
+from semcom.channels.fading import Rayleigh, Rician
+from semcom.channels.link import complex_normal
+from semcom.channels.meter import ratio_db
+from semcom.channels.options import COUNT, require
 
 OPTIONS = {"none": {}, "ideal": {}, "awgn": {}, "awgn, free": {"power": "free"}, "rayleigh": {}, "rician": {}}
 OPTIONS |= {"ofdm": {}, "ofdm, ls": {"csi": "ls"}}

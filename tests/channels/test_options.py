@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from channels.options import COUNT, NOT_NEGATIVE, PART, POSITIVE, SHARE, WHOLE, one_of, require
+from semcom.channels.options import COUNT, NOT_NEGATIVE, PART, POSITIVE, SHARE, WHOLE, one_of, require
 
 TINY = 5e-324
 HUGE = 10**400

@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy import special
 
-from channels import LINKS, PROFILES, link_options, make_link, theory
+from semcom.channels import LINKS, PROFILES, link_options, make_link, theory
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "channels.md").read_text(encoding="utf-8")

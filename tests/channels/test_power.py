@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from channels import make_link
-from channels.power import normalise_power, to_features, to_pairs
+from semcom.channels import make_link
+from semcom.channels.power import normalise_power, to_features, to_pairs
 
 
 @settings(deadline=None, max_examples=100)

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from channels import Link, make_link
-from channels.equalise import EQUALISERS
-from channels.power import to_features, to_pairs
-from channels.split import Split
+from semcom.channels import Link, make_link
+from semcom.channels.equalise import EQUALISERS
+from semcom.channels.power import to_features, to_pairs
+from semcom.channels.split import Split
 
 K, B, D = 2, 3, 8
 SNR = torch.tensor([3.0, 9.0], dtype=torch.float64)

@@ -11,12 +11,12 @@ import pytest
 import torch
 from scipy import integrate, special, stats
 
-from channels import PROFILES, Link, make_link, theory
-from channels.fading import Rayleigh
-from channels.law import Continuous, Listed
-from channels.link import SAMPLES, complex_normal
-from channels.ofdm.profiles import Profile
-from channels.statistics import ClientStatistics, Sender, Statistics
+from semcom.channels import PROFILES, Link, make_link, theory
+from semcom.channels.fading import Rayleigh
+from semcom.channels.law import Continuous, Listed
+from semcom.channels.link import SAMPLES, complex_normal
+from semcom.channels.ofdm.profiles import Profile
+from semcom.channels.statistics import ClientStatistics, Sender, Statistics
 
 TEN = Sender(snr=10.0)
 

@@ -9,10 +9,10 @@ import torch
 from scipy import special
 from torch import Tensor
 
-from channels import make_link
-from channels.link import complex_normal
-from channels.statistics import Statistics
-from channels.superposition import Inversion
+from semcom.channels import make_link
+from semcom.channels.link import complex_normal
+from semcom.channels.statistics import Statistics
+from semcom.channels.superposition import Inversion
 
 N, S = 6, 40_000
 """Clients, and symbols of each."""

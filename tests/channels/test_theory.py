@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from channels import theory
+from semcom.channels import theory
 
 
 def integral(value, k_factor: float = 0.0, low: float = 0.0, high: float = 60.0) -> float:

@@ -9,9 +9,9 @@ import pytest
 import torch
 from scipy import special
 
-from channels import Meter, make_link, theory
-from channels.fading import SLOTS
-from channels.users import Fades, control_power, separate_users, weigh_antennas
+from semcom.channels import Meter, make_link, theory
+from semcom.channels.fading import SLOTS
+from semcom.channels.users import Fades, control_power, separate_users, weigh_antennas
 
 N = 40_000
 COMBININGS = ("mrc", "zf", "mmse")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from channels.check import Finding, Lab
+from semcom.channels.check import Finding, Lab
 from semcom.cli import channel_check
 from semcom.cli import main as cli
 from semcom.engine.air.air import Air

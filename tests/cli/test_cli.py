@@ -20,8 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semcom
-from channels.fading import AWGN
-from channels.options import BaseOptions
+from semcom.channels.fading import AWGN
+from semcom.channels.options import BaseOptions
 from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.cli import printing as report
@@ -96,6 +96,12 @@ def test_lists_and_ranges_of_db_stay_text(text: str) -> None:
 )
 def test_one_rate_or_one_per_client(words: list[str], lr: Any) -> None:
     assert read("fedavg", "--train.lr", *words, "--clients", "3").train.lr == lr
+
+
+def test_several_plugins_may_follow_their_flag() -> None:
+    """Words that are files belong to it; a name may come last."""
+    early = flags.read_early_flags(["--plugin", "a.py", "b.py", "own", "--plugin", "pkg.c", "d.py"])
+    assert (early.name, early.plugins, early.rest) == ("own", ("a.py", "b.py", "pkg.c", "d.py"), [])
 
 
 def test_whole_numbers_stay_whole() -> None:
@@ -238,6 +244,25 @@ def test_result_table_states_what_was_measured() -> None:
     assert lines[4] == "errors: train up 0.0123 of bits, 0.5 of blocks; test 0 of bits, 0 of blocks"
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, " (mean of the last 10 rounds; the last one: 70.0 %)"),
+        ({"rounds": 1}, ""),
+        ({"finish": {"views": {"personal": {}}}}, " and its last stage"),
+        (
+            {"stopped": {"rounds": 90, "best_on_validation": 57}},
+            " (of 90; the best on validation images: round 57) (mean from round 57 on; the last one: 70.0 %)",
+        ),
+    ],
+)
+def test_the_headline_says_which_mean_it_is(more: dict[str, Any], said: str) -> None:
+    view = {**SUMMARY["views"]["personal"], "last": 0.7, "clients": [0.6, 0.7]}  # type: ignore[index]
+    summary = {**SUMMARY, "views": {"personal": view}, **more}
+    end = "1 round" if summary["rounds"] == 1 else "60 rounds"
+    assert report.format_result_table(summary).splitlines()[0] == f"fedcl: accuracy 67.1 % after {end}{said}"
+
+
 def test_several_tests_have_their_own_snr_and_errors() -> None:
     view = {**SUMMARY["views"]["personal"], "at": {"9": 0.5, "-3": 0.3}}  # type: ignore[index]
     snr = {"train_up": 5.0, "train_down": None, "test": 9.02, "test_at": {"9": 9.02, "-3": -2.97}}
@@ -284,7 +309,7 @@ def test_of_several_test_snrs_each_has_its_accuracy_and_the_headline_says_its_ow
     assert lines[4].split("  ")[0] == "accuracy % at" and lines[4].split()[3:] == ["9", "dB", "-15", "dB", "-3", "dB"]
     assert [line.split() for line in lines[5:7]] == [[name, "59.0", "35.0", "47.0"] for name in ("personal", "global")]
     assert lines[7] == "per participating client and round", "three tests together have no one SNR"
-    monkeypatch.setattr("semcom.cli.printing.terminal", lambda: 30)
+    monkeypatch.setattr("semcom.cli.printing.count_terminal_columns", lambda: 30)
     narrow = report.format_result_table(summary).splitlines()
     assert [line.split() for line in narrow[4:10]] == [
         ["accuracy", "%", "at", "9", "dB", "-15", "dB"],

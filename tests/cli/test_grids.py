@@ -50,7 +50,7 @@ def test_only_options_are_left_open() -> None:
 
 
 def test_keep_is_a_field_of_all_runs() -> None:
-    request = read_grid_request(SweepFlags(methods="local", keep="confusion,features"), [], RunConfig())
+    request = read_grid_request(SweepFlags(methods="local", keep=("confusion", "features")), [], RunConfig())
     assert request["set"] == {"keep": ("confusion", "features")}
     with refuses("set", "keep is given twice"):
-        read_grid_request(SweepFlags(methods="local", keep="images", set=("keep=images",)), [], RunConfig())
+        read_grid_request(SweepFlags(methods="local", keep=("images",), set=("keep=images",)), [], RunConfig())

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from channels import make_link
-from channels.coding.choice import SampleImages
-from channels.coding.curve import CurvePoint, measure_image_curve
+from semcom.channels import make_link
+from semcom.channels.coding.choice import SampleImages
+from semcom.channels.coding.curve import CurvePoint, measure_image_curve
 from semcom.cli.main import main
 from semcom.config import DataConfig
 from semcom.data.load import load_dataset

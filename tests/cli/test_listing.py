@@ -15,11 +15,11 @@ import pytest
 
 from semcom.cli import listing
 from semcom.cli import main as cli
-from semcom.cli.declarations import read_constants, read_fields
-from semcom.cli.fields import read_field_docstrings, shown
+from semcom.cli.fields import read_field_docstrings, show_field_value
+from semcom.declarations import read_declared_constants, read_declared_fields
 from semcom.methods.base import Method
 from semcom.methods.local import Local
-from semcom.methods.parts.classifiers import KINDS
+from semcom.methods.parts.kinds import KINDS
 from semcom.methods.registry import METHODS
 
 ARMS = [name for name in METHODS.names() if not name.startswith("test-")]
@@ -251,14 +251,14 @@ def test_a_dataset_in_the_user_s_own_file(
     [(1 / 14, "0.07143"), (1 / 64, "0.015625"), (0.1, "0.1"), ((1 / 3, 2), "0.3333 2"), (1e-5, "1e-05")],
 )
 def test_long_numbers_are_shown_in_short(value: Any, text: str) -> None:
-    assert shown(value) == text
+    assert show_field_value(value) == text
 
 
 @pytest.mark.parametrize(
     "what", ["accesses", "channels", "compressions", "places", "path-losses", "rates", "speeds", "tasks"]
 )
 def test_the_attributes_of_a_class_are_not_listed(what: str) -> None:
-    for name in listing.registry_of(what).names():
+    for name in listing.find_listed(what).names():
         text = listing.list_details(what, name)
         assert text.startswith(name) and "Attributes:" not in text and "Args:" not in text
 
@@ -268,12 +268,14 @@ def test_what_ships_is_listed_without_importing_it(capsys: pytest.CaptureFixture
     for name in METHODS.names():
         method, place = METHODS.get(name), METHODS.place(name)
         if place is not None:
-            found = read_constants(place)
+            found = read_declared_constants(place)
             own = {key: getattr(method, key) for key in ("paper", "shares", "personal", "sends")}
             assert {key: found[key] for key in own} == own
-            assert list(read_fields(place, "Hyper").items()) == list(listing._read_defaults(method.Hyper).items())
+            assert list(read_declared_fields(place, "Hyper").items()) == list(
+                listing._read_defaults(method.Hyper).items()
+            )
     for what in ("channels", "partitions", "datasets", "encoders"):
-        registry = listing.registry_of(what)
+        registry = listing.find_listed(what)
         for name in registry.names():
             first = (registry.get(name).__doc__ or "").strip().partition("\n")[0]
             assert listing._list_title(registry, name) == first

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import semcom
-from channels import LINKS
+from semcom.channels import LINKS
 from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.config import ChannelConfig, DataConfig, PartitionConfig, RunConfig, run_hash, to_dict
@@ -28,9 +28,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from channels import LINKS
-from channels.fading import Rayleigh
-from channels.options import POSITIVE, require
+from semcom.channels import LINKS
+from semcom.channels.fading import Rayleigh
+from semcom.channels.options import POSITIVE, require
 from semcom import DATASETS, PARTITIONS, Dataset, Partition, Split
 
 

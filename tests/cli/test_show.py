@@ -13,7 +13,6 @@ import pytest
 from filelock import FileLock
 
 import semcom
-from experiments.claims.evidence import COMMITTED
 from semcom import METHODS
 from semcom.cli import main as cli
 from semcom.config import run_hash
@@ -21,6 +20,8 @@ from semcom.files import SWEEP
 from semcom.runs.folder.lock import LOCK
 from semcom.studies.analysis.overview import list_changed_settings, read_overview
 from semcom.studies.results.archive import pack_archive
+from semcom.studies.results.table import list_table_fields
+from semcom_papers.experiments.claims.evidence import COMMITTED
 from tests.archives import open_runs
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import begin, config, line, scored, write
@@ -33,6 +34,10 @@ DONE, RUNNING, STOPPED, FAILED, TO_COME = range(5)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a sweep with a run in each state; the running one is so while `lock` is held."""
     monkeypatch.chdir(tmp_path)
+    usual = "semcom.studies.analysis.overview.list_default_fields"
+    monkeypatch.setattr(
+        usual, lambda asked: list_table_fields(semcom.resolve(asked))
+    )  # whose stand-in leaves fields open
     study = tmp_path / "s"
     configs = [config("fedcl", seed, 9.0, rounds=20) for seed in range(5)]
     warned = {**line(2), "warnings": {"x": "beware"}}

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from experiments.claims.evidence import COMMITTED
 from semcom.cli import flags
 from semcom.cli import main as cli
-from semcom.cli.stored import list_stored_fields, prepare_over_stored, read_stored
+from semcom.cli.stored import prepare_over_stored, read_stored
 from semcom.config import Resolved, RunConfig, TrainConfig, run_hash, to_dict
 from semcom.runs.request.resolve import resolve
 from semcom.studies.results.archive import pack_archive
+from semcom_papers.experiments.claims.evidence import COMMITTED
 from tests.refusals import refuses
 
 
@@ -25,7 +25,7 @@ def over(folder: Path, stored: RunConfig, words: str) -> tuple[Resolved, list[st
     path.write_text(json.dumps(to_dict(stored)))
     early = flags.read_early_flags([*words.split(), "--config", str(path)], config=True)
     setup, fallen = prepare_over_stored(
-        dataclasses.replace(flags.read_train_flags(early), contents={}), list_stored_fields(early.rest)
+        dataclasses.replace(flags.read_train_flags(early), contents={}), flags.list_fields_in_flags(early.rest)
     )
     return setup.config, fallen
 

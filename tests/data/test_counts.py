@@ -53,9 +53,9 @@ def check_shots(stock: list[int], ways: list[int], size: int, seed: int) -> None
     wanted = (np.array(stock), np.array(ways), np.full(len(ways), size))
     if not placed(stock, ways, size):
         with refuses("partition.shots"):
-            counts.draw_shots(*wanted, np.random.default_rng(seed))
+            counts.draw_shot_counts(*wanted, np.random.default_rng(seed))
         return
-    table = counts.draw_shots(*wanted, np.random.default_rng(seed))
+    table = counts.draw_shot_counts(*wanted, np.random.default_rng(seed))
     assert ((table > 0).sum(axis=1) == ways).all() and set(np.unique(table)) <= {0, size}
     assert (table.sum(axis=0) <= stock).all()
 
@@ -81,14 +81,14 @@ def test_a_tight_request_is_met_for_every_seed() -> None:
     """Every sample is needed: a careless draw gets stuck here."""
     stock, ones = np.array([5, 4, 3, 2, 1]), np.ones(5, dtype=np.int64)
     for seed in range(40):
-        table = counts.draw_shots(stock, 3 * ones, ones, np.random.default_rng(seed))
+        table = counts.draw_shot_counts(stock, 3 * ones, ones, np.random.default_rng(seed))
         assert table.sum(axis=0).tolist() == [5, 4, 3, 2, 1] and (table.sum(axis=1) == 3).all()
 
 
 @PROPERTY
 @given(SEEDS, st.integers(1, 10), st.floats(0.05, 50))
 def test_dirichlet_gives_everyone_the_minimum(seed: int, least: int, beta: float) -> None:
-    table = counts.draw_dirichlet(np.array([60, 40, 50]), 5, beta, least, np.random.default_rng(seed))
+    table = counts.draw_dirichlet_counts(np.array([60, 40, 50]), 5, beta, least, np.random.default_rng(seed))
     assert table.sum(axis=0).tolist() == [60, 40, 50]
     assert table.sum(axis=1).min() >= least and table.min() >= 0
 
@@ -98,7 +98,7 @@ def test_balanced_dirichlet_stops_a_full_client() -> None:
     rng = np.random.default_rng(0)
     stock = np.full(10, 100)
     for _ in range(50):
-        before = np.cumsum(counts.draw_dirichlet(stock, 8, 0.3, 1, rng), axis=1)
+        before = np.cumsum(counts.draw_dirichlet_counts(stock, 8, 0.3, 1, rng), axis=1)
         full = before[:, :-1] >= 1000 / 8
         assert (np.diff(before, axis=1)[full] == 0).all()
 
@@ -106,14 +106,16 @@ def test_balanced_dirichlet_stops_a_full_client() -> None:
 @pytest.mark.parametrize("least", [0, 1])
 def test_large_beta_divides_evenly(least: int) -> None:
     """Dir(beta) over K has standard deviation sqrt((K-1) / (K^2 (K beta + 1))): beta = 1e4, K = 5 gives 0.0018."""
-    table = counts.draw_dirichlet(np.full(4, 10_000), 5, 1e4, least, np.random.default_rng(3))
+    table = counts.draw_dirichlet_counts(np.full(4, 10_000), 5, 1e4, least, np.random.default_rng(3))
     assert np.abs(table - 2000).max() < 5 * 18 + 1
 
 
 def test_plain_dirichlet_has_its_moments() -> None:
     """Shares of class 0: mean 1/K, variance (K-1) / (K^2 (K beta + 1)) = 0.16 / 3.5 for K = 5, beta = 0.5."""
     rng = np.random.default_rng(1)
-    shares = np.array([counts.draw_dirichlet(np.array([10_000]), 5, 0.5, 0, rng)[:, 0] for _ in range(600)]) / 10_000
+    shares = (
+        np.array([counts.draw_dirichlet_counts(np.array([10_000]), 5, 0.5, 0, rng)[:, 0] for _ in range(600)]) / 10_000
+    )
     assert np.allclose(shares.sum(axis=1), 1)
     assert np.allclose(shares.mean(axis=0), 0.2, atol=5 * np.sqrt(0.16 / 3.5 / 600))
     assert shares.var() == pytest.approx(0.16 / 3.5, rel=0.15)
@@ -123,7 +125,7 @@ def test_plain_dirichlet_has_its_moments() -> None:
 @given(SEEDS, st.integers(1, 9), st.sampled_from([1e-3, 0.1, 1.0, 1e3]))
 def test_dirichlet_clients_are_equal(seed: int, clients: int, beta: float) -> None:
     stock = np.array([7, 30, 11, 0, 52])
-    table = counts.draw_client_dirichlet(stock, clients, beta, np.random.default_rng(seed))
+    table = counts.draw_client_dirichlet_counts(stock, clients, beta, np.random.default_rng(seed))
     assert (table.sum(axis=1) == 100 // clients).all()
     assert (table.sum(axis=0) <= stock).all() and table.min() >= 0
 
@@ -132,7 +134,7 @@ def test_beta_sets_how_pure_a_client_is() -> None:
     """Largest share of a class in a client: nearly 1 for a tiny beta, falling to 1/C for a large one."""
     purest = []
     for beta in (1e-3, 0.1, 1.0, 1e6):
-        table = counts.draw_client_dirichlet(np.full(5, 20_000), 20, beta, np.random.default_rng(2))
+        table = counts.draw_client_dirichlet_counts(np.full(5, 20_000), 20, beta, np.random.default_rng(2))
         purest.append((table / 5000).max(axis=1).mean())
     assert purest[0] > 0.85 and purest == sorted(purest, reverse=True)
     assert purest[-1] < 0.2 + 5 * np.sqrt(0.16 / 5000)
@@ -141,7 +143,7 @@ def test_beta_sets_how_pure_a_client_is() -> None:
 def test_dirichlet_client_treats_clients_alike() -> None:
     """The order of clients has no effect: late clients would be left with the unwanted classes (5 standard errors)."""
     rng = np.random.default_rng(4)
-    tables = [counts.draw_client_dirichlet(np.full(5, 200), 10, 0.1, rng) for _ in range(150)]
+    tables = [counts.draw_client_dirichlet_counts(np.full(5, 200), 10, 0.1, rng) for _ in range(150)]
     purity = np.array([(table / 100).max(axis=1) for table in tables])
     assert np.abs(purity.mean(axis=0) - purity.mean()).max() < 5 * purity.std() / np.sqrt(150)
 
@@ -158,7 +160,7 @@ def test_dirichlet_client_says_how_far_its_mixtures_are_off(
     counts._note_on_partition.cache_clear()
     stock, dealt = np.full(10, 6000), []
     for seed in range(80):
-        table = counts.draw_client_dirichlet(stock, clients, beta, np.random.default_rng(seed))
+        table = counts.draw_client_dirichlet_counts(stock, clients, beta, np.random.default_rng(seed))
         dealt.append(((clients * table / 60_000 - 0.1) ** 2).mean())
     pattern = r"partition\.beta: .* ([\d.]+)% of the samples .* variance of ([\d.]+), not the ([\d.]+) of those drawn"
     told = np.array([re.match(pattern, record.message).groups() for record in caplog.records], dtype=float)  # type: ignore[union-attr]
@@ -170,7 +172,7 @@ def test_dirichlet_client_says_how_far_its_mixtures_are_off(
 
 
 def test_dirichlet_client_says_nothing_where_classes_suffice(caplog: pytest.LogCaptureFixture) -> None:
-    counts.draw_client_dirichlet(np.full(10, 6000), 20, 1e4, np.random.default_rng(0))
+    counts.draw_client_dirichlet_counts(np.full(10, 6000), 20, 1e4, np.random.default_rng(0))
     assert not caplog.records
 
 
@@ -178,7 +180,7 @@ def test_dirichlet_client_says_nothing_where_classes_suffice(caplog: pytest.LogC
 @given(SEEDS, st.integers(1, 7), st.integers(1, 5))
 def test_pathological_clients_own_their_classes(seed: int, clients: int, classes: int) -> None:
     stock = np.array([40, 37, 60, 41, 52])
-    table = counts.draw_pathological(stock, clients, classes, np.random.default_rng(seed))
+    table = counts.draw_pathological_counts(stock, clients, classes, np.random.default_rng(seed))
     assert ((table > 0).sum(axis=1) == classes).all()
     owners = (table > 0).sum(axis=0)
     assert owners.max() - owners.min() <= 1
@@ -191,7 +193,7 @@ def test_pathological_clients_own_their_classes(seed: int, clients: int, classes
 def test_pathological_favours_no_class() -> None:
     """3 clients x 2 classes = 6 places for 5 classes: each of them gets the second owner at some time."""
     seeds = (np.random.default_rng(seed) for seed in range(40))
-    twice = [(counts.draw_pathological(np.full(5, 9), 3, 2, rng) > 0).sum(axis=0).argmax() for rng in seeds]
+    twice = [(counts.draw_pathological_counts(np.full(5, 9), 3, 2, rng) > 0).sum(axis=0).argmax() for rng in seeds]
     assert set(twice) == set(range(5))
 
 
@@ -199,20 +201,20 @@ def test_pathological_favours_no_class() -> None:
 @given(SEEDS, st.integers(1, 30))
 def test_iid_parts_are_equal_and_random(seed: int, clients: int) -> None:
     stock = np.array([50, 20, 30])
-    table = counts.draw_iid(stock, clients, np.random.default_rng(seed))
+    table = counts.draw_iid_counts(stock, clients, np.random.default_rng(seed))
     sizes = table.sum(axis=1)
     assert sizes.max() - sizes.min() <= 1 and table.sum(axis=0).tolist() == stock.tolist()
 
 
 def test_own_test_images_follow_the_training_proportions() -> None:
     table = np.array([[30, 0, 7], [10, 0, 0], [20, 0, 0]])
-    assert counts.divide_in_proportion(table, np.array([6, 9, 5])).tolist() == [[3, 0, 5], [1, 0, 0], [2, 0, 0]]
+    assert counts.divide_stock_in_proportion(table, np.array([6, 9, 5])).tolist() == [[3, 0, 5], [1, 0, 0], [2, 0, 0]]
 
 
 def test_an_unlikely_minimum_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counts, "REDRAWS", 20)
     with refuses("partition.min_size", 10):
-        counts.draw_dirichlet(np.array([50, 50]), 10, 0.1, 10, np.random.default_rng(0))
+        counts.draw_dirichlet_counts(np.array([50, 50]), 10, 0.1, 10, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
@@ -222,10 +224,10 @@ def test_an_unlikely_minimum_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_hopeless_minimum_is_given_up_early(
     clients: int, classes: int, beta: float, least: int, draws: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn, real = [], counts._draw_dirichlet_once
-    monkeypatch.setattr(counts, "_draw_dirichlet_once", lambda *a, **k: drawn.append(real(*a, **k)) or drawn[-1])
+    drawn, real = [], counts._draw_one_dirichlet_table
+    monkeypatch.setattr(counts, "_draw_one_dirichlet_table", lambda *a, **k: drawn.append(real(*a, **k)) or drawn[-1])
     with refuses("partition.min_size", "at best; lower it or clients, raise partition.beta, or take 0"):
-        counts.draw_dirichlet(np.full(classes, 6000), clients, beta, least, np.random.default_rng(0))
+        counts.draw_dirichlet_counts(np.full(classes, 6000), clients, beta, least, np.random.default_rng(0))
     assert len(drawn) == draws
 
 

@@ -20,7 +20,7 @@ from semcom.data.dataset import Dataset
 from semcom.data.load import load_dataset
 from semcom.data.readers import fit_images, read_folder
 from semcom.data.registry import DATASETS
-from semcom.data.sources import cache_folder, digits
+from semcom.data.sources import digits, find_dataset_cache
 from semcom.data.split_file import read_split
 from tests.refusals import refuses
 
@@ -148,13 +148,13 @@ def test_a_known_name_is_taken_from_the_root(tmp_path: Path, monkeypatch: pytest
 
 def test_without_a_root_the_cache_folder_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "semcom"
+    assert find_dataset_cache() == tmp_path / "semcom"
     (tmp_path / "semcom").mkdir()
     np.savez(tmp_path / "semcom" / "cifar10.npz", **arrays(32))
     assert load_dataset(DataConfig(name="cifar10")).images.shape == (8, 3, 32, 32)
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / ".cache" / "semcom"
+    assert find_dataset_cache() == tmp_path / ".cache" / "semcom"
 
 
 class _Torchvision:

@@ -21,7 +21,7 @@ from semcom.data.archive import read_pickled
 from semcom.data.dataset import Dataset
 from semcom.data.partitions import partition_dataset
 from semcom.data.pfllib import read_pfllib
-from semcom.data.pickled import read_dictionary
+from semcom.data.pickled import read_pickled_dictionary
 from semcom.data.split import Split
 from tests.refusals import refuses
 
@@ -91,9 +91,9 @@ def test_arrays_are_read_in_every_order_and_type(tmp_path: Path) -> None:
     read = [read_pickled(tmp_path / "some.npz", "it", "data")]
     box = np.empty((), object)
     box[()] = held
-    read += [read_dictionary(pickle.dumps(box, protocol)) for protocol in (3, 4)]
+    read += [read_pickled_dictionary(pickle.dumps(box, protocol)) for protocol in (3, 4)]
     older = pickle.dumps(box, 3).replace(b"numpy._core.multiarray", b"numpy.core.multiarray")
-    for found in (*read, read_dictionary(older)):
+    for found in (*read, read_pickled_dictionary(older)):
         assert np.array_equal(found["f"], values) and np.array_equal(found["b"], values)
         assert found["i"].tolist() == [1, -2] and not found["f"].flags.writeable
 
@@ -156,7 +156,7 @@ def test_a_hostile_pickle_is_not_run(name: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     RAN.clear()
     with pytest.raises(ValueError, match="^its pickle is not one of arrays: ") as stop:
-        read_dictionary(HOSTILE[name])
+        read_pickled_dictionary(HOSTILE[name])
     assert RAN == [] and os.listdir() == [] and "\n" not in str(stop.value)
 
 
@@ -204,7 +204,7 @@ def array(shape: str, kind: str = "f4", data: str = "bytes(16)", order: str = "<
 )
 def test_what_is_no_dictionary_of_numbers_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(ValueError, match="^its pickle is not one of arrays: ") as stop:
-        read_dictionary(data)
+        read_pickled_dictionary(data)
     assert message in str(stop.value)
 
 
@@ -216,7 +216,7 @@ def test_a_damaged_pickle_is_refused_or_gives_arrays(data: st.DataObject) -> Non
     for _ in range(data.draw(st.integers(1, 4))):
         good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found = read_dictionary(bytes(good))
+        found = read_pickled_dictionary(bytes(good))
     except ValueError:
         return
     assert all(isinstance(value, np.ndarray) and value.dtype.kind in "fiu" for value in found.values())

@@ -19,7 +19,7 @@ from semcom.config import DataConfig
 from semcom.data.dataset import Dataset
 from semcom.data.load import load_dataset
 from semcom.data.registry import DATASETS
-from semcom.data.sources import PUBLISHED, is_cached
+from semcom.data.sources import PUBLISHED, is_dataset_cached
 from tests.refusals import refuses
 
 RNG = np.random.default_rng(0)
@@ -172,11 +172,11 @@ def test_a_user_without_a_home_is_told_what_to_give(monkeypatch: pytest.MonkeyPa
     for name in ("mnist", "svhn", "cinic10"):
         with refuses("data.root", "no home folder"):
             load_dataset(DataConfig(name))
-        assert not is_cached(name)
-    assert is_cached("digits") and len(load_dataset(DataConfig("digits")).labels) == 1797
+        assert not is_dataset_cached(name)
+    assert is_dataset_cached("digits") and len(load_dataset(DataConfig("digits")).labels) == 1797
     write_mnist(tmp_path / "semcom")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert is_cached("mnist") and len(load_dataset(DataConfig("mnist")).labels) == 5
+    assert is_dataset_cached("mnist") and len(load_dataset(DataConfig("mnist")).labels) == 5
 
 
 ARCHIVES = {
@@ -273,12 +273,18 @@ def test_a_dataset_is_cached_where_one_of_its_files_is(tmp_path: Path, monkeypat
     names = (*PUBLISHED, "cinic10")
 
     def found() -> list[str]:
-        return [name for name in names if is_cached(name)]
+        return [name for name in names if is_dataset_cached(name)]
 
-    assert found() == [] and is_cached("digits") and is_cached("of/a/user.npz")
+    assert found() == [] and is_dataset_cached("digits") and is_dataset_cached("of/a/user.npz")
     (cache / "CINIC-10").mkdir(parents=True)
     assert found() == ["cinic10"]
     write_mnist(cache)
     assert found() == ["mnist", "cinic10"]
     (cache / "svhn.npz").touch()
     assert found() == ["mnist", "svhn", "cinic10"]
+
+
+def test_the_pattern_of_a_dataset_finds_its_own_files_alone() -> None:
+    files = {name: list(dataset.list_files(Path())) for name, dataset in PUBLISHED.items()}
+    for dataset in PUBLISHED.values():
+        assert {name for name, own in files.items() if any(path.match(dataset.files) for path in own)} == {dataset.name}

@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from channels.coding.image import ImageChain
-from semcom.config import DataConfig, PartitionConfig, RunConfig, list_differences, run_hash
+from semcom.channels.coding.image import ImageChain
+from semcom.config import DataConfig, PartitionConfig, RunConfig, list_identity_differences, run_hash
 from semcom.data.dataset import Dataset
 from semcom.data.federation import federate
 from semcom.data.load import load_dataset
@@ -181,7 +181,9 @@ def test_the_size_is_part_of_what_a_run_is_and_32_is_what_it_was() -> None:
     runs = [resolve(RunConfig(method=method, device="cpu")) for method in ("local", "fedavg")]
     assert [run_hash(config) for config in runs] == ["02c55566533c", "ba8cde6db9e7"]
     large = replace(runs[0], data=replace(runs[0].data, size=64))
-    assert run_hash(large) != run_hash(runs[0]) and list_differences(runs[0], large) == ["data.size: 32 there, 64 here"]
+    assert run_hash(large) != run_hash(runs[0]) and list_identity_differences(runs[0], large) == [
+        "data.size: 32 there, 64 here"
+    ]
 
 
 def test_larger_images_count_against_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

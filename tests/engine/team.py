@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels import Link
+from semcom.channels import Link
 from semcom.config import ConfigError
 from semcom.engine.host import ranks
 from semcom.engine.host.ranks import Team

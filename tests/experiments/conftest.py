@@ -12,4 +12,4 @@ __all__ = ["own_names"]
 @pytest.fixture
 def without_stored_results(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results that come with the package are no evidence."""
-    monkeypatch.setattr("experiments.claims.evidence.COMMITTED", tmp_path_factory.mktemp("none"))
+    monkeypatch.setattr("semcom_papers.experiments.claims.evidence.COMMITTED", tmp_path_factory.mktemp("none"))

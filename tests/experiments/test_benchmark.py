@@ -13,16 +13,16 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments import benchmark as of
-from experiments import benchmark_ends as end
-from experiments.hypotheses import JUDGES
-from experiments.verdicts import OPEN, PENDING, REFUTED, SUPPORTED
-from figures import benchmark as figure
 from semcom.cli import main as cli
 from semcom.methods.registry import METHODS
 from semcom.studies.analysis.guessing import is_guess
 from semcom.studies.experiment import Grid
 from semcom.studies.results.archive import pack_archive
+from semcom_papers.experiments import benchmark as of
+from semcom_papers.experiments import benchmark_ends as end
+from semcom_papers.experiments.hypotheses import JUDGES
+from semcom_papers.experiments.verdicts import OPEN, PENDING, REFUTED, SUPPORTED
+from semcom_papers.figures import benchmark as figure
 
 
 def test_every_method_that_classifies_is_compared_or_is_another_one() -> None:
@@ -80,10 +80,10 @@ def test_rate_is_the_best_on_validation_images_the_first_among_ties_and_none_tha
         *(_score("scaffold", 0, np.nan, "failed"), _score("scaffold", 1, 0.2), _score("scaffold", 2, 0.3)),
         *(_score("fedproto", 0, 0.6), _score("fedproto", 1, 0.9)),
     ]
-    scores = of.read_scores(pd.DataFrame(rows)).set_index(["method", "place"])["score"]
+    scores = of.read_benchmark_scores(pd.DataFrame(rows)).set_index(["method", "place"])["score"]
     assert scores["local", 1] == pytest.approx(71) and np.isnan(scores["scaffold", 0])
     assert scores["fedproto", 1] == pytest.approx(40)  # of the view that counts
-    found = of.choose_rates(of.read_scores(pd.DataFrame(rows)))
+    found = of.choose_rates(of.read_benchmark_scores(pd.DataFrame(rows)))
     assert found == {"cifar10": {"local": 1, "scaffold": 2, "fedproto": 1}}
 
 

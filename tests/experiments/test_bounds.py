@@ -14,30 +14,6 @@ import torch
 from torch import Tensor
 
 import semcom
-from experiments import bounds
-from experiments.measures.bounds_report import report_bounds
-from experiments.measures.bounds_round import find_theorem, measure_round
-from experiments.measures.landscape import (
-    Call,
-    Landscape,
-    bends,
-    distance,
-    find_next_training,
-    flat,
-    list_steps,
-    list_trainings,
-    slopes,
-    step_aside,
-)
-from experiments.measures.theorems import (
-    FedCLBound,
-    FedCoSRBound,
-    bound_information,
-    bound_local_steps,
-    compute_guarantee,
-    entropy,
-)
-from figures.bounds import BOUNDS, ticks
 from semcom import run
 from semcom.config import ConfigError, DataConfig, ModelConfig, Resolved
 from semcom.engine.train.context import Context, Given
@@ -50,6 +26,30 @@ from semcom.plots import render
 from semcom.plots.base import Plot
 from semcom.plots.kinds import settle_kind
 from semcom.studies.sweep import sweep
+from semcom_papers.experiments import bounds
+from semcom_papers.experiments.measures.bounds_report import report_bounds
+from semcom_papers.experiments.measures.bounds_round import find_theorem, measure_round
+from semcom_papers.experiments.measures.landscape import (
+    Call,
+    Landscape,
+    find_next_training,
+    flatten_leaves,
+    list_steps,
+    list_trainings,
+    measure_bends,
+    measure_slopes,
+    step_aside,
+    weight_distance,
+)
+from semcom_papers.experiments.measures.theorems import (
+    FedCLBound,
+    FedCoSRBound,
+    bound_information,
+    bound_local_steps,
+    compute_guarantee,
+    label_entropy,
+)
+from semcom_papers.figures.bounds import BOUNDS, list_bound_ticks
 from tests import worlds
 from tests.worlds import request
 
@@ -101,7 +101,7 @@ def test_steps_are_those_of_the_training() -> None:
     assert np.allclose(sorted(rows[0].round(9).tolist() for rows in seen), sorted(IMAGES.tolist()))
     after = [*(step.leaves[WEIGHT] for step in taken[1:]), fitted.models.named()[WEIGHT]]
     for step, weights in zip(taken, after, strict=True):
-        assert torch.allclose(weights.flatten(), flat(step.leaves) - 0.1 * step.gradient, atol=1e-12)
+        assert torch.allclose(weights.flatten(), flatten_leaves(step.leaves) - 0.1 * step.gradient, atol=1e-12)
     plain = world.fit(call.models, bowl, train="encoder.", phase=call.phase, optimizer=call.optimizer)
     assert torch.equal(plain.models.named()[WEIGHT], after[-1])
 
@@ -110,12 +110,12 @@ def test_smoothness_of_a_bowl_is_its_steepness_in_every_way() -> None:
     world, call = bowls(3)
     landscape, start = Landscape(world, call), {WEIGHT: call.models.named()[WEIGHT]}
     weights = [start, step_aside(start, 0.5, "one"), step_aside(start, 2.0, "two")]
-    assert distance(weights[0], weights[1]) == pytest.approx(0.5)
+    assert weight_distance(weights[0], weights[1]) == pytest.approx(0.5)
     assert not torch.allclose(weights[1][WEIGHT] - start[WEIGHT], (weights[2][WEIGHT] - start[WEIGHT]) / 4)
     points = [landscape.at(w) for w in weights]
-    assert slopes(points, weights) == pytest.approx([STEEP, STEEP])
-    assert bends(points, weights) == pytest.approx([STEEP, STEEP])
-    assert slopes(points[:1] * 2, weights[:1] * 2) == []  # no way, no slope
+    assert measure_slopes(points, weights) == pytest.approx([STEEP, STEEP])
+    assert measure_bends(points, weights) == pytest.approx([STEEP, STEEP])
+    assert measure_slopes(points[:1] * 2, weights[:1] * 2) == []  # no way, no slope
 
 
 @pytest.mark.parametrize("method", ["fedcl", "fedcosr"])
@@ -131,7 +131,7 @@ def test_gradients_are_those_of_one_function_of_the_weights(method: str) -> None
     point, side = landscape.at(leaves), step_aside(leaves, 1e-5, "side")
     back = {name: 2 * t - side[name] for name, t in leaves.items()}
     rise = landscape.at(side).loss - landscape.at(back).loss
-    assert rise == pytest.approx(float(point.gradient @ (flat(side) - flat(back))), rel=1e-5)
+    assert rise == pytest.approx(float(point.gradient @ (flatten_leaves(side) - flatten_leaves(back))), rel=1e-5)
     world.session.tally.begin(3)
     again = Landscape(world, call).at(leaves)
     assert again.loss == point.loss and torch.equal(again.gradient, point.gradient)
@@ -189,7 +189,7 @@ def test_corollary_1_is_a_root() -> None:
 
 
 def test_information_by_hand() -> None:
-    assert entropy(np.array([5, 0, 5, 10])) == pytest.approx(0.5 * math.log(4) + 0.5 * math.log(2))
+    assert label_entropy(np.array([5, 0, 5, 10])) == pytest.approx(0.5 * math.log(4) + 0.5 * math.log(2))
     assert bound_information(10.0, 0.5) == pytest.approx(math.log(10) - 0.5)
 
 
@@ -319,7 +319,7 @@ def test_other_runs_have_no_theorem(config: Any, message: str) -> None:
 def test_an_ordinate_has_a_tick_for_each_decade_or_for_every_second(
     low: float, high: float, expected: list[float]
 ) -> None:
-    assert sorted(ticks(low, high)) == pytest.approx(expected)
+    assert sorted(list_bound_ticks(low, high)) == pytest.approx(expected)
 
 
 def test_the_sweep_stores_both_sides_and_the_figure_shows_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,24 +8,29 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from experiments import finish_search
-from experiments.finish_search import CANDIDATES, choose_candidate, compute_scores, train_and_search
 from semcom.config import FINISH, FinishConfig
 from semcom.runs.folder.summary import read_summary
-from semcom.studies.results.table import list_configuration_columns, make_row, make_table
+from semcom.studies.results.table import list_configuration_columns, make_table, make_table_row
+from semcom_papers.experiments import finish_search
+from semcom_papers.experiments.finish_search import (
+    CANDIDATES,
+    choose_finish_candidate,
+    score_finish_candidates,
+    train_and_search,
+)
 from tests import worlds
 
 
 def frame(values: dict[str, tuple[float, ...]]) -> pd.DataFrame:
     """The table of two runs: accuracies of both by candidate and stage, 0.1 for all others; one run has `all`."""
-    names = [finish_search._name(candidate) for candidate in CANDIDATES]
+    names = [finish_search._name_candidate(candidate) for candidate in CANDIDATES]
     columns: dict[str, Any] = {f"search.{name}.{kind}": (0.1, 0.1) for name in names for kind in ("linear", "mlp")}
     columns |= {f"search.{name}.all": (0.1, None) for name in names} | values
     return pd.DataFrame(columns)
 
 
 def test_a_score_is_the_mean_over_runs_and_stages() -> None:
-    best = compute_scores(
+    best = score_finish_candidates(
         frame(
             {
                 "search.sgd 0.1 x 30.linear": (0.9, 0.7),
@@ -50,8 +55,11 @@ def test_of_those_that_are_tied_the_cheapest_is_chosen(
     points: dict[str, float], choice: tuple[str, float, int]
 ) -> None:
     """Half a point below the best: the fewest epochs, then SGD, then the smallest rate."""
-    rows = [vars(candidate) | {"score": points.get(finish_search._name(candidate), 10.0)} for candidate in CANDIDATES]
-    found = choose_candidate(pd.DataFrame(rows))
+    rows = [
+        vars(candidate) | {"score": points.get(finish_search._name_candidate(candidate), 10.0)}
+        for candidate in CANDIDATES
+    ]
+    found = choose_finish_candidate(pd.DataFrame(rows))
     assert (found.optimizer, found.lr, found.epochs) == choice
 
 
@@ -72,6 +80,6 @@ def test_a_run_leaves_the_accuracies_of_all_stages(tmp_path: Path, monkeypatch: 
     few, many = (summary["search"][name] for name in ("sgd 0.1 x 1", "sgd 0.1 x 40"))
     assert few.keys() == many.keys() == {"linear", "mlp", "all"} and few["all"] == many["all"]
     assert few["linear"] < many["linear"] and many["linear"] > 0.7  # two classes each
-    columns = list_configuration_columns(make_table([make_row(config, {}, summary, None)]))
+    columns = list_configuration_columns(make_table([make_table_row(config, {}, summary, None)]))
     assert {"finish.kind", "finish.epochs", "partition.shots"} <= set(columns)
     assert not {name for name in columns if name.startswith(("search.", "finish.views", "finish.round"))}

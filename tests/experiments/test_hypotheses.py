@@ -10,12 +10,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from experiments import network
-from experiments.collaboration import COLLABORATION
-from experiments.hypotheses import JUDGES, judge_study
-from experiments.letter.figures import ABLATION
-from experiments.letter.lead import BASE, list_levels, measure_effects
-from experiments.letter.regime import (
+from semcom.config import ConfigError
+from semcom_papers.experiments import network
+from semcom_papers.experiments.collaboration import COLLABORATION
+from semcom_papers.experiments.hypotheses import JUDGES, judge_study
+from semcom_papers.experiments.letter.figures import ABLATION
+from semcom_papers.experiments.letter.lead import BASE, list_levels, measure_effects
+from semcom_papers.experiments.letter.regime import (
     ENCODER_PLACES,
     LETTER_REGIME,
     OWN_DECODERS,
@@ -23,12 +24,20 @@ from experiments.letter.regime import (
     PLACES,
     SETTINGS,
     UNSEEN,
-    name_in_setting,
+    name_in_regime,
 )
-from experiments.letter.weight import INFONCE, LETTER_PULL, PLAIN, UNTRAINED
-from experiments.letter.weight import PLACES as WEIGHTS
-from experiments.verdicts import OPEN, REFUTED, SUPPORTED, answer, decide, level, over_places, tabulate_by_seed
-from semcom.config import ConfigError
+from semcom_papers.experiments.letter.weight import INFONCE, LETTER_PULL, PLAIN, UNTRAINED
+from semcom_papers.experiments.letter.weight import PLACES as WEIGHTS
+from semcom_papers.experiments.verdicts import (
+    OPEN,
+    REFUTED,
+    SUPPORTED,
+    answer,
+    decide,
+    level,
+    over_places,
+    tabulate_by_seed,
+)
 
 HALF = 4.302653 / math.sqrt(3)
 """Half the interval of three values with a deviation of 1."""
@@ -225,7 +234,7 @@ def test_what_a_common_encoder_gains_in_each_setting() -> None:
                 for seed in range(3):
                     apart = spread * (seed - 1) / 10000 * (variant == "fedper")
                     fields = dict(zip(PLACE, place, strict=True))
-                    name = name_in_setting(variant, setting)
+                    name = name_in_regime(variant, setting)
                     rows.append({"variant": name, "seed": seed, "accuracy": 0.4 + value + apart + seed / 10, **fields})
     found = said(JUDGES.get("letter-encoder")(pd.DataFrame(rows)))
     title = "the setting raises what a common encoder gains"
@@ -472,7 +481,7 @@ def test_an_experiment_without_hypotheses_and_one_without_runs(monkeypatch: pyte
     def table(path: object) -> pd.DataFrame:
         return pd.DataFrame({"experiment": [str(path)], "status": ["done"], "variant": ["local"], "seed": [0]})
 
-    monkeypatch.setattr("experiments.hypotheses.read_stored_table", table)
+    monkeypatch.setattr("semcom_papers.experiments.hypotheses.read_stored_table", table)
     with pytest.raises(ConfigError, match="^hypotheses: experiments/protocol.md has none about demo; it has some "):
         judge_study("demo")
     with pytest.raises(ConfigError, match="^hypotheses: the runs of .* are missing$"):

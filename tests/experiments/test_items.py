@@ -13,13 +13,6 @@ import torch
 from torch import nn
 
 import semcom
-from experiments import fedcrl, overhead, papers, wireless
-from experiments.arms import ALL
-from experiments.claims.claim import Claim, list_comparisons
-from experiments.claims.evidence import Evidence, read_number
-from experiments.claims.scorecard import make_scorecard
-from experiments.fedcosr import items as fedcosr
-from experiments.fedcrc import items as fedcrc
 from semcom.config import DataConfig, run_hash
 from semcom.engine.store.population import Cohort, Population
 from semcom.studies.analysis.curves import average_curve_within, measure_curve_speed
@@ -30,10 +23,17 @@ from semcom.studies.names import METHODS
 from semcom.studies.overrides import format_plain_value
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.run import Stored
-from semcom.studies.results.table import list_fields
+from semcom.studies.results.table import list_table_fields
+from semcom_papers.experiments import fedcrl, overhead, papers, wireless
+from semcom_papers.experiments.arms import ALL
+from semcom_papers.experiments.claims.claim import Claim, list_comparisons
+from semcom_papers.experiments.claims.evidence import Evidence, read_evidence_number
+from semcom_papers.experiments.claims.scorecard import make_scorecard
+from semcom_papers.experiments.fedcosr import items as fedcosr
+from semcom_papers.experiments.fedcrc import items as fedcrc
 from tests.studies.folders import around, config, line, scored, simple, write
 
-POINTS, NAMES = papers.read_points(), EXPERIMENTS.names()
+POINTS, NAMES = papers.read_paper_points(), EXPERIMENTS.names()
 PRINTED = sorted({item for item in POINTS["item"] if item in NAMES and not item.startswith(("letter", "repper"))})
 """Items with cells; RepPer's have a file of their own, and the letter prints none."""
 METHOD = {"fedcrc-per": "fedcrc"}
@@ -45,7 +45,7 @@ def resolved(item: str, scale: str) -> list[tuple[str, dict[str, Any]]]:
     """Variant and fields of an item's runs with the first seed."""
     found = list(find_experiment(item).runs(scale))
     first = min(run.config.seed for run in found)
-    return [(run.variant, list_fields(semcom.resolve(run.config))) for run in found if run.config.seed == first]
+    return [(run.variant, list_table_fields(semcom.resolve(run.config))) for run in found if run.config.seed == first]
 
 
 def runs(item: str, scale: str = "paper") -> list[tuple[str, dict[str, str]]]:
@@ -57,7 +57,7 @@ def runs(item: str, scale: str = "paper") -> list[tuple[str, dict[str, str]]]:
 
 
 def test_all_items_with_claims_are_experiments() -> None:
-    claimed = {item for items in papers.read_claims()["item"] for item in items.split()}
+    claimed = {item for items in papers.read_paper_claims()["item"] for item in items.split()}
     assert claimed <= set(NAMES) and set(POINTS["item"]) <= set(NAMES)
     asked = """
         letter-fig2a letter-fig2b letter-fig3a letter-fig3b letter-fig4 letter-ablation letter-encoders fedcosr-table2
@@ -73,7 +73,7 @@ def test_all_items_with_claims_are_experiments() -> None:
 def test_every_cell_of_a_table_has_one_run_for_each_seed(item: str) -> None:
     paper = str(POINTS[POINTS["item"] == item]["paper"].iloc[0])
     places = {p["column"]: papers.parse_point(p["at"]) for _, p in POINTS[POINTS["item"] == item].iterrows()}
-    cells, found = papers.read_table(paper).query("item == @item"), runs(item)
+    cells, found = papers.read_paper_table(paper).query("item == @item"), runs(item)
     for _, cell in cells.iterrows():
         at = {f: v for f, v in places[cell["column"]].items() if f not in papers.ASPECTS}
         name = METHOD.get(cell["row"], cell["row"])
@@ -94,10 +94,12 @@ COMPARED = set(METHODS) - {"digital-chain", "scaffold", "feddyn", "fedbn", "fedr
 
 
 def test_arms_are_those_of_the_papers() -> None:
-    printed = set(papers.read_table("fedcosr").query("item == 'fedcosr-table2'")["row"]) - {"averaged"}
+    printed = set(papers.read_paper_table("fedcosr").query("item == 'fedcosr-table2'")["row"]) - {"averaged"}
     assert {str(getattr(arm, "name", arm)) for arm in fedcosr.ARMS} == printed and len(fedcosr.ARMS) == 16
     assert {v.name for v in fedcrl.TABLE2.compared()} == printed - {"fedcosr"} | {"fedcrl"}
-    assert set(fedcrc.ARMS) | {"fedcrc-per"} == set(papers.read_table("fedcrc").query("item == 'fedcrc-table1'")["row"])
+    assert set(fedcrc.ARMS) | {"fedcrc-per"} == set(
+        papers.read_paper_table("fedcrc").query("item == 'fedcrc-table1'")["row"]
+    )
     assert sorted(str(getattr(arm, "name", arm)) for arm in ALL) == sorted(COMPARED)
     assert [str(getattr(arm, "name", arm)) for arm in wireless.ARMS] == [str(getattr(a, "name", a)) for a in ALL]
     keys = {name: {run_hash(semcom.resolve(r.config)) for r in find_experiment(name).runs("small")} for name in AWGN}
@@ -155,8 +157,8 @@ def test_accuracy_is_that_of_the_new_clients_where_some_join(tmp_path: Path) -> 
     for seed, new in ((0, joined), (1, {"head": joined["head"]}), (2, {})):
         simple(tmp_path, config("fedavg", seed), [0.5, 0.5], **({"new_clients": new} if new else {}))
     runs = {run.fields["seed"]: run for run in study(tmp_path).stored}
-    assert [read_number(runs[seed], None, "accuracy") for seed in range(3)] == [25, 75, 50]
-    assert read_number(runs[0], None, "accuracy_std") == pytest.approx(0), "of those that trained"
+    assert [read_evidence_number(runs[seed], None, "accuracy") for seed in range(3)] == [25, 75, 50]
+    assert read_evidence_number(runs[0], None, "accuracy_std") == pytest.approx(0), "of those that trained"
 
 
 def test_the_distance_of_predictors_by_hand() -> None:
@@ -168,7 +170,9 @@ def test_the_distance_of_predictors_by_hand() -> None:
         "encoder.weight": torch.tensor([[[9.0]], [[0.0]]]),
         "encoder.bias": torch.zeros(2, 1),
     }
-    assert fedcrc.measure_distance(Population((Cohort(network, tensors, np.arange(2)),))) == pytest.approx(5)  # 3 and 4
+    assert fedcrc.measure_predictor_distance(Population((Cohort(network, tensors, np.arange(2)),))) == pytest.approx(
+        5
+    )  # 3 and 4
 
 
 # Overhead ------------------------------------------------------------------------------------------------------------
@@ -224,7 +228,9 @@ def test_the_table_of_overhead(tmp_path: Path) -> None:
     row = {"variant": "fedgh", "status": "done", "floats_formula": 200.0}
     for way, value in (("up", 60.0), ("down", 40.0)):
         row |= {f"traffic.{way}.{cost}": value for cost in ("floats", "bits", "uses", "airtime_s", "energy_j")}
-    found = overhead.tabulate_costs(pd.DataFrame([row, {**row, "variant": "repper", "floats_formula": np.nan}]))
+    found = overhead.tabulate_overhead_costs(
+        pd.DataFrame([row, {**row, "variant": "repper", "floats_formula": np.nan}])
+    )
     assert found["ratio"].iloc[0] == pytest.approx(0.5) and np.isnan(found["ratio"].iloc[1])
     assert found.loc[0, ["method", "up", "down", "bits", "airtime_ms"]].tolist() == ["FedGH", 60, 40, 100, 100_000]
 
@@ -235,7 +241,7 @@ def test_the_table_of_overhead(tmp_path: Path) -> None:
 def test_the_list_has_item_sizes_and_committed_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from semcom.cli.listing import list_overview
 
-    monkeypatch.setattr("experiments.claims.evidence.COMMITTED", tmp_path)
+    monkeypatch.setattr("semcom_papers.experiments.claims.evidence.COMMITTED", tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(EXPERIMENTS, "names", lambda: ["letter-fig2b"])
     (tmp_path / "letter-fig2b-small.zip").touch()
@@ -261,10 +267,10 @@ def test_the_cost_of_a_grid_is_that_of_its_runs() -> None:
 
 
 def test_every_method_of_a_claim_is_an_arm_of_its_items() -> None:
-    for _, claim in papers.read_claims().iterrows():
+    for _, claim in papers.read_paper_claims().iterrows():
         for item in claim["item"].split():
             arms = {variant.name: variant.method for variant in find_experiment(item).compared()}
-            for name in {*papers.names(claim["left"]), *papers.names(claim["right"])} - {"averaged"}:
+            for name in {*papers.split_methods(claim["left"]), *papers.split_methods(claim["right"])} - {"averaged"}:
                 assert name in arms or papers.OWN.get(name, (None,))[0] in arms.values(), (claim["id"], name)
 
 
@@ -307,7 +313,7 @@ def made(item: str, rng: np.random.Generator) -> Any:
 def test_every_claim_gets_its_numbers_from_the_runs_of_its_item_at_paper() -> None:
     """A claim whose points, methods or numbers the grid does not have would be answered wrongly, or never."""
     rng, studies, unanswered = np.random.default_rng(0), {}, {}
-    for _, claim in papers.read_claims().iterrows():
+    for _, claim in papers.read_paper_claims().iterrows():
         items = tuple(claim["item"].split())
         if items not in studies:
             studies[items] = Evidence({item: ("paper", made(item, rng)) for item in items})

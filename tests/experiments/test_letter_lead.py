@@ -10,12 +10,20 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments.claims.evidence import COMMITTED
-from experiments.letter import lead
-from experiments.letter.lead import BASE, LETTER_LEAD, LETTER_LEAD_LOW, READ, judge_stated, list_levels, measure_effects
 from semcom.config import run_hash
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import read_stored_table
+from semcom_papers.experiments.claims.evidence import COMMITTED
+from semcom_papers.experiments.letter import lead
+from semcom_papers.experiments.letter.lead import (
+    BASE,
+    LETTER_LEAD,
+    LETTER_LEAD_LOW,
+    READ,
+    judge_stated_leads,
+    list_levels,
+    measure_effects,
+)
 
 PROTOCOL = Path(__file__).parents[2] / "experiments" / "protocol.md"
 
@@ -123,7 +131,7 @@ def verdict(rival: str, *leads: tuple[str, float, float, float]) -> dict[tuple[f
         | {"lead_low": low, "lead_high": high, "rival_accuracy": accuracy}
         for name, low, high, accuracy in leads
     ]
-    found = judge_stated(pd.DataFrame(rows))
+    found = judge_stated_leads(pd.DataFrame(rows))
     mine = found[found["rival"] == rival]
     return {(row["stated"], row["reading"]): (row["verdict"], row["settings"]) for row in mine.to_dict("records")}
 

@@ -10,19 +10,19 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments.claims.evidence import COMMITTED
-from experiments.fedcosr import rates as fedcosr_rates
-from experiments.fedcosr.items import TABLE2
-from experiments.hypotheses import JUDGES
-from experiments.letter import full as letter_full
-from experiments.letter import low as letter_low
-from experiments.letter.weight import PLAIN
-from experiments.verdicts import OPEN, REFUTED, SUPPORTED
 from semcom.cli import main as cli
 from semcom.config import ConfigError, run_hash
 from semcom.models.registry import ENCODERS
 from semcom.studies.results.archive import read_stored_table
-from semcom.studies.results.table import list_fields, read_table
+from semcom.studies.results.table import list_table_fields, read_table
+from semcom_papers.experiments.claims.evidence import COMMITTED
+from semcom_papers.experiments.fedcosr import rates as fedcosr_rates
+from semcom_papers.experiments.fedcosr.items import TABLE2
+from semcom_papers.experiments.hypotheses import JUDGES
+from semcom_papers.experiments.letter import full as letter_full
+from semcom_papers.experiments.letter import low as letter_low
+from semcom_papers.experiments.letter.weight import PLAIN
+from semcom_papers.experiments.verdicts import OPEN, REFUTED, SUPPORTED
 from tests.experiments.test_hypotheses import said
 
 ROOT = Path(__file__).parents[2]
@@ -33,9 +33,11 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_low_study_has_both_airs_at_both_weights() -> None:
     runs = letter_low.LETTER_LOW.runs("small")
-    assert len(runs) == 5 * len(letter_low.places("small")) * 5 and len(letter_low.places("small")) >= 12
+    assert (
+        len(runs) == 5 * len(letter_low.list_low_places("small")) * 5 and len(letter_low.list_low_places("small")) >= 12
+    )
     for run in runs:
-        of = list_fields(semcom.resolve(run.config))
+        of = list_table_fields(semcom.resolve(run.config))
         assert of["train.rounds"] == 60 and of["clients"] == 20 and of["model.encoder"] == "dcgan-narrow"
         assert (of["channel.downlink"] == "ideal") == (run.variant == letter_low.IDEAL.name)
         assert (of["air.parameters"] == "analog") == (run.variant == letter_low.BY_AIR.name)
@@ -86,7 +88,7 @@ def test_the_weight_that_is_chosen() -> None:
         {"snr": -9.0, "variant": "fedproto", "lam": 4.0, "score": 51.9},
         {"snr": 9.0, "variant": "fedproto", "lam": 4.0, "score": 60.0},
     ]
-    assert letter_low.choose_lambdas(pd.DataFrame(rows)) == {
+    assert letter_low.choose_low_lambdas(pd.DataFrame(rows)) == {
         -9.0: {"fedcl": 1.0, "fedproto": 0.25},  # 0.25 and 4 are as far from 1: the smaller one comes first
         9.0: {"fedproto": 4.0},
     }
@@ -95,10 +97,10 @@ def test_the_weight_that_is_chosen() -> None:
 def test_scores_are_means_over_seeds_and_wait_for_all_runs() -> None:
     plain = {"variant": "fedcl", "view": "personal", "channel.snr_db": -9.0, "hyper.lam": 1.0, "status": "done"}
     rows = [{**plain, "views.personal.validation": value} for value in (0.4, 0.5)]
-    (row,) = letter_low.read_scores(pd.DataFrame(rows)).to_dict("records")
+    (row,) = letter_low.read_low_scores(pd.DataFrame(rows)).to_dict("records")
     assert (row["snr"], row["variant"], row["lam"], row["score"]) == (-9.0, "fedcl", 1.0, 45.0)
     with pytest.raises(ConfigError, match="1 of 2 runs failed"):
-        letter_low.read_scores(pd.DataFrame([rows[0], {**rows[1], "status": "failed"}]))
+        letter_low.read_low_scores(pd.DataFrame([rows[0], {**rows[1], "status": "failed"}]))
 
 
 def test_the_rate_that_is_chosen() -> None:
@@ -113,19 +115,19 @@ def test_the_rate_that_is_chosen() -> None:
         (
             "letter-low-search",
             letter_low.CHOSEN,
-            lambda frame: letter_low.choose_lambdas(letter_low.read_scores(frame)),
+            lambda frame: letter_low.choose_low_lambdas(letter_low.read_low_scores(frame)),
         ),
         (
             "letter-full-search",
             letter_full.CHOSEN,
-            lambda frame: letter_low.choose_lambdas(letter_low.read_scores(frame)),
+            lambda frame: letter_low.choose_low_lambdas(letter_low.read_low_scores(frame)),
         ),
         (
             "fedcosr-rates",
             fedcosr_rates.CHOSEN,
             lambda frame: {
                 name: place
-                for name, place in fedcosr_rates.choose_places(fedcosr_rates.read_scores(frame)).items()
+                for name, place in fedcosr_rates.choose_places(fedcosr_rates.read_rate_scores(frame)).items()
                 if place
             },
         ),

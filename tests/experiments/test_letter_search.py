@@ -5,17 +5,17 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from experiments.claims.evidence import COMMITTED
-from experiments.letter import figures as letter
-from experiments.letter import search
-from experiments.letter.lead import LETTER_LEAD
-from experiments.letter.regime import LETTER_REGIME
 from semcom.config import ConfigError
 from semcom.runs.request.resolve import resolve
 from semcom.studies.experiment import Experiment
 from semcom.studies.registry import find_experiment
 from semcom.studies.results.archive import read_stored_table
 from semcom.studies.sweep.divisions import mark_images
+from semcom_papers.experiments.claims.evidence import COMMITTED
+from semcom_papers.experiments.letter import figures as letter
+from semcom_papers.experiments.letter import search
+from semcom_papers.experiments.letter.lead import LETTER_LEAD
+from semcom_papers.experiments.letter.regime import LETTER_REGIME
 
 TIMES = {
     "lambda / 4": 1 / 4,

@@ -14,12 +14,6 @@ import pytest
 import torch
 
 import semcom
-from experiments import papers
-from experiments.claims.claim import fits_point
-from experiments.claims.evidence import read_number
-from experiments.claims.scorecard import make_scorecard
-from experiments.measures import class_groups, gradients
-from experiments.repper import items as repper
 from semcom.config import DataConfig, TrainConfig
 from semcom.engine.host.keys import keyed
 from semcom.files import CONFIG, SWEEP
@@ -29,13 +23,19 @@ from semcom.studies.analysis.study import study
 from semcom.studies.grid import set_fields
 from semcom.studies.overrides import format_number, format_plain_value
 from semcom.studies.registry import EXPERIMENTS, find_experiment
-from semcom.studies.results.table import list_fields
+from semcom.studies.results.table import list_table_fields
+from semcom_papers.experiments import papers
+from semcom_papers.experiments.claims.claim import fits_point
+from semcom_papers.experiments.claims.evidence import read_evidence_number
+from semcom_papers.experiments.claims.scorecard import make_scorecard
+from semcom_papers.experiments.measures import class_groups, gradients
+from semcom_papers.experiments.repper import items as repper
 from tests.studies.folders import around, config, line, scored, simple
 
 pytestmark = pytest.mark.usefixtures("without_stored_results")
 ITEMS = [name for name in EXPERIMENTS.names() if name.startswith("repper-")]
-POINTS = papers.read_points().query("paper == 'repper'")
-TABLE = papers.read_table("repper")
+POINTS = papers.read_paper_points().query("paper == 'repper'")
+TABLE = papers.read_paper_table("repper")
 
 
 def spelled(value: Any) -> str:
@@ -52,7 +52,7 @@ SETTINGS = {
 def runs(item: str, scale: str = "paper") -> list[tuple[str, dict[str, str]]]:
     """Variant and fields of an item's runs with the first seed, as claims spell them."""
     found = [run for run in find_experiment(item).runs(scale) if run.config.seed == 0]
-    return [(r.variant, {k: spelled(v) for k, v in list_fields(semcom.resolve(r.config)).items()}) for r in found]
+    return [(r.variant, {k: spelled(v) for k, v in list_table_fields(semcom.resolve(r.config)).items()}) for r in found]
 
 
 # The paper's grid ----------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def test_the_runs_have_the_settings_of_the_paper(item: str) -> None:
 def test_fig_6_and_what_is_in_no_table() -> None:
     found = runs("repper-fig6")
     assert {name for name, _ in found} == {"fedavg", "fedprox", "lg_fedavg", "fedrep", "repper"}
-    (claim,) = papers.read_claims().query("id == 'repper-fig6-best'").to_dict("records")
+    (claim,) = papers.read_paper_claims().query("id == 'repper-fig6-best'").to_dict("records")
     asked = {f: v for f, v in papers.parse_point(claim["at"]).items() if f not in papers.ASPECTS}
     for _, of in found:
         assert of["train.participation"] == "1" and all(of[f] in values for f, values in asked.items())
@@ -185,7 +185,7 @@ def batch() -> tuple[torch.Tensor, torch.Tensor]:
 def test_the_contrastive_gradient_is_that_of_eq_5() -> None:
     """Autograd of l_j by r_j alone, with Eq. 5 as it is printed; sample 5 has no positives."""
     r, y = batch()
-    found = gradients.measure_contrast(r, y, tau=0.3)
+    found = gradients.measure_contrast_gradients(r, y, tau=0.3)
     for j in range(7):
         own = r[j].clone().requires_grad_()
         z = torch.nn.functional.normalize(r, dim=1)
@@ -203,7 +203,7 @@ def test_the_contrastive_gradient_is_that_of_eq_5() -> None:
 def test_the_gradient_of_the_cross_entropy_in_closed_form() -> None:
     """Of a linear head: W^T (softmax(W r + b) - e_y)."""
     (r, y), head = batch(), torch.nn.Linear(3, 4).double()
-    found = gradients.measure_cross_entropy(r, y, head, dict(head.named_parameters()))
+    found = gradients.measure_cross_entropy_gradients(r, y, head, dict(head.named_parameters()))
     W, b = (t.detach() for t in head.parameters())
     wanted = ((r @ W.T + b).softmax(1) - torch.eye(4)[y].double()) @ W
     torch.testing.assert_close(found, wanted.norm(dim=1), rtol=1e-12, atol=0)
@@ -353,4 +353,4 @@ def test_roughness_by_hand(tmp_path: Path) -> None:
     assert measure_curve_roughness(lines, "global") is None and measure_curve_roughness(lines[:2], "personal") is None
     simple(tmp_path, config("fedavg"), [0.5, 0.5])
     (run,) = study(tmp_path).stored
-    assert read_number(run, None, "roughness") is None and read_number(run, None, "accuracy") == 50
+    assert read_evidence_number(run, None, "roughness") is None and read_evidence_number(run, None, "accuracy") == 50

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from experiments.shell import run_on_named_studies
 from semcom.config import ConfigError
+from semcom_papers.experiments.shell import run_on_named_studies
 
 
 @pytest.mark.parametrize(("at_most", "named"), [(1, ["a"]), (2, ["a"]), (2, ["a", "b"])])

@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 
 import semcom
-from channels.coding.choice import SampleImages
-from experiments import wireless_baselines
-from experiments.measures.image_curve import Point, measure_chains
-from figures import baselines
 from semcom import run
+from semcom.channels.coding.choice import SampleImages
 from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig
 from semcom.methods.parts.received import sample_training_images
 from semcom.plots import render
@@ -22,6 +19,9 @@ from semcom.plots.style import ieee
 from semcom.runs.result.result import Result
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep import sweep
+from semcom_papers.experiments import wireless_baselines
+from semcom_papers.experiments.measures.image_curve import Point, measure_chains
+from semcom_papers.figures import baselines
 from tests.worlds import divided
 
 CLEAN = RunConfig(
@@ -92,7 +92,7 @@ def test_the_sweep_stores_curves_and_the_figure_shows_them(small: None, tmp_path
     assert frame["images.webp-free.9.2048.accuracy"].notna().tolist() == [True, False, False]
     summary = json.loads((tmp_path / frame["hash"][0] / "summary.json").read_text())
     chosen = baselines.WIRELESS_BASELINES
-    cells = baselines.numbers(semcom.study(tmp_path), chosen.plot)
+    cells = baselines.average_baselines(semcom.study(tmp_path), chosen.plot)
     assert list(cells["scheme"]) == [
         *baselines.FEATURES.values(),
         *[n for n in baselines.CHAINS.values() for _ in "12"],
@@ -100,7 +100,7 @@ def test_the_sweep_stores_curves_and_the_figure_shows_them(small: None, tmp_path
     assert cells["uses"].tolist() == [32] * 3 + [64, 2048] * 4
     assert cells["mean"][0] == summary["accuracy"]
     assert cells["mean"][6] == summary["images"]["webp-free"]["9"]["2048"]["accuracy"]
-    text = baselines.caption(cells, chosen.plot)
+    text = baselines.describe_baselines(cells, chosen.plot)
     assert "32 uses" in text and "9 dB" in text
     with ieee():
         figure = draw_panels(cells, chosen.plot)

@@ -8,9 +8,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from figures.baselines import WIRELESS_BASELINES
-from figures.baselines import numbers as of_study
 from semcom.config import ConfigError
+from semcom_papers.figures.baselines import WIRELESS_BASELINES
+from semcom_papers.figures.baselines import average_baselines as of_study
 
 KIND, SNR = "channel.kind", "channel.snr_db"
 

@@ -11,11 +11,11 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
-from channels import theory
-from figures import channel_ber, channel_snr
+from semcom.channels import theory
 from semcom.config import ConfigError
 from semcom.plots import render, style
 from semcom.plots.base import Measured
+from semcom_papers.figures import channel_ber, channel_snr
 
 FIGURES = {"channel-ber": channel_ber.CHANNEL_BER, "channel-snr": channel_snr.CHANNEL_SNR}
 Numbers = dict[str, pd.DataFrame]

@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 import semcom
-from figures.every_method import (
+from semcom.config import AirConfig, ConfigError, PartitionConfig, run_hash
+from semcom.plots import style
+from semcom.plots.panels import draw_panels
+from semcom_papers.figures.every_method import (
     COLLABORATION_WAYS,
     WIRELESS_EXCHANGE,
     WIRELESS_HETEROGENEITY,
@@ -17,9 +20,6 @@ from figures.every_method import (
     average_by_exchange,
     average_gains_by_ways,
 )
-from semcom.config import AirConfig, ConfigError, PartitionConfig, run_hash
-from semcom.plots import style
-from semcom.plots.panels import draw_panels
 from tests.studies.folders import config, line, scored, write
 
 PLOT = COLLABORATION_WAYS.plot

@@ -15,9 +15,13 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments.letter.lead import BASE
-from experiments.letter.regime import COMPARED, SETTINGS, name_in_setting
-from figures.letter import (
+from semcom.config import ConfigError, PartitionConfig, run_hash
+from semcom.plots import style
+from semcom.plots.panels import draw_panels
+from semcom.studies.analysis.sheet import Sheet
+from semcom_papers.experiments.letter.lead import BASE
+from semcom_papers.experiments.letter.regime import COMPARED, SETTINGS, name_in_regime
+from semcom_papers.figures.letter import (
     LETTER_ENCODER,
     LETTER_FULL,
     LETTER_LEAD,
@@ -30,10 +34,6 @@ from figures.letter import (
     select_large_leads,
     tabulate_leads,
 )
-from semcom.config import ConfigError, PartitionConfig, run_hash
-from semcom.plots import style
-from semcom.plots.panels import draw_panels
-from semcom.studies.analysis.sheet import Sheet
 from tests.experiments.test_letter_lead import frame
 from tests.studies.folders import config, line, scored, write
 
@@ -156,7 +156,7 @@ def test_gains_are_over_local_in_the_same_setting(tmp_path: Path) -> None:
                         0.5 + n / 100 + gains.get((method.name, q), 0.0) + seed * 0.001 * (method.name != "local")
                     )
                     write(tmp_path / run_hash(of), of, [line(4, {"personal": scored([accuracy])})])
-                    variants[run_hash(of)] = name_in_setting(method.name, setting)
+                    variants[run_hash(of)] = name_in_regime(method.name, setting)
     about = {"experiment": "letter-encoder", "scale": "small", "command": "z", "variants": variants}
     (tmp_path / "sweep.json").write_text(json.dumps(about))
     cells = compute_gains_in_settings(semcom.study(tmp_path), LETTER_ENCODER.plot)

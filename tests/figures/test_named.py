@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 import semcom
-from experiments.wireless_time import WIRELESS_TIME
-from figures.named import LETTER_FIG3B_OWN, OWN, WAYS, average_answers, choose_exchange_styles
 from semcom.studies.names import SHIPPED
+from semcom_papers.experiments.wireless_time import WIRELESS_TIME
+from semcom_papers.figures.named import LETTER_FIG3B_OWN, OWN, WAYS, average_answers, choose_exchange_styles
 
 ARCHIVE = Path(__file__).parents[2] / "experiments" / "results" / "letter-fig3b-small.zip"
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from channels.coding.choice import SampleImages
-from channels.coding.image import ImageChain, Received, compress_images, send_images
+from semcom.channels.coding.choice import SampleImages
+from semcom.channels.coding.image import ImageChain, Received, compress_images, send_images
 from semcom.config import ChannelConfig, ConfigError, DataConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
 from semcom.engine.host.keys import keyed
 from semcom.methods import digital_chain

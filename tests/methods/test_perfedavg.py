@@ -9,7 +9,7 @@ from torch import Tensor
 
 from semcom.engine.train.context import Context, Log
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.methods.parts.slopes import take_whole_step
+from semcom.methods.parts.slopes import take_whole_gradient_step
 from semcom.methods.perfedavg import PerFedAvg
 from semcom.methods.registry import METHODS
 from semcom.runs.folder.checkpoint import state_from_checkpoint, state_to_checkpoint
@@ -160,5 +160,5 @@ def test_only_those_who_are_tested_adapt() -> None:
     evaluate_views(w.session, views)
     assert w.session.tally.visited == before  # it is done aside
     one = np.array([1])
-    stepped = take_whole_step(w, views["global"].population.select(one), w.config.hyper.alpha)
+    stepped = take_whole_gradient_step(w, views["global"].population.select(one), w.config.hyper.alpha)
     assert gap(views["personal"].population.select(one), stepped) == 0

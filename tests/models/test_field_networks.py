@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torchvision.models import get_model
+from torchvision.transforms import Normalize
 
 from semcom.config import ModelConfig, RunConfig
 from semcom.models.own import replace_by_own_layers
@@ -270,3 +272,16 @@ def test_a_chunk_does_not_change_the_numbers(name: str) -> None:
     _, three = rounds(worlds.world(chunk=3, **settings))
     assert worlds.gap(one.model, three.model) < 1e-10
     assert worlds.gap(start.model, one.model) > 1e-4
+
+
+@pytest.mark.parametrize("colours", [3, 1])
+@pytest.mark.parametrize("name", ["resnet18", "resnet34"])
+def test_torchvisions_weights_give_torchvisions_numbers(name: str, colours: int) -> None:
+    """Behind torchvision's own scaling of colours, and but for its last layer; one colour stands for three."""
+    net = replace_by_own_layers(built(f"{name}-imagenet", colours, 1000)).eval()
+    plain = get_model(name, weights=None).eval()
+    net.load_state_dict({n: t for n, t in plain.state_dict().items() if not n.endswith("num_batches_tracked")})
+    x = torch.rand(2, colours, 64, 64)
+    scaled = Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))(x.expand(-1, 3, -1, -1))
+    with torch.no_grad():
+        torch.testing.assert_close(net(2 * x - 1), plain(scaled), rtol=1e-4, atol=1e-4)

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from semcom.config import ConfigError, run_hash
-from semcom.models.deepjscc import decoder
+from semcom.models.deepjscc import deepjscc_decoder
 from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import build_encoder, build_head
-from semcom.models.snr import SNRAttention, attend_before, attend_behind
+from semcom.models.snr import SNRAttention, attend_to_snr_before, attend_to_snr_behind
 from semcom.models.stacks import on_stacks
 from semcom.runs.rounds.runner import run
 from tests import worlds
@@ -64,7 +64,7 @@ def test_maps_are_pooled_and_scaled_as_wholes(flatten: str) -> None:
     torch.manual_seed(1)
     flat = nn.Flatten() if flatten == "first" else build_encoder("deepjscc", (3, 8, 8), 12)[-1]  # type: ignore[index]
     body = nn.Conv2d(2, 3, 3)
-    network = replace_by_own_layers(attend_behind(nn.Sequential(body, flat), 12)).double()
+    network = replace_by_own_layers(attend_to_snr_behind(nn.Sequential(body, flat), 12)).double()
     block = network[1]  # type: ignore[index]
     x, snr_db = torch.randn(5, 2, 4, 4).double(), torch.tensor([[7.0]]).double()
     block.snr_db = snr_db
@@ -90,7 +90,7 @@ def test_maps_are_pooled_and_scaled_as_wholes(flatten: str) -> None:
 def test_an_encoder_has_the_block_of_what_it_ends_in(encoder: str, features: int, seen: int) -> None:
     """(c + 1) c + c and c^2 + c parameters of c maps, or of d numbers behind a fully-connected layer."""
     plain = build_encoder(encoder, (3, 32, 32), features)
-    aware = attend_behind(plain, features)
+    aware = attend_to_snr_behind(plain, features)
     added = sum(p.numel() for p in aware.parameters()) - sum(p.numel() for p in plain.parameters())
     assert added == (seen + 1) * seen + seen + seen**2 + seen == seen * (2 * seen + 3)
     aware[1].snr_db = torch.zeros(1, 1)  # type: ignore[index]
@@ -103,7 +103,7 @@ def test_an_encoder_has_the_block_of_what_it_ends_in(encoder: str, features: int
 def test_a_head_has_the_block_of_what_it_begins_with(head: str, features: int, seen: int) -> None:
     shape = (3, 32, 32) if head in ("deepjscc", "dcgan") else (10,)
     plain = build_head(head, features, shape)
-    aware = attend_before(lambda: build_head(head, features, shape), features)
+    aware = attend_to_snr_before(lambda: build_head(head, features, shape), features)
     added = sum(p.numel() for p in aware.parameters()) - sum(p.numel() for p in plain.parameters())
     assert added == seen * (2 * seen + 3)
 
@@ -121,8 +121,8 @@ def test_a_model_of_deepjscc_sends_hardly_more_with_the_snr() -> None:
 def test_a_block_that_passes_everything_is_no_block() -> None:
     """With factors of 1 the decoder gives the same output as without. Maps of one pixel are plain numbers."""
     torch.manual_seed(2)
-    plain = decoder(128, (3, 16, 16)).double()
-    aware = attend_before(lambda: plain, 128).double()
+    plain = deepjscc_decoder(128, (3, 16, 16)).double()
+    aware = attend_to_snr_before(lambda: plain, 128).double()
     block = aware[1]
     nn.init.zeros_(block.factors.weight)
     nn.init.constant_(block.factors.bias, 50.0)

@@ -12,7 +12,7 @@ import pytest
 import semcom
 from semcom.config import run_hash
 from semcom.studies.registry import find_experiment
-from semcom.studies.results.table import TABLE, make_row, make_table, write_table
+from semcom.studies.results.table import TABLE, make_table, make_table_row, write_table
 from semcom.studies.sweep.request import apply_request, parse_request
 from tests.studies.conftest import quick_resolve  # used by each test
 from tests.studies.folders import begin, simple
@@ -53,7 +53,7 @@ def stored(tmp_path: Path) -> Callable[..., Path]:
                 versions = {"semcom": "0.1.0", "torch": "2.9.1"}
                 simple(folder, config, [accuracy, accuracy], versions=versions, commit="abc1234")
             rows.append(
-                make_row(config, {**origin, "variant": config.method}, None, "RunError: no" if failed else None)
+                make_table_row(config, {**origin, "variant": config.method}, None, "RunError: no" if failed else None)
             )
         (folder / "sweep.json").write_text(json.dumps({**origin, "variants": variants}))
         write_table(make_table(rows), folder / TABLE)

@@ -19,7 +19,7 @@ import pytest
 from matplotlib.image import imread
 
 import semcom
-from channels.registry import registering_source
+from semcom.channels.registry import registering_source
 from semcom.config import AirConfig, ChannelConfig, ConfigError, NetworkConfig, RunConfig, run_hash
 from semcom.files import SWEEP
 from semcom.plots import Plot, render, style
@@ -31,7 +31,7 @@ from semcom.studies.analysis.setting import SETTING, _drop_unused, describe_sett
 from semcom.studies.analysis.study import study
 from semcom.studies.registry import EXPERIMENTS
 from semcom.studies.results.archive import pack_archive
-from semcom.studies.results.table import list_fields, make_table
+from semcom.studies.results.table import list_table_fields, make_table
 from tests.plots.studies import drawn
 from tests.studies.folders import config, simple
 
@@ -144,7 +144,7 @@ def test_the_setting_tells_the_link_and_the_air_where_they_are_set() -> None:
     """Defaults of a link, and the SNR of a noiseless link or a cell, are left out because they would mislead."""
 
     def describe(*configs: RunConfig, shown: tuple[str, ...] = ()) -> str:
-        rows = [{"method": c.method, **list_fields(semcom.resolve(c))} for c in configs]
+        rows = [{"method": c.method, **list_table_fields(semcom.resolve(c))} for c in configs]
         return describe_setting(make_table(rows, first=()), {*SETTING} - {"channel.kind", SNR} | {*shown})
 
     fading = ChannelConfig("rayleigh", 9.0, options={"equaliser": "zf", "antennas": 1})
@@ -233,7 +233,7 @@ def test_scales_of_other_names_are_found(stored: Stored, tmp_path: Path, monkeyp
     monkeypatch.chdir(tmp_path)
     letter = EXPERIMENTS.get("letter-fig2b")
     own = dataclasses.replace(letter, scales={"mine": letter.scales["small"]})
-    monkeypatch.setattr("experiments.letter.figures.FIG2B", own)
+    monkeypatch.setattr("semcom_papers.experiments.letter.figures.FIG2B", own)
     folder = stored(scale="mine")
     (tmp_path / "results").mkdir()
     folder.rename(tmp_path / "results" / "letter-fig2b-mine")

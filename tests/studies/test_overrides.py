@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from experiments import papers
 from semcom.config import PartitionConfig, RunConfig
 from semcom.studies.experiment import Experiment, Grid, Variant
 from semcom.studies.names import ARMS, SHIPPED
@@ -20,6 +19,7 @@ from semcom.studies.overrides import (
     split_override_values,
 )
 from semcom.studies.sweep.request import Request, apply_request, format_call, parse_request
+from semcom_papers.experiments import papers
 
 
 def typed(field: str, word: str) -> Any:

@@ -25,7 +25,7 @@ from semcom.data.split import Split
 from semcom.engine.train.view import View, _measure_pictures, measure_views
 from semcom.methods.registry import METHODS
 from semcom.models import deepjscc
-from semcom.models.heads import dcgan
+from semcom.models.heads import dcgan_head
 from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import ENCODERS, HEADS
 from semcom.plots.base import Plot
@@ -370,7 +370,7 @@ def test_a_linear_autoencoder_reaches_the_optimum_of_linear_coding() -> None:
 
 def test_deepjscc_has_the_papers_layers() -> None:
     """32x32 colour images at k/n = 1/12: 8 maps of 8x8, 5x5 weights, and PReLU slopes for all filters but the last."""
-    encoder, decoder = deepjscc.encoder(3, 512), deepjscc.decoder(512, (3, 32, 32))
+    encoder, decoder = deepjscc.deepjscc_encoder(3, 512), deepjscc.deepjscc_decoder(512, (3, 32, 32))
     pairs = [(3, 16), (16, 32), (32, 32), (32, 32), (32, 8)]
     for network, slopes in ((encoder, 16 + 3 * 32), (decoder, 3 * 32 + 16)):
         biases = 16 + 3 * 32 + (8 if network is encoder else 3)
@@ -382,7 +382,7 @@ def test_deepjscc_has_the_papers_layers() -> None:
 
 @pytest.mark.parametrize(("size", "stages"), [(32, 3), (64, 4)])
 def test_dcgan_mirrors_its_encoder(size: int, stages: int) -> None:
-    network = dcgan(64, (3, size, size))
+    network = dcgan_head(64, (3, size, size))
     up = [layer for layer in network if isinstance(layer, nn.ConvTranspose2d)]
     assert [layer.in_channels for layer in up] == [64 << i for i in reversed(range(stages))]
     assert network(torch.rand(2, 64)).shape == (2, 3, size, size)
@@ -394,8 +394,8 @@ def test_decoders_on_stacks_are_those_of_each_client(training: bool) -> None:
         -torch.rand(3, 2, 3, 32, 32, dtype=torch.float64),
         -torch.rand(3, 2, 128, dtype=torch.float64),
     )  # slopes count
-    same(replace_by_own_layers(deepjscc.encoder(3, 128)).double().train(training), x)
-    same(replace_by_own_layers(deepjscc.decoder(128, (3, 32, 32))).double().train(training), z)
+    same(replace_by_own_layers(deepjscc.deepjscc_encoder(3, 128)).double().train(training), x)
+    same(replace_by_own_layers(deepjscc.deepjscc_decoder(128, (3, 32, 32))).double().train(training), z)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import semcom
 from semcom.cli import main as cli
 from semcom.config import from_dict, run_hash, to_dict
 from semcom.files import CONFIG
-from semcom.runs.folder.stored import read_config
+from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.rounds.runner import run
 from semcom.tasks.classification import Classification
 from semcom.tasks.metric import ACCURACY, Metric
@@ -187,7 +187,7 @@ def test_stored_runs_that_asked_by_a_flag_of_its_own_are_read(tmp_path: Path) ->
         del values["train"]["metrics"]
         values["train"]["auc"] = asked
         (tmp_path / CONFIG).write_text(json.dumps(values))
-        stored = read_config(tmp_path, "study")
+        stored = read_stored_config(tmp_path, "study")
         assert stored.train.metrics == names and run_hash(stored) == run_hash(config) == key
         assert from_dict(to_dict(config)) == stored
     other = semcom.resolve(semcom.RunConfig("fedper", train=semcom.TrainConfig(rounds=2, metrics=("auc",))))

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.link import Cost
-from channels.options import NOT_NEGATIVE, BaseOptions, Rule, require
-from channels.superposition import Inversion
+from semcom.channels.link import Cost
+from semcom.channels.options import NOT_NEGATIVE, BaseOptions, Rule, require
+from semcom.channels.superposition import Inversion
 from semcom.engine.air.compression import is_compressed
 from semcom.engine.air.losses import MEANT
 from semcom.engine.air.part import NO_CHANNEL, Part, Planned
-from semcom.engine.air.uncoded import pair_numbers, stack_realisations, unpair_numbers, weigh
+from semcom.engine.air.uncoded import pair_numbers, stack_realisations, unpair_numbers, weigh_values
 from semcom.engine.air.updates import map_update_starts
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Order, Population, Prefix, average
@@ -78,7 +78,7 @@ class Orthogonal(Access):
 class Superposed(Access):
     """All clients send at once and the channel adds up: over-the-air computation by truncated channel inversion.
 
-    The formulas are in `channels.superposition`.
+    The formulas are in `semcom.channels.superposition`.
     """
 
     adds_up = True
@@ -126,8 +126,8 @@ class Superposed(Access):
             held = [
                 (mine, c.tensors[tensor], start(tensor)) for mine, c, start in zip(parts, stacks, starts, strict=True)
             ]
-            each = [weigh(mine, t - start.received) for mine, t, start in held]
-            missed = [weigh(mine, start.missed) for mine, _, start in held]
+            each = [weigh_values(mine, t - start.received) for mine, t, start in held]
+            missed = [weigh_values(mine, start.missed) for mine, _, start in held]
             error, sent = self.find_error(name + tensor, torch.cat(each), ids, shares)
             if sent is not None:
                 silent.append(1 - sent)
@@ -161,6 +161,7 @@ class Superposed(Access):
             host["arrives"], kept = inversion.invert(gains, of.key("csi", name, 0))
             sent = kept.to(snr_db.dtype)
         if "noise" in drawn:
+            # The base station hears one sum with one noise, whoever sends.
             host["noise"] = drawn["noise"][0]
         there = send_to_device(host, values.device)
         error = inversion.error(symbols, there.get("arrives"), there.get("noise"), there["loudness"])

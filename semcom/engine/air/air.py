@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels import Link
-from channels.link import Cost
-from channels.statistics import ClientStatistics
+from semcom.channels import Link
+from semcom.channels.link import Cost
+from semcom.channels.statistics import ClientStatistics
 from semcom.config import AirConfig
 from semcom.engine.air.arrivals import Arrivals
 from semcom.engine.air.rates import Direction
@@ -163,7 +163,8 @@ class Air:
             return read_shared_start(since, part)
         if not here.all():
             weights, ids = Order(np.flatnonzero(here), weights.device)(weights), pop.ids[here]
-            pop, since, weights = pop.select(ids), since and since.select(ids), weights / weights.sum()
+            pop, weights = pop.select(ids), weights / weights.sum()
+            since = None if since is None else since.select(ids)
         return self.access.average(pop, part, weights, since, name)
 
     def send(
@@ -211,6 +212,7 @@ class Air:
         cost = self.link.cost(numbers, ids[owner])
         floats, uses, energy = (np.bincount(owner, n, len(ids)) for n in (numbers, cost.uses, cost.energy))
         bits = floats / d * target_bits
+        # Labels of each mini-batch are a block of their own; a client may have no mini-batch.
         batches = np.array([max(1, len(own)) for own in sizes])
         labels = bits / self.rates.measure("up", ids, bits / batches)
         self.add("up", ids, floats, bits, Cost(uses + labels, energy + labels))
@@ -246,6 +248,7 @@ class Air:
         # Each client hears its own copy of what they have in common.
         for c, start in zip(pop.spread(part).stacks(), map_update_starts(since, pop), strict=True):
             arrived = {}
+            # Noise could turn BatchNorm's running variance negative, so that arrives without errors.
             for n in [n for n in c.tensors if in_part(n, part) and not n.endswith("running_var")]:
                 received, missed = start(n)
                 error = self.uncoded.draw_error(direction, name + n, c.tensors[n] - received, c.ids)

@@ -70,6 +70,7 @@ class Arrivals:
         """
         if self.everybody:
             return ids
+        # Drawn once in a round, as a method may ask again.
         if self.called is None:
             self.down_bits = float(numbers * self.bits_per_float)
             bits = np.full(len(ids), self.down_bits)
@@ -122,6 +123,7 @@ class Arrivals:
             self.lost += int(lost.sum())
             self.losses.add(MEANT, new.tolist())
             self.losses.add("train.deadline_s", new[late].tolist())
+            # A lost upload that would also have been late counts once.
             self.losses.add("air.outage", new[lost & ~late].tolist())
             known |= dict(zip(new.tolist(), (~late & ~lost).tolist(), strict=True))
         return np.array([known[k] for k in ids.tolist()], dtype=bool)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels.options import SHARE, BaseOptions, Rule, require
+from semcom.channels.options import SHARE, BaseOptions, Rule, require
 from semcom.engine.air.part import Part, Planned
 from semcom.engine.air.updates import map_update_starts
 from semcom.engine.host.sending import send_to_device
@@ -183,6 +183,7 @@ class Quantise(Compression):
     def compress(self, name: str, values: Tensor, ids: np.ndarray) -> Tensor:
         """Quantise the tensors."""
         generators = [self.key("compress", name, int(k)) for k in ids]
+        # Drawn on the host: on an accelerator a generator gives other numbers, and the run would be another.
         uniforms = [torch.rand(values[0].numel(), generator=g, dtype=torch.float64) for g in generators]
         return quantise(values, self.options.quantise_bits, send_to_device(torch.stack(uniforms), values.device))
 

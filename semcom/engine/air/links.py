@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from channels import LINKS
+from semcom.channels import LINKS
 from semcom.config import ConfigError, Resolved
 from semcom.config.options import spell_options_as_flags
 from semcom.engine.air.registry import ACCESS
 
 if TYPE_CHECKING:
-    from channels import Link
+    from semcom.channels import Link
 
 
 def build_link(config: Resolved) -> tuple[Link, tuple[str, ...]]:

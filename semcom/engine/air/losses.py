@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semcom.config import Resolved
-from semcom.config.options import spelled
+from semcom.config.options import spell_option
 
 NEARLY = 0.9
 """Part from which on nearly all of something is lost."""
@@ -48,7 +48,7 @@ class Losses:
             return None
         parts = {option: sum(each.values()) / sent for option, each in missing.items()}
         blamed = sorted(parts, key=lambda option: -parts[option])
-        each = ", ".join(f"{spelled(o)} {_read_option(config, o)}: {100 * parts[o]:.3g}%" for o in blamed)
+        each = ", ".join(f"{spell_option(o)} {_read_option(config, o)}: {100 * parts[o]:.3g}%" for o in blamed)
         text = f"{100 * lost / sent:.4g}% of what {len(meant)} clients were to send up did not arrive ({each})"
         if not never:
             return f"{text}; hardly anything but what they began with is in this result"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, ClassVar, Protocol
 
-from channels import Link
-from channels.options import BaseOptions
+from semcom.channels import Link
+from semcom.channels.options import BaseOptions
 from semcom.config import Resolved
 
 NO_CHANNEL = "there is no channel with channel.kind {kind}"

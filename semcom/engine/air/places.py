@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from channels import PATH_LOSSES, Link
-from channels.cell import NEAREST_M, drop_in_disc, noise_dbm, watts
-from channels.options import BaseOptions, Rule, require
+from semcom.channels import PATH_LOSSES, Link
+from semcom.channels.cell import NEAREST_M, convert_dbm_to_watts, drop_clients_in_cell, noise_dbm
+from semcom.channels.options import BaseOptions, Rule, require
 from semcom.config import Resolved, parse_snr
 from semcom.engine.air.part import NO_CHANNEL, NO_NOISE, NOTHING_SENT, Part, Planned
 from semcom.engine.air.rates import Direction
@@ -120,7 +120,7 @@ class Placed(Places):
     def __init__(self, config: Resolved, link: Link) -> None:
         super().__init__(config, link)
         self._dbm: Mapping[Direction, float] = {"up": self.options.power_dbm, "down": self.options.base_power_dbm}
-        self.powers_w = {way: watts(dbm) for way, dbm in self._dbm.items()}
+        self.powers_w = {way: convert_dbm_to_watts(dbm) for way, dbm in self._dbm.items()}
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
@@ -192,7 +192,7 @@ class Cell(Placed):
 
     def locate(self, clients: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Place the clients: distances to the base station in m and directions in radians, `[K]` each."""
-        return drop_in_disc(clients, rng, self.options.radius_m)
+        return drop_clients_in_cell(clients, rng, self.options.radius_m)
 
     def receive_dbm(self, power_dbm: float, ids: np.ndarray, round_: int) -> np.ndarray:
         """Subtract path loss and shadowing."""

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels import Link
-from channels.coding.mcs import TABLE, capacity
-from channels.options import MEASURE, BaseOptions, Rule, require
-from channels.statistics import ROUNDING, ClientStatistics, Sender
+from semcom.channels import Link
+from semcom.channels.coding.mcs import TABLE, capacity
+from semcom.channels.options import MEASURE, BaseOptions, Rule, require
+from semcom.channels.statistics import ROUNDING, ClientStatistics, Sender
 from semcom.engine.air.part import NO_CHANNEL, NO_NOISE, Part, Planned
 
 logger = logging.getLogger(__name__)
@@ -204,6 +204,8 @@ class Capacity(Rates):
         senders = [Sender(snr, backoff) for snr in ratios]
         if self.link.block_fading:
             return senders
+        # A block's length follows from its rate, and the rate from the length: Shannon's rate comes first, and one
+        # correction suffices. Lengths in steps keep the number of cached statistics small.
         for rates in ([math.log1p(snr / backoff) / math.log(2) for snr in ratios], None):
             each = zip(ids.tolist(), senders, bits.tolist(), strict=True)
             known = rates or [of(direction, k).find_limit(s, self.options.outage) for k, s, _ in each]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 
 if TYPE_CHECKING:
     from semcom.engine.air.access import Access
@@ -56,3 +56,5 @@ SPEEDS: Registry[type[Speeds]] = Registry(
     options="Options",
 )
 """Speeds at which clients compute: name -> subclass of `Speeds`."""
+DOING = ("receive_s", "compute_s", "send_s")
+"""Activities of a client in a round, as the columns of its seconds."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 
 WINDOW = 20
 """Window in rounds of the exponential average of rates in proportional fairness."""

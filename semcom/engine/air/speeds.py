@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from channels.options import MEASURE, NOT_NEGATIVE, BaseOptions, require
+from semcom.channels.options import MEASURE, NOT_NEGATIVE, BaseOptions, require
 from semcom.engine.air.part import Part, Planned
 from semcom.engine.host.keys import keyed
 

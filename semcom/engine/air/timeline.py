@@ -15,11 +15,10 @@ from torch import nn
 from torch.func import functional_call
 
 from semcom.config import Resolved
-from semcom.engine.air.registry import SPEEDS
+from semcom.engine.air.registry import DOING, SPEEDS
 from semcom.engine.store.population import Population, Prefix, in_part
 from semcom.models.snr import find_snr_inputs
 
-DOING = ("receive_s", "compute_s", "send_s")
 TRIED = 2
 """Images of a pass in which operations are counted."""
 
@@ -108,6 +107,7 @@ def count_flops_per_image(network: nn.Module, shape: torch.Size, train: Prefix, 
     from torch.utils.flop_counter import FlopCounterMode  # here, as it takes a while to import
 
     learns = {name for name, _ in network.named_parameters() if train and in_part(name, train)}
+    # Zeros on the host, as the network may lie on the meta device; only shapes are counted.
     tensors = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in network.state_dict().items()}
     was = network.training
     network.eval()
@@ -119,6 +119,7 @@ def count_flops_per_image(network: nn.Module, shape: torch.Size, train: Prefix, 
             module = network.get_submodule(part.rstrip("."))
             own |= {name: torch.zeros(1) for name in find_snr_inputs(module)}
             x = functional_call(module, own, (x,))
+        # Autograd itself goes back only as far as the parts in training need it.
         if x.requires_grad:
             x.sum().backward()
     network.train(was)

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels import Link
-from channels.power import PAIR, to_features, to_pairs
-from channels.statistics import ClientStatistics
+from semcom.channels import Link
+from semcom.channels.power import PAIR, to_features, to_pairs
+from semcom.channels.statistics import ClientStatistics
 from semcom.engine.air.rates import Direction
 from semcom.engine.host.sending import send_to_device
 
@@ -51,10 +51,10 @@ class Uncoded:
         there = send_to_device(host, values.device)
         got = self.link.transmit(symbols, there["drawn"], there["snr_db"])
         error = got / there["mean"] - symbols if shrinks else got - symbols
-        return weigh(rms.squeeze(1), unpair_numbers(error, values))
+        return weigh_values(rms.squeeze(1), unpair_numbers(error, values))
 
 
-def weigh(weights: Tensor, values: Tensor) -> Tensor:
+def weigh_values(weights: Tensor, values: Tensor) -> Tensor:
     """Multiply weights `[n]` by values `[n or 1, ...]`: `[n, ...]`."""
     return weights.to(values.dtype).view(-1, *[1] * (values.ndim - 1)) * values
 

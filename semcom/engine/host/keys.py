@@ -17,7 +17,7 @@ import torch
 T = TypeVar("T")
 
 
-def key_seed(*key: object) -> int:
+def derive_key_seed(*key: object) -> int:
     """Compute the 63-bit seed of a key, such as `(seed, "uplink", round, client)`.
 
     It is BLAKE2b of the key's repr, so it is the same everywhere.
@@ -28,7 +28,7 @@ def key_seed(*key: object) -> int:
 
 def keyed(*key: object) -> torch.Generator:
     """Make a generator of the host whose state depends only on the key (on 32 bits of its hash)."""
-    return torch.Generator().manual_seed(key_seed(*key))
+    return torch.Generator().manual_seed(derive_key_seed(*key))
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def key_global_generator(*key: object) -> Iterator[None]:
     For the constructors of `nn.Module`, which know no other generator. Not for several threads at once.
     """
     with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(key_seed(*key))
+        torch.default_generator.manual_seed(derive_key_seed(*key))
         yield
 
 

@@ -93,10 +93,10 @@ class Team:
         """Exchange small values (containers, tensors on the host), and list those of all ranks in their order."""
         if self.size == 1:
             return [mine]
-        content = _pack(mine)
+        content = _pack_message(mine)
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
         dist.all_gather(sizes, torch.tensor([len(content)]))
-        return [_unpack(t) for t in self.gather(content, [int(size) for size in sizes])]
+        return [_unpack_message(t) for t in self.gather(content, [int(size) for size in sizes])]
 
     def gather(self, mine: Tensor, counts: Sequence[int]) -> list[Tensor]:
         """Gather the records `[counts[rank], R]` of every rank, in the order of ranks, on the device of `mine`."""
@@ -126,22 +126,22 @@ class Team:
         """Broadcast a value from rank 0 (containers, tensors on the host)."""
         if self.size == 1:
             return value
-        content = _pack(value if self.rank == 0 else None)
+        content = _pack_message(value if self.rank == 0 else None)
         size = torch.tensor([len(content)])
         dist.broadcast(size, 0)
         content = content if self.rank == 0 else content.new_empty(int(size))
         dist.broadcast(content, 0)
-        return value if self.rank == 0 else _unpack(content)
+        return value if self.rank == 0 else _unpack_message(content)
 
 
-def _pack(value: Any) -> Tensor:
+def _pack_message(value: Any) -> Tensor:
     """Convert a value to bytes, `[n]`."""
     file = io.BytesIO()
     torch.save(value, file)
     return torch.frombuffer(file.getbuffer(), dtype=torch.uint8)
 
 
-def _unpack(content: Tensor) -> Any:
+def _unpack_message(content: Tensor) -> Any:
     """Read a value from bytes, which may hold tensors and containers, but no code."""
     return torch.load(io.BytesIO(content.numpy().data), weights_only=True)
 
@@ -180,7 +180,7 @@ def launched_rank() -> int:
     return int(os.environ.get("RANK", 0)) if dist.is_available() and dist.is_torchelastic_launched() else 0
 
 
-def launched_size() -> int:
+def count_launched_ranks() -> int:
     """Read the number of processes that torchrun has started on all machines, 1 without it."""
     return int(os.environ.get("WORLD_SIZE", 1)) if dist.is_available() and dist.is_torchelastic_launched() else 1
 
@@ -229,7 +229,7 @@ def start_local_ranks(processes: int, target: str, payload: bytes) -> Iterator[T
             workers.extend(_Worker(path, rank, processes, target) for rank in range(1, processes))
             with _explain_broken_connection(store, workers):
                 _wait_until_ready(store, workers)
-                yield _connect(store, 0, processes)
+                yield _connect_process(store, 0, processes)
         finally:
             for worker in workers:
                 worker.end()
@@ -322,14 +322,14 @@ def _find_last_words(store: dist.Store, workers: Sequence[_Worker]) -> str | Non
     killed = [worker for worker in ended if worker.process.returncode < 0 and worker.process.returncode != -SIGABRT]
     if not killed and store.check([FIRST]):
         return store.get(FIRST).decode()
-    return next((_ended(worker.rank, worker.last_words()) for worker in killed + ended), None)
+    return next((_describe_dead_worker(worker.rank, worker.last_words()) for worker in killed + ended), None)
 
 
-def _ended(rank: int, words: str) -> str:
+def _describe_dead_worker(rank: int, words: str) -> str:
     return f"process {rank} of this run ended: {words}"
 
 
-def _connect(store: dist.Store, rank: int, size: int) -> Team:
+def _connect_process(store: dist.Store, rank: int, size: int) -> Team:
     """Connect this process with the other ranks of this machine.
 
     Meanwhile gloo listens on the loopback interface, and believes anyone who comes first and gives the number of a
@@ -391,9 +391,9 @@ def work_as_rank() -> None:
     payload = store.get("payload")
     store.set(f"ready {rank}", "")
     try:
-        carry_out(_connect(store, rank, size), payload)
+        carry_out(_connect_process(store, rank, size), payload)
     except BaseException as error:
         with suppress(RuntimeError):  # rank 0 has gone
             if store.add("failures", 1) == 1:
-                store.set(FIRST, _ended(rank, format_exception_only(error)[-1].partition("\n")[0]))
+                store.set(FIRST, _describe_dead_worker(rank, format_exception_only(error)[-1].partition("\n")[0]))
         raise

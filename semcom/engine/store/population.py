@@ -48,7 +48,7 @@ class Order:
 
     def __call__(self, stack: Tensor) -> Tensor:
         """Select these clients of a stack, `[K, ...] -> [n, ...]`; all of them, in its order, are the stack itself."""
-        return stack if self._is_whole(len(stack)) else stack.index_select(0, self.index)
+        return stack if self.is_whole(len(stack)) else stack.index_select(0, self.index)
 
     @cached_property
     def index(self) -> Tensor:
@@ -57,9 +57,10 @@ class Order:
 
     def copy(self, stack: Tensor) -> Tensor:
         """Copy these clients of a stack."""
-        return stack.clone() if self._is_whole(len(stack)) else self(stack)
+        return stack.clone() if self.is_whole(len(stack)) else self(stack)
 
-    def _is_whole(self, n: int) -> bool:
+    def is_whole(self, n: int) -> bool:
+        """True if these are all of n clients, in order."""
         return len(self.rows) == n and bool((self.rows == np.arange(n)).all())
 
 
@@ -403,6 +404,7 @@ class Population:
             ValueError: the clients have several architectures.
         """
         cohort = self._only().dense()
+        # clone: `values` may be expanded, with one memory for all clients, or be somebody else's.
         tensors = {**cohort.tensors, **{name: t.clone() for name, t in values.items()}}
         return Population((dataclasses.replace(cohort, tensors=tensors, shared=cohort.shared - set(values)),))
 

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from semcom.config import RunError
 from semcom.engine.host.ranks import Team
+from semcom.engine.host.sending import clone_all, copy_all, send_to_device
 
 ALIGNMENT = 64
 """The bytes between possible starts of tensors in a record: a cache line, and a multiple of every number's size."""
@@ -61,18 +62,36 @@ class Layout:
     def pack(self, tensors: Mapping[str, Tensor], n: int) -> Tensor:
         """Copy stacks `[n, ...]` (or `[1, ...]`, the same for all) into records, uint8 `[n, R]`."""
         device = next((t.device for t in tensors.values()), None)
-        records = torch.zeros(n, self.size, dtype=torch.uint8, device=device)  # gaps too: a checkpoint stores them
-        for name, view in self.unpack(records).items():
-            view.copy_(tensors[name])
-        return records
+        nothing = torch.zeros(n, ALIGNMENT, dtype=torch.uint8, device=device)  # gaps too: a checkpoint stores them
+        pieces = []
+        for name, (_, shape, dtype) in self.places.items():
+            size = shape.numel() * dtype.itemsize
+            flat = tensors[name].detach().expand(n, *shape).reshape(-1)
+            if flat.stride(0) != 1:  # bytes can be seen side by side alone
+                flat = flat.clone(memory_format=torch.contiguous_format)
+            pieces += [flat.view(torch.uint8).view(n, size), nothing[:, : -size % ALIGNMENT]]
+        return torch.cat(pieces, 1) if pieces else nothing[:, :0]
 
     def unpack(self, records: Tensor) -> dict[str, Tensor]:
-        """View records `[n, R]` as stacks `[n, ...]`."""
+        """View records `[n, R]` as stacks `[n, ...]`; those of a GPU are copied into stacks of their own."""
+        if records.is_cuda and self.places:
+            return self._split(records)
         return {
             name: records[:, at : at + shape.numel() * dtype.itemsize].view(dtype).unflatten(1, shape or (1,))
             if shape
             else records[:, at : at + dtype.itemsize].view(dtype).squeeze(1)
             for name, (at, shape, dtype) in self.places.items()
+        }
+
+    def _split(self, records: Tensor) -> dict[str, Tensor]:
+        """Copy all stacks out of records at once, in torch's usual order of memory."""
+        ends = [at for at, _, _ in self.places.values()][1:] + [self.size]
+        sizes = [end - at for end, (at, _, _) in zip(ends, self.places.values(), strict=True)]
+        pieces = [records.new_empty(len(records), size) for size in sizes]
+        torch.split_with_sizes_copy(records, sizes, 1, out=pieces)
+        return {
+            name: piece[:, : shape.numel() * dtype.itemsize].view(dtype).unflatten(1, shape or (1,)).view(-1, *shape)
+            for piece, (name, (_, shape, dtype)) in zip(pieces, self.places.items(), strict=True)
         }
 
 
@@ -83,12 +102,16 @@ class Shelf(Protocol):
         """Store a copy of a record `[R]` and return its handle."""
         ...
 
-    def read(self, handle: Any, into: Tensor) -> None:
-        """Copy a record into `[R]`."""
+    def keep_all(self, records: Tensor) -> list[Any]:
+        """Store copies of records `[n, R]`, and return their handles."""
         ...
 
-    def place(self, handle: Any) -> int:
-        """Return the position of a record among all, for reading several in order."""
+    def read_all(self, handles: Sequence[Any], into: Sequence[Tensor]) -> None:
+        """Copy records into `[R]` each."""
+        ...
+
+    def read(self, handle: Any, into: Tensor) -> None:
+        """Copy a record into `[R]`."""
         ...
 
 
@@ -102,13 +125,18 @@ class Memory:
         """Copy records to storage of their own."""
         return record.to(self.device, copy=True)
 
+    def keep_all(self, records: Tensor) -> list[Tensor]:
+        """Copy records to storage of their own, so that each goes when its last handle does."""
+        return clone_all(list(records.to(self.device)))
+
     def read(self, handle: Tensor, into: Tensor) -> None:
         """Copy a record into `[R]`, across devices where they differ."""
         into.copy_(handle)
 
-    def place(self, handle: Tensor) -> int:
-        """Return 0: memory has no order."""
-        return 0
+    def read_all(self, handles: Sequence[Tensor], into: Sequence[Tensor]) -> None:
+        """Copy records into `[R]` each, across devices in one copy."""
+        across = into[0].is_cuda and self.device.type == "cpu"
+        copy_all(into, list(send_to_device(torch.stack(list(handles)), into[0].device)) if across else handles)
 
 
 class Slot:
@@ -164,6 +192,16 @@ class Disk:
             written += os.pwrite(self.descriptor, data[written:], index * self.size + written)
         return slot
 
+    def keep_all(self, records: Tensor) -> list[Slot]:
+        """Write records into free slots, and return their handles."""
+        return [self.keep(record) for record in records.cpu()]
+
+    def read_all(self, handles: Sequence[Slot], into: Sequence[Tensor]) -> None:
+        """Read records into `[R]` each; raises RunError as `read` does."""
+        pairs = zip(handles, into, strict=True)
+        for handle, record in sorted(pairs, key=lambda pair: pair[0].index):  # a disk is fastest in order
+            self.read(handle, record)
+
     def read(self, handle: Slot, into: Tensor) -> None:
         """Read a record into `[R]`.
 
@@ -176,10 +214,6 @@ class Disk:
             raise RunError(f"{self.path}: a row is missing; the file was cut")
         if buffer is not into:
             into.copy_(buffer)
-
-    def place(self, handle: Slot) -> int:
-        """Return the position of a record in the file."""
-        return handle.index
 
     def sync(self) -> None:
         """Wait until everything written so far is on the disk."""
@@ -200,6 +234,7 @@ class Disk:
         unclaimed = {*self.free, *range(self.slots, slots)} - set(indices)
         self.slots, self.free = slots, sorted(unclaimed, reverse=True)
         handles = [self.live.get(i) or Slot(self, i, s) for i, s in zip(indices, checksums, strict=True)]
+        # A checkpoint's digest covers the checksums of its rows, but not the rows, which lie in this file.
         buffer = torch.empty(self.size, dtype=torch.uint8)
         for handle, checksum in zip(handles, checksums, strict=True):
             self.read(handle, buffer)
@@ -239,21 +274,18 @@ class Rows:
         """Copy some rows to stacks, `[n, ...]` each."""
         clients = [int(k) for k in ids]
         records = torch.empty(len(clients), self.layout.size, dtype=torch.uint8, device=device)
-        stored = []
-        for record, k in zip(records, clients, strict=True):
-            if k in self.changed:
-                stored.append((self.changed[k], record))
-            else:
-                record.copy_(self.initial(k))
-        for handle, record in sorted(stored, key=lambda pair: self.shelf.place(pair[0])):  # a disk is fastest in order
-            self.shelf.read(handle, record)
+        stored = [i for i, k in enumerate(clients) if k in self.changed]
+        if stored:
+            self.shelf.read_all([self.changed[clients[i]] for i in stored], [records[i] for i in stored])
+        new = [i for i, k in enumerate(clients) if k not in self.changed]
+        copy_all([records[i] for i in new], [self.initial(clients[i]) for i in new])
         return self.layout.unpack(records)
 
     def replace(self, ids: np.ndarray, tensors: Mapping[str, Tensor]) -> Rows:
         """Replace the rows of `ids` by `tensors`, `[n, ...]` (or `[1, ...]`, the same for all)."""
         records = self.layout.pack({name: tensors[name] for name in self.layout.places}, len(ids))
-        new = {int(k): self.shelf.keep(record) for k, record in zip(ids, records, strict=True)}
-        return replace(self, changed={**self.changed, **new})
+        new = zip(map(int, ids), self.shelf.keep_all(records), strict=True)
+        return replace(self, changed={**self.changed, **dict(new)})
 
     def values(self) -> dict[str, Any]:
         """Return the rows for a checkpoint: the records, or their places in their file, which is then on the disk."""
@@ -339,6 +371,7 @@ class Rows:
             return held
         handles: list[Any] = []
         buffer = torch.empty(self.layout.size, dtype=torch.uint8)
+        # Only rank 0 reads the run's folder; every rank joins each broadcast, or the others would wait forever.
         for i in range(len(values["slots"])):
             if team.rank == 0:
                 held[i].shelf.read(held[i], buffer)

@@ -80,15 +80,17 @@ def measure_footprint(network: nn.Module, image: torch.Size) -> Footprint:
     sizes, columns, passed, kept = [torch.Size(image).numel()], [0], [0], dict[int, Tensor]()
 
     def note(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
-        sizes.append(_numbers(output) // 2)
+        sizes.append(_count_output_numbers(output) // 2)
         if isinstance(module, nn.Conv2d):
             columns.append(sizes[-1] // module.out_channels * module.in_channels * math.prod(module.kernel_size))
         given = inputs[0] if inputs else None
         if isinstance(given, Tensor) and given.is_floating_point():
-            own = isinstance(output, Tensor) and _place(output) != _place(given)  # else it is a view, or made in place
+            own = isinstance(output, Tensor) and _find_address(output) != _find_address(
+                given
+            )  # else it is a view, or made in place
             passed.append(given.numel() // 2 + own * sizes[-1])
             if module in learning:
-                kept[_place(given)] = given
+                kept[_find_address(given)] = given
 
     layers = [layer for layer in network.modules() if not list(layer.children())]
     learning = {layer for layer in layers if any(p.requires_grad for p in layer.parameters())}
@@ -108,7 +110,7 @@ def measure_footprint(network: nn.Module, image: torch.Size) -> Footprint:
     return Footprint(weights, sum(sizes), max(sizes), max(columns), needed, max(passed))
 
 
-def _place(tensor: Tensor) -> int:
+def _find_address(tensor: Tensor) -> int:
     """Return the address of a tensor's numbers, which its views share."""
     return tensor.untyped_storage().data_ptr()
 
@@ -121,8 +123,8 @@ def estimate_chunk_memory(network: nn.Module, image: torch.Size, batch: int, ite
     return itemsize * (COPIES * of.weights + passes)
 
 
-def _numbers(output: Any) -> int:
+def _count_output_numbers(output: Any) -> int:
     """Count the numbers of a layer's output, one tensor or several."""
     if isinstance(output, Tensor):
         return output.numel()
-    return sum(_numbers(part) for part in output) if isinstance(output, tuple | list) else 0
+    return sum(_count_output_numbers(part) for part in output) if isinstance(output, tuple | list) else 0

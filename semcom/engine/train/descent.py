@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,9 +12,10 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from channels import Link
-from semcom.engine.host.sending import send_to_device
+from semcom.channels import Link
+from semcom.engine.host.sending import clone_all, copy_all, send_to_device
 from semcom.engine.store.population import Cohort, Order, Population, in_part
+from semcom.engine.train.arena import Arena
 from semcom.engine.train.forward import Alone, Leaves, StackedModel, lay_channels_last
 
 Project = Callable[[str, Tensor], Tensor]
@@ -111,10 +113,16 @@ class Optimizer:
         for slot in self.slots:
             memory[slot] = {name: t for name, t in zip(leaves, buffers, strict=True) if t is not None}
 
+    def begin(self, leaves: Mapping[str, Tensor]) -> Memory:
+        """Make the state before the first step: zeros that lie as the leaves do."""
+        memory = {slot: {name: torch.zeros_like(t) for name, t in leaves.items()} for slot in self.slots}
+        if self.name != "sgd":
+            memory[STEPS] = {name: torch.zeros((), device=t.device) for name, t in leaves.items()}
+        return memory
+
     def _step_adam(self, leaves: Mapping[str, Tensor], grads: list[Tensor], memory: Memory) -> None:
         if not memory:
-            memory |= {slot: {name: torch.zeros_like(t) for name, t in leaves.items()} for slot in self.slots}
-            memory[STEPS] = {name: torch.zeros((), device=t.device) for name, t in leaves.items()}
+            memory |= self.begin(leaves)
         means, squares, steps = ([*memory[slot].values()] for slot in (*self.slots, STEPS))
         adam(
             [*leaves.values()],
@@ -153,28 +161,37 @@ class Diverged(Exception):
 class Workbench:
     """The working copy of a cohort in training: training happens in place on it, never on the population's own tensors.
 
+    On a GPU the working copy is that of a chunk, in an arena.
+
     Attributes:
         cohort: the original.
         order: positions in the cohort of the clients here, descending by steps, `[n]`.
         shared: names of the tensors that stay common to all: those that are not trained.
         tensors: by name, `[n, ...]`; `[1, ...]` if shared.
+        trained: memory for the own tensors after training, on a GPU; elsewhere they are the same.
     """
 
     def __init__(self, cohort: Cohort, order: np.ndarray, train: tuple[str, ...]) -> None:
         self.cohort, self.order = cohort, order
         self.shared = frozenset(n for n in cohort.shared if not in_part(n, train))
-        own = Order(order, cohort.device)
-        self.tensors = {
-            n: t  # each client gets a copy of its own of a shared tensor that is trained
-            if n in self.shared
-            else lay_channels_last(t.repeat_interleave(len(order), 0) if n in cohort.shared else own.copy(t))
-            for n, t in cohort.tensors.items()
-        }
+        at, k, accelerated = Order(order, cohort.device), len(order), cohort.device.type == "cuda"
+
+        def own(name: str, t: Tensor) -> Tensor:
+            if name not in cohort.shared:
+                return at(t) if accelerated else at.copy(t)
+            return t.expand(k, *t.shape[1:]) if accelerated else t.repeat_interleave(k, 0)
+
+        # Each client gets a copy of its own of a shared tensor that is trained.
+        mine = {n: own(n, t) for n, t in cohort.tensors.items() if n not in self.shared}
+        mine = mine if accelerated else {n: lay_channels_last(t) for n, t in mine.items()}
+        self.tensors = {n: mine.get(n, t) for n, t in cohort.tensors.items()}
+        self.trained = {n: t.new_empty(t.shape) for n, t in mine.items()} if accelerated else mine
 
     def result(self) -> Cohort:
         """Return the trained models as a cohort, in ascending order of ids."""
         back = Order(np.argsort(self.order), self.cohort.device)
-        tensors = {n: t if n in self.shared else back(t).contiguous() for n, t in self.tensors.items()}
+        own = {n: back(t).contiguous() for n, t in self.trained.items()}
+        tensors = {n: own.get(n, t) for n, t in self.cohort.tensors.items()}
         return replace(self.cohort, tensors=tensors, shared=self.shared)
 
 
@@ -190,16 +207,41 @@ class Chunk:
     """
 
     def __init__(self, bench: Workbench, at: slice, train: tuple[str, ...], optimizer: Optimizer) -> None:
+        self.bench, self.at, self.train = bench, at, train
         self.cohort, self.ids = bench.cohort, bench.cohort.ids[bench.order[at]]
-        parameters = {name for name, _ in self.cohort.network.named_parameters()}
         self.stack = {n: t if n in bench.shared else t[at] for n, t in bench.tensors.items()}
-        self.leaves = {n: t.requires_grad_() for n, t in self.stack.items() if n in parameters and in_part(n, train)}
-        self.alone = self._alone() if len(self.ids) == 1 else None
         self._params: Leaves | None = None
-        self.optimizer, self.memory = optimizer, Memory()
+        self._ones: Tensor | None = None
+        self.optimizer, self.memory, self._whole = optimizer, Memory(), Memory()
         scale = optimizer.scale(self.ids)
         self.scale = None if scale is None else send_to_device(torch.from_numpy(scale), self.cohort.device)
         self.n = len(self.ids)
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The tensors on the device that the steps work on, in nested dicts."""
+        return {"stack": self.stack} | ({} if self.scale is None else {"scale": self.scale})
+
+    def place(self, arena: Arena | None, there: Mapping[str, Any]) -> None:
+        """Begin to train with the tensors of `inputs` in an arena, if there is one."""
+        self.stack, self.scale = there["stack"], there.get("scale")
+        parameters = {name for name, _ in self.cohort.network.named_parameters()}
+        chosen = [n for n in self.stack if n in parameters and in_part(n, self.train)]
+        self.leaves = {n: self.stack[n].requires_grad_() for n in chosen}
+        self.alone = self._alone() if len(self.ids) == 1 else None
+        if arena is not None:
+            self._params, self._ones = arena.kept.get("called", (None, None))
+            if "memory" not in arena.kept:
+                arena.kept["memory"] = self.optimizer.begin(self.leaves)
+                arena.zeros["memory"] = [t for slot in arena.kept["memory"].values() for t in slot.values()]
+            self.memory = dict(arena.kept["memory"])
+
+    def leave(self, arena: Arena | None) -> None:
+        """Bring the trained models back to the workbench."""
+        if arena is not None:
+            arena.kept["called"] = self._params, self._ones
+            trained = {n: t[self.at] for n, t in self.bench.trained.items()}
+            copy_all(list(trained.values()), [self.stack[n] for n in trained])
 
     def recall(self, state: Cohort) -> None:
         """Continue with an optimiser's state from `Optimizer.state` or `remembered`: one network, all its parameters.
@@ -211,19 +253,21 @@ class Chunk:
         names = {f"{slot}/{name}" for slot in slots for name in self.leaves}
         if state.tensors.keys() - {STEPS} != names:
             raise ValueError("the optimiser's state is that of another optimiser or network")
-        with torch.no_grad():  # in the leaf's order of memory, as a fused optimiser takes for granted
-            self.memory = {
-                slot: {n: torch.empty_like(leaf).copy_(state.tensors[f"{slot}/{n}"]) for n, leaf in self.leaves.items()}
-                for slot in slots
-            }
+        if not self.memory:
+            self.memory = self.optimizer.begin(self.leaves)
+        into = [self.memory[slot][name] for slot in slots for name in self.leaves]
+        copy_all(into, [state.tensors[f"{slot}/{name}"] for slot in slots for name in self.leaves])
         if STEPS in state.tensors:
-            self.memory[STEPS] = {name: state.tensors[STEPS][0].clone() for name in self.leaves}
+            steps = list(self.memory[STEPS].values())
+            copy_all(steps, [state.tensors[STEPS][0]] * len(steps))
 
     def remembered(self, state: Cohort) -> Cohort:
         """Return the optimiser's state after the last step, with the names of the `state` before the first."""
         tensors = {f"{slot}/{name}": self.memory[slot][name] for slot in self.optimizer.slots for name in self.leaves}
         if STEPS in state.tensors:
             tensors[STEPS] = self.memory[STEPS][next(iter(self.leaves))].reshape(1)
+        if self.cohort.device.type == "cuda":  # where the next fit takes the memory
+            tensors = dict(zip(tensors, clone_all(list(tensors.values())), strict=True))
         return replace(state, tensors=tensors)
 
     def _alone(self) -> dict[str, Tensor]:
@@ -250,9 +294,10 @@ class Chunk:
         """Leave only the first n clients in training; as prefix views, so that the others do not move by a bit."""
         if n == self.n:
             return
-        self.leaves = {name: leaf.detach()[:n].requires_grad_() for name, leaf in self.leaves.items()}
-        for slot in self.memory.keys() - {STEPS}:
-            self.memory[slot] = {name: t[:n] for name, t in self.memory[slot].items()}
+        whole = self._whole = self._whole or dict(self.memory)
+        self.leaves = {name: self.stack[name].detach()[:n].requires_grad_() for name in self.leaves}
+        for slot in whole.keys() - {STEPS}:
+            self.memory[slot] = {name: t[:n] for name, t in whole[slot].items()}
         self.n = n
 
     def fixed(self) -> dict[str, Tensor]:
@@ -267,10 +312,12 @@ class Chunk:
         """
         if loss.shape != (self.n,):
             raise RuntimeError(f"the objective gave a loss of shape {list(loss.shape)}; one per client is [{self.n}]")
+        if self._ones is None or len(self._ones) != self.n or self._ones.dtype != loss.dtype:
+            self._ones = torch.ones_like(loss)
         if self.alone is None:
-            self._descend_along(compute_gradients(loss, self.leaves))
+            self._descend_along(compute_gradients(loss, self.leaves, self._ones))
         else:
-            grads = compute_gradients(loss, {name: self.alone[name] for name in self.leaves})
+            grads = compute_gradients(loss, {name: self.alone[name] for name in self.leaves}, self._ones)
             self._descend_along({name: grad.unsqueeze(0) for name, grad in grads.items()})
 
     def follow(self, grads: Mapping[str, Tensor]) -> None:
@@ -316,21 +363,32 @@ class Chunk:
                 scale = self.scale[: self.n].to(leaf.dtype).view(-1, *[1] * (leaf.dim() - 1))
                 leaf.copy_(old + scale * (leaf - old))
 
-    def finite(self) -> Tensor:
-        """Check whether all trained numbers of a client are finite, bool `[k]`: no loss shows the last update."""
-        rows = [self.stack[name].detach() for name in self.leaves]
+    def finite(self, doubt: Tensor) -> Tensor:
+        """Check whether all trained numbers of a client are finite, bool `[k]`: no loss shows the last update.
+
+        So must the numbers of `doubt` be, `[k]`.
+        """
+        rows = [self.bench.trained[name][self.at].detach() for name in self.leaves]
         # A sum is finite if its terms are, unless it overflows; it takes a thirtieth of the time of looking at each.
+        if self.cohort.device.type == "cuda":
+            return doubt.add(torch.cat([t.flatten(1) for t in rows], 1).sum(1, dtype=torch.float64), alpha=0) == 0
         sums = [t.reshape(len(t), -1).sum(1, dtype=torch.float64) for t in rows]
-        return torch.stack(sums).isfinite().all(0)
+        return doubt.isfinite() & torch.stack(sums).isfinite().all(0)
 
 
-def compute_gradients(loss: Tensor, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def compute_gradients(loss: Tensor, leaves: Mapping[str, Tensor], ones: Tensor | None = None) -> dict[str, Tensor]:
     """Compute the gradients of the clients' losses `[k]` by their own leaves `[k, ...]`, by name.
+
+    Args:
+        loss: the losses.
+        leaves: by name.
+        ones: like the losses (None: new ones).
 
     Raises:
         RuntimeError: the losses do not use a leaf.
     """
-    grads = torch.autograd.grad(loss.sum(), list(leaves.values()), allow_unused=True)
+    ones = torch.ones_like(loss) if ones is None else ones
+    grads = torch.autograd.grad(loss, list(leaves.values()), ones, allow_unused=True)
     for name, grad in zip(leaves, grads, strict=True):
         if grad is None:
             raise RuntimeError(f"the objective does not use {name}, which is to be trained; leave it out of train=")

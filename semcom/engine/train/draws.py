@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from channels import Link, Meter, make_link
-from channels.users import Fades, control_power
+from semcom.channels import Link, Meter, make_link
+from semcom.channels.link import NO, find_noise
+from semcom.channels.users import Fades, control_power
 from semcom.config import ConfigError, Resolved, parse_snr
 from semcom.data.augment import Unchanged
 from semcom.data.federation import Federation
@@ -31,7 +32,7 @@ from semcom.engine.train.phase import Phase
 from semcom.engine.train.plan import Cut, Plan, pad_clients, plan_batches
 from semcom.engine.train.precision import autocast_of, dtype_of
 from semcom.models.dropout import Dropout
-from semcom.registry import find
+from semcom.registry import find_entry
 from semcom.tasks.registry import make_task
 
 
@@ -89,7 +90,7 @@ class Draws:
         if n == clients:
             return np.arange(n)
         turn = Turn(self.round, clients, n, self._mean_db, self._seen_db, self._by_chance, self._turns)
-        return np.sort(find(SCHEDULERS, self.config.network.scheduling, "network.scheduling")(turn))
+        return np.sort(find_entry(SCHEDULERS, self.config.network.scheduling, "network.scheduling")(turn))
 
     def _by_chance(self, round_: int) -> np.ndarray:
         generator = keyed(self.config.seed, "participation", round_)
@@ -315,6 +316,10 @@ class Draws:
             if self.split:
                 host["down"] = self.realisation(link, ids, sizes, stream, "downlink")
                 host["down_snr_db"] = self.snr_db("down", ids)
+        if self.device.type != "cpu":  # where three launches a step cost more than the numbers
+            like = torch.empty(0, 0, 0, dtype=self.dtype)
+            noise = {way: find_noise(host[f"{way}_snr_db"], like) for way in ("up", "down") if way in host}
+            host["noise"] = {way: torch.stack(both, -1) for way, both in noise.items()}
         return Signals(host, *meters)
 
     def _kept(
@@ -336,7 +341,8 @@ class Signals:
     """The signals of a chunk's samples on the way through one model: a `Signal` for each step.
 
     Attributes:
-        drawn: by the fields of `Signal`, `[k, N, ...]` and `[k]`; on the device of the steps once it is sent there.
+        drawn: by the fields of `Signal`, `[k, N, ...]` and `[k]`, and on an accelerator the "noise" of each way,
+            `[k, 1, 1, 2]`; on the device of the steps once it is sent there.
         meter, down_meter: meters of the received SNR.
     """
 
@@ -349,5 +355,8 @@ class Signals:
         parts: Any = {
             name: t[: cut.n] if isinstance(t, Tensor) else {key: cut(each) for key, each in t.items()}
             for name, t in self.drawn.items()
+            if name != "noise"
         }
+        for way, t in self.drawn.get("noise", {}).items():
+            parts[way][NO] = t[: cut.n]
         return Signal(**parts, meter=self.meter, down_meter=self.down_meter)

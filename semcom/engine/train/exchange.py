@@ -31,7 +31,7 @@ class Done:
 def merge_ranks(pop: Population, train: Prefix, done: Done, parts: Sequence[np.ndarray], team: Team) -> Done:
     """Merge the results of all ranks, each of which trained the clients of `pop` at its positions in `parts`."""
     device = done.finite.device
-    small = team.exchange({kind: _on_host(values) for kind, values in _list_small_values(done).items()})
+    small = team.exchange({kind: _copy_to_host(values) for kind, values in _list_small_values(done).items()})
     back = Order(np.argsort(np.concatenate(parts)), device)
 
     def join(kind: str) -> dict[str, Tensor]:
@@ -48,7 +48,7 @@ def _list_small_values(done: Done) -> dict[str, dict[str, Tensor]]:
     return {"log": done.log, "carried": done.carried, "finite": {"finite": done.finite}}
 
 
-def _on_host(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _copy_to_host(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: t.cpu() for name, t in values.items()}
 
 

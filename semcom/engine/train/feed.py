@@ -12,6 +12,7 @@ from torch import Tensor
 
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import Cohort, Order, Population
+from semcom.engine.train.arena import Arena
 from semcom.engine.train.context import Given
 from semcom.engine.train.descent import Chunk
 from semcom.engine.train.forward import Batch, StackedModel, lay_channels_last
@@ -37,12 +38,25 @@ class Feed(Protocol):
     Attributes:
         steps: S.
         weights: weight of each step in the means of what is logged, float64 `[k, S]`.
+        counts: sums of the weights, float64 `[k]`.
         counted: number of clients whose weight is not zero, for each step; known on the host.
+        host: what is sent to the device, in nested dicts.
     """
 
     steps: int
     weights: Tensor
+    counts: Tensor
     counted: list[int]
+    host: dict[str, Any]
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The tensors on the device that the steps read, in nested dicts."""
+        ...
+
+    def place(self, arena: Arena | None, inputs: Mapping[str, Any]) -> None:
+        """Send `host` to the device, in one copy, and go on with `inputs` as they lie in an arena, if there is one."""
+        ...
 
     def active(self, step: int) -> int:
         """Return the number of clients that have not finished before a step."""
@@ -67,7 +81,7 @@ class ClientFeed:
         draws, ids = session.draws, chunk.ids
         self.session, self.chunk, self.train = session, chunk, train
         plans = [draws.plan(int(k), phase) for k in ids]
-        self.schedule = Schedule(plans)
+        self.schedule = Schedule(plans, recorded=draws.device.type == "cuda")
         self.steps, self.counted = self.schedule.steps, self.schedule.counted
         network, sizes = chunk.cohort.network, [p.sizes for p in plans]
         meters = session.tally.meters["train_up"], session.tally.meters["train_down"]
@@ -86,25 +100,34 @@ class ClientFeed:
         p = draws.augmentation.numbers
         names = ("", *orders) if p else ()
         augment = {name: draws.uniforms(ids, total, p, "augment", phase.stream, name) for name in names}
-        self._send(orders, uniforms, augment)
+        self.host: dict[str, Any] = {"schedule": self.schedule.host, "orders": orders, "uniforms": uniforms}
+        self.host["augment"] = augment
+        self.host["signals"] = {name: signals.drawn for name, signals in self.signals.items()}
+        self.host["takes"] = {name: signals.drawn for name, signals in self.takes.items()}
         self.models = {name: _stack_models(pop, ids) for name, pop in {**given.anchors, **given.frozen}.items()}
 
-    def _send(self, orders: dict[str, Tensor], uniforms: dict[str, Tensor], augment: dict[str, Tensor]) -> None:
-        """Send everything to the device, in one copy; `orders` are the orders of takes with their own."""
-        host: dict[str, Any] = {"schedule": self.schedule.host, "orders": orders, "uniforms": uniforms}
-        host["augment"] = augment
-        host["signals"] = {name: signals.drawn for name, signals in self.signals.items()}
-        host["takes"] = {name: signals.drawn for name, signals in self.takes.items()}
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The tensors on the device that the steps read, in nested dicts."""
+        return {"models": {name: c.tensors for name, c in self.models.items()}}
+
+    def place(self, arena: Arena | None, inputs: Mapping[str, Any]) -> None:
+        """Send `host` to the device, in one copy, and go on with `inputs` as they lie in an arena, if there is one."""
         draws = self.session.draws
-        there = send_to_device(host, draws.device)
+        there = send_to_device(self.host, draws.device) if arena is None else arena.send(self.host, draws.device)
+        self.models = {name: replace(c, tensors=inputs["models"][name]) for name, c in self.models.items()}
         self.schedule.place(there["schedule"])
-        self.weights, self.uniforms = self.schedule.weights, there["uniforms"].get("")
+        self.weights, self.counts = self.schedule.weights, there["schedule"]["counts"]
+        self.uniforms = there["uniforms"].get("")
         self.augment = there["augment"]
         self.signals = {name: replace(s, drawn=there["signals"][name]) for name, s in self.signals.items()}
         self.takes = {name: replace(s, drawn=there["takes"][name]) for name, s in self.takes.items()}
         owned = draws.federation.train.flat
-        self.order = owned[self.schedule.order]
-        self.orders = {name: owned[order] for name, order in there["orders"].items()}
+        orders = {"": self.schedule.order, **there["orders"]}
+        into: dict[str, Tensor] = {}
+        if arena is not None:
+            into = arena.kept.setdefault("orders", {name: torch.empty_like(order) for name, order in orders.items()})
+        self.orders = {name: torch.take(owned, order, out=into.get(name)) for name, order in orders.items()}
 
     def active(self, step: int) -> int:
         """Count the clients that have not finished before a step."""
@@ -121,10 +144,10 @@ class ClientFeed:
         uniforms = None if self.uniforms is None else cut(self.uniforms)
         augment = {name: cut(numbers) for name, numbers in self.augment.items()}
         same = augment.get("")
-        batch = draws.batch(self.order, cut, signals=signals, uniforms=uniforms, augment=same)
+        batch = draws.batch(self.orders[""], cut, signals=signals, uniforms=uniforms, augment=same)
         takes = {
             name: draws.batch(
-                self.orders.get(name, self.order), cut, signals={"": signal(cut)}, augment=augment.get(name, same)
+                self.orders.get(name, self.orders[""]), cut, signals={"": signal(cut)}, augment=augment.get(name, same)
             )
             for name, signal in self.takes.items()
         }
@@ -144,8 +167,19 @@ class ServerFeed:
         self.chunk, self.train, self.per_step = chunk, train, given.per_step
         self.steps = next((len(t) for t in given.per_step.values()), phase.steps or 0)
         n = len(chunk.ids)
-        self.weights = torch.ones(n, self.steps, dtype=torch.float64, device=chunk.cohort.device)
+        self.host = {"weights": np.ones((n, self.steps)), "counts": np.full(n, float(self.steps))}
         self.counted = [n] * self.steps
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The tensors on the device that the steps read, in nested dicts."""
+        return {"per_step": self.per_step}
+
+    def place(self, arena: Arena | None, inputs: Mapping[str, Any]) -> None:
+        """Send `host` to the device, in one copy, and go on with `inputs` as they lie in an arena, if there is one."""
+        device = self.chunk.cohort.device
+        there = send_to_device(self.host, device) if arena is None else arena.send(self.host, device)
+        self.weights, self.counts, self.per_step = there["weights"], there["counts"], inputs["per_step"]
 
     def active(self, step: int) -> int:
         """Count the networks: none finishes before the others."""

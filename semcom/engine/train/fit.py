@@ -7,8 +7,9 @@ classic loop, and a larger chunk the same computation, vectorised.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from semcom.engine.host.ranks import ALONE
-from semcom.engine.host.sending import send_to_device
+from semcom.engine.host.sending import clone_all, copy_all, list_leaves
 from semcom.engine.store.population import Cohort, Order, Population
+from semcom.engine.train.arena import Arena
 from semcom.engine.train.context import Context, Fitted, Given, Gradient, Log, Objective
 from semcom.engine.train.descent import Chunk, Diverged, Optimizer, Project, Workbench
 from semcom.engine.train.exchange import Done, merge_ranks
@@ -87,9 +89,9 @@ class Fit:
         where = Order(at, device)
         done = Collected(
             {name: where(t) for name, t in self.given.per_client.items()},
-            {name: where.copy(t) for name, t in self.given.carry.items()},
+            dict(zip(self.given.carry, clone_all([where(t) for t in self.given.carry.values()]), strict=True)),
             {},
-            torch.ones(len(at), dtype=torch.bool, device=device),
+            torch.empty(len(at), dtype=torch.bool, device=device),
         )
         cohorts, state = [], Population(())
         for cohort in pop.stacks():
@@ -97,20 +99,12 @@ class Fit:
             n, k = len(bench.order), self.session.chunk_of(len(bench.order))
             for i in range(0, n, k):
                 chunk = Chunk(bench, slice(i, i + k), self.train, self.optimizer)
-                inside = send_to_device(np.searchsorted(pop.ids, chunk.ids), device)
-                if self.optimizer_state is None:
-                    self._train(chunk, inside, done)
-                else:
-                    state = self._train_on(chunk, inside, done, self.optimizer_state)
+                self._train(chunk, Order(np.searchsorted(pop.ids, chunk.ids), device), done)
+                if self.optimizer_state is not None:
+                    (kept,) = self.optimizer_state.stacks()
+                    state = Population((chunk.remembered(kept),))
             cohorts.append(bench.result())
         return Done(Population(tuple(cohorts)), done.log, done.carried, done.finite, state)
-
-    def _train_on(self, chunk: Chunk, where: Tensor, done: Collected, state: Population) -> Population:
-        """Train the base station's network, with the state of its optimiser, and return the new state."""
-        (kept,) = state.stacks()
-        chunk.recall(kept)
-        self._train(chunk, where, done)
-        return Population((chunk.remembered(kept),))
 
     def _order(self, cohort: Cohort) -> np.ndarray:
         """Sort the positions of the cohort's clients by steps, descending."""
@@ -122,36 +116,66 @@ class Fit:
             return ClientFeed(self.session, chunk, self.train, self.given, self.phase)
         return ServerFeed(chunk, self.train, self.given, self.phase)
 
-    def _train(self, chunk: Chunk, where: Tensor, done: Collected) -> None:
+    def _train(self, chunk: Chunk, where: Order, done: Collected) -> None:
         """Take all steps of one chunk, whose clients are at the positions `where` of the rank's population."""
-        clock, feed = self.session.clock, self._feed(chunk)
-        carry = {name: t[where] for name, t in done.carried.items()}
-        per_client = {name: t[where] for name, t in done.per_client.items()}
-        means, doubt = Means(feed), torch.zeros(len(where), device=where.device)
+        feed = self._feed(chunk)
+        carry = {name: where(t) for name, t in done.carried.items()}
+        per_client = {name: where(t) for name, t in done.per_client.items()}
+        given = {"carry": carry, "per_client": per_client, "common": self.given.common}
+        arena, inputs = None, {**given, **chunk.inputs, **feed.inputs}
+        if where.device.type == "cuda":
+            arena = self._find_arena(chunk, feed, inputs)
+            inputs = arena.place(inputs)
+            given = {name: inputs[name] for name in given}
+        chunk.place(arena, inputs)
+        feed.place(arena, inputs)
+        means = Means(feed, arena)
+        if arena is not None:
+            arena.clear()
+        if self.optimizer_state is not None:
+            chunk.recall(*self.optimizer_state.stacks())
+        self._take_steps(chunk, feed, partial(self._step, chunk, feed, means, given), arena)
+        chunk.leave(arena)
+        done.note(where, chunk.finite(means.find_doubt()), given["carry"], means.result())
 
-        def step(number: int, on_device: Tensor | None = None) -> None:
-            n = feed.active(number)
-            chunk.cut(n)
-            with clock.fine("batches"):
-                taken = feed.take(number, on_device)
-            first, carried = _first(per_client, n), _first(carry, n)
-            context = Context(first, self.given.common, taken.per_step, carried, taken.models, taken.takes)
-            loss, extra = self._descend(chunk, taken.model, taken.batch, context)
-            with clock.fine("optimiser"):
-                chunk.step()
-                if self.project is not None:
-                    chunk.project(self.project)
-            doubt[:n].add_(loss.detach(), alpha=0)  # zero times what is not finite is NaN, and stays it
-            means.add({"loss": loss, **extra}, number, on_device)
-
-        if where.device.type == "cuda" and not clock.is_fine:
+    def _take_steps(self, chunk: Chunk, feed: Feed, step: Callable[..., None], arena: Arena | None) -> None:
+        """Take all steps, once everything is in place."""
+        if arena is not None and not self.session.clock.is_fine:
             first = 1 if chunk.alone is None else 2  # a single client's networks are called in another way at first
             shapes = [feed.shape(number) for number in range(feed.steps)]
-            replay_steps(step, shapes, first, self.phase.stream, where.device)
+            replay_steps(step, shapes, first, self.phase.stream, chunk.cohort.device, arena)
         else:
             for number in range(feed.steps):
                 step(number)
-        done.note(where, doubt.isfinite() & chunk.finite(), carry, means.result())
+
+    def _find_arena(self, chunk: Chunk, feed: Feed, inputs: Mapping[str, Any]) -> Arena:
+        """Find the tensors in place for steps that launch the same as this fit's."""
+        about = self.objective, self.train, self.phase, self.optimizer, self.project, chunk.bench.shared
+        sent = tuple((t.shape, t.dtype) for t in list_leaves(feed.host))
+        return self.session.arenas.find(chunk.cohort.network, about, inputs, sent, chunk.cohort.device)
+
+    def _step(
+        self,
+        chunk: Chunk,
+        feed: Feed,
+        means: Means,
+        given: Mapping[str, Mapping[str, Tensor]],
+        number: int,
+        on_device: Tensor | None = None,
+    ) -> None:
+        """Take the step of a number, which is also on the device in a step that is recorded."""
+        clock, n = self.session.clock, feed.active(number)
+        chunk.cut(n)
+        with clock.fine("batches"):
+            taken = feed.take(number, on_device)
+        first, carried = _take_first_clients(given["per_client"], n), _take_first_clients(given["carry"], n)
+        context = Context(first, given["common"], taken.per_step, carried, taken.models, taken.takes)
+        loss, extra = self._descend(chunk, taken.model, taken.batch, context)
+        with clock.fine("optimiser"):
+            chunk.step()
+            if self.project is not None:
+                chunk.project(self.project)
+        means.add({"loss": loss, **extra}, number, on_device)
 
     def _descend(self, chunk: Chunk, model: StackedModel, batch: Any, context: Context) -> tuple[Tensor, Log]:
         """Compute the gradients of a step; return the loss `[k]` and the other logged values."""
@@ -169,7 +193,7 @@ class Fit:
         return loss, extra
 
 
-@dataclass(frozen=True)
+@dataclass
 class Collected:
     """The results of a rank's chunks so far, `[n, ...]` each, and the context that the chunks are cut from."""
 
@@ -178,40 +202,66 @@ class Collected:
     log: Log
     finite: Tensor
 
-    def note(self, where: Tensor, finite: Tensor, carried: Mapping[str, Tensor], means: Log) -> None:
+    def note(self, where: Order, finite: Tensor, carried: Mapping[str, Tensor], means: Log) -> None:
         """Note the results of a chunk of the clients at `where`."""
-        self.finite[where] = finite
+        n = len(self.finite)
+        if where.is_whole(n):
+            self.finite, self.log = finite, means
+            copy_all([self.carried[name] for name in carried], list(carried.values()))
+            return
+        self.finite[where.index] = finite
         for name, t in carried.items():
-            self.carried[name][where] = t
+            self.carried[name][where.index] = t
         for name, t in means.items():
-            empty = torch.zeros(len(self.finite), dtype=t.dtype, device=t.device)
-            self.log.setdefault(name, empty)[where] = t
+            self.log.setdefault(name, torch.zeros(n, dtype=t.dtype, device=t.device))[where.index] = t
 
 
 class Means:
-    """The means per client of logged values over the samples of the last epoch (without data: over all steps)."""
+    """The means per client of logged values over the samples of the last epoch (without data: over all steps).
 
-    def __init__(self, feed: Feed) -> None:
-        self.sums: Log = {}
-        self.weights, self.counted = feed.weights, feed.counted
+    Attributes:
+        doubt: 0 for each client, `[k]`, NaN once a loss was not finite that its sum has not.
+    """
+
+    def __init__(self, feed: Feed, arena: Arena | None) -> None:
+        self.weights, self.counts, self.counted, self.arena = feed.weights, feed.counts, feed.counted, arena
+        self.names: list[str] = []
+        self.sums = self.weights[:0]  # nothing is logged before the last epoch
+        if arena is None or "doubt" not in arena.kept:
+            self.doubt = torch.zeros(len(self.weights), device=self.weights.device)
+        else:
+            self.doubt = arena.kept["doubt"]
+        if arena is not None:
+            self.names, self.sums = arena.kept.get("sums", (self.names, self.sums))
+            arena.kept["doubt"], arena.zeros["means"] = self.doubt, [self.doubt, self.sums]
 
     def add(self, values: Log, step: int, on_device: Tensor | None = None) -> None:
         """Add a step's values, `[n]` each, of the active clients; see `Schedule.cut`."""
+        loss = values["loss"].detach()
+        if self.counted[step] != len(loss):  # otherwise the sum shows it
+            self.doubt[: len(loss)].add_(loss, alpha=0)  # zero times what is not finite is NaN, and stays it
         if not self.counted[step]:
             return
-        for name, value in values.items():
-            if name not in self.sums:
-                self.sums[name] = torch.zeros_like(self.weights[:, 0])
-            n, weight = len(value), select_step(self.weights[: len(value)], 1, step, on_device)
-            term = value.detach() * weight
-            # A weight of zero must not carry a NaN of an earlier epoch into the mean.
-            self.sums[name][:n] += term if self.counted[step] == n else torch.where(weight > 0, term, 0.0)
+        if not self.names:
+            self.names = list(values)
+            self.sums = self.weights.new_zeros(len(values), len(self.weights))
+            if self.arena is not None:
+                self.arena.kept["sums"] = self.names, self.sums
+        rows = torch.stack([values[name].detach() for name in self.names])
+        n = rows.shape[1]
+        weight = select_step(self.weights[:n], 1, step, on_device)
+        terms = rows * weight
+        # A weight of zero must not carry a NaN of an earlier epoch into the mean.
+        self.sums[:, :n].add_(terms if self.counted[step] == n else torch.where(weight > 0, terms, 0.0))
+
+    def find_doubt(self) -> Tensor:
+        """Compute 0 for each client, `[k]`, NaN if a loss was not finite."""
+        return self.doubt.add(self.sums[self.names.index("loss")], alpha=0) if self.names else self.doubt
 
     def result(self) -> Log:
         """Compute the means by name, `[n]` each."""
-        count = self.weights.sum(1)
-        return {name: total / count for name, total in self.sums.items()}
+        return dict(zip(self.names, self.sums / self.counts, strict=True))
 
 
-def _first(tensors: Mapping[str, Tensor], n: int) -> dict[str, Tensor]:
+def _take_first_clients(tensors: Mapping[str, Tensor], n: int) -> dict[str, Tensor]:
     return {name: t[:n] for name, t in tensors.items()}

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from channels import Link, Meter
-from semcom.config.errors import one_line
+from semcom.channels import Link, Meter
+from semcom.config.errors import shorten_error
 from semcom.engine.store.population import in_part
 from semcom.engine.train.precision import InVmap
 from semcom.models.batchnorm import BatchNorm
@@ -340,7 +340,7 @@ def call_stacked_model(
         if x is None:
             raise
         found = _call_one_by_one(module, tensors, x)  # a fault of the module's own is raised here again
-        LOG.warning("model: torch's vmap cannot stack it (%s); clients go one after the other", one_line(error))
+        LOG.warning("model: torch's vmap cannot stack it (%s); clients go one after the other", shorten_error(error))
         _never_stacked.add(module)
         return found
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels import make_link
+from semcom.channels import make_link
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.store.population import Population
 from semcom.engine.train.session import Session

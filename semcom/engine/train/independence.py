@@ -13,8 +13,8 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
-from channels import LINKS, Link
-from channels.users import Fades
+from semcom.channels import LINKS, Link
+from semcom.channels.users import Fades
 from semcom.config import ConfigError, Resolved
 from semcom.engine.host.keys import key_global_generator, keyed
 from semcom.engine.train.forward import call_stacked_model
@@ -66,12 +66,12 @@ def check_independent_part(network: SplitModel, part: str, name: str, tensors: T
             what = f"model.{part}: {name!r}"
             rule = "of all layers only nn.Dropout draws, and none remembers what it has seen"
             apart = "on stacks of clients, a layer counts its axes from the last one"
-            _check(what, compute_finely, rule, apart)
+            _check_repeats(what, compute_finely, rule, apart)
     finally:
         module.eval()
 
 
-def draw_features(d: int) -> Tensor:
+def draw_features_to_check(d: int) -> Tensor:
     """Draw the features on which a head is tried, `[2 SAMPLES, d]`, the same each time."""
     return torch.randn(2 * SAMPLES, d, generator=torch.Generator().manual_seed(0))
 
@@ -95,10 +95,10 @@ def check_independent_link(link: Link, config: Resolved, device: torch.device, d
         return {**up, "y": link(x[clients], up, snr_db[clients], check=False)}
 
     rule = "a link draws in `draw` alone, and from its generator"
-    _check(f"channel.kind: {config.channel.kind!r}", compute, rule, "sums and means are those of one client")
+    _check_repeats(f"channel.kind: {config.channel.kind!r}", compute, rule, "sums and means are those of one client")
 
 
-def _check(what: str, compute: Callable[[list[int]], Tensors], rule: str, apart: str) -> None:
+def _check_repeats(what: str, compute: Callable[[list[int]], Tensors], rule: str, apart: str) -> None:
     """Raise ConfigError unless a computation gives a client the same result at any time and beside any other client."""
     with suppress(_Failed), torch.no_grad(), key_global_generator("independence"):
         alone = [_try_clients(compute, [k]) for k in (0, 1)]

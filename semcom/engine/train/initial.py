@@ -24,13 +24,13 @@ from semcom.engine.host.memory import SHARE, measure_free_memory
 from semcom.engine.host.ranks import Team
 from semcom.engine.store.population import Cohort, Population, Prefix, StoredCohort, in_part
 from semcom.engine.store.rows import Disk, Layout, Memory, Rows, Shelf
-from semcom.engine.train.independence import SAMPLES, check_independent_part, draw_features
+from semcom.engine.train.independence import SAMPLES, check_independent_part, draw_features_to_check
 from semcom.engine.train.precision import dtype_of
 from semcom.files import ROWS
 from semcom.models.meta import build_on_meta
 from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import ENCODERS, HEADS, build_encoder, build_head
-from semcom.models.snr import attend_before, attend_behind, find_snr_inputs
+from semcom.models.snr import attend_to_snr_before, attend_to_snr_behind, find_snr_inputs
 from semcom.models.split import SplitModel
 from semcom.models.weights import read_weights
 
@@ -121,7 +121,7 @@ class Initial:
             some = self.federation.gather(torch.arange(2 * SAMPLES, device=images.device) % len(images))
             check_independent_part(network, "encoder", encoder, first, some)
         if not HEADS.ships(model.head):
-            check_independent_part(network, "head", model.head, first, draw_features(model.features))
+            check_independent_part(network, "head", model.head, first, draw_features_to_check(model.features))
         once = record(first) if layout.places else torch.empty(0, dtype=torch.uint8, device=self.device)
         own = model.init == "client" and bool(layout.places)
         initial = (lambda client: record(self._start(encoder, extend, client))) if own else lambda client: once
@@ -145,7 +145,7 @@ class Initial:
             key = id(cohort.network)
             if key not in held:
                 layout = Layout.of({n: t[0] for n, t in cohort.tensors.items() if n not in cohort.shared})
-                rows = Rows(layout, self._shelf(layout.size, team, lasting=False), _miss)
+                rows = Rows(layout, self._shelf(layout.size, team, lasting=False), _raise_for_missing)
                 held[key] = StoredCohort(cohort.network, rows, cohort.common, cohort.ids[:0], cohort.device)
             held[key] = replace(held[key].put(cohort), ids=np.union1d(held[key].ids, cohort.ids))
         return Population(tuple(held.values()))
@@ -171,7 +171,7 @@ class Initial:
         network = _build_template(lambda: SplitModel(nn.Identity(), head()))
         _try_out(network, rows[0], torch.Size([model.features]), model.features, shape)
         if not HEADS.ships(name):
-            check_independent_part(network, "head", name, rows[0], draw_features(model.features))
+            check_independent_part(network, "head", name, rows[0], draw_features_to_check(model.features))
         return Population((Cohort(network, {n: torch.stack([row[n] for row in rows]) for n in rows[0]}, ids),))
 
     def _make(self, part: str, name: str, factory: Callable[[], nn.Module], *client: int) -> nn.Module:
@@ -243,10 +243,17 @@ class Initial:
         if own and (not fits or (others and part == "head.") or len(fits) < min(len(others), len(drawn))):
             wanted = f"it has {part}{[*others, *own][0]}, the network {part}{[*drawn, *tensors][0]}"
             raise ConfigError(f"model.weights: {path!r} is of another network: {wanted}")
-        for name, t in given.items():
-            if t.shape != tensors[name].shape:
-                shapes = f"{list(t.shape)}, and {list(tensors[name].shape)} in the network"
-                raise ConfigError(f"model.weights: {part}{name} of {path!r} is {shapes}")
+        odd = [name for name, t in given.items() if t.shape != tensors[name].shape]
+        if part == "encoder." and {name.rpartition(".")[0] for name in odd} == {[*tensors][-1].rpartition(".")[0]}:
+            # The last layer of a network for other classes, or for other features, is drawn as if it were not there.
+            given = {name: t for name, t in given.items() if name not in odd}
+            drawn, others, odd = [*drawn, *odd], [*others, *odd], []
+        for name in odd:
+            shapes = f"{list(given[name].shape)}, and {list(tensors[name].shape)} in the network"
+            raise ConfigError(
+                f"model.weights: {part}{name} of {path!r} is {shapes}; take an encoder with the layers of the file, as "
+                "resnet18-imagenet has those of torchvision, or one of your own"
+            )
         if part not in self.told:
             self.told.add(part)
             rest = {"drawn are": drawn, "left out of the file are": others}
@@ -283,11 +290,11 @@ class Initial:
 
         def make_encoder() -> nn.Module:
             made = build_encoder(encoder, image, model.features, pictured)
-            return replace_by_own_layers(attend_behind(made, model.features) if model.snr_input else made)
+            return replace_by_own_layers(attend_to_snr_behind(made, model.features) if model.snr_input else made)
 
         def make_head() -> nn.Module:
             build = partial(build_head, model.head, model.features, shape)
-            return replace_by_own_layers(attend_before(build, model.features) if model.snr_input else build())
+            return replace_by_own_layers(attend_to_snr_before(build, model.features) if model.snr_input else build())
 
         return {"encoder.": make_encoder, "head.": make_head}
 
@@ -325,7 +332,7 @@ class Initial:
         return Memory(self.device if store == "device" else torch.device("cpu"))
 
 
-def _miss(client: int) -> Tensor:
+def _raise_for_missing(client: int) -> Tensor:
     raise KeyError(f"client {client} has no row")
 
 

@@ -68,7 +68,7 @@ def find_known_features(
     return {name: found[other] for name, other in twin.items()}
 
 
-def list_distinct(table: Ragged, ids: np.ndarray) -> Tensor:
+def list_known_entries(table: Ragged, ids: np.ndarray) -> Tensor:
     """List the distinct entries of some clients' lists, ascending, `[n]`."""
     flat = table.flat
     if len(ids) < len(table):
@@ -85,7 +85,7 @@ def find_encoder_twins(cohorts: Mapping[str, Cohort]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for name, cohort in cohorts.items():
-        found[name] = next((other for other in found.values() if _equal(cohort, cohorts[other])), name)
+        found[name] = next((other for other in found.values() if _have_equal_encoders(cohort, cohorts[other])), name)
     return found
 
 
@@ -94,7 +94,7 @@ def shares_encoder(cohort: AnyCohort) -> bool:
     return all(name in cohort.shared for name in cohort.network.state_dict() if in_part(name, ENCODER))
 
 
-def _equal(one: Cohort, other: Cohort) -> bool:
+def _have_equal_encoders(one: Cohort, other: Cohort) -> bool:
     """Check that two cohorts have the same encoder, number by number."""
     pairs = [(t, other.tensors[name]) for name, t in one.tensors.items() if in_part(name, ENCODER)]
     return all(a is b or torch.equal(a, b) for a, b in pairs)

@@ -89,6 +89,7 @@ class Schedule:
 
     Args:
         plans: one per client in the chunk, in descending order of steps.
+        recorded: whether steps may be recorded, which then read their numbers on the device.
 
     Attributes:
         steps: S, those of the first client.
@@ -96,7 +97,7 @@ class Schedule:
         counted: number of clients whose weight is not zero, for each step.
     """
 
-    def __init__(self, plans: Sequence[Plan]) -> None:
+    def __init__(self, plans: Sequence[Plan], recorded: bool = False) -> None:
         self.plans = plans
         self.steps = plans[0].steps
         sizes = np.array([p.sizes + [0] * (self.steps - p.steps) for p in plans])
@@ -111,8 +112,11 @@ class Schedule:
             "order": pad_clients([p.order for p in plans]),
             "last": last,
             "weights": weights.astype(np.float64),
+            "counts": weights.sum(1).astype(np.float64),
         }
-        self.host["first"] = starts[0]
+        if recorded:
+            most = sizes.sum(1).max() - 1  # of numbers behind narrower steps than the widest, which are not read
+            self.host["spans"] = np.minimum(starts[0][:, None] + np.arange(sizes.max(initial=0)), most)
         if not all(self._aligned):
             within = np.arange(sizes.max())
             mask = within < sizes[:, :, None]
@@ -157,7 +161,7 @@ class Schedule:
         if self._aligned[step]:
             span: slice | Tensor = slice(start, start + width)
             if on_device is not None:
-                span = there["first"].index_select(0, on_device) + torch.arange(width, device=on_device.device)
+                span = select_step(there["spans"][:, :width], 0, step, on_device)
             return Cut(n, last, None, None, span)
         mask = None if self._whole[step] else select_step(there["mask"][:n, :, :width], 1, step, on_device)
         at = select_step(there["at"][:n, :, :width], 1, step, on_device)

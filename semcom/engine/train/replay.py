@@ -11,6 +11,10 @@ from functools import cache, partial
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from semcom.engine.train.arena import Arena
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +37,11 @@ def _pool() -> Any:
 
 
 def replay_steps(
-    step: Callable[..., object], shapes: Sequence[object], first: int, what: str, device: torch.device
+    step: Callable[..., object], shapes: Sequence[object], first: int, what: str, device: torch.device, arena: Arena
 ) -> None:
     """Take steps on a GPU: after the `first` ones of a shape one is recorded, and the others replay it.
+
+    So do those of later fits in the same arena, in which a step that comes again at all is worth a recording.
 
     Args:
         step: takes the step of a number, also of a number on the device, `[1]`.
@@ -43,21 +49,29 @@ def replay_steps(
         first: number of steps of each shape before the recording.
         what: names the steps, for `record_graph`.
         device: the GPU.
+        arena: of the fit.
     """
-    total, taken = Counter(shapes), Counter[object]()
-    replays: dict[object, Callable[[int], object]] = {}
+    total = Counter(shapes)
+    arena.fits += 1
     with _record_in_own_stream(device):
         for number, shape in enumerate(shapes):
-            if taken[shape] == first and total[shape] - first >= LEAST:
-                replays[shape] = _record_step(step, number, what, device)
-            replays.get(shape, step)(number)
-            taken[shape] += 1
+            worth = arena.fits > 1 or total[shape] - first >= LEAST
+            if shape not in arena.replays and arena.taken[shape] >= first and worth and what not in _refused:
+                recorded = _record_step(step, number, what, device)
+                if recorded is not None:
+                    arena.replays[shape] = recorded
+            arena.replays.get(shape, step)(number)
+            arena.taken[shape] += 1
 
 
-def _record_step(step: Callable[..., object], number: int, what: str, device: torch.device) -> Callable[[int], object]:
-    """Record a step, and return a function that carries out any step of its shape, by number."""
+def _record_step(
+    step: Callable[..., object], number: int, what: str, device: torch.device
+) -> Callable[[int], object] | None:
+    """Record a step, and return a function that carries out any step of its shape, by number, or None if refused."""
     on_device = torch.full((1,), number, device=device)
     again = record_graph(partial(step, number, on_device), what)
+    if again is None:
+        return None
 
     def replay(number: int) -> None:
         on_device.fill_(number)
@@ -78,29 +92,60 @@ def _record_in_own_stream(device: torch.device) -> Iterator[None]:
         usual.wait_stream(stream)
 
 
-def record_graph(work: Callable[[], object], what: str) -> Callable[[], object]:
+def record_graph(work: Callable[[], object], what: str) -> Callable[[], object] | None:
     """Record the launches of some work without carrying it out, and return a function that launches them.
 
-    All tensors that the work reads must stay in place, and it must write its results in place. Work that cannot be
-    recorded, as it waits for the GPU, is returned itself; `what` names it in the log.
+    All tensors that the work reads must stay in place, and it must write its results in place. For work that cannot be
+    recorded, as it waits for the GPU, it is None; `what` names it in the log.
     """
-    if what in _refused:
-        return work
-    graph = torch.cuda.CUDAGraph()
+    graph, touched = torch.cuda.CUDAGraph(), Touched()
     collecting = gc.isenabled()
     gc.disable()  # freeing what belongs to the GPU's library would spoil the recording
     try:
         graph.capture_begin(pool=_pool(), capture_error_mode="thread_local")
         try:
-            work()
+            with touched:
+                work()
         finally:
             graph.capture_end()
     except RuntimeError as error:
         _refused.add(what)
         logger.info("steps of %s are launched one operation after the other: %s", what, str(error).splitlines()[0])
-        return work
+        return None
     finally:
         if collecting:
             gc.enable()
     _last[:] = [graph]
-    return graph.replay
+
+    def replay(held: object = touched.outside) -> None:
+        graph.replay()
+
+    return replay
+
+
+class Touched(TorchDispatchMode):
+    """A mode that notes the memory of others which operations read or write, and so keeps it from being freed.
+
+    Attributes:
+        outside: by address.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outside: dict[int, torch.UntypedStorage] = {}
+        self._made = set[int]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Carry out an operation."""
+        kwargs = kwargs or {}
+        for storage in list_storages([*args, *kwargs.values()]):
+            if storage.data_ptr() not in self._made:
+                self.outside[storage.data_ptr()] = storage
+        result = func(*args, **kwargs)
+        self._made.update(s.data_ptr() for s in list_storages([result]) if s.data_ptr() not in self.outside)
+        return result
+
+
+def list_storages(values: Sequence[Any]) -> list[torch.UntypedStorage]:
+    """List the memory of the GPU's tensors among values and in lists of them."""
+    return [t.untyped_storage() for t in tree_leaves(values) if isinstance(t, torch.Tensor) and t.is_cuda]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import Team
 from semcom.engine.store.population import Population, Prefix
+from semcom.engine.train.arena import Arenas
 from semcom.engine.train.draws import Draws
 from semcom.engine.train.tally import Tally
 
@@ -24,12 +25,14 @@ class Session:
         tally: the run's counters.
         clock: seconds by section.
         chunk: clients trained at once (None: not chosen yet).
+        arenas: tensors that stay in place on a GPU.
     """
 
     draws: Draws
     tally: Tally
     clock: Clock
     chunk: int | None
+    arenas: Arenas = field(default_factory=Arenas)
 
     @property
     def team(self) -> Team:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from channels import Meter
-from channels.meter import ratio_db
+from semcom.channels import Meter
+from semcom.channels.meter import ratio_db
 from semcom.engine.air.air import Air
 from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.train.context import Log

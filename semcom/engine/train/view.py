@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels import Link
+from semcom.channels import Link
 from semcom.config import ConfigError
 from semcom.data.federation import Ragged, find_picture
 from semcom.engine.host.sending import send_to_device
@@ -246,15 +246,15 @@ def show_tests(
     infer_on_visit(session, pops, table, shown, stream=stream, snrs_db=snrs_db, meters=meters)
 
 
-def predict(session: Session, view: View, client: int, images: Tensor, snr_db: float | None) -> Tensor:
-    """Predict the classes, int64 `[b]`, of images by a client's model, through the channel; see `infer_images`."""
-    heard = infer_images(session, view, client, images, snr_db)
+def predict_in_view(session: Session, view: View, client: int, images: Tensor, snr_db: float | None) -> Tensor:
+    """Predict the classes, int64 `[b]`, of images by a client's model, through the channel; see `infer_in_view`."""
+    heard = infer_in_view(session, view, client, images, snr_db)
     answers = [view.decide(each) for each in heard]
     none = torch.zeros(1, 0, dtype=torch.int64, device=session.draws.device)  # the answer to no image at all
     return torch.cat([none, *answers], 1)[0].cpu()
 
 
-def infer_images(
+def infer_in_view(
     session: Session, view: View, client: int, images: Tensor, snr_db: float | None, link: Link | None = None
 ) -> list[Outputs]:
     """Run a client's model on images, and return its outputs per batch: `[1, b, ...]` each.

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from channels import Link, Meter
+from semcom.channels import Link, Meter
 from semcom.data.federation import Federation, Ragged
 from semcom.engine.host.ranks import Team
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.population import AnyCohort, Cohort, Order, Population, in_part, merge_alike
 from semcom.engine.train.draws import Draws
 from semcom.engine.train.forward import Batch, Signal, StackedModel, lay_channels_last
-from semcom.engine.train.known import ENCODER, Known, find_encoder_twins, find_known_features, list_distinct
+from semcom.engine.train.known import ENCODER, Known, find_encoder_twins, find_known_features, list_known_entries
 from semcom.engine.train.plan import Cut, Plan, Schedule, plan_batch_sizes
 from semcom.engine.train.precision import set_precision
 from semcom.engine.train.session import Session
@@ -221,7 +221,9 @@ class Source:
             return {}
         bytes_each = draws.config.model.features * draws.dtype.itemsize
         total = len(self.federation.images)
-        return find_known_features(cohorts, lambda: list_distinct(self.table, ids), self._encoded, total, bytes_each)
+        return find_known_features(
+            cohorts, lambda: list_known_entries(self.table, ids), self._encoded, total, bytes_each
+        )
 
     def _encoded(self, first: Cohort, images: Tensor) -> Tensor:
         """Encode images by the encoder of one client: `[n] -> [n, d]`."""

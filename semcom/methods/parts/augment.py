@@ -64,14 +64,14 @@ def resized_crop(
         mirrored: whether left and right change places, bool `[n]`.
     """
     h, w = images.shape[-2:]
-    x, y = _places(left, width, w), _places(top, height, h)
+    x, y = _compute_pixel_positions(left, width, w), _compute_pixel_positions(top, height, h)
     if mirrored is not None:
         x = torch.where(mirrored[:, None], x.flip(1), x)
     grid = torch.stack([x[:, None, :].expand(-1, h, -1), y[:, :, None].expand(-1, -1, w)], -1)
     return torch.nn.functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 
-def _places(start: Tensor, size: Tensor, pixels: int) -> Tensor:
+def _compute_pixel_positions(start: Tensor, size: Tensor, pixels: int) -> Tensor:
     """Compute the result's pixel positions along one axis, `[n, pixels]`, from -1 to 1 between the image's edges."""
     start, size = start[:, None], size[:, None]
     steps = (torch.arange(pixels, dtype=size.dtype, device=size.device) + 0.5) / pixels
@@ -85,23 +85,23 @@ def _random_colours(images: Tensor, u: Tensor) -> Tensor:
     turned = brightness(images, factor[:, 0])
     turned = saturation(contrast(turned, factor[:, 1]), factor[:, 2])
     turned = hue(turned, HUE * (2 * u[:, 4] - 1))
-    views = torch.where(_each(u[:, 0] < JITTERED), turned, images)
-    return torch.where(_each(u[:, 5] < GREYED), grey(views), views)
+    views = torch.where(_align_with_images(u[:, 0] < JITTERED), turned, images)
+    return torch.where(_align_with_images(u[:, 5] < GREYED), grey(views), views)
 
 
 def brightness(images: Tensor, factor: Tensor) -> Tensor:
     """Multiply images, `[n, channels, h, w]` in [0, 1], by `factor` `[n]`."""
-    return (images * _each(factor)).clamp(0, 1)
+    return (images * _align_with_images(factor)).clamp(0, 1)
 
 
 def contrast(images: Tensor, factor: Tensor) -> Tensor:
     """Multiply distances from the image's mean grey by `factor` `[n]`: `[n, 3, h, w]` in [0, 1]."""
-    return _spread(images, grey(images).mean((1, 2, 3), keepdim=True), factor)
+    return _scale_distances(images, grey(images).mean((1, 2, 3), keepdim=True), factor)
 
 
 def saturation(images: Tensor, factor: Tensor) -> Tensor:
     """Multiply distances from each pixel's grey by `factor` `[n]`: `[n, 3, h, w]` in [0, 1]."""
-    return _spread(images, grey(images), factor)
+    return _scale_distances(images, grey(images), factor)
 
 
 def grey(images: Tensor) -> Tensor:
@@ -128,11 +128,11 @@ def hue(images: Tensor, turn: Tensor) -> Tensor:
     return torch.stack([value - chroma * (d - 1).clamp(0, 1) for d in distance], 1)
 
 
-def _spread(images: Tensor, middle: Tensor, factor: Tensor) -> Tensor:
+def _scale_distances(images: Tensor, middle: Tensor, factor: Tensor) -> Tensor:
     """Multiply distances from `middle` by `factor` `[n]`, cut to [0, 1]."""
-    return (middle + _each(factor) * (images - middle)).clamp(0, 1)
+    return (middle + _align_with_images(factor) * (images - middle)).clamp(0, 1)
 
 
-def _each(values: Tensor) -> Tensor:
+def _align_with_images(values: Tensor) -> Tensor:
     """Give each image's value the axes of images: `[n] -> [n, 1, 1, 1]`."""
     return values[:, None, None, None]

@@ -9,7 +9,6 @@ Legend: n clients, C classes, d features.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeGuard
 
 import numpy as np
 import torch
@@ -18,24 +17,8 @@ from torch import Tensor
 from semcom.engine.store.population import Population
 from semcom.engine.train.forward import Batch
 from semcom.engine.world import World
+from semcom.methods.parts.kinds import Kind
 from semcom.methods.parts.passes import pass_training_images
-
-Kind = Literal["svm", "lr"]
-KINDS: Mapping[str, str] = {
-    "svm": "A linear support vector machine for each class against the others, squared hinge; for --finish alone.",
-    "lr": "Multinomial logistic regression; for --finish alone.",
-}
-"""Name of a classifier -> its description."""
-
-
-def holds_classifier(kind: str | None) -> TypeGuard[Kind]:
-    """Check whether a kind of last stage is one of scikit-learn's classifiers, and not a head to train."""
-    return kind in KINDS
-
-
-def is_head(kind: str | None) -> TypeGuard[str]:
-    """Check whether a kind of last stage is a head to train. None is no last stage."""
-    return kind is not None and not holds_classifier(kind)
 
 
 def linear_classifiers(world: World, pop: Population, kind: Kind, stream: str = "classifiers") -> dict[str, Tensor]:

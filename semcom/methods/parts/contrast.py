@@ -34,15 +34,15 @@ def supervised_contrastive(
     """
     z = torch.nn.functional.normalize(features, dim=-1)
     similar = z @ z.mT / tau
-    others, positives = _pairs(labels, mask)
+    others, positives = _mark_pairs(labels, mask)
     count = positives.sum(2)
     many = count.clamp(min=1)  # samples without positives are no anchors, and dropped below
     if form == "inside":
-        pull = _log_sum(similar, positives) - many.to(z.dtype).log()
+        pull = _log_sum_exp(similar, positives) - many.to(z.dtype).log()
     else:
         pull = (similar * positives).sum(2) / many
     anchors = count > 0
-    each = torch.where(anchors, _log_sum(similar, others) - pull, 0)
+    each = torch.where(anchors, _log_sum_exp(similar, others) - pull, 0)
     return each.sum(1) / anchors.sum(1).clamp(min=1)
 
 
@@ -77,10 +77,10 @@ def anchor_gradient(features: Tensor, labels: Tensor, mask: Tensor | None, tau: 
     """
     length = features.norm(dim=-1, keepdim=True).clamp(min=1e-12)
     z = features / length
-    others, positives = _pairs(labels, mask)
+    others, positives = _mark_pairs(labels, mask)
     similar = z @ z.mT / tau
-    among_others = _only(similar, others).softmax(-1)
-    among_positives = _only(similar, positives).softmax(-1)
+    among_others = _mask_with_infinity(similar, others).softmax(-1)
+    among_positives = _mask_with_infinity(similar, positives).softmax(-1)
     anchors = positives.any(-1, keepdim=True)
 
     def part(weights: Tensor) -> Tensor:
@@ -92,7 +92,7 @@ def anchor_gradient(features: Tensor, labels: Tensor, mask: Tensor | None, tau: 
     )
 
 
-def _pairs(labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _mark_pairs(labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Mark A and P: each sample's others, and those of its class among them, bool `[k, b, b]`."""
     others = ~torch.eye(labels.shape[1], dtype=torch.bool, device=labels.device).expand(len(labels), -1, -1)
     if mask is not None:
@@ -100,11 +100,11 @@ def _pairs(labels: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     return others, others & (labels.unsqueeze(1) == labels.unsqueeze(2))
 
 
-def _log_sum(values: Tensor, among: Tensor) -> Tensor:
+def _log_sum_exp(values: Tensor, among: Tensor) -> Tensor:
     """Compute log sum exp over the entries `among` of the last axis: `[k, b, b] -> [k, b]`."""
-    return _only(values, among).logsumexp(-1)
+    return _mask_with_infinity(values, among).logsumexp(-1)
 
 
-def _only(values: Tensor, among: Tensor) -> Tensor:
+def _mask_with_infinity(values: Tensor, among: Tensor) -> Tensor:
     """Set `values` outside `among` to -inf. Rows without any stay unchanged, for a finite sum with its gradient."""
     return values.masked_fill(~(among | ~among.any(-1, keepdim=True)), -torch.inf)

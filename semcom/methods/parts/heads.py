@@ -17,7 +17,8 @@ from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import plain_objective
-from semcom.methods.parts.classifiers import holds_classifier, is_head, linear_classifiers, linear_scores
+from semcom.methods.parts.classifiers import linear_classifiers, linear_scores
+from semcom.methods.parts.kinds import holds_classifier, is_head
 from semcom.models.split import SplitModel
 
 
@@ -73,6 +74,7 @@ def train_heads(world: World, bodies: Population, heads: Population, phase: Phas
     """Train `heads` on the encoders of `bodies` by the plain loss, and join them to models."""
     if phase.epochs != 0:
         optimizer = make_head_optimizer(world)
+        # The encoders are frozen, so each image is encoded once instead of in every epoch.
         features = world.on_features(bodies)
         heads = features.fit(heads, plain_objective, train="head.", phase=phase, optimizer=optimizer).models
     return _join_heads(bodies, heads)

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import mse_loss
 
 from semcom.engine.store.population import Population
 from semcom.engine.train.forward import Batch
@@ -99,20 +101,26 @@ def compute_prototype_moments(
     return means[..., :d].contiguous(), counts, means[..., d].contiguous()
 
 
-def sum_features_by_class(features: Tensor, batch: Batch, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def sum_features_by_class(features: Tensor, batch: Batch, counts: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Sum features per class, and count them: `[k, b, d] -> [k, C, d], [k, C]`.
 
     Args:
         features: `[k, b, d]`.
         batch: labels and padding.
-        weight: additional weight per client, `[k]` (bool or float).
+        counts: whether a client's samples count, bool `[k]` (None: they do).
     """
     # torch's one_hot reads the smallest and the largest label first.
-    each = (batch.y.unsqueeze(-1) == torch.arange(batch.classes, device=features.device)).to(features.dtype)
-    each = each * batch.weight.unsqueeze(-1)
-    if weight is not None:
-        each = each * weight.to(features.dtype)[:, None, None]
+    each = batch.y.unsqueeze(-1) == number_classes(batch.classes, features.device)
+    for chosen in (batch.mask, None if counts is None else counts[:, None]):
+        each = each if chosen is None else each & chosen.unsqueeze(-1)
+    each = each.to(features.dtype)
     return torch.einsum("kbc,kbd->kcd", each, features), each.sum(1)
+
+
+@lru_cache(maxsize=16)
+def number_classes(classes: int, device: torch.device) -> Tensor:
+    """Make the numbers of all classes, int64 `[C]`, once on a device."""
+    return torch.arange(classes, device=device)
 
 
 def class_means(sums: Tensor, counts: Tensor) -> Tensor:
@@ -129,8 +137,7 @@ def carry(world: World, n: int) -> dict[str, Tensor]:
 def collect(into: Mapping[str, Tensor], features: Tensor, batch: Batch) -> None:
     """Add a training step's received features to the accumulators if it belongs to a client's last epoch."""
     sums, counts = sum_features_by_class(features.detach(), batch, batch.last)
-    into["sums"].add_(sums)
-    into["counts"].add_(counts)
+    torch._foreach_add_([into["sums"], into["counts"]], [sums, counts])
 
 
 def combine_prototypes(means: Tensor, counts: Tensor, how: How) -> Tensor:
@@ -168,7 +175,7 @@ def squared_distance(features: Tensor, targets: Tensor, known: Tensor, batch: Ba
     k, _, d = features.shape
     target = targets.expand(k, -1, -1).gather(1, batch.y.unsqueeze(-1).expand(-1, -1, d))
     has = known.expand(k, -1).gather(1, batch.y)
-    return batch.mean((features - target).square().sum(-1) * has)
+    return batch.mean(mse_loss(features, target, reduction="none").sum(-1) * has)
 
 
 def contrast_with_prototypes(

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from semcom.data.federation import Federation
 from semcom.engine.train.session import Session
-from semcom.engine.train.view import View, infer_images
+from semcom.engine.train.view import View, infer_in_view
 
 if TYPE_CHECKING:
-    from channels import Link
-    from channels.coding.image import Received
+    from semcom.channels import Link
+    from semcom.channels.coding.image import Received
 
 SAMPLE = 128
 """Training images by which codec and scheme are chosen."""
@@ -44,6 +44,6 @@ def score_received(session: Session, view: View, client: int, received: Received
     scores[:, counts.argmax()] = 1
     if not received.lost.all():
         arrived = ~received.lost
-        heard = infer_images(session, view, client, received.images[arrived], None, link)
+        heard = infer_in_view(session, view, client, received.images[arrived], None, link)
         scores[arrived.to(draws.device)] = torch.cat([view.answer(each)[0] for each in heard])
     return scores

@@ -27,12 +27,12 @@ def measure_slope(
     return loss, compute_gradients(loss, leaves)
 
 
-def moved(start: Mapping[str, Tensor], way: Mapping[str, Tensor], length: float) -> dict[str, Tensor]:
+def move_along(start: Mapping[str, Tensor], way: Mapping[str, Tensor], length: float) -> dict[str, Tensor]:
     """Compute start + length * way, leaf by leaf."""
     return {name: t.detach() + length * way[name] for name, t in start.items()}
 
 
-def take_whole_step(world: World, pop: Population, rate: float) -> Population:
+def take_whole_gradient_step(world: World, pop: Population, rate: float) -> Population:
     """Take one step w - rate * grad CE(w) of each client on all of its training data, in training mode.
 
     The gradient is the sum of pieces of the mini-batch size, all at w, so that this takes no more memory than training.

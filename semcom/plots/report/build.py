@@ -11,14 +11,14 @@ import semcom
 from semcom.config import ConfigError
 from semcom.escape import escape_controls
 from semcom.files import resolve_file, write_atomically
-from semcom.plots.report.facts import facts, titled
+from semcom.plots.report.facts import facts, title_study
 from semcom.plots.report.figures import figures
 from semcom.plots.report.subject import Subject
 from semcom.plots.report.tables import tables
 
 
 def report(
-    folders: Sequence[Path | str],
+    folders: Sequence[Path | str] | Path | str,
     *,
     out: Path | str | None = None,
     view: str | None = None,
@@ -27,7 +27,7 @@ def report(
     """Write a page that shows studies, a part for each, and return its path.
 
     Args:
-        folders: of the studies, as `semcom.study` takes them.
+        folders: of the studies, or of one, as `semcom.study` takes them.
         out: the file (None: report.html in the first folder, or beside an archive).
         view: name of the view that is averaged and compared (None: the headline of each run).
         at: field -> value, as for `Study.where`.
@@ -42,10 +42,10 @@ def report(
         ...     methods=("local", "fedavg"), seeds=(0, 1), set={"clients": 2, "train.rounds": 1}, out="results/two"
         ... )
         Accuracy ...
-        >>> semcom.report(["results/two"]).name
+        >>> semcom.report("results/two").name
         'report.html'
     """
-    paths = [resolve_file(folder) for folder in folders]
+    paths = [resolve_file(folder) for folder in ((folders,) if isinstance(folders, Path | str) else folders)]
     if not paths or len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("FOLDER: none is given, or one twice; give each study once")
     page = _page([_part(i, path, view, at) for i, path in enumerate(paths)])
@@ -56,7 +56,7 @@ def report(
 def _part(i: int, folder: Path, view: str | None, at: Mapping[str, Any] | None) -> dict[str, Any]:
     subject = Subject(semcom.study(folder).where(at or {}), folder, view)
     return {
-        "title": titled(subject.study, folder),
+        "title": title_study(subject.study, folder),
         "facts": facts(subject),
         "tables": {table.id: table for table in tables(subject)},
         "figures": [(figure, figure.html(f"plot-{i}-{figure.id}")) for figure in figures(subject)],

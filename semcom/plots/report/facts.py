@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from semcom.files import SUMMARY
-from semcom.plots.report.names import heading, listed, shown
+from semcom.plots.report.names import join_names, name_heading, name_value
 from semcom.plots.report.subject import Subject
 from semcom.studies import names as study_names
 from semcom.studies.analysis.overview import list_changed_settings
@@ -20,7 +20,7 @@ Fact = tuple[str, str]
 """Its subject and its text."""
 
 
-def titled(study: Study, folder: Path) -> str:
+def title_study(study: Study, folder: Path) -> str:
     """Title a study by its experiment with the scale, and the name of its folder."""
     sweep, name = study.record, folder.resolve().name
     known = sweep.get("experiment") not in (None, "study")  # a study that nobody has declared
@@ -41,15 +41,18 @@ def facts(subject: Subject) -> list[Fact]:
             ),
         ),
         ("Runs", f"{len(runs)} ({states})"),
-        ("Methods", ", ".join(shown(name, "variant", study.labels) for name in study.variants)),
-        *((f"Varied: {heading(axis)}", ", ".join(map(shown, sorted_values(study, axis)))) for axis in study.axes),
-        ("Seeds", listed(sorted_values(study, "seed"))),
+        ("Methods", ", ".join(name_value(name, "variant", study.labels) for name in study.variants)),
+        *(
+            (f"Varied: {name_heading(axis)}", ", ".join(map(name_value, sort_field_values(study, axis))))
+            for axis in study.axes
+        ),
+        ("Seeds", join_names(sort_field_values(study, "seed"))),
         ("Set in all runs", names.text(_settings(subject))),
-        (study_names.titled(study.metric.label), _state_headline(study, subject.view)),
+        (study_names.capitalise(study.metric.label), _state_headline(study, subject.view)),
         ("Intervals", _intervals(study)),
         ("Versions", _versions(study)),
-        ("Commit", _left(study, "commit")),
-        ("Device", _left(study, "device")),
+        ("Commit", _list_entries(study, "commit")),
+        ("Device", _list_entries(study, "device")),
         ("Machine", _machines(study)),
         ("Finished", _days(study, subject.folder.is_file())),
         ("Left out", names.text("; ".join(list_damaged_runs(study.stored, study.record)))),
@@ -58,7 +61,7 @@ def facts(subject: Subject) -> list[Fact]:
     return [(name, text) for name, text in found if text]
 
 
-def sorted_values(study: Study, field: str) -> list[Any]:
+def sort_field_values(study: Study, field: str) -> list[Any]:
     """List the values of a field in a study: numbers ascending, others in their order, None at the end.
 
     Runs with unknown configuration do not count.
@@ -75,11 +78,11 @@ def _settings(subject: Subject) -> str:
     apart = {"seed", *subject.study.axes}
     first = list_changed_settings(runs[0]) if runs else {}
     common = {n: v for n, v in first.items() if n not in apart and all(v == run.fields.get(n) for run in runs)}
-    return ", ".join(f"{name} {_value(value)}" for name, value in common.items())
+    return ", ".join(f"{name} {_format_value(value)}" for name, value in common.items())
 
 
-def _value(value: Any) -> str:
-    return " ".join(map(shown, value)) if isinstance(value, list | tuple) else shown(value)
+def _format_value(value: Any) -> str:
+    return " ".join(map(name_value, value)) if isinstance(value, list | tuple) else name_value(value)
 
 
 def _state_headline(study: Study, view: str | None) -> str:
@@ -105,18 +108,18 @@ def _intervals(study: Study) -> str:
 
 def _versions(study: Study) -> str:
     columns = [name for name in study.runs if name.startswith("versions.")]
-    return ", ".join(f"{name.removeprefix('versions.')} {listed(list(study.runs[name]))}" for name in columns)
+    return ", ".join(f"{name.removeprefix('versions.')} {join_names(list(study.runs[name]))}" for name in columns)
 
 
-def _left(study: Study, name: str) -> str:
+def _list_entries(study: Study, name: str) -> str:
     """List the distinct values of an entry in the summaries of finished runs."""
-    return listed([run.summary[name] for run in study.stored if run.summary and run.summary.get(name)])
+    return join_names([run.summary[name] for run in study.stored if run.summary and run.summary.get(name)])
 
 
 def _machines(study: Study) -> str:
     """List the processors of finished runs, with their vector units; older versions did not store them."""
     found = [run.summary["machine"] for run in study.stored if run.summary and run.summary.get("machine")]
-    return listed([f"{each.get('accelerator', each['processor'])} ({each['vector']})" for each in found])
+    return join_names([f"{each.get('accelerator', each['processor'])} ({each['vector']})" for each in found])
 
 
 def _warnings(study: Study) -> str:

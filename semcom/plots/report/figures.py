@@ -16,13 +16,13 @@ import plotly.graph_objects as go
 from markupsafe import Markup
 
 from semcom.escape import escape_html
-from semcom.plots.report.facts import sorted_values
-from semcom.plots.report.names import empty, format_metric, heading, name_metric, placed, shown
+from semcom.plots.report.facts import sort_field_values
+from semcom.plots.report.names import format_metric, is_empty, name_heading, name_metric, name_place, name_value
 from semcom.plots.report.subject import Subject
 from semcom.runs.folder.arrays import CONFUSION
 from semcom.studies.analysis.efficiency import COSTS
 from semcom.studies.analysis.study import Study
-from semcom.studies.names import titled
+from semcom.studies.names import capitalise
 from semcom.tasks.metric import Metric
 
 MOST_POINTS = 1_000_000
@@ -99,7 +99,7 @@ class Places:
 
     def __init__(self, study: Study) -> None:
         rows = [(run.variant, {axis: run.field(axis) for axis in study.axes}) for run in study.tests if run.fields]
-        values = {axis: pd.Series([shown(at[axis]) for _, at in rows]) for axis in study.axes}
+        values = {axis: pd.Series([name_value(at[axis]) for _, at in rows]) for axis in study.axes}
         variants = pd.Series([name for name, _ in rows], dtype=object)
         counts = {axis: of.groupby(variants).nunique() for axis, of in values.items()}
         self.own = {name: [axis for axis in study.axes if counts[axis].get(name, 0) > 1] for name in study.variants}
@@ -111,7 +111,7 @@ class Places:
     def but(self, along: str | None = None) -> list[dict[str, Any]]:
         """List the points without one axis."""
         axes = [axis for axis in self.axes if axis != along]
-        found = {tuple(shown(at[axis]) for axis in axes): {axis: at[axis] for axis in axes} for at in self.points}
+        found = {tuple(name_value(at[axis]) for axis in axes): {axis: at[axis] for axis in axes} for at in self.points}
         return list(found.values())
 
     def groups(
@@ -125,14 +125,18 @@ class Places:
 
     def stands(self, name: str, at: Point, chosen: Point) -> bool:
         """Check whether a variant's numbers at a point are shown at the chosen point."""
-        return all(axis not in self.own[name] or shown(at[axis]) == shown(value) for axis, value in chosen.items())
+        return all(
+            axis not in self.own[name] or name_value(at[axis]) == name_value(value) for axis, value in chosen.items()
+        )
 
     def look(self, name: str, pale: bool = False) -> dict[str, Any]:
         """Choose the common look of a variant's traces. Its name is escaped, since Plotly reads HTML."""
         i = self.order[name]
-        colour, dash = COLOURS[i % len(COLOURS)] + "59" * pale, DASHES[0 if pale else i % len(DASHES)]
+        colour, dash = COLOURS[i % len(COLOURS)], DASHES[0 if pale else i % len(DASHES)]
+        if pale:  # as Plotly takes it in all its versions
+            colour = "rgba({},{},{},0.35)".format(*bytes.fromhex(colour[1:]))
         return {
-            "name": escape_html(shown(name, "variant", self.labels)),
+            "name": escape_html(name_value(name, "variant", self.labels)),
             "legendgroup": str(i),
             "legendrank": i + 1,
             "line": {"color": colour, "dash": dash},
@@ -156,7 +160,7 @@ def figures(subject: Subject) -> list[Figure]:
     own = dict(zip(first["variant"], first["view"], strict=True))
     views = list(dict.fromkeys(results["view"]))
     choices = [
-        (_words(placed(at), view and f"view {view}") or "all runs", at, dict.fromkeys(own, view) if view else own)
+        (_words(name_place(at), view and f"view {view}") or "all runs", at, dict.fromkeys(own, view) if view else own)
         for at in places.but()
         for view in ([None, *views] if len(views) > 1 else [None])
     ]
@@ -204,9 +208,9 @@ def _accuracy(subject: Subject, places: Places, runs: pd.DataFrame) -> Figure:
     note = "Large: means over seeds with 95 % intervals, where there are several seeds. Small: single runs."
     metric = subject.study.metric
     at_x = "%{x}: " + _form(metric, "y")
-    made, means = Figure("accuracy", titled(metric.label), note), subject.study.mean(view=subject.view)
-    values = {axis: sorted_values(subject.study, axis) for axis in places.axes}
-    numeric = [axis for axis, of in values.items() if all(isinstance(v, int | float) and not empty(v) for v in of)]
+    made, means = Figure("accuracy", capitalise(metric.label), note), subject.study.mean(view=subject.view)
+    values = {axis: sort_field_values(subject.study, axis) for axis in places.axes}
+    numeric = [axis for axis, of in values.items() if all(isinstance(v, int | float) and not is_empty(v) for v in of)]
     for along in [*sorted(values, key=lambda axis: (axis not in numeric, -len(values[axis]))), None]:
         traces = []
         for name, at, _, rows in places.groups(means, along=along):
@@ -226,23 +230,23 @@ def _accuracy(subject: Subject, places: Places, runs: pd.DataFrame) -> Figure:
             single = go.Scatter(
                 x=_places_on(along, rows, name, along in numeric), y=_scaled(rows[metric.name], metric), mode="markers",
                 hovertemplate=_hover(at_x, "seed %{customdata[0]}, run %{customdata[1]}"),
-                customdata=list(zip(rows["seed"].map(shown), rows["hash"], strict=True)),
+                customdata=list(zip(rows["seed"].map(name_value), rows["hash"], strict=True)),
                 **places.look(name, pale=True), showlegend=False,
             )  # fmt: skip
             traces.append((name, at, single))
         few = along in numeric and len(values[str(along)]) <= 15
         ticks = {"tickmode": "array", "tickvals": values[str(along)]} if few else {"tickmode": "auto"}
-        axis = _axis(heading(along or "method"), type="linear" if along in numeric else "category", **ticks)
-        words = f"along {heading(along)}" if along else "each method"
+        axis = _axis(name_heading(along or "method"), type="linear" if along in numeric else "category", **ticks)
+        words = f"along {name_heading(along)}" if along else "each method"
         for at in places.but(along):
             shown_here = [trace for name, own, trace in traces if places.stands(name, own, at)]
-            made.offer(_words(words, placed(at)), shown_here, xaxis=axis, yaxis=_axis(name_metric(metric)))
+            made.offer(_words(words, name_place(at)), shown_here, xaxis=axis, yaxis=_axis(name_metric(metric)))
     return made
 
 
 def _places_on(along: str | None, rows: pd.DataFrame, name: str, numeric: bool) -> list[Any]:
     """Place rows of a variant on an axis, or without an axis at its name."""
-    texts = [name] * len(rows) if along is None else [shown(value) for value in rows[along]]
+    texts = [name] * len(rows) if along is None else [name_value(value) for value in rows[along]]
     return [float(v) for v in rows[along]] if numeric else [escape_html(text) for text in texts]
 
 
@@ -267,7 +271,9 @@ def _curves(study: Study, places: Places, choices: Choices) -> Figure:
     found = [(name, own, _curves_of(places, name, rows, every, "%{y:.4g}")) for name, own, _, rows in groups]
     for at in places.but():
         of = [each for name, own, each in found if places.stands(name, own, at)]
-        made.offer(_words("training loss", placed(at)), sum(of, []), xaxis=_axis("round"), yaxis=_axis("training loss"))
+        made.offer(
+            _words("training loss", name_place(at)), sum(of, []), xaxis=_axis("round"), yaxis=_axis("training loss")
+        )
     return made
 
 
@@ -356,7 +362,7 @@ def _confusion(subject: Subject) -> Figure:
         for view, counts in matrices.items() if cells <= MOST_CELLS else ():
             with np.errstate(invalid="ignore"):  # a class without images
                 shares = _percents(counts / counts.sum(1, keepdims=True))
-            place = placed({axis: run.field(axis) for axis in subject.study.axes})
+            place = name_place({axis: run.field(axis) for axis in subject.study.axes})
             words = _words(run.variant, place, f"seed {run.fields.get('seed')}", f"view {view}")
             map_ = _map(shares, hover, len(counts) <= 12, customdata=counts)
             layout = _map_layout("predicted class", "true class", len(counts), 520)
@@ -371,7 +377,7 @@ def _costs(subject: Subject, places: Places) -> Figure:
     """Draw the headline against each cost, with a line through the efficient variants of a point."""
     note = "Filled: efficient methods, which no other one beats in {} at no higher cost. This compares means."
     metric = subject.study.metric
-    made = Figure("costs", f"{titled(metric.label)} against cost", note.format(metric.label))
+    made = Figure("costs", f"{capitalise(metric.label)} against cost", note.format(metric.label))
     for cost in ("uses", *(name for name in COSTS if name != "uses")):
         found, unit = subject.study.pareto(cost, view=subject.view), UNITS.get(cost, cost)
         unit = unit if cost != "energy_j" or subject.study.in_joule else "energy in symbols"
@@ -396,6 +402,6 @@ def _costs(subject: Subject, places: Places) -> Figure:
             line.update(showlegend=False, hoverinfo="skip")
             scale = "log" if 0 < 20 * rows["cost"].min() < rows["cost"].max() else "linear"
             axis = _axis(f"{unit} of the whole run, all clients and directions", type=scale)
-            words = _words(unit, placed(at))
+            words = _words(unit, name_place(at))
             made.offer(words, [line, *(trace for _, trace in there)], xaxis=axis, yaxis=_axis(name_metric(metric)))
     return made

@@ -11,13 +11,8 @@ from typing import Any
 
 from semcom.runs.result.places import BEFORE
 from semcom.studies.names import FIELDS, NAMED, SHIPPED, Labels
-from semcom.studies.overrides import format_number
+from semcom.studies.overrides import format_number, name_file
 from semcom.tasks.metric import Metric
-
-
-def here(text: str) -> str:
-    """Shorten an absolute path to the name of its file; other texts stay unchanged."""
-    return os.path.basename(text) if os.path.isabs(text) else text
 
 
 class Names:
@@ -39,29 +34,29 @@ class Names:
         return text
 
 
-def empty(value: Any) -> bool:
+def is_empty(value: Any) -> bool:
     """Check whether a cell of a table has no value."""
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def shown(value: Any, field: str = "", labels: Labels = SHIPPED) -> str:
+def name_value(value: Any, field: str = "", labels: Labels = SHIPPED) -> str:
     """Format the value of a field; a method and a variant by the method's label."""
-    if empty(value):
+    if is_empty(value):
         return "none"
     if field in NAMED:
         return labels.value(field, value)
-    return format_number(value) if isinstance(value, float) else here(str(value))
+    return format_number(value) if isinstance(value, float) else name_file(str(value))
 
 
-def heading(field: str) -> str:
+def name_heading(field: str) -> str:
     """Name a field with its unit, such as "SNR in dB"."""
     name, unit = FIELDS.get(field, (field, ""))
     return f"{name} in{unit}" if unit else name
 
 
-def placed(point: Mapping[str, Any]) -> str:
+def name_place(point: Mapping[str, Any]) -> str:
     """Describe a point of a study, such as "SNR 6 dB, ways 2"."""
-    return SHIPPED.point({name: here(value) if isinstance(value, str) else value for name, value in point.items()})
+    return SHIPPED.point(point)
 
 
 def name_metric(metric: Metric, of: str = "") -> str:
@@ -71,9 +66,9 @@ def name_metric(metric: Metric, of: str = "") -> str:
 
 def format_metric(metric: Metric, value: Any) -> str:
     """Format a value of a metric, without its unit, as an empty text without a value."""
-    return "" if empty(value) else metric.format(value)
+    return "" if is_empty(value) else metric.format(value)
 
 
-def listed(values: Sequence[Any]) -> str:
+def join_names(values: Sequence[Any]) -> str:
     """Join the distinct values by commas."""
-    return ", ".join(dict.fromkeys(shown(value) for value in values if not empty(value)))
+    return ", ".join(dict.fromkeys(name_value(value) for value in values if not is_empty(value)))

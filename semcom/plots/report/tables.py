@@ -11,7 +11,7 @@ import pandas as pd
 
 from semcom.config import ConfigError
 from semcom.files import CONFIG
-from semcom.plots.report.names import Names, empty, format_metric, heading, name_metric, shown
+from semcom.plots.report.names import Names, format_metric, is_empty, name_heading, name_metric, name_value
 from semcom.plots.report.subject import Subject
 from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.efficiency import read_cost
@@ -77,7 +77,7 @@ def _means(study: Study, view: str | None) -> Table:
         ends = [Cell(format_metric(metric, row[end]), _sortable(row[end])) for end in ("low", "high")]
         said = Cell(row["interval"], row["interval"])
         rows.append([*_place(row, ["variant", *axes], study), mean, *ends, Cell(str(row["n"]), row["n"]), said])
-    heads = ["method", *map(heading, axes), name_metric(metric), "from", "to", "seeds", "interval"]
+    heads = ["method", *map(name_heading, axes), name_metric(metric), "from", "to", "seeds", "interval"]
     return Table("means", "Means over seeds", _marks_note(means["mark"].any()) if rows else "", heads, rows)
 
 
@@ -93,7 +93,7 @@ def _beside(study: Study, view: str | None) -> Table:
         rows = rows or [_place(row, ["variant", *study.axes], study) for row in found]
         for cells, row in zip(rows, found, strict=True):
             cells.append(Cell(format_metric(metric, row["mean"]), _sortable(row["mean"]), row["mark"]))
-    heads = ["method", *map(heading, study.axes), *map(name_metric, metrics)]
+    heads = ["method", *map(name_heading, study.axes), *map(name_metric, metrics)]
     return Table("beside", "Other metrics, means over seeds", "", heads, rows)
 
 
@@ -110,7 +110,7 @@ def _marks_note(some: bool) -> str:
 def _compared(study: Study, view: str | None) -> Table:
     """Write a sentence for each pair of variants at each point."""
     pairs, done = list(combinations(study.variants, 2)), [run for run in study.tests if run.status == "done"]
-    points = len({tuple(shown(run.field(axis)) for axis in study.axes) for run in done})
+    points = len({tuple(name_value(run.field(axis)) for axis in study.axes) for run in done})
     title, many = "Comparisons", len(pairs) * points
     if many > MOST_COMPARISONS:
         note = f"A report makes {MOST_COMPARISONS} comparisons at most, and {len(pairs)} x {points} are possible"
@@ -140,7 +140,7 @@ def _failed(study: Study, names: Names) -> Table:
         [*_place(row, columns, study), _text(names.text(str(row["error"]))), _text(row["hash"])]
         for row in bad.to_dict("records")
     ]
-    heads = ["method", *map(heading, axes), "seed", "error", "hash"]
+    heads = ["method", *map(name_heading, axes), "seed", "error", "hash"]
     return Table("failed", "Failed runs", "", heads, rows)
 
 
@@ -154,13 +154,14 @@ def _runs(subject: Subject) -> Table:
         run = runs[row["hash"]]
         numbers = [(run.view(subject.view) or {}).get(name) for name in (metric.name, metric.key("worst10"))]
         measured = [Cell(format_metric(metric, number), _sortable(number)) for number in numbers]
-        measured += [_measured(run.snr_received_db.get("test"), 2), _measured(_uses(run))]
+        uses = read_cost(run, "uses") if run.status == "done" else None
+        measured += [_measured(run.snr_received_db.get("test"), 2), _measured(uses)]
         again = _repeat(subject, run)
         command, blanks = subject.names.text(again.command), blanks | again.blanks()
         ends = [_text(run.hash), Cell(command, command, "code")]
         rows.append([*_place({**row, TEST: run.test_snr_db}, columns, study), _text(row["status"]), *measured, *ends])
     worst = name_metric(replace(metric, label="worst tenth"))
-    heads = ["method", *map(heading, study.axes), "seed", "status", name_metric(metric), worst]
+    heads = ["method", *map(name_heading, study.axes), "seed", "status", name_metric(metric), worst]
     heads += ["received SNR in dB", "channel uses", "hash", "command"]
     note = "Channel uses are those of all clients, rounds and directions. Commands write to a new folder."
     note += "".join(f" {word} is {subject.names.text(text)}." for word, text in blanks.items())
@@ -174,12 +175,8 @@ def _repeat(subject: Subject, run: Stored) -> Repeat:
     return build_repeat(locate_run_config(subject.folder, run), run.folder, f"repeated/{run.hash}")
 
 
-def _uses(run: Stored) -> float | None:
-    return read_cost(run, "uses") if run.status == "done" else None
-
-
 def _place(row: Mapping[str, Any], columns: Sequence[str], study: Study) -> list[Cell]:
-    return [Cell(shown(row[name], name, study.labels), _sortable(row[name])) for name in columns]
+    return [Cell(name_value(row[name], name, study.labels), _sortable(row[name])) for name in columns]
 
 
 def _text(text: str) -> Cell:
@@ -187,11 +184,11 @@ def _text(text: str) -> Cell:
 
 
 def _measured(value: Any, digits: int = 0) -> Cell:
-    return Cell("" if empty(value) else f"{value:,.{digits}f}", _sortable(value))
+    return Cell("" if is_empty(value) else f"{value:,.{digits}f}", _sortable(value))
 
 
 def _sortable(value: Any) -> float | str:
     """Convert a value to a sort key. An empty cell comes last."""
-    if empty(value) or pd.isna(value):
+    if is_empty(value) or pd.isna(value):
         return float("inf")
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)

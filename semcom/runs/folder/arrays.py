@@ -61,5 +61,5 @@ def _digest(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def list_lacking_arrays(found: Mapping[str, Any], keep: Collection[str]) -> list[str]:
-    """List the kinds without arrays."""
-    return [what for what in keep if not any(name.startswith(PREFIX[what]) for name in found)]
+    """List the kinds without arrays, of those that are kept in arrays."""
+    return [what for what in keep if what in PREFIX and not any(name.startswith(PREFIX[what]) for name in found)]

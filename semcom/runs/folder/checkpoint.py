@@ -68,7 +68,7 @@ def state_from_checkpoint(template: Any, values: Any, folder: Path | None = None
     fields: dict[str, Any] = {}
     known = [cohort for cohort, _ in _list_cohorts(template)]
     for field in dataclasses.fields(template):
-        like, value = getattr(template, field.name), _item(values, field.name)
+        like, value = getattr(template, field.name), _look_up(values, field.name)
         if isinstance(like, Population):
             if not isinstance(value, dict):
                 raise RunError(MISFIT)
@@ -92,25 +92,27 @@ def _unpack_cohort(known: Sequence[AnyCohort], value: Any, folder: Path | None, 
         shared = [n for n in known[0].shared if n in value and len(value[n]) == 1]
         own = {} if "rows" in value else {"tensors": dict(value), "shared": shared}
         value = {**value, **own, "ids": torch.from_numpy(known[0].ids)}
-    ids, rows, common, tensors, shared = (_item(value, name) for name in ("ids", "rows", "common", "tensors", "shared"))
+    ids, rows, common, tensors, shared = (
+        _look_up(value, name) for name in ("ids", "rows", "common", "tensors", "shared")
+    )
     if not isinstance(ids, Tensor):
         raise RunError(MISFIT)
     for like in known:
         if (
             isinstance(like, StoredCohort)
-            and _fits(like.network, common, like.own.layout.places)
+            and _fits_network(like.network, common, like.own.layout.places)
             and like.own.fits(rows, ids.numpy())
         ):
             own_rows = like.own.restored(rows, ids.numpy(), folder, team)
             here = {n: t.to(like.device) for n, t in common.items()}
             return dataclasses.replace(like, common=here, own=own_rows, ids=ids.numpy())
-        if _fits(like.network, tensors):
+        if _fits_network(like.network, tensors):
             here = {n: t.to(like.device) for n, t in tensors.items()}
             return Cohort(like.network, here, ids.numpy(), frozenset(shared))
     raise RunError(MISFIT)
 
 
-def _fits(network: nn.Module, tensors: Any, beside: Iterable[str] = ()) -> bool:
+def _fits_network(network: nn.Module, tensors: Any, beside: Iterable[str] = ()) -> bool:
     """Check that stacks have the shapes of a network's tensors, or are an optimiser's state for these.
 
     Other names are those of another network if some of this one are neither there nor `beside` them.
@@ -123,7 +125,7 @@ def _fits(network: nn.Module, tensors: Any, beside: Iterable[str] = ()) -> bool:
     return not (lacking and strange) and all(shapes.get(name, shape) == shape for name, shape in named.items())
 
 
-def _item(values: Any, name: str) -> Any:
+def _look_up(values: Any, name: str) -> Any:
     """Look up a value in a dict; None without it, or for any other object."""
     return values.get(name) if isinstance(values, dict) else None
 
@@ -131,9 +133,9 @@ def _item(values: Any, name: str) -> Any:
 def _list_cohorts(state: Any, values: Any = None) -> Iterator[tuple[AnyCohort, Any]]:
     """Yield the cohorts of all populations in a State, each with its part of the `values` of `state_to_checkpoint`."""
     for field in dataclasses.fields(state):
-        value, stored = getattr(state, field.name), _item(values, field.name)
+        value, stored = getattr(state, field.name), _look_up(values, field.name)
         if isinstance(value, Population):
-            yield from ((cohort, _item(stored, str(i))) for i, cohort in enumerate(value.cohorts))
+            yield from ((cohort, _look_up(stored, str(i))) for i, cohort in enumerate(value.cohorts))
         elif dataclasses.is_dataclass(value):
             yield from _list_cohorts(value, stored)
 
@@ -153,7 +155,7 @@ def claim_checkpoint_rows(state: Any, path: Path) -> list[Slot]:
     """
     with suppress(RunError):
         found = _list_cohorts(state, load_checkpoint(path).get("state"))
-        stored = ((of, _item(value, "rows")) for of, value in found if isinstance(of, StoredCohort))
+        stored = ((of, _look_up(value, "rows")) for of, value in found if isinstance(of, StoredCohort))
         return [handle for cohort, rows in stored for handle in cohort.own.claim(rows, cohort.ids)]
     return []
 

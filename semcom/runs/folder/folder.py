@@ -1,18 +1,18 @@
-"""A run's folder: config.json, metrics.jsonl, summary.json, arrays.npz, checkpoint.pt and the one before it."""
+"""A run's folder: config.json, metrics.jsonl, summary.json, arrays.npz, checkpoint.pt or the weights in its place."""
 
 from __future__ import annotations
 
 import errno
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from filelock import Timeout
 
-from semcom.config import ConfigError, RunConfig, RunError, list_differences, run_hash
+from semcom.config import ConfigError, RunConfig, RunError, list_identity_differences, run_hash
 from semcom.files import (
     ARRAYS,
     CHECKPOINT,
@@ -25,6 +25,7 @@ from semcom.files import (
     SWEEP,
     TABLE,
     TRAINING,
+    WEIGHTS,
     append_to_file,
     digest_of_file,
     refuse_file,
@@ -36,9 +37,9 @@ from semcom.files import (
 from semcom.runs.folder.arrays import Arrays, read_arrays, write_arrays
 from semcom.runs.folder.lines import DamagedRun, format_lines
 from semcom.runs.folder.lock import LOCK, MOMENT_S, take_lock, watch_lock
-from semcom.runs.folder.stored import format_config, locate_training, read_config
+from semcom.runs.folder.stored import format_config, locate_training, read_stored_config
 from semcom.runs.folder.summary import format_summary, read_summary
-from semcom.runs.request.inputs import find_changed_read
+from semcom.runs.request.inputs import find_changed_input
 
 LOG = logging.getLogger(__name__)
 SHOWN = 3
@@ -54,7 +55,7 @@ class WriteError(RunError):
 
 
 @contextmanager
-def name_written_file(name: str) -> Iterator[None]:
+def name_file_in_error(name: str) -> Iterator[None]:
     """Raise WriteError, which names the file, if the system refuses to write inside."""
     try:
         yield
@@ -91,7 +92,7 @@ class Folder:
                 raise ConfigError(f"out: {self.path} is the folder of a study: it holds {found}; give another folder")
             return
         try:
-            other = read_config(stored, "config")
+            other = read_stored_config(stored, "config")
         except ConfigError as error:  # it may be another tool's, which `again` must not remove
             if self.again and strange:
                 return
@@ -99,7 +100,7 @@ class Folder:
         if self.again:
             return
         if run_hash(other) != run_hash(self.config):
-            found = list_differences(other, self.config)
+            found = list_identity_differences(other, self.config)
             more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
             fields = "; ".join(found[:SHOWN]) + more
             raise ConfigError(f"out: {self.path} holds another run ({fields}); give another folder, or --again")
@@ -109,7 +110,7 @@ class Folder:
         """Remove the replaced run, beginning with the sign that it is finished, and its configuration last."""
         if self.again:
             rows = (path.name for path in self.path.glob(ROWS.format("*")))
-            for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, *rows, METRICS, ARRAYS, CONFIG):
+            for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, WEIGHTS, *rows, METRICS, ARRAYS, CONFIG):
                 (self.path / name).unlink(missing_ok=True)
 
     @contextmanager
@@ -126,7 +127,7 @@ class Folder:
         new = not self.path.exists()
         with self._locked():
             self.check()
-            for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT, ARRAYS):
+            for name in (CONFIG, METRICS, SUMMARY, CHECKPOINT, WEIGHTS, ARRAYS):
                 remove_leftover_files(self.path / name)
             try:
                 yield
@@ -138,7 +139,7 @@ class Folder:
     @contextmanager
     def _locked(self) -> Iterator[None]:
         """Create the folder and hold its lock; the read-only folder of a finished run needs none."""
-        with ExitStack() as stack, name_written_file(f"out: {self.path}"):
+        with ExitStack() as stack, name_file_in_error(f"out: {self.path}"):
             self.path.mkdir(parents=True, exist_ok=True)
             try:
                 lock = take_lock(self.path / LOCK, MOMENT_S)
@@ -156,9 +157,9 @@ class Folder:
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:
-        """Surround the writing of a file, see `name_written_file`. Raises RunError when the lock is no longer ours."""
+        """Surround the writing of a file, see `name_file_in_error`. Raises RunError when the lock is no longer ours."""
         self.check_lock()
-        with name_written_file(name):
+        with name_file_in_error(name):
             yield
 
     def begin(self, kept: Sequence[dict[str, Any]]) -> None:
@@ -227,15 +228,28 @@ class Folder:
                 raise DamagedRun(self.path / METRICS, "the run did not write all of its lines")
         with self._writing(SUMMARY):
             write_atomically(self.path / SUMMARY, format_summary(summary))
-        if self.config.train.drop_checkpoints:
-            for path in (self.path / CHECKPOINT, self.path / PREVIOUS, *self.path.glob(ROWS.format("*"))):
-                path.unlink(missing_ok=True)
+        keep = self.config.keep
+        if "checkpoint" not in keep and (self.config.train.drop_checkpoints or "weights" in keep):
+            with self._writing(WEIGHTS):
+                drop_checkpoints(self.path, keep)
+
+
+def drop_checkpoints(folder: Path, keep: Collection[str] = ()) -> None:
+    """Remove the checkpoints of a finished run, after writing its weights if these are to be kept."""
+    rows = list(folder.glob(ROWS.format("*")))
+    if "weights" in keep and (folder / CHECKPOINT).exists():
+        from semcom.runs.folder.weights import write_weights  # imports torch
+
+        write_weights(folder)
+        rows = []  # to which the weights refer
+    for path in (folder / CHECKPOINT, folder / PREVIOUS, *rows):
+        path.unlink(missing_ok=True)
 
 
 def check_stored_reads(folder: Path) -> None:
     """Raise ConfigError if a file that a stored run has read has changed."""
     stored = locate_training(folder) / CONFIG
-    if stored.exists() and (changed := find_changed_read(read_config(stored, "config").contents)):
+    if stored.exists() and (changed := find_changed_input(read_stored_config(stored, "config").contents)):
         words = f"{changed}, which it read, has changed"
         raise ConfigError(f"out: {folder} holds another run ({words}); give another folder, move it away, or --again")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from semcom.config import RunError
-from semcom.files import CHECKPOINT, METRICS, open_file, to_json
+from semcom.files import CHECKPOINT, METRICS, format_json, open_file
 from semcom.runs.folder.stored import locate_training
 
 
@@ -79,7 +79,7 @@ def digest_metrics(digest: hashlib._Hash, *lines: dict[str, Any]) -> list[int]:
 
 def format_lines(lines: Iterable[dict[str, Any]]) -> str:
     """Format lines for metrics.jsonl."""
-    return "".join(to_json(line) + "\n" for line in lines)
+    return "".join(format_json(line) + "\n" for line in lines)
 
 
 def _parse_numbers(text: bytes) -> dict[str, Any] | None:
@@ -92,7 +92,7 @@ def _parse_numbers(text: bytes) -> dict[str, Any] | None:
 
 
 def _read_null(value: Any) -> Any:
-    """Replace null, as `to_json` writes NaN, by NaN; a class that no client tests stays None."""
+    """Replace null, as `format_json` writes NaN, by NaN; a class that no client tests stays None."""
     if isinstance(value, dict):
         return {name: held if name == "classes" else _read_null(held) for name, held in value.items()}
     return [_read_null(held) for held in value] if isinstance(value, list) else math.nan if value is None else value

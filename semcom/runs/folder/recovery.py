@@ -13,10 +13,11 @@ from semcom.config import Resolved, RunError, run_hash
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import Team
 from semcom.engine.store.rows import Slot
-from semcom.files import CHECKPOINT, METRICS, PREVIOUS, set_file_aside
+from semcom.files import CHECKPOINT, METRICS, PREVIOUS, WEIGHTS, set_file_aside
 from semcom.runs.folder import checkpoint
 from semcom.runs.folder.folder import Folder
 from semcom.runs.folder.lines import digest_metrics, read_metrics
+from semcom.runs.folder.weights import load_weights
 from semcom.runs.request.stop import defer_stop_signals
 
 LOG = logging.getLogger(__name__)
@@ -53,7 +54,8 @@ class Checkpoints:
             return None
         newest, before = self.folder.path / CHECKPOINT, self.folder.path / PREVIOUS
         if not newest.exists():
-            return read_checkpoint(before, self.config, progress) if before.exists() else None
+            others = (path for path in (before, self.folder.path / WEIGHTS) if path.exists())
+            return next((read_checkpoint(path, self.config, progress) for path in others), None)
         try:
             return read_checkpoint(newest, self.config, progress)
         except checkpoint.Damaged as error:
@@ -105,7 +107,7 @@ class Checkpoints:
 
 def read_checkpoint(path: Path, config: Resolved, progress: dict[str, Any]) -> dict[str, Any]:
     """Read a checkpoint. Raises RunError if it is damaged or not of this run; see `Checkpoints.find`."""
-    content = checkpoint.load_checkpoint(path)
+    content = load_weights(path) if path.name == WEIGHTS else checkpoint.load_checkpoint(path)
     if content.get("hash") != run_hash(config):
         raise RunError(f"{path}: belongs to another run; move it away to start again")
     found: Any = content.get("progress")
@@ -162,14 +164,11 @@ def begin_or_recover(
         the summary of a finished run (None: it is not finished), and the lines of metrics.jsonl.
 
     Raises:
-        RunError: the run is finished, but its checkpoint is missing; or lines of metrics.jsonl are, or have changed.
+        RunError: lines of metrics.jsonl are missing, or have changed.
     """
     summary = folder.summary()
-    if summary is not None and stored is None:
-        if folder.config.train.drop_checkpoints:
-            return summary, read_metrics(folder.path)
-        path = folder.path / CHECKPOINT
-        raise RunError(f"{path} is missing though the run is finished; give another folder to train it again")
+    if summary is not None and stored is None:  # its models have gone, as of a sweep's run
+        return summary, read_metrics(folder.path)
     lines = read_covered_metrics(folder.path, stored or 0, covered)
     rounds = rounds if summary is None else summary["rounds"]  # fewer where it stopped early
     if summary is not None and stored != rounds:

@@ -81,7 +81,10 @@ def find_misfit(shape: Any, value: Any, name: str = "") -> str | None:
         if isinstance(value, dict) and not isinstance(key, str):  # which JSON has not
             return name
         others = table.get("*_at", table.get(...)) if str(key).endswith("_at") else table.get(...)
-        text = find_misfit(table.get(key, others), held, f"{name}.{key}".lstrip("."))
+        inside = table.get(key, others)
+        if type(held) is float and (inside is NUMBER or inside is float or inside is object):  # nearly always
+            continue
+        text = find_misfit(inside, held, f"{name}.{key}".lstrip("."))
         if text is not None:
             return text
     return None

@@ -9,35 +9,39 @@ from typing import Any
 
 from semcom.config import ConfigError, RunConfig, from_dict, to_dict
 from semcom.config.checks import check_config_types
-from semcom.files import CONFIG, SWEEP, TRAINING, open_file, to_json, write_atomically
+from semcom.files import CONFIG, SWEEP, TRAINING, format_json, open_file, write_atomically
+from semcom.packed import Packed
 
 LARGEST = 64 << 20
 """Bytes of the largest config.json: that of a million clients with a rate each."""
 
 
-def write_config(folder: Path, config: RunConfig) -> Path:
+def write_stored_config(folder: Path, config: RunConfig) -> Path:
     """Write config.json, and return its path. Raises OSError if it could not be written."""
     return write_atomically(folder / CONFIG, format_config(config))
 
 
 def format_config(config: RunConfig) -> str:
     """Format the content of config.json."""
-    return to_json(to_dict(config), indent=2) + "\n"
+    return format_json(to_dict(config), indent=2) + "\n"
 
 
-def read_config(path: Path | str, asked: str) -> RunConfig:
+def read_stored_config(path: Path | str, asked: str, seen: dict[Any, Any] | None = None) -> RunConfig:
     """Read a stored configuration: a config.json, or that of a run's folder.
 
     Args:
         path: of the file or the folder.
         asked: purpose, the first word of the error about a file that cannot be read.
+        seen: as of `from_dict`.
 
     Raises:
         ConfigError: there is none, or it is no configuration.
     """
-    path = os.path.join(path, CONFIG) if os.path.isdir(path) else str(path)
+    place = path if isinstance(path, Packed) else Path(path)
+    place = place / CONFIG if place.is_dir() else place
+    path = str(place) if isinstance(path, Packed) else os.path.join(path, CONFIG) if os.path.isdir(path) else str(path)
     try:
-        with open_file(Path(path)) as file:
+        with open_file(place) as file:
             content = file.read(LARGEST + 1)
         if len(content) > LARGEST:
             raise ConfigError(f"{asked}: {path!r} has more than {LARGEST >> 20} MiB, and is no configuration")
@@ -51,8 +55,8 @@ def read_config(path: Path | str, asked: str) -> RunConfig:
     except (ValueError, RecursionError) as error:  # of a path with NUL, of bytes that are no text, or of JSON
         raise ConfigError(f"{asked}: {path!r} is no JSON file: {error}") from None
     try:
-        config = from_dict(values)
-        check_config_types(config)
+        config = from_dict(values, seen)
+        check_config_types(config, seen)
     except ConfigError as error:
         raise ConfigError(f"{error} (in {path!r})") from None
     return config

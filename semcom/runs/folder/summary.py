@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from semcom.config import RunError
-from semcom.files import METRICS, SUMMARY, digest_of_file, read_json, to_json, write_atomically
+from semcom.files import METRICS, SUMMARY, digest_of_file, format_json, read_json, write_atomically
 from semcom.runs.folder.lines import check_metrics
 from semcom.runs.folder.schema import find_summary_fault
 from semcom.runs.folder.stored import locate_training
@@ -34,16 +34,16 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> Path:
 
 def format_summary(summary: Mapping[str, Any]) -> str:
     """Format the content of summary.json."""
-    return to_json(seal_values(summary), indent=2) + "\n"
+    return format_json(seal_summary(summary), indent=2) + "\n"
 
 
-def seal_values(values: Mapping[str, Any]) -> dict[str, Any]:
+def seal_summary(values: Mapping[str, Any]) -> dict[str, Any]:
     """Convert plain values as JSON does, and add or replace their digest."""
-    plain = json.loads(to_json({name: value for name, value in values.items() if name != "digest"}))
+    plain = json.loads(format_json({name: value for name, value in values.items() if name != "digest"}))
     return {**plain, "digest": _digest_values(plain)}
 
 
-def is_sealed(values: Mapping[str, Any]) -> bool:
+def is_summary_sealed(values: Mapping[str, Any]) -> bool:
     """Check whether the digest among some values is that of all others."""
     return values.get("digest") == _digest_values({name: value for name, value in values.items() if name != "digest"})
 
@@ -78,7 +78,7 @@ def _find_fault(found: Any, expected: str | None) -> str | None:
     """Describe the fault in the content of summary.json; None for a valid one."""
     if not isinstance(found, dict):
         return "it holds no JSON object"
-    if not is_sealed(found):
+    if not is_summary_sealed(found):
         return "its digest is not that of its content"
     if (fault := find_summary_fault(found)) is not None:
         return fault

@@ -24,14 +24,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from channels.registry import Place, locate_source, read_executed_cell
+from semcom.channels.registry import Place, locate_code_source, read_executed_cell
 from semcom.config import ConfigError
-from semcom.runs.request.sources import Code, add_imports, is_own, list_variables, read_source
+from semcom.runs.request.sources import Code, add_imported_sources, is_own_file, list_read_variables, read_source
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
-_NUMERIC = ("torch", "numpy", "scipy", "semcom", "channels")
+_NUMERIC = ("torch", "numpy", "scipy", "semcom")
 """Packages of which any change by a cell may change a run's numbers."""
-_SILENT = {*vars(builtins), "display", "get_ipython", "semcom", "channels"} - {"setattr", "delattr", "exec"}
+_SILENT = {*vars(builtins), "display", "get_ipython", "semcom"} - {"setattr", "delattr", "exec"}
 """Functions, and modules, that do not change their arguments."""
 
 
@@ -47,7 +47,7 @@ def read_code(entry: Any, place: Place | None) -> Code:
     """
     name = str(getattr(entry, "__module__", ""))
     file = getattr(sys.modules.get(name), "__file__", None)
-    files = {name: Path(file).absolute()} if file and name != "__main__" and is_own(os.path.abspath(file)) else {}
+    files = {name: Path(file).absolute()} if file and name != "__main__" and is_own_file(os.path.abspath(file)) else {}
     parts: list[object] = [] if files or name == "__main__" else [_read_version(name)]  # somebody else's
     chosen, others = _choose_texts(place, str(getattr(entry, "__name__", ""))) if place else ([], [])
     text = "\n".join(sorted(each.text for each in chosen))
@@ -55,12 +55,12 @@ def read_code(entry: Any, place: Place | None) -> Code:
         raise ConfigError("what comes by `python -c` or is typed into Python itself leaves no text; use a file")
     if place is not None and text:
         parts += [others, sorted(each.tree for each in chosen), _list_values(chosen, entry, place.known)]
-    files = add_imports(files, text=text, package=place.known.get("__package__") or "" if place else "")
+    files = add_imported_sources(files, text=text, package=place.known.get("__package__") or "" if place else "")
     parts += [(module, hashlib.sha256(read_source(path)).hexdigest()) for module, path in files.items()]
     sources = {str(path): frozenset[int]() for path in files.values()}
     sources |= {each.source: each.program for each in chosen}
     digest = hashlib.sha256(repr(parts).encode(errors="surrogatepass")).hexdigest()
-    return Code(digest, list_variables([text.encode(), *map(read_source, files.values())]), sources)
+    return Code(digest, list_read_variables([text.encode(), *map(read_source, files.values())]), sources)
 
 
 def find_definition(function: Any) -> Place | None:
@@ -68,7 +68,7 @@ def find_definition(function: Any) -> Place | None:
     code = getattr(function, "__code__", None)
     if code is None or function.__module__ != "__main__":
         return None
-    return Place(locate_source(code), function.__globals__, read_executed_cell(function.__globals__))
+    return Place(locate_code_source(code), function.__globals__, read_executed_cell(function.__globals__))
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _list_foreign_imports(texts: list[_Text]) -> tuple[dict[str, str], set[str]]
     imports = {name: of for each in texts for name, of in each.imports.items() if not of.startswith(".")}
     tops = {name: of.partition(".")[0] for name, of in imports.items()}
     files = {name: getattr(sys.modules.get(top), "__file__", None) for name, top in tops.items()}
-    foreign = {name: of for name, of in imports.items() if not is_own(files[name])}
+    foreign = {name: of for name, of in imports.items() if not is_own_file(files[name])}
     return foreign, {name for name, top in tops.items() if top in _NUMERIC}
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from channels.registry import describe_unknown_name
+from semcom.channels.registry import describe_unknown_name
 from semcom.config import FINISH, ConfigError, FinishConfig, NoEffect, Resolved, RunConfig
-from semcom.config.options import spelled
-from semcom.methods.base import Method
-from semcom.methods.parts.classifiers import KINDS, holds_classifier, is_head
+from semcom.config.options import spell_option
+from semcom.methods.parts.kinds import KINDS, holds_classifier, is_head
 from semcom.models.registry import HEADS
+
+if TYPE_CHECKING:
+    from semcom.methods.base import Method
 
 
 def check_finish(config: RunConfig, method: Method) -> None:
@@ -26,7 +28,7 @@ def check_finish(config: RunConfig, method: Method) -> None:
         value = getattr(finish, name)
         if value not in (None, usual[name]) and name not in list_finish_fields(config, method):
             raise NoEffect(
-                f"finish.{spelled(name)}: {value!r} has no effect, as {_explain_unused(config)}; leave it out"
+                f"finish.{spell_option(name)}: {value!r} has no effect, as {_explain_unused(config)}; leave it out"
             )
 
 
@@ -65,11 +67,6 @@ def list_finish_fields(config: RunConfig, method: Method) -> set[str]:
     joins = config.new_clients > 0 and not holds_classifier(config.finish.kind)
     moves = joins or (stage and config.finish.epochs != 0)
     return ({"epochs"} if stage else set()) | ({"lr", "optimizer"} if moves else set())
-
-
-def has_own_stage(method: Method) -> bool:
-    """Check whether a method has a last stage of its own."""
-    return type(method).finish is not Method.finish
 
 
 def makes_heads(config: Resolved) -> bool:

@@ -40,7 +40,7 @@ def read_run_images(config: Resolved) -> Images:
     Raises:
         ConfigError: the images cannot be read, or not be divided like that.
     """
-    dataset, members = _load(config.data), config.clients
+    dataset, members = _load_checked_dataset(config.data), config.clients
     whole = federate(
         dataset, partition_dataset(dataset, config.partition, config.sharers, config.seed), config.data.size
     )
@@ -54,7 +54,7 @@ def read_run_images(config: Resolved) -> Images:
 def _divide_new_data(config: Resolved, name: str, dataset: Dataset) -> Federation:
     """Load the new clients' own dataset, divided over them as the run's is over its clients, without scarce ones."""
     try:
-        own = _load(replace(config.data, name=name, options=None))
+        own = _load_checked_dataset(replace(config.data, name=name, options=None))
         split = partition_dataset(own, replace(config.partition, scarce=()), config.new_clients, config.seed)
     except ConfigError as error:
         raise ConfigError(f"new-data: {name!r} cannot be taken ({error})") from None
@@ -66,7 +66,7 @@ def _divide_new_data(config: Resolved, name: str, dataset: Dataset) -> Federatio
     return federate(own, split, config.data.size)
 
 
-def _load(config: DataConfig) -> Dataset:
+def _load_checked_dataset(config: DataConfig) -> Dataset:
     """Load a dataset, in the size that is asked for once it is known to fit into memory."""
     dataset = read_dataset(config)
     if dataset.pictured:

@@ -12,11 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from channels import PROFILES
-from channels.registry import Registry, list_depends
+from semcom.channels import PROFILES
+from semcom.channels.registry import Registry, list_depends
 from semcom.config import CODE, DEPENDS, READ, VARIABLE, ConfigError, RunConfig
-from semcom.config.errors import one_line
-from semcom.config.options import list_paths_in_options, spelled
+from semcom.config.errors import shorten_error
+from semcom.config.options import list_paths_in_options, spell_option
 from semcom.data.readers import list_image_files
 from semcom.data.registry import AUGMENTATIONS, DATASETS
 from semcom.engine.air.schedulers import SCHEDULERS
@@ -27,12 +27,12 @@ from semcom.runs.request.plugins import locate_plugin, read_plugin
 from semcom.runs.request.section_options import (
     NAMING,
     OWNERS,
-    list_owners,
-    read_owner,
+    list_option_owners,
+    read_option_owner,
     read_section_options,
     replace_section_options,
 )
-from semcom.runs.request.sources import Code, Version, is_own, list_opened, list_reads, ships, stat_version
+from semcom.runs.request.sources import Code, Version, is_own_file, is_shipped, list_opened, list_reads, stat_version
 from semcom.tasks.registry import METRICS, TASKS
 
 TRAINING = f"{CODE}training"
@@ -54,9 +54,9 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
     config = replace(
         config,
         plugins=tuple(dict.fromkeys(locate_plugin(plugin) for plugin in config.plugins)),
-        data=replace(data, name=_dataset(data.name), root=root if root is None else _absolute(root)),
-        new_data=config.new_data if config.new_data is None else _dataset(config.new_data),
-        out=out if out is None else _absolute(out),
+        data=replace(data, name=_locate_dataset(data.name), root=root if root is None else _make_absolute(root)),
+        new_data=config.new_data if config.new_data is None else _locate_dataset(config.new_data),
+        out=out if out is None else _make_absolute(out),
     )
     weights = _path(config.model.weights)
     config = replace(config, model=replace(config.model, weights=weights))
@@ -68,8 +68,8 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
             if there
             else config
         )
-        files |= {f"{section}.{spelled(name)}": path for name, path in there.items()}
-    found = {path: (field, _digest(field, path)) for field, path in files.items() if path and _is_path(path)}
+        files |= {f"{section}.{spell_option(name)}": path for name, path in there.items()}
+    found = {path: (field, _digest_path(field, path)) for field, path in files.items() if path and _is_path(path)}
     code = _read_own_code(config)
     found = {name: (field, each.digest) for name, (field, each) in code.items() if field == "plugins"} | found
     found |= {name: (field, each.digest) for name, (field, each) in code.items() if field != "plugins"}
@@ -77,7 +77,7 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
         found[VARIABLE + name] = name, hashlib.sha256(os.environ[name].encode(errors="surrogateescape")).hexdigest()
     found |= _digest_depends(config)
     reads = {name: was for name, was in config.contents.items() if name.startswith((READ, TRAINING))}
-    if changed := find_changed_read(reads):
+    if changed := find_changed_input(reads):
         raise ConfigError(f"contents: {changed!r} is not what it was when the run read it; leave contents empty")
     for path, was in config.contents.items():
         if path in reads:
@@ -91,7 +91,7 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
     return replace(config, contents={path: now for path, (_, now) in found.items()} | reads)
 
 
-def add_reads(config: RunConfig, reads: Mapping[str, Version]) -> RunConfig:
+def add_read_inputs(config: RunConfig, reads: Mapping[str, Version]) -> RunConfig:
     """Add to `contents` the files that own code has opened during its import, and `reads`, during the run's set-up.
 
     Files of the dataset and of the run's folder do not count, nor do files with a digest already.
@@ -110,13 +110,13 @@ def add_reads(config: RunConfig, reads: Mapping[str, Version]) -> RunConfig:
             raise ConfigError(f"code: {path!r} has changed since this process read it; start Python again")
         kept.setdefault(os.path.dirname(path), []).append(path)
     each = [path for folder, paths in kept.items() for path in (paths if len(paths) <= _MANY else [f"{folder}/*"])]
-    return replace(config, contents=config.contents | {READ + path: _digest("code", path) for path in each})
+    return replace(config, contents=config.contents | {READ + path: _digest_path("code", path) for path in each})
 
 
-def find_changed_read(contents: Mapping[str, str]) -> str | None:
+def find_changed_input(contents: Mapping[str, str]) -> str | None:
     """Find a file that has changed since the run read it during set-up; missing files are not compared."""
     there = (path for path in list_reads(contents) if os.path.exists(path.removesuffix("*")))
-    return next((path for path in there if _digest("code", path) != contents[READ + path]), None)
+    return next((path for path in there if _digest_path("code", path) != contents[READ + path]), None)
 
 
 def _digest_depends(config: RunConfig) -> dict[str, tuple[str, str]]:
@@ -128,10 +128,10 @@ def _digest_depends(config: RunConfig) -> dict[str, tuple[str, str]]:
     found = {}
     for thing in things:
         if isinstance(thing, os.PathLike):
-            path = _absolute(os.fspath(thing))
+            path = _make_absolute(os.fspath(thing))
             if not _is_path(path):
                 raise ConfigError(f"depends: {path!r} is no file or folder; give one that is there")
-            found[DEPENDS + path] = "depends", _digest("depends", path)
+            found[DEPENDS + path] = "depends", _digest_path("depends", path)
         else:
             found[f"{DEPENDS}{len(found) + 1}"] = "depends", hashlib.sha256(repr(thing).encode()).hexdigest()
     return found
@@ -145,8 +145,8 @@ def _read_own_code(config: RunConfig) -> dict[str, tuple[str, Code]]:
         if not registry.ships(name) and registry.source(name) not in config.plugins:
             entry, place = registry.get(name), registry.origin(name)
             module = str(getattr(entry, "__module__", ""))
-            place = place if place and (place.cell or is_own(os.path.abspath(place.file))) else None
-            if not ships(module) and module.partition(".")[0] not in packages:  # a plug-in counts whole
+            place = place if place and (place.cell or is_own_file(os.path.abspath(place.file))) else None
+            if not is_shipped(module) and module.partition(".")[0] not in packages:  # a plug-in counts whole
                 try:
                     found[f"{CODE}{registry.kind} {name}"] = field, read_code(entry, place)
                 except (
@@ -155,13 +155,13 @@ def _read_own_code(config: RunConfig) -> dict[str, tuple[str, Code]]:
                     SyntaxError,
                     RecursionError,
                 ) as error:  # of a module that it imports, or may import
-                    raise ConfigError(f"{field}: {name!r}: {one_line(error)}") from None
+                    raise ConfigError(f"{field}: {name!r}: {shorten_error(error)}") from None
     return found
 
 
 def _list_used(config: RunConfig) -> list[tuple[Registry[Any], str, str]]:
     """List the entries of registries that the run uses: the registry, the field, the name."""
-    used = [(registry, field, read_owner(config, field)) for field, registry in NAMING.items()]
+    used = [(registry, field, read_option_owner(config, field)) for field, registry in NAMING.items()]
     used += [(ENCODERS, "model.encoder", name) for name in config.model.encoder.split(",")]
     used += [(PROFILES, "channel.profile", getattr(config.channel.options, "profile", ""))]
     used += [(AUGMENTATIONS, "data.augment", config.data.augment)]
@@ -178,19 +178,24 @@ def digest_training(train: Any, plugins: Collection[str]) -> dict[str, str]:
     """
     module = str(getattr(train, "__module__", ""))
     file = getattr(sys.modules.get(module), "__file__", None)
-    if train is None or ships(module) or file in [locate_plugin(plugin) for plugin in plugins] or module in plugins:
+    if (
+        train is None
+        or is_shipped(module)
+        or file in [locate_plugin(plugin) for plugin in plugins]
+        or module in plugins
+    ):
         return {}
     return {TRAINING: read_code(train, find_definition(train)).digest}
 
 
-def find_code(config: RunConfig) -> str | None:
+def find_unshared_entry(config: RunConfig) -> str | None:
     """Find an entry that the run uses and only this process has registered, by its name in `contents`."""
     return next((name for name in config.contents if name.startswith(CODE) and name != TRAINING), None)
 
 
 def check_reaches_processes(field: str, config: RunConfig) -> None:
     """Raise ConfigError if a run in other processes uses an entry that only this process has registered."""
-    if code := find_code(config):
+    if code := find_unshared_entry(config):
         what = f"other processes do not have the {code.removeprefix(CODE)} that is registered here"
         raise ConfigError(f"{field}: {what}; put it into a file of its own, and give that as a plug-in")
 
@@ -207,9 +212,9 @@ def _check_paths(config: RunConfig, named: Mapping[str, Mapping[str, str]]) -> N
     places |= {"data.root": config.data.root, "model.weights": config.model.weights}
     files = {"model.weights"}
     for section, own in named.items():
-        fields = {f"{section}.{spelled(name)}": path for name, path in own.items()}
+        fields = {f"{section}.{spell_option(name)}": path for name, path in own.items()}
         places |= fields
-        if all(NAMING[field].ships(name) for field, name in list_owners(config, section).items()):
+        if all(NAMING[field].ships(name) for field, name in list_option_owners(config, section).items()):
             files |= fields.keys()
     for field, path in {**places, "out": config.out}.items():
         if path == "":
@@ -225,7 +230,7 @@ def _check_paths(config: RunConfig, named: Mapping[str, Mapping[str, str]]) -> N
                 raise ConfigError(f"{field}: {path!r} is no file")
 
 
-def _dataset(name: str) -> str:
+def _locate_dataset(name: str) -> str:
     """Make the path of a dataset in files absolute; the name of a registered dataset stays."""
     return name if name in DATASETS else str(_path(name))
 
@@ -233,10 +238,10 @@ def _dataset(name: str) -> str:
 def _path(path: str | None) -> str | None:
     """Make the path of an existing file absolute."""
     there = path and os.path.exists(os.path.expanduser(path))
-    return _absolute(path) if path and there else path
+    return _make_absolute(path) if path and there else path
 
 
-def _absolute(path: str) -> str:
+def _make_absolute(path: str) -> str:
     return os.path.abspath(os.path.expanduser(path))
 
 
@@ -248,18 +253,18 @@ def _is_path(path: str) -> bool:
     return os.path.isabs(path) and (os.path.isfile(path) or os.path.isdir(path))
 
 
-def _digest(field: str, path: str) -> str:
+def _digest_path(field: str, path: str) -> str:
     """Compute the digest of a file, or of the names and contents of a folder's files."""
     try:
         found = ((file, file.stat()) for file in _list_files(path))
         versions = ((file, at.st_size, at.st_mtime_ns, at.st_ctime_ns) for file, at in found)  # a copy may keep mtime
-        return _digest_again(path, hashlib.sha256(repr(list(versions)).encode()).hexdigest())
+        return _digest_path_once(path, hashlib.sha256(repr(list(versions)).encode()).hexdigest())
     except OSError as error:
         raise ConfigError(f"{field}: {error.filename or path!r} cannot be read: {error.strerror}") from None
 
 
 @lru_cache(maxsize=4096)
-def _digest_again(path: str, versions: str) -> str:
+def _digest_path_once(path: str, versions: str) -> str:
     """Compute the digest of a file or folder; it is cached until a size or a time of change differs."""
     if os.path.isfile(path):
         return digest_of_file(Path(path))

@@ -20,15 +20,15 @@ import torch
 from torch import nn
 
 from semcom.config import ConfigError, Resolved, RunError
-from semcom.config.errors import one_line
-from semcom.config.options import spelled
+from semcom.config.errors import shorten_error
+from semcom.config.options import spell_option
 from semcom.data.archive import measure_archive
 from semcom.data.federation import Federation
 from semcom.data.readers import ARRAYS, list_image_files
 from semcom.data.split_file import is_split_array
 from semcom.engine.host.keys import key_global_generator
 from semcom.engine.host.memory import measure_free_memory
-from semcom.engine.host.ranks import launched_size
+from semcom.engine.host.ranks import count_launched_ranks
 from semcom.engine.train.chunk import COPIES, Footprint, measure_footprint
 from semcom.engine.train.precision import dtype_of
 from semcom.engine.train.visit import EVAL_BATCH
@@ -97,7 +97,7 @@ def check_model_limits(config: Resolved, members: Federation, device: torch.devi
     """
     encoders = config.model.encoder.split(",")
     itemsize = dtype_of(config.precision).itemsize
-    each = max(1, config.participants // len(encoders) // (config.processes * launched_size()))
+    each = max(1, config.participants // len(encoders) // (config.processes * count_launched_ranks()))
     k = 1 if config.chunk == "auto" else -(-each // -(-each // config.chunk))  # in training at once
     for encoder in dict.fromkeys(encoders):
         network = _make_network(config, encoder, members)
@@ -154,7 +154,9 @@ def _make_network(config: Resolved, encoder: str, members: Federation) -> SplitM
     except Exception as error:  # whatever a network of the user's raises
         asked = f"{len(members.classes)} classes" if task.classifies else f"answers of {math.prod(shape):,} numbers"
         what = f"{d} features, {asked} and inputs of {'x'.join(map(str, image))}"
-        raise ConfigError(f"model: {encoder!r} or {head!r} cannot be made with {what} ({one_line(error)})") from None
+        raise ConfigError(
+            f"model: {encoder!r} or {head!r} cannot be made with {what} ({shorten_error(error)})"
+        ) from None
 
 
 @contextmanager
@@ -175,7 +177,7 @@ def limit_memory() -> Iterator[None]:
 def _check_numbers(part: object, prefix: str) -> None:
     """Raise ConfigError for a whole number that can be no size; a seed can be any number."""
     for field in dataclasses.fields(part):  # type: ignore[arg-type]
-        value, flag = getattr(part, field.name), spelled(f"{prefix}{field.name}")
+        value, flag = getattr(part, field.name), spell_option(f"{prefix}{field.name}")
         if dataclasses.is_dataclass(value):
             _check_numbers(value, f"{flag.removesuffix('.options')}.")
         for v in value if isinstance(value, tuple) else (value,):

@@ -10,9 +10,9 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from semcom.config import ConfigError, NoEffect, Resolved, RunConfig
-from semcom.config.options import spelled
-from semcom.engine.host.keys import key_seed
-from semcom.methods.parts.classifiers import holds_classifier
+from semcom.config.options import spell_option
+from semcom.engine.host.keys import derive_key_seed
+from semcom.methods.parts.kinds import holds_classifier
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ def check_new_clients(config: Resolved) -> None:
     for name in ("new_data", "new_steps") if not config.new_clients else ():
         if getattr(config, name) != default[name]:
             value = getattr(config, name)
-            raise NoEffect(f"{spelled(name)}: {value!r} has no effect without new clients; set new-clients")
+            raise NoEffect(f"{spell_option(name)}: {value!r} has no effect without new clients; set new-clients")
     if not config.new_clients:
         return
     if holds_classifier(config.finish.kind) and config.new_steps != default["new_steps"]:
@@ -46,17 +46,17 @@ def configure_new_clients(config: Resolved) -> Resolved:
         config,
         clients=n,
         new_clients=0,
-        seed=key_seed(config.seed, "new clients"),
+        seed=derive_key_seed(config.seed, "new clients"),
         out=None,
         channel=replace(
             channel,
-            snr_db=_snrs(channel.snr_db, n),
-            downlink_snr_db=None if down is None else _snrs(down, n),
-            options=_equal_shares(channel.options),
+            snr_db=_adapt_snr(channel.snr_db, n),
+            downlink_snr_db=None if down is None else _adapt_snr(down, n),
+            options=_drop_shares(channel.options),
         ),
         train=replace(
             train,
-            lr=_in_turn(lr, n) if isinstance(lr, tuple) else lr,
+            lr=_repeat_values(lr, n) if isinstance(lr, tuple) else lr,
             local_epochs=1,
             local_steps=None,
             participation=min(n, config.participants) / n,
@@ -65,15 +65,15 @@ def configure_new_clients(config: Resolved) -> Resolved:
     )
 
 
-def _equal_shares(options: Any) -> Any:
+def _drop_shares(options: Any) -> Any:
     return replace(options, shares=None) if hasattr(options, "shares") else options
 
 
-def _snrs(text: float | str, n: int) -> float | str:
+def _adapt_snr(text: float | str, n: int) -> float | str:
     """Adapt an SNR field to n clients; only a list with a value per client changes."""
-    return ",".join(_in_turn(tuple(text.split(",")), n)) if isinstance(text, str) and "," in text else text
+    return ",".join(_repeat_values(tuple(text.split(",")), n)) if isinstance(text, str) and "," in text else text
 
 
-def _in_turn(values: tuple[T, ...], n: int) -> tuple[T, ...]:
+def _repeat_values(values: tuple[T, ...], n: int) -> tuple[T, ...]:
     """Repeat values up to n of them."""
     return tuple(values[i % len(values)] for i in range(n))

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
-from channels.registry import registering_source
+from semcom.channels.registry import registering_source
 from semcom.config import ConfigError
 from semcom.files import digest_bytes
-from semcom.runs.request.sources import Code, add_imports, list_variables, read_source
+from semcom.runs.request.sources import Code, add_imported_sources, list_read_variables, read_source
 from semcom.runs.request.stop import Stopped
 
 _PREFIX = "semcom_plugin_"
@@ -39,7 +39,7 @@ def load_plugins(plugins: Iterable[str]) -> None:
         problem = ""
         try:
             if name not in _loaded:
-                problem = _load(name)
+                problem = _import_and_digest(name)
             elif digest_bytes(_loaded[name][1]) != _loaded[name][0]:
                 problem = ", or what it imports, has changed since this process imported it; start Python again"
         except Stopped:
@@ -68,16 +68,16 @@ def digest_plugin(plugin: str) -> str:
 def read_plugin(plugin: str) -> Code:
     """Return the code of an imported plug-in."""
     digest, sources = _loaded[locate_plugin(plugin)]
-    variables = list_variables(map(read_source, sources.values()))
+    variables = list_read_variables(map(read_source, sources.values()))
     return Code(digest, variables, {str(path): frozenset() for path in sources.values()})
 
 
-def _load(name: str) -> str:
+def _import_and_digest(name: str) -> str:
     """Import a plug-in and note the digest of its sources; return the problem, or an empty text."""
     before = set(sys.modules)
     with registering_source(name) as registered:
         if name.endswith(".py"):
-            _execute(Path(name))
+            _execute_as_module(Path(name))
         else:
             importlib.import_module(name)
     sources = _list_sources(name)
@@ -95,7 +95,7 @@ def _load(name: str) -> str:
     return ""
 
 
-def _execute(path: Path) -> None:
+def _execute_as_module(path: Path) -> None:
     """Execute a file as a module of its own name, which stays out of `sys.modules` if that fails."""
     name = f"{_PREFIX}{len(_loaded)}_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -122,12 +122,12 @@ def _list_sources(name: str) -> dict[str, Path]:
     these import, directly or not.
     """
     if name.endswith(".py"):
-        return add_imports({"__main__": Path(name)}, (os.path.dirname(name),))
+        return add_imported_sources({"__main__": Path(name)}, (os.path.dirname(name),))
     top: ModuleType = sys.modules[name.partition(".")[0]]
     if not hasattr(top, "__path__"):
-        return add_imports({name: Path(top.__file__)}) if top.__file__ else {}
+        return add_imported_sources({name: Path(top.__file__)}) if top.__file__ else {}
     files = {path.relative_to(folder): path for folder in top.__path__ for path in Path(folder).rglob("*.py")}
     own = {path.as_posix(): file for path, file in files.items()}
     modules = {".".join((top.__name__, *path.with_suffix("").parts)).removesuffix(".__init__"): path for path in files}
-    found = add_imports({module: files[path] for module, path in modules.items()})
+    found = add_imported_sources({module: files[path] for module, path in modules.items()})
     return dict(sorted({**own, **{module: file for module, file in found.items() if module not in modules}}.items()))

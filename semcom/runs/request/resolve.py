@@ -10,6 +10,7 @@ import joblib
 import torch
 
 from semcom.config import (
+    BAND_HZ,
     COMMON,
     ConfigError,
     NoEffect,
@@ -27,15 +28,15 @@ from semcom.data.load import count_picture_numbers, read_dataset
 from semcom.data.registry import AUGMENTATIONS, PARTITIONS
 from semcom.engine.air.links import build_link
 from semcom.engine.air.schedulers import SCHEDULERS
-from semcom.engine.host.ranks import launched_size
+from semcom.engine.host.ranks import count_launched_ranks
 from semcom.engine.train.precision import reset_torch
 from semcom.methods.base import Method
-from semcom.methods.parts.classifiers import holds_classifier
+from semcom.methods.parts.kinds import holds_classifier
 from semcom.methods.registry import METHODS
 from semcom.models.registry import HEADS, check_features
-from semcom.registry import find
+from semcom.registry import find_entry
 from semcom.runs.request.finish import check_finish, fill_finish
-from semcom.runs.request.inputs import check_reaches_processes, find_code, fingerprint_inputs
+from semcom.runs.request.inputs import check_reaches_processes, find_unshared_entry, fingerprint_inputs
 from semcom.runs.request.limits import check_size_limits
 from semcom.runs.request.new_clients import check_new_clients as check_newcomers
 from semcom.runs.request.new_clients import configure_new_clients
@@ -52,10 +53,7 @@ from semcom.runs.request.unused_settings import check_unused_settings
 from semcom.tasks.registry import make_task
 
 if TYPE_CHECKING:
-    from channels import Link
-
-BAND_HZ = 1e6
-"""Band that the participating clients share, if neither the request nor the link sets it."""
+    from semcom.channels import Link
 
 
 def resolve(config: RunConfig) -> Resolved:
@@ -112,10 +110,10 @@ def _resolve_setup(request: RunConfig) -> Setup:
     config = _fill_from_link(config, link)
     if config.processes > 1:
         check_reaches_processes("processes", config)
-    find(HEADS, config.model.head, "model.head")
-    find(AUGMENTATIONS, config.data.augment, "data.augment")
+    find_entry(HEADS, config.model.head, "model.head")
+    find_entry(AUGMENTATIONS, config.data.augment, "data.augment")
     _check_task(config, method)
-    find(SCHEDULERS, config.network.scheduling, "network.scheduling")
+    find_entry(SCHEDULERS, config.network.scheduling, "network.scheduling")
     check_features(config.model.encoder.split(","), config.model.features)
     method.check(config)
     check_newcomers(config)
@@ -188,7 +186,7 @@ def _choose_processes(request: RunConfig) -> int:
 
     On a CPU they were always faster than the same number of threads on one batch (experiments/speed.md).
     """
-    if launched_size() > 1 or find_code(request):
+    if count_launched_ranks() > 1 or find_unshared_entry(request):
         return 1
     device = find_device(request.device)
     named = device.type == "cuda" and request.device not in ("auto", "cuda")

@@ -12,18 +12,18 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from channels import LINKS, PATH_LOSSES
-from channels.options import BaseOptions
-from channels.registry import Registry
+from semcom.channels import LINKS, PATH_LOSSES
+from semcom.channels.options import BaseOptions
+from semcom.channels.registry import Registry
 from semcom.config import FORMER, ConfigError, NoEffect, RunConfig
 from semcom.config.declared import declared_types
 from semcom.config.errors import show_value
 from semcom.config.misplaced import describe_misplaced_field
-from semcom.config.options import build_options, parse_option_value, spelled, usual
+from semcom.config.options import build_options, parse_option_value, read_option_default, spell_option
 from semcom.data.registry import DATASETS, PARTITIONS
 from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PLACES, RATES, SPEEDS
 from semcom.methods.registry import METHODS
-from semcom.registry import find
+from semcom.registry import find_entry
 
 R = TypeVar("R", bound=RunConfig)
 
@@ -40,7 +40,7 @@ NAMING: Mapping[str, Registry[Any]] = {name: each for fields in OWNERS.values() 
 """The same without sections."""
 
 
-def read_owner(config: RunConfig, field: str) -> str:
+def read_option_owner(config: RunConfig, field: str) -> str:
     """Read the name in a field of `NAMING`."""
     section, _, name = field.rpartition(".")
     return getattr(getattr(config, section) if section else config, name)
@@ -57,12 +57,12 @@ def find_options_class(field: str, name: str) -> type:
     """
     if field == "data.name" and name not in DATASETS:
         return BaseOptions
-    return getattr(find(NAMING[field], name, field), "Hyper" if field == "method" else "Options", BaseOptions)
+    return getattr(find_entry(NAMING[field], name, field), "Hyper" if field == "method" else "Options", BaseOptions)
 
 
-def list_owners(config: RunConfig, section: str) -> dict[str, str]:
+def list_option_owners(config: RunConfig, section: str) -> dict[str, str]:
     """List the fields that name the owners of a section's options, with these names."""
-    return {field: read_owner(config, field) for field in OWNERS[section]}
+    return {field: read_option_owner(config, field) for field in OWNERS[section]}
 
 
 def find_owners_of_option(section: str, option: str) -> list[tuple[str, str]]:
@@ -82,7 +82,7 @@ def join_options_classes(*classes: type) -> type:
         return having[0] if having else classes[0]
     names = [field.name for cls in having for field in dataclasses.fields(cls)]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"{spelled(twice)}: two have an option of this name; rename that of your own")
+        raise ValueError(f"{spell_option(twice)}: two have an option of this name; rename that of your own")
 
     def check(options: Any) -> None:
         """Check the values, each owner's its own."""
@@ -109,12 +109,12 @@ def build_section_options(config: R) -> R:
     Raises ConfigError for an unknown owner, and for an option that its owner does not take.
     """
     for section in OWNERS:
-        config = replace_section_options(config, section, _build(config, section))
+        config = replace_section_options(config, section, _build_options(config, section))
     return config
 
 
-def _build(config: RunConfig, section: str) -> Any:
-    owners, given = list_owners(config, section), read_section_options(config, section)
+def _build_options(config: RunConfig, section: str) -> Any:
+    owners, given = list_option_owners(config, section), read_section_options(config, section)
     classes = [find_options_class(*owner) for owner in owners.items()]
     try:
         cls = join_options_classes(*classes)
@@ -144,12 +144,15 @@ def _leave_former(config: RunConfig, section: str, cls: type, given: Any) -> Any
         if not (owners := find_owners_of_option(section, name)):
             raise ConfigError(describe_misplaced_field(type(getattr(config, section)), f"{section}.", name, value))
         taking = [find_options_class(*owner) for owner in owners]
-        neutral = [*(usual(cls, name) for cls in taking), *(FORMER[section][n] for n in [name] if n in FORMER[section])]
+        neutral = [
+            *(read_option_default(cls, name) for cls in taking),
+            *(FORMER[section][n] for n in [name] if n in FORMER[section]),
+        ]
         value = parse_option_value(value, declared_types(taking[0])[name])
         if show_value(value) not in map(show_value, neutral):
             others = " or ".join(owner for _, owner in owners)
             why = f"{show_value(value)} has no effect, as {owners[0][0]} is not {others}; leave it out"
-            raise NoEffect(f"{section}.{spelled(name)}: {why}")
+            raise NoEffect(f"{section}.{spell_option(name)}: {why}")
     return kept
 
 
@@ -166,7 +169,7 @@ def replace_section_options(config: R, section: str, value: Any) -> R:
     return dataclasses.replace(config, **{section: part})
 
 
-def replace_owners(config: R, chosen: Mapping[str, str]) -> R:
+def replace_option_owners(config: R, chosen: Mapping[str, str]) -> R:
     """Replace owners of options; the options of the former owners go with them.
 
     Args:
@@ -174,7 +177,7 @@ def replace_owners(config: R, chosen: Mapping[str, str]) -> R:
         chosen: fields of `NAMING` with their new names.
     """
     for section in OWNERS:
-        owners = list_owners(config, section)
+        owners = list_option_owners(config, section)
         changed = {f: chosen[f] for f in owners if f in chosen and chosen[f] != owners[f]}
         if not changed:
             continue

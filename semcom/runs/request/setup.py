@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from channels import Link
+from semcom.channels import Link
 from semcom.config import Resolved
 from semcom.methods.base import Method
 from semcom.runs.request.sources import Version

@@ -18,11 +18,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TypeGuard
 
-from channels.registry import locate_source, read_executed_cell
+from semcom.channels.registry import locate_code_source, read_executed_cell
 from semcom.config.identity import READ
+from semcom.packages import list_own_folders
 
-_ROOT = str(Path(__file__).parents[3])
-_OURS = tuple(os.path.join(_ROOT, name, "") for name in ("semcom", "channels", "experiments", "figures"))
+_OURS = list_own_folders()
 _PLACES = ("stdlib", "platstdlib", "purelib", "platlib", "scripts")
 _INSTALLED = {os.path.join(sysconfig.get_path(name), "") for name in _PLACES}
 _FOREIGN = (*_OURS, *{place for path in _INSTALLED for place in (path, os.path.join(os.path.realpath(path), ""))})
@@ -34,7 +34,7 @@ _SURROUNDINGS = re.compile(
     ".*(TOKEN|KEY|SECRET|PASSWORD).*"
 )
 """Variables that describe the surroundings of a process, or hold a secret."""
-_READERS = os.path.join(_ROOT, "semcom", "data", "")
+_READERS = os.path.join(_OURS[0], "data", "")
 """Modules of functions that own code may call to read a file; all else that semcom opens is its own."""
 _VARIABLE = re.compile(rb"""\b(?:environ(?:\.(?:get|pop|setdefault))?|getenv)\s*[\[(]\s*["'](\w+)["']""")
 _WRITING = os.O_WRONLY | os.O_RDWR
@@ -63,12 +63,12 @@ class Code:
     """Own file, or the text of a cell -> those of its lines that do not belong to it."""
 
 
-def ships(name: str) -> bool:
+def is_shipped(name: str) -> bool:
     """Check whether a module is part of semcom."""
-    return name.partition(".")[0] in ("semcom", "channels", "experiments", "figures")
+    return name.partition(".")[0] in ("semcom", "semcom_papers")
 
 
-def is_own(file: str | None) -> TypeGuard[str]:
+def is_own_file(file: str | None) -> TypeGuard[str]:
     """Check whether a file is the user's: outside of semcom, Python and installed packages."""
     return file is not None and os.path.isabs(file) and _lies_outside(file)
 
@@ -86,7 +86,7 @@ def read_source(file: Path | str) -> bytes:
 # -- imports ---------------------------------------------------------------------------------------------------------
 
 
-def add_imports(
+def add_imported_sources(
     files: Mapping[str, Path], path: Sequence[str] = (), text: str = "", package: str = ""
 ) -> dict[str, Path]:
     """Add all of the user's own modules that some modules import, directly or not, found as Python finds them.
@@ -145,7 +145,7 @@ def _find_own_files(name: str, first: Sequence[str]) -> Iterator[tuple[str, Path
         spec = _find_spec(module, path, first)
         if spec is None:
             return
-        if spec.origin and spec.has_location and is_own(spec.origin):
+        if spec.origin and spec.has_location and is_own_file(spec.origin):
             yield module, Path(spec.origin)
         elif spec.origin:  # another's package holds nothing of the user's
             return
@@ -176,7 +176,7 @@ def _find_spec(module: str, path: Sequence[str] | None, first: Sequence[str]) ->
 # -- what is read ----------------------------------------------------------------------------------------------------
 
 
-def list_variables(sources: Iterable[bytes]) -> set[str]:
+def list_read_variables(sources: Iterable[bytes]) -> set[str]:
     """List the environment variables that code reads by a constant name, without those of its surroundings."""
     found = {name.decode() for source in sources for name in _VARIABLE.findall(source)}
     return {name for name in found if not _SURROUNDINGS.fullmatch(name)}
@@ -218,7 +218,7 @@ def stat_version(path: str) -> Version | None:
     return (at.st_size, at.st_mtime_ns, at.st_ctime_ns) if stat.S_ISREG(at.st_mode) else None
 
 
-def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+def _hear_opening(event: str, arguments: tuple[Any, ...]) -> None:
     """Note a file that is opened or replaced by another: an audit hook of Python's."""
     global _busy
     if _busy or event not in ("open", "os.rename"):
@@ -241,27 +241,27 @@ def _note_opened(path: str, flags: int, frame: FrameType) -> None:
             return  # it is read to be shown
     elif path.endswith((".py", ".pyc")):
         path = importlib.util.source_from_cache(path) if path.endswith(".pyc") else path
-        if not is_own(path):
+        if not is_own_file(path):
             return
-        _keep(path)
+        _note_own_file(path)
         while frame.f_back and frame.f_code.co_filename.startswith(_IMPORT):
             frame = frame.f_back
-    if path.startswith((*_FOREIGN, *_SYSTEM)) or not is_own(path):
+    if path.startswith((*_FOREIGN, *_SYSTEM)) or not is_own_file(path):
         return
     elif flags & _WRITING:
         _written.update([path] if _watched else [])
         for reads in _watched:
             reads.pop(path, None)
-    elif path not in _written and (reads := _find_reads(frame)) is not None and (version := stat_version(path)):
+    elif path not in _written and (reads := _find_read_files(frame)) is not None and (version := stat_version(path)):
         reads[path] = version
 
 
-def _find_reads(frame: FrameType | None) -> dict[str, Version] | None:
+def _find_read_files(frame: FrameType | None) -> dict[str, Version] | None:
     """Find the record for a file that a frame opens: of a line of own code, or of a run in set-up; None for others."""
     own = False
     while frame is not None:
-        file = locate_source(frame.f_code)
-        if (cell := read_executed_cell(frame.f_globals)) or is_own(file):
+        file = locate_code_source(frame.f_code)
+        if (cell := read_executed_cell(frame.f_globals)) or is_own_file(file):
             own = True
             if frame.f_code.co_name == "<module>":
                 return _opened.setdefault(cell or file, {}).setdefault(frame.f_lineno, {})
@@ -273,15 +273,15 @@ def _find_reads(frame: FrameType | None) -> dict[str, Version] | None:
     return _watched[-1] if own and _watched else None
 
 
-def _keep(file: str) -> None:
+def _note_own_file(file: str) -> None:
     with suppress(OSError):
         _kept[file] = Path(file).read_bytes()
 
 
-def listen() -> None:
+def listen_to_imports() -> None:
     """Begin to take note of own files that are imported, and of those that own code opens."""
     for module in list(sys.modules.values()):
         file = getattr(module, "__dict__", {}).get("__file__")
-        if isinstance(file, str) and file.endswith(".py") and is_own(os.path.abspath(file)):
-            _keep(os.path.abspath(file))
-    sys.addaudithook(_hear)
+        if isinstance(file, str) and file.endswith(".py") and is_own_file(os.path.abspath(file)):
+            _note_own_file(os.path.abspath(file))
+    sys.addaudithook(_hear_opening)

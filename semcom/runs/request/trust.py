@@ -33,7 +33,7 @@ def check_trusted_file(field: str, path: str) -> None:
         raise ConfigError(f"{field}: {path!r}, which the run names, would be read; give --trust (trust=True) to do so")
 
 
-def take_plugins(config: RunConfig, trust: bool = False) -> RunConfig:
+def take_trusted_plugins(config: RunConfig, trust: bool = False) -> RunConfig:
     """Replace the plug-ins of a stored configuration by those that this process has imported.
 
     A file that it names, as an archive without its folder, is replaced by a loaded one of the same content, or else of

@@ -13,16 +13,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from semcom.config import COMMON, NoEffect, Resolved, TrainConfig
-from semcom.config.options import spelled, usual
+from semcom.config.options import read_option_default, spell_option
 from semcom.engine.air.part import NO_CHANNEL, NO_NOISE, NOTHING_SENT, Part
-from semcom.registry import find
+from semcom.registry import find_entry
 from semcom.runs.request.finish import makes_heads
-from semcom.runs.request.section_options import OWNERS, read_owner
+from semcom.runs.request.section_options import OWNERS, read_option_owner
 from semcom.runs.request.setup import Setup
 from semcom.tasks.registry import TASKS
 
 
-def _sends(run: Setup) -> bool:
+def _sends_in_training(run: Setup) -> bool:
     """Check whether anything is sent in training."""
     return run.method.split or run.method.exchanges
 
@@ -42,7 +42,7 @@ RULES: Sequence[tuple[Callable[[Setup], bool], str, Sequence[str]]] = (
         (*SNRS, "air.parameters", "air.bandwidth_hz", "air.symbol_energy", "train.through_link"),
     ),
     (lambda r: not r.link.noisy, NO_NOISE, ("model.snr_input", *SNRS, "train.through_link")),
-    (lambda r: not _sends(r), NOTHING_SENT, ("train.deadline_s", "air.symbol_energy")),
+    (lambda r: not _sends_in_training(r), NOTHING_SENT, ("train.deadline_s", "air.symbol_energy")),
     (lambda r: not _hears_noise(r), "nothing comes down through the channel", ("channel.downlink_snr_db",)),
     (lambda r: not r.method.split, "{method} sends no gradients", ("channel.downlink",)),
     # With zero forcing of a known gain the product with conj(a) is one with 1.
@@ -67,7 +67,7 @@ RULES: Sequence[tuple[Callable[[Setup], bool], str, Sequence[str]]] = (
     (lambda r: r.method.split, "{method} always trains through the link", ("train.through_link",)),
     (lambda r: r.config.train.eval_clients == r.config.clients, "these are all clients", ("train.eval_clients",)),
     (
-        lambda r: not find(TASKS, r.config.task, "task").classifies,
+        lambda r: not find_entry(TASKS, r.config.task, "task").classifies,
         "the task asks for no classes",
         ("train.metrics",),
     ),
@@ -88,21 +88,21 @@ def check_unused_settings(run: Setup, common: TrainConfig, band_hz: float) -> No
     found = [(name, why) for holds, why, names in RULES if holds(run) for name in names]
     for section in ("air", "network"):
         for field, registry in OWNERS[section].items():
-            owner = registry.get(read_owner(run.config, field))
+            owner = registry.get(read_option_owner(run.config, field))
             for name, why in owner.list_unused(run) if issubclass(owner, Part) else ():
                 found.append((name if "." in name else f"{section}.{name}" if name else field, why))
     for name, why in found:
-        _refuse(name, run.config, why, *([band_hz] if name == "air.bandwidth_hz" else []))
+        _refuse_without_effect(name, run.config, why, *([band_hz] if name == "air.bandwidth_hz" else []))
     for name, _, value in (entry.partition("=") for entry in run.method.unused):
         if name == "model.init" and makes_heads(run.config):
             continue  # it is how these begin
         section, _, field = name.rpartition(".")
         if not value or getattr(getattr(run.config, section), field) == value:
             default = [getattr(common, field)] if section == "train" and field in COMMON else []
-            _refuse(name, run.config, "{method} does not use it", *default)
+            _refuse_without_effect(name, run.config, "{method} does not use it", *default)
 
 
-def _refuse(name: str, config: Resolved, why: str, *neutral: Any) -> None:
+def _refuse_without_effect(name: str, config: Resolved, why: str, *neutral: Any) -> None:
     """Raise NoEffect unless a field has its default or a neutral value, or its section has no such field."""
     section, _, field = name.rpartition(".")
     part = getattr(config, section)
@@ -111,6 +111,6 @@ def _refuse(name: str, config: Resolved, why: str, *neutral: Any) -> None:
     if not hasattr(part, field):
         return
     value = getattr(part, field)
-    if value not in (usual(part, field), *neutral):
+    if value not in (read_option_default(part, field), *neutral):
         because = why.format(method=config.method, kind=config.channel.kind)
-        raise NoEffect(f"{section}.{spelled(field)}: {value!r} has no effect, as {because}; leave it out")
+        raise NoEffect(f"{section}.{spell_option(field)}: {value!r} has no effect, as {because}; leave it out")

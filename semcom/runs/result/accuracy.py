@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from semcom.tasks.metric import ACCURACY, Metric, curve_of, curves_in
+from semcom.tasks.metric import ACCURACY, Metric, map_metric_curves, name_metric_curve
 
 LAST = 10
 """Number of evaluations that the headline averages: the last min(LAST, all)."""
@@ -40,28 +40,28 @@ def compute_constant_accuracies(train: np.ndarray, test: np.ndarray) -> dict[str
     return {"own": float(own.mean()), "common": float(shares[:, train.sum(0).argmax()].mean())}
 
 
-def worst(values: np.ndarray, share: float = 0.1, higher: bool = True) -> float:
+def average_worst_tenth(values: np.ndarray, share: float = 0.1, higher: bool = True) -> float:
     """Average the worst tenth of the clients (at least one); `higher` values are better."""
     ordered = np.sort(values)[:: 1 if higher else -1]
     return float(ordered[: max(1, round(share * len(values)))].mean())
 
 
-def jain(accuracies: np.ndarray) -> float:
+def jain_index(accuracies: np.ndarray) -> float:
     """Compute Jain's index (sum a)^2 / (K sum a^2): 1 when all clients are equal, 1/K when one has everything."""
     square = float((accuracies**2).sum())
     return float(accuracies.sum() ** 2 / (len(accuracies) * square)) if square else 1.0
 
 
-def summarize_clients(values: np.ndarray, metric: Metric = ACCURACY) -> dict[str, float]:
+def summarize_accuracies(values: np.ndarray, metric: Metric = ACCURACY) -> dict[str, float]:
     """Compute the clients' mean by the metric's name, their population standard deviation `..._std`, `worst10`.
 
     Of fractions of 1 `jain` too.
     """
-    fairness = {"jain": jain(values)} if metric.share else {}
+    fairness = {"jain": jain_index(values)} if metric.share else {}
     return {
         metric.name: float(values.mean()),
         metric.key("std"): float(values.std()),
-        metric.key("worst10"): worst(values, higher=metric.higher),
+        metric.key("worst10"): average_worst_tenth(values, higher=metric.higher),
         **fairness,
     }
 
@@ -77,7 +77,7 @@ def compute_headlines(
         since: the first round whose evaluation may count.
 
     Returns:
-        By view `summarize_clients` of the per-client means over the last evaluations, these means (`clients`), all
+        By view `summarize_accuracies` of the per-client means over the last evaluations, these means (`clients`), all
         other numbers and their curves over test SNRs averaged likewise, and the best and the last round by themselves
         (`last_at`: at each test SNR). Picking the best test round is a known flaw of the field, so it is never the
         headline.
@@ -95,11 +95,11 @@ def _average_evaluations(of: Mapping[int, Mapping[str, Any]], metric: Metric, si
     means = {round_: float(np.mean(view["clients"])) for round_, view in of.items()}
     best = (max if metric.higher else min)(means, key=means.__getitem__)
     clients = np.mean([view["clients"] for view in last], axis=0)
-    spread = summarize_clients(clients, metric)
+    spread = summarize_accuracies(clients, metric)
     plain = dict.fromkeys(name for view in last for name, value in view.items() if isinstance(value, float))
     others = {name: [view[name] for view in last if name in view] for name in plain if name not in spread}
-    curves = {name: [view[name] for view in last if name in view] for name in curves_in(last[-1])}
-    own = curve_of(metric.name)
+    curves = {name: [view[name] for view in last if name in view] for name in map_metric_curves(last[-1])}
+    own = name_metric_curve(metric.name)
     return {
         **spread,
         "clients": clients.tolist(),
@@ -108,8 +108,18 @@ def _average_evaluations(of: Mapping[int, Mapping[str, Any]], metric: Metric, si
         metric.key("best"): means[best],
         "best_round": best,
         metric.key("last"): list(means.values())[-1],
-        **({curve_of(metric.key("last")): dict(last[-1][own])} if own in last[-1] else {}),
+        **({name_metric_curve(metric.key("last")): dict(last[-1][own])} if own in last[-1] else {}),
     }
+
+
+def describe_window(summary: Mapping[str, Any], view: str) -> str:
+    """Describe the evaluations that the numbers of a view average: "mean of the last 10 rounds"."""
+    if view in summary.get("finish", {}).get("views", {}):
+        return "at the end"
+    if "stopped" in summary:
+        return f"mean from round {summary['stopped']['best_on_validation']} on"
+    rounds = min(LAST, summary["rounds"])  # each of the last rounds is evaluated, whatever `eval_every`
+    return f"mean of the last {rounds} rounds" if rounds > 1 else "the last round"
 
 
 def list_accuracy_snrs(views: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -119,4 +129,4 @@ def list_accuracy_snrs(views: Mapping[str, Mapping[str, Any]]) -> list[str]:
         views: of a summary, or those of `compute_headlines`.
     """
     view = next(iter(views.values()), {})
-    return next((list(view[curve]) for curve in curves_in(view)), [])
+    return next((list(view[curve]) for curve in map_metric_curves(view)), [])

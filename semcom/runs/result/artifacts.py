@@ -22,7 +22,7 @@ from semcom.engine.train.view import View, count_confusions_of_views, show_tests
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
 from semcom.runs.folder.arrays import CONFUSION, CURVES, FEATURES, IMAGES, Arrays
-from semcom.runs.result.evaluation import is_evaluation_due, narrow_views
+from semcom.runs.result.evaluation import is_evaluation_due, narrow_evaluated_views
 
 Stages = Mapping[int, Mapping[str, View]]
 """Round that keys the draws of tests -> the tested views."""
@@ -81,7 +81,7 @@ def _collect_tests(world: World, stages: Stages, clients: np.ndarray, keep: Coll
         with session.tally.uncounted():
             session.tally.begin(round_)
             whole = all(len(view.population.ids) == len(clients) for view in views.values())
-            chosen = views if whole else narrow_views(views, clients)
+            chosen = views if whole else narrow_evaluated_views(views, clients)
             snrs = session.draws.test_snrs[: None if pictures is not None else 1]
             note = partial(_note_tests, samples, pictures, chosen)
             if CONFUSION in keep:
@@ -91,7 +91,7 @@ def _collect_tests(world: World, stages: Stages, clients: np.ndarray, keep: Coll
                 show_tests(session, chosen, snrs, federation.test, note, metered=False)
     if CONFUSION in keep:
         for name, table in (("train", federation.train), ("test", federation.test)):
-            found[f"counts/{name}"] = count_classes(federation, table, clients)
+            found[f"counts/{name}"] = count_artifact_classes(federation, table, clients)
     names = dict.fromkeys(name for views in stages.values() for name in views)
     found |= samples.arrays(names) if samples is not None else {}
     return found | (pictures.arrays(names) if pictures is not None else {})
@@ -116,7 +116,7 @@ def _collect_curves(lines: Sequence[Mapping[str, Any]]) -> Arrays:
     return found
 
 
-def count_classes(federation: Federation, table: Ragged, clients: np.ndarray) -> np.ndarray:
+def count_artifact_classes(federation: Federation, table: Ragged, clients: np.ndarray) -> np.ndarray:
     """Count the images of each class that some clients have in a table, int64 `[K, C]`."""
     c = len(federation.classes)
     owner = np.repeat(np.arange(len(table)), table.sizes)
@@ -136,7 +136,7 @@ class Samples:
     """
 
     def __init__(self, world: World, at: np.ndarray) -> None:
-        self.world, self.at, self.row = world, at, _rows_of(world, at)
+        self.world, self.at, self.row = world, at, _find_rows(world, at)
         self.found: dict[str, tuple[Tensor, Tensor]] = {}
 
     @classmethod
@@ -177,7 +177,7 @@ class Pictures:
     """
 
     def __init__(self, world: World, at: np.ndarray) -> None:
-        self.world, self.at, self.row = world, at, _rows_of(world, at)
+        self.world, self.at, self.row = world, at, _find_rows(world, at)
         draws = world.session.draws
         self.size = len(draws.test_snrs), len(at), *draws.task.shape(draws.federation)
         self.found: dict[str, Tensor] = {}
@@ -215,7 +215,7 @@ class Pictures:
         return found
 
 
-def _rows_of(world: World, at: np.ndarray) -> Tensor:
+def _find_rows(world: World, at: np.ndarray) -> Tensor:
     """Find the row of each position of the test lists, -1 for unstored ones, `[M]`."""
     draws = world.session.draws
     row = torch.full((len(draws.federation.test.flat),), -1, dtype=torch.int64, device=draws.device)

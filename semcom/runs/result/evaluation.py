@@ -16,11 +16,10 @@ from semcom.engine.train.session import Session
 from semcom.engine.train.view import AMONG, View, measure_views
 from semcom.engine.train.visit import Outputs
 from semcom.engine.world import World
-from semcom.methods.base import Method
+from semcom.methods.base import Method, has_own_stage
 from semcom.methods.registry import METHODS
-from semcom.runs.request.finish import has_own_stage
-from semcom.runs.result.accuracy import LAST, summarize_clients
-from semcom.tasks.metric import Metric, curve_of
+from semcom.runs.result.accuracy import LAST, summarize_accuracies
+from semcom.tasks.metric import Metric, name_metric_curve
 
 
 def is_evaluation_due(config: Resolved, round_: int) -> bool:
@@ -66,7 +65,7 @@ def evaluate_views(session: Session, views: Mapping[str, View]) -> dict[str, dic
     """
     draws = session.draws
     if draws.config.train.eval_clients is not None:
-        views = narrow_views(views, draws.tested())
+        views = narrow_evaluated_views(views, draws.tested())
     task, first, own = draws.task, draws.task.metrics[0], draws.federation.owned
     classes = ClassHits(session, views) if task.classifies else None
     scores = Scores(session, views) if task.beside else None
@@ -95,11 +94,15 @@ def evaluate_views(session: Session, views: Mapping[str, View]) -> dict[str, dic
             means |= scores.compute(name, test) if scores is not None else {}
             if test == 0:
                 by_class = {} if classes is None else {"classes": classes.shares(name)}
-                found[name] = {**summarize_clients(head.clients, first), "clients": head.clients.tolist(), **by_class}
+                found[name] = {
+                    **summarize_accuracies(head.clients, first),
+                    "clients": head.clients.tolist(),
+                    **by_class,
+                }
                 found[name] |= means
             if snr is not None:
                 for number, mean in means.items():
-                    found[name].setdefault(curve_of(number), {})[f"{snr:g}"] = mean
+                    found[name].setdefault(name_metric_curve(number), {})[f"{snr:g}"] = mean
     table = draws.federation.validation
     if views and table.sizes.any():
         (validated,) = measure_views(session, views, draws.test_snrs[:1], table, "validation", metered=False)
@@ -181,7 +184,7 @@ def check_evaluated_views(method: Method, state: Any, world: World) -> None:
         raise ConfigError(f"method: `views` of {name} gives {views!r:.80}; {wanted}")
 
 
-def narrow_views(views: Mapping[str, View], ids: np.ndarray) -> dict[str, View]:
+def narrow_evaluated_views(views: Mapping[str, View], ids: np.ndarray) -> dict[str, View]:
     """Restrict views to some clients; those of one population still share one, and with it their forward passes."""
     populations = {id(view.population): view.population for view in views.values()}
     picked = {key: pop.narrow(ids) for key, pop in populations.items()}

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from semcom.config import ConfigError, to_dict
-from semcom.config.options import spelled
+from semcom.config.options import spell_option
 from semcom.escape import escape_markdown
 from semcom.files import refuse_file, resolve_file, write_atomically
 from semcom.methods.registry import METHODS
 from semcom.models.weights import encode_weights
+from semcom.runs.result.accuracy import describe_window
 from semcom.runs.result.places import hide_places
 from semcom.runs.result.result import Result
 from semcom.tasks.metric import read_task_metrics
@@ -47,11 +48,11 @@ def export_model(
     notes = {"semcom": result.summary["versions"]["semcom"], "run": result.summary["hash"]}
     return [
         write_atomically(folder / WEIGHTS, encode_weights(tensors, notes)),
-        write_atomically(folder / CARD, write_card(result, name, client, whose)),
+        write_atomically(folder / CARD, write_model_card(result, name, client, whose)),
     ]
 
 
-def write_card(result: Result, view: str, client: int, whose: str) -> str:
+def write_model_card(result: Result, view: str, client: int, whose: str) -> str:
     """Write the card of a client's model in a view as Markdown."""
     config, summary, of_view = result.config, result.summary, result.summary["views"][view]
     metric, channel = read_task_metrics(summary)[0], config.channel
@@ -59,16 +60,19 @@ def write_card(result: Result, view: str, client: int, whose: str) -> str:
     radio = result.world.session.draws.link.noisy
     link = f"{channel.kind}, trained at {channel.snr_db} dB" if radio else f"{channel.kind}, no noise"
     told = hide_places(to_dict(config))  # the card goes with the weights, wherever
+    digest = config.contents.get(config.data.name, "")[:12]  # of a file
     options = {n: v for n, v in (told["partition"]["options"] or {}).items() if v is not None}
-    division = ", ".join([config.partition.kind, *(f"{spelled(name)} {value}" for name, value in options.items())])
+    division = ", ".join([config.partition.kind, *(f"{spell_option(name)} {value}" for name, value in options.items())])
     facts = {
         "method": f"{config.method} ({METHODS.get(config.method).paper})",
         "model": f"encoder {config.model.encoder}, {config.model.features} features, head {config.model.head}",
-        "data": f"{told['data']['name']}, {config.clients} clients; {division}; seed {config.seed}",
+        "data": ", ".join(filter(None, (told["data"]["name"], digest and f"SHA-256 {digest}", division))),
+        "clients": f"{config.clients}, seed {config.seed}",
         "classes": ", ".join(map(str, result.federation.classes)),
         "channel": link,
         "training": f"{config.train.rounds} rounds, {summary['samples']:,} samples visited by all clients",
-        f"{metric.label}, mean over clients": metric.state(of_view[metric.name]),
+        f"{metric.label}, mean over clients ({describe_window(summary, view)})": metric.state(of_view[metric.name]),
+        f"{metric.label} after the last round": metric.state(of_view[metric.key("last")]),
         f"{metric.label} of client {client}": "not tested" if own is None else metric.state(own),
         "run": f"{summary['hash']}, semcom {summary['versions']['semcom']}, commit {summary['commit'] or 'unknown'}",
     }

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from channels import Link
-from channels.power import normalise_power
+from semcom.channels import Link
+from semcom.channels.power import normalise_power
 from semcom.config import ConfigError
 from semcom.data.federation import scale_bytes
 from semcom.engine.train.view import View

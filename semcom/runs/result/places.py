@@ -58,7 +58,7 @@ class Places:
         given = [place for each in configs for place in (each.get("out"), _as_table(each.get("data")).get("root"))]
         known = {Path(place) for place in (*given, *folders) if isinstance(place, str | Path)}
         within = {str(each) for place in known for each in (place, *place.parents) if len(each.parts) > 2}
-        self._names, self._folders = _any_of(self.names, ""), _any_of(within, rf"(?:/{_IN}*[\w~-])*")
+        self._names, self._folders = _compile_any(self.names, ""), _compile_any(within, rf"(?:/{_IN}*[\w~-])*")
 
     def config(self, value: Any) -> Any:
         """Replace paths in a configuration by names; its hash has their digests, and stays."""
@@ -135,7 +135,7 @@ def strip_places(found: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _any_of(paths: Iterable[str], end: str) -> re.Pattern[str]:
+def _compile_any(paths: Iterable[str], end: str) -> re.Pattern[str]:
     """Compile the pattern of any of some paths, the longest first; without paths it matches nothing."""
     longest = sorted(paths, key=len, reverse=True)
     return re.compile(f"{BEFORE}(?:{'|'.join(map(re.escape, longest))}){end}{AFTER}" if longest else r"(?!)")

@@ -16,7 +16,7 @@ from torch import Tensor
 from semcom.config import ConfigError, Resolved
 from semcom.data.federation import Federation, to_bytes
 from semcom.engine.train.precision import reset_torch
-from semcom.engine.train.view import View, infer_images, predict
+from semcom.engine.train.view import View, infer_in_view, predict_in_view
 from semcom.engine.world import World
 from semcom.files import ARRAYS
 from semcom.runs.folder.arrays import CONFUSION, FEATURES, PREFIX, Arrays, list_lacking_arrays, read_arrays
@@ -141,7 +141,7 @@ class Result:
         if not session.draws.task.classifies:
             raise ConfigError(f"predict: {self.config.task} asks for no classes; call decode")
         chosen = self.views[self._named(view)]
-        return predict(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
+        return predict_in_view(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
 
     @reset_torch()
     def decode(self, client: int, images: np.ndarray | Tensor, view: str | None = None) -> Tensor:
@@ -161,7 +161,7 @@ class Result:
         """
         session = self.world.session
         chosen, task = self.views[self._named(view)], session.draws.task
-        heard = infer_images(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
+        heard = infer_in_view(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
         shape = task.shape(session.draws.federation)
         none = self.world.zeros(0, *shape)
         answers = (chosen.answer(each)[0].view(-1, *shape) for each in heard)
@@ -189,7 +189,7 @@ class Result:
         """
         session = self.world.session
         chosen = self.views[self._named(view)]
-        heard = infer_images(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
+        heard = infer_in_view(session, chosen, client, torch.as_tensor(images), session.draws.test_snrs[0])
         none = self.world.zeros(0, self.world.features)
         return torch.cat([none, *((each.features if received else each.raw)[0] for each in heard)]).cpu()
 

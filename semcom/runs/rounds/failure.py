@@ -14,7 +14,7 @@ NEEDS_CONTEXT = (WriteError, MemoryShort, WorkerLost)
 """Errors whose message names neither round nor checkpoint."""
 
 
-def describe_error(error: BaseException) -> str:
+def describe_failure(error: BaseException) -> str:
     """Describe an error in a line; an unforeseen one with its type and its place."""
     if isinstance(error, (*NEEDS_CONTEXT, Diverged)):
         return str(error)

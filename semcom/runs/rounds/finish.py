@@ -9,9 +9,8 @@ from semcom.config import Resolved
 from semcom.engine.train.phase import Phase
 from semcom.engine.train.view import View
 from semcom.engine.world import World
-from semcom.methods.base import Method
+from semcom.methods.base import Method, has_own_stage
 from semcom.methods.parts.heads import with_classifiers
-from semcom.runs.request.finish import has_own_stage
 
 FINISHED = "finished"
 """Name of the view, the headline of a run that has it."""

@@ -10,15 +10,15 @@ from semcom.config import RunError, run_hash
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE
 from semcom.engine.train.precision import reset_torch
-from semcom.files import CHECKPOINT, resolve_file
+from semcom.files import CHECKPOINT, WEIGHTS, resolve_file
 from semcom.runs.folder.recovery import read_checkpoint, read_covered_metrics
-from semcom.runs.folder.stored import read_config
+from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.folder.summary import read_summary
 from semcom.runs.request.images import read_run_images
 from semcom.runs.request.limits import limit_memory
 from semcom.runs.request.plugins import load_plugins
 from semcom.runs.request.resolve import resolve_setup
-from semcom.runs.request.trust import take_plugins
+from semcom.runs.request.trust import take_trusted_plugins
 from semcom.runs.result.result import Result
 from semcom.runs.rounds.loop import Loop
 
@@ -50,7 +50,7 @@ def load(folder: Path | str, *, device: str | None = None, plugins: Sequence[str
     """
     folder = resolve_file(folder).absolute()
     load_plugins(plugins)
-    stored = take_plugins(read_config(folder, "load"), trust)
+    stored = take_trusted_plugins(read_stored_config(folder, "load"), trust)
     # Without `out`: rows that lie in a file are copied, and nothing is written to the folder.
     setup = resolve_setup(replace(stored, out=None, processes=1, device=device or stored.device))
     config = setup.config
@@ -59,9 +59,11 @@ def load(folder: Path | str, *, device: str | None = None, plugins: Sequence[str
         raise RunError(f"{folder}: the run is not finished; run it again, and it goes on")
     with limit_memory():
         loop = Loop(setup, read_run_images(config), None, None, Clock(), ALONE)
-        path = folder / CHECKPOINT
-        if not path.exists():
-            raise RunError(f"{path} is missing, and with it the models; give another folder to train them again")
+        path = next((path for path in (folder / CHECKPOINT, folder / WEIGHTS) if path.exists()), None)
+        if path is None:
+            raise RunError(
+                f"{folder}: the run has kept none of its models; train it in another folder with --keep weights"
+            )
         content = read_checkpoint(path, config, loop.progress)
         loop.rounds = summary["rounds"]
         if content["progress"]["round"] != loop.rounds:

@@ -23,10 +23,10 @@ from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.files import ARRAYS, SUMMARY
 from semcom.runs.folder.arrays import Arrays, list_lacking_arrays
-from semcom.runs.folder.folder import Folder, WriteError, name_written_file
+from semcom.runs.folder.folder import Folder, WriteError, name_file_in_error
 from semcom.runs.folder.lines import digest_metrics
-from semcom.runs.folder.machine import read_commit
 from semcom.runs.folder.recovery import Checkpoints, begin_or_recover, restore_state
+from semcom.runs.folder.versions import read_commit
 from semcom.runs.request.images import Images
 from semcom.runs.request.limits import limit_memory
 from semcom.runs.request.resolve import find_device
@@ -36,7 +36,7 @@ from semcom.runs.request.stop import Stopped, defer_stop_signals
 from semcom.runs.result import artifacts
 from semcom.runs.result.evaluation import check_evaluated_views, evaluate_views, find_stall, is_evaluation_due
 from semcom.runs.result.result import Result
-from semcom.runs.rounds.failure import NEEDS_CONTEXT, describe_error
+from semcom.runs.rounds.failure import NEEDS_CONTEXT, describe_failure
 from semcom.runs.rounds.finish import FINISHED, finish_run, has_last_stage
 from semcom.runs.rounds.new_clients import evaluate_new_clients
 from semcom.runs.rounds.summary import summarize_run
@@ -119,12 +119,13 @@ class Loop:
                 self.checkpoints.write(self.stored, self.progress)
             if self.folder is not None and not isinstance(error, KeyboardInterrupt | Stopped | WriteError):
                 told = isinstance(error, RunError) and not isinstance(error, NEEDS_CONTEXT)
-                line = str(error) if told else f"{self.where()}: {describe_error(error)}"
+                line = str(error) if told else f"{self.where()}: {describe_failure(error)}"
                 foreseen = isinstance(error, RunError | Diverged)
                 if self.resumed or not foreseen:  # what cannot be taken up is left as it is
                     self.folder.write_error(line if foreseen else f"{line}\n\n{traceback.format_exc()}")
             raise
         self.tally.team = ALONE  # the others have ended, or go their own way
+        self.world.session.arenas.clear()
         return self.result(summary, self.folder.path if self.folder else None)
 
     def result(self, summary: dict[str, Any], out: Path | None) -> Result:
@@ -175,7 +176,7 @@ class Loop:
     def _round(self, round_: int) -> None:
         """Train, evaluate where it is due, report, and keep the state."""
         begun = time.perf_counter()
-        with self.clock("train"), name_written_file("training"):  # rows may lie in a file
+        with self.clock("train"), name_file_in_error("training"):  # rows may lie in a file
             self.tally.begin(round_)
             self._check_schedule(round_)
             reached = self.world.air.arrivals.everybody or len(self.world.sample())
@@ -231,7 +232,7 @@ class Loop:
         if not has_last_stage(self.method, self.config):
             return None
         self.stage = "finish"
-        with self.clock("finish"), name_written_file("training"), self.tally.uncounted():
+        with self.clock("finish"), name_file_in_error("training"), self.tally.uncounted():
             self.last = finish_run(self.method, self.state, self.world)
             line: dict[str, Any] = {"round": self.rounds + 1, **self.tally.losses(), **self._warnings(self.rounds + 1)}
             if self.last:
@@ -246,7 +247,7 @@ class Loop:
         Raises RunError if the models of a finished run have gone with its checkpoints.
         """
         if self.progress["round"] != self.rounds:
-            raise RunError("the run's checkpoints were dropped, and with them its models; train it in another folder")
+            raise RunError("the run has kept none of its models; train it in another folder with --keep weights")
         if self.last is None and has_last_stage(self.method, self.config):
             with self.tally.uncounted():
                 self.last = finish_run(self.method, self.state, self.world)

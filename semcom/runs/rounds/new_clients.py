@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from channels import Link
+from semcom.channels import Link
 from semcom.data.federation import Federation
 from semcom.engine.store.population import Population, average
 from semcom.engine.train.phase import Phase

@@ -13,11 +13,11 @@ from semcom.config import ConfigError, Resolved, RunConfig, RunError, from_dict,
 from semcom.config.errors import show_value
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.memory import keep_freed_memory
-from semcom.engine.host.ranks import Team, launched_rank, launched_size, start_ranks
+from semcom.engine.host.ranks import Team, count_launched_ranks, launched_rank, start_ranks
 from semcom.engine.train.precision import reset_torch
 from semcom.runs.folder.folder import Folder
 from semcom.runs.request.images import read_run_images
-from semcom.runs.request.inputs import add_reads
+from semcom.runs.request.inputs import add_read_inputs
 from semcom.runs.request.limits import check_model_limits, limit_memory
 from semcom.runs.request.resolve import find_device, resolve_setup
 from semcom.runs.request.setup import Setup
@@ -26,7 +26,7 @@ from semcom.runs.request.stop import Stopped, raise_on_stop_signals
 from semcom.runs.result import artifacts
 from semcom.runs.result.evaluation import check_patience
 from semcom.runs.result.result import Result
-from semcom.runs.rounds.failure import NEEDS_CONTEXT, describe_error
+from semcom.runs.rounds.failure import NEEDS_CONTEXT, describe_failure
 from semcom.runs.rounds.loop import Loop, Observer, OnRound
 from semcom.runs.rounds.progress import RoundProgress
 from semcom.runs.rounds.tracking import Tracking
@@ -124,7 +124,7 @@ def carry_out_run(
                     LOG.warning(caution)
                 loop = Loop(setup, images, folder, on_round if ranks.rank == 0 else None, clock, ranks, observe)
                 if folder is not None:
-                    folder.config = add_reads(config, {**setup.reads, **reads})
+                    folder.config = add_read_inputs(config, {**setup.reads, **reads})
                 return loop.run()
     except ConfigError:
         raise
@@ -135,7 +135,7 @@ def carry_out_run(
     except (Exception, SystemExit) as error:  # SystemExit: a method that calls sys.exit
         if loop is None or (isinstance(error, RunError) and not isinstance(error, NEEDS_CONTEXT)):
             raise
-        raise RunError(f"{loop.where()}: {describe_error(error)}; last good state: {loop.kept()}") from error
+        raise RunError(f"{loop.where()}: {describe_failure(error)}; last good state: {loop.kept()}") from error
 
 
 def _check_run_callables(config: Resolved, on_round: object, observe: object) -> None:
@@ -148,7 +148,7 @@ def _check_run_callables(config: Resolved, on_round: object, observe: object) ->
         raise ConfigError(
             f"observe: {show_value(observe)} cannot be called; give a function of two States and the world"
         )
-    if observe is not None and max(config.processes, launched_size()) > 1:
+    if observe is not None and max(config.processes, count_launched_ranks()) > 1:
         raise ConfigError("processes: a run of several cannot be observed; give 1")
 
 

@@ -12,9 +12,10 @@ from semcom.engine.air.losses import CHOSEN, NEARLY
 from semcom.engine.train.draws import Draws
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
-from semcom.runs.folder.machine import describe_machine, read_versions
+from semcom.runs.folder.machine import describe_machine
+from semcom.runs.folder.versions import read_versions
 from semcom.runs.result.accuracy import compute_constant_accuracies, compute_headlines
-from semcom.runs.result.artifacts import count_classes
+from semcom.runs.result.artifacts import count_artifact_classes
 from semcom.tasks.metric import ACCURACY, describe_metrics
 
 LOG = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ def _list_doubts(world: World, rounds: int) -> list[str]:
 def _measure_constant_answers(world: World) -> dict[str, float]:
     """Compute the accuracies of constant answers among the tested clients."""
     federation, tested = world.session.draws.federation, world.tested()
-    tables = (count_classes(federation, table, tested) for table in (federation.train, federation.test))
+    tables = (count_artifact_classes(federation, table, tested) for table in (federation.train, federation.test))
     return compute_constant_accuracies(*tables)
 
 

@@ -10,11 +10,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from channels.registry import Registry
+from semcom.channels.registry import Registry
 from semcom.config import ConfigError, Resolved, run_hash, to_dict
 from semcom.config.identity import flatten_config
 from semcom.files import refuse_file, resolve_file
-from semcom.registry import find
+from semcom.registry import find_entry
 from semcom.runs.folder.lines import read_metrics
 from semcom.runs.result.places import hide_places
 
@@ -183,7 +183,7 @@ def parse_trackers(asked: Sequence[str] | str) -> dict[str, str]:
     found = dict[str, str]()
     for word in [asked] if isinstance(asked, str) else asked:
         name, _, place = word.partition("=")
-        kind = find(TRACKERS, name, "track")
+        kind = find_entry(TRACKERS, name, "track")
         if kind.package and find_spec(kind.package) is None:
             raise ConfigError(f"track: {name!r} needs {kind.package}; pip install 'semcom[{name}]'")
         if name in found:

@@ -107,6 +107,7 @@ def _compare_at_point(
     values = np.array(
         [[read_compared_value(run, seen, metric) for run in of] for of, seen in zip(runs, views, strict=True)]
     )
+    # Summaries have clients' numbers of the headline metric only.
     by_client = (
         _compare_clients(runs, views) if all(metric == run.metrics[0].name for of in runs for run in of) else None
     )
@@ -183,9 +184,8 @@ def read_compared_value(run: Stored, view: str | None, metric: str) -> float:
     if view is not None and view not in summary.get("views", {}):
         known = ", ".join(summary.get("views", {}))
         raise ConfigError(f"view: {run.variant} has no view {view!r}; it has {known or 'none'}")
-    flat = {**flatten_row(summary), "view": run.headline}
     for snr in (run.test_snr_db, None) if run.is_first_test else (run.test_snr_db,):
-        found = read_number_in_row(flat, metric, view, snr)
+        found = read_number_in_row(run.flat, metric, view, snr)
         if isinstance(found, int | float) and not math.isnan(found):
             return float(found)
     own = flatten_row({**(run.view(view) or {}), **(summary if view is None else {})})

@@ -32,7 +32,7 @@ AIRTIME = "airtime_s"
 def yield_run_rows(found: Runs) -> Iterator[Row]:
     """Yield a row per run, done or not: status, error, folder, headline, all fields of its configuration, all numbers.
 
-    `view` is the name of its headline view, as in the table of a sweep (`make_row`).
+    `view` is the name of its headline view, as in the table of a sweep (`make_table_row`).
     """
     for run in found:
         summary = {name: value for name, value in flatten_row(run.summary or {}).items() if not isinstance(value, list)}

@@ -57,6 +57,7 @@ def _find_doubtful_seeds(
     """Yield each place with its runs if at any of them hidden fields differ or a seed occurs twice; else nothing."""
     codes = _number_values(frame, hidden)
     where = _number_values(frame, places)
+    # All places at once, by numbers: looking at them one by one took much of a short sweep's time.
     several = bool(hidden) and bool((codes.groupby(list(where.to_numpy().T)).nunique() > 1).any(axis=None))
     twice = "seed" in frame and bool(where.assign(seed=frame["seed"]).duplicated().any())
     if several or twice:

@@ -10,28 +10,28 @@ from typing import Any, Literal
 
 import pandas as pd
 
-import semcom
 from semcom.config import NOT_IDENTITY, ChannelConfig, ConfigError, DataConfig, PartitionConfig, RunConfig
 from semcom.data.registry import DATASETS
 from semcom.escape import escape_texts
 from semcom.files import CONFIG, resolve_file
 from semcom.runs.folder.lock import LOCK
-from semcom.runs.folder.stored import read_config
+from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.request.plugins import list_loaded_plugins, locate_plugin
 from semcom.runs.result.accuracy import compute_headlines
+from semcom.studies.analysis.defaults import list_default_fields
 from semcom.studies.analysis.study import Study, read_study
 from semcom.studies.results.failures import (
     Failure,
     Repeat,
     build_repeat,
-    find_varied,
-    format_label,
-    format_labels,
+    find_varied_fields,
+    format_run_label,
+    format_run_labels,
     read_repeat,
 )
-from semcom.studies.results.lock import list_lock_holders, read_record
+from semcom.studies.results.lock import list_lock_holders, read_sweep_record
 from semcom.studies.results.run import Stored, locate_run_config
-from semcom.studies.results.table import list_fields
+from semcom.studies.results.table import list_table_fields
 
 State = Literal["running", "stopped", "failed", "done", "pending"]
 """running: a process trains it; stopped: it was interrupted, and can go on; pending: it has not begun."""
@@ -94,7 +94,7 @@ class Overview:
     def varied(self) -> dict[str, list[Any]]:
         """List the values of each field that varies, the variants first."""
         known = [{"method": c.run.variant, **_read_keys(c.run, self.study)} for c in self.courses if c.run.fields]
-        names = find_varied(known)
+        names = find_varied_fields(known)
         return {name: list(dict.fromkeys(keys[name] for keys in known)) for name in names}
 
     def failures(self) -> list[Failure]:
@@ -129,7 +129,9 @@ class Overview:
         point has, such as the SNR of runs without a radio, is left out.
         """
         done = [run for run in self.study.stored if run.summary]
-        names = [format_label(run.variant, {axis: run.fields.get(axis) for axis in self.study.axes}) for run in done]
+        names = [
+            format_run_label(run.variant, {axis: run.fields.get(axis) for axis in self.study.axes}) for run in done
+        ]
         frame = pd.DataFrame(map(_read_air, done), names, dtype=float)
         return frame.groupby(level=0, sort=False).mean().dropna(axis=1, how="all")
 
@@ -143,9 +145,9 @@ def read_overview(folder: Path | str) -> Overview:
     folder = resolve_file(folder)
     study = read_study(folder)
     place = study.stored[0].folder
-    of_run = (folder / CONFIG).is_file() or folder.name == place.name  # that of an archive lies where it is unpacked
+    of_run = (folder / CONFIG).is_file() or folder.name == place.name
     sweep, running = _read_sweep_record(place.parent), tuple(list_lock_holders(place.parent))
-    named = format_labels({run.hash: (run.variant, _read_keys(run, study)) for run in study.stored})
+    named = format_run_labels({run.hash: (run.variant, _read_keys(run, study)) for run in study.stored})
     courses = tuple(_read_progress(run, named[run.hash], bool(running)) for run in study.stored)
     own = bool(sweep.get("own_training"))
     return Overview(folder, study, sweep.get("command"), running, courses, own, of_run)
@@ -158,7 +160,7 @@ def _read_keys(run: Stored, study: Study) -> dict[str, Any]:
 def _read_sweep_record(folder: Path) -> Mapping[str, Any]:
     """Read sweep.json; empty for a folder of no sweep."""
     try:
-        return escape_texts(read_record(folder) or {})
+        return escape_texts(read_sweep_record(folder) or {})
     except ConfigError:
         return {}
 
@@ -191,10 +193,10 @@ def list_changed_settings(run: Stored) -> dict[str, Any]:
     What the data, the partition and the link are called is among them where it is not the default; their options are
     compared with the defaults of these. Where these cannot be had, all are, as of a plug-in: to look executes none.
     """
-    plain = list_fields(RunConfig())
+    plain = list_table_fields(RunConfig())
     try:
-        config = read_config(run.folder, "show")
-        usual = list_fields(semcom.resolve(_make_default_run(config)))
+        config = read_stored_config(run.folder, "show")
+        usual = list_default_fields(_make_default_run(config))
     except ConfigError:
         usual = plain
     kinds = ("data.name", "partition.kind", "channel.kind", "plugins", "finish.kind")

@@ -46,6 +46,7 @@ def rank_variants(found: Cells, axes: Sequence[str], view: Views, metric: str) -
         claimed = True
         for place, (variant, (mean, n)) in enumerate(order.items()):
             difference = ahead.get((point, place))
+            # Without a best there is no second, however clear its lead.
             claimed = claimed and difference is not None and _supports_rank(difference)
             of_mean = {"mean": mean.mean, "low": mean.low, "high": mean.high, "n": n}
             row = {"place": place + 1, "variant": variant, **of_mean, **_describe_next_rank(difference)}

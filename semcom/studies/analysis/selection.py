@@ -29,19 +29,25 @@ def find_axes(found: Sequence[Stored], record: Mapping[str, Any]) -> tuple[str, 
         record: the content of sweep.json.
     """
     known = [run for run in found if run.fields]
-    frame = make_table([run.fields for run in known], ())
-    variants, declared = pd.Series([run.variant for run in known], dtype=object), bool(read_variants(record))
+    fields = dict.fromkeys(name for run in known for name in run.fields)
+    several = [name for name in fields if len({run.fields.get(name) for run in known}) > 1]  # few of a hundred
+    frame = make_table([{name: run.fields.get(name) for name in several} for run in known], ()).astype(object)
+    frame = frame.where(frame.notna(), None)  # which equals itself
+    columns = {name: frame[name].tolist() for name in frame}
+    variants, declared = [run.variant for run in known], bool(read_variants(record))
     swept = [name for key in record.get("axes", ()) for name in key.split(",") if name != "seed"]
-    places = [frame[name] for name in swept if name in frame]
+    places = [columns[name] for name in swept if name in columns]
 
     def varies(name: str) -> bool:
-        if frame[name].nunique(dropna=False) < 2:
+        if len({*columns[name]}) < 2:
             return False
         between = not declared and name.partition(".")[0] not in OF_METHOD
         return between or not follows(name, [variants])
 
-    def follows(name: str, by: list[pd.Series]) -> bool:
-        return bool((frame[name].groupby(by, dropna=False).nunique(dropna=False) < 2).all())
+    def follows(name: str, by: list[list[Any]]) -> bool:
+        first = dict[tuple[Any, ...], Any]()
+        places = zip(*by, strict=True) if by else [()] * len(known)
+        return all(first.setdefault(at, value) == value for at, value in zip(places, columns[name], strict=True))
 
     def is_apart(name: str) -> bool:
         return declared and follows(name, [variants, *places]) and not follows(name, places)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from channels import LINKS
+from semcom.channels import LINKS
 from semcom.config import ChannelConfig, ConfigError, RunConfig
+from semcom.declarations import describe_entry
 from semcom.methods.registry import METHODS
-from semcom.runs.request.resolve import resolve
 from semcom.runs.result.accuracy import LAST
 from semcom.studies.analysis.compare import Views, choose_view
+from semcom.studies.analysis.defaults import list_default_fields
 from semcom.studies.names import SHIPPED
-from semcom.studies.overrides import format_plain_value
-from semcom.studies.results.table import list_fields
+from semcom.studies.overrides import format_plain_value, name_file
 
 if TYPE_CHECKING:
     from semcom.studies.analysis.study import Study
@@ -81,7 +81,7 @@ def describe_setting(frame: pd.DataFrame, shown: Collection[str] = ()) -> str:
     """
     columns = [c for c in (*SETTING, *_list_set_fields(frame)) if c in frame and c not in shown]
     used = {c: _drop_unused(frame, c) for c in dict.fromkeys(columns)}
-    return ", ".join(SHIPPED.place(c, list_distinct(values)) for c, values in used.items() if values.notna().any())
+    return ", ".join(SHIPPED.place(c, list_settings(values)) for c, values in used.items() if values.notna().any())
 
 
 def _list_set_fields(frame: pd.DataFrame) -> list[str]:
@@ -89,23 +89,24 @@ def _list_set_fields(frame: pd.DataFrame) -> list[str]:
     found = list[str]()
     for kind, runs in frame.groupby("channel.kind") if "channel.kind" in frame else ():
         with suppress(ConfigError):  # of a plug-in that is not loaded
-            plain = list_fields(resolve(RunConfig("fedavg", channel=ChannelConfig(str(kind)))))
+            plain = list_default_fields(RunConfig("fedavg", channel=ChannelConfig(str(kind))))
             usual = {c: format_plain_value(v) for c, v in plain.items() if c.split(".")[0] in AIR and c in runs}
             found += [c for c, v in usual.items() if {*map(format_plain_value, _drop_unused(runs, c).dropna())} - {v}]
     return found
 
 
-def list_distinct(column: pd.Series) -> str:
+def list_settings(column: pd.Series) -> str:
     """List the different values of a column, in their order."""
-    return " / ".join(dict.fromkeys(map(format_plain_value, column.dropna()))) or "not stored"
+    return " / ".join(dict.fromkeys(map(name_file, map(format_plain_value, column.dropna())))) or "not stored"
 
 
 def _drop_unused(frame: pd.DataFrame, column: str) -> pd.Series:
     """Drop the runs that do not use a field from its column: their default has no effect."""
-    idle = [name for name in frame["method"].unique() if name in METHODS and column in METHODS.get(name).unused]
+    methods = [name for name in frame["method"].unique() if name in METHODS]
+    idle = [name for name in methods if column in describe_entry(METHODS, name).unused]
     used = ~frame["method"].isin(idle)
     if column == "channel.snr_db":
-        kinds = frame["channel.kind"].unique()
-        used &= ~frame["channel.kind"].isin([kind for kind in kinds if kind in LINKS and not LINKS.get(kind).noisy])
+        kinds = [kind for kind in frame["channel.kind"].unique() if kind in LINKS]
+        used &= ~frame["channel.kind"].isin([kind for kind in kinds if not describe_entry(LINKS, kind).noisy])
         used &= frame["network.kind"].eq("list") if "network.kind" in frame else True
     return frame.loc[used, column]

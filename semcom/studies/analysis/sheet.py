@@ -19,7 +19,7 @@ from semcom.studies.analysis.setting import describe_rounds, describe_setting
 from semcom.studies.analysis.statistics import LEVEL
 from semcom.studies.analysis.study import Study
 from semcom.studies.analysis.study import study as read_study
-from semcom.studies.names import SHIPPED, Labels, field_label, titled
+from semcom.studies.names import SHIPPED, Labels, capitalise, field_label
 from semcom.tasks.metric import Metric
 
 Spread = Literal["interval", "std"]
@@ -87,7 +87,7 @@ class Sheet:
         marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
         claim = f" {marks}, where the paired difference to the next one is supported (Holm, 95 %)." if marked else ""
         seeds = describe_sheet_intervals(self.cells, "±", self.spread)
-        what = f"{titled(self._metric.label)}{unit}, {seeds}."
+        what = f"{capitalise(self._metric.label)}{unit}, {seeds}."
         return f"{what}{claim} {self.note}".rstrip()
 
     def _texts(self, plus: str, marks: Mapping[str, str], escape: Any, math_mode: bool = False) -> pd.DataFrame:
@@ -103,7 +103,7 @@ class Sheet:
         down, across = (list(dict.fromkeys(place[i] for place in found)) for i in (0, 1))
         labels = [[escape(self.labels.value(*each)) for each in zip(self.rows, row, strict=True)] for row in down]
         names = [
-            escape(self.labels.point(dict(zip(self.columns, column, strict=True))) or titled(self._metric.label))
+            escape(self.labels.point(dict(zip(self.columns, column, strict=True))) or capitalise(self._metric.label))
             for column in across
         ]
         head = [escape(field_label(name)) for name in self.rows]

@@ -7,12 +7,13 @@ tests/studies/analysis/test_statistics.py.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 LEVEL = 0.95
 """Coverage that every interval aims at; a p-value below 1 - LEVEL is taken for a difference."""
@@ -62,9 +63,12 @@ def compute_t_interval(values: Sequence[float] | np.ndarray) -> Interval:
     array = np.asarray(values, dtype=float)
     if not _varies(array):
         return Interval(float(array.mean()))
-    test = stats.ttest_1samp(array, 0.0)
-    found = test.confidence_interval(LEVEL)
-    return Interval(float(array.mean()), float(found.low), float(found.high), float(test.pvalue))
+    # The arithmetic of `stats.ttest_1samp`, which takes a hundred times as long: a study has thousands of intervals.
+    n, mean = array.size, array.mean()
+    error = np.sqrt(np.square(array - mean).mean() * (n / (n - 1)) / n)
+    low, high = _find_t_quantiles(n - 1)
+    p = 2 * special.stdtr(n - 1, -abs(mean / error))
+    return Interval(float(mean), float(low * error + mean), float(high * error + mean), float(p))
 
 
 def bootstrap_clients(differences: Sequence[float] | np.ndarray) -> Interval:
@@ -112,6 +116,7 @@ def bootstrap_two_levels(differences: np.ndarray) -> Interval:
         vectorized=True,
         confidence_level=LEVEL,
         n_resamples=_count_resamples(differences.size),
+        # Without a batch, SciPy holds all resamples at once.
         batch=max(1, AT_ONCE // differences.size),
         method="percentile",
         rng=generator,
@@ -130,6 +135,13 @@ def correct_by_holm(p_values: Sequence[float]) -> list[float]:
     adjusted = np.full(len(p), math.nan)
     adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)), 1)
     return [float(value) for value in adjusted]
+
+
+@functools.cache
+def _find_t_quantiles(freedom: int) -> tuple[float, float]:
+    """Find the two quantiles of Student's t between which `LEVEL` of it lies."""
+    tail = (1 - LEVEL) / 2
+    return float(special.stdtrit(freedom, tail)), float(special.stdtrit(freedom, 1 - tail))
 
 
 def _varies(values: np.ndarray) -> bool:

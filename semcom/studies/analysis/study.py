@@ -76,9 +76,8 @@ def study(folder: Path | str) -> Study:
 
 def read_study(folder: Path | str) -> Study:
     """Read a study as `study` does, without a word on runs that are damaged or no part of it."""
-    path, place = open_archive(resolve_file(folder))
-    found, record = read_stored_runs(path)
-    return Study(found, find_axes(found, record), place, record)
+    found, record = read_stored_runs(open_archive(resolve_file(folder)))
+    return Study(found, find_axes(found, record), record)
 
 
 class Study:
@@ -95,18 +94,11 @@ class Study:
     Args:
         found: the runs.
         axes: fields that vary, by their dotted names on the command line.
-        place: the temporary folder that holds the runs of an archive (None: they lie in a folder).
         record: the content of sweep.json: experiment, scale, command and more (None: there is none).
     """
 
-    def __init__(
-        self,
-        found: Sequence[Stored],
-        axes: Sequence[str],
-        place: object = None,
-        record: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.axes, self.record, self._place = tuple(axes), {"told": [], **(record or {})}, place
+    def __init__(self, found: Sequence[Stored], axes: Sequence[str], record: Mapping[str, Any] | None = None) -> None:
+        self.axes, self.record = tuple(axes), {"told": [], **(record or {})}
         self.tests = order_runs([test for run in found for test in run.at_tests()], self.axes)
         self.stored = tuple({test.hash: replace(test, test_snr_db=None) for test in self.tests}.values())
 
@@ -235,7 +227,7 @@ class Study:
         Raises:
             ConfigError: there is no such field, or no run with such a value.
         """
-        return Study(select_runs(self.tests, at, self.axes), self.axes, self._place, self.record)
+        return Study(select_runs(self.tests, at, self.axes), self.axes, self.record)
 
     def named(self, asked: str, names: Sequence[str]) -> tuple[str, ...]:
         """Spell names of fields as columns do, such as hyper.scg_lr for hyper.scg-lr.
@@ -263,7 +255,7 @@ class Study:
         known = ("hash", "method", "variant", "seed", *self.axes)
         further = dict.fromkeys(name for name in fields if name not in known)
         tests = [run.with_ratio() for run in self.tests] if RATIO in further else self.tests
-        return Study(tests, (*self.axes, *further), self._place, self.record)
+        return Study(tests, (*self.axes, *further), self.record)
 
     # -- statistics --------------------------------------------------------------------------------------------------
 

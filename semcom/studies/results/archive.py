@@ -10,14 +10,12 @@ from __future__ import annotations
 import errno
 import io
 import logging
-import lzma
 import shutil
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory, TemporaryFile, gettempdir
+from tempfile import SpooledTemporaryFile, TemporaryDirectory, gettempdir
 from typing import Any
 
 import pandas as pd
@@ -35,13 +33,14 @@ from semcom.files import (
     SWEEP,
     TABLE,
     TRAINING,
+    format_json,
     open_file,
     read_json,
     resolve_file,
-    to_json,
     write_atomically,
 )
-from semcom.runs.folder.summary import format_summary, read_summary, seal_values
+from semcom.packed import DAMAGED, Archive, BoundedArchive, Packed
+from semcom.runs.folder.summary import format_summary, read_summary, seal_summary
 from semcom.runs.result.places import Places, strip_places
 from semcom.studies.results.run import list_damaged_runs, read_stored_runs
 from semcom.studies.results.table import encode_table, read_table
@@ -59,21 +58,6 @@ PLAIN, RATIO = 2**26, 200
 """Bytes that any archive may become, and how many times its size a larger one."""
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """Date of every entry: that of no machine."""
-DAMAGED = (OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, UnicodeError, RuntimeError, MemoryError)
-"""Errors of reading a damaged archive, or a file that is none.
-
-RuntimeError: it has a password. MemoryError: an entry of LZMA asks for a larger dictionary than there is memory.
-"""
-
-
-class _Archive(zipfile.ZipFile):
-    """An archive whose entries are read 4 KiB at a time, whatever is asked for: a byte of LZMA may become thousands."""
-
-    def open(self, *args: Any, **kwargs: Any) -> Any:
-        file: Any = super().open(*args, **kwargs)
-        if isinstance(file, zipfile.ZipExtFile):
-            file.__dict__["read"] = lambda _size=-1: file.read1(4096)
-        return file
 
 
 def pack_archive(folder: Path | str, file: Path | str | None = None, *, arrays: bool = False) -> Path:
@@ -112,36 +96,35 @@ def pack_archive(folder: Path | str, file: Path | str | None = None, *, arrays: 
 
 def _write_entry(archive: zipfile.ZipFile, name: str, content: bytes, kind: int) -> None:
     entry = zipfile.ZipInfo(name, EPOCH)
+    # Fixed date and mode, so that the same study always gives the same bytes.
     entry.compress_type, entry.external_attr = kind, 0o644 << 16
     archive.writestr(entry, content, compresslevel=9)
 
 
 def read_stored_table(path: Path | str) -> pd.DataFrame:
-    """Read the table that a sweep has left, from its folder or its archive. Errors: `read_table`, `unpack_archive`."""
+    """Read the table that a sweep has left, from its folder or its archive. Errors: `read_table`, `read_archive`."""
     path = Path(path)
-    with unpack_archive(path, TABLE) if path.is_file() else nullcontext(path) as folder:
-        frame = read_table(Path(folder))
+    frame = read_table(Packed(read_archive(path, TABLE)) if path.is_file() else path)
     return frame.apply(lambda column: column if is_numeric_dtype(column) else column.map(escape_texts))
 
 
-def open_archive(path: Path) -> tuple[Path, TemporaryDirectory[str] | None]:
-    """Find the folder of a study or of a run, unpacked where it lies in an archive, and what keeps it there.
+def open_archive(path: Path) -> Path:
+    """Find the folder of a study or of a run, in an archive too, where its files are read as they lie.
 
     Args:
         path: a folder, ARCHIVE.zip, or ARCHIVE.zip/HASH, which is one run of it.
 
     Raises:
-        ConfigError: the archive has no such run, or `unpack_archive` refuses it.
+        ConfigError: the archive has no such run, or `read_archive` refuses it.
     """
     file = path.parent if path.parent.is_file() else path
     if not file.is_file():
-        return path, None
-    place = unpack_archive(file, None if file is path else path.name)
-    folder = Path(place.name) if file is path else Path(place.name) / path.name
+        return path
+    whole = Packed(read_archive(file))
+    folder = whole if file is path else whole / path.name
     if not folder.is_dir():
-        place.cleanup()
         raise ConfigError(f"study: {file} has no run {path.name}; semcom results {file} --what runs has their hashes")
-    return folder, place
+    return folder
 
 
 def _name_archive(folder: Path) -> Path:
@@ -169,8 +152,8 @@ def _read_content(path: Path, places: Places) -> bytes:
             return b""
     if path.name in (CONFIG, SWEEP):
         found = strip_places(_read_values(path))
-        found = places.config(found) if path.name == CONFIG else seal_values(places.values(found))
-        return to_json(found, indent=1).encode()
+        found = places.config(found) if path.name == CONFIG else seal_summary(places.values(found))
+        return format_json(found, indent=1).encode()
     if path.name == SUMMARY:
         try:
             return format_summary(places.words(read_summary(path.parent) or {})).encode()
@@ -186,6 +169,12 @@ def _read_values(path: Path) -> dict[str, Any]:
     return {}
 
 
+def read_archive(file: Path, only: str | None = None) -> Archive:
+    """Open an archive of a study, to read its files as they lie. Args and errors are those of `unpack_archive`."""
+    with _explain_damage(file), ExitStack() as stack:
+        return Archive(file, _open_parts(file, only, stack), stack.pop_all())
+
+
 def unpack_archive(file: Path, only: str | None = None) -> TemporaryDirectory[str]:
     """Unpack the files of a study from an archive into a temporary folder, which is removed with the object.
 
@@ -199,18 +188,25 @@ def unpack_archive(file: Path, only: str | None = None) -> TemporaryDirectory[st
         ConfigError: it is no archive, damaged, or too large; the folder is removed.
         RunError: there is no room for it.
     """
+    with _explain_damage(file), ExitStack() as stack:
+        parts = _open_parts(file, only, stack)
+        _check_room(file, sum(entry.file_size for _, entries in parts for entry in entries))
+        place: TemporaryDirectory[str] = TemporaryDirectory(prefix="semcom-")
+        try:
+            for part, entries in parts:
+                part.extractall(place.name, entries)
+        except BaseException:
+            place.cleanup()
+            raise
+    return place
+
+
+@contextmanager
+def _explain_damage(file: Path) -> Iterator[None]:
+    """Turn the errors of a damaged archive, and of a full disk, into ConfigError and RunError."""
     try:
-        with open_file(file) as content, _Archive(content) as outer, _open_runs(file, outer, only) as inner:
-            parts = [(part, [e for e in part.infolist() if _is_of_study(e.filename, only)]) for part in (outer, *inner)]
-            _check_size(file, [entry for _, entries in parts for entry in entries])
-            place: TemporaryDirectory[str] = TemporaryDirectory(prefix="semcom-")
-            try:
-                for part, entries in parts:
-                    part.extractall(place.name, entries)
-            except BaseException:
-                place.cleanup()
-                raise
-    except RunError:
+        yield
+    except (ConfigError, RunError):
         raise
     except DAMAGED as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -218,22 +214,26 @@ def unpack_archive(file: Path, only: str | None = None) -> TemporaryDirectory[st
         raise ConfigError(
             f"study: {file} is no archive of a study ({error}); give a folder, or a file of pack"
         ) from None
-    return place
 
 
-@contextmanager
-def _open_runs(file: Path, outer: zipfile.ZipFile, only: str | None) -> Iterator[list[zipfile.ZipFile]]:
-    """Open the archive of the runs within an archive; the first versions have none, and runs beside the sweep."""
-    found = [entry for entry in outer.infolist() if entry.filename == RUNS and only not in OF_SWEEP]
-    if not found:
-        yield []
-        return
-    _check_size(file, found)
-    with TemporaryFile() as plain:
+def _open_parts(file: Path, only: str | None, stack: ExitStack) -> list[tuple[BoundedArchive, list[zipfile.ZipInfo]]]:
+    """Open an archive, and the archive of the runs within it, and list the entries of each that are of the study.
+
+    The first versions have no archive within, and runs beside the sweep.
+    """
+    outer = stack.enter_context(BoundedArchive(stack.enter_context(open_file(file))))
+    found, parts = [entry for entry in outer.infolist() if entry.filename == RUNS and only not in OF_SWEEP], [outer]
+    if found:
+        _check_size(file, found)
+        if found[0].file_size > PLAIN:
+            _check_room(file, found[0].file_size)
+        plain: Any = stack.enter_context(SpooledTemporaryFile(max_size=PLAIN))  # noqa: SIM115 - the stack closes it
         with outer.open(found[0]) as packed:
             shutil.copyfileobj(packed, plain)
-        with _Archive(plain) as inner:
-            yield [inner]
+        parts.append(stack.enter_context(BoundedArchive(plain)))
+    wanted = [(part, [e for e in part.infolist() if _is_of_study(e.filename, only)]) for part in parts]
+    _check_size(file, [entry for _, entries in wanted for entry in entries])
+    return wanted
 
 
 def _is_of_study(name: str, only: str | None) -> bool:
@@ -247,7 +247,7 @@ def _is_of_study(name: str, only: str | None) -> bool:
 
 
 def _check_size(file: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
-    """Raise ConfigError for more than is unpacked, RunError where there is no room; the archive says how much it is."""
+    """Raise ConfigError for more than is read of an archive, which says how much it is."""
     size, packed = sum(entry.file_size for entry in entries), file.stat().st_size
     if len(entries) > MOST:
         raise ConfigError(f"study: {file} holds {len(entries):,} files; the largest archive has {MOST:,}")
@@ -255,5 +255,9 @@ def _check_size(file: Path, entries: Sequence[zipfile.ZipInfo]) -> None:
         raise ConfigError(f"study: {file} holds {size:,} bytes; the largest archive has {LARGEST:,}")
     if size > PLAIN and size > RATIO * packed:
         raise ConfigError(f"study: {file} of {packed:,} bytes would become {size:,}, as no results do")
+
+
+def _check_room(file: Path, size: int) -> None:
+    """Raise RunError where there is no room for the bytes of an archive."""
     if size > shutil.disk_usage(gettempdir()).free:
         raise RunError(f"{gettempdir()} has no room for the {size:,} bytes of {file}; free some, or set TMPDIR")

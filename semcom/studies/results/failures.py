@@ -11,12 +11,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import semcom
 from semcom.config import ConfigError, DataConfig, RunConfig
-from semcom.data.sources import is_cached
+from semcom.data.sources import is_dataset_cached
 from semcom.escape import escape_texts
 from semcom.files import CONFIG, ELSEWHERE, ERROR
-from semcom.runs.folder.stored import read_config
+from semcom.packages import list_own_folders
+from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.request.plugins import list_loaded_plugins, locate_plugin
 from semcom.studies.grid import read_grid_field
 from semcom.studies.overrides import format_set_override
@@ -29,8 +29,7 @@ FULL = 5
 """Failed runs that are described in full; each further run has a line."""
 _FRAME = re.compile(r'  File "(?P<file>.+)", line \d+, in .+\n(?:    .*\n)*')
 """Pattern of a frame in a traceback."""
-_HERE = Path(semcom.__file__).parents[1]
-_OURS = tuple(_HERE / name for name in ("semcom", "channels", "experiments", "figures"))
+_OURS = tuple(map(Path, list_own_folders()))
 _LIBRARIES = tuple(Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib"))
 
 
@@ -90,7 +89,7 @@ def build_repeat(config: Path, folder: Path, out: str | None = None) -> Repeat:
         out: folder of the repetition (None: that of the configuration).
     """
     try:
-        stored = read_config(folder, "show")
+        stored = read_stored_config(folder, "show")
     except ConfigError:  # the command will say what is wrong with it
         stored = None
     named = [word for plugin in (stored.plugins if stored else ()) for word in ("--plugin", plugin)]
@@ -126,7 +125,7 @@ def _leave_plugins(words: Sequence[str]) -> Repeat:
 
 def _finds_images(data: DataConfig) -> bool:
     known = read_grid_field(RunConfig(data=data), "data.of") if data.name == "noisy" else None
-    return data.root is not None or is_cached(str(known or data.name))
+    return data.root is not None or is_dataset_cached(str(known or data.name))
 
 
 def report_failures(failures: Sequence[Failure]) -> str:
@@ -158,7 +157,7 @@ def _is_inside(file: Path, folders: Sequence[Path]) -> bool:
 # -- labels ----------------------------------------------------------------------------------------------------------
 
 
-def format_label(variant: str, fields: Mapping[str, Any], key: str | None = None) -> str:
+def format_run_label(variant: str, fields: Mapping[str, Any], key: str | None = None) -> str:
     """Format the label of a run, such as "fedcl, channel.snr_db=9, seed=1, 4f1c0d6a9b2e".
 
     Args:
@@ -170,19 +169,20 @@ def format_label(variant: str, fields: Mapping[str, Any], key: str | None = None
     return ", ".join([variant, *named, *([key] if key else [])])
 
 
-def format_labels(runs: Mapping[str, tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
+def format_run_labels(runs: Mapping[str, tuple[str, Mapping[str, Any]]]) -> dict[str, str]:
     """Label the runs of a study by hash; a field that has the same value in all of them is not named.
 
     Args:
         runs: hash -> variant, and the values of the fields that may vary.
     """
-    several = find_varied([fields for _, fields in runs.values()])
+    several = find_varied_fields([fields for _, fields in runs.values()])
     return {
-        key: format_label(variant, {n: fields.get(n) for n in several}, key) for key, (variant, fields) in runs.items()
+        key: format_run_label(variant, {n: fields.get(n) for n in several}, key)
+        for key, (variant, fields) in runs.items()
     }
 
 
-def find_varied(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+def find_varied_fields(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     """Find the fields that have more than one value in some runs, dotted field -> value of each."""
     names = dict.fromkeys(name for fields in runs for name in fields)
     return [name for name in names if len({repr(fields.get(name)) for fields in runs}) > 1]

@@ -24,7 +24,7 @@ from semcom.config import ConfigError
 from semcom.config.errors import show_value
 from semcom.files import CONFIG, METRICS, SUMMARY, SWEEP, TABLE, read_json, refuse_file
 from semcom.runs.folder.lock import LOCK, MOMENT_S, is_lock_held, take_lock, watch_lock
-from semcom.runs.folder.summary import is_sealed
+from semcom.runs.folder.summary import is_summary_sealed
 
 T = TypeVar("T")
 OWNER = ".owner"
@@ -50,7 +50,7 @@ class Shard:
         return dict(itertools.islice(runs.items(), self.number - 1, None, self.count))
 
 
-def read_shard(text: str) -> Shard:
+def parse_shard(text: str) -> Shard:
     """Parse a part such as "3/16". Raises ConfigError for any other text."""
     found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", str(text))
     shard = Shard(*map(int, found.groups())) if found else Shard(0, 0)
@@ -78,9 +78,10 @@ def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"out: {folder} cannot be written to: {error.strerror}") from None
-    own = _format_mark(shard)
+    own = "" if shard is None else f"-{shard.number}-of-{shard.count}"
     with ExitStack() as stack:
-        entrance = _take(folder, "", PATIENCE_S if shard else MOMENT_S)
+        # Shards often begin at the same moment, so each waits for the others to pass the entrance.
+        entrance = _take_file_lock(folder, "", PATIENCE_S if shard else MOMENT_S)
         stack.callback(entrance.release)
         others = list(_list_shards(folder))
         for mark in others:
@@ -88,23 +89,19 @@ def lock_folder(folder: Path, shard: Shard | None, settle: Callable[[bool], obje
                 raise _refuse_folder(folder, mark)
         held = entrance
         if shard is not None:
-            held = _take(folder, own, MOMENT_S)
+            held = _take_file_lock(folder, own, MOMENT_S)
             stack.callback(held.release)
         check = watch_lock(held)
         settle(bool(others))
-        _sign(folder / (OWNER + own))
+        _sign_locked_folder(folder / (OWNER + own))
         stack.callback((folder / (OWNER + own)).unlink, missing_ok=True)
+        # Shards work beside each other, a whole sweep alone: it keeps the entrance until its end.
         if shard is not None:
             entrance.release()
         yield check
 
 
-def _format_mark(shard: Shard | None) -> str:
-    """Format the end of the names of a shard's files; empty for a whole sweep."""
-    return "" if shard is None else f"-{shard.number}-of-{shard.count}"
-
-
-def _take(folder: Path, mark: str, patience_s: float) -> FileLock:
+def _take_file_lock(folder: Path, mark: str, patience_s: float) -> FileLock:
     """Take the lock of a folder, or of a part of its sweep. ConfigError: another process holds it."""
     try:
         return take_lock(folder / (LOCK + mark), patience_s)
@@ -142,14 +139,14 @@ def _refuse_folder(folder: Path, mark: str) -> ConfigError:
     return ConfigError(f"out: {running}; wait for it, or give another folder")
 
 
-def _sign(path: Path) -> None:
+def _sign_locked_folder(path: Path) -> None:
     """Leave which process has a folder, where that can be written."""
     now = datetime.now().isoformat(sep=" ", timespec="minutes")
     with suppress(OSError):
         path.write_text(f"process {os.getpid()} of {platform.node() or 'this machine'} (since {now})\n")
 
 
-def read_record(folder: Path) -> dict[str, Any] | None:
+def read_sweep_record(folder: Path) -> dict[str, Any] | None:
     """Read sweep.json, which names the sweep that a folder belongs to; None without such a file.
 
     Raises:
@@ -162,7 +159,7 @@ def read_record(folder: Path) -> dict[str, Any] | None:
             raise ConfigError(f"out: {folder} holds {found} without a {SWEEP}; give another folder")
         return None
     try:
-        held = parse_record(path)
+        held = parse_sweep_record(path)
         if not {"experiment", "scale", "command"} <= held.keys():
             raise ValueError
     except (ValueError, OSError):
@@ -170,7 +167,7 @@ def read_record(folder: Path) -> dict[str, Any] | None:
     return held
 
 
-def parse_record(path: Path) -> dict[str, Any]:
+def parse_sweep_record(path: Path) -> dict[str, Any]:
     """Read sweep.json. Raises OSError, or ValueError where a field holds something else than a sweep writes."""
     found = read_json(path)
     if not isinstance(found, dict):
@@ -181,12 +178,12 @@ def parse_record(path: Path) -> dict[str, Any]:
     for name, kind in (("axes", list), ("variants", str)):
         if wrong := [value for value in found.get(name, {}).values() if not isinstance(value, kind)]:
             raise ValueError(f"its {name} has {show_value(wrong[0])}")
-    if "digest" in found and not is_sealed(found):  # older versions have left none
+    if "digest" in found and not is_summary_sealed(found):  # older versions have left none
         raise ValueError("its digest is not that of its content")
     return {name: value for name, value in found.items() if name != "digest"}
 
 
-def another_sweep(folder: Path, held: dict[str, Any]) -> ConfigError:
+def refuse_another_sweep(folder: Path, held: dict[str, Any]) -> ConfigError:
     """Make the error about a folder that belongs to another sweep than the one that is asked for."""
     calls = "; ".join(held["command"].splitlines())
     return ConfigError(f"out: {folder} holds another sweep ({calls}); give another folder")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import semcom
 from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import ERROR, SUMMARY, TRAINING, open_file
-from semcom.runs.folder.stored import write_config
+from semcom.runs.folder.stored import write_stored_config
 from semcom.runs.folder.summary import read_summary, write_summary
 from semcom.studies.grid import set_fields
 
@@ -39,7 +39,7 @@ def train_and_add_outcome(
     folder = locate_run_folder(config)
     result = semcom.run(set_fields(config, {"out": str(folder / TRAINING)}), observe=observe)
     found = more(result)
-    write_config(folder, config)
+    write_stored_config(folder, config)
     write_summary(folder, {**result.summary, **found, "hash": run_hash(config)})
 
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
+
+import pandas as pd
 
 from semcom.config import LATER, ConfigError, Resolved, RunConfig, RunError, Schedule, list_earlier_hashes, run_hash
 from semcom.escape import escape_texts
@@ -19,14 +22,14 @@ from semcom.runs.folder.folder import SHOWN
 from semcom.runs.folder.lines import DamagedRun, check_metrics, read_metrics
 from semcom.runs.folder.lock import LOCK, is_lock_held
 from semcom.runs.folder.schema import find_lines_fault
-from semcom.runs.folder.stored import locate_training, read_config
+from semcom.runs.folder.stored import locate_training, read_stored_config
 from semcom.runs.folder.summary import read_summary
 from semcom.runs.request.section_options import OWNERS
 from semcom.studies.grid import TEST, TEST_SNR
-from semcom.studies.results.lock import OWNER, parse_record
+from semcom.studies.results.lock import OWNER, parse_sweep_record
 from semcom.studies.results.outcome import read_first_line
-from semcom.studies.results.table import list_configuration_columns, list_fields, read_table
-from semcom.tasks.metric import Metric, curve_of, curves_in, read_task_metrics
+from semcom.studies.results.table import flatten_row, list_configuration_columns, list_table_fields, read_table
+from semcom.tasks.metric import Metric, map_metric_curves, name_metric_curve, read_task_metrics
 from semcom.tasks.registry import list_metrics
 
 LOG = logging.getLogger(__name__)
@@ -34,6 +37,8 @@ RATIO = "model.bandwidth_ratio"
 """Field that asks for a number of features; a resolved run has these in its place."""
 _FORMER_OPTION = re.compile(r"\bmethod\.(?=[a-z])")
 """How warnings of older versions begin the name of a hyperparameter."""
+STATE = ("status", "error", "variant")
+"""Columns of a sweep's table that say more of a run than its folder."""
 Status = Literal["done", "unfinished", "failed", "pending"]
 """done: it has left its summary; unfinished: it is running or was interrupted; pending: it has no folder yet."""
 
@@ -86,6 +91,20 @@ class Stored:
             raise DamagedRun(self.trained / METRICS, fault)
         return [*escape_texts(found), *([summary["finish"]] if "finish" in summary else [])]
 
+    @functools.cached_property
+    def accuracies(self) -> list[dict[str, Any]]:
+        """Its lines with no more than the round and the accuracy of each view, read once: the lines are much larger."""
+        found = []
+        for line in self.lines():
+            views = {name: {"accuracy": each["accuracy"]} for name, each in line.get("views", {}).items()}
+            found.append({"round": line["round"], "views": views})
+        return found
+
+    @functools.cached_property
+    def flat(self) -> dict[str, Any]:
+        """Its summary by dotted names, and the name of its headline view; empty for a run that is not done."""
+        return {**flatten_row(self.summary or {}), "view": self.headline}
+
     def is_running(self) -> bool:
         """Check whether a process trains it just now."""
         return is_lock_held(self.folder / LOCK)
@@ -127,7 +146,7 @@ class Stored:
         if found is None:
             return None
         snr = None if self.test_snr_db is None else f"{self.test_snr_db:g}"
-        curves = curves_in(found)
+        curves = map_metric_curves(found)
         there = {key: found[curve][snr] for curve, key in curves.items() if snr in found[curve]}
         whole = {key: value for key, value in found.items() if key not in curves}
         return {**whole, **there} if self.is_first_test else there
@@ -135,7 +154,7 @@ class Stored:
     def knows(self, metric: str) -> bool:
         """Check whether a number may be known at its test SNR: all are at the first one, and few at the others."""
         views = (self.summary or {}).get("views", {}).values()
-        return self.is_first_test or any(curve_of(metric) in numbers for numbers in views)
+        return self.is_first_test or any(name_metric_curve(metric) in numbers for numbers in views)
 
     @property
     def snr_received_db(self) -> dict[str, Any]:
@@ -207,10 +226,11 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
         ConfigError: there is no run in it, or the same run twice.
     """
     if (folder / CONFIG).is_file():
-        return [_read_folder(folder, {}, {})], {}
+        return [_read_folder(folder, {}, {}, lambda place, row: _build_pending(place, {}, row), {})], {}
     if not folder.is_dir():
         raise ConfigError(f"study: {folder} is no folder; give that of a run or of a sweep, or one that holds runs")
-    record, listed = escape_texts(_read_sweep_record(folder)), escape_texts(_read_listed_runs(folder))
+    record, table = escape_texts(_read_sweep_record(folder)), _read_sweep_table(folder)
+    listed = _list_rows(table, STATE)
     variants = read_variants(record)
     if any(folder.glob(f"{OWNER}*")):  # a sweep is running, and tries again what the table says has failed
         listed = {key: {**row, "error": None} for key, row in listed.items()}
@@ -219,13 +239,22 @@ def read_stored_runs(folder: Path) -> tuple[list[Stored], dict[str, Any]]:
         listed = {key: row for key, row in listed.items() if key in variants}
         record["unlisted"] = [path.name for path in inside if path.name not in variants]
         inside = [path for path in inside if path.name in variants]
-    found = sorted((_read_folder(path, variants, listed) for path in inside), key=lambda run: run.variant)
+    whole = functools.cache(lambda: _list_rows(table, (*list_configuration_columns(table), *STATE)))
+
+    def build(place: Path, row: Mapping[str, Any]) -> Stored:
+        """Build a run whose configuration is in the table alone, which is read for such runs only."""
+        return _build_pending(place, variants, {**whole().get(place.name, {}), **row})
+
+    seen: dict[Any, Any] = {}
+    # Folders are named by hashes, the order of which has no meaning.
+    found = sorted((_read_folder(path, variants, listed, build, seen) for path in inside), key=lambda run: run.variant)
     named = {run.hash: run for run in found}
     if len(named) < len(found):
         twice = next(run for run in found if named[run.hash] is not run)
         raise ConfigError(f"study: {twice.folder} and {named[twice.hash].folder} hold the same run; move one away")
+    # The sweep's order, in which its declaration has the variants; folders that it does not know come last.
     order = dict.fromkeys([*listed, *variants, *named])
-    runs = [named.get(key) or _build_pending(folder / key, variants, listed.get(key, {})) for key in order]
+    runs = [named.get(key) or build(folder / key, listed.get(key, {})) for key in order]
     if not runs:
         raise ConfigError(f"study: {folder} holds neither a run nor folders of runs; is it the right folder?")
     return _fill_later_options(runs), record
@@ -282,7 +311,7 @@ def read_variants(record: Mapping[str, Any]) -> dict[str, str]:
 def _read_sweep_record(folder: Path) -> dict[str, Any]:
     """Read sweep.json; empty without it. Raises ConfigError if it cannot be read."""
     try:
-        return parse_record(folder / SWEEP)
+        return parse_sweep_record(folder / SWEEP)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
@@ -290,39 +319,41 @@ def _read_sweep_record(folder: Path) -> dict[str, Any]:
         raise ConfigError(f"study: {folder / SWEEP} cannot be read ({error}); {remedy}") from None
 
 
-def _read_listed_runs(folder: Path) -> dict[str, dict[str, Any]]:
-    """Read the rows of the table that a sweep has left by their hash; none where it has left none yet."""
-    if not (folder / TABLE).exists():
-        return {}
+def _read_sweep_table(folder: Path) -> pd.DataFrame:
+    """Read the table that a sweep has left; empty where it has left none yet, or a damaged one."""
     try:
-        frame = read_table(folder)
+        return read_table(folder) if (folder / TABLE).exists() else pd.DataFrame({"hash": []})
     except ConfigError as error:
         LOG.warning("%s; it is left out", error)
-        return {}
-    names = [
-        *list_configuration_columns(frame),
-        "status",
-        "error",
-        "hash",
-        *(["variant"] if "variant" in frame else []),
-    ]
-    rows = frame[list(dict.fromkeys(names))].to_dict("records")
-    return {row["hash"]: {name: value for name, value in row.items() if not _is_empty(value)} for row in rows}
+        return pd.DataFrame({"hash": []})
+
+
+def _list_rows(frame: pd.DataFrame, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """List some columns of the rows of a sweep's table by their hash, without empty cells."""
+    rows = frame[list(dict.fromkeys(name for name in (*names, "hash") if name in frame))].to_dict("records")
+    found = {row["hash"]: {name: value for name, value in row.items() if not _is_empty(value)} for row in rows}
+    return escape_texts(found)
 
 
 def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _read_folder(folder: Path, variants: Mapping[str, str], listed: Mapping[str, Mapping[str, Any]]) -> Stored:
+def _read_folder(
+    folder: Path,
+    variants: Mapping[str, str],
+    listed: Mapping[str, Mapping[str, Any]],
+    build: Callable[[Path, Mapping[str, Any]], Stored],
+    seen: dict[Any, Any],
+) -> Stored:
     """Read the run whose config.json lies in a folder."""
     try:
-        config = read_config(folder, "study")
+        config = read_stored_config(folder, "study", seen)
     except ConfigError as error:
         if folder.name not in variants:
             raise
         damage = DamagedRun(folder / CONFIG, str(error))
-        return replace(_build_pending(folder, variants, listed.get(folder.name, {})), **_describe_damage(damage))
+        return replace(build(folder, listed.get(folder.name, {})), **_describe_damage(damage))
     if config.train.rounds is None or config.train.participation is None:
         raise ConfigError(f"study: {folder / CONFIG} is a request, and not of a run: it leaves train.rounds open")
     key = run_hash(config)
@@ -334,7 +365,7 @@ def _read_folder(folder: Path, variants: Mapping[str, str], listed: Mapping[str,
     key = folder.name if wrong else key
     row = listed.get(key, {})
     name = variants.get(key) or row.get("variant") or config.method
-    found, fields = found or _read_status(folder, key, row), escape_texts(list_fields(config))
+    found, fields = found or _read_status(folder, key, row), escape_texts(list_table_fields(config))
     return Stored(
         key, folder, variant=escape_texts(name), fields=fields, participants=_count_participants(config), **found
     )
@@ -366,18 +397,13 @@ def _read_status(folder: Path, key: str, row: Mapping[str, Any]) -> dict[str, An
         return _describe_damage(damage)
     if summary is not None:
         summary = escape_texts(summary)
-        summary["warnings"] = _rename_options(summary.get("warnings", []))
+        # Warnings of older versions advise options by former names, which nobody could set now.
+        summary["warnings"] = [_FORMER_OPTION.sub("hyper.", text) for text in summary.get("warnings", [])]
         return {**found, "status": "done", "summary": summary}
-    if error := read_first_line(folder / ERROR) or row.get(
-        "error"
-    ):  # a sweep removes those of runs that it tries again
+    # A sweep removes the errors of runs that it tries again.
+    if error := read_first_line(folder / ERROR) or row.get("error"):
         return {**found, "status": "failed", "error": escape_texts(error)}
     return found
-
-
-def _rename_options(warnings: Sequence[str]) -> list[str]:
-    """Give the options that warnings of older versions advise their present names, so that the advice can be taken."""
-    return [_FORMER_OPTION.sub("hyper.", text) for text in warnings]
 
 
 def _count_participants(config: RunConfig) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import tempfile
 import traceback
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from semcom.config import RunError, from_dict, run_hash
-from semcom.files import ERROR, write_atomically
-from semcom.runs.folder.folder import BusyError
+from semcom.files import ERROR, METRICS, TRAINING, write_atomically
+from semcom.runs.folder.folder import BusyError, drop_checkpoints
 from semcom.runs.folder.summary import read_summary
 from semcom.runs.request.stop import raise_on_stop_signals, stop_after_minutes
 from semcom.studies.experiment import Train
@@ -46,12 +46,20 @@ def attempt_run(content: Mapping[str, Any], train: Train, limit_minutes: float |
             train(config)
         if read_summary(folder, run_hash(config)) is None:
             raise RunError("the run ended without a summary")
+        _drop_models(folder, config.keep)
     except BusyError:  # its folder is not ours to write to
         raise
     except Exception as error:
-        text = f"{format_error(error)}\n\n{traceback.format_exc()}"
+        text = f"{format_attempt_error(error)}\n\n{traceback.format_exc()}"
         with suppress(OSError):  # a full disk: the sweep then says so
             write_atomically(folder / ERROR, text)
+
+
+def _drop_models(folder: Path, keep: Collection[str]) -> None:
+    """Remove the models of a finished run but those that are to be kept: many runs would fill a disk with them."""
+    for place in (folder, folder / TRAINING) if "checkpoint" not in keep else ():
+        if (place / METRICS).is_file():  # of `semcom.run`: another function's files are its own
+            drop_checkpoints(place, keep)
 
 
 def probe_disk(folder: Path) -> None:
@@ -62,6 +70,6 @@ def probe_disk(folder: Path) -> None:
         os.fsync(file.fileno())
 
 
-def format_error(error: BaseException) -> str:
+def format_attempt_error(error: BaseException) -> str:
     """Format an exception in a line: its type, and the first line of its text."""
     return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"

@@ -26,8 +26,8 @@ from semcom.studies.experiment import Experiment
 from semcom.studies.grid import TEST_SNR, Axis, parse_axis, read_grid_field, set_fields
 from semcom.studies.registry import find_experiment
 from semcom.studies.results import table
-from semcom.studies.results.failures import format_label, format_labels
-from semcom.studies.results.lock import another_sweep, read_record
+from semcom.studies.results.failures import format_run_label, format_run_labels
+from semcom.studies.results.lock import read_sweep_record, refuse_another_sweep
 from semcom.studies.results.run import RATIO
 from semcom.studies.sweep.request import (
     OWN,
@@ -74,7 +74,7 @@ class Plan:
     @cached_property
     def labels(self) -> dict[str, str]:
         """Hash -> label of the run."""
-        return format_labels(
+        return format_run_labels(
             {
                 key: (self.variants[key], _read_varied_fields(self.experiment, self.scale, config))
                 for key, config in self.runs.items()
@@ -82,8 +82,8 @@ class Plan:
         )
 
     def row(self, key: str, found: Mapping[str, Any] | None, error: str | None) -> dict[str, Any]:
-        """Build the row of a run, see `make_row`."""
-        return table.make_row(self.runs[key], {**self.origin, "variant": self.variants[key]}, found, error)
+        """Build the row of a run, see `make_table_row`."""
+        return table.make_table_row(self.runs[key], {**self.origin, "variant": self.variants[key]}, found, error)
 
 
 def make_plan(
@@ -115,7 +115,7 @@ def make_plan(
     scale = declared.scale(scale)
     chosen = apply_request(declared, scale, request)  # what is wrong with it shows before what is with the folder
     folder = locate_results(declared, scale, out)
-    held = read_record(folder)
+    held = read_sweep_record(folder)
     loaded = (*plugins, *_find_own_plugin(name, declared))
 
     def describe(request: Request) -> dict[str, Any]:
@@ -180,16 +180,22 @@ def _replace_ratios(request: Request, configs: Sequence[RunConfig]) -> Request:
         of_ratio = found.setdefault(config.model.bandwidth_ratio, {})
         if repr(config.data) not in of_ratio:
             of_ratio[repr(config.data)] = semcom.resolve(config).model.features
+    features: dict[Any, int] = {}
     for ratio, numbers in found.items():
-        if len(several := set(numbers.values())) > 1:
-            raise ConfigError(f"{RATIO}: {ratio} is {' or '.join(map(str, sorted(several)))} features; vary those")
+        features[ratio], *others = sorted(set(numbers.values()))
+        if others:
+            several = " or ".join(map(str, (features[ratio], *others)))
+            raise ConfigError(f"{RATIO}: {ratio} is {several} features; vary those")
 
-    def counted(axis: Axis) -> Axis:
-        names = tuple("model.features" if name == RATIO else name for name in axis.fields)
-        each = [zip(axis.fields, value, strict=True) for value in axis.values]
-        return Axis(names, tuple(tuple(next(iter(found[v].values())) if n == RATIO else v for n, v in e) for e in each))
+    def count(axis: Axis) -> Axis:
+        if RATIO not in axis.fields:
+            return axis
+        at = axis.fields.index(RATIO)
+        names = (*axis.fields[:at], "model.features", *axis.fields[at + 1 :])
+        values = [(*value[:at], features[value[at]], *value[at + 1 :]) for value in axis.values]
+        return Axis(names, tuple(values))
 
-    return dataclasses.replace(request, axes=tuple(counted(a) if RATIO in a.fields else a for a in request.axes))
+    return dataclasses.replace(request, axes=tuple(map(count, request.axes)))
 
 
 def _find_own_plugin(name: str | None, declared: Experiment) -> tuple[str, ...]:
@@ -226,12 +232,12 @@ def _merge_calls(held: dict[str, Any], record: Mapping[str, Any], request: Reque
     there, here = held.get("axes", {}), record["axes"]
     same = all(held.get(name) == record[name] for name in ("experiment", "scale", "plugins", "set"))
     if not same or there.keys() != here.keys():
-        raise another_sweep(folder, held)
+        raise refuse_another_sweep(folder, held)
     more = [name for name in here if any(value not in there[name] for value in here[name])]
     fewer = [name for name in here if any(value not in here[name] for value in there[name])]
     grid = not more or not fewer or (more == fewer and len(more) == 1)
     if not grid or TEST_SNR in (*more, *fewer):  # other test SNRs are other runs
-        raise another_sweep(folder, held)
+        raise refuse_another_sweep(folder, held)
     if not more:
         request = dataclasses.replace(request, words=held["command"])
     elif fewer:
@@ -271,14 +277,15 @@ def _lay_out_plan(
         config = dataclasses.replace(config, contents={**config.contents, **code})
         key = run_hash(config)
         if key in runs:
-            one = format_label(run.variant, _read_varied_fields(chosen, scale, config), key)
+            one = format_run_label(run.variant, _read_varied_fields(chosen, scale, config), key)
             raise ConfigError(f"{chosen.name}: two runs have the same configuration: {one}")
         runs[key], variants[key] = config, run.variant
-    rows = [table.make_row(config, {"variant": variants[key]}, None, None) for key, config in runs.items()]
+    rows = [table.make_table_row(config, {"variant": variants[key]}, None, None) for key, config in runs.items()]
     means.check_seeds_alone(table.make_table(rows), [*chosen.columns(scale), *chosen.rows(scale)])
     gone = [key for key in (held or {}).get("variants", {}) if key not in runs]
     if gone:
         LOG.warning("%s: %d of its runs are of an earlier declaration; they are left alone", folder, len(gone))
+    # The longest first: a long run that began last would keep one worker busy while the others are idle.
     order = sorted(runs, key=lambda key: estimate_run_cost(runs[key]), reverse=True)
     placed = {key: set_fields(runs[key], {"out": str((folder / key).absolute())}) for key in order}
     return Plan(chosen, scale, folder, record | {"variants": variants}, placed, held)

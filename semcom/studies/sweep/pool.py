@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 from joblib import Parallel, delayed, parallel_config
 
-from channels.options import POSITIVE
+from semcom.channels.options import POSITIVE
 from semcom.config import ConfigError, Resolved, RunConfig, run_hash, to_dict
 from semcom.config.checks import require_in_config
 from semcom.engine.host.orphan import exit_with_parent
@@ -149,11 +149,12 @@ def _run_calls(calls: Sequence[Any], jobs: int, progress: SweepProgress) -> str:
         with parallel_config(backend="loky", inner_max_num_threads=1), warnings.catch_warnings():
             # loky ends a worker whose memory has grown, and starts another: nothing that anybody has to know
             warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor")
+            # joblib would put several short runs into one task, and a lost worker would take them all with it.
             parallel = _Parallel(n_jobs=jobs, batch_size=1, pre_dispatch="all")
             parallel.progress = progress
             parallel(calls)
     except Exception as error:
-        broken = f"the process ended without a result: {attempt.format_error(error)}"
+        broken = f"the process ended without a result: {attempt.format_attempt_error(error)}"
     progress.look()
     return broken
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from semcom.config import Resolved, RunConfig, run_hash
 from semcom.escape import escape_controls
 from semcom.files import CONFIG, ERROR, METRICS, open_file
-from semcom.runs.folder.stored import write_config
+from semcom.runs.folder.stored import write_stored_config
 from semcom.runs.folder.summary import read_summary
 from semcom.runs.result.accuracy import list_accuracy_snrs
 from semcom.screen import is_notebook, is_terminal_screen, say, show_bars_on_screen
@@ -172,4 +172,4 @@ def _store_config(config: RunConfig) -> None:
     folder = locate_run_folder(config)
     if folder.is_dir() and not (folder / CONFIG).exists():
         with suppress(OSError):  # a full disk
-            write_config(folder, config)
+            write_stored_config(folder, config)

@@ -22,12 +22,12 @@ import psutil
 from semcom.config import ConfigError, RunConfig, RunError, run_hash, to_dict
 from semcom.files import SWEEP
 from semcom.runs.folder.folder import BusyError
-from semcom.runs.folder.machine import read_commit, read_versions
+from semcom.runs.folder.versions import read_commit, read_versions
 from semcom.runs.request.plugins import digest_plugin, load_plugins
 from semcom.runs.request.stop import STATUS, Stopped, defer_stop_signals
 from semcom.studies.experiment import Train
 from semcom.studies.results.outcome import locate_run_folder
-from semcom.studies.sweep.attempt import attempt_run, format_error
+from semcom.studies.sweep.attempt import attempt_run, format_attempt_error
 from semcom.studies.sweep.progress import SweepProgress
 
 LOG = logging.getLogger(__name__)
@@ -73,6 +73,7 @@ def carry_out_in_ray(
     _check_devices(progress, gpus)
     os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")  # or Ray would tell of lost workers among our results
     before, alone = "ray" in sys.modules and os.environ.get(LOOPBACK) != "0", _is_alone()
+    # Ray reads the variable when it is imported, so it is set before.
     if alone and not before:
         os.environ[LOOPBACK] = "0"
     import ray
@@ -83,6 +84,7 @@ def carry_out_in_ray(
         _check_room(progress, gpus)
         hidden = {} if gpus else {"CUDA_VISIBLE_DEVICES": ""}
         environment = {"env_vars": ENVIRONMENT | hidden}
+        # `_Tasks` repeats lost runs behind the others, and counts them; Ray would repeat them at once, unseen.
         needs = {"num_gpus": gpus or 0, "max_retries": 0, "runtime_env": environment}
         run = ray.remote(_carry_out)
 
@@ -99,7 +101,7 @@ def carry_out_in_ray(
         try:
             tasks.carry_out()
         except ray.exceptions.RayError as error:
-            raise RunError(f"backend: the Ray cluster has ended ({format_error(error)}); {AGAIN}") from None
+            raise RunError(f"backend: the Ray cluster has ended ({format_attempt_error(error)}); {AGAIN}") from None
         except BaseException:
             tasks.stop()
             raise
@@ -170,7 +172,7 @@ class _Tasks:
         try:
             node, reason = ray.get(task)
         except ray.exceptions.RayTaskError as error:  # not the run's own, which lies in its folder
-            self.why[key] = f"no task of Ray could carry it out: {format_error(error.cause or error)}"
+            self.why[key] = f"no task of Ray could carry it out: {format_attempt_error(error.cause or error)}"
         except ray.exceptions.LocalRayletDiedError:  # and with it what gives tasks to others
             raise
         except ray.exceptions.RayError as error:
@@ -191,7 +193,7 @@ class _Tasks:
         key, node = run_hash(config), isinstance(error, ray.exceptions.NodeDiedError)
         self._lost[key, node] += 1
         if self._lost[key, node] > (NODES if node else TRIES):
-            self.progress.fail(config, f"the process ended without a result: {format_error(error)}")
+            self.progress.fail(config, f"the process ended without a result: {format_attempt_error(error)}")
         else:
             LOG.warning("the %s of run %s is lost; it is tried again", "machine" if node else "process", key)
             self._queue.append(config)
@@ -304,12 +306,14 @@ def _connect(alone: bool) -> Iterator[None]:
     main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
     try:
-        _knock(os.environ.get("RAY_ADDRESS", ""))
+        _try_address(os.environ.get("RAY_ADDRESS", ""))
         address = "local" if alone else os.environ.get("RAY_ADDRESS") or "auto"
         ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         where = os.environ.get("RAY_ADDRESS") or "the last one that was started on this machine"
-        raise ConfigError(f"backend: the Ray cluster does not answer ({where}: {format_error(error)})") from None
+        raise ConfigError(
+            f"backend: the Ray cluster does not answer ({where}: {format_attempt_error(error)})"
+        ) from None
     finally:
         if main:  # Ray takes SIGTERM for itself
             signal.signal(signal.SIGTERM, before)
@@ -327,7 +331,7 @@ def _is_alone() -> bool:
     return address == "local" or not (address or any(each.name() == "raylet" for each in psutil.process_iter()))
 
 
-def _knock(address: str) -> None:
+def _try_address(address: str) -> None:
     """Raise OSError if no server answers at HOST:PORT; Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "/" not in host:
@@ -376,7 +380,7 @@ def _check_nodes(progress: SweepProgress, version: str, place: str, environment:
         try:
             why = ray.get(task)[1]
         except ray.exceptions.RayTaskError as error:  # an older semcom, or none
-            why = f"it has no semcom of this version ({format_error(error.cause or error)}); install the same"
+            why = f"it has no semcom of this version ({format_attempt_error(error.cause or error)}); install the same"
         except ray.exceptions.RayError:  # it has just been lost
             continue
         if why:

@@ -11,7 +11,7 @@ from typing import Any
 from semcom.config import NOT_IDENTITY, ConfigError, RunConfig
 from semcom.config.options import parse_option_value
 from semcom.methods.registry import METHODS
-from semcom.runs.request.section_options import NAMING, replace_owners
+from semcom.runs.request.section_options import NAMING, replace_option_owners
 from semcom.studies.experiment import Experiment
 from semcom.studies.grid import Axis, Grid, Variant, check_grid_field, parse_axis, set_fields
 from semcom.studies.registry import EXPERIMENTS
@@ -110,7 +110,7 @@ def apply_request(declared: Experiment, scale: str, request: Request) -> Experim
         own = {name: value for name, value in common.items() if name not in NOT_IDENTITY}
         common = {name: value for name, value in common.items() if name in NOT_IDENTITY}
         variants = tuple(dataclasses.replace(v, set=own) if v.name in joining else v for v in variants)
-    base = set_fields(replace_owners(grid.base, {f: common[f] for f in NAMING if f in common}), common)
+    base = set_fields(replace_option_owners(grid.base, {f: common[f] for f in NAMING if f in common}), common)
     changed = dataclasses.replace(grid, base=base, vary=vary)
     found = dataclasses.replace(declared, variants=variants, scales={scale: changed})
     _check_effect(changed, variants, declared.name, request.set)

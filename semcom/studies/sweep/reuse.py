@@ -17,23 +17,24 @@ from semcom.files import (
     ERROR,
     METRICS,
     PREVIOUS,
+    ROWS,
     SUMMARY,
     SWEEP,
     TRAINING,
+    WEIGHTS,
     resolve_file,
     write_atomically,
 )
 from semcom.runs.folder.arrays import list_lacking_arrays
 from semcom.runs.folder.folder import BusyError, Folder, check_stored_reads
-from semcom.runs.folder.stored import read_config, write_config
+from semcom.runs.folder.stored import read_stored_config, write_stored_config
 from semcom.runs.folder.summary import write_summary
-from semcom.runs.request.plugins import load_plugins
 from semcom.runs.request.sources import list_reads
 from semcom.studies.experiment import Train
 from semcom.studies.grid import set_fields
 from semcom.studies.registry import EXPERIMENTS, find_experiment
 from semcom.studies.results.archive import unpack_archive
-from semcom.studies.results.lock import read_record
+from semcom.studies.results.lock import read_sweep_record
 from semcom.studies.results.outcome import has_outcome, locate_run_folder
 from semcom.studies.results.run import Stored, read_stored_runs
 from semcom.studies.sweep.plan import Plan
@@ -73,9 +74,7 @@ def find_reusable_runs(
         yield {key: run for key, run in found.items() if not has_outcome(plan.runs[key])}
 
 
-def add_reused_variants(
-    name: str | None, request: Request, studies: Sequence[Path | str] | Path | str, plugins: Sequence[str] = ()
-) -> Request:
+def add_reused_variants(name: str | None, request: Request, studies: Sequence[Path | str] | Path | str) -> Request:
     """Add the variants of the studies to a request by which methods of plug-ins join an experiment.
 
     So these stand beside what is there already. Any other request is returned as it is.
@@ -84,12 +83,10 @@ def add_reused_variants(
         name: of the experiment (None: a study without a declaration).
         request: as parsed.
         studies: folders or archives of sweeps.
-        plugins: Python files or modules that all runs load.
 
     Raises:
         ConfigError: one of the studies is no sweep's.
     """
-    load_plugins(plugins)
     declared = None if name is None else find_experiment(name)
     if declared is None or not list_joining_methods(declared, request.methods):
         return request
@@ -107,7 +104,7 @@ def _read_record(study: Path | str) -> dict[str, Any]:
     place = resolve_file(study)
     try:
         with unpack_archive(place, SWEEP) if place.is_file() else nullcontext(place) as folder:
-            held = read_record(Path(folder))
+            held = read_sweep_record(Path(folder))
     except ConfigError as error:
         raise ConfigError(f"reuse: {study}: {error}") from None
     if held is None:
@@ -117,7 +114,7 @@ def _read_record(study: Path | str) -> dict[str, Any]:
 
 def _check_training(folder: Path, train: Train | None) -> None:
     """Raise ConfigError where a folder is no sweep's, or its runs were not carried out by a function."""
-    held = read_record(folder)
+    held = read_sweep_record(folder)
     if held is None:
         raise ConfigError("it is not of a sweep")
     known = held["experiment"] in EXPERIMENTS.names()
@@ -133,12 +130,19 @@ def _is_reusable(wanted: Resolved, run: Stored) -> bool:
     """
     try:
         check_stored_reads(run.folder)
-        contents = read_config(run.trained, "reuse").contents if (run.trained / CONFIG).is_file() else {}
+        contents = read_stored_config(run.trained, "reuse").contents if (run.trained / CONFIG).is_file() else {}
         if not all(map(os.path.isabs, list_reads(contents))):
+            return False
+        if "checkpoint" in wanted.keep or ("weights" in wanted.keep and not _has_weights(run.trained)):
             return False
         return run.status == "done" and not (wanted.keep and list_lacking_arrays(run.arrays(), wanted.keep))
     except (RunError, ConfigError):
         return False
+
+
+def _has_weights(folder: Path) -> bool:
+    """Check whether a run has kept its weights, all in one file."""
+    return (folder / WEIGHTS).is_file() and not any(folder.glob(ROWS.format("*")))
 
 
 def take_reused_run(config: Resolved, run: Stored) -> None:
@@ -159,9 +163,9 @@ def take_reused_run(config: Resolved, run: Stored) -> None:
 
 def _copy_run(source: Path, folder: Path, config: Resolved) -> None:
     """Copy a run's files but its summary, in the place of what an unfinished or failed one has left."""
-    for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS):
+    for name in (SUMMARY, ERROR, CHECKPOINT, PREVIOUS, WEIGHTS):
         (folder / name).unlink(missing_ok=True)
-    write_config(folder, set_fields(config, {"out": str(folder)}))
-    for name in (METRICS, ARRAYS):
+    write_stored_config(folder, set_fields(config, {"out": str(folder)}))
+    for name in (METRICS, ARRAYS, *([WEIGHTS] if "weights" in config.keep else [])):
         if (source / name).is_file():
             write_atomically(folder / name, (source / name).read_bytes())

@@ -12,13 +12,14 @@ from statistics import mean
 from typing import Any
 
 import semcom
-from channels.options import POSITIVE
+from semcom.channels.options import POSITIVE
 from semcom.config import ConfigError, RunConfig, RunError
 from semcom.config.checks import require_in_config
-from semcom.files import REPORT, SWEEP, TABLE, to_json, write_atomically
+from semcom.files import REPORT, SWEEP, TABLE, format_json, write_atomically
 from semcom.runs.folder.folder import check_stored_reads
-from semcom.runs.folder.summary import read_summary, seal_values
+from semcom.runs.folder.summary import read_summary, seal_summary
 from semcom.runs.request.inputs import TRAINING, check_reaches_processes, digest_training
+from semcom.runs.request.plugins import load_plugins
 from semcom.runs.rounds.tracking import parse_trackers
 from semcom.screen import say
 from semcom.studies.analysis.sheet import make_sheet
@@ -28,14 +29,14 @@ from semcom.studies.overrides import format_duration, format_override_values
 from semcom.studies.registry import find_own_train
 from semcom.studies.results import table
 from semcom.studies.results.failures import Failure, report_failures
-from semcom.studies.results.lock import Shard, another_sweep, lock_folder, read_record, read_shard
+from semcom.studies.results.lock import Shard, lock_folder, parse_shard, read_sweep_record, refuse_another_sweep
 from semcom.studies.results.outcome import has_outcome, locate_run_folder, read_left_error
 from semcom.studies.sweep.divisions import check_sweep_data
 from semcom.studies.sweep.plan import Plan, make_plan
 from semcom.studies.sweep.pool import carry_out_in_pool, check_workers
 from semcom.studies.sweep.request import format_call, parse_request
 from semcom.studies.sweep.reuse import add_reused_variants, find_reusable_runs, take_reused_run
-from semcom.studies.sweep.tune import check_search_is_apart, plan_search, plan_tuned
+from semcom.studies.sweep.tune import check_tuning_is_apart, plan_search, plan_tuned
 
 
 def sweep(
@@ -57,6 +58,10 @@ def sweep(
     limit_minutes: float | None = None,
     reuse: Sequence[Path | str] | Path | str = (),
     track: Sequence[str] | str = (),
+    keep: Sequence[str] | str = (),
+    data_root: Path | str | None = None,
+    device: str | None = None,
+    dry_run: bool = False,
 ) -> Path | None:
     """Carry out a grid of runs and write its table; runs that are finished already are not run again.
 
@@ -87,9 +92,13 @@ def sweep(
             stopped (None: none).
         reuse: folders or archives of other studies, whose finished runs are taken over where this one has them too.
         track: trackers that get all rounds of each run, as of `semcom.run`.
+        keep: parts that each run keeps beside its numbers, as `RunConfig.keep`.
+        data_root: folder of the datasets (None: the user's cache folder).
+        device: device of all runs, as `RunConfig.device`.
+        dry_run: whether the sweep, or its search, is only described and its data checked; nothing is trained.
 
     Returns:
-        The path of results.parquet; None after a shard while others have runs that have not ended.
+        The path of results.parquet; None after a dry run, and after a shard while others have runs that have not ended.
 
     Raises:
         ConfigError: the request is wrong, or the folder is another sweep's; nothing has run.
@@ -104,16 +113,40 @@ def sweep(
         >>> table.name
         'results.parquet'
     """
-    part = None if shard is None else read_shard(shard)
+    load_plugins(plugins)  # first, since what is asked for may be theirs
+    part = None if shard is None else parse_shard(shard)
     check_workers(jobs, backend, gpus_per_run)
+    of_all = {"keep": (keep,) if isinstance(keep, str) else tuple(keep), "data.root": data_root, "device": device}
+    of_all = {name: str(value) if isinstance(value, Path) else value for name, value in of_all.items() if value}
+    if twice := of_all.keys() & (set or {}).keys():
+        raise ConfigError(f"{min(twice)}: it is given twice; leave it out of set=")
     how: dict[str, Any] = {"jobs": jobs, "backend": backend, "gpus_per_run": gpus_per_run, "train": train}
     how |= {"limit_minutes": limit_minutes, "reuse": reuse, "track": track}
-    request = parse_request(methods, seeds, set, vary, tune)
+    request = parse_request(methods, seeds, {**(set or {}), **of_all}, vary, tune)
     request = replace(request, words=format_call(name, scale, request, plugins, out))
-    request = add_reused_variants(name, request, reuse, plugins)
+    request = add_reused_variants(name, request, reuse)
     asked = (name, scale, request, plugins, out)
-    plan = carry_out_search(plan_search(*asked), asked, part, how) if tune else make_plan(*asked)
-    return execute_sweep(plan, part, **how)
+    plan = plan_search(*asked) if tune else make_plan(*asked)
+    if dry_run:
+        say(preview_sweep(plan, part, jobs or 1, reuse))
+        check_planned_data(plan, asked if tune else None)
+        return None
+    return execute_sweep(carry_out_search(plan, asked, part, how) if tune else plan, part, **how)
+
+
+def check_planned_data(plan: Plan, searched: tuple[Any, ...] | None = None) -> None:
+    """Fetch the data of a planned sweep and check that every run finds its images.
+
+    Args:
+        plan: the sweep, or its search.
+        searched: of a search, the arguments of `semcom.studies.sweep.tune.plan_search`.
+
+    Raises:
+        ConfigError: a run does not find its data; see also `semcom.studies.sweep.tune.check_tuning_is_apart`.
+    """
+    check_sweep_data(plan.runs.values())
+    if searched is not None:
+        check_tuning_is_apart(plan, *searched)
 
 
 def carry_out_search(
@@ -128,12 +161,12 @@ def carry_out_search(
         how: arguments of `execute_sweep`.
 
     Raises:
-        ConfigError: a shard is asked for; see `semcom.studies.sweep.tune.check_search_is_apart`.
+        ConfigError: a shard is asked for; see `semcom.studies.sweep.tune.check_tuning_is_apart`.
         RunError: see `semcom.studies.sweep.tune.plan_tuned`.
     """
     if shard is not None:
         raise ConfigError(f"shard: {shard} of a study that is tuned cannot choose; leave one of shard and tune out")
-    check_search_is_apart(search, *asked)
+    check_tuning_is_apart(search, *asked)
     with suppress(RunError):  # runs that diverged are no candidates, and any other failure is told with the choice
         execute_sweep(search, **(how or {}))
     return plan_tuned(search, *asked)
@@ -169,6 +202,7 @@ def execute_sweep(
     plan = replace(plan, record={**plan.record, **mark})
     with ExitStack() as stack:
         found = stack.enter_context(find_reusable_runs(plan, reuse, train))
+        # Finished runs too: a result counts only while the files that it read are unchanged.
         for config in share.values():
             check_stored_reads(locate_run_folder(config))
         left = [config for key, config in share.items() if key not in found and not has_outcome(config)]
@@ -176,13 +210,16 @@ def execute_sweep(
         for config in left if elsewhere and not own else ():
             check_reaches_processes(elsewhere, config)
         if backend == "loky":
+            # A process without a run would still import torch, and count against the memory.
             jobs = max(1, min(jobs or 1, len(left)))
             if jobs > 1:
                 from semcom.runs.request.limits import check_process_limits  # imports torch
 
                 check_process_limits("jobs", jobs)
+        # A division that no run can get is found now, not hours later when its run begins.
         check_sweep_data(left)
         with lock_folder(plan.folder, shard, partial(_settle_record, plan)) as check_lock:
+            # Copying writes into folders of runs, so no other sweep may be in them.
             for key in found.keys() & share.keys():
                 take_reused_run(share[key], found[key])
             stack.close()  # archives need not lie unpacked for as long as the runs take
@@ -195,8 +232,10 @@ def execute_sweep(
                 limit_minutes=limit_minutes,
                 labels=plan.labels,
             )
-            missing = [c for key, c in plan.runs.items() if key not in share and not _has_ended(c)]
+            others = [config for key, config in plan.runs.items() if key not in share]
+            missing = [c for c in others if not has_outcome(c) and read_left_error(c) is None]
             if shard is None or not missing:
+                # Without the lock's file another sweep may have begun, and write this table too.
                 check_lock()
                 return _store_table(plan, errors, own)
     if errors:
@@ -206,7 +245,9 @@ def execute_sweep(
     return None
 
 
-def preview_sweep(plan: Plan, shard: Shard | None = None, jobs: int = 1, reuse: Sequence[Path | str] = ()) -> str:
+def preview_sweep(
+    plan: Plan, shard: Shard | None = None, jobs: int = 1, reuse: Sequence[Path | str] | Path | str = ()
+) -> str:
     """Describe a sweep before it begins: its number of runs, what varies, and the time that finished runs took.
 
     Nothing is written, loaded or trained.
@@ -261,18 +302,14 @@ def _settle_record(plan: Plan, others: bool) -> None:
     Raises:
         ConfigError: the folder has become another sweep's, or shards of the sweep that it holds are running.
     """
-    held = read_record(plan.folder)
+    held = read_sweep_record(plan.folder)
     if held is not None and held not in (plan.held, plan.record):
-        raise another_sweep(plan.folder, held)
+        raise refuse_another_sweep(plan.folder, held)
     if held is not None and held.get("variants") == plan.variants:
         return
     if others:
         raise ConfigError(f"out: shards of fewer runs are running in {plan.folder}; wait for them")
-    write_atomically(plan.folder / SWEEP, to_json(seal_values(plan.record), indent=2) + "\n")
-
-
-def _has_ended(config: RunConfig) -> bool:
-    return has_outcome(config) or read_left_error(config) is not None
+    write_atomically(plan.folder / SWEEP, format_json(seal_summary(plan.record), indent=2) + "\n")
 
 
 def _make_row(plan: Plan, key: str, error: str | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import semcom
 from semcom.config import ConfigError, RunError
 from semcom.files import write_atomically
 from semcom.methods.registry import METHODS
-from semcom.registry import find
+from semcom.registry import find_entry
 from semcom.runs.folder.summary import read_summary
 from semcom.runs.request.section_options import find_options_class
 from semcom.screen import say
@@ -77,7 +77,7 @@ def _declare_search(
     return dataclasses.replace(declared, scales={scale: dataclasses.replace(grid, own=own)}), scale, request
 
 
-def check_search_is_apart(
+def check_tuning_is_apart(
     search: Plan,
     name: str | None,
     scale: str | None,
@@ -132,7 +132,8 @@ def plan_tuned(
         RunError: a run of the search failed otherwise, or all candidates of a variant did.
     """
     fields = [name for axis in request.tune for name in axis.fields]
-    scores, shown = read_candidates(search, fields)
+    scores, shown = read_tuning_candidates(search, fields)
+    # Of equal scores `max` takes the first, as the documentation promises.
     chosen = {variant: max(of, key=of.__getitem__) for variant, of in scores.items()}
     lost = [variant for variant, of in scores.items() if of[chosen[variant]] == -math.inf]
     if lost:
@@ -159,7 +160,7 @@ def plan_tuned(
 Values = tuple[Any, ...]
 
 
-def read_candidates(
+def read_tuning_candidates(
     search: Plan, fields: Sequence[str]
 ) -> tuple[dict[str, dict[Values, float]], dict[tuple[str, Values], str]]:
     """Read the scores of a search that has been carried out.
@@ -196,6 +197,7 @@ def read_candidates(
         scores.append(sign * view[key])
     best: dict[str, dict[Values, float]] = {}
     for (variant, values), scores in found.items():
+        # One diverged run makes the mean -inf, so that its candidate loses to all others.
         best.setdefault(variant, {})[values] = sum(scores) / len(scores)
     shown = {
         (variant, values): metric.state(sign * score) if metric and score > -math.inf else "diverged"
@@ -208,7 +210,7 @@ def read_candidates(
 def _list_untaken(fields: Sequence[str], method: str) -> list[str]:
     """List the fields that a method ignores: hyperparameters of other methods, and fields that it does not use."""
     known = {f"hyper.{field.name}" for field in dataclasses.fields(find_options_class("method", method))}
-    ignored = find(METHODS, method).unused
+    ignored = find_entry(METHODS, method).unused
     return [name for name in fields if name in ignored or (name.startswith("hyper.") and name not in known)]
 
 

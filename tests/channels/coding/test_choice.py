@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from channels import make_link
-from channels.coding import codec
-from channels.coding.choice import SampleImages, measure_psnr
-from channels.coding.curve import CurvePoint, add_gain_db, measure_image_curve
-from channels.coding.image import Choice, ImageChain, Received, send_images
-from channels.coding.mcs import SCHEMES
+from semcom.channels import make_link
+from semcom.channels.coding import codec
+from semcom.channels.coding.choice import SampleImages, measure_image_psnr
+from semcom.channels.coding.curve import CurvePoint, add_gain_db, measure_image_curve
+from semcom.channels.coding.image import Choice, ImageChain, Received, send_images
+from semcom.channels.coding.mcs import SCHEMES
 from tests.channels.coding.test_image import photos, seeded
 
 USES = 128
@@ -87,7 +87,7 @@ def test_the_best_codec_is_chosen_and_named() -> None:
                     if len(d) <= room
                 ]
                 read = codec.decode_image(sent[-1], image.shape, kind, "free") if sent else image.mean((0, 1)).round()
-                each.append(measure_psnr(image, read))
+                each.append(measure_image_psnr(image, read))
             by_hand[kind] = np.mean(each)
             assert sample.measure(kind, room) == pytest.approx(by_hand[kind])
         assert sample.choose_codec(room) == max(by_hand, key=by_hand.__getitem__)

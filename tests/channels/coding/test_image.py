@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from channels.coding import codec
-from channels.coding.choice import SampleImages
-from channels.coding.image import Choice, ImageChain, compress_images, send_images
-from channels.coding.mcs import SCHEMES
+from semcom.channels.coding import codec
+from semcom.channels.coding.choice import SampleImages
+from semcom.channels.coding.image import Choice, ImageChain, compress_images, send_images
+from semcom.channels.coding.mcs import SCHEMES
 
 CIFAR = Path(os.environ.get("SEMCOM_DATA", "")) / "cifar10.npz"
 SETTINGS = [(kind, headers) for kind in codec.CODECS for headers in codec.HEADERS]

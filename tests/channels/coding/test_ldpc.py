@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,11 +14,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from channels import theory
-from channels.coding import ldpc
-from channels.coding.ldpc import make_ldpc_code
-from channels.coding.modem import Modem, make_modem, split_into_codewords
-from channels.coding.qam import QAM, SIZES
+from semcom.channels import theory
+from semcom.channels.coding import ldpc
+from semcom.channels.coding.ldpc import make_ldpc_code
+from semcom.channels.coding.modem import Modem, make_modem, split_into_codewords
+from semcom.channels.coding.qam import QAM, SIZES
 
 CPU = torch.device("cpu")
 
@@ -170,6 +173,29 @@ def test_an_accelerator_gets_the_same_bits(k, n, m, monkeypatch):
         assert torch.equal(chosen.decode(llr)[0], expected)
     finally:
         torch.set_num_threads(threads)
+
+
+KERNEL = """
+import torch
+from semcom.channels.coding import fused, ldpc
+
+code = ldpc.make_ldpc_code(12, 24, 2, torch.device("cpu"))
+llr = torch.randn(2, 24, generator=torch.Generator().manual_seed(3)) + torch.tensor([[3.0], [0.0]])
+expected, held = code.decode(llr)
+messages = code._begin(llr)[0].T.contiguous()
+beliefs, good = messages[:, code._edges :].contiguous(), torch.empty_like(held)
+bits = torch.empty(2, 12, dtype=torch.bool)
+fused.decode(messages, beliefs, bits, good, code.tables, code.first, ldpc.ROUNDS, ldpc.CONSTANTS)
+print(held.tolist(), good.tolist(), torch.equal(bits, expected))
+"""
+
+
+def test_the_kernel_of_a_gpu_decodes_the_same_words():
+    """Triton interprets it on the host, some seconds for a word: of one that decodes, and one that does not."""
+    pytest.importorskip("triton")
+    words, env = [sys.executable, "-c", KERNEL], {**os.environ, "TRITON_INTERPRET": "1"}
+    found = subprocess.run(words, env=env, capture_output=True, text=True, check=True).stdout
+    assert found == "[True, False] [True, False] True\n"
 
 
 @pytest.mark.parametrize("stops", [False, True])

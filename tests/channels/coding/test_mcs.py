@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from channels.coding.mcs import RATES, SCHEMES, capacity
+from semcom.channels.coding.mcs import RATES, SCHEMES, capacity
 
 TABLE = """
 0  2 120   0.2344

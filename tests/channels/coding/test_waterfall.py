@@ -10,11 +10,11 @@ import pytest
 import torch
 from scipy import optimize, stats
 
-from channels.coding import waterfall
-from channels.coding.mcs import SCHEMES, Scheme
-from channels.coding.modem import make_modem, split_into_codewords
-from channels.coding.waterfall import LENGTHS, LOST, find_block_error, measure_waterfall
-from channels.link import complex_normal
+from semcom.channels.coding import waterfall
+from semcom.channels.coding.mcs import SCHEMES, Scheme
+from semcom.channels.coding.modem import make_modem, split_into_codewords
+from semcom.channels.coding.waterfall import LENGTHS, LOST, find_block_error, measure_waterfall
+from semcom.channels.link import complex_normal
 
 BLOCKS = 400
 OFF_DB = 0.12
@@ -75,11 +75,11 @@ def test_a_table_that_is_wrong_by_half_a_decibel_is_found(monkeypatch: pytest.Mo
     lost = count_lost(scheme, uses, snr_db)
     for wrong in (-0.5, 0.5):
         moved = {s: {n: [db + wrong for db in snrs] for n, snrs in rows.items()} for s, rows in TABLE.items()}
-        monkeypatch.setattr(waterfall, "_read_table", lambda moved=moved: moved)
+        monkeypatch.setattr(waterfall, "_read_scheme_snrs", lambda moved=moved: moved)
         assert not holds(lost, BLOCKS, scheme, uses, snr_db)
 
 
-TABLE = waterfall._read_table()
+TABLE = waterfall._read_scheme_snrs()
 
 
 @pytest.mark.parametrize(("number", "uses"), [(2, 256), (8, 128), (24, 64)])
@@ -150,7 +150,7 @@ def test_lengths_between_are_straight_lines_of_the_logarithm() -> None:
     rows = [table()[(scheme.modulation, scheme.code_rate * 1024, uses)] for uses in (64, 256)]
     middle = [0.5 * (a + b) for a, b in zip(*rows, strict=True)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(waterfall, "_read_table", lambda: {scheme: {64: rows[0], 256: rows[1]}})
+        patch.setattr(waterfall, "_read_scheme_snrs", lambda: {scheme: {64: rows[0], 256: rows[1]}})
         assert [expected(scheme, 128, db) for db in middle] == pytest.approx(LOST, rel=1e-4)
         assert expected(scheme, 16, rows[0][0]) == pytest.approx(0.5) == expected(scheme, 512, rows[1][0])
 
@@ -167,7 +167,7 @@ def test_the_command_measures_the_table_that_ships(tmp_path: Path, monkeypatch: 
     """One scheme and two lengths. The same seed gives the same row, as far as processors round alike."""
     monkeypatch.setattr(waterfall, "SCHEMES", SCHEMES[:1])
     monkeypatch.setattr(waterfall, "LENGTHS", (32, 64))
-    waterfall.measure_table(tmp_path / "table.csv")
+    waterfall.measure_waterfall_table(tmp_path / "table.csv")
     found = [line.split(",") for line in (tmp_path / "table.csv").read_text().splitlines()]
     ships = [line.split(",") for line in waterfall.TABLE.read_text().splitlines()]
     assert found[0] == ships[0]

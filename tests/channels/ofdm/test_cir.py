@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from channels import LINKS, PROFILES, link_options, make_link
-from channels.ofdm.profiles import Profile
+from semcom.channels import LINKS, PROFILES, link_options, make_link
+from semcom.channels.ofdm.profiles import Profile
 
 A = np.array([[[3.0, 4.0j, 0.0]], [[0.0, 2.0, 0.0]]])
 """Two clients, one time, three paths: powers 9 and 16 for one client, and a single path for the other."""

@@ -11,11 +11,11 @@ import torch
 from scipy.special import j0
 from torch import Tensor
 
-from channels import make_link, theory
-from channels.ofdm.grid import Grid, make_frame
-from channels.ofdm.link import OFDM, _measure_interpolation
-from channels.ofdm.profiles import TDL_A, import_sionna, lend_generators_to_sionna
-from channels.power import normalise_power
+from semcom.channels import make_link, theory
+from semcom.channels.ofdm.grid import Grid, make_frame
+from semcom.channels.ofdm.link import OFDM, _measure_interpolation
+from semcom.channels.ofdm.profiles import TDL_A, import_sionna, lend_generators_to_sionna
+from semcom.channels.power import normalise_power
 
 D = 8
 STILL = {"speed_mps": 0.0}

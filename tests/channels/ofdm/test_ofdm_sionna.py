@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from channels import make_link
-from channels.ofdm.grid import SLOT
-from channels.ofdm.profiles import ThreeGPP, import_sionna
+from semcom.channels import make_link
+from semcom.channels.ofdm.grid import SLOT
+from semcom.channels.ofdm.profiles import ThreeGPP, import_sionna
 
 FRAMES, WIDTH, SNR_DB = 1000, 12, 8.0
 NO = 10 ** (-SNR_DB / 10)

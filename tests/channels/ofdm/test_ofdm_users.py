@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from channels import make_link, theory
-from channels.users import Fades
+from semcom.channels import make_link, theory
+from semcom.channels.users import Fades
 
 NO = 0.1
 

@@ -11,8 +11,8 @@ from scipy import stats
 from scipy.special import j0
 from torch import Tensor
 
-from channels import PROFILES, make_link
-from channels.ofdm.profiles import ThreeGPP, import_sionna
+from semcom.channels import PROFILES, make_link
+from semcom.channels.ofdm.profiles import ThreeGPP, import_sionna
 
 FIVE_SIGMA = 2 * stats.norm.sf(5)
 UNITS = 2000

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from channels import LINKS
-from channels.fading import Rayleigh
-from channels.options import BaseOptions
+from semcom.channels import LINKS
+from semcom.channels.fading import Rayleigh
+from semcom.channels.options import BaseOptions
 from semcom.config import ChannelConfig, ModelConfig, RunConfig, TrainConfig, from_dict, run_hash, to_dict
 from semcom.engine.air.links import build_link
 from semcom.runs.request.resolve import resolve

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import semcom
-from channels import PATH_LOSSES
+from semcom.channels import PATH_LOSSES
 from semcom.cli import flags
 from semcom.cli import main as cli
 from semcom.config import AirConfig, RunConfig, from_dict, run_hash, to_dict

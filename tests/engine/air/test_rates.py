@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy import special
 
-from channels import LINKS, Link
+from semcom.channels import LINKS, Link
 from semcom.engine.world import World
 from tests import worlds
 from tests.engine.air.test_air import BOTH, models, moved

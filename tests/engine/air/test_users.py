@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from channels import theory
+from semcom.channels import theory
 from semcom.config import RunConfig, from_dict, run_hash, to_dict
 from semcom.engine.air.places import Cell
 from semcom.engine.world import World

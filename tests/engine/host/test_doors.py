@@ -154,7 +154,7 @@ def join(path: str, rank: int, patience_s: float) -> None:
     """Meet as a rank of two, and tell how it went."""
     ranks.PROOF_PATIENCE = timedelta(seconds=patience_s)
     try:
-        print(ranks._connect(ranks._open_store(path), rank, 2).rank, flush=True)
+        print(ranks._connect_process(ranks._open_store(path), rank, 2).rank, flush=True)
     except ranks.WorkerLost as error:
         print(error, flush=True)
 
@@ -216,9 +216,9 @@ class Calls:
 
 
 def test_what_passes_between_ranks_runs_nothing(tmp_path: Path) -> None:
-    hostile = ranks._pack(Calls(tmp_path / "ran"))
+    hostile = ranks._pack_message(Calls(tmp_path / "ran"))
     with pytest.raises(pickle.UnpicklingError):
-        ranks._unpack(hostile)
+        ranks._unpack_message(hostile)
     assert not (tmp_path / "ran").exists()
     torch.load(io.BytesIO(hostile.numpy()), weights_only=False)
     assert (tmp_path / "ran").exists()
@@ -230,7 +230,7 @@ def test_what_passes_between_ranks_arrives_as_it_was() -> None:
         1: b"\x00\xff",
         "tensors": {"bf16": torch.tensor([1.5, -0.0]).bfloat16(), "none": torch.zeros(0, 3, dtype=torch.int64)},
     }
-    found = ranks._unpack(ranks._pack(value))
+    found = ranks._unpack_message(ranks._pack_message(value))
     for name, t in value.pop("tensors").items():
         got = found["tensors"][name]
         assert torch.equal(got, t) and (got.dtype, got.shape) == (t.dtype, t.shape)

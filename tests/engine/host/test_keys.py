@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from semcom.engine.host.keys import build_with_key, key_global_generator, key_seed, keyed
+from semcom.engine.host.keys import build_with_key, derive_key_seed, key_global_generator, keyed
 
 KEY = st.tuples(st.integers(0, 3), st.sampled_from(["uplink", "order", ""]), st.integers(0, 30), st.integers(0, 30))
 
@@ -16,19 +16,19 @@ KEY = st.tuples(st.integers(0, 3), st.sampled_from(["uplink", "order", ""]), st.
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(KEY, KEY)
 def test_a_seed_belongs_to_its_key(one: tuple[object, ...], other: tuple[object, ...]) -> None:
-    assert (key_seed(*one) == key_seed(*other)) == (one == other)
-    assert 0 <= key_seed(*one) < 2**63
+    assert (derive_key_seed(*one) == derive_key_seed(*other)) == (one == other)
+    assert 0 <= derive_key_seed(*one) < 2**63
 
 
 def test_seeds_are_the_same_everywhere() -> None:
     """Every process has another hash seed, this one too."""
-    assert key_seed(0, "uplink", 1, 2) == 7187617214879276818
+    assert derive_key_seed(0, "uplink", 1, 2) == 7187617214879276818
 
 
 def test_keys_do_not_run_together() -> None:
-    assert key_seed(1, 23) != key_seed(12, 3)
-    assert key_seed("a", "b") != key_seed("ab")
-    assert key_seed(1) != key_seed("1") and key_seed() != key_seed("")
+    assert derive_key_seed(1, 23) != derive_key_seed(12, 3)
+    assert derive_key_seed("a", "b") != derive_key_seed("ab")
+    assert derive_key_seed(1) != derive_key_seed("1") and derive_key_seed() != derive_key_seed("")
 
 
 def test_a_generator_depends_on_its_key_alone() -> None:

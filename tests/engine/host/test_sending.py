@@ -37,7 +37,7 @@ def test_on_the_host_nothing_is_copied() -> None:
 
 def test_values_survive_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """The way to an accelerator, taken to the host."""
-    there = sending._copy_to_device(flat(VALUES), torch.device("cpu"))
+    there = sending._copy_to_device(flat(VALUES), torch.device("cpu"), None)
     for got, sent in zip(there, flat(VALUES), strict=True):
         assert got.dtype == sent.dtype and got.shape == sent.shape and torch.equal(got, sent)
     assert len({t.untyped_storage().data_ptr() for t in there}) == 1  # one copy

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from channels import make_link
+from semcom.channels import make_link
 from semcom.data.federation import Federation
 from semcom.engine.host.keys import keyed
 from semcom.engine.store.population import Population

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import semcom
-from channels import LINKS, Link
 from semcom import ChannelConfig, ModelConfig, PartitionConfig, RunConfig, TrainConfig
+from semcom.channels import LINKS, Link
 from semcom.models.registry import ENCODERS, HEADS
 from semcom.models.stacks import for_stacks, stacked
 from tests.refusals import refuses
@@ -177,7 +177,7 @@ def test_a_link_that_draws_or_looks_at_other_clients_is_refused(chunk: int, regi
 
 def test_the_checks_move_no_random_state(registered: Any) -> None:
     """A decent network and link of a user's give the numbers of those that ship, and leave the generators alone."""
-    from channels.fading import AWGN
+    from semcom.channels.fading import AWGN
     from semcom.models.encoders import cnn
 
     registered(ENCODERS, "mine", cnn)

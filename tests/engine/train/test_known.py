@@ -16,8 +16,8 @@ from semcom.data.federation import Ragged
 from semcom.engine.store.population import Population
 from semcom.engine.train import known, visit
 from semcom.engine.train.forward import Batch, StackedModel
-from semcom.engine.train.known import list_distinct
-from semcom.engine.train.view import View, count_confusion, count_confusions_of_views, predict
+from semcom.engine.train.known import list_known_entries
+from semcom.engine.train.view import View, count_confusion, count_confusions_of_views, predict_in_view
 from semcom.engine.world import World
 from tests import worlds
 from tests.engine.train.test_visit import TESTS, by_hand, make, used
@@ -133,9 +133,9 @@ def test_features_of_distinct_images_are_kept_within_bounds(
         assert equal(separately(w, {"a": View(pop)}, (None,)), reference)
         assert sum(seen) == encoded
     images = w.session.draws.federation.images[30:39]
-    first = predict(w.session, View(pop), 1, images, None)
+    first = predict_in_view(w.session, View(pop), 1, images, None)
     monkeypatch.setattr(known, "KNOWN_BYTES", 0)
-    assert torch.equal(first, predict(w.session, View(pop), 1, images, None))
+    assert torch.equal(first, predict_in_view(w.session, View(pop), 1, images, None))
 
 
 @pytest.mark.parametrize("linked", [1, 7, 1000])
@@ -149,6 +149,6 @@ def test_how_many_pass_the_link_at_once_changes_no_answer(linked: int, monkeypat
 
 def test_distinct_entries_of_some_clients() -> None:
     table = overlapping().session.draws.federation.test
-    assert list_distinct(table, np.arange(4)).tolist() == list(range(30, 39))
-    assert list_distinct(table, np.array([0, 2])).tolist() == [30, 31, 32, 33]
-    assert list_distinct(table, np.array([2])).tolist() == [33]
+    assert list_known_entries(table, np.arange(4)).tolist() == list(range(30, 39))
+    assert list_known_entries(table, np.array([0, 2])).tolist() == [30, 31, 32, 33]
+    assert list_known_entries(table, np.array([2])).tolist() == [33]

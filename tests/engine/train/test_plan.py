@@ -111,7 +111,7 @@ def test_a_cut_picks_exactly_the_rows_of_the_step(clients: list[tuple[int, int]]
 @given(CHUNK, st.integers(1, 6))
 def test_a_step_of_the_same_shape_is_taken_by_its_number_on_the_device(clients: Any, batch: int) -> None:
     plans = sorted((make(n, batch, e, client=k) for k, (n, e) in enumerate(clients)), key=lambda p: -p.steps)
-    schedule = Schedule(plans)
+    schedule = Schedule(plans, recorded=True)
     for step in range(schedule.steps):
         for other in range(schedule.steps):
             if schedule.shape(other) == schedule.shape(step):

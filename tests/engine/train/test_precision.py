@@ -13,7 +13,7 @@ from semcom.engine.store.population import Population
 from semcom.engine.train.context import Context
 from semcom.engine.train.forward import Batch, StackedModel
 from semcom.engine.train.precision import autocast_of, dtype_of, set_precision
-from semcom.engine.train.view import View, predict
+from semcom.engine.train.view import View, predict_in_view
 from semcom.engine.train.visit import visit_clients
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
@@ -65,7 +65,7 @@ def test_what_numbers_are_kept_in(precision: str) -> None:
     assert {t.dtype for t in (*seen, *trained.tensors())} == {kept} and log["loss"].dtype == torch.float64
     views = {"": View(trained)}
     assert int(worlds.confusion(w, views[""]).sum()) == len(w.session.draws.federation.test.flat)
-    assert predict(w.session, views[""], 0, w.session.draws.federation.images[:3], None).dtype == torch.int64
+    assert predict_in_view(w.session, views[""], 0, w.session.draws.federation.images[:3], None).dtype == torch.int64
 
 
 @pytest.mark.parametrize("arm", ["fedavg", "fedproto", "fedcl"])

@@ -14,7 +14,7 @@ from semcom.engine.store.population import Population
 from semcom.engine.train import visit as module
 from semcom.engine.train.forward import Batch
 from semcom.engine.train.phase import Phase
-from semcom.engine.train.view import View, predict
+from semcom.engine.train.view import View, predict_in_view
 from semcom.engine.train.visit import visit_clients
 from semcom.engine.world import World
 from semcom.methods.base import task_loss
@@ -150,7 +150,7 @@ def test_the_context_of_scores_follows_the_client(chunk: int) -> None:
     for k in range(4):
         labels = torch.bincount(w.session.draws.federation.labels[w.session.draws.federation.test[k]], minlength=3)
         assert torch.equal(counts[k, :, k % 3], labels)
-        assert predict(w.session, view, k, w.session.draws.federation.images[:5], None).tolist() == [k % 3] * 5
+        assert predict_in_view(w.session, view, k, w.session.draws.federation.images[:5], None).tolist() == [k % 3] * 5
 
 
 def test_predictions_by_hand() -> None:
@@ -158,16 +158,18 @@ def test_predictions_by_hand() -> None:
     pop, images = used(w), w.session.draws.federation.images[:9]
     for k in range(4):
         expected = worlds.plain(worlds.client(pop, k), images.double() / 127.5 - 1).argmax(1)
-        assert torch.equal(predict(w.session, View(pop), k, images, None), expected)
-        assert torch.equal(predict(w.session, View(pop.select(np.array([k, (k + 1) % 4]))), k, images, 7.0), expected)
-    assert predict(w.session, View(pop), 0, images[:0], None).tolist() == []
+        assert torch.equal(predict_in_view(w.session, View(pop), k, images, None), expected)
+        assert torch.equal(
+            predict_in_view(w.session, View(pop.select(np.array([k, (k + 1) % 4]))), k, images, 7.0), expected
+        )
+    assert predict_in_view(w.session, View(pop), 0, images[:0], None).tolist() == []
 
 
 def test_predictions_do_not_depend_on_earlier_ones_nor_change_the_data() -> None:
     w = make(channel={"kind": "awgn", "snr_db": -10.0})
     pop, before = w.population(), w.session.draws.federation.images.clone()
-    first = predict(w.session, View(pop), 2, before[:20], None)
-    assert torch.equal(first, predict(w.session, View(pop), 2, before[:20], None))
+    first = predict_in_view(w.session, View(pop), 2, before[:20], None)
+    assert torch.equal(first, predict_in_view(w.session, View(pop), 2, before[:20], None))
     assert torch.equal(w.session.draws.federation.images, before) and len(w.session.draws.federation.labels) == len(
         before
     )

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from experiments.bench import plain
-from experiments.bench.engine import CASES, SMALL
-from experiments.bench.workloads import Variant, Workload, make_synthetic_workload
 from semcom.engine.air.links import build_link
 from semcom.engine.store.population import Population
 from semcom.engine.train.phase import Phase
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from semcom.runs.request.resolve import resolve
+from semcom_papers.experiments.bench import plain
+from semcom_papers.experiments.bench.engine import CASES, SMALL
+from semcom_papers.experiments.bench.workloads import Variant, Workload, make_synthetic_workload
 from tests.worlds import client
 
 SAME = 1e-7
@@ -115,7 +115,7 @@ def test_the_noise_of_the_link() -> None:
     network = plain.Network(CASES["b"])
     assert network.deviation == pytest.approx(math.sqrt(0.1))
     features = torch.zeros(2000, 64, requires_grad=True)
-    received = plain.noisy(features, network.deviation)
+    received = plain.add_plain_noise(features, network.deviation)
     gradient = 3.0 * torch.ones_like(features)
     received.backward(gradient)
     n = features.numel()

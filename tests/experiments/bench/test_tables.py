@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from experiments.bench import commands, engine, scale
-from experiments.bench.commands import MIB, Bench, Outcome
-from experiments.bench.workloads import Variant, Workload
 from semcom.config import RunError
+from semcom_papers.experiments.bench import commands, engine, scale
+from semcom_papers.experiments.bench.commands import MIB, Bench, Outcome
+from semcom_papers.experiments.bench.workloads import Variant, Workload
 
 WORK = Workload("FedAvg, tiny", "fedavg", "cnn", 512, clients=2, samples=50, batch=10)
 PEAKS = {"cpu": 1e9, "cuda": 1e11}
@@ -80,13 +80,13 @@ def settings() -> dict[str, Any]:
 def test_table() -> None:
     growth = [measured("loop", 5.0, clients=5, growing=True), measured("loop", 100.0, clients=80, growing=True)]
     found = compared(PLAIN, LOOP, BROKEN, BF16, *growth)
-    assert engine.text(found, settings()) == TABLE
+    assert engine.format_engine_cases(found, settings()) == TABLE
     assert found.times_plain.notna().tolist() == [True, True, False, True, False, False]
 
 
 def test_a_gpu_adds_a_column() -> None:
     found = compared(measured("cuda", 1.0, device_bytes=3 * MIB, rounded_from=None))
-    lines = engine.text(found, settings()).splitlines()
+    lines = engine.format_engine_cases(found, settings()).splitlines()
     assert lines[-2].endswith("memory MiB  GPU MiB") and lines[-1].endswith("600        3")
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.bench.engine import CASES, SMALL, count_engine_flops
-from experiments.bench.scale import WORKLOADS
-from experiments.bench.workloads import Variant, Workload, list_workload_variants, make_synthetic_workload
+from semcom_papers.experiments.bench.engine import CASES, SMALL, count_engine_flops
+from semcom_papers.experiments.bench.scale import WORKLOADS
+from semcom_papers.experiments.bench.workloads import Variant, Workload, list_workload_variants, make_synthetic_workload
 
 
 def test_the_arithmetic_of_the_small_network_by_hand() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from experiments.claims.claim import Claim, Comparison
-from experiments.claims.printed import Cell, Tables, list_printed_comparisons
+from semcom_papers.experiments.claims.claim import Claim, Comparison
+from semcom_papers.experiments.claims.printed import Cell, Tables, list_printed_comparisons
 
 SHARES: Mapping[str, float] = {"some": 0.0, "most": 0.5, "almost-all": 0.8 - 1e-9}
 """Quantifier -> more than this part of the comparisons must hold."""
@@ -35,7 +35,7 @@ def contradictions(claim: pd.Series, tables: Tables, near: float = NEAR) -> list
 
 def holds(one: Comparison, near: float = NEAR) -> bool:
     """Return whether exact numbers are as a comparison has them, or miss it by `near` points at most."""
-    values = [float(each.iloc[0]) for each in one.values]
+    values = [each.tolist()[0] for each in one.values]
     if one.top is not None:
         return sum(value > near for value in values) < one.top
     if one.target is None:

@@ -1,5 +1,5 @@
 """The verdict rule of experiments/protocol.md a second time, in both editions, by code that shares none with
-`experiments.claims`: `verdict` is the first one, `judge` the second.
+`semcom_papers.experiments.claims`: `verdict` is the first one, `judge` the second.
 
 It was written from that page and from experiments/papers/README.md. It reads the files of the papers, and the archives
 of studies as the JSON that they hold, by itself. What it takes from the package are names: which method and settings a
@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from experiments import papers
 from semcom.studies.registry import EXPERIMENTS, find_experiment
+from semcom_papers.experiments import papers
 from tests.archives import open_runs
 
 RESULTS = Path(papers.__file__).parents[1] / "results"

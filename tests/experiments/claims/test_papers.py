@@ -13,16 +13,16 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from channels import LINKS
-from channels.registry import Registry
-from experiments import papers
-from experiments.claims.printed import Cell, Tables, list_printed_comparisons
 from semcom import DATASETS, METHODS, PARTITIONS, ConfigError, RunConfig
+from semcom.channels import LINKS
+from semcom.channels.registry import Registry
+from semcom_papers.experiments import papers
+from semcom_papers.experiments.claims.printed import Cell, Tables, list_printed_comparisons
 from tests.experiments.claims.recompute import contradictions, holds
 
 TABLES = {paper: Tables.of(paper) for paper in papers.PAPERS}
-FRAMES = {paper: papers.read_table(paper) for paper in papers.PAPERS}
-CLAIMS = papers.read_claims()
+FRAMES = {paper: papers.read_paper_table(paper) for paper in papers.PAPERS}
+CLAIMS = papers.read_paper_claims()
 BY_NAME = {str(claim["id"]): claim for _, claim in CLAIMS.iterrows()}
 PAIR = ("fedcosr", "fedcrl")
 """Two versions of one paper."""
@@ -85,7 +85,7 @@ def test_a_table_is_whole(item: str) -> None:
 def test_every_item_is_known() -> None:
     items = {item for frame in FRAMES.values() for item in frame["item"]}
     assert {item for item in items if not papers.is_setting(item)} == set(SIZES)
-    placed = papers.read_points()
+    placed = papers.read_paper_points()
     assert set(placed["item"]) == set(SIZES)
     assert len(placed) == sum(columns for _, columns in SIZES.values())
 
@@ -119,7 +119,7 @@ def against(name: str) -> list[Cell] | None:
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_contradictions_are_those_of_the_tables(name: str) -> None:
-    assert papers.cells(BY_NAME[name]["contradicted_by"]) == (against(name) or [])
+    assert papers.split_cells(BY_NAME[name]["contradicted_by"]) == (against(name) or [])
 
 
 def test_notes_say_how_many_printed_numbers_miss_a_claim_by_little() -> None:
@@ -133,7 +133,7 @@ def test_notes_say_how_many_printed_numbers_miss_a_claim_by_little() -> None:
             said = f"of {len(found)} comparisons in its own table {exact} hold and {near} are within 2 points"
             if len(found) == 1:
                 (one,) = found
-                said = f"its own table misses it by {abs(one.values[0].item() - (one.target or 0)):.2f} points"
+                said = f"its own table misses it by {abs(one.values[0].tolist()[0] - (one.target or 0)):.2f} points"
             assert claim["note"].endswith(said), claim["id"]
             mild += 1
     assert mild == 20
@@ -208,7 +208,7 @@ def fields() -> set[str]:
 
 def test_points_are_in_the_words_of_a_run() -> None:
     known, drawn = fields() | set(papers.PARTS), {"round"}
-    for text in {*CLAIMS["at"], *papers.read_points()["at"]}:
+    for text in {*CLAIMS["at"], *papers.read_paper_points()["at"]}:
         point = papers.parse_point(text)
         assert set(point) - set(papers.ASPECTS) <= known, text
         assert set(point.get("axis", ())) <= known | drawn, text
@@ -226,7 +226,7 @@ def test_unknown_protocols() -> None:
     """A claim that leans on an arm whose numbers cannot be what its name says has no known protocol."""
     unclear = {"local", "fedavg", "fedprox", "moon"}
     for _, row in CLAIMS[CLAIMS["paper"].isin(PAIR) & (CLAIMS["item"] != "overhead")].iterrows():
-        leans = unclear & set(papers.names(row["left"]) + papers.names(row["right"]))
+        leans = unclear & set(papers.split_methods(row["left"]) + papers.split_methods(row["right"]))
         assert (row["protocol"] == "unknown") == bool(leans), row["id"]
 
 
@@ -235,7 +235,7 @@ def test_unknown_protocols() -> None:
 
 def test_an_unknown_paper() -> None:
     with pytest.raises(ConfigError, match="paper: 'fedcl' is unknown: known are fedcl-letter, fedcosr"):
-        papers.read_table("fedcl")
+        papers.read_paper_table("fedcl")
 
 
 Edit = Callable[[list[dict[str, str]]], object]
@@ -274,7 +274,7 @@ def test_damage_is_found(file: str, edit: Edit, message: str, tmp_path: Path, mo
     pd.DataFrame(rows).to_csv(path, index=False)
     monkeypatch.setattr(papers, "FOLDER", tmp_path / "papers")
     with pytest.raises(ValueError, match=message):
-        papers.read_claims() if file == "claims.csv" else papers.read_table("fedcrc")
+        papers.read_paper_claims() if file == "claims.csv" else papers.read_paper_table("fedcrc")
 
 
 def test_the_types_of_what_is_read() -> None:

@@ -12,18 +12,18 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from experiments.claims import scorecard as card
-from experiments.claims.claim import Comparison
-from experiments.claims.evidence import format_sweep_command, read_evidence
-from experiments.claims.printed import Tables
-from experiments.claims.rule import FIRST, SECOND, Answer, Judged, Rule, State, compute_power
-from experiments.claims.scorecard import make_scorecard
 from semcom.cli import main as cli
 from semcom.config import ConfigError, DataConfig, FinishConfig, PartitionConfig, RunConfig
 from semcom.data.partitions import Dirichlet
 from semcom.studies.analysis.study import study
 from semcom.studies.grid import set_fields
 from semcom.studies.results.archive import pack_archive
+from semcom_papers.experiments.claims import scorecard as card
+from semcom_papers.experiments.claims.claim import Comparison, Values
+from semcom_papers.experiments.claims.evidence import format_sweep_command, read_evidence
+from semcom_papers.experiments.claims.printed import Tables
+from semcom_papers.experiments.claims.rule import FIRST, SECOND, Answer, Judged, Rule, State, compute_power
+from semcom_papers.experiments.claims.scorecard import make_scorecard
 from tests.studies.conftest import quick_resolve  # noqa: F401 - a fixture
 from tests.studies.folders import around, config, line, scored, simple, write
 
@@ -37,7 +37,7 @@ def judge_alone(one: Comparison, changes: frozenset[str] = FIRST) -> Judged:
 
 
 def compared(*values: float, **fields: object) -> Comparison:
-    plain = Comparison((pd.Series(values, dtype=float),), None, None, "a", "b", "point")
+    plain = Comparison((Values(values),), None, None, "a", "b", "point")
     return dataclasses.replace(plain, **fields)
 
 
@@ -70,7 +70,7 @@ def test_a_comparison_is_answered_by_its_interval(one: Comparison, answer: str) 
 
 
 def rivals(*means: float) -> Comparison:
-    values = tuple(pd.Series([mean - 0.1, mean, mean + 0.1]) for mean in means)  # +- 0.25
+    values = tuple(Values([mean - 0.1, mean, mean + 0.1]) for mean in means)  # +- 0.25
     return Comparison(values, None, 2, "a", "a", "point")
 
 

@@ -7,7 +7,7 @@ import re
 import pandas as pd
 import pytest
 
-from experiments.claims.scorecard import make_scorecard
+from semcom_papers.experiments.claims.scorecard import make_scorecard
 from tests.experiments.claims import second
 from tests.test_reproduction import PAGE, table
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from experiments.measures.features import measure_power
 from semcom.runs.result.result import Features
+from semcom_papers.experiments.measures.features import measure_power
 
 
 def features(received: np.ndarray, labels: np.ndarray, clients: np.ndarray) -> Features:

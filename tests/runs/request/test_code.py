@@ -25,9 +25,9 @@ HEADER = """
 import torch
 from torch import nn
 import semcom
-from channels import LINKS
-from channels.fading import AWGN
-from channels.cell import UMi
+from semcom.channels import LINKS
+from semcom.channels.fading import AWGN
+from semcom.channels.cell import UMi
 from semcom import ACCESS, COMPRESSIONS, DATASETS, ENCODERS, HEADS, METHODS, PARTITIONS, RATES
 from semcom import PATH_LOSSES, PLACES, SPEEDS
 from semcom.data.partitions import IID

@@ -20,7 +20,7 @@ import torch
 from PIL import Image
 
 import semcom
-from channels import registry
+from semcom.channels import registry
 from semcom.cli import main as cli
 from semcom.config import ConfigError, RunConfig, run_hash
 from semcom.data.registry import DATASETS

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from channels import LINKS
-from channels.fading import AWGN
-from channels.options import BaseOptions
-from channels.registry import Registry
+from semcom.channels import LINKS
+from semcom.channels.fading import AWGN
+from semcom.channels.options import BaseOptions
+from semcom.channels.registry import Registry
 from semcom.cli import main as cli
 from semcom.config import (
     CODE,
@@ -40,7 +40,7 @@ from semcom.methods.registry import METHODS
 from semcom.runs.folder.folder import CONFIG
 from semcom.runs.request import plugins
 from semcom.runs.request.resolve import resolve
-from semcom.runs.request.sources import add_imports
+from semcom.runs.request.sources import add_imported_sources
 from semcom.runs.rounds.runner import run
 from tests import worlds
 from tests.fresh import forget_modules
@@ -438,4 +438,4 @@ def test_a_folder_without_init_inside_another_is_found(tmp_path: Path, monkeypat
     monkeypatch.syspath_prepend(tmp_path)
     main = tmp_path / "main.py"
     main.write_text("from outer.inner.deep import X\n")
-    assert add_imports({"main": main}) == {"main": main, "outer.inner.deep": deep}
+    assert add_imported_sources({"main": main}) == {"main": main, "outer.inner.deep": deep}

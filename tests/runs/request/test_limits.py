@@ -141,7 +141,7 @@ def test_of_several_machines_each_holds_a_part(monkeypatch: pytest.MonkeyPatch) 
     numbers = count_numbers(config, members)
     patch_footprint(monkeypatch)
     for machines, k in ((1, 20), (2, 10)):
-        monkeypatch.setattr(limits, "launched_size", lambda n=machines: n)
+        monkeypatch.setattr(limits, "count_launched_ranks", lambda n=machines: n)
         check_least(monkeypatch, config, members, 8 * numbers * (2 + 2 * k), "chunk", 20, f"{k} networks")
 
 

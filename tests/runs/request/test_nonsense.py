@@ -24,7 +24,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from channels import LINKS
+from semcom.channels import LINKS
 from semcom.cli import main as cli
 from semcom.config import ConfigError, RunConfig, RunError, to_dict
 from semcom.data.registry import PARTITIONS

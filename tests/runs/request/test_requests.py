@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import semcom
-from semcom.config import ModelConfig, RunConfig, TrainConfig, list_differences, run_hash, to_dict
+from semcom.config import ModelConfig, RunConfig, TrainConfig, list_identity_differences, run_hash, to_dict
 from semcom.config.options import parse_option_value
 from semcom.engine.train.view import View
 from semcom.methods.fedavg import FedAvg
@@ -67,7 +67,7 @@ def test_a_whole_number_is_the_number(tmp_path: Path) -> None:
     assert parse_option_value([1, np.int64(2)], tuple[float, ...]) == (1.0, 2.0)
     assert repr(parse_option_value(2.0, Literal[1, 2])) == "2"
     other = dataclasses.replace(whole, hyper=type(whole.hyper)(mu=1))
-    assert list_differences(whole, other) == ["hyper.mu: 1.0 there, 1 here"]
+    assert list_identity_differences(whole, other) == ["hyper.mu: 1.0 there, 1 here"]
 
 
 def test_a_relative_folder_is_that_of_the_process_that_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

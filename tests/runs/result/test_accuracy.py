@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from semcom.runs.result.accuracy import (
     LAST,
+    average_worst_tenth,
     compute_client_accuracies,
     compute_constant_accuracies,
     compute_headlines,
-    jain,
-    summarize_clients,
-    worst,
+    jain_index,
+    summarize_accuracies,
 )
 
 TABLE = np.array([[[3, 1, 0], [0, 4, 0], [0, 0, 0]], [[0, 0, 0], [2, 2, 0], [0, 0, 0]]])
@@ -37,27 +37,27 @@ def test_answers_that_never_change() -> None:
 @pytest.mark.parametrize(("n", "count"), [(1, 1), (4, 1), (10, 1), (14, 1), (20, 2), (100, 10)])
 def test_worst_tenth(n: int, count: int) -> None:
     shuffled = np.random.default_rng(0).permutation(n) / n
-    assert worst(shuffled) == pytest.approx(np.arange(count).mean() / n)
-    assert worst(shuffled, 1.0) == pytest.approx(shuffled.mean())
+    assert average_worst_tenth(shuffled) == pytest.approx(np.arange(count).mean() / n)
+    assert average_worst_tenth(shuffled, 1.0) == pytest.approx(shuffled.mean())
 
 
 def test_jain() -> None:
-    assert jain(np.array([0.3] * 7)) == pytest.approx(1.0)
-    assert jain(np.array([0.0, 0.0, 0.8, 0.0])) == pytest.approx(0.25)
-    assert jain(np.array([0.2, 0.6])) == pytest.approx(0.8**2 / (2 * 0.4))
-    assert jain(np.zeros(3)) == 1.0
+    assert jain_index(np.array([0.3] * 7)) == pytest.approx(1.0)
+    assert jain_index(np.array([0.0, 0.0, 0.8, 0.0])) == pytest.approx(0.25)
+    assert jain_index(np.array([0.2, 0.6])) == pytest.approx(0.8**2 / (2 * 0.4))
+    assert jain_index(np.zeros(3)) == 1.0
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.lists(st.floats(0.01, 1.0), min_size=1, max_size=30), st.floats(0.1, 10))
 def test_jain_in_general(values: list[float], scale: float) -> None:
     a = np.array(values)
-    assert 1 / len(a) - 1e-12 <= jain(a) <= 1 + 1e-12
-    assert jain(a) == pytest.approx(jain(scale * a)) == pytest.approx(1 / (1 + (a.std() / a.mean()) ** 2))
+    assert 1 / len(a) - 1e-12 <= jain_index(a) <= 1 + 1e-12
+    assert jain_index(a) == pytest.approx(jain_index(scale * a)) == pytest.approx(1 / (1 + (a.std() / a.mean()) ** 2))
 
 
 def test_spread() -> None:
-    got = summarize_clients(np.array([0.2, 0.4, 0.9]))
+    got = summarize_accuracies(np.array([0.2, 0.4, 0.9]))
     assert got == pytest.approx(
         {"accuracy": 0.5, "accuracy_std": (0.26 / 3) ** 0.5, "worst10": 0.2, "jain": 2.25 / (3 * 1.01)}
     )

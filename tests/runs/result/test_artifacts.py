@@ -14,7 +14,7 @@ from semcom.files import ARRAYS, SUMMARY
 from semcom.runs.folder.arrays import read_arrays
 from semcom.runs.result import artifacts
 from semcom.runs.result.accuracy import compute_client_accuracies
-from semcom.runs.result.artifacts import Samples, count_classes, share_sample_quota
+from semcom.runs.result.artifacts import Samples, count_artifact_classes, share_sample_quota
 from semcom.runs.result.result import Result
 from semcom.runs.rounds import loop
 from semcom.runs.rounds.runner import run
@@ -140,7 +140,7 @@ def test_tested_clients_alone_are_kept(tmp_path: Path) -> None:
     assert arrays["clients"].tolist() == tested == sorted(set(arrays["samples/client"].tolist()))
     for name, view in result.metrics[-1]["views"].items():
         assert compute_client_accuracies(arrays[f"confusion/{name}"]).tolist() == view["clients"]
-    counts = count_classes(result.federation, result.federation.test, np.array(tested))
+    counts = count_artifact_classes(result.federation, result.federation.test, np.array(tested))
     assert arrays["counts/test"].tolist() == counts.tolist()
 
 

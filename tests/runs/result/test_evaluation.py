@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from channels import make_link
+from semcom.channels import make_link
 from semcom.cli.printing import format_result_table
 from semcom.data.federation import Federation
 from semcom.engine.train.draws import Draws
-from semcom.engine.train.view import count_confusion, infer_images
+from semcom.engine.train.view import count_confusion, infer_in_view
 from semcom.models.registry import ENCODERS
-from semcom.runs.result.accuracy import summarize_clients
-from semcom.runs.result.evaluation import evaluate_views, narrow_views
+from semcom.runs.result.accuracy import summarize_accuracies
+from semcom.runs.result.evaluation import evaluate_views, narrow_evaluated_views
 from semcom.runs.rounds.runner import run
 from tests import worlds
 from tests.runs.rounds.test_run import ARMS, timeless, weights
@@ -58,7 +58,7 @@ def test_some_clients_have_the_accuracies_that_they_have_among_all(method: str, 
         for name, view in row["views"].items():
             expected = np.array(whole["views"][name]["clients"])[ids]
             assert view["clients"] == expected.tolist()
-            assert {key: view[key] for key in summarize_clients(expected)} == summarize_clients(expected)
+            assert {key: view[key] for key in summarize_accuracies(expected)} == summarize_accuracies(expected)
             assert view["at"].keys() == whole["views"][name]["at"].keys()
     trained = [[timeless(row) | {"views": None} for row in result.metrics] for result in (some, everyone)]
     assert trained[0] == trained[1], "training is none the wiser"
@@ -83,7 +83,7 @@ def test_the_draw_is_keyed_by_the_seed_alone() -> None:
 def test_views_of_one_population_go_on_sharing_it() -> None:
     """So that their forward passes, and the noise in these, are the same."""
     result = run(worlds.request("fedproto", train={"rounds": 1}))
-    chosen = narrow_views(result.views, np.array([1, 3]))
+    chosen = narrow_evaluated_views(result.views, np.array([1, 3]))
     assert chosen["personal"].population is chosen["prototype"].population
     assert chosen["prototype"].population.ids.tolist() == [1, 3]
     assert torch.equal(chosen["prototype"].per_client["among"], result.views["prototype"].per_client["among"][[1, 3]])
@@ -100,7 +100,7 @@ def test_answers_among_own_classes(method: str) -> None:
         for k in range(4):
             own, hits = np.flatnonzero(data.owned[k]), 0
             images, labels = data.images[data.test[k]], data.labels[data.test[k]]
-            (heard,) = infer_images(result.world.session, view, k, images, snr)
+            (heard,) = infer_in_view(result.world.session, view, k, images, snr)
             scores = heard.logits
             if view.scores is not None:
                 given = {key: t[[k]] for key, t in view.per_client.items()}

@@ -157,6 +157,9 @@ def test_a_file_of_which_part_fits_is_refused_or_told(tmp_path: Path, caplog: py
             begin_with(tensors)
     (text,) = begin_with({first: of[first]})
     assert second.removeprefix("encoder.") in text and "drawn are" in text
+    last = f"{[*of][-1].rpartition('.')[0]}."  # of a network for other classes: the layer is drawn
+    (text,) = begin_with({n: torch.ones(7, 7) if n.startswith(last) else t for n, t in of.items()})
+    assert f"drawn are {last.removeprefix('encoder.')}" in text
     (text,) = begin_with({**of, "encoder.fc.bias": torch.ones(2)})
     assert "left out of the file are fc.bias" in text
     (text,) = begin_with({**of, "optimizer.step": torch.ones(1)})

@@ -119,7 +119,7 @@ SPOILED: dict[str, tuple[Callable[[Path], object], type, str]] = {
     "no json": (lambda run: (run / CONFIG).write_text("{"), ConfigError, "config.json' is no JSON file: "),
     "other": (lambda run: change_seed(run / CONFIG), RunError, "is damaged (it is of run"),
     SUMMARY: (lambda run: (run / SUMMARY).unlink(), RunError, "the run is not finished; run it again, and it goes on"),
-    CHECKPOINT: (lambda run: (run / CHECKPOINT).unlink(), RunError, "checkpoint.pt is missing, and with it the models"),
+    CHECKPOINT: (lambda run: (run / CHECKPOINT).unlink(), RunError, "kept none of its models"),
     "flipped": (lambda run: damage(run / CHECKPOINT), RunError, "not a checkpoint, or a damaged one"),
     METRICS: (lambda run: (run / METRICS).unlink(), RunError, "metrics.jsonl is damaged (it is missing)"),
 }

@@ -11,7 +11,7 @@ import torch
 
 from semcom.config import run_hash
 from semcom.runs.folder.folder import CHECKPOINT
-from semcom.runs.request.resolve import resolve
+from semcom.runs.request.resolve import find_device, resolve
 from semcom.runs.result.evaluation import evaluate_views
 from semcom.runs.rounds.runner import run
 from tests import worlds
@@ -79,6 +79,12 @@ def test_auto_is_a_process_for_each_core_or_card(
     assert run_hash(resolve(wanted)) == run_hash(resolve(dataclasses.replace(wanted, processes=1)))
 
 
+def test_each_process_of_a_machine_takes_a_card_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert [find_device("auto", rank).index for rank in range(4)] == [0, 1, 0, 1]
+
+
 def test_auto_leaves_torchrun_its_own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semcom.runs.request.resolve.launched_size", lambda: 2)
+    monkeypatch.setattr("semcom.runs.request.resolve.count_launched_ranks", lambda: 2)
     assert resolve(worlds.request("fedavg", device="cpu", processes="auto")).processes == 1

@@ -75,7 +75,7 @@ def test_a_sweep_tells_of_runs_without_a_configuration(tmp_path: Path) -> None:
     rows = []
     for seed, error in ((0, None), (1, "not started: the disk is full")):
         of = config(seed=seed)
-        rows.append(table.make_row(of, {"experiment": "x"}, None, error))
+        rows.append(table.make_table_row(of, {"experiment": "x"}, None, error))
         if not error:
             folder = simple(tmp_path, of, [0.5, 0.7])
             (folder / "config.json").unlink()

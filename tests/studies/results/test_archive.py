@@ -8,6 +8,7 @@ import gc
 import io
 import json
 import lzma
+import os
 import shutil
 import tempfile
 import zipfile
@@ -23,9 +24,10 @@ import pytest
 import semcom
 from semcom.cli import main as cli
 from semcom.config import DataConfig, RunError, run_hash, to_dict
-from semcom.files import ARRAYS, CONFIG, SWEEP, to_json
+from semcom.files import ARRAYS, CONFIG, METRICS, SWEEP, format_json, open_file, read_file
+from semcom.packed import Packed
 from semcom.plots.report.names import Names
-from semcom.runs.folder.stored import read_config
+from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.result.places import Places
 from semcom.studies.results import archive, table
 from semcom.studies.results.archive import pack_archive
@@ -105,7 +107,7 @@ def test_no_file_of_it_tells_where_its_author_keeps_what(tmp_path: Path) -> None
     record |= {"set": {"data.name": data}, "axes": {"variant": ["fedcl"]}, "variants": dict.fromkeys(keys, "fedcl")}
     (folder / SWEEP).write_text(json.dumps(record))
     origin = {"experiment": "study", "scale": "own", "command": words, "variant": "fedcl"}
-    rows = [table.make_row(read_config(folder / key, "x"), origin, None, words) for key in keys]
+    rows = [table.make_table_row(read_stored_config(folder / key, "x"), origin, None, words) for key in keys]
     table.write_table(table.make_table(rows), folder / "results.parquet")
     (folder / "results.md").write_text(f"| dataset {data} |\n")
     path = pack_archive(folder)
@@ -116,7 +118,7 @@ def test_no_file_of_it_tells_where_its_author_keeps_what(tmp_path: Path) -> None
             assert not [word for word in (b"secret", b"somebody", b"/srv", b"/tmp") if word in content], name
     assert {run.hash for run in read_stored_runs(tmp_path / "out")[0]} == {*keys}
     assert not [word for word in ("secret", "srv") if word in read_table(tmp_path / "out").to_csv()]
-    assert read_config(tmp_path / "out" / keys[0], "x").plugins == ("elsewhere/mine.py", "elsewhere/2/mine.py")
+    assert read_stored_config(tmp_path / "out" / keys[0], "x").plugins == ("elsewhere/mine.py", "elsewhere/2/mine.py")
     assert semcom.study(path).results["accuracy"].tolist() == semcom.study(folder).results["accuracy"].tolist()
 
 
@@ -144,7 +146,7 @@ def test_json_is_what_strict_readers_take(value: dict[str, object], text: str) -
     def refuse(name: str) -> None:
         raise AssertionError(name)
 
-    assert to_json(value) == text
+    assert format_json(value) == text
     back = json.loads(text, parse_constant=refuse)
     assert back["a"] == (list(v) if isinstance(v := value["a"], tuple) else v) or back["a"] is None
 
@@ -259,9 +261,12 @@ def test_no_more_than_a_few_bytes_of_lzma_are_unpacked_at_once(tmp_path: Path, m
             return getattr(self.made, name)
 
     monkeypatch.setattr(zipfile.lzma, "LZMADecompressor", Counted)  # type: ignore[attr-defined]
-    with refuses("study", "it.zip"):
-        semcom.study(path)
+    with pytest.raises(OSError, match="damaged"):
+        archive.read_archive(path).read("a/metrics.jsonl")
     assert taken and sum(taken) <= 4096
+    with refuses("study", "it.zip"):
+        archive.unpack_archive(path)
+    assert sum(taken) <= 2 * 4096
 
 
 def test_folders_and_other_files_of_an_archive_stay_there(folder: Path, tmp_path: Path) -> None:
@@ -273,28 +278,36 @@ def test_folders_and_other_files_of_an_archive_stay_there(folder: Path, tmp_path
         for name in ("../config.json", "/etc/config.json", "a/b/c/config.json", "a\x1b[2J/config.json", "a/code.py"):
             made.writestr(name, "{}")
         made.writestr("a/../../summary.json", "{}")
-    found, place = archive.open_archive(path)
-    assert place is not None and len(list(found.iterdir())) == len(semcom.study(folder).stored) + 1
-    assert len(semcom.study(path).stored) == len(semcom.study(folder).stored)
-    place.cleanup()
+    runs = len(semcom.study(folder).stored)
+    with archive.unpack_archive(path) as place:
+        assert len(list(Path(place).iterdir())) == runs + 1
+    assert len(archive.read_archive(path).folders) == runs + 1  # and that of all
+    assert len(semcom.study(path).stored) == runs
 
 
 def test_nothing_stays_in_the_temporary_folder(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither of what is read, nor of what is stopped half way, nor where there is no room."""
+    """What is read is read where it lies; nor does anything stay of what is stopped half way, or has no room."""
     path, place = pack_archive(folder), tmp_path / "temporary"
     place.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(place))
     study = semcom.study(path)
-    assert len(temporary(place)) == 1
+    assert len(study.rounds) == 3 and temporary(place) == []
+    held = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     del study
     gc.collect()
+    assert not held or len(os.listdir("/proc/self/fd")) < held, "the archive is closed with the study"
+    with archive.unpack_archive(path) as unpacked:
+        assert temporary(place) == [Path(unpacked).name]
     assert temporary(place) == []
     for error, raised in ((KeyboardInterrupt(), KeyboardInterrupt), (OSError(errno.ENOSPC, "full"), RunError)):
         with monkeypatch.context() as patch, pytest.raises(raised):
             patch.setattr(zipfile.ZipFile, "extractall", mock.Mock(side_effect=error))
-            semcom.study(path)
+            archive.unpack_archive(path)
         assert temporary(place) == []
     monkeypatch.setattr(shutil, "disk_usage", lambda _: mock.Mock(free=100))
+    with pytest.raises(RunError, match="TMPDIR"):
+        archive.unpack_archive(path)
+    monkeypatch.setattr(archive, "PLAIN", 100)  # so that the runs would lie in a temporary file
     with pytest.raises(RunError, match="TMPDIR"):
         semcom.study(path)
 
@@ -302,10 +315,32 @@ def test_nothing_stays_in_the_temporary_folder(folder: Path, tmp_path: Path, mon
 def test_one_run_is_unpacked_without_the_others(folder: Path) -> None:
     path = pack_archive(folder)
     key = semcom.study(folder).stored[0].hash
-    found, place = archive.open_archive(path / key)
-    assert place is not None and [each.name for each in found.parent.iterdir() if each.is_dir()] == [key]
-    assert (found.parent / SWEEP).is_file()
-    place.cleanup()
+    with archive.unpack_archive(path, key) as place:
+        assert sorted(each.name for each in Path(place).iterdir()) == sorted([key, SWEEP])
+    assert [run.hash for run in semcom.study(path / key).stored] == [key]
+
+
+def test_a_place_in_an_archive_answers_as_the_same_place_in_its_folder(folder: Path) -> None:
+    path = pack_archive(folder)
+    whole = Packed(archive.read_archive(path))
+    run = next(each.name for each in folder.iterdir() if (each / "summary.json").exists())
+    for inside in (run, f"{run}/{CONFIG}", f"{run}/{METRICS}", SWEEP, "none", f"{run}/none"):
+        packed, there = whole, folder
+        for part in inside.split("/"):
+            packed, there = packed / part, there / part
+        assert (packed.is_file(), packed.is_dir(), packed.exists()) == (there.is_file(), there.is_dir(), there.exists())
+        assert (packed.name, packed.parent.name) == (there.name, there.parent.name.replace("mine", "mine.zip"))
+        assert (
+            str(packed) == f"{path}/{inside}" and packed.parents[-1] == Path("/") and packed.parents[0] == packed.parent
+        )
+    names = [{str(each.parent.name) for each in place.glob(f"*/{METRICS}")} for place in (whole, folder)]
+    assert names[0] == names[1] and len(names[0]) == 3 and [*(whole / run).glob("none")] == []
+    lines = folder / run / METRICS
+    assert (whole / run / METRICS).read_text() == lines.read_text() and read_file(lines) == lines.read_bytes()
+    with open_file(whole / run / METRICS) as file:
+        assert list(file) == lines.read_bytes().splitlines(keepends=True)
+    with pytest.raises(FileNotFoundError):
+        (whole / "none").read_bytes()
 
 
 PRIVATE = "my results, [final] (1)"

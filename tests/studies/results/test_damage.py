@@ -22,8 +22,8 @@ from semcom.runs.folder.arrays import read_arrays, write_arrays
 from semcom.runs.folder.lines import DamagedRun
 from semcom.runs.folder.schema import SUMMARY as SHAPE
 from semcom.runs.folder.schema import find_misfit
-from semcom.runs.folder.stored import write_config
-from semcom.runs.folder.summary import format_summary, read_summary, seal_values, write_summary
+from semcom.runs.folder.stored import write_stored_config
+from semcom.runs.folder.summary import format_summary, read_summary, seal_summary, write_summary
 from semcom.studies.results.archive import pack_archive
 from semcom.studies.results.run import Stored, read_stored_runs
 from tests.studies.folders import config, line, scored, write
@@ -48,7 +48,7 @@ def study(tmp_path: Path) -> Path:
         one(tmp_path / "s", of)
     names = {run_hash(of): of.method for of in runs}
     record = {"experiment": "study", "scale": "own", "command": "semcom sweep", "variants": names}
-    (tmp_path / "s" / SWEEP).write_text(json.dumps(seal_values(record)))
+    (tmp_path / "s" / SWEEP).write_text(json.dumps(seal_summary(record)))
     return tmp_path / "s"
 
 
@@ -379,7 +379,7 @@ def test_the_command_line_says_a_line_and_goes_on(study: Path, caplog: pytest.Lo
 def test_a_folder_has_the_configuration_of_its_name(study: Path) -> None:
     """Two runs' files exchanged, as by a hand: each says that it is another's."""
     run, other = sorted(path.parent for path in study.glob(f"*/{CONFIG}"))[:2]
-    write_config(run, config("fedcl", 9, rounds=3))
+    write_stored_config(run, config("fedcl", 9, rounds=3))
     shutil.copy(run / SUMMARY, other / SUMMARY)
     assert stored(study, run.name).damaged and f"it is of run {run_hash(config('fedcl', 9, rounds=3))}" in str(
         stored(study, run.name).error

@@ -59,7 +59,7 @@ def study(folder: Path) -> str:
     for of in runs:
         simple(folder, of, [0.2, 0.4 + of.seed / 10])
     origin = {"experiment": "study", "scale": "own", "command": "semcom sweep"}
-    rows = [table.make_row(of, {**origin, "variant": of.method}, None, None) for of in runs]
+    rows = [table.make_table_row(of, {**origin, "variant": of.method}, None, None) for of in runs]
     table.write_table(table.make_table(rows), folder / "results.parquet")
     (folder / "sweep.json").write_text(json.dumps({**SWEEP, "variants": {run_hash(of): of.method for of in runs}}))
     return run_hash(runs[0])

@@ -27,6 +27,7 @@ STUDY = {
     "vary": {"channel.snr_db": (0.0, 9.0), "partition.ways": (2, 3)},
     "set": {
         "clients": 2,
+        "keep": ("checkpoint",),
         "partition.shots": 4,
         "partition.test_per_class": 4,
         "model.encoder": "dcgan-narrow",

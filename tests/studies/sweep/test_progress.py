@@ -14,9 +14,9 @@ from rich.progress import Progress
 
 from semcom.config import PartitionConfig, Resolved, RunConfig, RunError, run_hash
 from semcom.files import METRICS
-from semcom.runs.folder.stored import read_config, write_config
+from semcom.runs.folder.stored import read_stored_config, write_stored_config
 from semcom.studies.results import failures
-from semcom.studies.results.failures import Failure, format_labels, report_failures
+from semcom.studies.results.failures import Failure, format_run_labels, report_failures
 from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.progress import SweepProgress
 from semcom.studies.sweep.request import parse_request
@@ -50,9 +50,9 @@ def add(run: RunConfig, first: int, last: int) -> None:
 
 def test_labels_name_what_varies_and_nothing_else() -> None:
     fields = {"channel.snr_db": 9.0, "train.rounds": 3, "hyper.lam": 0.5, "seed": 0}
-    found = format_labels({"aa": ("fedcl", fields), "bb": ("plain", {**fields, "hyper.lam": None, "seed": 1})})
+    found = format_run_labels({"aa": ("fedcl", fields), "bb": ("plain", {**fields, "hyper.lam": None, "seed": 1})})
     assert found == {"aa": "fedcl, hyper.lam=0.5, seed=0, aa", "bb": "plain, seed=1, bb"}
-    assert format_labels({"aa": ("fedcl", fields)}) == {"aa": "fedcl, aa"}
+    assert format_run_labels({"aa": ("fedcl", fields)}) == {"aa": "fedcl, aa"}
 
 
 def test_a_plan_labels_its_runs_by_its_axes(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def broken(config: RunConfig) -> None:
 def test_a_failure_is_told_with_its_place_and_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (run,) = [config("fedavg", 0)]
-    write_config(tmp_path / "a b", run)
+    write_stored_config(tmp_path / "a b", run)
     text = "ValueError: no such luck\n\nTraceback (most recent call last):\n"
     ours, theirs = Path(failures.__file__), Path(os.__file__)
     frames = [
@@ -193,7 +193,7 @@ def test_a_sweep_tells_of_its_failures_at_its_end(tmp_path: Path, capsys: pytest
     at = told.index(heads[0])
     assert told[at + 1] == "  ValueError: no such luck" and told[at + 2].startswith(f'    File "{__file__}", line ')
     assert told[at + 3] == '      raise ValueError("no such luck\\nat all")'
-    assert run_hash(read_config(tmp_path / first[0], "test")) == first[0]
+    assert run_hash(read_stored_config(tmp_path / first[0], "test")) == first[0]
 
 
 def test_runs_that_end_are_lines_where_there_is_no_terminal(runs: Runs, capsys: pytest.CaptureFixture[str]) -> None:

@@ -208,7 +208,7 @@ def test_a_cluster_with_another_version_is_refused(
 
 def sweep_on_own_ray() -> int:
     words = "--methods local --seeds 0..1 --set clients=2 --set train.rounds=1 --set model.encoder=dcgan-narrow"
-    return cli.main(f"sweep {words} --set partition.shots=4 --backend ray --out own".split())
+    return cli.main(f"sweep {words} --set partition.shots=4 --keep checkpoint --backend ray --out own".split())
 
 
 def test_a_ray_of_our_own_listens_to_this_machine_alone(
@@ -283,7 +283,7 @@ def carried_out(*words: str, meanwhile: Callable[[], object] = lambda: None) -> 
     thread = threading.Thread(target=look)
     thread.start()
     with redirect_stdout(io.StringIO()) as printed, redirect_stderr(io.StringIO()) as said:
-        status = cli.main(["sweep", "own.py", *words])
+        status = cli.main(["sweep", "own.py", "--keep", "checkpoint", *words])
     thread.join()
     if found:
         raise AssertionError(said.getvalue()) from found[0]

@@ -11,23 +11,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.demo import DEMO
 from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import ARRAYS, CHECKPOINT, CONFIG, ERROR, METRICS, SUMMARY, TRAINING, write_atomically
 from semcom.runs.folder.arrays import write_arrays
 from semcom.runs.folder.folder import Folder
 from semcom.runs.folder.lock import LOCK
-from semcom.runs.folder.stored import write_config
+from semcom.runs.folder.stored import write_stored_config
 from semcom.runs.folder.summary import write_summary
 from semcom.studies.registry import EXPERIMENTS
 from semcom.studies.results.archive import pack_archive
-from semcom.studies.results.lock import parse_record
+from semcom.studies.results.lock import parse_sweep_record
 from semcom.studies.results.run import read_stored_runs
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.request import parse_request
 from semcom.studies.sweep.reuse import take_reused_run
 from semcom.studies.sweep.sweep import preview_sweep, sweep
+from semcom_papers.experiments.demo import DEMO
 from tests.refusals import refuses
 
 Run = Callable[[RunConfig], None]
@@ -39,7 +39,7 @@ def run(monkeypatch: pytest.MonkeyPatch, fake_run: Run) -> Run:
 
     def trained(config: RunConfig) -> None:
         folder = Path(str(config.out))
-        write_config(folder, config)
+        write_stored_config(folder, config)
         (folder / METRICS).write_text('{"round": 1}\n')
         fake_run(config)
 
@@ -127,7 +127,7 @@ def test_how_the_runs_of_a_folder_were_trained_has_to_be_known(tmp_path: Path) -
     for study in (one, tmp_path / "a"):
         with refuses("reuse"):
             sweep("demo", out=tmp_path / "b", reuse=study)
-    held = parse_record(tmp_path / "sweep.json")
+    held = parse_sweep_record(tmp_path / "sweep.json")
     (tmp_path / "a" / "sweep.json").write_text(json.dumps({**held, "own_training": True}))  # as it was once declared
     with refuses("reuse", "training function"):
         sweep("demo", out=tmp_path / "b", reuse=tmp_path / "a")
@@ -204,7 +204,7 @@ def test_nothing_of_an_earlier_attempt_stays_beside_a_run_that_is_taken_over(tmp
     folder = Path(str(config.out))
     for name in (ERROR, CHECKPOINT, METRICS):
         write_atomically(folder / name, name)
-    write_config(folder, config)
+    write_stored_config(folder, config)
     take_reused_run(config, stored)
     assert {path.name for path in folder.iterdir()} - {LOCK} == {CONFIG, METRICS, SUMMARY}
     assert (folder / METRICS).read_text() == '{"round": 1}\n'

@@ -13,7 +13,7 @@ import pytest
 import semcom
 from semcom.cli import main as cli
 from semcom.config import ConfigError, RunConfig, RunError
-from semcom.studies.results.lock import Shard, lock_folder, parse_record, read_shard
+from semcom.studies.results.lock import Shard, lock_folder, parse_shard, parse_sweep_record
 from semcom.studies.results.table import read_table
 from semcom.studies.sweep.plan import make_plan
 from semcom.studies.sweep.request import parse_request
@@ -25,7 +25,7 @@ SNR = "channel.snr_db"
 
 
 def record(folder: Path) -> dict[str, Any]:
-    return parse_record(folder / "sweep.json")
+    return parse_sweep_record(folder / "sweep.json")
 
 
 def trained(folder: Path) -> list[str]:
@@ -130,7 +130,7 @@ def test_shards_are_parts_of_the_grid(tmp_path: Path) -> None:
     assert list(map(len, parts)) == [7, 7, 7, 6] and parts[1][:2] == [list(plan.runs)[1], list(plan.runs)[5]]
     for text in ("0/4", "5/4", "3", "a/b", "1/0", "-1/4"):
         with refuses("shard", repr(text)):
-            read_shard(text)
+            parse_shard(text)
 
 
 def test_the_last_shard_writes_the_table(tmp_path: Path, fake_run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import inspect
 import os
 import re
 import shutil
@@ -23,6 +24,7 @@ import pytest
 
 import semcom
 from semcom.cli import main as cli
+from semcom.cli.flags import SweepFlags
 from semcom.config import ConfigError, PartitionConfig, RunConfig, RunError, TrainConfig, run_hash
 from semcom.data.partitions import Shots
 from semcom.files import SWEEP, TABLE
@@ -43,6 +45,42 @@ from tests.processes import Forked
 from tests.refusals import refuses
 
 Run = Callable[[RunConfig], None]
+
+
+def test_python_takes_what_the_shell_takes() -> None:
+    """Of the shell alone is the level of the log; of Python alone a function that trains."""
+    flags = {field.name for field in dataclasses.fields(SweepFlags)} | {"name", "plugins"}
+    assert flags == inspect.signature(sweep).parameters.keys() - {"train"}
+
+
+def test_keywords_are_the_fields_that_they_name(tmp_path: Path, fake_run: Run, capsys: Any) -> None:
+    given = {"methods": "local", "seeds": 0, "set": {"clients": 2, "partition.shots": 2}}
+    own = {"keep": "confusion", "data_root": tmp_path / "images", "device": "cpu"}
+    seen = list[RunConfig]()
+
+    def train(config: RunConfig) -> None:
+        seen.append(config)
+        fake_run(config)
+
+    sweep(**given, **own, out=tmp_path / "a", train=train)
+    (config,) = seen
+    assert (config.keep, config.device, config.data.root) == (("confusion",), "cpu", str(tmp_path / "images"))
+    with refuses("device", "given twice"):
+        sweep(methods="local", set={"device": "cpu"}, device="cpu", out=tmp_path / "b")
+    capsys.readouterr()
+    assert sweep(**given, dry_run=True, out=tmp_path / "c") is None
+    assert "1 runs: 0 finished, 0 reusable, 1 pending" in capsys.readouterr().out and not (tmp_path / "c").exists()
+
+
+def test_a_method_of_a_plug_in_can_be_tuned_from_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The plug-in is loaded before the request is read, in a process that has not seen it."""
+    (tmp_path / "mine.py").write_text(
+        "from semcom import METHODS\nfrom semcom.methods.local import Local\n\n\n"
+        "@METHODS.register('own-local')\nclass Mine(Local):\n    pass\n"
+    )
+    plan = {"methods": ("own-local",), "plugins": [str(tmp_path / "mine.py")], "tune": {"train.lr": (0.01, 0.1)}}
+    assert sweep(**plan, set={"clients": 2, "partition.shots": 2}, out=tmp_path / "out", dry_run=True) is None
+    assert "train.lr: 0.01,0.1" in capsys.readouterr().out
 
 
 def test_table_holds_configuration_and_metrics(
@@ -348,7 +386,7 @@ def test_a_folder_belongs_to_one_sweep(
 ) -> None:
     demo = find_experiment("demo")
     own = dataclasses.replace(demo, scales={**demo.scales, "own": demo.scales["smoke"]})
-    monkeypatch.setattr("experiments.demo.DEMO", own)
+    monkeypatch.setattr("semcom_papers.experiments.demo.DEMO", own)
     sweep("demo", out=tmp_path, train=fake_run)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 

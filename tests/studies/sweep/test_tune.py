@@ -11,7 +11,7 @@ import pytest
 
 from semcom.config import RunConfig, RunError, run_hash
 from semcom.files import SUMMARY
-from semcom.runs.folder.stored import write_config
+from semcom.runs.folder.stored import write_stored_config
 from semcom.runs.folder.summary import write_summary
 from semcom.studies.grid import read_grid_field
 from semcom.studies.results.outcome import locate_run_folder
@@ -32,11 +32,11 @@ def pretend(config: RunConfig) -> None:
     score = SCORES[config.method, config.train.lr] - 0.01 * (read_grid_field(config, "hyper.lam") == 1)  # type: ignore[index]
     if score < 0.15:
         folder = locate_run_folder(config)
-        write_config(folder, config)
+        write_stored_config(folder, config)
         raise RunError("round 1: non-finite loss or weights at client 0")
     view = {"accuracy": 1 - score, "accuracy_std": 0.0, "worst10": 0.1, "jain": 1.0, "clients": [1 - score]}
     view |= {"validation": score, "best": 1 - score, "best_round": 1, "last": 1 - score}
-    write_config(locate_run_folder(config), config)
+    write_stored_config(locate_run_folder(config), config)
     found = {"method": config.method, "accuracy": 1 - score, "views": {"only": view}, "rounds": 1, "clients": 2}
     write_summary(locate_run_folder(config), {**found, "seed": config.seed, "hash": run_hash(config)})
 

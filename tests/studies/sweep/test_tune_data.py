@@ -16,7 +16,7 @@ from semcom.data.load import load_dataset
 from semcom.data.partitions import partition_dataset
 from semcom.data.registry import PARTITIONS
 from semcom.data.sources import digits
-from semcom.data.split import Partition, Split, take_samples_off
+from semcom.data.split import Partition, Split, split_samples_off
 from semcom.data.split_file import write_split
 from semcom.runs.request.resolve import resolve
 from semcom.studies.sweep.sweep import sweep
@@ -92,7 +92,7 @@ def careless() -> Iterator[str]:
     class Careless(Partition):
         def divide(self, dataset: Dataset, clients: int, rng: np.random.Generator) -> Split:
             every = tuple(np.array_split(rng.permutation(len(dataset.labels)), clients))
-            return Split(*take_samples_off(every, dataset.labels, 0.5, rng))
+            return Split(*split_samples_off(every, dataset.labels, 0.5, rng))
 
     yield "careless"
     PARTITIONS._added.pop("careless")

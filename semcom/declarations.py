@@ -5,18 +5,21 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
+import types
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from semcom.channels.registry import Registry
 
-def read_title(place: str) -> str | None:
+
+def read_declared_title(place: str) -> str | None:
     """Read the first docstring line of the class or function "module:attribute"; None for any other value."""
     found = _find_definition(place)
     return (ast.get_docstring(found) or "").partition("\n")[0] if isinstance(found, KINDS) else None
 
 
-def read_constants(place: str) -> dict[str, Any]:
+def read_declared_constants(place: str) -> dict[str, Any]:
     """Read the plain values that a class, "module:Class", and its bases set, by name."""
     found = dict[str, Any]()
     for module, node in _list_lineage(place):
@@ -31,7 +34,13 @@ def read_constants(place: str) -> dict[str, Any]:
     return found
 
 
-def read_fields(place: str, inner: str) -> dict[str, tuple[Any, str]]:
+def describe_entry(registry: Registry[Any], name: str) -> Any:
+    """Find an entry of a registry, or, if it ships, the plain values that it and its bases set, as attributes."""
+    place = registry.place(name)
+    return registry.get(name) if place is None else types.SimpleNamespace(**read_declared_constants(place))
+
+
+def read_declared_fields(place: str, inner: str) -> dict[str, tuple[Any, str]]:
     """Read the default of each field of a dataclass in a class and its bases, and the docstring below it as one line.
 
     Args:
