@@ -107,6 +107,20 @@ def test_the_wheel_holds_every_source_and_data_file(installed: Path) -> None:
     assert {path.parts[0] for path in others} <= {f"semcom-{semcom.__version__}.dist-info", "bin"}
 
 
+def test_links_of_the_readme_lead_somewhere_on_pypi(installed: Path) -> None:
+    """Each to a file of this version in the repository, pictures to their bytes."""
+    (file,) = installed.glob("semcom-*.dist-info/METADATA")
+    text = file.read_text(encoding="utf-8").partition("\n\n")[2]
+    prose = "".join(re.split(r"^```.*?^```$", text, flags=re.M | re.S))
+    targets = re.findall(r"(?<=\]\()[^)\s]+", prose)
+    at = f"{PROJECT['project']['urls']['Repository']}/(blob|raw)/v{semcom.__version__}/([^#]+)"
+    ours = [found for target in targets if (found := re.match(at, target))]
+    assert len(ours) > 40 and all((ROOT / found[2]).exists() for found in ours)
+    assert all(target.startswith("https://") for target in targets)
+    pictures = {found[2] for found in ours if found[1] == "raw"}
+    assert pictures and all(name.endswith(".png") for name in pictures)
+
+
 def pins() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     return dict(line.split("==") for line in lines if not line.startswith("#"))
