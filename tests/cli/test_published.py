@@ -21,7 +21,7 @@ def test_what_is_published_names_no_folder(tmp_path: Path, monkeypatch: pytest.M
     images, labels = np.zeros((40, 8, 8, 3), np.uint8), np.arange(40) % 4
     np.savez(own, x_train=images, y_train=labels, x_test=images, y_test=labels)
     size = {"clients": 2, "train.rounds": 1, "partition.shots": 5, "partition.ways": 2, "model.encoder": "mlp"}
-    table = semcom.sweep(methods="local", seeds=0, set={**size, "data.name": str(own)}, out="study")
+    table = semcom.sweep(methods="local", seeds=0, keep="weights", set={**size, "data.name": str(own)}, out="study")
     files = [*semcom.plot("study", semcom.Plot(x="data.name", kind="bars")), semcom.report("study", out="page.html")]
     folder = next(path for path in Path("study").iterdir() if path.is_dir())
     files += export_model(semcom.load(folder), client=0)

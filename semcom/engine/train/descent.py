@@ -312,7 +312,8 @@ class Chunk:
         """
         if loss.shape != (self.n,):
             raise RuntimeError(f"the objective gave a loss of shape {list(loss.shape)}; one per client is [{self.n}]")
-        if self._ones is None or len(self._ones) != self.n or self._ones.dtype != loss.dtype:
+        # On a CPU a sum is as fast, and torch imports sympy for a second to take what is given.
+        if loss.is_cuda and (self._ones is None or len(self._ones) != self.n or self._ones.dtype != loss.dtype):
             self._ones = torch.ones_like(loss)
         if self.alone is None:
             self._descend_along(compute_gradients(loss, self.leaves, self._ones))
@@ -382,13 +383,12 @@ def compute_gradients(loss: Tensor, leaves: Mapping[str, Tensor], ones: Tensor |
     Args:
         loss: the losses.
         leaves: by name.
-        ones: like the losses (None: new ones).
+        ones: like the losses, kept on a GPU from step to step (None: the losses are summed).
 
     Raises:
         RuntimeError: the losses do not use a leaf.
     """
-    ones = torch.ones_like(loss) if ones is None else ones
-    grads = torch.autograd.grad(loss, list(leaves.values()), ones, allow_unused=True)
+    grads = torch.autograd.grad(loss.sum() if ones is None else loss, list(leaves.values()), ones, allow_unused=True)
     for name, grad in zip(leaves, grads, strict=True):
         if grad is None:
             raise RuntimeError(f"the objective does not use {name}, which is to be trained; leave it out of train=")

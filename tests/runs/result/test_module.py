@@ -74,7 +74,7 @@ def test_an_export_is_weights_and_a_card(tmp_path: Path, capsys: pytest.CaptureF
     assert found.keys() == module.state_dict().keys()
     assert all(torch.equal(found[name], t) for name, t in module.state_dict().items())
     text, view = card.read_text(), result.summary["views"]["personal"]
-    assert "# fedper: the model of client 2, view personal" in text and "test-bars, 4 clients; shots, ways 2" in text
+    assert "# fedper: the model of client 2, view personal" in text and "| test-bars, shots, ways 2" in text
     assert f"| accuracy of client 2 | {100 * view['clients'][2]:.1f} % |" in text
     for_all = export_model(trained("fedavg"), out=tmp_path / "all")[1].read_text()
     assert for_all.startswith("# fedavg: the model of all clients, view global")
