@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from importlib import metadata
 from importlib.util import find_spec
 from typing import Any
 
 
+@functools.cache
 def list_own_folders() -> tuple[str, ...]:
     """List the folders of the packages that come with semcom; in a checkout they lie side by side.
 

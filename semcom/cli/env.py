@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 
-from semcom.cli import flags
-from semcom.config import ConfigError
+from semcom.cli.analysis import read_analysis_words
 from semcom.screen import say
 
 
@@ -20,10 +19,7 @@ class EnvFlags:
 
 def print_environment(words: list[str]) -> None:
     """Carry out `semcom env`."""
-    early = flags.read_early_flags(words)
-    if early.name is not None:
-        raise ConfigError(f"env: {early.name!r} is not expected here")
-    flags.parse_flags(EnvFlags(), "semcom env", early.rest)
+    read_analysis_words(words, (), EnvFlags(), "semcom env")
     say("\n".join(f"{name + ':':<14} {value}" for name, value in _describe_environment()))
 
 

@@ -257,7 +257,9 @@ def carry_out_sweep(words: list[str]) -> None:
             plan = plan_search(*asked) if request.tune else make_plan(*asked)
             drawings = find_drawings_for(declared, plan.experiment, plan.scale)
         if wanted.dry_run:
-            return _dry_run(plan, shard, wanted, asked if request.tune else None)
+            from semcom.studies.sweep.sweep import show_plan
+
+            return show_plan(plan, shard, wanted.jobs, wanted.reuse, asked if request.tune else None)
         if request.tune:
             from semcom.studies.sweep.sweep import carry_out_search
 
@@ -271,14 +273,6 @@ def _join_words(words: Sequence[str]) -> str:
     pairs = pairwise(("", *words))
     whole = [word for before, word in pairs if "--shard" not in (before, word) and not word.startswith("--shard=")]
     return shlex.join(["semcom", "sweep", *whole])
-
-
-def _dry_run(plan: Plan, shard: Shard | None, wanted: SweepFlags, searched: tuple[Any, ...] | None) -> None:
-    """Print a preview of a planned sweep, or of its search, then fetch and check its data."""
-    from semcom.studies.sweep.sweep import check_planned_data, preview_sweep
-
-    say(preview_sweep(plan, shard, wanted.jobs or 1, wanted.reuse))
-    check_planned_data(plan, searched)
 
 
 def _execute_and_draw(plan: Plan, shard: Shard | None, wanted: SweepFlags, drawings: Sequence[Drawing]) -> None:

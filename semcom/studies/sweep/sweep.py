@@ -128,22 +128,29 @@ def sweep(
     asked = (name, scale, request, plugins, out)
     plan = plan_search(*asked) if tune else make_plan(*asked)
     if dry_run:
-        say(preview_sweep(plan, part, jobs or 1, reuse))
-        check_planned_data(plan, asked if tune else None)
+        show_plan(plan, part, jobs, reuse, asked if tune else None)
         return None
     return execute_sweep(carry_out_search(plan, asked, part, how) if tune else plan, part, **how)
 
 
-def check_planned_data(plan: Plan, searched: tuple[Any, ...] | None = None) -> None:
-    """Fetch the data of a planned sweep and check that every run finds its images.
+def show_plan(
+    plan: Plan,
+    shard: Shard | None = None,
+    jobs: int | None = None,
+    reuse: Sequence[Path | str] | Path | str = (),
+    searched: tuple[Any, ...] | None = None,
+) -> None:
+    """Print a preview of a planned sweep, or of its search, then fetch its data and check that every run finds them.
 
     Args:
-        plan: the sweep, or its search.
+        plan, shard, jobs, reuse: as of `preview_sweep`.
         searched: of a search, the arguments of `semcom.studies.sweep.tune.plan_search`.
 
     Raises:
-        ConfigError: a run does not find its data; see also `semcom.studies.sweep.tune.check_tuning_is_apart`.
+        ConfigError: see `preview_sweep`, `semcom.studies.sweep.divisions.check_sweep_data` and
+            `semcom.studies.sweep.tune.check_tuning_is_apart`.
     """
+    say(preview_sweep(plan, shard, jobs or 1, reuse))
     check_sweep_data(plan.runs.values())
     if searched is not None:
         check_tuning_is_apart(plan, *searched)
