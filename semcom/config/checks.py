@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import re
 import types
 import typing
@@ -13,10 +14,11 @@ from typing import Any, Literal
 
 from semcom.channels import options
 from semcom.channels.options import COUNT, Rule
-from semcom.config import COMMON, SNR, ConfigError, NoEffect, Resolved, RunConfig, TrainConfig, parse_snr
+from semcom.config import COMMON, SNR, ConfigError, NoEffect, Resolved, RunConfig, parse_snr
 from semcom.config.declared import declared_types
 from semcom.config.errors import show_value
 from semcom.config.options import spell_option
+from semcom.config.resolved import Schedule
 
 PER_CLIENT = ("train.lr", "train.local_epochs")
 """Fields that hold one value, or one per client."""
@@ -165,7 +167,7 @@ def _check_ranges(cls: type, part: Any, prefix: str) -> None:
             require_in_config(prefix + field.name, value, rule)
 
 
-def _check_train_config(train: TrainConfig) -> None:
+def _check_train_config(train: Schedule) -> None:
     if train.momentum and train.optimizer != "sgd":
         raise NoEffect(
             f"train.momentum: {train.momentum} has no effect with {train.optimizer}; set train.optimizer sgd"
@@ -177,6 +179,15 @@ def _check_train_config(train: TrainConfig) -> None:
     milestones, decay = train.lr_milestones or (), train.lr_decay
     if milestones and train.lr_schedule == "cosine":
         raise NoEffect(f"train.lr-milestones: {milestones} has no effect with train.lr-schedule cosine; leave it out")
+    try:
+        factors = train.part_factors
+    except ValueError:
+        factors = (("", -1.0),)
+    if not all(name and 0 <= factor < math.inf for name, factor in factors):
+        wanted = "names of parts with factors of at least 0, such as encoder=0.1"
+        raise ConfigError(f"train.lr-parts: {','.join(train.lr_parts)!r} is not a list of {wanted}")
+    if len({name for name, _ in factors}) < len(factors):
+        raise ConfigError(f"train.lr-parts: {','.join(train.lr_parts)!r} names a part twice")
     if sorted(set(milestones)) != list(milestones):
         raise ConfigError(f"train.lr-milestones: {milestones} is not a list of ascending rounds")
     if isinstance(decay, tuple) and len(decay) != len(milestones):

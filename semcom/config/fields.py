@@ -176,6 +176,9 @@ class TrainConfig(Section):
     """Rounds from which on the rate is `lr_decay` times what it was (None: none, or those of the preset's rate)."""
     lr_decay: float | tuple[float, ...] | None = setting(None, POSITIVE)
     """Factor at each milestone, one for all or one per milestone (None: 0.1, or those of the preset's milestones)."""
+    lr_parts: tuple[str, ...] = setting((), later=True)
+    """Rates of parts of the network as factors of `lr`, such as encoder.backbone=0.1,head=10; the longest name counts.
+    A part with 0 is frozen: it is neither trained nor sent, and its BatchNorm keeps its statistics."""
     optimizer: Literal["adam", "adamw", "sgd"] | None = None
     """Local optimiser, new at every round; `adamw` is Adam with a weight decay beside the gradient (None: adam, or the
     preset's)."""

@@ -23,6 +23,12 @@ class Schedule(TrainConfig):
     weight_decay: float = field(kw_only=True)
     participation: float = field(kw_only=True)
 
+    @property
+    def part_factors(self) -> tuple[tuple[str, float], ...]:
+        """The names of parts in `lr_parts` and the factors of their rates, the longest name first."""
+        pairs = (part.partition("=") for part in self.lr_parts)
+        return tuple(sorted(((name.strip(), float(factor)) for name, _, factor in pairs), key=lambda p: -len(p[0])))
+
     def rate_factor(self, round_: int) -> float:
         """Compute the factor of every rate in a round: the product over the milestones reached, or a cosine's.
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from semcom.channels import Link
-from semcom.config import Resolved
+from semcom.config import ConfigError, Resolved
 from semcom.data.federation import Federation
 from semcom.engine.air.air import Air
 from semcom.engine.air.compression import is_compressed
@@ -22,7 +22,7 @@ from semcom.engine.air.timeline import Timeline
 from semcom.engine.host.clock import Clock
 from semcom.engine.host.ranks import ALONE, Team
 from semcom.engine.host.sending import send_to_device
-from semcom.engine.store.population import Population, Prefix, in_part
+from semcom.engine.store.population import Population, Prefix, in_part, list_trained_parameters
 from semcom.engine.train.arena import Arenas
 from semcom.engine.train.chunk import choose_chunk
 from semcom.engine.train.context import Fitted, Given, Objective
@@ -36,6 +36,7 @@ from semcom.engine.train.phase import Phase
 from semcom.engine.train.precision import set_precision
 from semcom.engine.train.session import Session
 from semcom.engine.train.tally import Tally
+from semcom.models.frozen import find_frozen
 
 BOTH = ("encoder.", "head.")
 
@@ -226,7 +227,8 @@ class World:
 
     def remember(self, part: Prefix) -> None:
         """Begin to remember the remainder of compressed updates of a part; call `population` first."""
-        tensors = next(iter(self._initial.networks.values())).state_dict()
+        network = next(iter(self._initial.networks.values()))
+        tensors = {name: t for name, t in network.state_dict().items() if name not in find_frozen(network)}
         names = [name for name, t in tensors.items() if in_part(name, part) and is_compressed(name, t)]
         self.air.compression.residual = self.constant(names, 0.0)
 
@@ -311,12 +313,18 @@ class World:
             the trained models, the means of loss and logged values over the last epoch, and the accumulators.
 
         Raises:
+            ConfigError: all that is to be trained is frozen.
             Diverged: a loss or a weight is not finite.
             RuntimeError: the objective does not use a leaf that is to be trained.
             ValueError: an optimiser's state is given for clients, or is that of another optimiser.
         """
         phase, optimizer = phase or Phase(), optimizer or self.optimizer()
         prefixes = (train,) if isinstance(train, str) else tuple(train)
+        if any(find_frozen(c.network) and not list_trained_parameters(c.network, prefixes) for c in pop.cohorts):
+            what = " and ".join(p.rstrip(".") for p in prefixes if p) or "the network"
+            raise ConfigError(
+                f"train.lr-parts: {self.config.method} trains {what}, of which nothing has a rate above 0"
+            )
         fit = Fit(self.session, objective, prefixes, given or Given(), phase, optimizer, project, optimizer_state)
         with set_precision(self.config.precision):
             fitted = fit(pop)
@@ -337,7 +345,7 @@ class World:
         """
         own = self.config.train
         kind, rate = name or own.optimizer, own.lr if lr is None else lr
-        usual = Optimizer(kind, rate, own.momentum if kind == "sgd" else 0.0, own.weight_decay)
+        usual = Optimizer(kind, rate, own.momentum if kind == "sgd" else 0.0, own.weight_decay, own.part_factors)
         if momentum is not None:
             usual = replace(usual, momentum=momentum)
         if weight_decay is not None:

@@ -41,4 +41,6 @@ def _make_batchnorm(layer: nn.BatchNorm1d | nn.BatchNorm2d) -> BatchNorm:
         raise ConfigError("model: batch normalisation needs running statistics and a momentum")
     own = BatchNorm(layer.num_features, layer.eps, layer.momentum, layer.affine).to(layer.running_mean.dtype)
     own.load_state_dict({k: v for k, v in layer.state_dict().items() if k != "num_batches_tracked"})
+    for name, parameter in layer.named_parameters():
+        own.get_parameter(name).requires_grad_(parameter.requires_grad)
     return own

@@ -22,7 +22,7 @@ from semcom.methods.registry import METHODS
 from semcom.runs.folder.checkpoint import state_from_checkpoint, state_to_checkpoint
 from tests.engine.ops import Ops
 from tests.methods.arms import ARMS, ended, fields, flat, rounds, storages
-from tests.worlds import ragged, random_federation, world
+from tests.worlds import client, ragged, random_federation, world
 
 FEW = (3, 2, 1)
 """Samples of three unequal clients: two batches with a single sample in the last, a full batch, and a single sample."""
@@ -114,6 +114,27 @@ def usual(arm: str, n: int, *also: tuple[str, Any]) -> list[Population]:
 def evaluated(arm: str, n: int = 2, **overrides: Any) -> list[Population]:
     """The models that are evaluated after n rounds."""
     return [view.population for view in ended(world(arm, **overrides), n=n)[1].values()]
+
+
+ALONE = {"local", "fedcl", "fedproto", "fedgh", "lg_fedavg"}
+"""Arms that send no encoder."""
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_what_is_frozen_is_neither_changed_nor_sent(arm: str) -> None:
+    """Two rounds of three clients: 48 weights of a convolution, 12 numbers of BatchNorm, which FedBN keeps anyway."""
+    air = {} if arm in {"local", "fedcl"} else {"air": {"parameters": "analog"}}
+    w, whole = (
+        world(arm, sizes=FEW, train={"lr_parts": parts}, **air) for parts in (("encoder.0=0", "encoder.1=0"), ())
+    )
+    start = client(world("local", sizes=FEW).population(), 0)
+    found = [client(view.population, k) for view in ended(w)[1].values() for k in range(3)]
+    for name in ("0.weight", "1.weight", "1.bias", "1.running_mean", "1.running_var"):
+        assert all(torch.equal(of[f"encoder.{name}"], start[f"encoder.{name}"]) for of in found)
+    assert not any(torch.equal(of["encoder.3.weight"], start["encoder.3.weight"]) for of in found)
+    ended(whole)
+    sent = 0 if arm in ALONE else 48 if arm == "fedbn" else 48 + 12 + (48 + 6) * (arm == "scaffold")
+    assert whole.air.totals["up"].floats - w.air.totals["up"].floats == 3 * sent
 
 
 @pytest.mark.parametrize("arm", ARMS)

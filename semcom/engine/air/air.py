@@ -1,7 +1,7 @@
 """The air: the exchange between a method's clients and base station, which is counted and may meet the channel.
 
 Counts come from the host's schedule (shapes and numbers of samples), never from the values of tensors, so counting does
-not make an accelerator wait.
+not make an accelerator wait. What is frozen in a network is the same on both sides, and is never sent.
 
 Conventions. Split features and gradients: d numbers per sample. Uncoded (analog) exchange of n numbers: one
 transmission of n. `Link.cost` gives the channel uses of both: half a use per number, and more if the link sends pilots,
@@ -118,6 +118,7 @@ class Air:
         Returns:
             the models as the base station has them, also of clients that did not get through; see `arrivals`.
         """
+        part = pop.moving(part)
         if self.compression.compresses_models(since, name):
             self.add_error_free("up", pop.ids, *self.compression.count_models(pop, part), name=name)
             return self.compression.send_models(pop, part, name, since)
@@ -137,6 +138,7 @@ class Air:
         Returns:
             the models as the clients have them; shared tensors that arrive without errors stay shared.
         """
+        part = pop.moving(part)
         self._count_models_down(pop, part)
         if self.config.parameters == "ideal":
             return pop
@@ -157,6 +159,7 @@ class Air:
         Returns:
             name -> `[1, ...]`, ready for `Population.share`.
         """
+        part = pop.moving(part)
         pop = self.access.send(pop, part, since, name)
         here = self.arrivals.find(pop.ids, name)
         if not here.any():

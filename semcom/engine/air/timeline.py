@@ -16,7 +16,7 @@ from torch.func import functional_call
 
 from semcom.config import Resolved
 from semcom.engine.air.registry import DOING, SPEEDS
-from semcom.engine.store.population import Population, Prefix, in_part
+from semcom.engine.store.population import Population, Prefix, list_trained_parameters
 from semcom.models.snr import find_snr_inputs
 
 TRIED = 2
@@ -106,7 +106,7 @@ def count_flops_per_image(network: nn.Module, shape: torch.Size, train: Prefix, 
     """
     from torch.utils.flop_counter import FlopCounterMode  # here, as it takes a while to import
 
-    learns = {name for name, _ in network.named_parameters() if train and in_part(name, train)}
+    learns = set(list_trained_parameters(network, train))
     # Zeros on the host, as the network may lie on the meta device; only shapes are counted.
     tensors = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in network.state_dict().items()}
     was = network.training

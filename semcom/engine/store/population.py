@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from semcom.engine.host.sending import send_to_device
 from semcom.engine.store.rows import Rows
+from semcom.models.frozen import find_frozen
 
 Prefix = str | Sequence[str]
 AT_ONCE = 64
@@ -32,6 +33,17 @@ def in_part(name: str, part: Prefix) -> bool:
     """Check whether a tensor's name belongs to a part: one or several prefixes and names; `""` is everything."""
     parts = (part,) if isinstance(part, str) else part
     return name in parts or name.startswith(tuple(p for p in parts if not p or p.endswith(".")))
+
+
+def find_untrained(cohort: AnyCohort, train: Prefix) -> frozenset[str]:
+    """Find the shared tensors of a cohort that stay so while some parts are trained."""
+    frozen = find_frozen(cohort.network)
+    return frozenset(name for name in cohort.shared if name in frozen or not in_part(name, train))
+
+
+def list_trained_parameters(network: nn.Module, train: Prefix) -> list[str]:
+    """List the parameters of a network that learn while some parts are trained."""
+    return [name for name, p in network.named_parameters() if p.requires_grad and in_part(name, train)]
 
 
 @dataclass(frozen=True)
@@ -380,12 +392,23 @@ class Population:
         return counts
 
     def parameters(self, part: Prefix = "") -> tuple[str, ...]:
-        """List the names of a part's parameters (not buffers) in the network's order.
+        """List the names of a part's parameters (not buffers) in the network's order, without frozen ones.
 
         Raises:
             ValueError: the clients have several architectures.
         """
-        return tuple(name for name, _ in self._only().network.named_parameters() if in_part(name, part))
+        return tuple(list_trained_parameters(self._only().network, part))
+
+    def moving(self, part: Prefix) -> Prefix:
+        """Leave what is frozen out of a part, as the names of all else; without anything frozen it is the part itself.
+
+        What is frozen is the same for all, and stays so: it is neither sent nor averaged.
+        """
+        frozen = frozenset[str]().union(*(find_frozen(c.network) for c in self.cohorts))
+        if not any(in_part(name, part) for name in frozen):
+            return part
+        names = dict.fromkeys(name for c in self.cohorts for name in c.network.state_dict())
+        return tuple(name for name in names if name not in frozen and in_part(name, part))
 
     def named(self, part: Prefix = "") -> dict[str, Tensor]:
         """Return a part's tensors by name, `[K, ...]`, shared tensors repeated.
@@ -465,7 +488,7 @@ def _spread_cohort(cohort: Cohort, part: Prefix) -> Cohort:
 
 
 def average(pop: Population, part: Prefix, weights: Tensor) -> dict[str, Tensor]:
-    """Average every tensor of a part over the clients with weights, buffers included.
+    """Average every tensor of a part over the clients with weights, buffers included; what is frozen is left out.
 
     Args:
         pop: K clients, each with its own tensors of the part; their cohorts agree in its shapes.
@@ -483,7 +506,7 @@ def average(pop: Population, part: Prefix, weights: Tensor) -> dict[str, Tensor]
         >>> {name: tuple(tensor.shape) for name, tensor in mean.items()}
         {...(1, 10, 64)...}
     """
-    sums: dict[str, Tensor] = {}
+    sums, part = dict[str, Tensor](), pop.moving(part)
     for cohort in pop.stacks():
         mine = Order(pop.at(cohort), weights.device)(weights)
         for name, t in cohort.tensors.items():
@@ -507,7 +530,7 @@ def blend(one: Population, other: Population, weight: float | Tensor, part: Pref
     Returns:
         a population of stacks: a State that is to hold it at rest takes it with `put` or `share`.
     """
-    pairs = zip(one.cohorts, other.cohorts, strict=True)
+    pairs, part = zip(one.cohorts, other.cohorts, strict=True), one.moving(part)
     return Population(
         tuple(_blend_cohorts(a.dense(), b.dense(), _select_weights(weight, one.at(a)), part) for a, b in pairs)
     )
@@ -527,7 +550,7 @@ def mix(pop: Population, weights: Tensor, part: Prefix = "") -> Population:
     Raises:
         ValueError: the clients have several architectures.
     """
-    stacks = {name: t for name, t in pop.named(part).items() if t.is_floating_point()}
+    stacks = {name: t for name, t in pop.named(pop.moving(part)).items() if t.is_floating_point()}
     return pop.replaced({name: torch.tensordot(weights.to(t), t, dims=1) for name, t in stacks.items()})
 
 

@@ -14,7 +14,7 @@ from torch.optim.sgd import sgd
 
 from semcom.channels import Link
 from semcom.engine.host.sending import clone_all, copy_all, send_to_device
-from semcom.engine.store.population import Cohort, Order, Population, in_part
+from semcom.engine.store.population import Cohort, Order, Population, find_untrained, list_trained_parameters
 from semcom.engine.train.arena import Arena
 from semcom.engine.train.forward import Alone, Leaves, StackedModel, lay_channels_last
 
@@ -36,12 +36,14 @@ class Optimizer:
         name: adam, adamw or sgd.
         lr: learning rate, one for all or one per client of the federation.
         momentum, weight_decay: as in torch.
+        parts: names of parts of a network and factors of their rates, the longest name first.
     """
 
     name: str = "adam"
     lr: float | tuple[float, ...] = 1e-3
     momentum: float = 0.0
     weight_decay: float = 0.0
+    parts: tuple[tuple[str, float], ...] = ()
 
     @property
     def base_lr(self) -> float:
@@ -76,6 +78,11 @@ class Optimizer:
         lr = tuple(rate * factor for rate in self.lr) if isinstance(self.lr, tuple) else self.lr * factor
         return replace(self, lr=lr)
 
+    def rate(self, name: str) -> float:
+        """Return the rate of a leaf, `base_lr` times the factor of its part; that of APFL's `own.` is the model's."""
+        at = f"{name.removeprefix('own.')}."
+        return self.base_lr * next((factor for part, factor in self.parts if at.startswith(f"{part}.")), 1.0)
+
     def scale(self, ids: np.ndarray) -> np.ndarray | None:
         """Compute the clients' rates over `base_lr`, `[n]`, at most 1; None if all are equal."""
         if not isinstance(self.lr, tuple) or len(set(self.lr)) == 1:
@@ -91,19 +98,23 @@ class Optimizer:
             leaves: by name; each has its gradient.
             memory: the state after the steps so far, empty before the first; it is updated.
         """
-        grads = [leaf.grad for leaf in leaves.values() if leaf.grad is not None]
+        if not memory and self.name != "sgd":
+            memory |= self.begin(leaves)
+        rates = dict.fromkeys(map(self.rate, leaves))
         with torch.no_grad():
-            (self._step_sgd if self.name == "sgd" else self._step_adam)(leaves, grads, memory)
+            for rate in rates:
+                some = leaves if len(rates) == 1 else {n: leaf for n, leaf in leaves.items() if self.rate(n) == rate}
+                (self._step_sgd if self.name == "sgd" else self._step_adam)(some, memory, rate)
 
-    def _step_sgd(self, leaves: Mapping[str, Tensor], grads: list[Tensor], memory: Memory) -> None:
+    def _step_sgd(self, leaves: Mapping[str, Tensor], memory: Memory, rate: float) -> None:
         kept = memory.get("momentum_buffer", {})
         buffers = [kept.get(name) for name in leaves]
         sgd(
             [*leaves.values()],
-            grads,
+            _list_gradients(leaves),
             buffers,
             fused=True,
-            lr=self.base_lr,
+            lr=rate,
             momentum=self.momentum,
             weight_decay=self.weight_decay,
             dampening=0.0,
@@ -111,7 +122,7 @@ class Optimizer:
             maximize=False,
         )
         for slot in self.slots:
-            memory[slot] = {name: t for name, t in zip(leaves, buffers, strict=True) if t is not None}
+            memory.setdefault(slot, {}).update({n: t for n, t in zip(leaves, buffers, strict=True) if t is not None})
 
     def begin(self, leaves: Mapping[str, Tensor]) -> Memory:
         """Make the state before the first step: zeros that lie as the leaves do."""
@@ -120,19 +131,17 @@ class Optimizer:
             memory[STEPS] = {name: torch.zeros((), device=t.device) for name, t in leaves.items()}
         return memory
 
-    def _step_adam(self, leaves: Mapping[str, Tensor], grads: list[Tensor], memory: Memory) -> None:
-        if not memory:
-            memory |= self.begin(leaves)
-        means, squares, steps = ([*memory[slot].values()] for slot in (*self.slots, STEPS))
+    def _step_adam(self, leaves: Mapping[str, Tensor], memory: Memory, rate: float) -> None:
+        means, squares, steps = ([memory[slot][name] for name in leaves] for slot in (*self.slots, STEPS))
         adam(
             [*leaves.values()],
-            grads,
+            _list_gradients(leaves),
             means,
             squares,
             [],
             steps,
             fused=True,
-            lr=self.base_lr,
+            lr=rate,
             beta1=0.9,
             beta2=0.999,
             eps=1e-8,
@@ -141,6 +150,10 @@ class Optimizer:
             amsgrad=False,
             maximize=False,
         )
+
+
+def _list_gradients(leaves: Mapping[str, Tensor]) -> list[Tensor]:
+    return [leaf.grad for leaf in leaves.values() if leaf.grad is not None]
 
 
 class Diverged(Exception):
@@ -173,7 +186,7 @@ class Workbench:
 
     def __init__(self, cohort: Cohort, order: np.ndarray, train: tuple[str, ...]) -> None:
         self.cohort, self.order = cohort, order
-        self.shared = frozenset(n for n in cohort.shared if not in_part(n, train))
+        self.shared = find_untrained(cohort, train)
         at, k, accelerated = Order(order, cohort.device), len(order), cohort.device.type == "cuda"
 
         def own(name: str, t: Tensor) -> Tensor:
@@ -225,9 +238,8 @@ class Chunk:
     def place(self, arena: Arena | None, there: Mapping[str, Any]) -> None:
         """Begin to train with the tensors of `inputs` in an arena, if there is one."""
         self.stack, self.scale = there["stack"], there.get("scale")
-        parameters = {name for name, _ in self.cohort.network.named_parameters()}
-        chosen = [n for n in self.stack if n in parameters and in_part(n, self.train)]
-        self.leaves = {n: self.stack[n].requires_grad_() for n in chosen}
+        chosen = set(list_trained_parameters(self.cohort.network, self.train))
+        self.leaves = {n: t.requires_grad_() for n, t in self.stack.items() if n in chosen}
         self.alone = self._alone() if len(self.ids) == 1 else None
         if arena is not None:
             self._params, self._ones = arena.kept.get("called", (None, None))

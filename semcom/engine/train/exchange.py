@@ -10,7 +10,15 @@ import torch
 from torch import Tensor
 
 from semcom.engine.host.ranks import Team
-from semcom.engine.store.population import Cohort, Order, Population, Prefix, find_common_clients, in_part
+from semcom.engine.store.population import (
+    Cohort,
+    Order,
+    Population,
+    Prefix,
+    find_common_clients,
+    find_untrained,
+    in_part,
+)
 from semcom.engine.store.rows import Layout
 
 
@@ -61,7 +69,8 @@ def _exchange_cohort(
     team: Team,
 ) -> Cohort:
     """Join the parts of a cohort that the ranks have trained; frozen tensors are the same on all of them."""
-    layout = Layout.of({n: t[0] for n, t in cohort.tensors.items() if in_part(n, train)})
+    shared = find_untrained(cohort, train)
+    layout = Layout.of({n: t[0] for n, t in cohort.tensors.items() if n not in shared and in_part(n, train)})
     owners = [find_common_clients(ids[part], cohort.ids) for part in parts]
     n = len(owners[team.rank])
     records = cohort.tensors[next(iter(cohort.tensors))].new_empty(0, layout.size, dtype=torch.uint8)
@@ -69,5 +78,4 @@ def _exchange_cohort(
         records = layout.pack({name: mine.tensors[name] for name in layout.places}, n)
     everyone = torch.cat(team.gather(records, [len(owned) for owned in owners]))
     back = Order(np.argsort(np.concatenate(owners)), everyone.device)
-    shared = frozenset(n for n in cohort.shared if not in_part(n, train))
     return replace(cohort, tensors={**cohort.tensors, **layout.unpack(back(everyone))}, shared=shared)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from semcom.engine.host.ranks import ALONE
 from semcom.engine.host.sending import clone_all, copy_all, list_leaves
-from semcom.engine.store.population import Cohort, Order, Population
+from semcom.engine.store.population import Cohort, Order, Population, list_trained_parameters
 from semcom.engine.train.arena import Arena
 from semcom.engine.train.context import Context, Fitted, Given, Gradient, Log, Objective
 from semcom.engine.train.descent import Chunk, Diverged, Optimizer, Project, Workbench
@@ -69,7 +69,8 @@ class Fit:
 
     def _count(self, pop: Population, sizes: Sequence[Sequence[int]]) -> None:
         """Count the mini-batches, their traffic, and the time of the passes over them."""
-        self.session.tally.features(pop.ids, sizes)
+        learns = any(list_trained_parameters(c.network, "encoder.") for c in pop.cohorts)
+        self.session.tally.features(pop.ids, sizes, back=learns)  # a frozen encoder has no use for gradients
         images = np.array([sum(batches) for batches in sizes])
         passes = self.objective.passes if isinstance(self.objective, Gradient) else 1
         self.session.compute(pop, passes * images, self.train)

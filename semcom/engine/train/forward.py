@@ -22,6 +22,7 @@ from semcom.config.errors import shorten_error
 from semcom.engine.store.population import in_part
 from semcom.engine.train.precision import InVmap
 from semcom.models.batchnorm import BatchNorm
+from semcom.models.frozen import find_frozen, is_frozen
 from semcom.models.snr import find_snr_inputs
 from semcom.models.stacks import on_stacks, works_on_stacks
 from semcom.tasks.classification import Classification
@@ -236,9 +237,11 @@ class StackedModel:
         In evaluation mode a part that clients share runs once, on all samples. `batch` is that of `x`, if there is one.
         """
         module = self.network.get_submodule(prefix.rstrip("."))
-        training = in_part(prefix, self.train)
+        training = in_part(prefix, self.train) and not is_frozen(module)
         if module.training != training:
             module.train(training)
+            for layer in _list_frozen_batchnorms(module):
+                layer.eval()
         k, b = x.shape[:2]
         seen = self._snrs(module, batch, k)
         if k > 1 and not training and not seen and self._is_shared(prefix):
@@ -310,6 +313,12 @@ def lay_channels_last(stack: Tensor) -> Tensor:
 @lru_cache(maxsize=256)
 def _list_batchnorms(module: nn.Module) -> tuple[str, ...]:
     return tuple(f"{name}." if name else "" for name, m in module.named_modules() if isinstance(m, BatchNorm))
+
+
+@lru_cache(maxsize=256)
+def _list_frozen_batchnorms(module: nn.Module) -> tuple[nn.Module, ...]:
+    still = find_frozen(module)
+    return tuple(module.get_submodule(n[:-1]) for n in _list_batchnorms(module) if f"{n}running_mean" in still)
 
 
 @lru_cache(maxsize=256)

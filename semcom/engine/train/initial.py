@@ -24,9 +24,11 @@ from semcom.engine.host.memory import SHARE, measure_free_memory
 from semcom.engine.host.ranks import Team
 from semcom.engine.store.population import Cohort, Population, Prefix, StoredCohort, in_part
 from semcom.engine.store.rows import Disk, Layout, Memory, Rows, Shelf
+from semcom.engine.train.descent import Optimizer
 from semcom.engine.train.independence import SAMPLES, check_independent_part, draw_features_to_check
 from semcom.engine.train.precision import dtype_of
 from semcom.files import ROWS
+from semcom.models.frozen import find_frozen
 from semcom.models.meta import build_on_meta
 from semcom.models.own import replace_by_own_layers
 from semcom.models.registry import ENCODERS, HEADS, build_encoder, build_head
@@ -109,7 +111,8 @@ class Initial:
         for prefix in (shared,) if isinstance(shared, str) else shared:
             if not any(in_part(name, prefix) for name in (*first, "encoder.", "head.")):
                 raise ValueError(f"{prefix!r} is no part that clients can share: no tensor's name begins so")
-        layout = Layout.of({n: t for n, t in first.items() if not in_part(n, shared)})
+        frozen = find_frozen(network)  # such tensors are the same for all, whatever the method shares
+        layout = Layout.of({n: t for n, t in first.items() if not in_part(n, shared) and n not in frozen})
         common = {n: t[None] for n, t in first.items() if n not in layout.places}
 
         def record(row: Mapping[str, Tensor]) -> Tensor:
@@ -302,10 +305,26 @@ class Initial:
         """Build the architecture with an encoder: one object per run."""
         if encoder not in self.networks:
             parts = self._factories(encoder)
-            self.networks[encoder] = _build_template(
-                lambda: _extend_model(SplitModel(parts["encoder."](), parts["head."]()), extend)
-            )
+            made = _build_template(lambda: _extend_model(SplitModel(parts["encoder."](), parts["head."]()), extend))
+            self._freeze(made)
+            self.networks[encoder] = made
         return self.networks[encoder]
+
+    def _freeze(self, network: SplitModel) -> None:
+        """Take the gradients from the parts of a network whose rate is 0. Raises ConfigError for a part it lacks."""
+        rates, parts = Optimizer(lr=1.0, parts=self.config.train.part_factors), network.state_dict()
+        for part, _ in rates.parts:
+            if "," not in self.config.model.encoder and not any(f"{name}.".startswith(f"{part}.") for name in parts):
+                inside = part.rpartition(".")[0]
+                while not any(name.startswith(f"{inside}.") for name in parts) and inside:
+                    inside = inside.rpartition(".")[0]
+                within = f"{inside}." if inside else ""
+                known = dict.fromkeys(n[len(within) :].partition(".")[0] for n in parts if n.startswith(within))
+                names = ", ".join(within + name for name in known)
+                raise ConfigError(f"train.lr-parts: {part!r} is no part of the network, which has {names}")
+        for name, parameter in network.named_parameters():
+            if not rates.rate(name):
+                parameter.requires_grad_(False)
 
     def _shelf(self, size: int, team: Team, lasting: bool = True) -> Shelf:
         """Choose the place of a cohort's records of `size` bytes: where those that can be alive at once fit first.

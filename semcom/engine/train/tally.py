@@ -74,11 +74,17 @@ class Tally:
         self.draws.round, self.log, self.warnings = round_, log, warnings
         self.measured |= tests
 
-    def features(self, ids: np.ndarray, sizes: Sequence[Sequence[int]]) -> None:
-        """Count the clients' mini-batches in training, `sizes` of each, and their traffic if the method is split."""
+    def features(self, ids: np.ndarray, sizes: Sequence[Sequence[int]], back: bool) -> None:
+        """Count the clients' mini-batches in training, `sizes` of each, and their traffic if the method is split.
+
+        Args:
+            ids: the clients, `[n]`.
+            sizes: samples of each mini-batch, for each client.
+            back: whether gradients come down.
+        """
         self.visited += sum(map(sum, sizes))
         if self.draws.split:
-            self._traffic(ids, sizes, back=True)
+            self._traffic(ids, sizes, back)
 
     def uplink(self, ids: np.ndarray) -> None:
         """Count a pass of the clients' training features over the uplink, which a split method's base station hears."""

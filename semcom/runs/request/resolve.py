@@ -88,8 +88,10 @@ def _resolve_setup(request: RunConfig) -> Setup:
     load_plugins(request.plugins)
     request = build_section_options(request)
     check_config_types(request)  # of the options too, before a path among them is looked up
-    names = tuple(filter(None, ",".join(request.train.metrics).split(",")))  # a flag may have commas between them
-    request = dataclasses.replace(request, train=dataclasses.replace(request.train, metrics=names))
+    train = request.train
+    metrics, rates = (tuple(filter(None, ",".join(of).split(","))) for of in (train.metrics, train.lr_parts))
+    # A flag may have commas between its values.
+    request = dataclasses.replace(request, train=dataclasses.replace(train, metrics=metrics, lr_parts=rates))
     request = fingerprint_inputs(request)
     request = _fill_features(request)
     method = METHODS.get(request.method)(request.hyper)

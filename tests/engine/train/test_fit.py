@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from semcom.channels import make_link
+from semcom.config import ConfigError
 from semcom.data.federation import Federation
 from semcom.engine.host.keys import keyed
 from semcom.engine.store.population import Population
@@ -79,20 +81,30 @@ class Plain:
         state = {**{n: t.clone() for n, t in tensors.items()}, "encoder.1.num_batches_tracked": torch.tensor(0)}
         self.net.load_state_dict(state)
         self.encoder.train("encoder." in train)
+        for name, p in self.net.named_parameters():
+            p.requires_grad_(self.factor(name) > 0)
+        self.encoder[1].train(self.encoder.training and self.factor("encoder.1.weight") > 0)
         self.losses: list[tuple[float, int]] = []
 
     def rate(self, value: Any) -> Any:
         return value[self.k] if isinstance(value, tuple) else value
 
+    def factor(self, name: str) -> float:
+        """The factor of a parameter's rate: the last of `lr_parts` that fits, which the tests order by length."""
+        fits = [part.split("=")[1] for part in self.world.config.train.lr_parts if name.startswith(part.split("=")[0])]
+        return float(fits[-1]) if fits else 1.0
+
     def optimiser(self) -> torch.optim.Optimizer:
-        t, leaves = self.world.config.train, [p for n, p in self.net.named_parameters() if n.startswith(self.train)]
+        t, leaves = (
+            self.world.config.train,
+            [(n, p) for n, p in self.net.named_parameters() if n.startswith(self.train)],
+        )
+        groups = [{"params": [p], "lr": self.rate(t.lr) * self.factor(n)} for n, p in leaves if p.requires_grad]
         decay = t.weight_decay or 0.0
         if t.optimizer != "sgd":
             kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[t.optimizer]
-            return kind(leaves, self.rate(t.lr), weight_decay=decay, fused=False, foreach=False)
-        return torch.optim.SGD(
-            leaves, self.rate(t.lr), momentum=t.momentum or 0.0, weight_decay=decay, fused=False, foreach=False
-        )
+            return kind(groups, weight_decay=decay, fused=False, foreach=False)
+        return torch.optim.SGD(groups, momentum=t.momentum or 0.0, weight_decay=decay, fused=False, foreach=False)
 
     def rows(self, sizes: list[int], kind: str) -> dict[str, Tensor]:
         w = self.world
@@ -153,6 +165,58 @@ def assert_plain(world: World, **options: Any) -> tuple[Population, Population]:
 @pytest.mark.parametrize("chunk", [1, 4])
 def test_it_is_the_classic_loop(optimiser: str, chunk: int) -> None:
     assert_plain(make(optimiser=optimiser, chunk=chunk))
+
+
+@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_it_is_the_classic_loop_with_groups_of_parameters(optimiser: str, chunk: int) -> None:
+    parts = ("encoder=0.5", "head=3", "encoder.1=0", "encoder.3.weight=0.1")
+    before, after = assert_plain(make(optimiser=optimiser, chunk=chunk, train={"lr_parts": parts}))
+    frozen = {"encoder.1.weight", "encoder.1.bias", "encoder.1.running_mean", "encoder.1.running_var"}
+    assert after.cohorts[0].shared == frozen  # though clients begin with weights of their own
+    assert all(torch.equal(after.cohorts[0].tensors[n], before.cohorts[0].tensors[n]) for n in frozen)
+
+
+@worlds.ENCODERS.register("test-conv-frozen")
+def conv_frozen(channels: int, features: int) -> nn.Module:
+    """test-conv, whose first two layers take no gradients."""
+    made = worlds.conv(channels, features)
+    made[:2].requires_grad_(False)
+    return made
+
+
+def test_parameters_that_take_no_gradients_are_frozen() -> None:
+    usual = make(train={"lr_parts": ("encoder.0=0", "encoder.1=0")})
+    own = make(encoder="test-conv-frozen")
+    (start,), (network,) = usual.population().stacks(), (c.network for c in own.population().cohorts)
+    alike = Population((dataclasses.replace(start, network=network),))  # else drawn for the encoder's name
+    assert worlds.gap(usual.fit(Population((start,)), task).models, own.fit(alike, task).models) == 0
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        (("encoder",), "'encoder' is not a list of names of parts with factors"),
+        (("=1",), "'=1' is not a list"),
+        (("head=-1",), "'head=-1' is not a list"),
+        (("head=inf", "encoder=1"), "'head=inf,encoder=1' is not a list"),
+        (("head=0.1", "head=2"), "'head=0.1,head=2' names a part twice"),
+        (("encoder.7=0",), "'encoder.7' is no part of the network, which has encoder.0, encoder.1, encoder.3"),
+        (("body.conv=0",), "'body.conv' is no part of the network, which has encoder, head"),
+        (("encoder=0", "head=0"), "test-split trains encoder and head, of which nothing has a rate above 0"),
+    ],
+)
+def test_rates_of_parts_that_are_wrong_are_refused(parts: tuple[str, ...], why: str) -> None:
+    with pytest.raises(ConfigError, match=f"^train.lr-parts: {re.escape(why)}"):
+        w = make(train={"lr_parts": parts})
+        w.fit(w.population(), task, train=("encoder.", "head."))
+
+
+@pytest.mark.parametrize(("parts", "back"), [(("encoder=0",), 0), (("encoder.0=0",), 4 * 2 * sum(SIZES))])
+def test_gradients_come_down_unless_the_encoder_is_frozen(parts: tuple[str, ...], back: int) -> None:
+    w = make(train={"lr_parts": parts})
+    w.fit(w.population(), task)
+    assert w.air.totals["down"].floats == back
 
 
 @pytest.mark.parametrize("channel", CHANNELS)

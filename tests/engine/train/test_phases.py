@@ -226,9 +226,15 @@ def test_the_rate_of_the_round_is_that_of_the_steps() -> None:
 def test_parts_of_the_optimiser_are_replaced() -> None:
     w = make(train={"momentum": 0.9, "weight_decay": 0.1})
     assert w.optimizer() == w.optimizer(name="sgd", lr=0.1, momentum=0.9, weight_decay=0.1)
-    assert vars(w.optimizer(name="adam")) == {"name": "adam", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.1}
+    assert vars(w.optimizer(name="adam")) == {
+        "name": "adam",
+        "lr": 0.1,
+        "momentum": 0.0,
+        "weight_decay": 0.1,
+        "parts": (),
+    }
     plain = w.optimizer(momentum=0.0, weight_decay=0.0, lr=0.5)
-    assert vars(plain) == {"name": "sgd", "lr": 0.5, "momentum": 0.0, "weight_decay": 0.0}
+    assert vars(plain) == {"name": "sgd", "lr": 0.5, "momentum": 0.0, "weight_decay": 0.0, "parts": ()}
 
 
 def test_uncounted_training_counts_for_nothing() -> None:
