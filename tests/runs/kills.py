@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from semcom.config import RunConfig
+from semcom.engine.store import rows
 from semcom.runs.folder.checkpoint import load_checkpoint
 from semcom.runs.folder.folder import CHECKPOINT, METRICS, SUMMARY
 from semcom.runs.request.stop import STATUS, Stopped, raise_on_stop_signals
@@ -100,12 +101,12 @@ def trace(event: Event, put: Callable[[Any, str, Any], None] = setattr) -> None:
         names[file.fileno()] = called(path)
         return Traced(file, called(path), event) if mode in ("wb", "ab") else file
 
-    def pwrite(descriptor: int, data: Any, offset: int) -> int:
-        names[descriptor] = "rows"  # the number may have been another file's before
+    def write_at(file: Any, data: Any, place: int) -> int:
+        names[file.fileno()] = "rows"  # the number may have been another file's before
         event("before a write to rows")
-        half = written(descriptor, data[: len(data) // 2], offset)
+        half = written(file, data[: len(data) // 2], place)
         event("in a write to rows")
-        return half + written(descriptor, data[half:], offset + half)
+        return half + written(file, data[half:], place + half)
 
     def around(function: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
@@ -116,9 +117,9 @@ def trace(event: Event, put: Callable[[Any, str, Any], None] = setattr) -> None:
 
         return call
 
-    opened, written = Path.open, os.pwrite
+    opened, written = Path.open, rows.write_at
     put(Path, "open", open_)
-    put(os, "pwrite", pwrite)
+    put(rows, "write_at", write_at)
     put(os, "fsync", around(os.fsync, synced))
     put(os, "replace", around(os.replace, lambda source, target: called(target)))
 

@@ -187,9 +187,9 @@ class Disk:
         data = record.cpu().contiguous().numpy().data
         index = self.free.pop() if self.free else self._extend()
         slot = Slot(self, index, zlib.crc32(data))
-        written = os.pwrite(self.descriptor, data, index * self.size)
+        written = write_at(self.file, data, index * self.size)
         while written < self.size:
-            written += os.pwrite(self.descriptor, data[written:], index * self.size + written)
+            written += write_at(self.file, data[written:], index * self.size + written)
         return slot
 
     def keep_all(self, records: Tensor) -> list[Slot]:
@@ -210,7 +210,7 @@ class Disk:
         """
         direct = into.device.type == "cpu" and into.is_contiguous()
         buffer = into if direct else torch.empty(self.size, dtype=torch.uint8)
-        if os.preadv(self.descriptor, [buffer.numpy().data], handle.index * self.size) != self.size:
+        if read_at(self.file, buffer.numpy().data, handle.index * self.size) != self.size:
             raise RunError(f"{self.path}: a row is missing; the file was cut")
         if buffer is not into:
             into.copy_(buffer)
@@ -245,6 +245,18 @@ class Disk:
     def _extend(self) -> int:
         self.slots += 1
         return self.slots - 1
+
+
+def write_at(file: FileIO, data: memoryview, place: int) -> int:
+    """Write at a place of a file, and return how many bytes were written; not by `os.pwrite`, which Windows lacks."""
+    file.seek(place)
+    return file.write(data)
+
+
+def read_at(file: FileIO, into: memoryview, place: int) -> int:
+    """Read at a place of a file, and return how many bytes were read."""
+    file.seek(place)
+    return file.readinto(into)
 
 
 def _open(path: Path) -> FileIO:

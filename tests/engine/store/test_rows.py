@@ -7,6 +7,7 @@ import os
 import tracemalloc
 import weakref
 from collections.abc import Sequence
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from semcom.config import RunError
 from semcom.engine.host.ranks import ALONE
-from semcom.engine.store.rows import ALIGNMENT, MISFIT, Disk, Layout, Memory, Rows
+from semcom.engine.store.rows import ALIGNMENT, MISFIT, Disk, Layout, Memory, Rows, read_at, write_at
 from tests.engine.ops import Ops
 
 CPU = torch.device("cpu")
@@ -345,18 +346,18 @@ def test_a_short_or_missing_file_is_refused(again: str, tmp_path: Path) -> None:
 def test_a_full_disk_leaves_all_versions_as_they_are(call: int, tmp_path: Path, monkeypatch: Any) -> None:
     path = tmp_path / "rows-1.bin"
     rows, values = stored(path)
-    write, calls = os.pwrite, iter(range(1, 99))
+    calls = iter(range(1, 99))
 
-    def full(descriptor: int, data: memoryview, at: int) -> int:
+    def full(file: FileIO, data: memoryview, at: int) -> int:
         """Half of a row still fits, nothing more."""
         if next(calls) < call:
-            return write(descriptor, data, at)
+            return write_at(file, data, at)
         if len(data) == LAYOUT.size and call == 2:
-            return write(descriptor, data[: LAYOUT.size // 2], at)
+            return write_at(file, data[: LAYOUT.size // 2], at)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     shelf = rows.shelf
-    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr("semcom.engine.store.rows.write_at", full)
     with pytest.raises(OSError, match="No space left on device"):
         rows.replace(ids(0, 1, 2), value([70, 71, 72]))
     monkeypatch.undo()
@@ -366,21 +367,20 @@ def test_a_full_disk_leaves_all_versions_as_they_are(call: int, tmp_path: Path, 
 
 
 def test_a_write_in_pieces_is_continued(tmp_path: Path, monkeypatch: Any) -> None:
-    write = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda descriptor, data, at: write(descriptor, data[:7], at))
+    monkeypatch.setattr("semcom.engine.store.rows.write_at", lambda file, data, at: write_at(file, data[:7], at))
     _, values = stored(tmp_path / "rows-1.bin")
     assert holds(reopened(values, tmp_path / "rows-1.bin"), NUMBERS)
 
 
 def test_a_file_is_read_in_the_order_of_its_records(tmp_path: Path, monkeypatch: Any) -> None:
     rows, _ = stored(tmp_path / "rows-1.bin")
-    read, places = os.preadv, list[int]()
+    places = list[int]()
 
-    def noted(descriptor: int, buffers: list[memoryview], at: int) -> int:
+    def noted(file: FileIO, into: memoryview, at: int) -> int:
         places.append(at)
-        return read(descriptor, buffers, at)
+        return read_at(file, into, at)
 
-    monkeypatch.setattr(os, "preadv", noted)
+    monkeypatch.setattr("semcom.engine.store.rows.read_at", noted)
     slots = [rows.changed[k].index for k in (1, 3, 4, 5)]
     assert slots != sorted(slots) and holds(rows, NUMBERS, [1, 3, 4, 5])
     assert places == [slot * LAYOUT.size for slot in sorted(slots)]
