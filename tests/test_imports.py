@@ -31,6 +31,7 @@ ROOMS = {
         {"engine"},
         {"methods"},
         {"runs"},
+        {"flower"},
         {"studies"},
         {"plots"},
         {"cli"},

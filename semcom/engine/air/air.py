@@ -125,7 +125,7 @@ class Air:
         self._count("up", pop.ids, pop.numbers(part), name=name)
         return pop if self.config.parameters == "ideal" else self._models("up", pop, part, name, since)
 
-    def down(self, pop: Population, part: Prefix, name: str = "") -> Population:
+    def down(self, pop: Population, part: Prefix, name: str = "", only: np.ndarray | None = None) -> Population:
         """Send a part of each model, parameters and buffers, from the base station to the clients.
 
         Shared tensors are one broadcast over the whole band, counted once; own tensors go to each client.
@@ -134,12 +134,14 @@ class Air:
             pop: the models.
             part: prefix or prefixes of the sent tensors.
             name: names the draws, as for `up`.
+            only: the clients whose models are returned (None: all); those of the others are counted alone.
 
         Returns:
             the models as the clients have them; shared tensors that arrive without errors stay shared.
         """
         part = pop.moving(part)
         self._count_models_down(pop, part)
+        pop = pop if only is None else pop.select(only)
         if self.config.parameters == "ideal":
             return pop
         return Received(self._models("down", pop, part, name, None).cohorts, pop)
