@@ -40,6 +40,7 @@ from semcom.tasks.registry import METRICS, TASKS
 
 ROOT = Path(__file__).parents[1]
 README, EXTENDING, RUNNING = "README.md", "docs/extending.md", "docs/running.md"
+MOVING, FLOWER = "docs/moving.md", "Keep your Flower app"
 DATA, TASKS_PAGE, DEEPJSCC = "docs/data.md", "docs/tasks.md", "experiments/deepjscc.md"
 FENCE = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SKIP = "not run by the tests"
@@ -52,6 +53,7 @@ TESTED = {
         "What you can choose",
         "Several cores, GPUs and machines",
     ),
+    MOVING: ("From Flower", FLOWER),
     TASKS_PAGE: ("Images that come back", "Your own task"),
     DEEPJSCC: ("Images that come back: `deepjscc-federated`",),
     EXTENDING: (
@@ -254,6 +256,22 @@ def test_running(tmp_path: Path) -> None:
     assert accuracy == summary["accuracy"] > 0.1 and 0.1 < client <= 1, "the shell and Python are the same run"
     (printed,) = follow(RUNNING, "What you can choose", tmp_path)
     assert "--channel." in printed and "letter-fig2b" in printed
+
+
+def test_moving(tmp_path: Path) -> None:
+    (printed,) = follow(MOVING, "From Flower", tmp_path)
+    assert 0.05 < float(printed) < 1
+
+
+@pytest.mark.slow
+def test_an_app_of_flower(tmp_path: Path) -> None:
+    pytest.importorskip("flwr.simulation.ray_transport.ray_actor", reason="pip install 'flwr[simulation]'")
+    follow(MOVING, FLOWER, tmp_path)
+    env = os.environ | {"FLWR_TELEMETRY_ENABLED": "0", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, "app.py"], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    uses = re.search(r"^accuracy (0\.\d+), (channel uses .*)$", done.stdout, re.MULTILINE)
+    assert uses and float(uses[1]) == pytest.approx(0.889, abs=0.03) and uses[2] in read_page(MOVING)
 
 
 @pytest.mark.slow
