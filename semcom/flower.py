@@ -39,10 +39,11 @@ class Link:
     client that loses the broadcast is not asked, and a lost reply is an error, which strategies leave out. With the
     same seed, clients and rounds the noise is that of `semcom.run`.
 
-    The reply's metrics get the traffic of this client and round as `up_uses`, `down_uses`, and so on: `floats`,
-    `bits`, `uses`, `airtime_s` and `energy_j`. A broadcast's uses and energy are divided among those that take part, so
-    that sums over the replies are those of the round. As in `semcom.run`, tests cost nothing: the model of an
-    `evaluate` or `query` message comes down with noise of its own. `@app.train(mods=[link])` leaves tests without.
+    The reply's metrics get the traffic of this client and round: `floats`, `bits`, `uses`, `airtime_s` and `energy_j`,
+    each with "up_" and with "down_" before it. A broadcast's uses and energy are divided among those that take part, so
+    that sums over the replies are those of the round. It goes at the rate of the worst of all clients, whoever takes
+    part. As in `semcom.run`, tests cost nothing: the model of an `evaluate` or `query` message comes down with noise of
+    its own. `@app.train(mods=[link])` leaves tests without. It is the first of several mods, as it is next to the air.
 
     The client is `partition-id` of the node's configuration, the round `server-round` of the message's, as Flower's
     simulation and its strategies have them. Whole numbers, such as BatchNorm's `num_batches_tracked`, are neither

@@ -25,7 +25,7 @@ LIBRARIES = (
 ALIASES = {"F": "torch.nn.functional", "nn": "torch.nn", "np": "numpy", "loss": "torch.Tensor"}
 FOREIGN = (
     *("aggregation", "clip", "conj", "torchrun"),
-    *("ClassLabel", "datasets.load_dataset", "RandomCrop", "RandomHorizontalFlip"),
+    *("ClassLabel", "datasets.load_dataset", "RandomCrop", "RandomHorizontalFlip", "ClientApp", "fraction_train"),
 )
 """Names in the code of papers' authors, a function in a formula, a program; and those of libraries that need not be
 there, or take long to import."""
