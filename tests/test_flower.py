@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -270,3 +271,8 @@ def test_messages_that_do_not_fit_are_refused() -> None:
         link(message, make_context(0), App())
     with refuses("reply", "v"):
         link(make_message(one), make_context(0), lambda m, c: answer(m, {"v": torch.ones(2)}))
+
+
+def test_the_example_of_its_docstring() -> None:
+    (example,) = (t for t in doctest.DocTestFinder(recurse=False).find(Link, "Link", globs={}) if t.examples)
+    assert not doctest.DocTestRunner().run(example).failed
