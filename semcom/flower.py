@@ -36,8 +36,8 @@ class Link:
 
     The model of a message passes the downlink, and that of the reply to a `train` message the uplink: uncoded with the
     channel's noise (`AirConfig(parameters="analog")`), or error-free, at a rate, compressed, or lost with its block. A
-    client that loses the broadcast is not asked, and a lost reply is an error, which strategies leave out. With the
-    same seed, clients and rounds the noise is that of `semcom.run`.
+    client that loses the broadcast is not asked, and a lost reply is an error, which strategies leave out, with its
+    metrics. With the same seed, clients and rounds the noise is that of `semcom.run`.
 
     The reply's metrics get the traffic of this client and round: `floats`, `bits`, `uses`, `airtime_s` and `energy_j`,
     each with "up_" and with "down_" before it. A broadcast's uses and energy are divided among those that take part, so
