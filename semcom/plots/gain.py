@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from semcom.config import ConfigError
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.heatmap import Cell, choose_heatmap_height, draw_colour_bar, draw_table, size_width
-from semcom.studies.analysis.comparison import Comparisons
+from semcom.studies.analysis.comparison import Comparisons, describe_rule
 from semcom.studies.analysis.study import Study
 
 MAP = "RdBu"
@@ -105,8 +105,8 @@ def describe_gain(cells: pd.DataFrame, plot: Plot) -> str:
     )
     return (
         f"Test {plot.metric.label} of each method minus that of {plot.labels.value('variant', plot.over)}{unit}, runs "
-        f"paired by seed; behind ± the larger half of the 95 % interval ({made}). Bold: a difference can be told (zero "
-        f"is outside its interval, and p < 0.05 after Holm's correction over all cells).{beyond}"
+        f"paired by seed; behind ± the larger half of the 95 % interval ({made}). Bold: a difference can be told "
+        f"({describe_rule('all cells')}).{beyond}"
     )
 
 

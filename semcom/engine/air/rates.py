@@ -108,9 +108,9 @@ class Fixed(Rates):
             require("bits_per_use", self.bits_per_use, MEASURE)
 
     def choose(self, direction: Direction, ids: np.ndarray, bits: np.ndarray, broadcast: bool = False) -> np.ndarray:
-        """Return the rate; warn if it is too high for an SNR."""
-        if self.logs and self.link.noisy and len(ids):
-            self._check_rate(float(self.snr_db(direction, ids).amin()))
+        """Return the rate; warn if it is too high for the SNR of a client that sends or gets anything."""
+        if self.logs and self.link.noisy and (bits > 0).any():
+            self._check_rate(float(self.snr_db(direction, ids[bits > 0]).amin()))
         return np.full(len(ids), self.options.bits_per_use)
 
     def _check_rate(self, snr_db: float) -> None:
@@ -234,8 +234,8 @@ class MCS(Capacity):
         """Choose the schemes' rates, `[n]`, and the limit itself if the slowest is too fast."""
         limit = super().choose(direction, ids, bits, broadcast)
         scheme = np.searchsorted(EFFICIENCIES * (1 - ROUNDING), limit, "right") - 1
-        if self.logs and (scheme < 0).any():
-            self._tell_of_repetition(direction, ids, limit)
+        if self.logs and (slow := (scheme < 0) & (bits > 0)).any():
+            self._tell_of_repetition(direction, ids[slow], limit[slow])
         return np.where(scheme < 0, limit, EFFICIENCIES[scheme])
 
     def cover(self, ids: np.ndarray, bits: np.ndarray) -> np.ndarray:

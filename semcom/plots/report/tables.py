@@ -13,7 +13,7 @@ from semcom.config import ConfigError
 from semcom.files import CONFIG
 from semcom.plots.report.names import Names, format_metric, is_empty, name_heading, name_metric, name_value
 from semcom.plots.report.subject import Subject
-from semcom.studies.analysis.comparison import Comparison, Comparisons
+from semcom.studies.analysis.comparison import Comparison, Comparisons, describe_marks, describe_rule
 from semcom.studies.analysis.efficiency import read_cost
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST
@@ -78,7 +78,7 @@ def _means(study: Study, view: str | None) -> Table:
         said = Cell(row["interval"], row["interval"])
         rows.append([*_place(row, ["variant", *axes], study), mean, *ends, Cell(str(row["n"]), row["n"]), said])
     heads = ["method", *map(name_heading, axes), name_metric(metric), "from", "to", "seeds", "interval"]
-    return Table("means", "Means over seeds", _marks_note(means["mark"].any()) if rows else "", heads, rows)
+    return Table("means", "Means over seeds", describe_marks(bool(means["mark"].any())) if rows else "", heads, rows)
 
 
 def _beside(study: Study, view: str | None) -> Table:
@@ -97,16 +97,6 @@ def _beside(study: Study, view: str | None) -> Table:
     return Table("beside", "Other metrics, means over seeds", "", heads, rows)
 
 
-def _marks_note(some: bool) -> str:
-    rule = (
-        "where its paired difference to the next one is supported over two seeds or more, with Holm's correction over "
-        "all differences that this takes"
-    )
-    if some:
-        return f"Bold: the best at its point; underlined: the second. A rank is marked {rule}."
-    return f"No rank is marked: a method is called best at a point {rule}, and none is."
-
-
 def _compared(study: Study, view: str | None) -> Table:
     """Write a sentence for each pair of variants at each point."""
     pairs, done = list(combinations(study.variants, 2)), [run for run in study.tests if run.status == "done"]
@@ -117,7 +107,9 @@ def _compared(study: Study, view: str | None) -> Table:
         return Table("compared", title, f"{note}. Ask for those that you want: semcom compare FOLDER A B.")
     found = Comparisons.corrected([each for pair in pairs for each in _pair(study, pair, view)])
     said = sum(each.supported for each in found)
-    note = f"{said} of {len(found)} differences can be told, after Holm's correction over all of them." if found else ""
+    apart = "The marks above are corrected for fewer: the differences of neighbours in rank."
+    rule = f"({describe_rule('all of them')})"
+    note = f"{said} of {len(found)} differences can be told {rule}. {apart}" if found else ""
     return Table("compared", title, note, sentences=[each.sentence for each in found])
 
 

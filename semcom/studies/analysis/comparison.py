@@ -14,6 +14,23 @@ from semcom.studies.names import SHIPPED, Labels
 from semcom.tasks.metric import ACCURACY, Metric
 
 
+def state_corrected(p: str, over: str) -> str:
+    """State a p-value, or a bound of it, with the correction that it has: one wording of tables, figures, sentences."""
+    return f"{p}, corrected by Holm for {over}"
+
+
+def describe_rule(over: str) -> str:
+    """Describe when a difference counts as told (`Comparison.supported`), corrected for `over`."""
+    return f"zero is outside its 95 % interval, and {state_corrected('p < 0.05', over)}"
+
+
+def describe_marks(some: bool) -> str:
+    """Describe the marks of a table, which `ranking.mark_ranks` sets, or why there are none."""
+    words = "Bold: best; underlined: second, where" if some else "None is marked as best: nowhere can"
+    rule = describe_rule("all such differences")
+    return f"{words} the difference to the next one, paired over seeds, {'can ' if some else ''}be told ({rule})."
+
+
 @dataclass(frozen=True)
 class Comparison:
     """The comparison of two variants at one point of a study.
@@ -87,7 +104,7 @@ class Comparison:
         else:
             claim = f"no difference between {first} and {second} can be told"
             values += f", difference {self._amount(self.difference)}"
-        text = f"{where}{claim} ({values}; {self._interval()}).{self._clients()}"
+        text = f"{where}{claim} ({values}; {self._interval()}).{self._doubt()}{self._clients()}"
         return text if not where and self.supported else text[0].upper() + text[1:]  # a name stays as it is
 
     def __str__(self) -> str:
@@ -113,11 +130,22 @@ class Comparison:
         if self.supported and self.difference < 0:  # the sentence gives the size of the difference
             ends = (-self.high, -self.low)
         low, high = (self._number(end) for end in ends)
-        p, p_holm = ("p < 0.001" if value < 0.001 else f"p = {value:.2g}" for value in (self.p, self.p_holm))
-        interval = f"95 % interval of the difference {low} to {high}, {self.procedure}; {p}"
-        if self.family == 1:
-            return interval
-        return f"{interval}, each for itself; {p_holm} after Holm's correction for {self.family} comparisons"
+        which, p = "the difference", _state_p(self.p)
+        if self.family > 1:
+            which, p = "this difference alone", state_corrected(_state_p(self.p_holm), f"{self.family} comparisons")
+        return f"95 % interval of {which} {low} to {high}, {self.procedure}; {p}"
+
+    def _doubt(self) -> str:
+        """Explain a difference that is not told although the interval, or the p-value, speaks for it."""
+        excludes_zero = Interval(self.difference, self.low, self.high).excludes_zero
+        if self.supported or not (excludes_zero or self.p_holm < 1 - LEVEL):
+            return ""
+        if not excludes_zero:
+            return " The p-value is below 0.05, but zero is in the interval."
+        if self.p >= 1 - LEVEL:
+            return " Zero is outside the interval, but the p-value is not below 0.05."
+        chance = f"among {self.family} comparisons chance may show one as clear in more than 5 % of studies"
+        return f" Asked alone, this difference would be told ({_state_p(self.p)}); {chance}."
 
     def _clients(self) -> str:
         """Describe how many clients fare better, and the limits of a single seed."""
@@ -146,6 +174,10 @@ class Comparison:
 
     def _value(self, value: float) -> str:
         return f"{self._number(value)} {'%' if self._metric.share else self._metric.unit}".rstrip()
+
+
+def _state_p(p: float) -> str:
+    return "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
 
 
 class Comparisons(tuple[Comparison, ...]):

@@ -14,6 +14,7 @@ from scipy import stats
 from semcom.config import ConfigError
 from semcom.escape import escape_latex, escape_markdown, escape_tags, format_csv
 from semcom.studies.analysis.compare import Views
+from semcom.studies.analysis.comparison import describe_marks
 from semcom.studies.analysis.means import format_markdown
 from semcom.studies.analysis.setting import describe_rounds, describe_setting
 from semcom.studies.analysis.statistics import LEVEL
@@ -69,23 +70,22 @@ class Sheet:
 
     def markdown(self) -> str:
         """Format the table as Markdown, with a line that explains its numbers."""
-        best = "Bold: best; underlined: second"
         texts = self._texts(" ± ", MARKDOWN, escape_markdown)
-        return f"{escape_tags(self.caption(best))}\n\n{format_markdown(texts)}\n"
+        return f"{escape_tags(self.caption())}\n\n{format_markdown(texts)}\n"
 
     def latex(self) -> str:
         """Format the table as LaTeX, which needs the package booktabs."""
         frame = self._texts(r" \pm ", LATEX, escape_latex, math_mode=True)
         left, right = "l" * len(self.rows), "r" * (frame.shape[1] - len(self.rows))
-        note = escape_latex(self.caption("Bold: best; underlined: second"))
+        note = escape_latex(self.caption())
         text = frame.to_latex(index=False, escape=False, caption=note, column_format=left + right, position="t")
         return f"% \\usepackage{{booktabs}}\n{text}"
 
-    def caption(self, marks: str) -> str:
-        """Describe the numbers in a sentence or two, and the marks if there are any."""
+    def caption(self) -> str:
+        """Describe the numbers, and the marks if there are any."""
         unit = f" in {unit}" if (unit := self._metric.shown_unit) else ""
         marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
-        claim = f" {marks}, where the paired difference to the next one is supported (Holm, 95 %)." if marked else ""
+        claim = f" {describe_marks(True)}" if marked else ""
         seeds = describe_sheet_intervals(self.cells, "±", self.spread)
         what = f"{capitalise(self._metric.label)}{unit}, {seeds}."
         return f"{what}{claim} {self.note}".rstrip()

@@ -8,8 +8,8 @@ import multiprocessing
 import os
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psutil
@@ -27,6 +27,8 @@ from semcom.studies.sweep import attempt, ray_pool
 from semcom.studies.sweep.progress import SweepProgress
 
 LOG = logging.getLogger(__name__)
+RATES = logging.getLogger("semcom.engine.air.rates")
+"""What its runs say of their rates is the same in most of a study, and said once in it."""
 BACKENDS = ("loky", "ray")
 """loky: processes of this machine; ray: a cluster, whose machines must all see the results' folder."""
 TRIES = 2
@@ -79,7 +81,7 @@ def carry_out_in_pool(
         gpus_per_run: GPUs that ray keeps for each run, or a part of one (None: none).
         labels: hash -> label of the run, see `SweepProgress`.
     """
-    with SweepProgress(runs, labels, jobs or 1) as progress:
+    with SweepProgress(runs, labels, jobs or 1) as progress, _hear_once(passes=True):
         if backend == "ray":
             why = ray_pool.carry_out_in_ray(progress, train, jobs, limit_minutes, gpus_per_run)
         else:
@@ -152,7 +154,9 @@ def _run_calls(calls: Sequence[Any], jobs: int, progress: SweepProgress) -> str:
             # joblib would put several short runs into one task, and a lost worker would take them all with it.
             parallel = _Parallel(n_jobs=jobs, batch_size=1, pre_dispatch="all")
             parallel.progress = progress
-            parallel(calls)
+            for said in parallel(calls):
+                for text in said:
+                    RATES.warning(*text)
     except Exception as error:
         broken = f"the process ended without a result: {attempt.format_attempt_error(error)}"
     progress.look()
@@ -209,15 +213,36 @@ class _Parallel(Parallel):
         self.progress.look()
 
 
-def _carry_out(parent: int, content: Mapping[str, Any], train: Train, limit_minutes: float | None) -> None:
-    """Carry out one run in a worker, which ends with the process of the sweep; without workers, in that process."""
+def _carry_out(
+    parent: int, content: Mapping[str, Any], train: Train, limit_minutes: float | None
+) -> list[tuple[Any, ...]]:
+    """Carry out one run in a worker, which ends with the process of the sweep; without workers, in that process.
+
+    Returns what a worker's run said of its rates, for that process to say: texts with their arguments.
+    """
     if parent != os.getpid():
         exit_with_parent(parent, look=True)  # joblib may have started it from a thread of its own
         logging.getLogger("semcom.data").setLevel(logging.ERROR)  # the sweep has said it
     try:
-        with suppress(BusyError, OSError):  # the sweep says so
+        with _hear_once(passes=parent == os.getpid()) as said, suppress(BusyError, OSError):  # the sweep says so
             attempt.attempt_run(content, train, limit_minutes)
     except (KeyboardInterrupt, Stopped):
         if parent != os.getpid():
             os._exit(STATUS)  # without a next run; its state is kept
         raise
+    return [(record.msg, *(record.args or ())) for record in said.values()]
+
+
+@contextmanager
+def _hear_once(passes: bool) -> Iterator[dict[str, logging.LogRecord]]:
+    """Keep the first line of each text that runs say of their rates; only these pass, or none."""
+    said: dict[str, logging.LogRecord] = {}
+
+    def is_first(record: logging.LogRecord) -> bool:
+        return said.setdefault(str(record.msg), record) is record and passes
+
+    RATES.addFilter(is_first)
+    try:
+        yield said
+    finally:
+        RATES.removeFilter(is_first)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from scipy import special
 
+import semcom
 from semcom.channels import LINKS, Link
 from semcom.engine.world import World
 from tests import worlds
@@ -65,6 +66,14 @@ def test_below_the_slowest_scheme_repetition_makes_the_rate_that_the_channel_has
     assert len(said) == (limit < SLOWEST)
     if said:
         assert f"{SLOWEST / limit:.1f} times" in said[0]
+
+
+@pytest.mark.parametrize(("method", "lines"), [("local", 0), ("fedavg", 1)])
+def test_nothing_is_said_of_a_rate_at_which_nothing_is_sent(method: str, lines: int, caplog: Any) -> None:
+    semcom.run(worlds.request(method, channel={"snr_db": -20.0}, train={"rounds": 2}))
+    assert [record.name for record in caplog.records if "bit per use" in record.getMessage()] == [
+        "semcom.engine.air.rates"
+    ] * lines
 
 
 def test_a_broadcast_takes_as_long_as_its_weakest_client_needs() -> None:

@@ -41,7 +41,8 @@ def test_markdown_has_means_half_widths_and_marks() -> None:
         "Accuracy in %, mean over 1 to 3 seeds; ±: 95 % intervals over seeds (Student's t), which what"
     )
     assert head.endswith(
-        "Bold: best; underlined: second, where the paired difference to the next one is supported (Holm, 95 %)."
+        "Bold: best; underlined: second, where the difference to the next one, paired over seeds, can be told (zero is "
+        "outside its 95 % interval, and p < 0.05, corrected by Holm for all such differences)."
     )
     assert lines == [
         "| Method | Accuracy |",

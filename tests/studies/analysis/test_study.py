@@ -448,24 +448,29 @@ def test_several_points_are_corrected_by_holm(tmp_path: Path) -> None:
     assert (low.point, high.point) == ({SNR: 0.0}, {SNR: 9.0}) and low.family == 2
     assert low.p == alone.p and low.p_holm == 2 * alone.p and high.p_holm == high.p
     assert low.sentence.startswith("At SNR 0 dB, fedcl is 10.5 percentage points more accurate")
-    p, p_holm = "p < 0.001, each for itself", "p = 0.0015 after Holm's correction for 2 comparisons"
-    assert f"{p}; {p_holm}" in low.sentence, "the p-value beside the interval is corrected as that is: not at all"
+    assert "95 % interval of this difference alone " in low.sentence, "it is not corrected"
+    assert "; p = 0.0015, corrected by Holm for 2 comparisons). With" in low.sentence
     frame = study.compare_all().frame
     assert list(frame[SNR]) == [0.0, 9.0] and list(frame["supported"]) == [True, False]
     assert str(study.compare_all()).count("\n") == 1
 
 
 def test_a_claim_does_not_survive_too_many_questions(tmp_path: Path) -> None:
-    """p = 0.021 alone, and 0.064 among three pairs: the interval without zero is not enough."""
+    """p = 0.04 alone, and 0.12 among three pairs: the interval without zero is not enough."""
     pair(tmp_path, [[0.1, 0.1], [0.13, 0.13], [0.2, 0.2]])
     study = pair(tmp_path / "more", [[0.0, 0.0]])
     for seed, other in enumerate((0.52, 0.48, 0.5)):
         simple(tmp_path, config("fedproto", seed), [other, other])
     study = semcom.study(tmp_path)
     alone = study.compare("fedcl", "fedavg")
-    among = study.compare_all()[0]
     among = next(c for c in study.compare_all() if {c.first, c.second} == {"fedcl", "fedavg"})
     assert alone.supported and abs(among.difference) == alone.difference and not among.supported and among.family == 3
+    assert among.sentence.startswith("No difference between ")
+    assert "alone -27.1 to -1.6, paired t over 3 seeds; p = 0.12, corrected by Holm for 3 comparisons)." in str(among)
+    assert (
+        "Asked alone, this difference would be told (p = 0.04); among 3 comparisons chance may show one as clear in "
+        "more than 5 % of studies." in str(among)
+    )
 
 
 def test_runs_that_differ_in_the_content_of_files_alone_are_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import inspect
+import logging
 import os
 import re
 import shutil
@@ -270,6 +271,21 @@ def test_a_plugins_training_function_reaches_workers(
     else:
         sweep(str(file), out=tmp_path / "r", jobs=2)
     assert list(read_table(tmp_path / "r")["accuracy"]) == [0.25, 0.25]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_of_a_rate_is_spoken_once_in_a_study(jobs: int, tmp_path: Path, fake_run: Run, caplog: Any) -> None:
+    """By the process of the sweep, whichever said it; what else is said of rates stays."""
+
+    def run(config: RunConfig) -> None:
+        rates = logging.getLogger("semcom.engine.air.rates")
+        rates.warning("too fast at %g dB", config.seed)
+        rates.warning("too slow")
+        fake_run(config)
+
+    sweep("demo", seeds=(3, 4, 5), methods="fedcl", out=tmp_path, jobs=jobs, train=run)
+    said = [record.getMessage() for record in caplog.records if record.name == "semcom.engine.air.rates"]
+    assert sorted(said) in (["too fast at 3 dB", "too slow"], ["too fast at 4 dB", "too slow"])
 
 
 def test_of_lokys_warnings_that_of_a_new_worker_is_left_out(
