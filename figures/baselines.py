@@ -7,9 +7,10 @@ import pandas as pd
 from semcom.config import ConfigError
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.points import describe_points
-from semcom.studies.analysis.means import compute_means
+from semcom.studies.analysis.means import compute_means, cut_intervals
 from semcom.studies.analysis.study import Study
 from semcom.studies.grid import TEST_SNR
+from semcom.tasks.metric import ACCURACY
 
 FEATURES = {"ideal": "No channel", "awgn": "Features, analog", "digital": "Features, digital"}
 """Link -> name of its line."""
@@ -59,7 +60,8 @@ def _list_chains(sent: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def _average(runs: pd.DataFrame) -> pd.DataFrame:
-    cells = compute_means(runs.astype({"accuracy": float}), ["scheme", "uses"], "accuracy")
+    found = compute_means(runs.astype({"accuracy": float}), ["scheme", "uses"], "accuracy")
+    cells = cut_intervals(found, ACCURACY)
     cells.insert(1, "snr_db", float(runs[SNR].iloc[0]))
     return cells
 

@@ -15,11 +15,12 @@ from semcom.plots.bars import DOTS
 from semcom.plots.base import Drawing, Plot
 from semcom.plots.points import SETTING, tabulate_by_setting
 from semcom.runs.folder.arrays import CONFUSION
-from semcom.studies.analysis.means import compute_means
+from semcom.studies.analysis.means import compute_means, cut_intervals
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import METHODS
 from semcom.studies.overrides import format_number
 from semcom.studies.results.run import Stored
+from semcom.tasks.metric import ACCURACY
 from semcom_papers.experiments.measures.class_groups import GROUPS
 
 ALPHA, SHARE, EPOCHS = "partition.beta", "train.participation", "train.local_epochs"
@@ -114,7 +115,7 @@ def average_repper_rank(study: Study, plot: Plot) -> pd.DataFrame:
     clients = frame[(frame["seed"] == 0) & (frame[CLIENT] < SHOWN)]
     shown = pd.concat([mean, clients.assign(**{WHOSE: clients[CLIENT].map("client {}".format)})])
     parts = (part for _, part in shown.groupby(WHOSE, sort=False))
-    return pd.concat([compute_means(part, ["variant", WHOSE, RANK], "accuracy") for part in parts])
+    return pd.concat([cut_intervals(compute_means(p, ["variant", WHOSE, RANK], "accuracy"), ACCURACY) for p in parts])
 
 
 def _rank_classes(run: Stored) -> Iterator[dict[str, Any]]:
@@ -147,7 +148,7 @@ def average_repper_new(study: Study, plot: Plot) -> pd.DataFrame:
             raise ConfigError(f"results: {run.variant} had no new clients")
         each = each if study.runs["seed"].nunique() == 1 else sorted(each)
         rows += [{"hash": run.hash, CLIENT: i, "accuracy": value} for i, value in enumerate(each)]
-    return compute_means(study.of_runs(rows), ["variant", CLIENT], "accuracy")
+    return cut_intervals(compute_means(study.of_runs(rows), ["variant", CLIENT], "accuracy"), ACCURACY)
 
 
 # Section 5 ------------------------------------------------------------------------------------------------------------

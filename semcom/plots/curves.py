@@ -11,14 +11,13 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.guessing import cross_guessing, describe_guessing
 from semcom.plots.points import (
     check_costs,
-    describe_intervals_beyond,
     describe_points,
     limit_ordinate,
     name_abscissa,
     select_view,
 )
 from semcom.plots.style import MANY, choose_line_depth, percent
-from semcom.studies.analysis.means import compute_means
+from semcom.studies.analysis.means import compute_means, cut_intervals
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import capitalise, metric_label
 
@@ -43,7 +42,7 @@ def compute_curves(study: Study, plot: Plot) -> pd.DataFrame:
     if chosen[plot.y].isna().all():
         raise ConfigError(f"y: no round has {plot.y!r}")
     lines = [name for name in plot.fields if name != plot.x]
-    cells = compute_means(chosen, [*lines, "round"], plot.y)
+    cells = cut_intervals(compute_means(chosen, [*lines, "round"], plot.y), plot.metric)
     if plot.x != "round":
         cost = study.spent(chosen, str(plot.x)).groupby([chosen[name] for name in (*lines, "round")], dropna=False)
         cells = cells.merge(cost.mean().rename(plot.x).reset_index(), on=[*lines, "round"])
@@ -94,10 +93,9 @@ def describe_curves(cells: pd.DataFrame, plot: Plot) -> str:
     smooth = f" Curves are averaged over the last {plot.window} evaluations." if plot.window > 1 else ""
     many = cells[plot.hue].nunique() > MANY
     left_out = " Bands of so many curves would hide each other." if many and cells["low"].notna().any() else ""
-    cut = left_out or describe_intervals_beyond(cells, plot)
     free = any(_is_free(line, plot) for _, line in cells.groupby(plot.hue, sort=False))
     level = " What costs nothing is a thin line at the level of its last round." if free else ""
-    return describe_points(cells, plot, "in the CSV file" if many else "bands") + smooth + cut + level
+    return describe_points(cells, plot, "in the CSV file" if many else "bands") + smooth + left_out + level
 
 
 CURVES = Kind(

@@ -16,7 +16,6 @@ from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.guessing import GUESSING, cross_guessing, describe_guessing
 from semcom.plots.points import (
     average_over_seeds,
-    describe_intervals_beyond,
     describe_points,
     limit_ordinate,
     measure_ends,
@@ -126,7 +125,7 @@ def describe_lines(cells: pd.DataFrame, plot: Plot) -> str:
         return describe_points(cells, plot)
     if cells[plot.hue].nunique() > MANY:
         return f"{describe_points(cells, plot, 'in the table')} Bars of so many lines would hide each other."
-    return describe_points(cells, plot) + describe_intervals_beyond(cells, plot)
+    return describe_points(cells, plot)
 
 
 def describe_marks(cells: pd.DataFrame, plot: Plot) -> str:

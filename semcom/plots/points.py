@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from semcom.config import ConfigError
 from semcom.plots.base import Plot, Style, Styles
 from semcom.studies.analysis.compare import Views, check_views, choose_view
-from semcom.studies.analysis.means import check_seeds_alone, compute_means
+from semcom.studies.analysis.means import check_seeds_alone, compute_means, cut_intervals, find_cut_intervals
 from semcom.studies.analysis.sheet import describe_sheet_intervals
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import name_field
@@ -58,7 +58,7 @@ def average_table(study: Study, frame: pd.DataFrame, plot: Plot) -> pd.DataFrame
     if plot.y not in frame or not pd.api.types.is_numeric_dtype(frame[plot.y]):
         numbers = frame.select_dtypes("number").columns.difference([*plot.fields, "seed"])
         raise ConfigError(f"y: {plot.y!r} is no number here; there are {', '.join(numbers)}")
-    return compute_means(select_view(study, frame, plot.view), plot.fields, plot.y)
+    return cut_intervals(compute_means(select_view(study, frame, plot.view), plot.fields, plot.y), plot.metric)
 
 
 def select_view(study: Study, frame: pd.DataFrame, view: Views) -> pd.DataFrame:
@@ -149,7 +149,8 @@ def describe_points(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str
     start = f"Test {name}" if name.startswith("accuracy") else name[0].upper() + name[1:]
     against = f" against {name_abscissa(cells, plot.x)}" if plot.x else ""
     view = f", view {format_view(plot.view)}" if plot.view else ""
-    return f"{start}{against}{view}, {describe_sheet_intervals(cells, shown)}."
+    cut = ", cut at 0 and 100 %" if find_cut_intervals(cells, plot.metric).any() else ""
+    return f"{start}{against}{view}, {describe_sheet_intervals(cells, shown)}{cut}."
 
 
 def list_hues(cells: pd.DataFrame, plot: Plot, styles: Styles) -> Iterator[tuple[str | None, Style, pd.DataFrame]]:
@@ -169,13 +170,7 @@ def draw_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
 
 
 def limit_ordinate(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
-    """End the ordinate of fractions a little beyond 0 and 1, as intervals of few seeds may exceed possible values."""
+    """End the ordinate of percentages a little beyond 0 and 1."""
     for axes in figure.axes if plot.metric.shown_unit == "%" else ():
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, -ROOM), min(high, 1 + ROOM))
-
-
-def describe_intervals_beyond(cells: pd.DataFrame, plot: Plot) -> str:
-    """Describe intervals that `limit_ordinate` cuts, if any."""
-    beyond = plot.metric.shown_unit == "%" and (cells["low"].min() < -ROOM or cells["high"].max() > 1 + ROOM)
-    return " Some intervals reach beyond the ordinate." if beyond else ""

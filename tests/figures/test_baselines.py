@@ -51,7 +51,8 @@ def test_points_are_means_over_seeds() -> None:
     ]
     assert cells["mean"].tolist() == pytest.approx([0.75, 0.65, 0.5, *[0.375] * 4])
     half = 12.7062 * 0.1 / 2**0.5 / 2**0.5  # t with one degree of freedom, deviation of two seeds, root of two
-    assert cells["high"][0] - cells["mean"][0] == pytest.approx(half, rel=1e-5) and pd.isna(cells["low"][2])
+    assert cells["mean"][0] - cells["low"][0] == pytest.approx(half, rel=1e-5) and pd.isna(cells["low"][2])
+    assert cells["high"][0] == 1, "cut, as no accuracy is larger"
     assert cells["lost"].tolist()[3:] == [0.75] * 4 and cells["payload"].tolist()[3:] == [300.0] * 4
     assert (cells["snr_db"] == 9.0).all()
 

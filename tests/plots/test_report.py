@@ -218,7 +218,7 @@ def test_one_seed_has_neither_interval_nor_rank(tmp_path: Path) -> None:
         ["FedAvg", "10.0", "", "", "1", "none: one seed"],
         ["FedCL", "90.0", "", "", "1", "none: one seed"],
     ]
-    assert "none: each point has one seed" in page.text and "No rank is marked" in page.text
+    assert "none: each point has one seed" in page.text and "None is marked as best: nowhere can" in page.text
     assert page.figures["accuracy"][0][0]["error_y"]["array"] == [0] and page.choices["confusion"] == {}
 
 

@@ -103,7 +103,8 @@ def _intervals(study: Study) -> str:
     if counts == [1]:
         return "none: each point has one seed, which says nothing of how sure a mean is"
     one = "; none for points with one seed" if counts[0] == 1 else ""
-    return f"95 % t intervals over {' or '.join(str(n) for n in counts if n > 1)} seeds{one}"
+    cut = ", cut at 0 and 100 %" if study.metric.shown_unit == "%" else ""
+    return f"95 % t intervals over {' or '.join(str(n) for n in counts if n > 1)} seeds{cut}{one}"
 
 
 def _versions(study: Study) -> str:

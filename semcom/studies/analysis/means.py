@@ -16,6 +16,7 @@ from semcom.studies.analysis.statistics import compute_t_interval
 from semcom.studies.grid import TEST
 from semcom.studies.overrides import format_plain_value
 from semcom.studies.results.table import list_configuration_columns
+from semcom.tasks.metric import Metric
 
 
 def check_seeds_alone(frame: pd.DataFrame, fields: Sequence[str], lines: str = "variant") -> None:
@@ -105,3 +106,22 @@ def compute_means(frame: pd.DataFrame, by: Sequence[str], value: str) -> pd.Data
         words = "none: all seeds are equal" if n > 1 and math.isnan(found.low) else words
         rows.append((*key, found.mean, found.low, found.high, n, words))
     return pd.DataFrame(rows, columns=[*by, "mean", "low", "high", "n", "interval"])
+
+
+def cut_intervals(means: pd.DataFrame, metric: Metric, value: str = "mean") -> pd.DataFrame:
+    """Cut the intervals of means of a percentage at 0 and 1, which no mean can pass: that loses no coverage.
+
+    Args:
+        means: as of `compute_means`; not differences.
+        metric: the number that the means are of. One that does pass 0 or 1, although it is declared a share, keeps its
+            intervals.
+        value: the column of the means.
+    """
+    ends = means[["low", "high"]]
+    inside = means[value].between(0, 1) & (metric.shown_unit == "%")
+    return means.assign(**ends.where(~inside, ends.clip(0, 1)))
+
+
+def find_cut_intervals(means: pd.DataFrame, metric: Metric) -> pd.Series:
+    """Find the intervals that `cut_intervals` has cut, bool, a value per row."""
+    return (means["low"].eq(0) | means["high"].eq(1)) & (metric.shown_unit == "%")

@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
-from scipy import stats
 
 from semcom.config import ConfigError
 from semcom.escape import escape_latex, escape_markdown, escape_tags, format_csv
 from semcom.studies.analysis.compare import Views
 from semcom.studies.analysis.comparison import describe_marks
-from semcom.studies.analysis.means import format_markdown
+from semcom.studies.analysis.means import find_cut_intervals, format_markdown
 from semcom.studies.analysis.setting import describe_rounds, describe_setting
-from semcom.studies.analysis.statistics import LEVEL
 from semcom.studies.analysis.study import Study
 from semcom.studies.analysis.study import study as read_study
 from semcom.studies.names import SHIPPED, Labels, capitalise, field_label
@@ -37,7 +35,7 @@ class Sheet:
 
     Attributes:
         cells: a row per cell: rows, columns, mean, low and high (ends of the 95 % interval, NaN for none), n (seeds)
-            and, of what can be ranked, mark (best, second or nothing).
+            and, of what can be ranked, mark (best, second or nothing); with `spread` std that, too.
         rows: fields that make the rows.
         columns: fields that make the columns; none is one column.
         metric: number of a view that the means are of.
@@ -87,19 +85,27 @@ class Sheet:
         marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
         claim = f" {describe_marks(True)}" if marked else ""
         seeds = describe_sheet_intervals(self.cells, "±", self.spread)
-        what = f"{capitalise(self._metric.label)}{unit}, {seeds}."
+        cut = ", in brackets where it would pass 0 or 100 % and is cut there" if self._find_cut().any() else ""
+        what = f"{capitalise(self._metric.label)}{unit}, {seeds}{cut}."
         return f"{what}{claim} {self.note}".rstrip()
+
+    def _find_cut(self) -> pd.Series:
+        """Find the cells whose interval is shown, and cut."""
+        shown = compute_spread(self.cells, self.spread).notna() & (self.spread == "interval")
+        return find_cut_intervals(self.cells, self._metric) & shown
 
     def _texts(self, plus: str, marks: Mapping[str, str], escape: Any, math_mode: bool = False) -> pd.DataFrame:
         """Format the table: first the labels of the rows, then the cells."""
-        halves = compute_spread(self.cells, self.spread)
+        halves, cut = compute_spread(self.cells, self.spread), self._find_cut()
         factor, digits = 100 if self._metric.share else 1, self._metric.choose_decimals(halves)
         found: dict[tuple[Any, ...], str] = {}
-        for cell in self.cells.assign(half=halves)[self.cells["mean"].notna()].to_dict("records"):
-            mean = marks.get(cell.get("mark", ""), "{}").format(f"{factor * cell['mean']:.{digits}f}")
-            half = factor * cell["half"]
-            text = mean + ("" if math.isnan(half) else f"{plus}{half:.{digits}f}")
-            found[_read_place(cell, self.rows), _read_place(cell, self.columns)] = f"${text}$" if math_mode else text
+        for cell in self.cells.assign(half=halves, cut=cut)[self.cells["mean"].notna()].to_dict("records"):
+            mean, low, high, half = (f"{factor * cell[name]:.{digits}f}" for name in ("mean", "low", "high", "half"))
+            text = marks.get(cell.get("mark", ""), "{}").format(mean)
+            text += "" if cell["cut"] or math.isnan(cell["half"]) else f"{plus}{half}"
+            text = f"${text}$" if math_mode else text
+            text += f" ({low} to {high})" if cell["cut"] else ""
+            found[_read_place(cell, self.rows), _read_place(cell, self.columns)] = text
         down, across = (list(dict.fromkeys(place[i] for place in found)) for i in (0, 1))
         labels = [[escape(self.labels.value(*each)) for each in zip(self.rows, row, strict=True)] for row in down]
         names = [
@@ -123,10 +129,7 @@ def compute_spread(cells: pd.DataFrame, spread: Spread) -> pd.Series:
 
     Of two seeds Student's t has one degree of freedom: their interval is 12.7 times as wide as they are apart.
     """
-    halves, n = (cells["high"] - cells["low"]) / 2, cells["n"]
-    if spread == "std":
-        halves = halves * n**0.5 / stats.t.ppf((1 + LEVEL) / 2, (n - 1).clip(lower=1))
-    return halves.where(n >= FEWEST)
+    return (cells["std"] if spread == "std" else (cells["high"] - cells["low"]) / 2).where(cells["n"] >= FEWEST)
 
 
 def describe_sheet_intervals(cells: pd.DataFrame, shown: str, spread: Spread = "interval") -> str:
@@ -170,7 +173,9 @@ def make_sheet(
     across = tuple(n for n in study.axes if n not in down) if columns is None else study.named("columns", columns)
     if not (study.runs["status"] == "done").any():
         raise ConfigError("study: no run of it has finished")
-    cells = study.along([*down, *across]).marked([*down, *across], view=view, metric=metric)
+    fields, along = [*down, *across], study.along([*down, *across])
+    cells = along.marked(fields, view=view, metric=metric)
+    cells = cells.assign(std=along.deviate(fields, view=view, metric=metric)) if spread == "std" else cells
     number = study.find_metric(metric)
     setting = f"Setting: {describe_setting(study.runs, {*down, *across})}."
     note = f"{describe_rounds(study, number, view)} {setting}".lstrip()

@@ -32,7 +32,7 @@ from semcom.studies.analysis.compare import (
 )
 from semcom.studies.analysis.comparison import Comparison, Comparisons
 from semcom.studies.analysis.frames import TABLES
-from semcom.studies.analysis.means import compute_means
+from semcom.studies.analysis.means import compute_means, cut_intervals
 from semcom.studies.analysis.selection import find_axes, order_runs, parse_selection_field, select_runs, tabulate_keys
 from semcom.studies.grid import TEST, TEST_SNR
 from semcom.studies.names import Labels, is_in_joule
@@ -331,6 +331,8 @@ class Study:
     ) -> pd.DataFrame:
         """Average over seeds with 95 % t-intervals, see `means.compute_means`: mean, low, high, n, interval.
 
+        Intervals of percentages are cut at 0 and 1.
+
         Args:
             by: columns that tell apart what is not averaged (None: variant and the axes).
             view: as of `compare`.
@@ -341,12 +343,17 @@ class Study:
         """
         metric = self.find_metric(metric)
         columns = ["variant", *self.axes] if by is None else list(by)
-        check_views(view, self.variants)
-        frame = self._done(metric, value=lambda run: read_compared_value(run, choose_view(view, run.variant), metric))
+        frame = self._tabulate_values(view, metric)
         missing = [name for name in columns if name not in frame]
         if missing:
             raise ConfigError(f"by: {missing[0]!r} is no column of the study; there are {', '.join(frame)}")
-        return self._tell_missing_runs(compute_means(frame, columns, "value"))
+        found = cut_intervals(compute_means(frame, columns, "value"), self.labels.metric(metric))
+        return self._tell_missing_runs(found)
+
+    def deviate(self, by: Sequence[str], *, view: Views = None, metric: str = "accuracy") -> pd.Series:
+        """Compute the standard deviation over seeds of each row of `mean`, whose arguments and errors it has."""
+        frame = self._tabulate_values(view, self.find_metric(metric))
+        return frame.groupby(list(by), sort=False, dropna=False)["value"].std().reset_index(drop=True)
 
     def rank(self, *, view: Views = None, metric: str = "accuracy") -> pd.DataFrame:
         """Order the variants at each point, and find which may be called best and second: `rank_variants`.
@@ -354,7 +361,8 @@ class Study:
         Args and errors are those of `compare`; there may be several points.
         """
         metric = self.find_metric(metric)
-        return ranking.rank_variants(self._cells(metric), self.axes, view, metric)
+        found = ranking.rank_variants(self._cells(metric), self.axes, view, metric)
+        return found if found.empty else cut_intervals(found, self.labels.metric(metric))
 
     def marked(
         self,
@@ -395,9 +403,8 @@ class Study:
             value=lambda run: read_compared_value(run, choose_view(view, run.variant), metric.name),
             cost=lambda run: efficiency.read_cost(run, cost),
         )
-        return efficiency.find_efficient_variants(frame, self.axes, metric.higher).rename(
-            columns={"value": metric.name}
-        )
+        found = efficiency.find_efficient_variants(frame, self.axes, metric.higher)
+        return cut_intervals(found, metric, "value").rename(columns={"value": metric.name})
 
     def until(
         self,
@@ -484,6 +491,11 @@ class Study:
 
     def _cells(self, metric: str) -> Cells:
         return group_runs_to_compare(self._knowing(metric), self.axes)
+
+    def _tabulate_values(self, view: Views, metric: str) -> pd.DataFrame:
+        """Tabulate the keys of the finished runs that have a metric, with its value in a view."""
+        check_views(view, self.variants)
+        return self._done(metric, value=lambda run: read_compared_value(run, choose_view(view, run.variant), metric))
 
     def _done(self, metric: str, **numbers: Callable[[Stored], float]) -> pd.DataFrame:
         """Tabulate the keys of the finished runs that have a metric, with some numbers of each."""

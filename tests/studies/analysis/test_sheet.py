@@ -56,12 +56,35 @@ def test_markdown_has_means_half_widths_and_marks() -> None:
 
 def test_two_seeds_have_no_interval_worth_printing() -> None:
     """Of 0.4 and 0.5 it would be 45.0 +- 63.5; nor has one of two seeds among others."""
-    pair = pd.DataFrame({"variant": ["fedavg"], "mean": [0.45], "low": [-0.185], "high": [1.085], "n": [2]})
+    ends = {"low": [0.0], "high": [1.0], "std": [0.07]}
+    pair = pd.DataFrame({"variant": ["fedavg"], "mean": [0.45], **ends, "n": [2]})
     text = Sheet(pair, ("variant",), (), "accuracy").markdown()
     assert "mean over 2 seeds, too few for an interval that is worth printing." in text and "| FedAvg | 45.0 |" in text
     assert "| FedAvg | 45.0 |" in Sheet(pair, ("variant",), (), "accuracy", spread="std").markdown()
     mixed = Sheet(cells(n=[3, 2, 1]), ("variant",), (), "accuracy").markdown()
     assert "which what has fewer than three seeds lacks" in mixed and "| <ins>65.0</ins> |" in mixed
+
+
+def test_no_interval_of_a_percentage_passes_its_bounds(tmp_path: Path) -> None:
+    """Of 98, 100 and 99 % it would be 99 +- 2.48, of 0, 1 and 5 % 2 +- 6.57; the deviations are 1.0 and 2.6 points."""
+    for seed, (high, low) in enumerate(((0.98, 0.0), (1.0, 0.01), (0.99, 0.05))):
+        simple(tmp_path, config("fedcl", seed), [high])
+        simple(tmp_path, config("local", seed), [low])
+    found = semcom.study(tmp_path)
+    means = found.mean().set_index("variant")
+    assert means.loc["fedcl", ["low", "high"]].tolist() == pytest.approx([0.9652, 1.0], abs=1e-4)
+    assert means.loc["local", ["low", "high"]].tolist() == pytest.approx([0.0, 0.0857], abs=1e-4)
+    assert found.rank()["high"].max() == 1 and found.pareto("rounds")["low"].min() == 0
+    gained = found.compare("fedcl", "local")
+    assert gained.high > 1, "a difference keeps its interval"
+    sheet = make_sheet(found)
+    text = sheet.markdown()
+    assert "±: 95 % intervals over seeds (Student's t), in brackets where it would pass 0 or 100 % and is cut" in text
+    assert "| FedCL | **99.0** (96.5 to 100.0) |" in text and "| Local | 2.0 (0.0 to 8.6) |" in text
+    assert r"FedCL & $\mathbf{99.0}$ (96.5 to 100.0) \\" in sheet.latex()
+    deviations = make_sheet(found, spread="std")
+    assert "**99.0** ± 1.0 |" in deviations.markdown() and "| 2.0 ± 2.6 |" in deviations.markdown()
+    assert "brackets" not in deviations.markdown() and "std" in deviations.csv().splitlines()[0]
 
 
 def test_the_standard_deviation_stands_in_the_place_of_the_interval(study: Study) -> None:
