@@ -150,7 +150,7 @@ def describe_points(cells: pd.DataFrame, plot: Plot, shown: str = "bars") -> str
     against = f" against {name_abscissa(cells, plot.x)}" if plot.x else ""
     view = f", view {format_view(plot.view)}" if plot.view else ""
     cut = ", cut at 0 and 100 %" if find_cut_intervals(cells, plot.metric).any() else ""
-    return f"{start}{against}{view}, {describe_sheet_intervals(cells, shown)}{cut}."
+    return f"{start}{against}{view}, {describe_sheet_intervals(cells, shown, cut=cut)}."
 
 
 def list_hues(cells: pd.DataFrame, plot: Plot, styles: Styles) -> Iterator[tuple[str | None, Style, pd.DataFrame]]:

@@ -84,9 +84,9 @@ class Sheet:
         unit = f" in {unit}" if (unit := self._metric.shown_unit) else ""
         marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
         claim = f" {describe_marks(True)}" if marked else ""
-        seeds = describe_sheet_intervals(self.cells, "±", self.spread)
-        cut = ", in brackets where it would pass 0 or 100 % and is cut there" if self._find_cut().any() else ""
-        what = f"{capitalise(self._metric.label)}{unit}, {seeds}{cut}."
+        cut = ", in brackets where cut at 0 or 100 %" if self._find_cut().any() else ""
+        seeds = describe_sheet_intervals(self.cells, "±", self.spread, cut)
+        what = f"{capitalise(self._metric.label)}{unit}, {seeds}."
         return f"{what}{claim} {self.note}".rstrip()
 
     def _find_cut(self) -> pd.Series:
@@ -132,8 +132,8 @@ def compute_spread(cells: pd.DataFrame, spread: Spread) -> pd.Series:
     return (cells["std"] if spread == "std" else (cells["high"] - cells["low"]) / 2).where(cells["n"] >= FEWEST)
 
 
-def describe_sheet_intervals(cells: pd.DataFrame, shown: str, spread: Spread = "interval") -> str:
-    """Describe over how many seeds means are, and that `shown` (a sign or a word) is their interval."""
+def describe_sheet_intervals(cells: pd.DataFrame, shown: str, spread: Spread = "interval", cut: str = "") -> str:
+    """Describe over how many seeds means are, and that `shown` (a sign or a word) is their interval, and how `cut`."""
     known = cells.loc[cells["n"] > 0, "n"]
     low, high = int(known.min()), int(known.max())
     seeds = f"{low} seeds" if low == high else f"{low} to {high} seeds"
@@ -143,7 +143,7 @@ def describe_sheet_intervals(cells: pd.DataFrame, shown: str, spread: Spread = "
         return f"mean over {seeds}, too few for an interval that is worth printing"
     few = "fewer than three seeds" if shown == "±" else "one seed"
     lacking = f", which what has {few} lacks" if low < (FEWEST if shown == "±" else 2) else ""
-    what = "standard deviation over seeds" if spread == "std" else "95 % intervals over seeds (Student's t)"
+    what = "standard deviation over seeds" if spread == "std" else f"95 % intervals over seeds (Student's t){cut}"
     return f"mean over {seeds}; {shown}: {what}{lacking}"
 
 

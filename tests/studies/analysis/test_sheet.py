@@ -79,7 +79,7 @@ def test_no_interval_of_a_percentage_passes_its_bounds(tmp_path: Path) -> None:
     assert gained.high > 1, "a difference keeps its interval"
     sheet = make_sheet(found)
     text = sheet.markdown()
-    assert "±: 95 % intervals over seeds (Student's t), in brackets where it would pass 0 or 100 % and is cut" in text
+    assert "±: 95 % intervals over seeds (Student's t), in brackets where cut at 0 or 100 %." in text
     assert "| FedCL | **99.0** (96.5 to 100.0) |" in text and "| Local | 2.0 (0.0 to 8.6) |" in text
     assert r"FedCL & $\mathbf{99.0}$ (96.5 to 100.0) \\" in sheet.latex()
     deviations = make_sheet(found, spread="std")
