@@ -8,7 +8,7 @@ COPY semcom semcom
 COPY channels channels
 COPY experiments experiments
 COPY figures figures
-RUN pip install --no-cache-dir --extra-index-url "$INDEX" -c constraints.txt . && rm -rf /src
+RUN pip install --no-cache-dir --extra-index-url "$INDEX" -c constraints.txt '.[report]' && rm -rf /src
 ENV OMP_NUM_THREADS=1
 WORKDIR /work
 ENTRYPOINT ["semcom"]

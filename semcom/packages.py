@@ -8,6 +8,8 @@ from importlib import metadata
 from importlib.util import find_spec
 from typing import Any
 
+from semcom.config import ConfigError
+
 
 @functools.cache
 def list_own_folders() -> tuple[str, ...]:
@@ -49,3 +51,18 @@ def read_package_catalogue(group: str) -> tuple[dict[str, str], str]:
     """Collect the tables of names that installed packages declare under a group, see `find_installed_packages`."""
     tables, problem = find_installed_packages(group)
     return {name: place for table in tables for name, place in table.items()}, problem
+
+
+def check_extra_package(asked: str, package: str, extra: str) -> None:
+    """Check that a package of an extra of semcom is installed, without importing it.
+
+    Args:
+        asked: what needs it, with the field or command in front, such as "backend: 'ray'".
+        package: its name in Python.
+        extra: of pyproject.toml.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if find_spec(package) is None:
+        raise ConfigError(f"{asked} needs {package}; pip install 'semcom[{extra}]'")

@@ -21,6 +21,8 @@ class ReportFlags:
 
     out: str | None = None
     """The file (None: report.html in the first folder)."""
+    title: str | None = None
+    """Title of the page (None: those of the studies)."""
     at: flags.At = ()
     """Only runs with these values, such as channel.snr_db=10 (several: channel.snr_db=0,10)."""
     view: str | None = None
@@ -36,5 +38,5 @@ def carry_out_report(words: list[str]) -> None:
     count = next((i for i, word in enumerate(words) if word.startswith("-")), len(words))
     wanted = flags.parse_flags(ReportFlags(), "semcom report FOLDER...", words[count:], extra={})
     load_plugins(wanted.plugins)
-    path = write(words[:count], out=wanted.out, view=wanted.view, at=read_analysis_point(wanted.at))
+    path = write(words[:count], out=wanted.out, title=wanted.title, view=wanted.view, at=read_analysis_point(wanted.at))
     say(f"report: {path}")

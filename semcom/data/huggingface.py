@@ -5,7 +5,6 @@ Legend: N samples.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from semcom.config.errors import shorten_error
 from semcom.data.dataset import Bytes, Dataset, Indices, note_on_dataset, require_of_dataset
 from semcom.data.pictures import convert_picture
 from semcom.data.readers import put_channels_first
+from semcom.packages import check_extra_package
 
 NAME = "huggingface"
 ASIDE = 5
@@ -69,8 +69,7 @@ class HuggingFace:
         Raises ConfigError if the package is not installed, or the dataset does not match the options.
         """
         o = self.options
-        if importlib.util.find_spec("datasets") is None:
-            raise ConfigError(f"data.name: {NAME!r} needs datasets; pip install 'semcom[{NAME}]'")
+        check_extra_package(f"data.name: {NAME!r}", "datasets", NAME)
         parts = [self._read(o.train, root), *([] if o.test is None else [self._read(o.test, root)])]
 
         def read(column: str) -> list[Any]:

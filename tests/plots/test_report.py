@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import importlib.util
 import json
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from html import escape
@@ -172,7 +175,7 @@ def test_the_numbers_of_the_figures_are_those_of_the_study(folder: Path, page: P
     front, *marks = page.shown("costs", "channel uses, SNR 9 dB")
     pareto = study.pareto("uses").query(f"`{SNR}` == 9")
     assert [mark["x"] for mark in marks] == [[cost] for cost in pareto["cost"]] == [[3 * TRAFFIC["uses"] * 2 * 12]] * 2
-    assert [mark["marker"]["color"] != "#fff" for mark in marks] == pareto["efficient"].tolist() == [False, True]
+    assert [mark["marker"]["color"] != figures.CLEAR for mark in marks] == pareto["efficient"].tolist() == [False, True]
     assert front["y"] == marks[1]["y"]
 
 
@@ -220,6 +223,37 @@ def test_one_seed_has_neither_interval_nor_rank(tmp_path: Path) -> None:
     ]
     assert "none: each point has one seed" in page.text and "None is marked as best: nowhere can" in page.text
     assert page.figures["accuracy"][0][0]["error_y"]["array"] == [0] and page.choices["confusion"] == {}
+
+
+@pytest.mark.parametrize(("rounds", "step"), [(3, 1), (10, 1), (12, 2), (40, 5), (200, None)])
+def test_rounds_have_whole_ticks_and_the_page_a_title(rounds: int, step: int | None, tmp_path: Path) -> None:
+    of = config(rounds=rounds)
+    scores = {"personal": scored([0.25, 0.75])}
+    write(tmp_path / "s" / run_hash(of), of, [line(1, scores), line(rounds, scores)])
+    page = Page(report([tmp_path / "s"], title="<i>My</i> study"))
+    assert page.figures["curves"][1]["xaxis"].get("dtick") == step
+    assert "<title>&lt;i&gt;My&lt;/i&gt; study</title>" in page.text
+    assert "<h1>&lt;i&gt;My&lt;/i&gt; study</h1>" in page.text and "<h2>s</h2>" in page.text
+
+
+def test_without_the_extra_one_line_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simple(tmp_path / "s", config(), [0.5, 0.75])
+    there = importlib.util.find_spec
+    monkeypatch.setattr("semcom.packages.find_spec", lambda name: None if name == "plotly" else there(name))
+    assert cli.main(["report", str(tmp_path / "s")]) == 2
+    assert capsys.readouterr().err == "semcom: error: report: the page needs plotly; pip install 'semcom[report]'\n"
+    assert not (tmp_path / "s" / "report.html").exists()
+
+
+def test_other_commands_do_without_it(tmp_path: Path) -> None:
+    for method in ("fedcl", "fedavg"):
+        simple(tmp_path / "s", config(method), [0.5, 0.75])
+    code = "import sys; sys.modules['plotly'] = None; from semcom.cli.main import main; "
+    code += "sys.exit(any(main(line.split()) for line in sys.argv[1:]))"
+    commands = ("results s", "table s --format tex", "compare s fedcl fedavg", "report --help")
+    subprocess.run([sys.executable, "-c", code, *commands], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
 
 
 def test_the_test_snr_is_an_axis(tmp_path: Path) -> None:
@@ -362,6 +396,26 @@ def test_the_page_works_in_chromium(browser: Any, page: Page, folder: Path) -> N
     ask("const f = document.querySelector('.filter'); f.value = 'plain failed'; f.dispatchEvent(new Event('input'))")
     assert ask("return document.querySelector('.count').textContent") == "1 of 15"
     assert [entry["message"] for entry in browser.get_log("browser")] == []
+
+
+def test_the_page_and_its_figures_follow_the_colours_of_the_system(browser: Any, page: Page) -> None:
+    def see(scheme: str) -> list[str]:
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        browser.get(page.path.as_uri())
+        parts = [
+            ("body", "backgroundColor"),
+            ("body", "color"),
+            *((f"[data-figure=curves] {text}", "fill") for text in (".xtick text", ".ytitle", ".legendtext")),
+            ("[data-figure=confusion] .heatmap-label text", "fill"),
+            ("[data-figure=curves] .main-svg", "backgroundColor"),
+        ]
+        ask = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
+        return [browser.execute_script(ask, *part) for part in parts]
+
+    dark, light, clear = "rgb(26, 26, 26)", "rgb(230, 230, 230)", "rgba(0, 0, 0, 0)"
+    assert see("light") == ["rgb(255, 255, 255)", *[dark] * 5, clear]
+    assert see("dark") == ["rgb(22, 24, 28)", *[light] * 4, dark, clear], "cells of maps are light"
 
 
 def test_references_test_snrs_and_texts(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import semcom
 from semcom.config import ConfigError
 from semcom.escape import escape_controls
 from semcom.files import resolve_file, write_atomically
+from semcom.packages import check_extra_package
 from semcom.plots.report.facts import facts, title_study
-from semcom.plots.report.figures import figures
 from semcom.plots.report.subject import Subject
 from semcom.plots.report.tables import tables
 
@@ -21,6 +21,7 @@ def report(
     folders: Sequence[Path | str] | Path | str,
     *,
     out: Path | str | None = None,
+    title: str | None = None,
     view: str | None = None,
     at: Mapping[str, Any] | None = None,
 ) -> Path:
@@ -29,12 +30,13 @@ def report(
     Args:
         folders: of the studies, or of one, as `semcom.study` takes them.
         out: the file (None: report.html in the first folder, or beside an archive).
+        title: of the page (None: those of the studies).
         view: name of the view that is averaged and compared (None: the headline of each run).
         at: field -> value, as for `Study.where`.
 
     Raises:
         ConfigError: no folder, or the same folder twice, no study in a folder, no such view, or no run with such a
-            value.
+            value; or Plotly, of the extra `report`, is not installed.
 
     Example:
         >>> import semcom
@@ -45,15 +47,18 @@ def report(
         >>> semcom.report("results/two").name
         'report.html'
     """
+    check_extra_package("report: the page", "plotly", "report")
     paths = [resolve_file(folder) for folder in ((folders,) if isinstance(folders, Path | str) else folders)]
     if not paths or len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("FOLDER: none is given, or one twice; give each study once")
-    page = _page([_part(i, path, view, at) for i, path in enumerate(paths)])
+    page = _page([_part(i, path, view, at) for i, path in enumerate(paths)], title)
     beside = paths[0].with_suffix(".html") if paths[0].is_file() else paths[0] / "report.html"
     return write_atomically(beside if out is None else resolve_file(out), page)
 
 
 def _part(i: int, folder: Path, view: str | None, at: Mapping[str, Any] | None) -> dict[str, Any]:
+    from semcom.plots.report.figures import figures  # imports Plotly, which is of an extra
+
     subject = Subject(semcom.study(folder).where(at or {}), folder, view)
     return {
         "title": title_study(subject.study, folder),
@@ -63,7 +68,7 @@ def _part(i: int, folder: Path, view: str | None, at: Mapping[str, Any] | None) 
     }
 
 
-def _page(parts: Sequence[Mapping[str, Any]]) -> str:
+def _page(parts: Sequence[Mapping[str, Any]], title: str | None) -> str:
     """Fill the template. All texts from the studies are escaped, in HTML here and in its scripts by Plotly."""
     from jinja2 import Environment, PackageLoader
     from markupsafe import Markup
@@ -77,7 +82,8 @@ def _page(parts: Sequence[Mapping[str, Any]]) -> str:
     )
     own = {"css": Markup(_text("page.css")), "js": Markup(_text("page.js"))}
     template = environment.get_template("page.html")
-    return template.render(parts=parts, plotly=Markup(get_plotlyjs()), version=semcom.__version__, **own)
+    own |= {"parts": parts, "title": title}
+    return template.render(plotly=Markup(get_plotlyjs()), version=semcom.__version__, **own)
 
 
 def _text(name: str) -> str:

@@ -31,7 +31,8 @@ MOST_CLIENTS = 300_000
 """Accuracies of clients on a page. Beyond, it shows every second client, or every third ..."""
 MOST_CELLS = 1_000_000
 """Cells of confusion matrices on a page: those of the first runs."""
-COLOURS = ("#0072b2", "#d55e00", "#000000", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777")
+COLOURS = ("#0072b2", "#d55e00", "#8f5ad1", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#777777")
+"""On white and on black: Okabe and Ito's, but for their black."""
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross", "star", "pentagon")
 SHADES = ((0, "#ffffff"), (1, "#6baed6"))
@@ -43,14 +44,22 @@ UNITS = {
     "energy_j": "energy in J",
     "samples": "training samples",
 }
-GRID = {"automargin": True, "zeroline": False, "gridcolor": "#e6e6e6", "linecolor": "#888", "ticks": "outside"}
+GRID = {"automargin": True, "zeroline": False, "gridcolor": "rgba(128,128,128,0.22)", "linecolor": "#888"}
+GRID |= {"ticks": "outside", "tickcolor": "#888"}
+CLEAR = "rgba(0,0,0,0)"
+"""The page shows through, be it light or dark; page.css colours the texts."""
 LAYOUT: dict[str, Any] = {
     "template": go.layout.Template(layout={"xaxis": GRID, "yaxis": GRID}),
     "height": 430,
     "margin": {"l": 50, "r": 15, "t": 36, "b": 45},
     "legend": {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top"},
     "font": {"size": 13, "color": "#1a1a1a"},
+    "paper_bgcolor": CLEAR,
+    "plot_bgcolor": CLEAR,
+    "modebar": {"bgcolor": CLEAR, "color": "#888", "activecolor": "#0072b2"},
 }
+ROW, CHARACTERS = 20, 120
+"""Height of a row of a legend in pixels, and the characters of its names that fit into one on a desk."""
 Point = Mapping[str, Any]
 """Axis -> value."""
 
@@ -86,7 +95,9 @@ class Figure:
         _, first, layout = self.choices[0]
         for i, trace in enumerate(self.traces):
             trace.visible = i in first
-        made = go.Figure(self.traces, {**LAYOUT, **layout})
+        named = (len(trace.name or "") + 8 for trace in self.traces if trace.visible and trace.showlegend is not False)
+        room = ROW * (sum(named) // CHARACTERS)  # or the rows of a long legend would squeeze the axes
+        made = go.Figure(self.traces, {**LAYOUT, "height": LAYOUT["height"] + room, **layout})
         config = {"responsive": True, "displaylogo": False, "showSendToCloud": False}
         return Markup(made.to_html(config, full_html=False, include_plotlyjs=False, div_id=place))
 
@@ -258,6 +269,7 @@ def _curves(study: Study, places: Places, choices: Choices) -> Figure:
     every = max(1, math.ceil((len(tested) + len(losses)) / MOST_POINTS))
     note = "Thin: single runs. Thick: their mean, over rounds in which all of them were evaluated."
     made = Figure("curves", "Learning curves", note + _thinned("evaluation", every))
+    axis = _axis("round", dtick=_choose_step(rounds["round"].max()))
     metric = study.metric
     tested, losses = tested.assign(value=_scaled(tested[metric.name], metric)), losses.assign(value=losses.get("loss"))
     traces = [
@@ -266,15 +278,18 @@ def _curves(study: Study, places: Places, choices: Choices) -> Figure:
     ]
     for words, at, views in choices:
         of = [each for name, own, view, each in traces if views[name] == view and places.stands(name, own, at)]
-        made.offer(words, sum(of, []), xaxis=_axis("round"), yaxis=_axis(name_metric(metric)))
+        made.offer(words, sum(of, []), xaxis=axis, yaxis=_axis(name_metric(metric)))
     groups = places.groups(losses)
     found = [(name, own, _curves_of(places, name, rows, every, "%{y:.4g}")) for name, own, _, rows in groups]
     for at in places.but():
         of = [each for name, own, each in found if places.stands(name, own, at)]
-        made.offer(
-            _words("training loss", name_place(at)), sum(of, []), xaxis=_axis("round"), yaxis=_axis("training loss")
-        )
+        made.offer(_words("training loss", name_place(at)), sum(of, []), xaxis=axis, yaxis=_axis("training loss"))
     return made
+
+
+def _choose_step(rounds: float) -> int | None:
+    """Choose the whole step of the ticks of few rounds; None: for many Plotly takes whole ones itself."""
+    return next((step for step in (1, 2, 5) if rounds <= 10 * step), None)
 
 
 def _curves_of(places: Places, name: str, rows: pd.DataFrame, every: int, form: str) -> list[go.Scatter]:
@@ -315,7 +330,7 @@ def _clients(study: Study, places: Places, choices: Choices) -> Figure:
         box = go.Box(
             y=_scaled(rows[metric.name], metric), customdata=rows[["client", "seed"]].to_numpy(int), hoveron="points",
             hovertemplate=_hover(f"client %{{customdata[0]}}, seed %{{customdata[1]}}: {_form(metric, 'y')}"),
-            fillcolor="rgba(0,0,0,0)", **look, **points,
+            fillcolor=CLEAR, showlegend=False, **look, **points,
         )  # fmt: skip
         traces.append((name, own, view, box))
     for words, at, views in choices:
@@ -332,7 +347,7 @@ def _classes(study: Study, places: Places, choices: Choices) -> Figure:
     for words, at, views in choices:
         of = {n: row for n, own, view, row in means if views[n] == view and places.stands(n, own, at)}
         table, hover = pd.DataFrame(of).T, "%{y}<br>class %{x}: %{z:.1f} %<extra></extra>"
-        names = [escape_html(name) for name in table.index]
+        names = [escape_html(name_value(name, "variant", places.labels)) for name in table.index]
         map_ = _map(_percents(table), hover, table.size <= 300, x=list(table), y=names)
         made.offer(words, [map_] if of else [], **_map_layout("class", "", table.shape[1], 160 + 34 * len(of)))
     return made
@@ -385,7 +400,7 @@ def _costs(subject: Subject, places: Places) -> Figure:
         for name, own, _, row in places.groups(found[found["cost"].notna()]) if found["cost"].gt(0).any() else ():
             look = places.look(name)
             mark = look["marker"] | {"size": 11, "line": {"color": look["marker"]["color"], "width": 2}}
-            look["marker"] = mark | ({} if row["efficient"].all() else {"color": "#fff"})
+            look["marker"] = mark | ({} if row["efficient"].all() else {"color": CLEAR})
             trace = go.Scatter(
                 x=row["cost"], y=_scaled(row[metric.name], metric), mode="markers",
                 error_y=places.bars(name, row, metric.name),

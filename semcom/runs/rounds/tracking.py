@@ -6,7 +6,6 @@ import contextlib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +13,7 @@ from semcom.channels.registry import Registry
 from semcom.config import ConfigError, Resolved, run_hash, to_dict
 from semcom.config.identity import flatten_config
 from semcom.files import refuse_file, resolve_file
+from semcom.packages import check_extra_package
 from semcom.registry import find_entry
 from semcom.runs.folder.lines import read_metrics
 from semcom.runs.result.places import hide_places
@@ -184,8 +184,8 @@ def parse_trackers(asked: Sequence[str] | str) -> dict[str, str]:
     for word in [asked] if isinstance(asked, str) else asked:
         name, _, place = word.partition("=")
         kind = find_entry(TRACKERS, name, "track")
-        if kind.package and find_spec(kind.package) is None:
-            raise ConfigError(f"track: {name!r} needs {kind.package}; pip install 'semcom[{name}]'")
+        if kind.package:
+            check_extra_package(f"track: {name!r}", kind.package, name)
         if name in found:
             raise ConfigError(f"track: {name!r} is given twice, with {found[name]!r} and {place or kind.usual!r}")
         kind.check(place or kind.usual)

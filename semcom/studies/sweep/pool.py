@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import multiprocessing
 import os
@@ -19,6 +18,7 @@ from semcom.channels.options import POSITIVE
 from semcom.config import ConfigError, Resolved, RunConfig, run_hash, to_dict
 from semcom.config.checks import require_in_config
 from semcom.engine.host.orphan import exit_with_parent
+from semcom.packages import check_extra_package
 from semcom.runs.folder.folder import BusyError
 from semcom.runs.request.stop import STATUS, Stopped, act_before_stop
 from semcom.studies.experiment import Train
@@ -49,8 +49,8 @@ def check_workers(jobs: int | None, backend: str, gpus_per_run: float | None = N
         raise ConfigError(f"jobs: {jobs!r} is not a whole number of at least 1")
     if backend not in BACKENDS:
         raise ConfigError(f"backend: {backend!r} is unknown: known are {', '.join(BACKENDS)}")
-    if backend == "ray" and importlib.util.find_spec("ray") is None:
-        raise ConfigError("backend: 'ray' is not installed; pip install 'semcom[ray]', or use loky")
+    if backend == "ray":
+        check_extra_package("backend: 'ray'", "ray", "ray")
     require_in_config("gpus-per-run", gpus_per_run, POSITIVE)
     if gpus_per_run is not None and backend != "ray":
         raise ConfigError(f"gpus-per-run: {gpus_per_run:g} is for the backend ray; leave it out, or give --backend ray")

@@ -16,7 +16,6 @@ import pytest
 import semcom
 from semcom.cli import main as cli
 from semcom.cli.flags import read_early_flags, read_train_flags
-from semcom.runs.rounds import tracking
 from semcom.runs.rounds.runner import run
 from tests import worlds
 from tests.refusals import refuses
@@ -97,7 +96,9 @@ def test_a_run_that_is_finished_or_taken_up_is_written_whole(
 
 
 def test_without_the_package_one_line_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr(tracking, "find_spec", lambda name: None if name == "tensorboard" else util.find_spec(name))
+    monkeypatch.setattr(
+        "semcom.packages.find_spec", lambda name: None if name == "tensorboard" else util.find_spec(name)
+    )
     assert cli.main(["train", "fedavg", "--track", f"tensorboard={tmp_path / 'board'}"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("semcom: error: track: ") and "semcom[tensorboard]" in said

@@ -353,7 +353,7 @@ def test_wrong_configuration_stops_before_any_run(
 
 def test_missing_ray_is_one_line(tmp_path: Path, fake_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("semcom.packages.find_spec", lambda name: None)
     with refuses("backend", "semcom[ray]"):
         sweep("demo", out=tmp_path, backend="ray", train=fake_run)
 
