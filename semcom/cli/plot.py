@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import semcom
@@ -76,7 +77,8 @@ class TableFlags:
     """What stands behind a mean, for three seeds or more: half of its 95 % interval, or the standard deviation over
     seeds."""
     format: Literal["md", "csv", "tex"] = "md"
-    """md: Markdown; csv: a line per cell with all digits; tex: LaTeX with booktabs."""
+    """md: Markdown; csv: a line per cell with all digits; tex: LaTeX with booktabs, and a label with the name of the
+    file."""
     out: str | None = None
     """File that is written (None: the table is printed)."""
     plugins: PLUGIN = ()
@@ -110,7 +112,8 @@ def print_plot_table(words: list[str]) -> None:
         metric=wanted.metric,
         spread=wanted.spread,
     )
-    text = {"md": found.markdown, "csv": found.csv, "tex": found.latex}[wanted.format]()
+    name = resolve_file(wanted.out or folder).stem
+    text = {"md": found.markdown, "csv": found.csv, "tex": partial(found.latex, name)}[wanted.format]()
     if wanted.out is None:
         say(text, end="")
     else:

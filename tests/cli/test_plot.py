@@ -58,7 +58,7 @@ def test_table_prints_or_writes(folder: Path, capsys: pytest.CaptureFixture[str]
     found = make_sheet(semcom.study(folder), ["method"], ["channel.snr_db"])
     line = "table s --rows method --columns channel.snr-db"
     assert told(capsys, line) == found.markdown().splitlines()
-    assert told(capsys, f"{line} --format tex") == found.latex().splitlines()
+    assert told(capsys, f"{line} --format tex") == found.latex("s").splitlines()
     assert told(capsys, f"{line} --format csv --out deep/t.csv") == ["table: deep/t.csv"]
     assert Path("deep/t.csv").read_text() == found.csv()
     assert (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,7 +40,7 @@ class Sheet:
         rows: fields that make the rows.
         columns: fields that make the columns; none is one column.
         metric: number of a view that the means are of.
-        note: further sentences of the caption, on rounds and setting.
+        note: further sentences, on rounds and setting.
         spread: the number behind a mean of three seeds or more: half of its interval, or the standard deviation.
         labels: the names of its methods and its number.
     """
@@ -69,25 +70,40 @@ class Sheet:
     def markdown(self) -> str:
         """Format the table as Markdown, with a line that explains its numbers."""
         texts = self._texts(" ± ", MARKDOWN, escape_markdown)
-        return f"{escape_tags(self.caption())}\n\n{format_markdown(texts)}\n"
+        words = f"{self._describe_numbers()} {self._describe_rest()}".rstrip()
+        return f"{escape_tags(words)}\n\n{format_markdown(texts)}\n"
 
-    def latex(self) -> str:
-        """Format the table as LaTeX, which needs the package booktabs."""
+    def latex(self, name: str | None = None) -> str:
+        """Format the table as LaTeX, which needs the package booktabs: a short caption, and all else in a note below.
+
+        Args:
+            name: of the label tab:NAME (None: the number's).
+        """
         frame = self._texts(r" \pm ", LATEX, escape_latex, math_mode=True)
         left, right = "l" * len(self.rows), "r" * (frame.shape[1] - len(self.rows))
-        note = escape_latex(self.caption())
-        text = frame.to_latex(index=False, escape=False, caption=note, column_format=left + right, position="t")
-        return f"% \\usepackage{{booktabs}}\n{text}"
+        lines = [
+            r"% \usepackage{booktabs}",
+            r"\begin{table}[t]",
+            r"\centering",
+            rf"\caption{{{escape_latex(self._describe_numbers())}}}",
+            rf"\label{{tab:{re.sub(r'[^A-Za-z0-9]+', '-', name or self.metric)}}}",
+            frame.to_latex(index=False, escape=False, column_format=left + right).rstrip(),
+        ]
+        if rest := self._describe_rest():
+            lines += [r"\par\smallskip\raggedright\footnotesize", escape_latex(rest)]
+        return "\n".join([*lines, r"\end{table}", ""])
 
-    def caption(self) -> str:
-        """Describe the numbers, and the marks if there are any."""
+    def _describe_numbers(self) -> str:
+        """Describe the numbers in a sentence."""
         unit = f" in {unit}" if (unit := self._metric.shown_unit) else ""
-        marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
-        claim = f" {describe_marks(True)}" if marked else ""
         cut = ", in brackets where cut at 0 or 100 %" if self._find_cut().any() else ""
         seeds = describe_sheet_intervals(self.cells, "±", self.spread, cut)
-        what = f"{capitalise(self._metric.label)}{unit}, {seeds}."
-        return f"{what}{claim} {self.note}".rstrip()
+        return f"{capitalise(self._metric.label)}{unit}, {seeds}."
+
+    def _describe_rest(self) -> str:
+        """Describe the marks, if there are any, the rounds and the setting."""
+        marked = {*self.cells.get("mark", ())} & MARKDOWN.keys()
+        return f"{describe_marks(True) if marked else ''} {self.note}".strip()
 
     def _find_cut(self) -> pd.Series:
         """Find the cells whose interval is shown, and cut."""

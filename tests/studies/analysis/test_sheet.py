@@ -128,7 +128,15 @@ def test_latex_is_balanced_and_escaped() -> None:
         r"Local & $60.0$ \\",
     ):
         assert line in text
-    assert text.startswith("% \\usepackage{booktabs}\n\\begin{table}[t]\n")
+    assert text.startswith(
+        "% \\usepackage{booktabs}\n\\begin{table}[t]\n\\centering\n\\caption{Accuracy in \\%, mean over "
+    )
+    assert (
+        "(Student's t), which what has fewer than three seeds lacks.}\n\\label{tab:accuracy}\n\\begin{tabular}" in text
+    )
+    assert "\\footnotesize\nBold: best; underlined: second" in text, "what else there is to say stands below"
+    named = Sheet(cells(mark=""), ("variant",), (), "accuracy").latex("my table_1")
+    assert "\\label{tab:my-table-1}" in named and named.endswith("\\end{tabular}\n\\end{table}\n")
     assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
     assert re.findall(r"\\begin{(\w+)}", text) == re.findall(r"\\end{(\w+)}", text)[::-1] == ["table", "tabular"]
     body = text.partition("\n")[2]
