@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import semcom
@@ -113,7 +112,7 @@ def print_plot_table(words: list[str]) -> None:
         spread=wanted.spread,
     )
     name = resolve_file(wanted.out or folder).stem
-    text = {"md": found.markdown, "csv": found.csv, "tex": partial(found.latex, name)}[wanted.format]()
+    text = {"md": found.markdown, "csv": found.csv, "tex": lambda: found.latex(name)}[wanted.format]()
     if wanted.out is None:
         say(text, end="")
     else:

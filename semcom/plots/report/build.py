@@ -82,8 +82,8 @@ def _page(parts: Sequence[Mapping[str, Any]], title: str | None) -> str:
     )
     own = {"css": Markup(_text("page.css")), "js": Markup(_text("page.js"))}
     template = environment.get_template("page.html")
-    own |= {"parts": parts, "title": title}
-    return template.render(plotly=Markup(get_plotlyjs()), version=semcom.__version__, **own)
+    about = {"parts": parts, "title": title, "version": semcom.__version__}
+    return template.render(plotly=Markup(get_plotlyjs()), **about, **own)
 
 
 def _text(name: str) -> str:
