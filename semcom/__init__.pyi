@@ -41,6 +41,7 @@ from semcom.runs.result.result import Result as Result
 from semcom.runs.rounds.load import load as load
 from semcom.runs.rounds.runner import run as run
 from semcom.runs.rounds.tracking import TRACKERS as TRACKERS, Tracker as Tracker, scalars as scalars
+from semcom.scenes import scene as scene
 from semcom.studies.analysis.sheet import table as table
 from semcom.studies.analysis.study import Study as Study, study as study
 from semcom.studies.experiment import Experiment as Experiment

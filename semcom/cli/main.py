@@ -45,6 +45,7 @@ commands:
   train METHOD        train one method and print its result
   sweep [EXPERIMENT]  train a grid of runs, print its table, draw its figures
   split               divide a dataset over clients, and write who has what
+  scene NAME          place clients in the streets of a city by ray tracing
   figure FIGURE       draw a figure that has a name from the results of a sweep
   plot FOLDER         draw a figure of a study: lines, curves, bars, heatmap ...
   table FOLDER        write the means of a study as Markdown, CSV or LaTeX
@@ -389,6 +390,7 @@ COMMANDS: Registry[Callable[[list[str]], None]] = Registry(
         "train": "semcom.cli.main:carry_out_train",
         "sweep": "semcom.cli.main:carry_out_sweep",
         "split": "semcom.cli.main:carry_out_split",
+        "scene": "semcom.cli.scene:carry_out_scene",
         "figure": "semcom.cli.main:carry_out_figure",
         "show": "semcom.cli.show:carry_out_show",
         "plot": "semcom.cli.plot:carry_out_plot",

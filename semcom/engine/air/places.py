@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,8 +12,9 @@ import torch
 
 from semcom.channels import PATH_LOSSES, Link
 from semcom.channels.cell import NEAREST_M, convert_dbm_to_watts, drop_clients_in_cell, noise_dbm
-from semcom.channels.options import BaseOptions, Rule, require
-from semcom.config import Resolved, parse_snr
+from semcom.channels.options import NOT_NEGATIVE, BaseOptions, Rule, require
+from semcom.channels.scene import list_scenes, read_scene
+from semcom.config import ConfigError, Resolved, parse_snr
 from semcom.engine.air.part import NO_CHANNEL, NO_NOISE, NOTHING_SENT, Part, Planned
 from semcom.engine.air.rates import Direction
 from semcom.engine.host.keys import keyed
@@ -201,3 +203,57 @@ class Cell(Placed):
     def describe(self, round_: int) -> dict[str, np.ndarray]:
         """Describe the places and the SNRs."""
         return {"x_m": self.x_m, "y_m": self.y_m, **super().describe(round_), "los": self.los}
+
+
+class InScene(Placed):
+    """Clients in a scene of a ray tracer, who may walk: each round meets the path gains of its time.
+
+    Attributes:
+        scene: the scene.
+        gains_db: path gains of the run's clients, `[K, T]`.
+    """
+
+    @dataclass(frozen=True)
+    class Options(Placed.Options):
+        """Options of the scene."""
+
+        scene: Path | None = None
+        """Name of a scene that ships (munich-20), or a file that `semcom scene` has written; it has to be given."""
+        round_s: float = 1.0
+        """Seconds of the scene from the beginning of a round to that of the next."""
+
+        def check(self) -> None:
+            """Check the ranges, and that a scene is named."""
+            super().check()
+            if self.scene is None:
+                raise ValueError(f"scene: none is given; those that ship are {', '.join(list_scenes())}")
+            read_scene(str(self.scene))
+            require("round_s", self.round_s, NOT_NEGATIVE)
+
+    @classmethod
+    def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
+        """Yield the length of a round where nobody walks."""
+        yield from super().list_unused(run)
+        if len(read_scene(str(run.config.network.options.scene)).times_s) == 1:
+            yield "round_s", "the scene has a single time"
+
+    def __init__(self, config: Resolved, link: Link) -> None:
+        super().__init__(config, link)
+        self.scene = read_scene(str(self.options.scene))
+        if config.clients > self.scene.clients:
+            raise ConfigError(f"network.scene: {self.scene.clients} clients are in it, {config.clients} in the run")
+        self.gains_db = self.scene.gains_db()[: config.clients]
+
+    def find_time(self, round_: int) -> int:
+        """Find the index of the scene's time in a round."""
+        return self.scene.find_time(max(round_ - 1, 0) * self.options.round_s)
+
+    def receive_dbm(self, power_dbm: float, ids: np.ndarray, round_: int) -> np.ndarray:
+        """Add the path gains."""
+        return power_dbm + self.gains_db[ids, self.find_time(round_)]
+
+    def describe(self, round_: int) -> dict[str, np.ndarray]:
+        """Describe the places, the base station being at 0, and the SNRs."""
+        at = self.find_time(round_)
+        x, y, _ = (self.scene.places_m[: self.config.clients, at] - self.scene.base_m).T
+        return {"x_m": x, "y_m": y, **super().describe(round_), "los": self.scene.sight[: self.config.clients, at]}

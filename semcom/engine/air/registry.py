@@ -44,7 +44,11 @@ RATES: Registry[type[Rates]] = Registry(
 """Rates of error-free exchange: name -> subclass of `Rates`."""
 PLACES: Registry[type[Places]] = Registry(
     "places",
-    {"list": "semcom.engine.air.places:Listed", "cell": "semcom.engine.air.places:Cell"},
+    {
+        "list": "semcom.engine.air.places:Listed",
+        "cell": "semcom.engine.air.places:Cell",
+        "scene": "semcom.engine.air.places:InScene",
+    },
     base="semcom.engine.air.places:Places",
     options="Options",
 )

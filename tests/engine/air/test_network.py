@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from semcom.channels.scene import read_scene
+from semcom.config import ConfigError
 from semcom.engine.air.places import Cell
 from semcom.engine.world import World
 from tests import worlds
@@ -90,3 +93,42 @@ def test_the_best_snr_is_an_order_statistic() -> None:
 def test_equal_snrs_are_chosen_at_random() -> None:
     w = world({"scheduling": "best-snr"}, train={"participation": 0.5})
     assert len({tuple(ids) for ids in rounds(w, 5)}) == 5
+
+
+SCENE = {"kind": "scene", "scene": "munich-20", "round_s": 20.0}
+
+
+def test_snrs_in_a_scene_are_those_of_its_gains_at_the_time_of_the_round() -> None:
+    """23 dBm over a twelfth of 1 MHz: 23 + 174 - 7 - 10 lg(1e6 / 12) dB above the path gain, wherever somebody is."""
+    w, scene = world(SCENE), read_scene("munich-20")
+    gains = scene.gains_db()[:CLIENTS]
+    for round_, seconds in ((0, 0), (1, 0), (2, 20), (4, 60), (7, 120), (8, 100), (13, 0)):
+        at = np.flatnonzero(scene.times_s <= seconds)[-1]
+        up = w.session.draws.places.find_snr_db("up", np.arange(CLIENTS), round_)
+        np.testing.assert_allclose(up, gains[:, at] + 190 - 10 * np.log10(1e6 / CLIENTS))
+    described = w.session.draws.places.describe(4)
+    at = np.flatnonzero(scene.times_s <= 60)[-1]
+    np.testing.assert_allclose(described["x_m"] + scene.base_m[0], scene.places_m[:CLIENTS, at, 0])
+    assert (described["los"] == scene.sight[:CLIENTS, at]).all()
+
+
+@pytest.mark.parametrize(
+    ("network", "why"),
+    [
+        ({"kind": "scene"}, "network.scene: none is given; those that ship are munich-20"),
+        ({**SCENE, "scene": "munic"}, "network.scene: 'munic' is no file, and none of those that ship: munich-20"),
+        ({**SCENE, "round_s": -1.0}, "network.round-s: -1.0 is not a number of at least 0"),
+        (
+            {**SCENE, "path_loss": "exponent"},
+            "network.path-loss: 'exponent' has no effect, as network.kind scene has no",
+        ),
+    ],
+)
+def test_a_scene_that_is_none_is_refused(network: dict[str, object], why: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(why)}"):
+        world(network)
+
+
+def test_a_scene_has_places_for_so_many() -> None:
+    with pytest.raises(ConfigError, match="^network.scene: 20 clients are in it, 21 in the run$"):
+        worlds.world(sizes=(2,) * 21, network=SCENE)
