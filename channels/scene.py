@@ -117,13 +117,13 @@ def _read_file(path: str, version: tuple[int, int]) -> Scene:
         with np.load(path, allow_pickle=False) as file:
             if missing := [name for name in names if name not in file.files]:
                 raise ValueError(f"it has no {missing[0]}")
-            found = {name: file[name] for name in names}
+            found: dict[str, Any] = {name: file[name] for name in names}
         made = json.loads(str(found.pop("made")))
-        scalars = {name: float(found.pop(name)) for name in ("carrier_hz", "cell_m")}
+        found |= {name: float(found[name]) for name in ("carrier_hz", "cell_m")}
     except Exception as error:  # of a damaged file NumPy and zipfile raise a dozen kinds, some without a word
         why = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"scene: {path!r} is no scene ({why})") from None
-    scene = Scene(**found, **scalars, made=made)
+    scene = Scene(**found, made=made)
     if wrong := _find_fault(scene):
         raise ValueError(f"scene: {path!r} is no scene ({wrong})")
     return scene
@@ -161,7 +161,7 @@ def write_scene(scene: Scene, path: Path | str) -> None:
         scene: to be written.
         path: of the file; its folder must be there.
     """
-    arrays = {f.name: np.asarray(getattr(scene, f.name)) for f in fields(Scene) if f.name != "made"}
+    arrays: dict[str, Any] = {f.name: np.asarray(getattr(scene, f.name)) for f in fields(Scene) if f.name != "made"}
     arrays["a"] = arrays["a"].astype(np.complex64)
     arrays |= {name: arrays[name].astype(np.float32) for name in ("doppler_hz", "map_db", "heights_m", "places_m")}
     np.savez_compressed(path, **arrays, made=json.dumps(dict(scene.made)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +12,8 @@ from matplotlib.figure import Figure
 
 from semcom.channels.scene import Scene
 
+WEAK_DB = -140.0
+"""Path gain below which nothing is heard, and nothing drawn."""
 STANDS_M = 2.0
 """Height from which on something on the ground is a building."""
 
@@ -24,7 +27,7 @@ def draw_ground(axes: Axes, scene: Scene) -> None:
     axes.imshow(built, ListedColormap(["0.82"]), origin="lower", extent=extent, interpolation="nearest", zorder=0.5)
     for way in scene.places_m - scene.base_m:
         axes.plot(way[:, 0], way[:, 1], color="0.4", linewidth=0.6, zorder=1)
-    axes.scatter([0], [0], s=60, marker="*", color="black", zorder=4)
+    axes.scatter([0], [0], s=60, marker="*", color="black", zorder=4, label="Base station")
     axes.set(xlim=extent[:2], ylim=extent[2:], xlabel="x (m)", ylabel="y (m)", aspect="equal")
     axes.grid(visible=False)
 
@@ -38,15 +41,20 @@ def draw_scene(scene: Scene, path: Path) -> Path:
         axes = figure.subplots()
         draw_ground(axes, scene)
         left, right, low, high = axes.images[0].get_extent()
-        heard = axes.imshow(
-            scene.map_db, origin="lower", extent=(left, right, low, high), interpolation="nearest", zorder=0
-        )
+        shown: dict[str, Any] = {
+            "origin": "lower",
+            "extent": (left, right, low, high),
+            "interpolation": "nearest",
+            "zorder": 0,
+        }
+        heard = axes.imshow(np.where(scene.map_db < WEAK_DB, np.nan, scene.map_db), **shown)
         first = scene.places_m[:, 0] - scene.base_m
-        for seen, marker in ((True, "o"), (False, "^")):
-            part = first[scene.sight[:, 0] == seen]
+        for seen, marker, label in ((True, "o", "In sight"), (False, "^", "Out of sight")):
+            x, y, _ = first[scene.sight[:, 0] == seen].T
             axes.scatter(
-                part[:, 0], part[:, 1], s=16, marker=marker, color="white", edgecolors="black", linewidths=0.6, zorder=3
+                x, y, s=16, c="white", marker=marker, edgecolors="black", linewidths=0.6, zorder=3, label=label
             )
         figure.colorbar(heard, ax=axes, label="Path gain (dB)", pad=0.02)
+        figure.legend(loc="outside upper center", ncols=3, frameon=False, columnspacing=1.0)
         figure.savefig(path, dpi=200)
     return path

@@ -15,7 +15,7 @@ from semcom.channels.raytrace import Ground, Trace, _draw_routes, load_tracer, t
 from semcom.channels.scene import Scene, list_scenes, locate_scene, read_scene, write_scene
 from semcom.files import digest_bytes
 
-SHIPPED = {"munich-20": ""}
+SHIPPED = {"munich-20": "86268125ed26fa24"}
 """Digests of the scenes that ship: a scene that changed would be another one under the same name."""
 
 
