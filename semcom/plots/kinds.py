@@ -44,6 +44,7 @@ KINDS: Registry[Kind] = Registry(
         "timeline": "semcom.plots.timeline:TIMELINE",
         "cell": "semcom.plots.radio:CELL",
         "snr-cdf": "semcom.plots.radio:SNR_CDF",
+        "map": "semcom.plots.map:MAP",
     },
     base="semcom.plots.base:Kind",
     made=True,

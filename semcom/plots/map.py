@@ -1,4 +1,4 @@
-"""Maps of scenes: what stands there, how loud the base station is on the ground, and the clients on their ways."""
+"""Maps of scenes: what stands there, and the clients on their ways, coloured by what they have learnt."""
 
 from __future__ import annotations
 
@@ -6,55 +6,130 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from semcom.channels.scene import Scene
+from semcom.channels.scene import Scene, read_scene
+from semcom.config import ConfigError
+from semcom.plots.base import Kind, Plot, Styles
+from semcom.plots.points import average_table
+from semcom.plots.style import ieee, percent
+from semcom.studies.analysis.study import Study
+from semcom.studies.names import metric_label
 
-WEAK_DB = -140.0
-"""Path gain below which nothing is heard, and nothing drawn."""
+FILE = "scene"
+"""Attribute of the numbers that names the scene, whose streets are not among them."""
+AROUND_M = 30.0
+"""Ground around the ways that is drawn."""
+SIGHT = (("In sight", True, "o"), ("Out of sight", False, "^"))
+"""Marks of clients, as the first time of a scene has them."""
 STANDS_M = 2.0
 """Height from which on something on the ground is a building."""
+WEAK_DB = -140.0
+"""Path gain below which nothing is heard, and nothing drawn."""
 
 
 def draw_ground(axes: Axes, scene: Scene) -> None:
     """Draw the buildings of a scene, the ways of its clients and the base station, which is at 0."""
-    left, low = scene.corner_m - scene.base_m[:2] - scene.cell_m / 2
-    rows, columns = scene.heights_m.shape
-    extent = (left, left + columns * scene.cell_m, low, low + rows * scene.cell_m)
     built = np.where(scene.heights_m > STANDS_M, 1.0, np.nan)
-    axes.imshow(built, ListedColormap(["0.82"]), origin="lower", extent=extent, interpolation="nearest", zorder=0.5)
+    axes.imshow(built, ListedColormap(["0.82"]), zorder=0.5, **_span(scene))
     for way in scene.places_m - scene.base_m:
         axes.plot(way[:, 0], way[:, 1], color="0.4", linewidth=0.6, zorder=1)
     axes.scatter([0], [0], s=60, marker="*", color="black", zorder=4, label="Base station")
-    axes.set(xlim=extent[:2], ylim=extent[2:], xlabel="x (m)", ylabel="y (m)", aspect="equal")
+    axes.set(xlabel="x (m)", ylabel="y (m)", aspect="equal")
     axes.grid(visible=False)
+
+
+def _span(scene: Scene) -> dict[str, Any]:
+    """Make the arguments with which `imshow` puts a map of a scene where it belongs."""
+    left, low = scene.corner_m - scene.base_m[:2] - scene.cell_m / 2
+    rows, columns = scene.heights_m.shape
+    extent = (left, left + columns * scene.cell_m, low, low + rows * scene.cell_m)
+    return {"origin": "lower", "extent": extent, "interpolation": "nearest"}
+
+
+def _mark_clients(axes: Axes, scene: Scene, colours: Any, **look: Any) -> None:
+    """Mark clients, as many as have a colour, at the first time of a scene."""
+    places, seen = scene.places_m[:, 0] - scene.base_m, scene.sight[:, 0]
+    for label, sight, marker in SIGHT:
+        k = [client for client in range(len(colours)) if seen[client] == sight]
+        some = np.asarray(colours)[k]
+        axes.scatter(*places[k, :2].T, c=some, marker=marker, edgecolors="black", zorder=3, label=label, **look)
 
 
 def draw_scene(scene: Scene, path: Path) -> Path:
     """Draw the radio map of a scene with its clients, and write it as a picture."""
-    from semcom.plots.style import ieee
-
     with ieee():
         figure = Figure(figsize=(4.6, 3.9), layout="constrained")
         axes = figure.subplots()
         draw_ground(axes, scene)
-        left, right, low, high = axes.images[0].get_extent()
-        shown: dict[str, Any] = {
-            "origin": "lower",
-            "extent": (left, right, low, high),
-            "interpolation": "nearest",
-            "zorder": 0,
-        }
-        heard = axes.imshow(np.where(scene.map_db < WEAK_DB, np.nan, scene.map_db), **shown)
-        first = scene.places_m[:, 0] - scene.base_m
-        for seen, marker, label in ((True, "o", "In sight"), (False, "^", "Out of sight")):
-            x, y, _ = first[scene.sight[:, 0] == seen].T
-            axes.scatter(
-                x, y, s=16, c="white", marker=marker, edgecolors="black", linewidths=0.6, zorder=3, label=label
-            )
+        heard = axes.imshow(np.where(scene.map_db < WEAK_DB, np.nan, scene.map_db), zorder=0, **_span(scene))
+        _mark_clients(axes, scene, ["white"] * scene.clients, s=16, linewidths=0.6)
         figure.colorbar(heard, ax=axes, label="Path gain (dB)", pad=0.02)
         figure.legend(loc="outside upper center", ncols=3, frameon=False, columnspacing=1.0)
         figure.savefig(path, dpi=200)
     return path
+
+
+def compute_map(study: Study, plot: Plot) -> pd.DataFrame:
+    """Compute the number of each client, averaged over seeds, in which it has the same place.
+
+    Raises:
+        ConfigError: the runs have no scene, or several; as `Study.mean`.
+    """
+    scenes = {str(run.field("network.scene")) for run in study.stored if run.field("network.kind") == "scene"}
+    if len(scenes) != 1:
+        told = f"the runs have {len(scenes)}, {', '.join(sorted(scenes))}" if scenes else "no run has one"
+        raise ConfigError(f"kind: a map is that of one scene; {told} (network.kind scene)")
+    cells = average_table(study, study.clients, plot)
+    cells.attrs[FILE] = scenes.pop()
+    return cells
+
+
+def draw_map(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
+    """Draw the clients in their streets, coloured by their number."""
+    try:
+        scene = read_scene(cells.attrs[FILE])
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    draw_ground(axes, scene)
+    ways = np.concatenate([(scene.places_m - scene.base_m).reshape(-1, 3), np.zeros((1, 3))])[:, :2]
+    middle, half = (ways.min(0) + ways.max(0)) / 2, np.ptp(ways, axis=0).max() / 2 + AROUND_M
+    axes.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half))
+    _mark_clients(axes, scene, cells.sort_values("client")["mean"].tolist(), s=16, linewidths=0.4)
+
+
+def draw_map_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+    """Give all maps one colour scale, and explain the marks."""
+    panels = [axes for axes in figure.axes if axes.collections]
+    for axes in panels:
+        for dots in axes.collections[1:]:
+            dots.set_clim(cells["mean"].min(), cells["mean"].max())
+    bar = figure.colorbar(panels[0].collections[1], ax=panels, label=metric_label(plot.metric), pad=0.02, fraction=0.05)
+    percent(bar.ax.yaxis, plot.metric)
+    marks = {"Base station": "*", **{label: marker for label, _, marker in SIGHT}}
+    lines = [Line2D([], [], color="black", linestyle="", markersize=4, marker=m, label=n) for n, m in marks.items()]
+    figure.legend(handles=lines, loc="outside upper center", ncols=3, frameon=False, columnspacing=1.0)
+
+
+def describe_map(cells: pd.DataFrame, plot: Plot) -> str:
+    """Describe the marks."""
+    low, high = int(cells["n"].min()), int(cells["n"].max())
+    seeds = "of one seed" if high == 1 else f"mean over {low if low == high else f'{low} to {high}'} seeds"
+    return f"Clients at the beginning of their ways, coloured by their {plot.metric.label}, {seeds}."
+
+
+MAP = Kind(
+    title="clients in the streets of a scene, coloured by accuracy, a panel a method (runs with network.kind scene)",
+    numbers=compute_map,
+    draw=draw_map,
+    caption=describe_map,
+    x="client",
+    facet="variant",
+    height=lambda cells, plot: 2.8,
+    tabled=False,
+    finish=draw_map_key,
+)
