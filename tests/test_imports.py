@@ -26,7 +26,7 @@ ROOMS = {
         {"escape", "packed"},
         {"config"},
         {"declarations", "files", "packages", "registry", "screen"},
-        {"data", "models"},
+        {"data", "models", "scenes"},
         {"tasks"},
         {"engine"},
         {"methods"},

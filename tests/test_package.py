@@ -173,7 +173,9 @@ COMMANDS = (
 @pytest.mark.parametrize("form", ["folder", "package"])
 def test_the_wheel_works_beside_folders_of_the_user_s(form: str, installed: Path, tmp_path: Path) -> None:
     """Whether they have an `__init__.py` or not, their modules are his, also where he and semcom import each other."""
-    assert next(installed.parent.glob("*.whl")).stat().st_size < 2**20
+    assert (
+        next(installed.parent.glob("*.whl")).stat().st_size < 2**20 + 300_000
+    )  # of which 180 kB are the scene that ships
     for name in FOLDERS.keys() - {"semcom"}:
         (tmp_path / name).mkdir()
         (tmp_path / name / "mine.py").write_text("import semcom\nfrom semcom.channels import make_link\nOWN = 7\n")

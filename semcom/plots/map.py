@@ -20,8 +20,8 @@ from semcom.plots.style import ieee, percent
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import metric_label
 
-FILE = "scene"
-"""Attribute of the numbers that names the scene, whose streets are not among them."""
+STREETS = "scene"
+"""Column of the numbers that names the scene or its file. CSV files leave it out."""
 AROUND_M = 30.0
 """Ground around the ways that is drawn."""
 SIGHT = (("In sight", True, "o"), ("Out of sight", False, "^"))
@@ -44,7 +44,7 @@ def draw_ground(axes: Axes, scene: Scene) -> None:
 
 
 def _span(scene: Scene) -> dict[str, Any]:
-    """Make the arguments with which `imshow` puts a map of a scene where it belongs."""
+    """Make the arguments that put a picture of the map of a scene where it belongs."""
     left, low = scene.corner_m - scene.base_m[:2] - scene.cell_m / 2
     rows, columns = scene.heights_m.shape
     extent = (left, left + columns * scene.cell_m, low, low + rows * scene.cell_m)
@@ -84,15 +84,13 @@ def compute_map(study: Study, plot: Plot) -> pd.DataFrame:
     if len(scenes) != 1:
         told = f"the runs have {len(scenes)}, {', '.join(sorted(scenes))}" if scenes else "no run has one"
         raise ConfigError(f"kind: a map is that of one scene; {told} (network.kind scene)")
-    cells = average_table(study, study.clients, plot)
-    cells.attrs[FILE] = scenes.pop()
-    return cells
+    return average_table(study, study.clients, plot).assign(**{STREETS: scenes.pop()})
 
 
 def draw_map(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw the clients in their streets, coloured by their number."""
     try:
-        scene = read_scene(cells.attrs[FILE])
+        scene = read_scene(cells[STREETS].iloc[0])
     except ValueError as error:
         raise ConfigError(str(error)) from None
     draw_ground(axes, scene)

@@ -14,6 +14,7 @@ from semcom.files import SWEEP, TABLE, refuse_file, resolve_file, write_atomical
 from semcom.plots.base import Drawing, Measured, Plot
 from semcom.plots.classes import SCARCE
 from semcom.plots.guessing import GUESSING, mark_guessing
+from semcom.plots.map import STREETS
 from semcom.plots.points import format_view
 from semcom.plots.registry import FIGURES
 from semcom.registry import find_entry
@@ -227,7 +228,7 @@ def _write(name: str, figure: Figure, numbers: pd.DataFrame, text: str, folder: 
 
     with style.ieee():
         contents = {kind: style.render_bytes(figure, kind) for kind in ("pdf", "png")}
-    plotted = numbers.drop(columns=[GUESSING, SCARCE], errors="ignore")  # these say how numbers are drawn
+    plotted = numbers.drop(columns=[GUESSING, SCARCE, STREETS], errors="ignore")  # these say how numbers are drawn
     contents["csv"] = format_csv(plotted).encode()
     contents["md"] = text.encode()
     return [write_atomically(folder / f"{name}.{kind}", data) for kind, data in contents.items()]

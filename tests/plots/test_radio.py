@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
+from semcom.channels.scene import read_scene
 from semcom.config import ConfigError
 from semcom.plots import Plot
 from semcom.plots.kinds import KINDS, settle_kind
@@ -27,12 +28,15 @@ OFDM = {"kind": "ofdm", "subcarriers": 240, "delay_spread_ns": 300.0}
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in a cell that kept features and counted time, and two over other OFDM channels."""
+    """A run in a cell that kept features and counted time, two in a scene, and two over other OFDM channels."""
     folder = tmp_path_factory.mktemp("radio")
     short: Any = {"train": {"rounds": 1}}
     cell = {"kind": "cell", "radius_m": 150.0, "flops": 1e6, "flops_spread": 0.5}
     late: Any = {"train": {"rounds": 1, "deadline_s": 0.2}}
     run(worlds.request("fedavg", out=str(folder / "cell"), keep=("features",), network=cell, **late))
+    scene: Any = {"network": {"kind": "scene", "scene": "munich-20"}}
+    for seed in (0, 1):
+        run(worlds.request("fedavg", out=str(folder / "scene" / str(seed)), seed=seed, **scene, **short))
     for profile in ("tdl-a", "tdl-c"):
         run(worlds.request(out=str(folder / "ofdm" / profile), channel={**OFDM, "profile": profile}, **short))
     return folder
@@ -55,6 +59,25 @@ def test_symbols_are_those_of_the_features(runs: Path) -> None:
     np.testing.assert_array_equal(figure.axes[0].collections[0].get_offsets(), cells[["i", "q"]])
     error = float((cells["i"] - cells["sent_i"]).pow(2).mean() + (cells["q"] - cells["sent_q"]).pow(2).mean())
     assert f"FedAvg: {error:.3g}." in text
+
+
+def test_a_map_of_a_scene_has_its_clients_where_they_stand(runs: Path) -> None:
+    """Four of its clients: each the mean of two seeds, round in sight of the base station, and else a triangle."""
+    cells, figure, text = shown(runs / "scene", kind="map")
+    scene, seeds = read_scene("munich-20"), [of.summary or {} for of in study(runs / "scene").stored]
+    known = [of["views"]["global"]["clients"] for of in seeds]
+    np.testing.assert_allclose(cells["mean"], np.mean(known, axis=0))
+    base, *marks = (dots for dots in figure.axes[0].collections if len(dots.get_offsets()))
+    assert np.array_equal(base.get_offsets(), [[0, 0]])
+    places, seen = (scene.places_m - scene.base_m)[:4, 0, :2], scene.sight[:4, 0]
+    for dots, sight in zip(marks, [sight for sight in (True, False) if (seen == sight).any()], strict=True):
+        np.testing.assert_allclose(dots.get_offsets(), places[seen == sight])
+        np.testing.assert_allclose(dots.get_array(), cells["mean"][seen == sight])
+    (buildings,) = figure.axes[0].images
+    assert np.array_equal(buildings.get_array() == 1, scene.heights_m > 2)
+    assert "mean over 2 seeds" in text
+    with pytest.raises(ConfigError, match="^kind: a map is that of one scene; no run has one"):
+        shown(runs / "cell", kind="map")
 
 
 def test_a_map_has_the_places_and_snrs_of_the_run(runs: Path) -> None:
