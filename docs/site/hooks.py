@@ -1,17 +1,14 @@
-"""What MkDocs does not do by itself: files outside docs/, notebooks, and the help of every command.
+"""What MkDocs does not do by itself: files outside docs/, and what each method's module says.
 
-A link from a page to a file outside docs/ leads to a copy of that file below project/. Notebooks are executed in a
-scratch folder and become pages with their outputs. The page of the command line gets the help texts.
+A link from a page to a file outside docs/ leads to a copy of that file below project/. Beside this file are the hooks
+of single pages: commands.py, gallery.py and notebooks.py.
 """
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import io
 import posixpath
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,10 +26,7 @@ UNTESTED = "<!-- not run by the tests -->\n"
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages of notebooks, and every file outside docs/ that a page links to."""
-    for path in sorted((ROOT / DOCS / "notebooks").glob("*.py")):
-        for added in notebook(path, config):
-            files.append(added)
+    """Add every file outside docs/ that a page links to."""
     waiting = [ROOT / DOCS / file.src_uri for file in files.documentation_pages() if file.abs_src_path]
     waiting += [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
     known = set[Path]()
@@ -51,10 +45,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Point links at their targets' places in the site, and fill the pages of the command line and the methods."""
+    """Point links at their targets' places in the site, and fill the page of the methods."""
     here = page.file.src_uri
-    if here == "cli.md":
-        markdown += "".join(f"\n## {name}\n\n```text\n{text}```\n" for name, text in helps())
     if here == "methods.md":
         markdown += "".join(f"\n### {name}\n\n{text}\n" for name, text in describe_methods())
     source = here.removeprefix(f"{OUTSIDE}/") if here.startswith(f"{OUTSIDE}/") else f"{DOCS}/{here}"
@@ -81,37 +73,9 @@ def site_uri(path: str) -> str:
     return uri.removesuffix(".py") + ".md" if uri.startswith("notebooks/") and uri.endswith(".py") else uri
 
 
-def notebook(path: Path, config: Any) -> Iterator[File]:
-    """Execute a notebook, and yield its page and the pictures in it."""
-    import jupytext
-    from nbclient import NotebookClient
-    from nbconvert import MarkdownExporter
-
-    nodes = jupytext.read(path)
-    with tempfile.TemporaryDirectory() as scratch:
-        NotebookClient(nodes, timeout=300, kernel_name="python3", resources={"metadata": {"path": scratch}}).execute()
-    text, resources = MarkdownExporter().from_notebook_node(nodes)
-    for name, content in resources["outputs"].items():
-        renamed = f"{path.stem}-{name}"
-        text = text.replace(f"({name})", f"({renamed})")
-        yield File.generated(config, f"notebooks/{renamed}", content=content)
-    yield File.generated(config, f"notebooks/{path.stem}.md", content=text)
-
-
 def describe_methods() -> Iterator[tuple[str, str]]:
     """Yield each method's name and the docstring of its file."""
     from semcom.methods.registry import METHODS
 
     for name in METHODS.names():
         yield name, inspect.getdoc(inspect.getmodule(METHODS.get(name))) or ""
-
-
-def helps() -> Iterator[tuple[str, str]]:
-    """Yield the help of semcom and of each of its commands."""
-    from semcom.cli.main import COMMANDS, main
-
-    for words in ([], *([name] for name in COMMANDS.names())):
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            if main([*words, "--help"]) != 0:
-                raise RuntimeError(f"semcom {' '.join(words)} --help failed")
-        yield " ".join(["semcom", *words]), out.getvalue()

@@ -112,7 +112,7 @@ def plot(
     words = [str(folder), *(word for flag, value in files.items() if value is not None for word in (flag, value))]
     with trust_results(trust):
         return _draw(
-            whole, chosen, {**whole.record, "plot": _spell_command(words, wanted)}, out or _choose_folder(where)
+            whole, chosen, {**whole.record, "plot": spell_command(words, wanted)}, out or _choose_folder(where)
         )
 
 
@@ -169,7 +169,7 @@ def _resolve_out(out: Path | str | None) -> Path | None:
     return resolve_file(out)
 
 
-def _spell_command(first: Sequence[str], wanted: Plot) -> str:
+def spell_command(first: Sequence[str], wanted: Plot) -> str:
     """Spell the command that draws a request; `first` are its first words, of folder and files."""
     usual, words = vars(Plot()), ["semcom", "plot", *first]
     for name, value in vars(wanted).items():
