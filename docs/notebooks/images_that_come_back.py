@@ -43,8 +43,8 @@ semcom.sweep(
         "partition.kind": "iid",
         "partition.fraction": 0.5,
         "channel.snr_db": 10,
-        "train.rounds": 8,
-        "train.batch_size": 16,
+        "train.rounds": 16,
+        "train.batch_size": 8,
         "train.lr": 0.003,
     },
     vary={"model.features": (32, 128), "channel.test_snr_db": (10, 0, 5, 20)},
@@ -74,7 +74,7 @@ semcom.plot("results/images", wanted, name="psnr", out="drawn")
 Image("drawn/psnr.png", width=450)
 
 # %% [markdown]
-# Eight rounds are few: read the shape of the curves and not their height. On CIFAR-10, with longer training, [the
+# Sixteen rounds are few: read the shape of the curves and not their height. On CIFAR-10, with longer training, [the
 # results](../../experiments/deepjscc.md) compare DeepJSCC with a digital chain of codec, channel code and modulation
 # (the method `digital-chain`), which is perfect above some SNR and useless below it.
 #
@@ -102,6 +102,8 @@ for axes, title in ((left, "sent"), (right, "came back")):
     axes.axis("off")
 
 # %% [markdown]
+# It comes back as something like a digit, as these are all that the code has learned to send.
+#
 # ## What to try next
 #
 # * `"channel.kind": "rayleigh"` lets the symbols fade, `"model.snr_input": True` tells encoder and decoder the SNR.

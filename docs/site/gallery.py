@@ -38,10 +38,11 @@ def on_files(files: Files, config: Any) -> Files:
             uri = f"project/{each.relative_to(ROOT).as_posix()}"
             if files.get_file_from_path(uri) is None:
                 files.append(File.generated(config, uri, abs_src_path=str(each)))
-    text = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8").replace("\\\n", "")
     commands = [shlex.split(line) for line in re.findall(r"^semcom .*$", text, re.MULTILINE)]
     commands += [shlex.split(spell_kind(kind)) for kind in KINDS.names() if find_example(kind) is None]
     with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
+        Path("experiments").symlink_to(ROOT / "experiments")
         for words in commands:
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
                 done = main(words[1:]) == 0
@@ -57,7 +58,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Add the figures to their page."""
     if page.file.src_uri != "gallery.md":
         return markdown
-    report = f"[This report]({DRAWN['report']})." if "report" in DRAWN else ""
+    report = f"[The whole report]({DRAWN['report']})." if "report" in DRAWN else ""
     return "\n\n".join([markdown, report, *list_kinds(DRAWN), *list_figures()])
 
 
@@ -103,8 +104,9 @@ def format_entry(name: str, text: str, picture: str | None, command: str) -> str
 def find_example(kind: str) -> Drawing | None:
     """Find a figure that is nothing but this kind, drawn from an archive in the repository."""
     figures = [FIGURES.get(name) for name in FIGURES.names() if name in RENDERED]
-    plain = (f for f in figures if isinstance(f, Drawing) and f.plot.kind == kind and not (f.numbers or f.finish))
-    return next((figure for figure in plain if find_archive(figure)), None)
+    drawings = [figure for figure in figures if isinstance(figure, Drawing) and figure.plot.kind == kind]
+    plain = [figure for figure in drawings if find_archive(figure) and not (figure.numbers or figure.finish)]
+    return min(plain, key=lambda figure: figure.plot.facet is not None, default=None)
 
 
 def find_archive(figure: Drawing) -> str:
@@ -130,4 +132,4 @@ def spell_figure(figure: Any) -> str:
         return f"semcom figure {figure.name}"
     if archive := find_archive(figure):
         return f"semcom figure {figure.name} --results {archive} --out drawn"
-    return f"semcom sweep {figure.experiment}    # which draws it\nsemcom figure {figure.name}    # draws it again"
+    return f"semcom sweep {figure.experiment}\nsemcom figure {figure.name}"

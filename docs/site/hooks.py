@@ -49,6 +49,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     here = page.file.src_uri
     if here == "methods.md":
         markdown += "".join(f"\n### {name}\n\n{text}\n" for name, text in describe_methods())
+    if here.startswith(f"{OUTSIDE}/"):  # what explains how to work is found before results, and figures by the gallery
+        page.meta["search"] = {"exclude": True} if here.startswith(f"{OUTSIDE}/figures/") else {"boost": 0.5}
     source = here.removeprefix(f"{OUTSIDE}/") if here.startswith(f"{OUTSIDE}/") else f"{DOCS}/{here}"
 
     def moved(match: re.Match[str]) -> str:

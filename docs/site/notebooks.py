@@ -1,5 +1,7 @@
 """The notebooks: executed for their pages, and written as .ipynb that opens on a reader's machine or in Colab.
 
+The home page installs from the same address as they do.
+
 A notebook is a Python file in jupytext's percent format. The build adds a first cell, which installs semcom where it is
 missing, and the addresses, which follow from [project.urls] of pyproject.toml.
 """
@@ -30,8 +32,12 @@ VERSION = os.environ.get("MIKE_DOCS_VERSION", "dev")
 """Folder of this build on the branch gh-pages, which mike names."""
 REF = "main" if VERSION == "dev" else f"v{VERSION}"
 """Branch or tag of the sources that the site is built from."""
+SOURCE = f"git+{REPOSITORY}@{REF}"
+"""What pip installs."""
 LINK = re.compile(r"(?<=\]\()(?!\w+:)([^)#\s]+)")
 """The relative target of a link of Markdown."""
+PANDAS = re.compile(r'<style scoped>.*?</style>\s*<table border="1" class="dataframe">', re.DOTALL)
+"""The head of a table as pandas writes it, which has a look of its own."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -42,6 +48,13 @@ def on_files(files: Files, config: Any) -> Files:
         for added in execute_notebook(path, config):
             files.append(added)
     return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Let the home page, which has no copy of the repository around it, install from its address."""
+    return (
+        markdown.replace("pip install .\n", f"pip install {SOURCE}\n") if page.file.src_uri == "index.md" else markdown
+    )
 
 
 def make_notebook(path: Path) -> Any:
@@ -63,7 +76,7 @@ def make_notebook(path: Path) -> Any:
 def spell_install(path: Path) -> str:
     """Spell the first cell: it installs semcom if it is missing, and stored results that a notebook reads."""
     wanted = re.findall(r'RESULTS / "([\w.-]+)"', path.read_text(encoding="utf-8"))
-    lines = ["try:", "    import semcom", "except ImportError:", f"    %pip install -q git+{REPOSITORY}@{REF}"]
+    lines = ["try:", "    import semcom", "except ImportError:", f"    %pip install -q {SOURCE}"]
     if wanted:
         lines += [
             "    from urllib.request import urlretrieve",
@@ -105,6 +118,7 @@ def execute_notebook(path: Path, config: Any) -> Iterator[File]:
         if cell.cell_type == "code":
             cell.outputs = join_streams(cell.outputs)
     text, resources = MarkdownExporter().from_notebook_node(nodes)
+    text = re.sub(r"\n{4,}", "\n\n", PANDAS.sub("<table>", text))  # between outputs
     for name, content in resources["outputs"].items():
         renamed = f"{path.stem}-{name}"
         text = text.replace(f"({name})", f"({renamed})")
