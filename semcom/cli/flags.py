@@ -145,8 +145,8 @@ class FigureFlags:
 class ListFlags:
     """List what there is (WHAT), or all that one of them takes (WHAT NAME).
 
-    WHAT: methods, channels, partitions, datasets, encoders, heads, accesses, compressions, rates, places, path-losses,
-    speeds, experiments or figures.
+    WHAT: methods, channels, partitions, datasets, augmentations, encoders, heads, tasks, metrics, schedulers, accesses,
+    compressions, rates, places, path-losses, speeds, experiments, figures or kinds.
     """
 
 

@@ -60,10 +60,10 @@ commands:
   image-curve         write PSNR against SNR of images sent digitally, as CSV
   env                 print versions and devices, for a report of a fault
   list WHAT [NAME]    WHAT: methods, channels, partitions, datasets,
-                      augmentations, encoders, heads, tasks, schedulers,
-                      accesses (to the air), compressions, rates, places,
-                      path-losses, speeds, experiments, figures or kinds (of
-                      figures); NAME: all that one takes
+                      augmentations, encoders, heads, tasks, metrics,
+                      schedulers, accesses (to the air), compressions, rates,
+                      places, path-losses, speeds, experiments, figures or
+                      kinds (of figures); NAME: all that one takes
 
 `semcom COMMAND --help` explains a command's flags, `semcom train METHOD --help`
 those of a method too.
