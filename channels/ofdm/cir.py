@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -13,35 +14,42 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from semcom.channels.equalise import combine_antennas
 from semcom.channels.law import Listed
 from semcom.channels.link import SAMPLES, Realisation
 from semcom.channels.ofdm.link import OFDM
 from semcom.channels.ofdm.options import GridOptions, warn_of_cyclic_prefix
 from semcom.channels.ofdm.profiles import Profile, move_draws_to_device
+from semcom.channels.scene import list_scenes, read_scene
+from semcom.channels.users import Combined
 
 
 class CIR(OFDM):
-    """OFDM over impulse responses from a file. Each client's have a mean power of 1, and each lasts for a frame."""
+    """OFDM over impulse responses from a file. Each client's have a mean power of 1, and each begins a frame."""
 
     @dataclass(frozen=True)
-    class Options(GridOptions):
-        """Options of the file, of the grid, and of the receiver's knowledge."""
+    class Options(GridOptions, Combined.Options):
+        """Options of the file, of the grid, and of the base station and its knowledge."""
 
         path: Path | None = None
-        """Path of the .npz with `a` [client, time, path], complex, and `tau` [client, path], s; it has to be given."""
+        """Path of a scene (semcom scene), the name of one that ships (munich-20), or an .npz with `a` [client, time,
+        path], complex, and `tau` [client, path], s; it has to be given."""
 
         def check(self) -> None:
             """Check as the parent does, and that a file is named."""
             super().check()
             if self.path is None:
-                raise ValueError("path: none is given; name an .npz with the arrays a and tau")
+                raise ValueError("path: none is given; name a scene, or an .npz with the arrays a and tau")
 
     options: Options
     profile: Recorded
 
     def make_profile(self) -> Recorded:
-        """Read the file. Raises ValueError for one that holds no impulse responses."""
-        profile = Recorded(*_read_responses(str(self.options.path)))
+        """Read the file. Raises ValueError for one that holds no impulse responses, or those of fewer antennas."""
+        paths, delays, doppler_hz = _read_responses(str(self.options.path))
+        if self.antennas > paths.shape[2]:
+            raise ValueError(f"antennas: the file has {paths.shape[2]}, fewer than {self.antennas}; take at most these")
+        profile = Recorded(paths[:, :, : self.antennas], delays, doppler_hz)
         warn_of_cyclic_prefix("path: the file", "its clients", profile.last_path_s, self.options)
         return profile
 
@@ -60,16 +68,29 @@ class CIR(OFDM):
             )
         return link
 
-    def law(self) -> Listed:
-        """List |h|^2 of a client over its times and subcarriers, as a law."""
-        return Listed.of(self._list_responses().abs().square().numpy())
+    def law(self) -> Listed | None:
+        """List |h|^2 of a client over its times and subcarriers, as a law, if it is the only user."""
+        return Listed.of(self._combine_responses().abs().square().numpy()) if self.users == 1 else None
 
     def draw_blocks(
         self, uses: float, blocks: int | None, generator: torch.Generator, powers: Tensor | None = None
     ) -> tuple[Realisation, float]:
         """Draw a time for each block, which has all subcarriers of the client. For statistics, list all times."""
-        h = self._list_responses()
+        if self.users > 1:
+            return super().draw_blocks(uses, blocks, generator, powers)
+        h = self._combine_responses()
         return {"fading": h if blocks is None else h[torch.randint(len(h), (blocks,), generator=generator)]}, 1.0
+
+    def response(
+        self,
+        client: int,
+        frames: int,
+        generator: torch.Generator,
+        width: int | None = None,
+        spacing_hz: float | None = None,
+    ) -> Tensor:
+        """Draw h of the first antenna, as `OFDM` does of its only one."""
+        return super().response(client, frames * self.antennas, generator, width, spacing_hz)[:: self.antennas]
 
     def draw_symbols(self, generator: torch.Generator) -> Realisation:
         """Draw slots of all subcarriers, since some subcarriers do not represent the others."""
@@ -80,18 +101,29 @@ class CIR(OFDM):
         client = self._client or 0
         return self.profile.list_responses(client, self._frame(client, 1)[0], self._grid.spacing_hz)
 
+    def _combine_responses(self) -> Tensor:
+        return combine_antennas(self._list_responses(), 1)
+
 
 class Recorded(Profile):
-    """Impulse responses `paths` `[client, time, path]` at `delays` `[client, path]`; a frame has one of its client's.
+    """Impulse responses from a file, which begin frames; a frame has one of its client's.
 
-    The response of a frame is drawn uniformly. A client's mean power, over its times, is 1.
+    The time of a frame is drawn uniformly. A client's mean power, over its times and antennas, is 1.
+
+    Args:
+        paths: amplitudes, complex `[client, time, antenna, path]`.
+        delays: s, `[client, time, path]`.
+        doppler_hz: shifts of the paths, `[client, time, path]`.
     """
 
-    def __init__(self, paths: Tensor, delays: Tensor) -> None:
-        power, heard = paths.abs().square().sum(2).mean(1), paths.abs().sum(1) > 0
-        self.paths, self.delays = paths / power.sqrt()[:, None, None], delays
+    def __init__(self, paths: Tensor, delays: Tensor, doppler_hz: Tensor) -> None:
+        power = paths.abs().square().sum(3).mean((1, 2))
+        self.paths, self.delays = paths / power.sqrt()[:, None, None, None], delays
+        self.shifts = doppler_hz
+        self.doppler_hz = float(doppler_hz.abs().max()) if doppler_hz.any() else None
+        heard = paths.abs().sum(2) > 0
         last, first = delays.where(heard, -torch.inf), delays.where(heard, torch.inf)
-        self.last_path_s = float((last.amax(1) - first.amin(1)).max())
+        self.last_path_s = float((last.amax(2) - first.amin(2)).max())
 
     def response(
         self,
@@ -104,23 +136,53 @@ class Recorded(Profile):
         generators: Sequence[torch.Generator],
         device: torch.device | None = None,
     ) -> Tensor:
-        """Draw h as `Profile` does: at frequency f the sum of a_l exp(-2 pi j f tau_l), constant over a frame."""
-        rows = []
+        """Draw h as `Profile` does, frame by frame all antennas, which have one time.
+
+        At frequency f and t seconds into the frame h is the sum of a_l exp(2 pi j (f_l t - f tau_l)).
+        """
+        rows, antennas = [], self.paths.shape[2]
         for client, n, generator in zip(clients, frames, generators, strict=True):
-            at = torch.randint(self.paths.shape[1], (n,), generator=generator, device=generator.device)
-            rows.append(self.list_responses(client, width, spacing_hz, at.cpu()))
-        h = torch.cat(rows).to(torch.complex64)
-        return move_draws_to_device(h, device or generators[0].device)[:, None].expand(-1, times, -1)
+            count = -(-n // antennas)
+            at = torch.randint(self.paths.shape[1], (count,), generator=generator, device=generator.device).cpu()
+            if self.doppler_hz is None:
+                h = self.list_responses(client, width, spacing_hz, at)[:, :, None].expand(-1, -1, times, -1)
+            else:
+                h = self._move(client, width, spacing_hz, at, torch.arange(times, dtype=torch.float64) / rate)
+            rows.append(h.flatten(0, 1)[:n].to(torch.complex64))
+        return move_draws_to_device(torch.cat(rows), device or generators[0].device)
 
     def list_responses(self, client: int, width: int, spacing_hz: float, at: Tensor | slice = slice(None)) -> Tensor:
-        """List h of a client at some of its times (by default all), complex128 `[time, width]`."""
+        """List h of a client at some of its times (by default all), complex128 `[time, antenna, width]`."""
+        return self.paths[client, at] @ self._turn(client, width, spacing_hz, at)
+
+    def _turn(self, client: int, width: int, spacing_hz: float, at: Tensor | slice) -> Tensor:
+        """Compute exp(-2 pi j f tau) of the paths at some times, `[time, path, width]`."""
         frequencies = spacing_hz * (torch.arange(width, dtype=torch.float64) - width // 2)
-        phase = -2 * torch.pi * self.delays[client][:, None] * frequencies
-        return self.paths[client, at] @ torch.polar(torch.ones_like(phase), phase)
+        phase = -2 * torch.pi * self.delays[client, at][..., None] * frequencies
+        return torch.polar(torch.ones_like(phase), phase)
+
+    def _move(self, client: int, width: int, spacing_hz: float, at: Tensor, seconds: Tensor) -> Tensor:
+        """Compute h in the course of frames that begin at some times, `[time, antenna, seconds, width]`."""
+        phase = 2 * torch.pi * self.shifts[client, at][..., None] * seconds
+        moved = torch.polar(torch.ones_like(phase), phase)
+        return torch.einsum(
+            "fap,fps,fpw->fasw", self.paths[client, at], moved, self._turn(client, width, spacing_hz, at)
+        )
 
 
-def _read_responses(path: str) -> tuple[Tensor, Tensor]:
-    """Read paths, complex128, and delays, float64, from a file. Raises ValueError for other content."""
+def _read_responses(path: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Read paths, complex128, delays and Doppler shifts, float64, as `Recorded` takes them.
+
+    Raises:
+        ValueError: the file has other content.
+    """
+    if path in list_scenes() or _is_scene(path):
+        scene = read_scene(path)
+        return (
+            torch.from_numpy(scene.a.astype(np.complex128)),
+            torch.from_numpy(scene.tau.astype(np.float64)),
+            torch.from_numpy(scene.doppler_hz.astype(np.float64)),
+        )
     try:
         with np.load(path, allow_pickle=False) as file:
             a, tau = file["a"], file["tau"]
@@ -135,4 +197,12 @@ def _read_responses(path: str) -> tuple[Tensor, Tensor]:
     silent = np.flatnonzero((np.abs(a) ** 2).sum((1, 2)) == 0)
     if len(silent):
         raise ValueError(f"path: client {silent[0]} in {path!r} has no path with any power")
-    return torch.from_numpy(a.astype(np.complex128)), torch.from_numpy(tau.astype(np.float64))
+    delays = torch.from_numpy(tau.astype(np.float64))[:, None].expand(-1, a.shape[1], -1)
+    return torch.from_numpy(a.astype(np.complex128))[:, :, None], delays, torch.zeros_like(delays)
+
+
+def _is_scene(path: str) -> bool:
+    """Check whether a file has the places that a scene has beside paths and delays."""
+    with suppress(Exception), np.load(path, allow_pickle=False) as file:  # its reader says what is wrong with it
+        return "places_m" in file.files
+    return False

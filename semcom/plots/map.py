@@ -56,8 +56,8 @@ def _mark_clients(axes: Axes, scene: Scene, colours: Any, **look: Any) -> None:
     places, seen = scene.places_m[:, 0] - scene.base_m, scene.sight[:, 0]
     for label, sight, marker in SIGHT:
         k = [client for client in range(len(colours)) if seen[client] == sight]
-        some = np.asarray(colours)[k]
-        axes.scatter(*places[k, :2].T, c=some, marker=marker, edgecolors="black", zorder=3, label=label, **look)
+        some, (x, y) = np.asarray(colours)[k], places[k, :2].T
+        axes.scatter(x, y, c=some, marker=marker, edgecolors="black", zorder=3, label=label, **look)
 
 
 def draw_scene(scene: Scene, path: Path) -> Path:
