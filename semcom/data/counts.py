@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
+from scipy import special
 
 from semcom.config import ConfigError
 
@@ -216,6 +217,64 @@ def draw_client_dirichlet_counts(stock: Table, clients: int, beta: float, rng: n
             f"partition.beta: {beta:g} over {clients} clients: classes run out, {displaced:.1%} of the samples are "
             f"drawn again, and shares of classes have a variance of {found:.4f}, not the {drawn:.4f} of those drawn"
         )
+    return table
+
+
+def draw_fields(places_m: np.ndarray, length_m: float, fields: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw Gaussian fields over a map, of variance 1 and correlation exp(-distance / length), at some places.
+
+    Args:
+        places_m: x and y, `[K, 2]`.
+        length_m: correlation length; 0: values are independent, inf: everywhere the same.
+        fields: how many, C, which are independent.
+        rng: source of the draws.
+
+    Returns:
+        the values, `[K, C]`.
+    """
+    apart = np.linalg.norm(places_m[:, None] - places_m, axis=2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        alike = np.where(apart > 0, np.exp(-apart / length_m), 1.0)
+    size, way = np.linalg.eigh(alike)  # places that coincide have no Cholesky decomposition
+    return (way * np.sqrt(size.clip(0))) @ rng.normal(size=(len(places_m), fields))
+
+
+def convert_to_shares(fields: np.ndarray, beta: float) -> np.ndarray:
+    """Convert standard normal values to shares, `[K, C]` both, each row distributed as Dir(beta, ...).
+
+    Each value becomes the number of Gamma(beta) at the same quantile; these over their sum are Dirichlet's.
+    """
+    with np.errstate(divide="ignore"):
+        log = np.log(special.gammaincinv(beta, special.ndtr(fields)))
+    # Near 0 the distribution function is x^beta / Gamma(beta + 1), and x may be too small to be held.
+    least = (special.log_ndtr(fields) + special.gammaln(beta + 1)) / beta
+    log = np.where(log < -600, least, log)
+    shares = np.exp(log - log.max(1, keepdims=True))
+    return shares / shares.sum(1, keepdims=True)
+
+
+def count_by_shares(stock: Table, shares: np.ndarray, size: int | None) -> Table:
+    """Count the samples of each class, `[K, C]`, of clients of one size with given shares, `[K, C]`, rounded.
+
+    Args:
+        stock: samples of each class, `[C]`.
+        shares: of each client's samples; a row sums to 1.
+        size: samples of a client (None: as many as the class of which the most is wanted allows).
+
+    Raises:
+        ConfigError: of a class more is wanted than there is, or clients would have no sample.
+    """
+    clients, wanted = len(shares), shares.sum(0)
+    # Rounding up adds less than a sample for each client.
+    most = int(np.min((stock - clients).clip(0)[wanted > 0] / wanted[wanted > 0]))
+    size = min(most, int(stock.sum()) // clients) if size is None else size
+    table = np.floor(size * shares).astype(np.int64)
+    order = np.argsort(table - size * shares, axis=1, kind="stable")  # the largest remainders first
+    for row, classes, lacking in zip(table, order, size - table.sum(1), strict=True):
+        row[classes[:lacking]] += 1
+    if size < 1 or (table.sum(0) > stock).any():
+        least = "fewer clients or a larger beta" if most < 1 else f"at most {most}"
+        raise ConfigError(f"partition.size: {size} images of each client are more than the classes have; give {least}")
     return table
 
 

@@ -11,11 +11,13 @@ import dataclasses
 import hashlib
 from abc import abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from semcom.channels.options import COUNT, MEASURE, NOT_NEGATIVE, SHARE, Rule, require
+from semcom.channels.scene import list_scenes, read_scene
 from semcom.config import ConfigError, PartitionConfig
 from semcom.config.options import Needs, build_options, check_options
 from semcom.data import counts
@@ -170,6 +172,40 @@ class DirichletClient(Divided):
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
         """Draw the table by `counts.draw_client_dirichlet_counts`."""
         return counts.draw_client_dirichlet_counts(stock, clients, self.options.beta, rng)
+
+
+class Place(Divided):
+    """Clients of equal size at the places of a scene: neighbours have similar classes, each client's ~ Dir(beta)."""
+
+    @dataclass(frozen=True)
+    class Options(DirichletClient.Options):
+        """Options of `place`, with the scene, the distance over which classes change, and the size of a client."""
+
+        scene: Path | None = None
+        """Scene in which the clients stand at first: one that ships (munich-20), or a file; it has to be given."""
+        length_m: float = 50.0
+        """Fields over the map, one for each class, have the correlation exp(-distance / length_m): with 0 classes do
+        not depend on places, with inf all clients have the same shares."""
+        size: int | None = None
+        """Samples of each client before `fraction` (None: as many as the class of which the most is wanted allows)."""
+
+        def check(self) -> None:
+            """Raise ValueError without a scene, or for a length or a size out of range."""
+            super().check()
+            if self.scene is None:
+                raise ValueError(f"scene: none is given; those that ship are {', '.join(list_scenes())}")
+            read_scene(str(self.scene))
+            if not self.length_m >= 0:
+                raise ValueError(f"length_m: {self.length_m} is not a number of at least 0")
+            require("size", self.size, COUNT)
+
+    def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
+        """Draw a field for each class, and count by the shares that follow from its values at the clients' places."""
+        o, scene = self.options, read_scene(str(self.options.scene))
+        if clients > scene.clients:
+            raise ConfigError(f"partition.scene: {scene.clients} clients are in it, {clients} in the run")
+        fields = counts.draw_fields(scene.places_m[:clients, 0, :2], o.length_m, len(stock), rng)
+        return counts.count_by_shares(stock, counts.convert_to_shares(fields, o.beta), o.size)
 
 
 class Dirichlet(Divided):

@@ -34,6 +34,7 @@ PARTITIONS: Registry[type[Partition]] = Registry(
         "shots": "semcom.data.partitions:Shots",
         "dirichlet": "semcom.data.partitions:Dirichlet",
         "dirichlet-client": "semcom.data.partitions:DirichletClient",
+        "place": "semcom.data.partitions:Place",
         "pathological": "semcom.data.partitions:Pathological",
         "iid": "semcom.data.partitions:IID",
         "owner": "semcom.data.partitions:Owner",

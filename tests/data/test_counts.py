@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
+from semcom.config import ConfigError
 from semcom.data import counts
 from tests.refusals import refuses
 
@@ -248,3 +250,43 @@ def test_no_class_comes_first() -> None:
     """Of four classes of equal size each is first in a quarter of 400 draws (5 standard deviations of 8.7)."""
     firsts = sum(counts.count_among_first(np.full(4, 3), 1, np.random.default_rng(seed)) for seed in range(400))
     assert (np.abs(firsts - 100) < 43).all()
+
+
+def test_fields_over_a_map_have_the_stated_correlation() -> None:
+    """exp(-d / 40 m) of three places at 30, 40 and 50 m: the means of 20,000 products, each within five errors."""
+    places = np.array([[0.0, 0.0], [30.0, 0.0], [0.0, 40.0]])
+    drawn = counts.draw_fields(places, 40.0, 20_000, np.random.default_rng(0))
+    expected = np.exp(-np.array([[0, 30, 40], [30, 0, 50], [40, 50, 0]]) / 40)
+    products = drawn[:, None] * drawn
+    assert (np.abs(products.mean(2) - expected) < 5 * products.std(2) / np.sqrt(20_000)).all()
+    alone, alike = (counts.draw_fields(places, length, 20_000, np.random.default_rng(1)) for length in (0.0, np.inf))
+    assert np.abs(np.corrcoef(alone) - np.eye(3)).max() < 5 / np.sqrt(20_000)
+    np.testing.assert_allclose(alike, np.broadcast_to(alike[:1], alike.shape), atol=1e-6)
+
+
+@pytest.mark.parametrize("beta", [0.05, 0.1, 1.0, 10.0])
+def test_shares_at_a_place_are_dirichlet_s(beta: float) -> None:
+    """A share of Dir(beta) over 4 classes is Beta(beta, 3 beta): Kolmogorov and Smirnov's distance, p above 1e-4."""
+    shares = counts.convert_to_shares(np.random.default_rng(2).normal(size=(4_000, 4)), beta)
+    np.testing.assert_allclose(shares.sum(1), 1)
+    assert stats.kstest(np.maximum(shares[:, 0], 1e-300), stats.beta(beta, 3 * beta).cdf).pvalue > 1e-4
+    low = counts.convert_to_shares(np.array([[-37.0, -38.0], [-1.0, 8.0]]), beta)
+    assert np.isfinite(low).all() and low[0, 0] > low[0, 1] and low[1, 1] > low[1, 0]
+
+
+@settings(PROPERTY)
+@given(stock=st.lists(st.integers(1, 400), min_size=2, max_size=5), clients=st.integers(1, 6), seed=SEEDS)
+def test_counts_by_shares_are_rounded_and_never_more_than_there_is(stock: list[int], clients: int, seed: int) -> None:
+    shares = np.random.default_rng(seed).dirichlet(np.full(len(stock), 0.5), clients)
+    try:
+        table = counts.count_by_shares(np.array(stock), shares, None)
+    except ConfigError:
+        assert min((n - clients) / wanted for n, wanted in zip(stock, shares.sum(0), strict=True)) < 1
+        return
+    size = table[0].sum()
+    assert (table.sum(1) == size).all() and (table.sum(0) <= stock).all() and size <= sum(stock) / clients
+    assert np.abs(table - size * shares).max() < 1
+    half = counts.count_by_shares(np.array(stock), shares, max(1, size // 2))
+    assert (half.sum(1) == max(1, size // 2)).all()
+    with refuses("partition.size"):
+        counts.count_by_shares(np.array(stock), shares, sum(stock) // clients + 2)

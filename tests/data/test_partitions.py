@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
+from semcom.channels.scene import read_scene
+from semcom.config import ConfigError, PartitionConfig
 from semcom.data.dataset import Dataset
 from semcom.data.partitions import default_shots, partition_dataset
 from semcom.data.split import Split
@@ -345,3 +349,47 @@ def test_a_validation_part_is_not_taken_off_twice(tmp_path: Path) -> None:
     write_split(path, partition_dataset(EVEN, divided(kind="iid", validation=0.25), 4, 7), EVEN)
     with refuses("partition.validation", 0.5):
         partition_dataset(EVEN, divided(kind="file", path=path, validation=0.5), 4, 0)
+
+
+def test_neighbours_of_a_scene_see_the_same_classes() -> None:
+    """Shares of two clients of munich-20 are the more alike, the nearer they stand; with inf all have the same."""
+    places = read_scene("munich-20").places_m[:, 0, :2]
+    apart = np.linalg.norm(places[:, None] - places, axis=2)[np.triu_indices(20, 1)]
+    unlike = np.zeros(len(apart))
+    for seed in range(40):
+        split = divided(kind="place", scene="munich-20", length_m=60.0, beta=0.3)
+        shares = shares_of(split, seed)
+        unlike += np.abs(shares[:, None] - shares).sum(2)[np.triu_indices(20, 1)] / 40
+    assert unlike[apart < 20].mean() < 0.6 * unlike[apart > 150].mean()
+    assert stats.spearmanr(apart, unlike).statistic > 0.5
+    same = shares_of(divided(kind="place", scene="munich-20", length_m=np.inf, beta=0.3), 0)
+    assert (same == same[0]).all()
+
+
+def shares_of(config: PartitionConfig, seed: int) -> np.ndarray:
+    """The shares of ten classes of 400 images each that 20 clients have."""
+    labels = np.repeat(np.arange(10), 400)
+    images = np.zeros((len(labels) + 100, 1, 1, 1), dtype=np.uint8)
+    names = tuple(map(str, range(10)))
+    dataset = Dataset("ten", images, np.concatenate([labels, np.arange(100) % 10]), len(labels), names)
+    split = partition_dataset(dataset, config, 20, seed)
+    owned = [np.concatenate(both) for both in zip(split.train, split.test, strict=True)]
+    table = np.array([np.bincount(dataset.labels[own], minlength=10) for own in owned])
+    return table / table.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({}, "partition.scene: none is given; those that ship are munich-20"),
+        ({"scene": "munich-20", "length_m": -1.0}, "partition.length-m: -1.0 is not a number of at least 0"),
+        ({"scene": "munich-20", "size": 0}, "partition.size: 0 is not a whole number of at least 1"),
+        (
+            {"scene": "munich-20", "size": 500},
+            "partition.size: 500 images of each client are more than ",
+        ),
+    ],
+)
+def test_a_division_by_places_that_is_wrong(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{re.escape(why)}"):
+        shares_of(divided(kind="place", **options), 0)

@@ -193,6 +193,7 @@ SPLITS = {
     "shots": {"ways": 2, "shots": 5},
     "dirichlet": {"beta": 1.0, "min_size": 3},
     "dirichlet-client": {"beta": 5.0},
+    "place": {"scene": "munich-20", "beta": 5.0},
     "pathological": {"classes": 2},
 }
 """Options with which a partition divides the tiny dataset."""
