@@ -11,7 +11,6 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from semcom.config import ConfigError
 
@@ -244,6 +243,8 @@ def convert_to_shares(fields: np.ndarray, beta: float) -> np.ndarray:
 
     Each value becomes the number of Gamma(beta) at the same quantile; these over their sum are Dirichlet's.
     """
+    from scipy import special  # takes a while to import, and few divisions ask
+
     with np.errstate(divide="ignore"):
         log = np.log(special.gammaincinv(beta, special.ndtr(fields)))
     # Near 0 the distribution function is x^beta / Gamma(beta + 1), and x may be too small to be held.

@@ -280,7 +280,7 @@ def test_chunks_change_nothing() -> None:
 def test_the_original_is_sent_where_the_base_station_trains() -> None:
     """Split training sends 8 bits for each of an image's 64 numbers and d numbers of features. d numbers come down."""
     w = world("fedcl", sizes=(7, 5), channel={"kind": "awgn"}, **TASK)
-    w.session.tally.features(np.arange(2), [[7], [5]])
+    w.session.tally.features(np.arange(2), [[7], [5]], back=True)
     up = w.air.totals["up"]
     assert (up.floats, up.bits) == (12 * 4, 12 * 64 * 8)
 

@@ -27,6 +27,9 @@ SHARED = {"clients": 4, "train.rounds": 1, "data.name": "data.npz"}
 SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
     "shots": ({"partition.shots": 9, "partition.test_classes": "all"},),
     "file": ({"partition.path": "split.npz"},),
+    "place": tuple(
+        {"partition.scene": "munich-20", "partition.beta": 1.0, "partition.test": t} for t in ("own", "merged")
+    ),
 }
 """Partition -> settings of its studies; of the others either value of `test`."""
 STUDIES = [
