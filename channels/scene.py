@@ -37,7 +37,7 @@ class Scene:
         carrier_hz: carrier frequency.
         map_db: path gain on the ground, `[y, x]`, nan where nothing arrives.
         heights_m: of what stands on the ground, `[y, x]`.
-        corner_m: place of the map's first cell, its lower left corner, `[2]`.
+        corner_m: middle of the map's first cell, the lowest on the left, `[2]`.
         cell_m: side of a cell.
         made: what made it, by name: scene, versions, seed, options.
     """

@@ -14,22 +14,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.channels.equalise import combine_antennas
+from semcom.channels.equalise import check_combined_antennas, combine_antennas
 from semcom.channels.law import Listed
 from semcom.channels.link import SAMPLES, Realisation
 from semcom.channels.ofdm.link import OFDM
 from semcom.channels.ofdm.options import GridOptions, warn_of_cyclic_prefix
 from semcom.channels.ofdm.profiles import Profile, move_draws_to_device
 from semcom.channels.scene import list_scenes, read_scene
-from semcom.channels.users import Combined
 
 
 class CIR(OFDM):
     """OFDM over impulse responses from a file. Each client's have a mean power of 1, and each begins a frame."""
 
     @dataclass(frozen=True)
-    class Options(GridOptions, Combined.Options):
+    class Options(GridOptions):
         """Options of the file, of the grid, and of the base station and its knowledge."""
+
+        antennas: int = 1
+        """Antennas of the base station, the first of a scene's, which are combined (maximum ratio, both ways)."""
 
         path: Path | None = None
         """Path of a scene (semcom scene), the name of one that ships (munich-20), or an .npz with `a` [client, time,
@@ -38,6 +40,7 @@ class CIR(OFDM):
         def check(self) -> None:
             """Check as the parent does, and that a file is named."""
             super().check()
+            check_combined_antennas(self.antennas, self.equaliser, self.csi)
             if self.path is None:
                 raise ValueError("path: none is given; name a scene, or an .npz with the arrays a and tau")
 
@@ -49,7 +52,9 @@ class CIR(OFDM):
         paths, delays, doppler_hz = _read_responses(str(self.options.path))
         if self.antennas > paths.shape[2]:
             raise ValueError(f"antennas: the file has {paths.shape[2]}, fewer than {self.antennas}; take at most these")
-        profile = Recorded(paths[:, :, : self.antennas], delays, doppler_hz)
+        profile = Recorded(
+            paths[:, :, : self.antennas], delays, doppler_hz, each_time=_is_scene(str(self.options.path))
+        )
         warn_of_cyclic_prefix("path: the file", "its clients", profile.last_path_s, self.options)
         return profile
 
@@ -68,16 +73,14 @@ class CIR(OFDM):
             )
         return link
 
-    def law(self) -> Listed | None:
-        """List |h|^2 of a client over its times and subcarriers, as a law, if it is the only user."""
-        return Listed.of(self._combine_responses().abs().square().numpy()) if self.users == 1 else None
+    def law(self) -> Listed:
+        """List |h|^2 of a client over its times and subcarriers, as a law."""
+        return Listed.of(self._combine_responses().abs().square().numpy())
 
     def draw_blocks(
         self, uses: float, blocks: int | None, generator: torch.Generator, powers: Tensor | None = None
     ) -> tuple[Realisation, float]:
         """Draw a time for each block, which has all subcarriers of the client. For statistics, list all times."""
-        if self.users > 1:
-            return super().draw_blocks(uses, blocks, generator, powers)
         h = self._combine_responses()
         return {"fading": h if blocks is None else h[torch.randint(len(h), (blocks,), generator=generator)]}, 1.0
 
@@ -108,17 +111,19 @@ class CIR(OFDM):
 class Recorded(Profile):
     """Impulse responses from a file, which begin frames; a frame has one of its client's.
 
-    The time of a frame is drawn uniformly. A client's mean power, over its times and antennas, is 1.
+    The time of a frame is drawn uniformly. A client's mean power, over its antennas and times, is 1.
 
     Args:
         paths: amplitudes, complex `[client, time, antenna, path]`.
         delays: s, `[client, time, path]`.
         doppler_hz: shifts of the paths, `[client, time, path]`.
+        each_time: whether the mean power is 1 at each time, as in a scene, whose gains make the SNRs.
     """
 
-    def __init__(self, paths: Tensor, delays: Tensor, doppler_hz: Tensor) -> None:
-        power = paths.abs().square().sum(3).mean((1, 2))
-        self.paths, self.delays = paths / power.sqrt()[:, None, None, None], delays
+    def __init__(self, paths: Tensor, delays: Tensor, doppler_hz: Tensor, each_time: bool = False) -> None:
+        power = paths.abs().square().sum(3).mean(2)
+        power = power if each_time else power.mean(1, keepdim=True)
+        self.paths, self.delays = paths / power.sqrt()[:, :, None, None], delays
         self.shifts = doppler_hz
         self.doppler_hz = float(doppler_hz.abs().max()) if doppler_hz.any() else None
         heard = paths.abs().sum(2) > 0
@@ -176,7 +181,7 @@ def _read_responses(path: str) -> tuple[Tensor, Tensor, Tensor]:
     Raises:
         ValueError: the file has other content.
     """
-    if path in list_scenes() or _is_scene(path):
+    if _is_scene(path):
         scene = read_scene(path)
         return (
             torch.from_numpy(scene.a.astype(np.complex128)),
@@ -202,7 +207,9 @@ def _read_responses(path: str) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _is_scene(path: str) -> bool:
-    """Check whether a file has the places that a scene has beside paths and delays."""
+    """Check whether it is a scene that ships, or a file with places beside paths and delays."""
+    if path in list_scenes():
+        return True
     with suppress(Exception), np.load(path, allow_pickle=False) as file:  # its reader says what is wrong with it
         return "places_m" in file.files
     return False

@@ -9,6 +9,7 @@ from semcom.channels.raytrace import BASES, Trace
 from semcom.channels.scene import Scene, list_scenes, read_scene
 from semcom.cli import flags
 from semcom.config import ConfigError
+from semcom.config.options import spell_option
 from semcom.files import resolve_file
 from semcom.screen import say
 
@@ -37,6 +38,9 @@ def carry_out_scene(words: list[str]) -> None:
     if wanted.out is None and wanted.plot is None:
         raise ConfigError("out: no file is named; give the .npz that is to be written, or --plot PICTURE")
     traced = wanted.out is not None
+    idle = [f.name for f in fields(Trace) if f.name != "scene" and getattr(wanted, f.name) != f.default]
+    if idle and not traced:
+        raise ConfigError(f"{spell_option(idle[0])}: it is for a scene that is traced; give --out, or leave it out")
     own = {f.name: getattr(wanted, f.name) for f in fields(Trace) if f.name != "scene"}
     try:
         found = semcom.scene(name, **own, out=wanted.out) if traced else read_scene(name)

@@ -320,16 +320,20 @@ class World:
         """
         phase, optimizer = phase or Phase(), optimizer or self.optimizer()
         prefixes = (train,) if isinstance(train, str) else tuple(train)
-        if any(find_frozen(c.network) and not list_trained_parameters(c.network, prefixes) for c in pop.cohorts):
-            what = " and ".join(p.rstrip(".") for p in prefixes if p) or "the network"
-            raise ConfigError(
-                f"train.lr-parts: {self.config.method} trains {what}, of which nothing has a rate above 0"
-            )
+        self.refuse_frozen(pop, prefixes)
         fit = Fit(self.session, objective, prefixes, given or Given(), phase, optimizer, project, optimizer_state)
         with set_precision(self.config.precision):
             fitted = fit(pop)
         self.session.tally.log |= {phase.logged(name): t for name, t in fitted.log.items()}
         return fitted
+
+    def refuse_frozen(self, pop: Population, train: Sequence[str]) -> None:
+        """Raise ConfigError if all weights of a model in some parts are frozen, where a method is to train these."""
+        if any(find_frozen(c.network) and not list_trained_parameters(c.network, train) for c in pop.cohorts):
+            what = " and ".join(p.rstrip(".") for p in train if p) or "the network"
+            raise ConfigError(
+                f"train.lr-parts: {self.config.method} trains {what}, of which nothing has a rate above 0"
+            )
 
     def optimizer(
         self,

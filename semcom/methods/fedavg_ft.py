@@ -34,7 +34,18 @@ class FedAvgFT(FedAvg):
         tune: Literal["head", "all"] = "head"
         """The part that is fine-tuned: the head on frozen features, or the whole model."""
 
+    def setup(self, world: World) -> FedAvg.State:
+        """Start from common weights, some of which fine-tuning can change."""
+        state: FedAvg.State = super().setup(world)
+        if world.config.finish.epochs:
+            world.refuse_frozen(state.model, self._tuned)
+        return state
+
+    @property
+    def _tuned(self) -> tuple[str, ...]:
+        return ("head.",) if self.hyper.tune == "head" else self.averages
+
     def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """Evaluate the fine-tuned copies as `personal`, and the model that they are copies of as `global`."""
-        part = "head." if self.hyper.tune == "head" else self.averages
-        return {"personal": View(fine_tuned(world, state.model, part)), **self.views(state, world)}
+        tuned = fine_tuned(world, state.model, "head." if self.hyper.tune == "head" else self.averages)
+        return {"personal": View(tuned), **self.views(state, world)}

@@ -12,13 +12,17 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from semcom.channels.scene import Scene, read_scene
+from semcom.channels.scene import Scene, list_scenes, read_scene
 from semcom.config import ConfigError
+from semcom.files import digest_of_file
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import average_table
 from semcom.plots.style import ieee, percent
+from semcom.runs.folder.stored import read_stored_config
+from semcom.runs.request.trust import check_trusted_file
 from semcom.studies.analysis.study import Study
 from semcom.studies.names import metric_label
+from semcom.studies.results.run import Stored
 
 STREETS = "scene"
 """Column of the numbers that names the scene or its file. CSV files leave it out."""
@@ -80,17 +84,35 @@ def compute_map(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: the runs have no scene, or several; as `Study.mean`.
     """
-    scenes = {str(run.field("network.scene")) for run in study.stored if run.field("network.kind") == "scene"}
+    runs = [run for run in study.stored if run.field("network.kind") == "scene"]
+    scenes = {_locate_streets(run) for run in runs}
     if len(scenes) != 1:
-        told = f"the runs have {len(scenes)}, {', '.join(sorted(scenes))}" if scenes else "no run has one"
+        told = f"the runs have {len(scenes)}" if scenes else "no run has one"
         raise ConfigError(f"kind: a map is that of one scene; {told} (network.kind scene)")
     return average_table(study, study.clients, plot).assign(**{STREETS: scenes.pop()})
+
+
+def _locate_streets(run: Stored) -> Path | str:
+    """Find the scene of a run: the name of one that ships, or its file, which must be what it was for the run.
+
+    Raises:
+        ConfigError: the file is not given or trusted, or has changed.
+    """
+    name = str(run.field("network.scene"))
+    if name in list_scenes():
+        return name
+    stored = read_stored_config(run.trained, "plot")
+    path = str(stored.network.options["scene"])
+    check_trusted_file("network.scene", path)
+    if stored.contents.get(path) != digest_of_file(Path(path)):
+        raise ConfigError(f"network.scene: {path!r} is not what it was for the run")
+    return Path(path)  # no text, of which figures show the file's name alone
 
 
 def draw_map(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:
     """Draw the clients in their streets, coloured by their number."""
     try:
-        scene = read_scene(cells[STREETS].iloc[0])
+        scene = read_scene(str(cells[STREETS].iloc[0]))
     except ValueError as error:
         raise ConfigError(str(error)) from None
     draw_ground(axes, scene)

@@ -26,6 +26,7 @@ def test_the_map_of_a_scene_that_ships(tmp_path: Path, capsys: pytest.CaptureFix
     [
         ([], "scene: none is given; known are munich, etoile, "),
         (["munich-20"], "out: no file is named; give the .npz that is to be written, or --plot PICTURE"),
+        (["munich-20", "--plot", "map.png", "--clients", "5"], "clients: it is for a scene that is traced; give --out"),
         (["munic", "--plot", "map.png"], "scene: 'munic' is no file, and none of those that ship: munich-20"),
         (["munich", "--out", "a.txt"], "out: 'a.txt' does not end in .npz; "),
         (["munich", "--out", "no/a.npz"], "out: there is no folder 'no'"),

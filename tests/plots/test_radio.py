@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
-from semcom.channels.scene import read_scene
+from semcom.channels.scene import locate_scene, read_scene
 from semcom.config import ConfigError
-from semcom.plots import Plot
+from semcom.plots import Plot, plot
 from semcom.plots.kinds import KINDS, settle_kind
 from semcom.runs.request.trust import trust_results
 from semcom.runs.rounds.runner import run
@@ -78,6 +78,21 @@ def test_a_map_of_a_scene_has_its_clients_where_they_stand(runs: Path) -> None:
     assert "mean over 2 seeds" in text
     with pytest.raises(ConfigError, match="^kind: a map is that of one scene; no run has one"):
         shown(runs / "cell", kind="map")
+
+
+def test_a_map_of_a_file_is_drawn_where_it_is_trusted_and_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "of me" / "street.npz"
+    file.parent.mkdir()
+    shutil.copy(locate_scene("munich-20"), file)
+    streets: Any = {"network": {"kind": "scene", "scene": file}}
+    run(worlds.request("fedavg", out=str(tmp_path / "run"), train={"rounds": 1}, **streets))
+    with pytest.raises(ConfigError, match="^network.scene: '.*street.npz', which the run names, would be read; "):
+        plot(tmp_path / "run", Plot(kind="map"), out=tmp_path / "drawn")
+    paths = plot(tmp_path / "run", Plot(kind="map"), out=tmp_path / "drawn", trust=True)
+    assert all("of me" not in path.read_text() for path in paths if path.suffix in (".md", ".csv"))
+    file.write_bytes(file.read_bytes() + b" ")
+    with pytest.raises(ConfigError, match="^network.scene: '.*street.npz' is not what it was for the run$"):
+        plot(tmp_path / "run", Plot(kind="map"), out=tmp_path / "drawn", trust=True)
 
 
 def test_a_map_has_the_places_and_snrs_of_the_run(runs: Path) -> None:

@@ -69,8 +69,12 @@ class Fit:
 
     def _count(self, pop: Population, sizes: Sequence[Sequence[int]]) -> None:
         """Count the mini-batches, their traffic, and the time of the passes over them."""
-        learns = any(list_trained_parameters(c.network, "encoder.") for c in pop.cohorts)
-        self.session.tally.features(pop.ids, sizes, back=learns)  # a frozen encoder has no use for gradients
+        learns = np.zeros(len(pop.ids), dtype=bool)  # a frozen encoder has no use for gradients
+        for c in pop.cohorts:
+            learns[pop.at(c)] = bool(list_trained_parameters(c.network, "encoder."))
+        for back in np.unique(learns).tolist():
+            some = np.flatnonzero(learns == back)
+            self.session.tally.features(pop.ids[some], [sizes[int(i)] for i in some], back)
         images = np.array([sum(batches) for batches in sizes])
         passes = self.objective.passes if isinstance(self.objective, Gradient) else 1
         self.session.compute(pop, passes * images, self.train)

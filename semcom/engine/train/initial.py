@@ -311,17 +311,25 @@ class Initial:
         return self.networks[encoder]
 
     def _freeze(self, network: SplitModel) -> None:
-        """Take the gradients from the parts of a network whose rate is 0. Raises ConfigError for a part it lacks."""
-        rates, parts = Optimizer(lr=1.0, parts=self.config.train.part_factors), network.state_dict()
+        """Take the gradients from the parts of a network whose rate is 0.
+
+        Raises:
+            ConfigError: no network of the run has weights of that name.
+        """
+        rates = Optimizer(lr=1.0, parts=self.config.train.part_factors)
+        names = {name for name, _ in network.named_parameters()}
+        for encoder in self.config.model.encoder.split(",")[1:] if rates.parts else ():
+            other = _build_template(self._factories(encoder)["encoder."])
+            names |= {f"encoder.{name}" for name, _ in other.named_parameters()}
         for part, _ in rates.parts:
-            if "," not in self.config.model.encoder and not any(f"{name}.".startswith(f"{part}.") for name in parts):
+            if not any(f"{name}.".startswith(f"{part}.") for name in names):
                 inside = part.rpartition(".")[0]
-                while not any(name.startswith(f"{inside}.") for name in parts) and inside:
+                while not any(name.startswith(f"{inside}.") for name in names) and inside:
                     inside = inside.rpartition(".")[0]
                 within = f"{inside}." if inside else ""
-                known = dict.fromkeys(n[len(within) :].partition(".")[0] for n in parts if n.startswith(within))
-                names = ", ".join(within + name for name in known)
-                raise ConfigError(f"train.lr-parts: {part!r} is no part of the network, which has {names}")
+                known = sorted({n[len(within) :].partition(".")[0] for n in names if n.startswith(within)})
+                told = ", ".join(within + name for name in known)
+                raise ConfigError(f"train.lr-parts: {part!r} has no weights in the network, whose parts are {told}")
         for name, parameter in network.named_parameters():
             if not rates.rate(name):
                 parameter.requires_grad_(False)

@@ -14,6 +14,7 @@ from typing import Any
 
 from semcom.channels import PROFILES
 from semcom.channels.registry import Registry, list_depends
+from semcom.channels.scene import list_scenes
 from semcom.config import CODE, DEPENDS, READ, VARIABLE, ConfigError, RunConfig
 from semcom.config.errors import shorten_error
 from semcom.config.options import list_paths_in_options, spell_option
@@ -62,7 +63,7 @@ def fingerprint_inputs(config: RunConfig) -> RunConfig:
     config = replace(config, model=replace(config.model, weights=weights))
     files = {"data.name": config.data.name, "new-data": config.new_data, "model.weights": weights}
     for section, own in named.items():
-        there = {name: _path(path) for name, path in own.items()}
+        there = {name: path if path in list_scenes() else _path(path) for name, path in own.items()}
         config = (
             replace_section_options(config, section, replace(read_section_options(config, section), **there))
             if there

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -201,8 +201,15 @@ def test_parameters_that_take_no_gradients_are_frozen() -> None:
         (("head=-1",), "'head=-1' is not a list"),
         (("head=inf", "encoder=1"), "'head=inf,encoder=1' is not a list"),
         (("head=0.1", "head=2"), "'head=0.1,head=2' names a part twice"),
-        (("encoder.7=0",), "'encoder.7' is no part of the network, which has encoder.0, encoder.1, encoder.3"),
-        (("body.conv=0",), "'body.conv' is no part of the network, which has encoder, head"),
+        (
+            ("encoder.7=0",),
+            "'encoder.7' has no weights in the network, whose parts are encoder.0, encoder.1, encoder.3",
+        ),
+        (
+            ("encoder.2=0",),
+            "'encoder.2' has no weights in the network, whose parts are encoder.0, encoder.1, encoder.3",
+        ),
+        (("body.conv=0",), "'body.conv' has no weights in the network, whose parts are encoder, head"),
         (("encoder=0", "head=0"), "test-split trains encoder and head, of which nothing has a rate above 0"),
     ],
 )
@@ -212,11 +219,34 @@ def test_rates_of_parts_that_are_wrong_are_refused(parts: tuple[str, ...], why: 
         w.fit(w.population(), task, train=("encoder.", "head."))
 
 
-@pytest.mark.parametrize(("parts", "back"), [(("encoder=0",), 0), (("encoder.0=0",), 4 * 2 * sum(SIZES))])
-def test_gradients_come_down_unless_the_encoder_is_frozen(parts: tuple[str, ...], back: int) -> None:
-    w = make(train={"lr_parts": parts})
+@worlds.ENCODERS.register("test-conv-still")
+def conv_still(channels: int, features: int) -> nn.Module:
+    """test-conv, which learns nothing."""
+    return worlds.conv(channels, features).requires_grad_(False)
+
+
+@pytest.mark.parametrize(
+    ("parts", "encoder", "learning"),
+    [
+        (("encoder=0",), "test-conv", []),
+        (("encoder.0=0",), "test-conv", SIZES),
+        ((), "test-conv,test-conv-still", SIZES[::2]),
+    ],
+)
+def test_gradients_come_down_to_encoders_that_learn(
+    parts: tuple[str, ...], encoder: str, learning: Sequence[int]
+) -> None:
+    w = make(encoder=encoder, train={"lr_parts": parts})
     w.fit(w.population(), task)
-    assert w.air.totals["down"].floats == back
+    assert w.air.totals["up"].floats == 4 * 2 * sum(SIZES) and w.air.totals["down"].floats == 4 * 2 * sum(learning)
+
+
+def test_a_part_that_no_encoder_has_is_refused() -> None:
+    parts = ("encoder.3=0.5", "encoder.9=0")
+    with pytest.raises(
+        ConfigError, match=r"^train.lr-parts: 'encoder.9' has no weights in the network, whose parts are"
+    ):
+        make(encoder="test-conv,test-conv-wide", train={"lr_parts": parts}).population()
 
 
 @pytest.mark.parametrize("channel", CHANNELS)
