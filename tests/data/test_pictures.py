@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import PIL
 import pytest
 from PIL import Image
 
@@ -79,6 +80,8 @@ FORMATS |= dict.fromkeys(("HSV, green", "PA, half", "I;16B"), "")
 
 @pytest.mark.parametrize("name", [name for name in PICTURES if FORMATS.get(name, "PNG")])
 def test_a_folder_has_the_same_pixels(name: str, tmp_path: Path) -> None:
+    if name == "YCbCr, grey" and int(PIL.__version__.split(".")[0]) < 13:
+        pytest.skip("Pillow below 13 does not read what it writes")
     picture, colour = PICTURES[name]
     file, form = io.BytesIO(), FORMATS.get(name, "PNG")
     picture.save(file, form)
