@@ -97,8 +97,7 @@ class Trace:
         require("weakest_db", self.weakest_db, Rule(lambda v: 0 < v <= 300, "a number of dB above 0 and up to 300"))
         require("walk", self.walk, Rule(lambda v: 0 <= v <= 100, "a number from 0 to 100 m/s"))
         require("min_gain_db", self.min_gain_db, Rule(lambda v: -300 < v < 0, "a number of dB below 0"))
-        if self.at is not None:
-            self.place()
+        self.place()
         if self.times > 1 and not self.walk:
             raise ValueError(f"times: {self.times} has no effect, as nobody walks; give walk, or leave times out")
         if self.walk and self.times == 1:

@@ -72,8 +72,8 @@ class Scene:
         Example:
             >>> from semcom.channels.scene import read_scene
             >>> scene = read_scene("munich-20")
-            >>> [scene.find_time(s) for s in (0.0, 1.5, 1e6)][:2]
-            [0, 0]
+            >>> [scene.find_time(seconds) for seconds in (0.0, 14.0, 15.0, 121.0)]
+            [0, 0, 1, 7]
         """
         last = float(self.times_s[-1])
         if last:
@@ -91,11 +91,11 @@ def locate_scene(name: str) -> str:
     return str(SHIPPED / f"{name}.npz") if name in list_scenes() else name
 
 
-def read_scene(name: str) -> Scene:
+def read_scene(name: Path | str | None) -> Scene:
     """Read a scene that ships, by its name, or a file.
 
     Raises:
-        ValueError: there is no such scene, or the file holds none.
+        ValueError: none is named, there is no such scene, or the file holds none.
 
     Example:
         >>> from semcom.channels.scene import read_scene
@@ -103,9 +103,11 @@ def read_scene(name: str) -> Scene:
         >>> scene.clients, scene.gains_db().shape[0]
         (20, 20)
     """
-    path = Path(locate_scene(name)).expanduser()
+    if name is None:
+        raise ValueError(f"scene: none is given; those that ship are {', '.join(list_scenes())}")
+    path = Path(locate_scene(str(name))).expanduser()
     if not path.exists():
-        raise ValueError(f"scene: {name!r} is no file, and none of those that ship: {', '.join(list_scenes())}")
+        raise ValueError(f"scene: {str(name)!r} is no file, and none of those that ship: {', '.join(list_scenes())}")
     stat = path.stat()
     return _read_file(str(path), (stat.st_mtime_ns, stat.st_size))
 

@@ -49,12 +49,10 @@ class CIR(OFDM):
 
     def make_profile(self) -> Recorded:
         """Read the file. Raises ValueError for one that holds no impulse responses, or those of fewer antennas."""
-        paths, delays, doppler_hz = _read_responses(str(self.options.path))
+        paths, delays, doppler_hz, each_time = _read_responses(str(self.options.path))
         if self.antennas > paths.shape[2]:
             raise ValueError(f"antennas: the file has {paths.shape[2]}, fewer than {self.antennas}; take at most these")
-        profile = Recorded(
-            paths[:, :, : self.antennas], delays, doppler_hz, each_time=_is_scene(str(self.options.path))
-        )
+        profile = Recorded(paths[:, :, : self.antennas], delays, doppler_hz, each_time)
         warn_of_cyclic_prefix("path: the file", "its clients", profile.last_path_s, self.options)
         return profile
 
@@ -120,7 +118,7 @@ class Recorded(Profile):
         each_time: whether the mean power is 1 at each time, as in a scene, whose gains make the SNRs.
     """
 
-    def __init__(self, paths: Tensor, delays: Tensor, doppler_hz: Tensor, each_time: bool = False) -> None:
+    def __init__(self, paths: Tensor, delays: Tensor, doppler_hz: Tensor, each_time: bool) -> None:
         power = paths.abs().square().sum(3).mean(2)
         power = power if each_time else power.mean(1, keepdim=True)
         self.paths, self.delays = paths / power.sqrt()[:, :, None, None], delays
@@ -175,8 +173,8 @@ class Recorded(Profile):
         )
 
 
-def _read_responses(path: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Read paths, complex128, delays and Doppler shifts, float64, as `Recorded` takes them.
+def _read_responses(path: str) -> tuple[Tensor, Tensor, Tensor, bool]:
+    """Read paths, complex128, delays and Doppler shifts, float64, and whether they are a scene's, as for `Recorded`.
 
     Raises:
         ValueError: the file has other content.
@@ -187,6 +185,7 @@ def _read_responses(path: str) -> tuple[Tensor, Tensor, Tensor]:
             torch.from_numpy(scene.a.astype(np.complex128)),
             torch.from_numpy(scene.tau.astype(np.float64)),
             torch.from_numpy(scene.doppler_hz.astype(np.float64)),
+            True,
         )
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -203,7 +202,7 @@ def _read_responses(path: str) -> tuple[Tensor, Tensor, Tensor]:
     if len(silent):
         raise ValueError(f"path: client {silent[0]} in {path!r} has no path with any power")
     delays = torch.from_numpy(tau.astype(np.float64))[:, None].expand(-1, a.shape[1], -1)
-    return torch.from_numpy(a.astype(np.complex128))[:, :, None], delays, torch.zeros_like(delays)
+    return torch.from_numpy(a.astype(np.complex128))[:, :, None], delays, torch.zeros_like(delays), False
 
 
 def _is_scene(path: str) -> bool:

@@ -38,10 +38,10 @@ def carry_out_scene(words: list[str]) -> None:
     if wanted.out is None and wanted.plot is None:
         raise ConfigError("out: no file is named; give the .npz that is to be written, or --plot PICTURE")
     traced = wanted.out is not None
-    idle = [f.name for f in fields(Trace) if f.name != "scene" and getattr(wanted, f.name) != f.default]
+    own = {f.name: getattr(wanted, f.name) for f in fields(Trace) if f.name != "scene"}
+    idle = [name for name, value in own.items() if value != getattr(Trace, name)]
     if idle and not traced:
         raise ConfigError(f"{spell_option(idle[0])}: it is for a scene that is traced; give --out, or leave it out")
-    own = {f.name: getattr(wanted, f.name) for f in fields(Trace) if f.name != "scene"}
     try:
         found = semcom.scene(name, **own, out=wanted.out) if traced else read_scene(name)
     except ValueError as error:

@@ -48,6 +48,7 @@ def check_config(config: Resolved) -> None:
     if config.processes > sharing:
         raise ConfigError(f"processes: {config.processes} share {sharing} clients; give at most one per client")
     _check_train_config(config.train)
+    _check_part_rates(config.train)
     _check_snr(config)
 
 
@@ -179,15 +180,6 @@ def _check_train_config(train: Schedule) -> None:
     milestones, decay = train.lr_milestones or (), train.lr_decay
     if milestones and train.lr_schedule == "cosine":
         raise NoEffect(f"train.lr-milestones: {milestones} has no effect with train.lr-schedule cosine; leave it out")
-    try:
-        factors = train.part_factors
-    except ValueError:
-        factors = (("", -1.0),)
-    if not all(name and 0 <= factor < math.inf for name, factor in factors):
-        wanted = "names of parts with factors of at least 0, such as encoder=0.1"
-        raise ConfigError(f"train.lr-parts: {','.join(train.lr_parts)!r} is not a list of {wanted}")
-    if len({name for name, _ in factors}) < len(factors):
-        raise ConfigError(f"train.lr-parts: {','.join(train.lr_parts)!r} names a part twice")
     if sorted(set(milestones)) != list(milestones):
         raise ConfigError(f"train.lr-milestones: {milestones} is not a list of ascending rounds")
     if isinstance(decay, tuple) and len(decay) != len(milestones):
@@ -195,6 +187,19 @@ def _check_train_config(train: Schedule) -> None:
         raise ConfigError(f"train.lr-decay: {wanted}")
     if not milestones and decay not in (None, (), COMMON["lr_decay"]):
         raise NoEffect(f"train.lr-decay: {decay} has no effect without train.lr-milestones")
+
+
+def _check_part_rates(train: Schedule) -> None:
+    told = f"train.lr-parts: {','.join(train.lr_parts)!r}"
+    try:
+        factors = train.part_factors
+        right = all(name and 0 <= factor < math.inf for name, factor in factors)
+    except ValueError:  # of what is no number
+        right = False
+    if not right:
+        raise ConfigError(f"{told} is not a list of names of parts with factors of at least 0, such as encoder=0.1")
+    if len(dict(factors)) < len(factors):
+        raise ConfigError(f"{told} names a part twice")
 
 
 def _check_snr(config: RunConfig) -> None:

@@ -254,13 +254,14 @@ def convert_to_shares(fields: np.ndarray, beta: float) -> np.ndarray:
     return shares / shares.sum(1, keepdims=True)
 
 
-def count_by_shares(stock: Table, shares: np.ndarray, size: int | None) -> Table:
+def count_by_shares(stock: Table, shares: np.ndarray, size: int | None, rng: np.random.Generator) -> Table:
     """Count the samples of each class, `[K, C]`, of clients of one size with given shares, `[K, C]`, rounded.
 
     Args:
         stock: samples of each class, `[C]`.
         shares: of each client's samples; a row sums to 1.
         size: samples of a client (None: as many as the class of which the most is wanted allows).
+        rng: breaks ties in rounding.
 
     Raises:
         ConfigError: of a class more is wanted than there is, or clients would have no sample.
@@ -269,10 +270,7 @@ def count_by_shares(stock: Table, shares: np.ndarray, size: int | None) -> Table
     # Rounding up adds less than a sample for each client.
     most = int(np.min((stock - clients).clip(0)[wanted > 0] / wanted[wanted > 0]))
     size = min(most, int(stock.sum()) // clients) if size is None else size
-    table = np.floor(size * shares).astype(np.int64)
-    order = np.argsort(table - size * shares, axis=1, kind="stable")  # the largest remainders first
-    for row, classes, lacking in zip(table, order, size - table.sum(1), strict=True):
-        row[classes[:lacking]] += 1
+    table = np.array([round_amounts(size * own, size, rng) for own in shares])
     if size < 1 or (table.sum(0) > stock).any():
         least = "fewer clients or a larger beta" if most < 1 else f"at most {most}"
         raise ConfigError(f"partition.size: {size} images of each client are more than the classes have; give {least}")

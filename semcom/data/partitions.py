@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from semcom.channels.options import COUNT, MEASURE, NOT_NEGATIVE, SHARE, Rule, require
-from semcom.channels.scene import list_scenes, read_scene
+from semcom.channels.scene import read_scene
 from semcom.config import ConfigError, PartitionConfig
 from semcom.config.options import Needs, build_options, check_options
 from semcom.data import counts
@@ -192,20 +192,18 @@ class Place(Divided):
         def check(self) -> None:
             """Raise ValueError without a scene, or for a length or a size out of range."""
             super().check()
-            if self.scene is None:
-                raise ValueError(f"scene: none is given; those that ship are {', '.join(list_scenes())}")
-            read_scene(str(self.scene))
+            read_scene(self.scene)
             if not self.length_m >= 0:
                 raise ValueError(f"length_m: {self.length_m} is not a number of at least 0")
             require("size", self.size, COUNT)
 
     def table(self, stock: Table, clients: int, rng: np.random.Generator) -> Table:
         """Draw a field for each class, and count by the shares that follow from its values at the clients' places."""
-        o, scene = self.options, read_scene(str(self.options.scene))
+        o, scene = self.options, read_scene(self.options.scene)
         if clients > scene.clients:
             raise ConfigError(f"partition.scene: {scene.clients} clients are in it, {clients} in the run")
         fields = counts.draw_fields(scene.places_m[:clients, 0, :2], o.length_m, len(stock), rng)
-        return counts.count_by_shares(stock, counts.convert_to_shares(fields, o.beta), o.size)
+        return counts.count_by_shares(stock, counts.convert_to_shares(fields, o.beta), o.size, rng)
 
 
 class Dirichlet(Divided):

@@ -327,10 +327,11 @@ class World:
         self.session.tally.log |= {phase.logged(name): t for name, t in fitted.log.items()}
         return fitted
 
-    def refuse_frozen(self, pop: Population, train: Sequence[str]) -> None:
+    def refuse_frozen(self, pop: Population, train: Prefix) -> None:
         """Raise ConfigError if all weights of a model in some parts are frozen, where a method is to train these."""
         if any(find_frozen(c.network) and not list_trained_parameters(c.network, train) for c in pop.cohorts):
-            what = " and ".join(p.rstrip(".") for p in train if p) or "the network"
+            parts = (train,) if isinstance(train, str) else train
+            what = " and ".join(p.rstrip(".") for p in parts if p) or "the network"
             raise ConfigError(
                 f"train.lr-parts: {self.config.method} trains {what}, of which nothing has a rate above 0"
             )

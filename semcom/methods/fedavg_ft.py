@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from semcom.engine.store.population import Prefix
 from semcom.engine.train.view import View
 from semcom.engine.world import World
 from semcom.methods.base import Method
@@ -42,10 +43,9 @@ class FedAvgFT(FedAvg):
         return state
 
     @property
-    def _tuned(self) -> tuple[str, ...]:
-        return ("head.",) if self.hyper.tune == "head" else self.averages
+    def _tuned(self) -> Prefix:
+        return "head." if self.hyper.tune == "head" else self.averages
 
     def finish(self, state: FedAvg.State, world: World) -> dict[str, View]:
         """Evaluate the fine-tuned copies as `personal`, and the model that they are copies of as `global`."""
-        tuned = fine_tuned(world, state.model, "head." if self.hyper.tune == "head" else self.averages)
-        return {"personal": View(tuned), **self.views(state, world)}
+        return {"personal": View(fine_tuned(world, state.model, self._tuned)), **self.views(state, world)}

@@ -92,10 +92,8 @@ class Scaffold(FedAvg):
         newest = world.air.average(fitted.models, self.averages, p, since=received)
         c_k, c, start, end = (pop.named(names) for pop in (own, mean, received, fitted.models))
         # Option II of the paper: the mean gradient of the steps that were taken, without a pass over the data.
-        change = {
-            n: torch.einsum("k,k...->k...", 1 / (fitted.carried["steps"] * sgd.rate(n)), start[n] - end[n]) - c[n]
-            for n in names
-        }
+        rates = {n: fitted.carried["steps"] * (sgd.base_lr * sgd.factor(n)) for n in names}
+        change = {n: torch.einsum("k,k...->k...", 1 / rates[n], start[n] - end[n]) - c[n] for n in names}
         shift = world.air.average(own.replaced(change), names, p, name="control.")
         server, controls = state.model.one(self.averages), state.mean.one(names).named()
         # `names` are parameters only: a step of eta_g above 1 could turn a running variance negative.

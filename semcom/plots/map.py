@@ -10,13 +10,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from semcom.channels.scene import Scene, list_scenes, read_scene
 from semcom.config import ConfigError
 from semcom.files import digest_of_file
 from semcom.plots.base import Kind, Plot, Styles
 from semcom.plots.points import average_table
+from semcom.plots.radio import draw_places_key
 from semcom.plots.style import ieee, percent
 from semcom.runs.folder.stored import read_stored_config
 from semcom.runs.request.trust import check_trusted_file
@@ -123,16 +123,8 @@ def draw_map(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> Non
 
 
 def draw_map_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
-    """Give all maps one colour scale, and explain the marks."""
-    panels = [axes for axes in figure.axes if axes.collections]
-    for axes in panels:
-        for dots in axes.collections[1:]:
-            dots.set_clim(cells["mean"].min(), cells["mean"].max())
-    bar = figure.colorbar(panels[0].collections[1], ax=panels, label=metric_label(plot.metric), pad=0.02, fraction=0.05)
-    percent(bar.ax.yaxis, plot.metric)
-    marks = {"Base station": "*", **{label: marker for label, _, marker in SIGHT}}
-    lines = [Line2D([], [], color="black", linestyle="", markersize=4, marker=m, label=n) for n, m in marks.items()]
-    figure.legend(handles=lines, loc="outside upper center", ncols=3, frameon=False, columnspacing=1.0)
+    """Explain the colours and the marks of all maps, on which the base station is drawn first."""
+    percent(draw_places_key(figure, cells["mean"], metric_label(plot.metric), first=1).ax.yaxis, plot.metric)
 
 
 def describe_map(cells: pd.DataFrame, plot: Plot) -> str:

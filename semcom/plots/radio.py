@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.colorbar import Colorbar
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -109,16 +110,22 @@ def draw_map(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> Non
     axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xlabel="x (m)", ylabel="y (m)", aspect="equal")
 
 
-def draw_map_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
-    """Give all maps one colour scale, and explain the marks."""
+def draw_places_key(figure: Figure, values: pd.Series, label: str, first: int = 0) -> Colorbar:
+    """Give the clients of all maps, whose dots are from a `first` on, one colour scale, and explain the marks."""
     panels = list(figure.axes)
     for axes in panels:
-        for dots in axes.collections[:2]:
-            dots.set_clim(cells["snr_db"].min(), cells["snr_db"].max())
-    figure.colorbar(panels[0].collections[0], ax=panels, label="Uplink SNR (dB)", pad=0.02, fraction=0.05)
+        for dots in axes.collections[first : first + 2]:
+            dots.set_clim(values.min(), values.max())
+    bar = figure.colorbar(panels[0].collections[first], ax=panels, label=label, pad=0.02, fraction=0.05)
     marks = {"In sight": "o", "Out of sight": "^", "Base station": "*"}
     lines = [Line2D([], [], color="black", linestyle="", markersize=4, marker=m, label=n) for n, m in marks.items()]
     figure.legend(handles=lines, loc="outside upper center", ncols=3, frameon=False, columnspacing=1.0)
+    return bar
+
+
+def draw_map_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
+    """Explain the colours and the marks of all maps."""
+    draw_places_key(figure, cells["snr_db"], "Uplink SNR (dB)")
 
 
 def draw_cdf(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> None:

@@ -277,16 +277,17 @@ def test_shares_at_a_place_are_dirichlet_s(beta: float) -> None:
 @settings(PROPERTY)
 @given(stock=st.lists(st.integers(1, 400), min_size=2, max_size=5), clients=st.integers(1, 6), seed=SEEDS)
 def test_counts_by_shares_are_rounded_and_never_more_than_there_is(stock: list[int], clients: int, seed: int) -> None:
-    shares = np.random.default_rng(seed).dirichlet(np.full(len(stock), 0.5), clients)
+    rng = np.random.default_rng(seed)
+    shares = rng.dirichlet(np.full(len(stock), 0.5), clients)
     try:
-        table = counts.count_by_shares(np.array(stock), shares, None)
+        table = counts.count_by_shares(np.array(stock), shares, None, rng)
     except ConfigError:
         assert min((n - clients) / wanted for n, wanted in zip(stock, shares.sum(0), strict=True)) < 1
         return
     size = table[0].sum()
     assert (table.sum(1) == size).all() and (table.sum(0) <= stock).all() and size <= sum(stock) / clients
     assert np.abs(table - size * shares).max() < 1
-    half = counts.count_by_shares(np.array(stock), shares, max(1, size // 2))
+    half = counts.count_by_shares(np.array(stock), shares, max(1, size // 2), rng)
     assert (half.sum(1) == max(1, size // 2)).all()
     with refuses("partition.size"):
-        counts.count_by_shares(np.array(stock), shares, sum(stock) // clients + 2)
+        counts.count_by_shares(np.array(stock), shares, sum(stock) // clients + 2, rng)

@@ -13,7 +13,7 @@ import torch
 from semcom.channels import PATH_LOSSES, Link
 from semcom.channels.cell import NEAREST_M, convert_dbm_to_watts, drop_clients_in_cell, noise_dbm
 from semcom.channels.options import NOT_NEGATIVE, BaseOptions, Rule, require
-from semcom.channels.scene import list_scenes, read_scene
+from semcom.channels.scene import read_scene
 from semcom.config import ConfigError, Resolved, parse_snr
 from semcom.engine.air.part import NO_CHANNEL, NO_NOISE, NOTHING_SENT, Part, Planned
 from semcom.engine.air.rates import Direction
@@ -223,23 +223,21 @@ class InScene(Placed):
         """Seconds of the scene from the beginning of a round to that of the next."""
 
         def check(self) -> None:
-            """Check the ranges, and that a scene is named."""
+            """Check the ranges, and that the scene is there."""
             super().check()
-            if self.scene is None:
-                raise ValueError(f"scene: none is given; those that ship are {', '.join(list_scenes())}")
-            read_scene(str(self.scene))
+            read_scene(self.scene)
             require("round_s", self.round_s, NOT_NEGATIVE)
 
     @classmethod
     def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
         """Yield the length of a round where nobody walks."""
         yield from super().list_unused(run)
-        if len(read_scene(str(run.config.network.options.scene)).times_s) == 1:
+        if len(read_scene(run.config.network.options.scene).times_s) == 1:
             yield "round_s", "the scene has a single time"
 
     def __init__(self, config: Resolved, link: Link) -> None:
         super().__init__(config, link)
-        self.scene = read_scene(str(self.options.scene))
+        self.scene = read_scene(self.options.scene)
         if config.clients > self.scene.clients:
             raise ConfigError(f"network.scene: {self.scene.clients} clients are in it, {config.clients} in the run")
         self.gains_db = self.scene.gains_db()[: config.clients]

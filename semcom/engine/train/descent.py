@@ -78,10 +78,9 @@ class Optimizer:
         lr = tuple(rate * factor for rate in self.lr) if isinstance(self.lr, tuple) else self.lr * factor
         return replace(self, lr=lr)
 
-    def rate(self, name: str) -> float:
-        """Return the rate of a leaf, `base_lr` times the factor of its part; that of APFL's `own.` is the model's."""
-        at = f"{name.removeprefix('own.')}."
-        return self.base_lr * next((factor for part, factor in self.parts if at.startswith(f"{part}.")), 1.0)
+    def factor(self, name: str) -> float:
+        """Return the factor of a leaf's rate."""
+        return find_part_factor(self.parts, name)
 
     def scale(self, ids: np.ndarray) -> np.ndarray | None:
         """Compute the clients' rates over `base_lr`, `[n]`, at most 1; None if all are equal."""
@@ -100,11 +99,19 @@ class Optimizer:
         """
         if not memory and self.name != "sgd":
             memory |= self.begin(leaves)
-        rates = dict.fromkeys(map(self.rate, leaves))
+        step, rate = self._step_sgd if self.name == "sgd" else self._step_adam, self.base_lr
         with torch.no_grad():
-            for rate in rates:
-                some = leaves if len(rates) == 1 else {n: leaf for n, leaf in leaves.items() if self.rate(n) == rate}
-                (self._step_sgd if self.name == "sgd" else self._step_adam)(some, memory, rate)
+            for factor, some in self._group(leaves).items():
+                step(some, memory, rate * factor)
+
+    def _group(self, leaves: Mapping[str, Tensor]) -> dict[float, Mapping[str, Tensor]]:
+        """Group leaves by the factors of their rates, as torch has groups of parameters."""
+        if not self.parts:
+            return {1.0: leaves}
+        groups: dict[float, dict[str, Tensor]] = {}
+        for name, leaf in leaves.items():
+            groups.setdefault(self.factor(name), {})[name] = leaf
+        return {**groups}
 
     def _step_sgd(self, leaves: Mapping[str, Tensor], memory: Memory, rate: float) -> None:
         kept = memory.get("momentum_buffer", {})
@@ -150,6 +157,12 @@ class Optimizer:
             amsgrad=False,
             maximize=False,
         )
+
+
+def find_part_factor(parts: Sequence[tuple[str, float]], name: str) -> float:
+    """Find the factor of a weight's rate among those of parts, the longest name first; of APFL's `own.` the model's."""
+    at = f"{name.removeprefix('own.')}."
+    return next((factor for part, factor in parts if at.startswith(f"{part}.")), 1.0)
 
 
 def _list_gradients(leaves: Mapping[str, Tensor]) -> list[Tensor]:

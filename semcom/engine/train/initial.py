@@ -24,7 +24,7 @@ from semcom.engine.host.memory import SHARE, measure_free_memory
 from semcom.engine.host.ranks import Team
 from semcom.engine.store.population import Cohort, Population, Prefix, StoredCohort, in_part
 from semcom.engine.store.rows import Disk, Layout, Memory, Rows, Shelf
-from semcom.engine.train.descent import Optimizer
+from semcom.engine.train.descent import find_part_factor
 from semcom.engine.train.independence import SAMPLES, check_independent_part, draw_features_to_check
 from semcom.engine.train.precision import dtype_of
 from semcom.files import ROWS
@@ -316,12 +316,12 @@ class Initial:
         Raises:
             ConfigError: no network of the run has weights of that name.
         """
-        rates = Optimizer(lr=1.0, parts=self.config.train.part_factors)
+        factors = self.config.train.part_factors
         names = {name for name, _ in network.named_parameters()}
-        for encoder in self.config.model.encoder.split(",")[1:] if rates.parts else ():
+        for encoder in self.config.model.encoder.split(",")[1:] if factors else ():
             other = _build_template(self._factories(encoder)["encoder."])
             names |= {f"encoder.{name}" for name, _ in other.named_parameters()}
-        for part, _ in rates.parts:
+        for part, _ in factors:
             if not any(f"{name}.".startswith(f"{part}.") for name in names):
                 inside = part.rpartition(".")[0]
                 while not any(name.startswith(f"{inside}.") for name in names) and inside:
@@ -331,7 +331,7 @@ class Initial:
                 told = ", ".join(within + name for name in known)
                 raise ConfigError(f"train.lr-parts: {part!r} has no weights in the network, whose parts are {told}")
         for name, parameter in network.named_parameters():
-            if not rates.rate(name):
+            if not find_part_factor(factors, name):
                 parameter.requires_grad_(False)
 
     def _shelf(self, size: int, team: Team, lasting: bool = True) -> Shelf:
