@@ -151,6 +151,10 @@ class Link:
         """Return this link as seen by a client, for drawing its realisations."""
         return self
 
+    def at(self, seconds: float) -> Link:
+        """Return this link as it is at a time of the run, if its channel follows it, for drawing realisations."""
+        return self
+
     def broadcast(self) -> Link:
         """Return this link for broadcasts to all clients: over the whole band, without other users."""
         return self

@@ -138,9 +138,9 @@ class Statistics:
             return law.below(math.expm1(least * math.log(2)) * sender.backoff)
         return self._information(sender).below(least)
 
-    def draw_information(self, sender: Sender, generator: torch.Generator) -> float:
-        """Draw a block that spans many fades, and return the bits per use that it carries."""
-        drawn, share = self.link.draw_blocks(sender.uses, 1, generator, self._powers)
+    def draw_information(self, sender: Sender, generator: torch.Generator, seconds: float = 0.0) -> float:
+        """Draw a block that spans many fades, at a time of the run, and return the bits per use that it carries."""
+        drawn, share = self.link.at(seconds).draw_blocks(sender.uses, 1, generator, self._powers)
         return float(self._spread(self.measure(drawn, sender).numpy(), sender, share)[0])
 
     def measure(self, drawn: Realisation, sender: Sender) -> Tensor:

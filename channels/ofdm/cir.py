@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from semcom.channels.equalise import check_combined_antennas, combine_antennas
+from semcom.channels.equalise import combine_antennas
 from semcom.channels.law import Listed
 from semcom.channels.link import SAMPLES, Realisation
-from semcom.channels.ofdm.link import OFDM
+from semcom.channels.ofdm.link import ALONG, OFDM
 from semcom.channels.ofdm.options import GridOptions, warn_of_cyclic_prefix
 from semcom.channels.ofdm.profiles import Profile, move_draws_to_device
+from semcom.channels.options import one_of
 from semcom.channels.scene import list_scenes, read_scene
+from semcom.channels.users import Fades, separate_users
+
+Times = Literal["drawn", "round"]
 
 
 class CIR(OFDM):
@@ -30,9 +35,9 @@ class CIR(OFDM):
     class Options(GridOptions):
         """Options of the file, of the grid, and of the base station and its knowledge."""
 
-        antennas: int = 1
-        """Antennas of the base station, the first of a scene's, which are combined (maximum ratio, both ways)."""
-
+        time: Times = "drawn"
+        """Time of the file that a frame meets: one by chance ("drawn"), or that of a scene at which the round begins
+        ("round"), by network.round_s or the clock."""
         path: Path | None = None
         """Path of a scene (semcom scene), the name of one that ships (munich-20), or an .npz with `a` [client, time,
         path], complex, and `tau` [client, path], s; it has to be given."""
@@ -40,7 +45,7 @@ class CIR(OFDM):
         def check(self) -> None:
             """Check as the parent does, and that a file is named."""
             super().check()
-            check_combined_antennas(self.antennas, self.equaliser, self.csi)
+            one_of("time", self.time, get_args(Times))
             if self.path is None:
                 raise ValueError("path: none is given; name a scene, or an .npz with the arrays a and tau")
 
@@ -49,7 +54,10 @@ class CIR(OFDM):
 
     def make_profile(self) -> Recorded:
         """Read the file. Raises ValueError for one that holds no impulse responses, or those of fewer antennas."""
-        paths, delays, doppler_hz, each_time = _read_responses(str(self.options.path))
+        path = str(self.options.path)
+        paths, delays, doppler_hz, each_time = _read_responses(path)
+        if self.options.time == "round" and not each_time:
+            raise ValueError(f"time: {path!r} has no times of its own; round is for a scene")
         if self.antennas > paths.shape[2]:
             raise ValueError(f"antennas: the file has {paths.shape[2]}, fewer than {self.antennas}; take at most these")
         profile = Recorded(paths[:, :, : self.antennas], delays, doppler_hz, each_time)
@@ -60,6 +68,9 @@ class CIR(OFDM):
         """Share the band of this link, as `OFDM` does. Raises ValueError for clients not in the file."""
         if clients > len(self.profile.paths):
             raise ValueError(f"path: {len(self.profile.paths)} clients are in the file, {clients} in the run")
+        if active % self.users or (clients - active) % self.users:
+            some = f"{active} clients of a round and {clients - active} others"
+            raise ValueError(f"users: {some} do not make groups of {self.users}, and nobody else is in the file")
         link = cast(CIR, super().in_band(clients, active, batch, d))
         responses = [cast(CIR, link.of(k))._list_responses() for k in range(clients)]
         powers_db = [10 * math.log10(h.abs().square().mean()) for h in responses]
@@ -71,16 +82,68 @@ class CIR(OFDM):
             )
         return link
 
-    def law(self) -> Listed:
-        """List |h|^2 of a client over its times and subcarriers, as a law."""
+    def at(self, seconds: float) -> CIR:
+        """Return this link at a time of the run, if its frames follow it."""
+        if self.options.time == "drawn":
+            return self
+        link = copy.copy(self)
+        link.profile = self.profile.at(read_scene(self.options.path).find_time(seconds))
+        return link
+
+    def law(self) -> Listed | None:
+        """List |h|^2 of a client over its times and subcarriers, as a law, for a single user."""
+        if self.users > 1:
+            return None
         return Listed.of(self._combine_responses().abs().square().numpy())
 
     def draw_blocks(
         self, uses: float, blocks: int | None, generator: torch.Generator, powers: Tensor | None = None
     ) -> tuple[Realisation, float]:
-        """Draw a time for each block, which has all subcarriers of the client. For statistics, list all times."""
+        """Draw a time for each block, which has all subcarriers of the client. For statistics, list all times.
+
+        Of several users, the others of a block are clients of the file by chance, at times of their own; the block is
+        then represented by subcarriers spread over it.
+        """
+        if self.users > 1:
+            n = blocks or max(1024, SAMPLES // (4 * ALONG * self.users * self.antennas))
+            return separate_users(self._draw_company(n, generator), self.combining, powers), 1.0
         h = self._combine_responses()
         return {"fading": h if blocks is None else h[torch.randint(len(h), (blocks,), generator=generator)]}, 1.0
+
+    def _draw_company(self, blocks: int, generator: torch.Generator) -> Tensor:
+        """Draw the gains of a client and others beside it on a few subcarriers, `[blocks, subcarriers, N, U]`."""
+        own, everybody = self._client or 0, range(len(self.profile.paths))
+        width = self._frame(own, 1)[0]
+        few = torch.arange(min(width, ALONG)) * width // min(width, ALONG)
+        h = torch.stack([self.profile.list_responses(k, width, self._grid.spacing_hz)[..., few] for k in everybody])
+        order = torch.rand(blocks, len(h) - 1, generator=generator).argsort(1)[:, : self.users - 1]
+        clients = torch.cat([torch.full((blocks, 1), own), order + (order >= own)], 1)
+        times = torch.randint(h.shape[1], clients.shape, generator=generator)
+        return h[clients, times].permute(0, 3, 2, 1)
+
+    def draw_all(
+        self,
+        clients: Sequence[int],
+        sizes: Sequence[Sequence[int]],
+        d: int,
+        generators: Sequence[torch.Generator],
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | None = None,
+        fades: Sequence[Fades] | None = None,
+    ) -> list[dict[str, Tensor]]:
+        """Draw as `OFDM` does; other users of which `fades` does not tell are clients of the file by chance."""
+        if self.users > 1 and not (fades and fades[0].generators):
+            told = fades or [Fades((), 0) for _ in clients]
+            each = zip(told, clients, generators, strict=True)
+            fades = [self._choose_users(fade, client, generator) for fade, client, generator in each]
+        return super().draw_all(clients, sizes, d, generators, dtype, device, fades)
+
+    def _choose_users(self, fade: Fades, client: int, generator: torch.Generator) -> Fades:
+        """Choose who is beside a client, and make the generators of all of them."""
+        others = torch.randperm(len(self.profile.paths) - 1, generator=generator)[: self.users - 1]
+        seeds = torch.randint(2**62, (self.users,), generator=generator).tolist()
+        keys = [torch.Generator(generator.device).manual_seed(seed) for seed in seeds]
+        return replace(fade, generators=keys, clients=[client, *(others + (others >= client)).tolist()])
 
     def response(
         self,
@@ -127,6 +190,14 @@ class Recorded(Profile):
         heard = paths.abs().sum(2) > 0
         last, first = delays.where(heard, -torch.inf), delays.where(heard, torch.inf)
         self.last_path_s = float((last.amax(2) - first.amin(2)).max())
+        self._at: dict[int, Recorded] = {}
+
+    def at(self, time: int) -> Recorded:
+        """Return the responses of one of the times alone."""
+        if time not in self._at:
+            one = self._at[time] = copy.copy(self)
+            one.paths, one.delays, one.shifts = (t[:, [time]] for t in (self.paths, self.delays, self.shifts))
+        return self._at[time]
 
     def response(
         self,

@@ -41,7 +41,7 @@ class OFDM(Combined):
     """Link with `y = h x + n` on each resource element of a grid, E|h|^2 = 1 over time and frequency."""
 
     @dataclass(frozen=True)
-    class Options(GridOptions, Combined.Options):
+    class Options(GridOptions):
         """Options of the grid, of the fading on it, and of the base station and its knowledge."""
 
         profile: str = "tdl-a"
@@ -61,8 +61,6 @@ class OFDM(Combined):
                 if getattr(self, name) is not None:
                     value = getattr(self, name)
                     raise NoEffect(f"{name}: {value!r} is not for profile {self.profile}, which is flat and constant")
-            if self.users > 1 and self.shares is not None:
-                raise ValueError(f"shares: groups of {self.users} users share the band equally; leave shares out")
             require("delay_spread_ns", self.delay_spread_ns, NOT_NEGATIVE)
             require("carrier_ghz", self.carrier_ghz, POSITIVE)
             require("speed_mps", self.speed_mps, NOT_NEGATIVE)
@@ -77,7 +75,7 @@ class OFDM(Combined):
     def __init__(self, options: GridOptions) -> None:
         super().__init__(options)
         self.options = options = options.settled()
-        self.antennas: int = getattr(options, "antennas", 1)
+        self.antennas = options.antennas
         self.shares = None if options.shares is None else list_values(options.shares)
         self._pilots = tuple(sorted(list_values(options.pilots)))
         self._grid = Grid(self._pilots, 1e3 * options.spacing_khz, options.cyclic_prefix)
@@ -324,7 +322,7 @@ HEARD = 500
 """Frames by which the receiver knows how its estimates are off: enough, as MMSE hardly depends on it."""
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=1024)
 def _measure_interpolation(profile: Profile, client: int, grid: Grid, slots: int, device: torch.device) -> Tensor:
     """Measure how good the interpolation at a frame's data symbols is, for E|h|^2 = 1, float64 `[T, 3]`.
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar, get_args
 
-from semcom.channels.link import Link
 from semcom.channels.ofdm.grid import SLOT
 from semcom.channels.options import COUNT, MEASURE, PART, POSITIVE, NoEffect, one_of, require
+from semcom.channels.users import Combined
 
 T = TypeVar("T", int, float)
 
@@ -18,8 +18,8 @@ KNOWLEDGE = get_args(Knowledge)
 
 
 @dataclass(frozen=True)
-class GridOptions(Link.Options):
-    """Options of the grid, and of the receiver's knowledge."""
+class GridOptions(Combined.Options):
+    """Options of the grid, of the base station, and of the receiver's knowledge."""
 
     csi: Knowledge = "perfect"
     """Knowledge of h at the receiver: h itself ("perfect"), or what it estimates from the pilots ("ls")."""
@@ -46,6 +46,8 @@ class GridOptions(Link.Options):
         require("subcarriers", self.subcarriers, COUNT)
         if self.shares is not None:
             _check_shares(list_values(self.shares))
+        if self.users > 1 and self.shares is not None:
+            raise ValueError(f"shares: groups of {self.users} users share the band equally; leave shares out")
 
     def settled(self) -> GridOptions:
         """Fill in the options that follow from others."""

@@ -81,7 +81,7 @@ def _measure_traffic(lab: Lab, clients: int, kind: str, options: Mapping[str, An
         nothing,
         nothing,
     )
-    air.begin(clients)
+    air.begin(1, clients)
     air.features(np.arange(clients), [[SAMPLES] * 5] * clients, FEATURES, 0.0)
     return Traffic(**air.per_client_round()["up"])
 

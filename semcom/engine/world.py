@@ -71,7 +71,8 @@ class World:
         team: Team = ALONE,
     ) -> None:
         self.config = config
-        draws = Draws(config, federation, device, link, split=split)
+        timeline = Timeline.of(config, split)
+        draws = Draws(config, federation, device, link, split=split, timeline=timeline)
         check_independent_link(draws.link, config, device, draws.dtype)
         self.air = Air(
             config.air,
@@ -85,7 +86,8 @@ class World:
             powers_w=draws.places.powers_w,
             lowering=draws.lowering,
             powers_beside=draws.powers_beside,
-            timeline=Timeline.of(config, split),
+            clock=draws.find_seconds,
+            timeline=timeline,
         )
         chunk = None if config.chunk == "auto" else config.chunk
         self.session = Session(draws, Tally(draws, self.air, team), clock or Clock(), chunk)

@@ -75,6 +75,7 @@ class Air:
             all of it if clients send at once. None: energies are counted by `air.symbol_energy`.
         lowering: `(direction, ids) -> [n]`, each client's fraction of its power under power control.
         powers_beside: `(direction, client) -> [U]`, the powers of several users as `Fades` has them.
+        clock: the time of the run at which the round begins, s.
         timeline: the time of the round (None: not counted).
         access, compression, rates: the parts of the exchange that the configuration names.
         uncoded: transmissions of numbers without error correction.
@@ -94,13 +95,14 @@ class Air:
     powers_w: Mapping[Direction, float] | None = None
     lowering: Callable[[Direction, np.ndarray], np.ndarray] = lambda direction, ids: np.ones(len(ids))
     powers_beside: Callable[[Any, int], Tensor | None] = lambda direction, client: None
+    clock: Callable[[], float] = lambda: 0.0
     timeline: Timeline | None = None
 
     def __post_init__(self) -> None:
         own, statistics = self.config, ClientStatistics(self.link.carrier, self.powers_beside)
         channel = (self.link.carrier, self.draw, self.key, self.snr_db, statistics)
         self.uncoded = Uncoded(*channel)
-        self.rates = RATES.get(own.rate)(own.options, *channel, self.logs)
+        self.rates = RATES.get(own.rate)(own.options, *channel, self.clock, self.logs)
         self.access = ACCESS.get(own.access)(own.options, self)
         self.compression = COMPRESSIONS.get(own.compress)(own.options, own.bits_per_float, self.key)
         self.arrivals = Arrivals(own.bits_per_float, self.rates, self.timeline)
@@ -224,13 +226,13 @@ class Air:
         if back:
             self.add("down", ids, floats, 0 * bits, Cost(uses, energy))
 
-    def begin(self, clients: int) -> None:
+    def begin(self, round_: int, clients: int) -> None:
         """Begin a round with so many clients."""
         self.client_rounds += clients
         self.participants = clients
         self.arrivals.begin()
         if self.timeline is not None:
-            self.timeline.begin()
+            self.timeline.begin(round_)
 
     def per_client_round(self) -> dict[str, dict[str, float]]:
         """Compute the traffic per participating client and round: {"up": {"floats": ..}, "down": ..}."""
@@ -239,12 +241,15 @@ class Air:
 
     def counters(self) -> dict[str, Any]:
         """Return the totals as plain numbers."""
-        return {"client_rounds": self.client_rounds, **{way: asdict(total) for way, total in self.totals.items()}}
+        found = {"client_rounds": self.client_rounds, **{way: asdict(total) for way, total in self.totals.items()}}
+        return found if self.timeline is None else {**found, "timeline": self.timeline.counters()}
 
     def resume(self, counters: Mapping[str, Any]) -> None:
         """Continue from the result of `counters`."""
         self.client_rounds = counters["client_rounds"]
         self.totals = {"up": Traffic(**counters["up"]), "down": Traffic(**counters["down"])}
+        if self.timeline is not None:
+            self.timeline.resume(counters["timeline"])
 
     def _models(
         self, direction: Direction, pop: Population, part: Prefix, name: str, since: Population | None

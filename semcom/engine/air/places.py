@@ -17,6 +17,7 @@ from semcom.channels.scene import read_scene
 from semcom.config import ConfigError, Resolved, parse_snr
 from semcom.engine.air.part import NO_CHANNEL, NO_NOISE, NOTHING_SENT, Part, Planned
 from semcom.engine.air.rates import Direction
+from semcom.engine.air.timeline import Timeline
 from semcom.engine.host.keys import keyed
 
 
@@ -29,10 +30,12 @@ class Places(Part):
         link: the run's channel.
         powers_w: transmit powers, for energies in joule. None: energies are counted by `air.symbol_energy`.
         loses: whether losses follow from `network.path_loss`.
+        timeline: the time of the rounds (None: not counted).
     """
 
     powers_w: Mapping[Direction, float] | None = None
     loses: ClassVar[bool] = False
+    timeline: Timeline | None = None
 
     def __init__(self, config: Resolved, link: Link) -> None:
         self.config, self.link = config, link
@@ -59,6 +62,10 @@ class Places(Part):
             round_: from 1 on; 0 before the first.
         """
         raise NotImplementedError(f"{type(self).__name__} has no `find_snr_db`")
+
+    def find_seconds(self, round_: int) -> float:
+        """Find the time of the run at which a round begins, s: by the clock (`network.flops`), or with 1 s a round."""
+        return max(round_ - 1.0, 0.0) if self.timeline is None else self.timeline.find_start_s(round_)
 
     def describe(self, round_: int) -> dict[str, np.ndarray]:
         """Describe all clients in a round for summary.json: places and mean SNRs, `[K]` each; {} without places."""
@@ -219,8 +226,9 @@ class InScene(Placed):
 
         scene: Path | None = None
         """Name of a scene that ships (munich-20), or a file that `semcom scene` has written; it has to be given."""
-        round_s: float = 1.0
-        """Seconds of the scene from the beginning of a round to that of the next."""
+        round_s: float | None = None
+        """Seconds from the beginning of a round to that of the next (None: as long as the round takes with
+        network.flops, otherwise 1)."""
 
         def check(self) -> None:
             """Check the ranges, and that the scene is there."""
@@ -242,9 +250,14 @@ class InScene(Placed):
             raise ConfigError(f"network.scene: {self.scene.clients} clients are in it, {config.clients} in the run")
         self.gains_db = self.scene.gains_db()[: config.clients]
 
+    def find_seconds(self, round_: int) -> float:
+        """Find the time as `Places` does, or by the given length of a round."""
+        given = self.options.round_s
+        return super().find_seconds(round_) if given is None else max(round_ - 1, 0) * float(given)
+
     def find_time(self, round_: int) -> int:
         """Find the index of the scene's time in a round."""
-        return self.scene.find_time(max(round_ - 1, 0) * self.options.round_s)
+        return self.scene.find_time(self.find_seconds(round_))
 
     def receive_dbm(self, power_dbm: float, ids: np.ndarray, round_: int) -> np.ndarray:
         """Add the path gains."""

@@ -38,6 +38,7 @@ class Rates(Part):
         options: of the air.
         link, draw, key, snr_db, logs: as of an `Air`.
         statistics: of the link's fading.
+        clock: the time of the run at which the round begins, s.
         repeats: whether lost blocks are repeated until they arrive.
         covers_all: whether all clients are within reach.
     """
@@ -48,6 +49,7 @@ class Rates(Part):
     key: Callable[[str, str, int], torch.Generator]
     snr_db: Callable[[Direction, np.ndarray], Tensor]
     statistics: ClientStatistics
+    clock: Callable[[], float]
     logs: bool
     repeats = True
     covers_all = True
@@ -192,7 +194,7 @@ class Capacity(Rates):
             return 0.0 if float(torch.rand((), generator=generator)) < self.options.outage else rate
         if self.link.block_fading and not alone:
             return float(statistics.measure(self.draw(direction, named, client, 2), sender)[0])
-        return statistics.draw_information(sender, self.key(direction, named, client))
+        return statistics.draw_information(sender, self.key(direction, named, client), self.clock())
 
     def _choose_statistics(self, broadcast: bool) -> ClientStatistics:
         return self._broadcast if broadcast else self.statistics

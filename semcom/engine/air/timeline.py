@@ -6,8 +6,9 @@ Transmissions take their airtime. With a deadline a round ends there at the late
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +34,8 @@ class Timeline:
         deadline_s: latest end of a round.
         spent: seconds of this round so far, `[K]`.
         doing: these by activity, receiving, computing and sending: `DOING`.
+        since_s: time of the run at which the round began.
+        starts_s: these times of all rounds so far.
     """
 
     speeds: np.ndarray
@@ -40,6 +43,8 @@ class Timeline:
     deadline_s: float | None
     spent: np.ndarray
     doing: dict[str, np.ndarray] = field(default_factory=dict)
+    since_s: float = 0.0
+    starts_s: list[float] = field(default_factory=list)
     _per_image: dict[tuple[nn.Module, tuple[int, ...], Prefix], float] = field(default_factory=dict)
 
     @classmethod
@@ -52,12 +57,33 @@ class Timeline:
         return cls(speeds, parts, config.train.deadline_s, np.zeros(config.clients))
 
     def __post_init__(self) -> None:
-        self.begin()
+        self._clear()
 
-    def begin(self) -> None:
-        """Begin a round."""
+    def begin(self, round_: int) -> None:
+        """Begin a round, where the last one ended, or begin one again."""
+        end = self.since_s + self.length_s()
+        self.starts_s += [end] * (round_ - len(self.starts_s))
+        self.since_s = self.starts_s[round_ - 1]
+        self._clear()
+
+    def _clear(self) -> None:
         self.spent = np.zeros_like(self.spent)
         self.doing = {name: np.zeros_like(self.spent) for name in DOING}
+
+    def find_start_s(self, round_: int) -> float:
+        """Find the time of the run at which a round begins, be it past, this one, or the next; 0 before the first."""
+        if round_ > len(self.starts_s):
+            return self.since_s + self.length_s()
+        return self.starts_s[round_ - 1] if round_ else 0.0
+
+    def counters(self) -> dict[str, Any]:
+        """Return the beginnings of the rounds so far, and the end of this one."""
+        return {"starts_s": list(self.starts_s), "end_s": self.since_s + self.length_s()}
+
+    def resume(self, counters: Mapping[str, Any]) -> None:
+        """Continue from the result of `counters`."""
+        self.starts_s, self.since_s = list(counters["starts_s"]), counters["end_s"]
+        self._clear()
 
     def spend(self, ids: np.ndarray, seconds: np.ndarray, name: str = "compute_s") -> None:
         """Add seconds of clients to one of `DOING`."""

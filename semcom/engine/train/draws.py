@@ -25,6 +25,7 @@ from semcom.data.registry import AUGMENTATIONS
 from semcom.engine.air.rates import Direction
 from semcom.engine.air.registry import PLACES
 from semcom.engine.air.schedulers import SCHEDULERS, Turn
+from semcom.engine.air.timeline import Timeline
 from semcom.engine.host.keys import keyed
 from semcom.engine.store.population import Prefix, in_part
 from semcom.engine.train.forward import Batch, Signal
@@ -45,6 +46,7 @@ class Draws:
         device: device of all tensors.
         link: the run's channel, which every inference passes.
         split: whether the method trains through the link, features up and gradients down.
+        timeline: the time of the rounds (None: not counted).
 
     Attributes:
         round: the current round, 1 to T (0 during set-up): the clock of every draw.
@@ -59,7 +61,14 @@ class Draws:
     """
 
     def __init__(
-        self, config: Resolved, federation: Federation, device: torch.device, link: Link, *, split: bool
+        self,
+        config: Resolved,
+        federation: Federation,
+        device: torch.device,
+        link: Link,
+        *,
+        split: bool,
+        timeline: Timeline | None = None,
     ) -> None:
         self.config, self.federation, self.device, self.link, self.split = config, federation, device, link, split
         self.quiet_link = make_link("ideal" if link.normalises else "none")
@@ -71,6 +80,7 @@ class Draws:
         self._turns: dict[int, np.ndarray] = {}
         self._groups: tuple[int, int, dict[int, list[int]]] = (-1, 1, {})
         self.places = PLACES.get(config.network.kind)(config, link)
+        self.places.timeline = timeline
         test = config.channel.test_snr_db
         self.test_snrs: tuple[float | None, ...] = (None,)
         if test is not None:
@@ -173,6 +183,10 @@ class Draws:
 
     # -- the channel ---------------------------------------------------------------------------------------------
 
+    def find_seconds(self) -> float:
+        """Find the time of the run at which this round begins, s."""
+        return self.places.find_seconds(self.round)
+
     def snr_db(self, direction: Direction, ids: np.ndarray) -> Tensor:
         """Compute the clients' mean SNRs in dB in this round, under power control, `[n]` on the host."""
         if direction == "down" or self.link.power_control == "none":
@@ -237,13 +251,15 @@ class Draws:
         clients, d = [int(k) for k in ids], self.config.model.features
         generators = [keyed(self.config.seed, stream, kind, self.round, k) for k in clients]
         more = self._fades(link, clients, kind, stream, alike=alike)
-        drawn = link.draw_all(clients, sizes, d, generators, self.dtype, self.device, **more)
+        now = link.at(self.find_seconds())
+        drawn = now.draw_all(clients, sizes, d, generators, self.dtype, self.device, **more)
         return {name: pad_clients([each[name] for each in drawn]) for name in drawn[0]}
 
     def on_air(self, kind: str, name: str, client: int, numbers: int) -> dict[str, Tensor]:
         """Draw a realisation of the run's channel, on the host, for one uncoded tensor of a client."""
         generator, more = self.key_on_air(kind, name, client), self._fades(self.link, [client], kind, "air", name)
-        return self.link.draw_all([client], [[1]], numbers, [generator], self.dtype, **more)[0]
+        now = self.link.at(self.find_seconds())
+        return now.draw_all([client], [[1]], numbers, [generator], self.dtype, **more)[0]
 
     def key_on_air(self, kind: str, name: str, client: int) -> torch.Generator:
         """Make the generator, on the host, of the channel for one uncoded tensor of a client."""

@@ -54,7 +54,7 @@ class Tally:
     def begin(self, round_: int) -> None:
         """Begin a round, which is the clock of every keyed draw."""
         self.draws.round, self.log, self.warnings = round_, {}, {}
-        self.air.begin(self.draws.config.participants)
+        self.air.begin(round_, self.draws.config.participants)
 
     @contextmanager
     def uncounted(self) -> Iterator[None]:

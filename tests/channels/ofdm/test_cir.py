@@ -12,7 +12,8 @@ from torch import Tensor
 
 from semcom.channels import LINKS, PROFILES, link_options, make_link
 from semcom.channels.ofdm.profiles import Profile
-from semcom.channels.scene import write_scene
+from semcom.channels.scene import read_scene, write_scene
+from semcom.channels.users import Fades
 from tests.channels.test_scene import make_scene
 
 A = np.array([[[3.0, 4.0j, 0.0]], [[0.0, 2.0, 0.0]]])
@@ -195,3 +196,117 @@ def test_a_run_of_a_scene_that_ships() -> None:
     link = make_link("cir", path="munich-20", antennas=4, subcarriers=120)
     h = draw(link, 3, frames=200, width=120)
     assert float(h.abs().square().mean()) == pytest.approx(4, rel=0.3) and float(h.abs().square().std()) > 0.1
+
+
+def test_a_frame_of_a_round_meets_the_time_of_the_scene(tmp_path: Path) -> None:
+    """The second client's path at the second antenna alone, so that the times differ by what `a` says there."""
+    a = np.array([[3.0, 1.0], [2.0, 5.0], [1.0, 1.0]])[None, :, None] * np.ones((2, 1, 1, 1))
+    tau = np.broadcast_to([0.0, 1e-6], (2, 3, 2))
+    write_scene(make_scene(3, a=a, tau=tau, doppler_hz=np.zeros((2, 3, 2))), tmp_path / "scene.npz")  # 0, 10, 20 s
+    link = make_link("cir", path=tmp_path / "scene.npz", time="round", subcarriers=6)
+    turn = np.exp(-2j * math.pi * SPACING * np.arange(-3, 3) * 1e-6)
+    for seconds, (one, two) in ((0.0, a[0, 0, 0]), (12.0, a[0, 1, 0]), (20.0, a[0, 2, 0]), (39.0, a[0, 0, 0])):
+        got = draw(link.at(seconds), 1, frames=30)
+        expected = (one + two * turn) / math.hypot(one, two)
+        np.testing.assert_allclose(got, np.broadcast_to(expected, (30, 6)), rtol=1e-6)
+    met = draw(link, 1, frames=60).numpy().round(6)  # what a rate is chosen by: all times
+    assert len(np.unique(met, axis=0)) == 3
+    assert make_link("cir", path=tmp_path / "scene.npz").at(12.0).options.time == "drawn"
+
+
+def test_only_a_scene_has_times(save) -> None:
+    with pytest.raises(ValueError, match="^time: '.*city.npz' has no times of its own; round is for a scene$"):
+        make_link("cir", path=save(a=A, tau=TAU), time="round")
+    with pytest.raises(ValueError, match="^time: 'often' is unknown; known are drawn, round$"):
+        make_link("cir", path="munich-20", time="often")
+
+
+def test_responses_in_munich_are_those_that_sionna_computes() -> None:
+    """Sionna's own transform of the same paths, for each client, time and antenna, over 20 MHz."""
+    from sionna.phy.channel import cir_to_ofdm_channel, subcarrier_frequencies
+
+    scene, width = read_scene("munich-20"), 1334
+    link = make_link("cir", path="munich-20", antennas=4, subcarriers=width)
+    # Sionna has [batch, receiver, its antennas, sender, its antennas, path, time].
+    a = torch.from_numpy(scene.a.astype(np.complex128)).permute(0, 2, 3, 1)[:, None, :, None, None]
+    per_time = [
+        cir_to_ofdm_channel(
+            subcarrier_frequencies(width, SPACING, precision="double"),
+            a[..., [t]],
+            torch.from_numpy(scene.tau.astype(np.float64))[:, t, None, None],
+        )[:, 0, :, 0, 0, 0]
+        for t in range(len(scene.times_s))
+    ]
+    theirs = torch.stack(per_time, 1) * torch.from_numpy(10 ** (-scene.gains_db() / 20))[:, :, None, None]
+    ours = torch.stack([link.profile.list_responses(k, width, SPACING) for k in range(20)])
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def test_the_slope_of_the_response_has_the_delay_spread_of_the_paths() -> None:
+    """E|dH/df|^2 / E|H|^2 = (2 pi)^2 times the second moment of the delays, over a band that resolves the paths."""
+    scene, step = read_scene("munich-20"), 2e4
+    k = int(np.ptp(scene.tau[:, 0], axis=1).argmax())
+    power, tau = np.abs(scene.a[k, 0, 0].astype(complex)) ** 2, scene.tau[k, 0].astype(float)
+    mean = (power * tau).sum() / power.sum()
+    spread = math.sqrt((power * (tau - mean) ** 2).sum() / power.sum())
+    h = make_link("cir", path="munich-20").profile.list_responses(k, 2**18, step, torch.tensor([0]))[0, 0].numpy()
+    h = h * np.exp(2j * math.pi * step * mean * np.arange(len(h)))
+    slope = np.abs(np.diff(h)) ** 2
+    found = math.sqrt(slope.mean() / (np.abs(h) ** 2).mean()) / (2 * math.pi * step)
+    assert found == pytest.approx(spread, rel=0.1) and spread > 2e-8
+
+
+USERS = {"antennas": 4, "users": 2, "subcarriers": 12, "time": "round", "path": "munich-20"}
+
+
+@pytest.mark.parametrize("combining", ["zf", "mrc"])
+def test_users_of_a_scene_are_separated_by_its_antennas(combining: str) -> None:
+    """By hand from the file: who is beside whom, each at the time of the round, and what the antennas leave."""
+    scene, seconds = read_scene("munich-20"), 40.0
+    link = make_link("cir", combining=combining, **USERS)
+    at = scene.find_time(seconds)
+
+    def h(k: int) -> np.ndarray:
+        f = SPACING * np.arange(-6, 6)
+        paths = scene.a[k, at].astype(complex) / 10 ** (scene.gains_db()[k, at] / 20)
+        return paths @ np.exp(-2j * math.pi * f * scene.tau[k, at].astype(float)[:, None])
+
+    for own, other in ((3, 8), (8, 3), (0, 19)):
+        keys = [torch.Generator().manual_seed(k) for k in (1, 2)]
+        fades = Fades(keys, 1, [own, other], torch.tensor([1.0, 100.0], dtype=torch.float64))
+        own_key = torch.Generator().manual_seed(9)
+        drawn = link.at(seconds).draw_all([own], [[1]], 24, [own_key], torch.float64, fades=[fades])[0]
+        mine, beside = h(own), 10 * h(other)
+        across = np.abs((mine.conj() * beside).sum(0)) ** 2
+        strength, theirs = (np.abs(mine) ** 2).sum(0), (np.abs(beside) ** 2).sum(0)
+        if combining == "zf":
+            expected = np.sqrt(strength - across / theirs)
+        else:
+            expected = np.sqrt(strength)
+            np.testing.assert_allclose(drawn["others"][0], across / strength, rtol=1e-4)
+        np.testing.assert_allclose(drawn["fading"][0].abs(), expected, rtol=1e-4)
+
+
+def test_the_company_of_a_block_is_anybody_else_of_the_file(within, tmp_path: Path) -> None:
+    """Client 1 beside the others of three, whose single paths arrive at one antenna each: 0 shares with it, 2 not."""
+    a = np.zeros((3, 2, 2, 1), complex)
+    a[0, :, 0] = a[1, :, 0] = a[2, :, 1] = 1.0
+    none = np.zeros((3, 2, 1))
+    where = {"places_m": np.ones((3, 2, 3)), "sight": np.ones((3, 2), bool)}
+    write_scene(make_scene(2, a=a, tau=none, doppler_hz=none, **where), tmp_path / "three.npz")
+    link = make_link("cir", path=tmp_path / "three.npz", antennas=2, users=2, combining="mrc", subcarriers=4)
+    drawn, share = link.of(1).draw_blocks(4, 4000, torch.Generator().manual_seed(0))
+    assert share == 1 and drawn["fading"].shape == (4000, 4)
+    np.testing.assert_allclose(drawn["fading"].abs(), math.sqrt(2))  # a mean power of 1 over two antennas, at one
+    within((drawn["others"][:, 0] > 1).double(), 1 / 2)
+    assert link.of(1).law() is None
+
+
+@pytest.mark.parametrize(("clients", "active"), [(20, 7), (19, 8)])
+def test_users_of_a_scene_need_whole_groups(clients: int, active: int) -> None:
+    others = clients - active
+    why = f"users: {active} clients of a round and {others} others do not make groups of 2, and nobody else is"
+    with pytest.raises(ValueError, match=f"^{why} in the file$"):
+        make_link("cir", **USERS).in_band(clients, active, 4, 16)
+    with pytest.warns(UserWarning, match="which is not evened out"):  # by frequency, and by antenna of one
+        make_link("cir", **USERS).in_band(20, 8, 4, 16)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from semcom.channels.scene import read_scene
+from semcom.channels.statistics import ClientStatistics, Sender
 from semcom.config import ConfigError
 from semcom.engine.air.places import Cell
 from semcom.engine.world import World
@@ -110,6 +111,70 @@ def test_snrs_in_a_scene_are_those_of_its_gains_at_the_time_of_the_round() -> No
     at = np.flatnonzero(scene.times_s <= 60)[-1]
     np.testing.assert_allclose(described["x_m"] + scene.base_m[0], scene.places_m[:CLIENTS, at, 0])
     assert (described["los"] == scene.sight[:CLIENTS, at]).all()
+
+
+WALK = {"kind": "scene", "scene": "munich-20"}
+STREET = {"kind": "cir", "path": "munich-20", "time": "round", "subcarriers": 120}
+
+
+def test_the_time_of_a_scene_is_that_of_the_clock() -> None:
+    """Rounds of 20 and 35 s: the third begins after 55 s. Without a clock a round takes a second."""
+    w, scene = world({**WALK, "flops": 1e6}), read_scene("munich-20")
+    everyone, gains = np.arange(CLIENTS), scene.gains_db()[:CLIENTS]
+    for round_, (start, length) in enumerate([(0, 20), (20, 35), (55, 0)], 1):
+        w.session.tally.begin(round_)
+        w.air.timeline.spend(np.array([3]), np.array([float(length)]))  # type: ignore[union-attr]
+        assert w.session.draws.find_seconds() == start
+        at = np.flatnonzero(scene.times_s <= start)[-1]
+        up = w.session.draws.places.find_snr_db("up", everyone, round_)
+        np.testing.assert_allclose(up, gains[:, at] + 190 - 10 * np.log10(1e6 / CLIENTS))
+    places = w.session.draws.places
+    assert [places.find_seconds(r) for r in (0, 1, 2, 3, 4)] == [0, 0, 20, 55, 55]  # the next, as long as it is now
+    counters = w.air.counters()
+    again = world({**WALK, "flops": 1e6})
+    again.air.resume(counters)
+    again.session.tally.begin(4)
+    assert [again.session.draws.places.find_seconds(r) for r in (2, 3, 4)] == [20, 55, 55]
+    assert [world(WALK).session.draws.places.find_seconds(r) for r in (0, 1, 2, 9)] == [0, 0, 1, 8]
+    assert world({"kind": "list"}).session.draws.places.find_seconds(9) == 8
+
+
+def test_everything_on_the_way_meets_the_streets_as_they_are_in_the_round() -> None:
+    """Features, numbers and blocks of clients meet the responses of the round's time: here a frame's mean of |h|^2."""
+    w, scene = world({**WALK, "round_s": 15.0}, channel=STREET), read_scene("munich-20")
+    draws, found = w.session.draws, {}
+    for round_ in (1, 4, 5):
+        w.session.tally.begin(round_)
+        now = draws.link.at(15.0 * (round_ - 1)).of(7)
+        known = now._combine_responses()[0]  # type: ignore[attr-defined]
+        drawn = draws.realisation(draws.link, np.array([7]), [[2]], "test", "uplink")["fading"][0].cdouble()
+        at = [int((known - h).abs().argmin()) for h in drawn.flatten()]
+        np.testing.assert_allclose(drawn.flatten(), known[at], rtol=1e-5)
+        numbers = draws.on_air("up", "w", 7, 2 * len(known))["fading"].cdouble().flatten()
+        np.testing.assert_allclose(numbers[: len(known)], known, rtol=1e-5)
+        statistics = ClientStatistics(draws.link).of("up", 7)
+        sender = Sender(10.0, uses=1e4)
+        block = statistics.draw_information(sender, torch.Generator().manual_seed(0), draws.find_seconds())
+        assert block == pytest.approx(float(torch.log2(1 + 10 * known.abs().square()).mean()))
+        found[round_] = block
+    assert scene.find_time(0) != scene.find_time(45) and len(set(found.values())) == 3
+
+
+def test_users_of_a_scene_have_rates_of_their_own_company() -> None:
+    """A rate is one that nine of ten blocks beside others of the scene carry, here by drawing them again."""
+    channel = {**STREET, "antennas": 4, "users": 2, "subcarriers": 48}
+    w = world(WALK, channel=channel, air={"rate": "capacity", "outage": 0.1})
+    w.session.tally.begin(1)
+    ids, bits = np.arange(CLIENTS), np.full(CLIENTS, 1e5)
+    rates = w.air.rates.choose("up", ids, bits)
+    for k in (0, 5):
+        statistics = ClientStatistics(w.session.draws.link, w.session.draws.powers_beside).of("up", k)
+        snr = 10 ** (float(w.session.draws.snr_db("up", ids[[k]])[0]) / 10)
+        drawn = [
+            statistics.draw_information(Sender(snr, 10**0.3, 1e5), torch.Generator().manual_seed(i)) for i in range(300)
+        ]
+        lost = float(np.mean(np.array(drawn) < rates[k]))
+        assert 0.02 < lost < 0.22  # 0.1, of 300 at one time
 
 
 @pytest.mark.parametrize(

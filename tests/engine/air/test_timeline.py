@@ -12,6 +12,7 @@ import torch
 
 import semcom
 from semcom.config import Resolved
+from semcom.channels.scene import read_scene
 from semcom.engine.air.timeline import count_flops_per_image
 from semcom.engine.store.population import average
 from semcom.engine.world import World
@@ -261,6 +262,26 @@ def request(out: Path | None = None, **options: Any) -> Resolved:
     train = {"deadline_s": 0.26, "participation": 0.75, "checkpoint_every": 1}
     channel = {"kind": "rayleigh", **options.pop("channel", {})}
     return worlds.request(air=AIR, network=network, train=train, channel=channel, out=out and str(out), **options)
+
+
+def test_a_run_that_walks_by_the_clock_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Rounds of minutes, so that each meets another time; a fair scheduler computes the earlier ones again."""
+    channel = {"kind": "cir", "path": "munich-20", "time": "round"}
+    network = {"kind": "scene", "scene": "munich-20", "flops": 1e4, "scheduling": "proportional-fair"}
+
+    def walking(out: Path | None = None) -> Resolved:
+        train = {"participation": 0.5, "checkpoint_every": 1}
+        air = {"rate": "mcs", "outage": 0.3, "repeat": False}
+        return worlds.request(air=air, network=network, train=train, channel=channel, out=out and str(out))
+
+    whole = semcom.run(walking())
+    assert [timeless(line) for line in semcom.run(walking()).metrics] == [timeless(line) for line in whole.metrics]
+    scene, starts = read_scene("munich-20"), np.cumsum([0.0, *[line["round_s"] for line in whole.metrics]])[:-1]
+    assert len({scene.find_time(s) for s in starts}) > 2
+    interrupt(walking(tmp_path / "a"), 3)
+    resumed = semcom.run(walking(tmp_path / "a"))
+    assert [timeless(line) for line in resumed.metrics] == [timeless(line) for line in whole.metrics]
+    assert resumed.summary["clients"] == whole.summary["clients"]
 
 
 def test_a_run_that_goes_on_or_trains_by_ones_is_the_same(tmp_path: Path) -> None:
