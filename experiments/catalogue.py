@@ -14,6 +14,7 @@ EXPERIMENTS = {
     "arms-small": "semcom_papers.experiments.arms_small:ARMS_SMALL",
     "benchmark": "semcom_papers.experiments.benchmark:BENCHMARK",
     "benchmark-rates": "semcom_papers.experiments.benchmark:BENCHMARK_RATES",
+    "city": "semcom_papers.experiments.city:CITY",
     "collaboration": "semcom_papers.experiments.collaboration:COLLABORATION",
     "convergence-bound": "semcom_papers.experiments.bounds:CONVERGENCE_BOUND",
     "deepjscc-federated": "semcom_papers.experiments.deepjscc:DEEPJSCC_FEDERATED",

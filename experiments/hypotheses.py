@@ -39,6 +39,7 @@ JUDGES: Registry[Callable[[pd.DataFrame], Iterator[Row]]] = Registry(
         "letter-encoder": "semcom_papers.experiments.letter.regime:judge_regime_encoder",
         "letter-unseen": "semcom_papers.experiments.letter.regime:judge_regime_unseen",
         "benchmark": "semcom_papers.experiments.benchmark_ends:judge_benchmark_ranks",
+        "city": "semcom_papers.experiments.city:judge_city",
         "collaboration": "semcom_papers.experiments.collaboration:judge_collaboration_gains",
         "wireless-snr": "semcom_papers.experiments.wireless:judge_wireless_snr",
         "wireless-exchange": "semcom_papers.experiments.wireless:judge_wireless_exchange",
@@ -52,7 +53,11 @@ JUDGES: Registry[Callable[[pd.DataFrame], Iterator[Row]]] = Registry(
 )
 """Experiment -> function that answers its hypotheses from the finished runs of its table."""
 READERS: Registry[Callable[[Path | str], pd.DataFrame]] = Registry(
-    "experiment", {"benchmark": "semcom_papers.experiments.benchmark_ends:read_ends"}
+    "experiment",
+    {
+        "benchmark": "semcom_papers.experiments.benchmark_ends:read_ends",
+        "city": "semcom_papers.experiments.city:read_quarters",
+    },
 )
 """Experiment -> function that reads the argument of its judge in place of these runs."""
 

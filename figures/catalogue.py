@@ -6,6 +6,7 @@ KINDS = {"bounds": "semcom_papers.figures.bounds:BOUNDS"}
 FIGURES = {
     "arms-small": "semcom_papers.figures.named:ARMS_SMALL",
     "benchmark": "semcom_papers.figures.benchmark:BENCHMARK",
+    "city": "semcom_papers.figures.named:CITY",
     "collaboration": "semcom_papers.figures.every_method:COLLABORATION",
     "collaboration-ways": "semcom_papers.figures.every_method:COLLABORATION_WAYS",
     "convergence-bound": "semcom_papers.figures.bounds:CONVERGENCE_BOUND",

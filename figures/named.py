@@ -90,6 +90,8 @@ WIRELESS_TIME = Drawing("wireless-time", "wireless-time", Plot(kind="curves", x=
                         shows=RADIUS, look=choose_exchange_styles)
 WIRELESS_TIME_ENERGY = Drawing("wireless-time-energy", "wireless-time", Plot(kind="curves", x="energy_j", window=5),
                                shows=RADIUS, look=choose_exchange_styles)
+CITY = Drawing("city", "city", shows=("network.kind", "network.scheduling", "partition.length_m"), plot=Plot(
+    kind="map", at={"network.kind": "scene", "network.scheduling": "random", "partition.length_m": 50.0}))
 DEEPJSCC_FEDERATED = Drawing("deepjscc-federated", "deepjscc-federated",
                              Plot(kind="lines", x=TEST, y="psnr", hue="variant"), average_unmarked, shows=(TEST_SNR,))
 DEEPJSCC_IMAGES = Drawing("deepjscc-images", "deepjscc-federated", shows=(TEST_SNR,), plot=Plot(

@@ -142,7 +142,8 @@ class NetworkConfig(Section):
 
     kind: str = "list"
     """Source of the clients' SNRs (see: semcom list places): `list`, what `channel.snr_db` says; `cell`, places drawn
-    in a disc around the base station, path loss, shadowing and transmit powers."""
+    in a disc around the base station, path loss, shadowing and transmit powers; `scene`, places and path gains that a
+    ray tracer has found."""
     path_loss: str = "umi"
     """Path loss (see: semcom list path-losses): 3GPP's urban micro cell (TR 38.901, street canyon), or a plain
     exponent."""
