@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import semcom
-from semcom.config import Resolved
 from semcom.channels.scene import read_scene
+from semcom.config import Resolved
 from semcom.engine.air.timeline import count_flops_per_image
 from semcom.engine.store.population import average
 from semcom.engine.world import World
