@@ -35,18 +35,19 @@ from semcom.config import (
 )
 from semcom.studies.analysis.study import study
 from semcom.studies.experiment import Experiment, Grid, Variant, each_scale
+from semcom_papers.experiments.benchmark_ends import read_final
 from semcom_papers.experiments.verdicts import Row, decide, describe, level
 
 SCENE = "munich-20"
 FIELDS = ("network.kind", "network.scheduling", "partition.length_m")
-STREET, BEST, MIXED, BEST_MIXED, CELL = (
+STREET, BEST, MIXED, BEST_MIXED, CELL = SETTINGS = (
     ("scene", "random", 50.0),
     ("scene", "best-snr", 50.0),
     ("scene", "random", 0.0),
     ("scene", "best-snr", 0.0),
     ("cell", "random", 50.0),
 )
-"""Settings: the street, with a round's clients chosen by SNR, with classes that do not follow places; the cell."""
+"""The street; a round's clients chosen by SNR; classes that do not follow places; both; the cell."""
 LOSSES = {"air.rate": "mcs", "air.repeat": False, "air.coverage": "none"}
 VARIANTS = (
     "local",
@@ -95,8 +96,8 @@ def _make_grid(scale: str) -> Grid:
             rounds=1 if smoke else 60, participation=0.5, lr=1e-3, optimizer="adam", batch_size=16, eval_every=5
         ),
     )
-    settings = (STREET, CELL) if smoke else (STREET, BEST, MIXED, BEST_MIXED, CELL)
-    return Grid(base, {FIELDS: settings, "seed": (0,) if smoke else (0, 1, 2, 3, 4)}, apart={"network.kind": AROUND})
+    settings, seeds = ((STREET, CELL), (0,)) if smoke else (SETTINGS, (0, 1, 2, 3, 4))
+    return Grid(base, {FIELDS: settings, "seed": seeds}, apart={"network.kind": AROUND})
 
 
 CITY = Experiment(
@@ -123,7 +124,7 @@ def read_quarters(path: Path | str) -> pd.DataFrame:
     for run in study(path).stored:
         if run.status != "done" or run.summary is None:
             continue
-        accuracy = 100 * np.array((run.view() or {})["clients"])
+        accuracy = 100 * np.array(read_final(run, run.headline)["clients"])
         fields = {name: run.field(name) for name in (*FIELDS, "seed")}
         placed = gains if fields["network.kind"] == "scene" else np.array(run.summary["cell"]["snr_db"])
         order = np.argsort(placed[: len(accuracy)], kind="stable")

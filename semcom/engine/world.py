@@ -84,6 +84,7 @@ class World:
             report=self.report,
             logs=team.rank == 0,
             powers_w=draws.places.powers_w,
+            sent_s=None if draws.places.powers_w is None else np.zeros(config.clients),
             lowering=draws.lowering,
             powers_beside=draws.powers_beside,
             clock=draws.find_seconds,

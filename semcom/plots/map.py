@@ -55,13 +55,13 @@ def _span(scene: Scene) -> dict[str, Any]:
     return {"origin": "lower", "extent": extent, "interpolation": "nearest"}
 
 
-def _mark_clients(axes: Axes, scene: Scene, colours: Any, **look: Any) -> None:
-    """Mark clients, as many as have a colour, at the first time of a scene."""
+def _mark_clients(axes: Axes, scene: Scene, colours: pd.Series, **look: Any) -> None:
+    """Mark clients at the first time of a scene, by their colours."""
     places, seen = scene.places_m[:, 0] - scene.base_m, scene.sight[:, 0]
     for label, sight, marker in SIGHT:
-        k = [client for client in range(len(colours)) if seen[client] == sight]
-        some, (x, y) = np.asarray(colours)[k], places[k, :2].T
-        axes.scatter(x, y, c=some, marker=marker, edgecolors="black", zorder=3, label=label, **look)
+        of = colours[seen[colours.index] == sight]
+        x, y = places[of.index, :2].T
+        axes.scatter(x, y, c=of.tolist(), marker=marker, edgecolors="black", zorder=3, label=label, **look)
 
 
 def draw_scene(scene: Scene, path: Path) -> Path:
@@ -71,7 +71,7 @@ def draw_scene(scene: Scene, path: Path) -> Path:
         axes = figure.subplots()
         draw_ground(axes, scene)
         heard = axes.imshow(np.where(scene.map_db < WEAK_DB, np.nan, scene.map_db), zorder=0, **_span(scene))
-        _mark_clients(axes, scene, ["white"] * scene.clients, s=16, linewidths=0.6)
+        _mark_clients(axes, scene, pd.Series(["white"] * scene.clients), s=16, linewidths=0.6)
         figure.colorbar(heard, ax=axes, label="Path gain (dB)", pad=0.02)
         figure.legend(loc="outside upper center", ncols=3, frameon=False, columnspacing=1.0)
         figure.savefig(path, dpi=200)
@@ -119,7 +119,7 @@ def draw_map(axes: Axes, cells: pd.DataFrame, plot: Plot, styles: Styles) -> Non
     ways = np.concatenate([(scene.places_m - scene.base_m).reshape(-1, 3), np.zeros((1, 3))])[:, :2]
     middle, half = (ways.min(0) + ways.max(0)) / 2, np.ptp(ways, axis=0).max() / 2 + AROUND_M
     axes.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half))
-    _mark_clients(axes, scene, cells.sort_values("client")["mean"].tolist(), s=16, linewidths=0.4)
+    _mark_clients(axes, scene, cells.set_index("client")["mean"], s=16, linewidths=0.4)
 
 
 def draw_map_key(figure: Figure, cells: pd.DataFrame, plot: Plot) -> None:
@@ -135,10 +135,11 @@ def describe_map(cells: pd.DataFrame, plot: Plot) -> str:
 
 
 MAP = Kind(
-    title="clients in the streets of a scene, coloured by accuracy, a panel a method (runs with network.kind scene)",
+    title="clients in the streets of a scene, coloured by accuracy, snr_db, arrived or airtime_s (network.kind scene)",
     numbers=compute_map,
     draw=draw_map,
     caption=describe_map,
+    takes=("y",),
     x="client",
     facet="variant",
     height=lambda cells, plot: 2.8,

@@ -22,6 +22,7 @@ from semcom.studies.results.run import Stored
 
 PAIR = math.sqrt(2.0)
 """That of `semcom.channels.power`, which imports torch."""
+PLACE = ["x_m", "y_m", "los", "snr_db", "downlink_snr_db"]
 SYMBOLS = 3000
 """Symbols of a constellation, evenly chosen."""
 
@@ -90,7 +91,7 @@ def read_radio_places(study: Study, plot: Plot) -> pd.DataFrame:
     tables, fields = [], [name for name in (plot.hue, plot.facet) if name]
     for run in study.stored:
         if "cell" in (run.summary or {}):
-            table = pd.DataFrame((run.summary or {})["cell"]).rename_axis("client").reset_index()
+            table = pd.DataFrame((run.summary or {})["cell"])[PLACE].rename_axis("client").reset_index()
             tables.append(table.assign(**{name: run.field(name) for name in fields}))
     if not tables:
         raise ConfigError("kind: no finished run has a cell; train with network.kind cell")

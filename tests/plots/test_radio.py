@@ -80,6 +80,19 @@ def test_a_map_of_a_scene_has_its_clients_where_they_stand(runs: Path) -> None:
         shown(runs / "cell", kind="map")
 
 
+def test_a_map_shows_how_clients_are_heard_also_where_some_have_no_number(runs: Path) -> None:
+    """The SNR of each, which stands in summary.json; and a map of clients 1 and 3 alone, where these stand."""
+    cells, figure, _ = shown(runs / "scene", kind="map", y="snr_db")
+    known = [(of.summary or {})["cell"]["snr_db"] for of in study(runs / "scene").stored]
+    np.testing.assert_allclose(cells["mean"], np.mean(known, axis=0))
+    assert figure.axes[-1].get_ylabel() == "Uplink SNR (dB)"
+    some = drawn(cells[cells["client"].isin([1, 3])], Plot(kind="map", y="snr_db", x="client", facet="variant"))
+    found = np.concatenate([dots.get_offsets() for dots in some.axes[0].collections if len(dots.get_offsets())])
+    scene = read_scene("munich-20")
+    places = (scene.places_m - scene.base_m)[[1, 3], 0, :2]
+    assert {tuple(row) for row in found.round(3)} == {(0.0, 0.0), *map(tuple, places.round(3))}
+
+
 def test_a_map_of_a_file_is_drawn_where_it_is_trusted_and_the_same(tmp_path: Path) -> None:
     file = tmp_path / "of me" / "street.npz"
     file.parent.mkdir()

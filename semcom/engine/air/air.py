@@ -73,6 +73,7 @@ class Air:
         logs: whether this process logs warnings.
         powers_w: transmit powers of clients with places. A client spreads its power over its part of the band, or over
             all of it if clients send at once. None: energies are counted by `air.symbol_energy`.
+        sent_s: airtimes up of all clients so far, s `[K]`. None: not counted by client.
         lowering: `(direction, ids) -> [n]`, each client's fraction of its power under power control.
         powers_beside: `(direction, client) -> [U]`, the powers of several users as `Fades` has them.
         clock: the time of the run at which the round begins, s.
@@ -93,6 +94,7 @@ class Air:
     report: Callable[[str, Tensor], None] = lambda name, values: None
     logs: bool = False
     powers_w: Mapping[Direction, float] | None = None
+    sent_s: np.ndarray | None = None
     lowering: Callable[[Direction, np.ndarray], np.ndarray] = lambda direction, ids: np.ones(len(ids))
     powers_beside: Callable[[Any, int], Tensor | None] = lambda direction, client: None
     clock: Callable[[], float] = lambda: 0.0
@@ -241,8 +243,10 @@ class Air:
 
     def counters(self) -> dict[str, Any]:
         """Return the totals as plain numbers."""
-        found = {"client_rounds": self.client_rounds, **{way: asdict(total) for way, total in self.totals.items()}}
-        return found if self.timeline is None else {**found, "timeline": self.timeline.counters()}
+        found: dict[str, Any] = {"client_rounds": self.client_rounds}
+        found |= {way: asdict(total) for way, total in self.totals.items()}
+        found |= {} if self.timeline is None else {"timeline": self.timeline.counters()}
+        return found if self.sent_s is None else {**found, "sent_s": self.sent_s.tolist()}
 
     def resume(self, counters: Mapping[str, Any]) -> None:
         """Continue from the result of `counters`."""
@@ -250,6 +254,8 @@ class Air:
         self.totals = {"up": Traffic(**counters["up"]), "down": Traffic(**counters["down"])}
         if self.timeline is not None:
             self.timeline.resume(counters["timeline"])
+        if self.sent_s is not None:
+            self.sent_s = np.array(counters["sent_s"])
 
     def _models(
         self, direction: Direction, pop: Population, part: Prefix, name: str, since: Population | None
@@ -319,6 +325,8 @@ class Air:
         symbol = self.config.symbol_energy if self.powers_w is None else self.powers_w[direction] / powered
         if self.timeline is not None:
             self.timeline.spend(ids, uses / band, "send_s" if direction == "up" else "receive_s")
+        if direction == "up" and self.sent_s is not None:
+            self.sent_s[ids] += uses / band
         total.uses += float(uses.sum())
         total.airtime_s += float((uses / band).sum()) * (len(ids) if once else 1)  # each client waits for all of it
         total.energy_j += float((energy * symbol).sum())

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from semcom.config import RunError, run_hash
-from semcom.engine.air.losses import CHOSEN, NEARLY
-from semcom.engine.train.draws import Draws
+from semcom.engine.air.losses import CHOSEN, MEANT, NEARLY
 from semcom.engine.world import World
 from semcom.methods.registry import METHODS
 from semcom.runs.folder.machine import describe_machine
@@ -80,7 +79,7 @@ def summarize_run(
         **{total: sum(line[name] for line in metrics) for name, total in TOTALS.items() if name in metrics[-1]},
         "snr_received_db": tally.snr_received_db(),
         **({"error_rates": errors} if errors else {}),
-        **({"cell": places} if (places := _describe_places(session.draws)) else {}),
+        **({"cell": places} if (places := _describe_places(world)) else {}),
         "seed": config.seed,
         "hash": run_hash(config),
         "device": session.draws.device.type,
@@ -115,7 +114,18 @@ def _measure_constant_answers(world: World) -> dict[str, float]:
     return compute_constant_accuracies(*tables)
 
 
-def _describe_places(draws: Draws) -> dict[str, list[Any]]:
-    """Describe the clients' places and mean SNRs in the last round, numbers to the third decimal."""
-    found = draws.places.describe(draws.round)
-    return {name: (each if each.dtype == bool else each.round(3)).tolist() for name, each in found.items()}
+def _describe_places(world: World) -> dict[str, list[Any]]:
+    """Describe the clients' places and mean SNRs in the last round, their airtimes up, and the part that arrived.
+
+    Numbers are rounded to the third decimal.
+    """
+    draws, air = world.session.draws, world.air
+    if not (found := draws.places.describe(draws.round)) or air.sent_s is None:
+        return {}
+    found["airtime_s"] = air.sent_s
+    made = {name: (each if each.dtype == bool else each.round(3)).tolist() for name, each in found.items()}
+    lost, meant = air.arrivals.losses.find_lost(), air.arrivals.losses.of(MEANT)
+    if not meant:
+        return made
+    arrived = [round(1 - lost[k] / meant[k], 3) if k in meant else None for k in range(world.config.clients)]
+    return {**made, "arrived": arrived}

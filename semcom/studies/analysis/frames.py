@@ -66,15 +66,16 @@ def yield_round_rows(found: Runs) -> Iterator[Row]:
 
 
 def yield_client_rows(found: Runs) -> Iterator[Row]:
-    """Yield a row per finished run, view and tested client: its accuracy, and its images where they are known."""
+    """Yield a row per finished run, view and tested client: its accuracy, its images and its place where known."""
     for run in found:
         if not (run.summary or {}).get("views"):
             continue
-        images = _count_client_images(run)
+        images, places = _count_client_images(run), (run.summary or {}).get("cell", {})
         for view in run.summary["views"]:  # type: ignore[index]
             for client, value in zip(*read_client_accuracies(run, view), strict=True):
                 own = {"client": client, run.metrics[0].name: value}
-                yield {"hash": run.hash, "view": view, **own, **images.get(client, {})}
+                where = {name: values[client] for name, values in places.items()}
+                yield {"hash": run.hash, "view": view, **own, **images.get(client, {}), **where}
 
 
 def read_client_accuracies(run: Stored, view: str | None = None) -> tuple[list[int], list[float]]:

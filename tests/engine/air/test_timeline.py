@@ -13,6 +13,7 @@ import torch
 import semcom
 from semcom.channels.scene import read_scene
 from semcom.config import Resolved
+from semcom.engine.air.losses import CHOSEN, MEANT, Losses
 from semcom.engine.air.timeline import count_flops_per_image
 from semcom.engine.store.population import average
 from semcom.engine.world import World
@@ -281,7 +282,23 @@ def test_a_run_that_walks_by_the_clock_goes_on_where_it_was(tmp_path: Path) -> N
     interrupt(walking(tmp_path / "a"), 3)
     resumed = semcom.run(walking(tmp_path / "a"))
     assert [timeless(line) for line in resumed.metrics] == [timeless(line) for line in whole.metrics]
-    assert resumed.summary["clients"] == whole.summary["clients"]
+    place = whole.summary["cell"]
+    assert resumed.summary["cell"] == place
+    sent = whole.summary["traffic"]["up"]["airtime_s"] * 6 * walking().participants  # of a client in a round
+    assert sum(place["airtime_s"]) == pytest.approx(sent, abs=2e-3)
+
+
+def test_each_client_is_told_what_arrived_of_it(tmp_path: Path) -> None:
+    """Of three clients of two rounds: the first out of coverage, one late once; client 2 was never called."""
+    network = {"kind": "scene", "scene": "munich-20", "power_dbm": -100.0}
+    result = semcom.run(worlds.request(air={"rate": "mcs", "coverage": "none"}, network=network, out=str(tmp_path)))
+    assert result.summary["cell"]["arrived"] == [0.0] * worlds.request().clients
+    losses = Losses()
+    losses.add(MEANT, [0, 0, 1, 1, 3])
+    losses.add("air.coverage", [0, 0])
+    losses.add("train.deadline_s", [1])
+    losses.add(CHOSEN, [4])
+    assert losses.find_lost() == {0: 2, 1: 1, 3: 0}
 
 
 def test_a_run_that_goes_on_or_trains_by_ones_is_the_same(tmp_path: Path) -> None:
