@@ -57,7 +57,7 @@ VARIANTS = (
 )
 TOGETHER = ("fedavg", "fedper", "fedcl")
 """Methods that are held against `local`."""
-AROUND = {
+AROUND: dict[str, dict[str, Any]] = {
     "scene": {
         "network.scene": SCENE,
         "network.power_dbm": -10.0,
@@ -124,7 +124,7 @@ def read_quarters(path: Path | str) -> pd.DataFrame:
     for run in study(path).stored:
         if run.status != "done" or run.summary is None:
             continue
-        accuracy = 100 * np.array(read_final(run, run.headline)["clients"])
+        accuracy = 100 * np.array(read_final(run, str(run.headline))["clients"])
         fields = {name: run.field(name) for name in (*FIELDS, "seed")}
         placed = gains if fields["network.kind"] == "scene" else np.array(run.summary["cell"]["snr_db"])
         order = np.argsort(placed[: len(accuracy)], kind="stable")

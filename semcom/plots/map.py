@@ -84,20 +84,24 @@ def compute_map(study: Study, plot: Plot) -> pd.DataFrame:
     Raises:
         ConfigError: the runs have no scene, or several; as `Study.mean`.
     """
-    runs = [run for run in study.stored if run.field("network.kind") == "scene"]
-    scenes = {_locate_streets(run) for run in runs}
+    return average_table(study, study.clients, plot).assign(**{STREETS: locate_streets(study)})
+
+
+def locate_streets(study: Study) -> Path | str:
+    """Find the scene of the runs: the name of one that ships, or its file, which must be what it was for them.
+
+    Raises:
+        ConfigError: the runs have no scene, or several; the file is not given or trusted, or has changed.
+    """
+    scenes = {_locate_scene_of_run(run) for run in study.stored if run.field("network.kind") == "scene"}
     if len(scenes) != 1:
         told = f"the runs have {len(scenes)}" if scenes else "no run has one"
         raise ConfigError(f"kind: a map is that of one scene; {told} (network.kind scene)")
-    return average_table(study, study.clients, plot).assign(**{STREETS: scenes.pop()})
+    return scenes.pop()
 
 
-def _locate_streets(run: Stored) -> Path | str:
-    """Find the scene of a run: the name of one that ships, or its file, which must be what it was for the run.
-
-    Raises:
-        ConfigError: the file is not given or trusted, or has changed.
-    """
+def _locate_scene_of_run(run: Stored) -> Path | str:
+    """Find the scene of a run as `locate_streets` does."""
     name = str(run.field("network.scene"))
     if name in list_scenes():
         return name

@@ -21,10 +21,13 @@ import numpy as np
 import pytest
 
 import semcom
+from semcom.channels.scene import read_scene
 from semcom.cli import main as cli
 from semcom.config import ConfigError, run_hash
 from semcom.plots.report import figures, report, tables
+from semcom.plots.report.subject import Subject
 from semcom.studies.results.archive import pack_archive
+from tests import worlds
 from tests.studies.folders import TRAFFIC, begin, config, keep, line, scored, simple, write
 
 HOSTILE = """</script><script>document.title = "taken"</script><!--<script>"'><img src=x onerror="alert(1)">&amp;"""
@@ -445,6 +448,31 @@ def test_references_test_snrs_and_texts(tmp_path: Path) -> None:
     for words in page.choices["curves"]:  # that of the reference is shown at whatever SNR is chosen
         assert {trace["name"] for trace in page.shown("curves", words)} == {*texts.values()}
     assert "No run kept its confusion" in page.text
+
+
+def test_clients_stand_on_a_map_where_they_have_places(tmp_path: Path) -> None:
+    """Of a method at a time, at the places of summary.json, with the buildings of their scene, and its base at 0."""
+    scene: dict[str, Any] = {"network": {"kind": "scene", "scene": "munich-20"}, "train": {"rounds": 1}}
+    for method in ("local", "fedavg"):
+        for seed in (0, 1):
+            out = tmp_path / "street" / f"{method}-{seed}"
+            semcom.run(worlds.request(method, out=str(out), seed=seed, **scene))
+    found = semcom.study(tmp_path / "street")
+    (made,) = [figure for figure in figures.figures(Subject(found, tmp_path / "street")) if figure.id == "map"]
+    assert [words for words, _, _ in made.choices][:3] == ["FedAvg, all runs", "Local, all runs", "FedAvg, view global"]
+    ground, base, dots = (made.traces[i] for i in made.choices[0][1])
+    place = found.stored[0].summary["cell"]
+    assert (list(dots.x), list(dots.y)) == (place["x_m"], place["y_m"]) and list(base.x) == [0]
+    of = found.clients.query("variant == 'fedavg'").groupby("client")["accuracy"].mean()
+    np.testing.assert_allclose(dots.marker.color, 100 * of, rtol=1e-6)
+    assert [mark == "circle" for mark in dots.marker.symbol] == place["los"]
+    streets = read_scene("munich-20")
+    x, y = (round((p - b) / streets.cell_m) for p, b in zip([-200, 40], [ground.x0, ground.y0], strict=True))
+    assert np.array_equal(ground.z == 1, streets.heights_m > 2) and ground.z[y, x] == 1
+    at = (streets.corner_m + streets.cell_m * np.array([x, y]) - streets.base_m[:2]).round()
+    assert np.abs(at - [-200, 40]).max() <= streets.cell_m
+    text = report(tmp_path / "street").read_text()
+    assert 'data-figure="map"' in text
 
 
 def test_a_study_without_a_finished_run_and_an_archive(tmp_path: Path) -> None:

@@ -15,7 +15,10 @@ import pandas as pd
 import plotly.graph_objects as go
 from markupsafe import Markup
 
+from semcom.channels.scene import read_scene
+from semcom.config import ConfigError
 from semcom.escape import escape_html
+from semcom.plots.map import STANDS_M, locate_streets
 from semcom.plots.report.facts import sort_field_values
 from semcom.plots.report.names import format_metric, is_empty, name_heading, name_metric, name_place, name_value
 from semcom.plots.report.subject import Subject
@@ -183,6 +186,7 @@ def figures(subject: Subject) -> list[Figure]:
         _classes(study, places, choices),
         _confusion(subject),
         _costs(subject, places),
+        *([_map_clients(study, places, choices)] if "x_m" in study.clients else []),
     ]
 
 
@@ -337,6 +341,48 @@ def _clients(study: Study, places: Places, choices: Choices) -> Figure:
         of = [box for name, own, view, box in traces if views[name] == view and places.stands(name, own, at)]
         made.offer(words, of, yaxis=_axis(name_metric(metric, " of a client")))
     return made
+
+
+def _map_clients(study: Study, places: Places, choices: Choices) -> Figure:
+    """Draw the clients where they stand around the base station, coloured by the headline, one variant at a time."""
+    note = "Clients where the last round found them, coloured by their {}, mean over seeds; triangles: out of sight."
+    metric, ground = study.metric, _draw_buildings(study)
+    made, traces = Figure("map", "Map", note.format(metric.label)), []
+    base = go.Scatter(x=[0], y=[0], mode="markers", name="base station", hoverinfo="name", showlegend=False)
+    base.update(marker={"symbol": "star", "size": 16, "color": "#d55e00", "line": {"color": "#fff", "width": 1}})
+    rows = study.clients.dropna(subset=["x_m"])
+    for name, own, (view,), part in places.groups(rows, "view"):
+        found = part.groupby(["client", "x_m", "y_m", "los"], as_index=False)[[metric.name, "snr_db"]].mean()
+        scale = {"colorscale": "Viridis", "colorbar": {"thickness": 12, "title": {"text": metric.shown_unit}}}
+        marks = {"size": 13, "symbol": np.where(found["los"], "circle", "triangle-up"), "line": {"color": "#fff"}}
+        dots = go.Scatter(
+            x=found["x_m"], y=found["y_m"], mode="markers", showlegend=False, customdata=found[["client", "snr_db"]],
+            marker={"color": _scaled(found[metric.name], metric), **scale, **marks},
+            hovertemplate=f"client %{{customdata[0]}}: {_form(metric, 'marker.color')}<br>%{{customdata[1]:.1f}} dB"
+            "<extra></extra>",
+        )  # fmt: skip
+        traces.append((name, own, view, dots, float(found[["x_m", "y_m"]].abs().to_numpy().max()) * 1.1 + 10))
+    for words, at, views in choices:
+        for name, own, view, dots, reach in traces:
+            if views[name] == view and places.stands(name, own, at):
+                title = _words(name_value(name, "variant", places.labels), words)
+                ends = {"range": [-reach, reach], "showgrid": False}
+                layout = {"xaxis": _axis("x in m", **ends), "yaxis": _axis("y in m", scaleanchor="x", **ends)}
+                made.offer(title, [*ground, base, dots], height=560, **layout)
+    return made
+
+
+def _draw_buildings(study: Study) -> list[go.Heatmap]:
+    """Draw what stands in the scene of a study's runs, if it is one, and can be read."""
+    try:
+        scene = read_scene(locate_streets(study))
+    except (ConfigError, ValueError):
+        return []
+    rows, columns = scene.heights_m.shape
+    (left, low), cell = scene.corner_m - scene.base_m[:2], scene.cell_m
+    built = np.where(scene.heights_m > STANDS_M, 1.0, np.nan).astype(np.float32)
+    grey = [[0, "rgba(128,128,128,0.35)"], [1, "rgba(128,128,128,0.35)"]]
+    return [go.Heatmap(z=built, x0=left, dx=cell, y0=low, dy=cell, colorscale=grey, showscale=False, hoverinfo="skip")]
 
 
 def _classes(study: Study, places: Places, choices: Choices) -> Figure:
