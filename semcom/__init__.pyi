@@ -1,5 +1,6 @@
 """The names that `semcom` exports, each with the module that holds it: `__init__.py` imports that at first use."""
 
+from semcom.attacks.attack import attack as attack
 from semcom.channels import PATH_LOSSES as PATH_LOSSES
 from semcom.channels.registry import depends as depends
 from semcom.config import (

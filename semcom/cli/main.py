@@ -54,6 +54,7 @@ commands:
   compare FOLDER A B  tell whether two methods of a study differ
   pack FOLDER         write a study as one file, which serves as its folder
   export RUN          write a trained model as a file of weights, with a card
+  attack RUN          try what a listener learns of the clients' images
   claims              hold what the five papers claim against stored results
   report FOLDER...    write a study as one HTML page with interactive curves
   channel-check       measure the channels against theory
@@ -399,6 +400,7 @@ COMMANDS: Registry[Callable[[list[str]], None]] = Registry(
         "compare": "semcom.cli.analysis:carry_out_compare",
         "pack": "semcom.cli.analysis:carry_out_pack",
         "export": "semcom.cli.export:carry_out_export",
+        "attack": "semcom.cli.attack:carry_out_attack_command",
         "report": "semcom.cli.report:carry_out_report",
         "channel-check": "semcom.cli.main:carry_out_channel_check",
         "image-curve": "semcom.cli.image_curve:carry_out_image_curve",

@@ -1,0 +1,114 @@
+"""`semcom.attack`: what somebody learns of the clients' images from a stored run; its numbers are kept beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from semcom.attacks.invert import Rebuilt, invert
+from semcom.attacks.listen import Ear
+from semcom.attacks.member import infer_membership
+from semcom.attacks.options import Attack
+from semcom.config import ConfigError
+from semcom.engine.train.precision import reset_torch
+from semcom.files import resolve_file
+from semcom.runs.folder.summary import read_summary, write_summary
+from semcom.runs.result.result import Result
+from semcom.runs.rounds.load import load
+
+LEAK = "leak"
+"""Entry of summary.json with the numbers of attacks; columns of tables begin with it."""
+SHOWN = 10
+"""Images of a picture, at most."""
+
+
+@dataclass(frozen=True)
+class Leak:
+    """The result of an attack.
+
+    Attributes:
+        numbers: by name, see `semcom.attacks.invert.Rebuilt` and `semcom.attacks.member.infer_membership`.
+        rebuilt: images of an inversion.
+        setting: name of the listener's setting; "" for the base station.
+    """
+
+    numbers: dict[str, float]
+    rebuilt: Rebuilt | None
+    setting: str
+
+
+def attack(
+    folder: Path | str, *, plugins: Sequence[str] = (), trust: bool = False, device: str | None = None, **options: Any
+) -> Leak:
+    """Attack a finished run, and keep the numbers in its summary.json, as `leak`.
+
+    Tables, figures and comparisons have them as metrics: `leak.psnr`, `leak.ssim`, `leak.accuracy`, `leak.auc`; those
+    of another listener or knowledge as `leak.SETTING.psnr`. Nothing of the run is trained again.
+
+    Args:
+        folder: of the run, which must have kept its models.
+        plugins, trust, device: as for `semcom.load`.
+        options: fields of `semcom.attacks.options.Attack`, such as `kind="invert", at="eavesdropper", snr_db=0.0`.
+
+    Raises:
+        ConfigError: a wrong option, or one without effect; the run's data are no images, or it asks for no classes.
+        RunError: as `semcom.load`.
+
+    Example:
+        >>> import semcom
+        >>> small = semcom.RunConfig("fedavg", clients=3, train=semcom.TrainConfig(rounds=1), out="runs/victim")
+        >>> accuracy = semcom.run(small).summary["accuracy"]
+        >>> leak = semcom.attack("runs/victim", clients=1, steps=20)
+        >>> sorted(leak.numbers)[:3]
+        ['accuracy', 'accuracy_originals', 'psnr']
+    """
+    try:
+        wanted = Attack(**options)
+    except TypeError as error:
+        raise ConfigError(f"attack: {str(error).split('__init__() ')[-1]}") from None
+    folder = resolve_file(folder).absolute()
+    result = load(folder, device=device or "cpu", plugins=plugins, trust=trust)
+    found = carry_out_attack(result, wanted)
+    store_leak(folder, wanted, found)
+    return found
+
+
+@reset_torch()
+def carry_out_attack(result: Result, wanted: Attack) -> Leak:
+    """Carry out an attack on the models of a result."""
+    victims = result.clients[: wanted.clients]
+    if wanted.kind == "member":
+        return Leak(infer_membership(result, victims, wanted.view), None, "")
+    ear = Ear(result.world, wanted.snr_db)
+    names = ("knows", "known", "decoder", "steps", "view", "seed")
+    found = invert(result, ear, victims, **{name: getattr(wanted, name) for name in names})
+    return Leak(dict(found.numbers), found, wanted.name_setting())
+
+
+def store_leak(folder: Path, wanted: Attack, found: Leak) -> None:
+    """Add the numbers to summary.json; those of the same attack before are replaced."""
+    summary = read_summary(folder)
+    assert summary is not None, "it has been loaded"
+    leak: dict[str, Any] = dict(summary.get(LEAK, {}))
+    if found.setting:
+        leak[found.setting] = {**leak.get(found.setting, {}), **found.numbers}
+    else:
+        leak |= found.numbers
+    write_summary(folder, {**summary, LEAK: leak})
+
+
+def draw_rebuilt(found: Rebuilt, path: Path) -> Path:
+    """Write a picture of originals, what was rebuilt, and the mean image of the class, a row each."""
+    from PIL import Image
+
+    some = np.linspace(0, len(found.originals) - 1, min(SHOWN, len(found.originals))).round().astype(int)
+    rows = [images[some].numpy() for images in (found.originals, found.rebuilt, found.of_class)]
+    grid = np.concatenate([np.concatenate([image.transpose(1, 2, 0) for image in row], 1) for row in rows], 0)
+    side = 64 // found.originals.shape[-1] or 1
+    picture = Image.fromarray(grid[..., 0] if grid.shape[-1] == 1 else grid)
+    picture.resize((picture.width * side, picture.height * side), Image.Resampling.NEAREST).save(path)
+    return path

@@ -1,0 +1,262 @@
+"""Inversion: an attacker with images of his own learns to rebuild images from features, and is tried on the victims'.
+
+He knows pairs of an image and its features, as received by him. They are of the victim's own encoder, which he has or
+may ask (as everybody may whose encoder is the same), or only of other clients' encoders. None of his images is a
+victim's. His decoder is a transposed convolutional network, or the best linear one in closed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from semcom.attacks.listen import Ear
+from semcom.attacks.options import Decoder, Knows
+from semcom.config import ConfigError
+from semcom.data.federation import Federation, scale_bytes, to_bytes
+from semcom.engine.host.keys import build_with_key, keyed
+from semcom.runs.result.result import Result
+from semcom.tasks.metric import PSNR, SSIM
+from semcom.tasks.reconstruction import ROOM, Reconstruction
+
+BATCH, RATE = 64, 1e-3
+"""Samples of a step of the attacker's training, and the rate of his Adam."""
+LISTENS = 4
+"""Times that he hears each of his images for the linear decoder, each with other noise."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """The attacker's images: n of them, with their classes, and whose encoder he has their features from.
+
+    Attributes:
+        index: their places among the run's images, int64 `[n]`.
+        client: of each, whose encoder it has passed, int64 `[n]`; -1: the victim's.
+    """
+
+    index: Tensor
+    client: Tensor
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """Images of victims and what was rebuilt: uint8 `[n, channels, size, size]`, and numbers by name.
+
+    `psnr` and `ssim` are of the rebuilt images, `accuracy` that of the attacker's classifier on them; `*_mean` are of
+    the mean image, and `*_class` of the mean image of the true class, which need no listening; `accuracy_originals` is
+    the classifier's on the images themselves. All are means over the images of a client, then over clients.
+    """
+
+    originals: Tensor
+    rebuilt: Tensor
+    of_class: Tensor
+    clients: np.ndarray
+    numbers: Mapping[str, float]
+
+
+def choose_known_images(federation: Federation, victims: np.ndarray, knows: Knows, known: int, seed: int) -> Known:
+    """Choose images that no victim has: any others of the run's data, or the training images of other clients.
+
+    Raises:
+        ConfigError: there are none.
+    """
+    others = np.setdiff1d(np.arange(len(federation.train)), victims)
+    if knows == "clients":
+        pool = torch.cat([federation.train[k] for k in others.tolist()] or [federation.train.flat[:0]])
+        client = torch.from_numpy(np.repeat(others, federation.train.sizes[others]))
+    else:
+        theirs = [of[k] for of in (federation.train, federation.test, federation.validation) for k in victims.tolist()]
+        taken = torch.zeros(len(federation.images), dtype=torch.bool)
+        taken[torch.cat(theirs).cpu()] = True
+        pool = (~taken).nonzero().flatten()
+        client = torch.full_like(pool, -1)
+    if not len(pool):
+        raise ConfigError(f"clients: all {len(federation.train)} are victims, and no image is left to the attacker")
+    some = torch.randperm(len(pool), generator=keyed(seed, "known"))[:known]
+    return Known(pool.cpu()[some], client[some])
+
+
+def invert(
+    result: Result,
+    ear: Ear,
+    victims: np.ndarray,
+    *,
+    knows: Knows,
+    known: int,
+    decoder: Decoder,
+    steps: int,
+    view: str | None,
+    seed: int,
+) -> Rebuilt:
+    """Train the attacker, and rebuild the victims' test images.
+
+    Raises:
+        ConfigError: the run's data are no images of a multiple of 4 pixels a side, or no image is left to him.
+    """
+    federation = result.federation
+    size = federation.images.shape[-1]
+    if not federation.pictured or size % 4:
+        what = f"images of {size} pixels a side" if federation.pictured else "arrays of numbers"
+        raise ConfigError(f"kind: invert rebuilds images of a multiple of 4 pixels a side, and the data are {what}")
+    mine = choose_known_images(federation, victims, knows, known, seed)
+    images = federation.images.cpu()[mine.index]
+    target, labels = scale_bytes(images, torch.float32), federation.labels.cpu()[mine.index]
+    classify = train_classifier(target, labels, len(federation.classes), steps, seed)
+    mean = target.mean(0)
+    seen = [target[labels == c] for c in range(len(federation.classes))]
+    by_class = torch.stack([own.mean(0) if len(own) else mean for own in seen])
+    others = {int(k): result.encode(images[mine.client == k], int(k), view) for k in mine.client.unique() if k >= 0}
+    made: list[tuple[float, Tensor, nn.Module]] = []
+    rows, parts = [], []
+    for victim in victims.tolist():
+        if knows == "encoder":
+            raw = result.encode(images, victim, view)
+        else:
+            raw = torch.zeros(len(images), result.world.features)
+            for k, features in others.items():
+                raw[mine.client == k] = features.float()
+        found = _find_decoder(made, ear, victim, raw.float(), target, decoder, steps, seed)
+        index = federation.test[victim].cpu()
+        originals, truth = federation.images.cpu()[index], federation.labels.cpu()[index]
+        heard = ear.hear(result.encode(originals, victim, view).float(), victim, "victim", seed)
+        with torch.no_grad():
+            rebuilt = torch.cat([found(part) for part in heard.split(512)])
+        wanted = scale_bytes(originals, torch.float32)
+        answers = {"": rebuilt, "_mean": mean.expand_as(wanted), "_class": by_class[truth]}
+        row = {f"{name}{end}": v for end, images_ in answers.items() for name, v in _compare(images_, wanted).items()}
+        row["accuracy"] = float((classify(rebuilt) == truth).float().mean())
+        row["accuracy_originals"] = float((classify(wanted) == truth).float().mean())
+        rows.append(row)
+        parts.append((originals, to_bytes(rebuilt), to_bytes(by_class[truth])))
+    numbers = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    whose = np.repeat(victims, [len(part[0]) for part in parts])
+    return Rebuilt(*(torch.cat(each) for each in zip(*parts, strict=True)), whose, numbers)
+
+
+def _compare(found: Tensor, wanted: Tensor) -> dict[str, float]:
+    """Measure PSNR (dB) and SSIM of images in [-1, 1] `[n, c, h, w]`, means over them."""
+    task = Reconstruction()
+    task.metrics = tuple(metric for metric in (PSNR, SSIM) if ROOM.get(metric, 0) <= min(wanted.shape[-2:]))
+    each = task.measure(found[None], wanted[None])
+    return {metric.name: float(each[metric.name].mean()) for metric in task.metrics}
+
+
+def _find_decoder(
+    made: list[tuple[float, Tensor, nn.Module]],
+    ear: Ear,
+    victim: int,
+    raw: Tensor,
+    target: Tensor,
+    decoder: Decoder,
+    steps: int,
+    seed: int,
+) -> nn.Module:
+    """Train a decoder for a victim, or find that of another one with the same features at the same SNR."""
+    snr_db = ear.find_snr_db(victim)
+    known = next((one for at, features, one in made if at == snr_db and torch.equal(features, raw)), None)
+    if known is None:
+        if decoder == "linear":
+            known = fit_linear(ear, victim, raw, target, seed)
+        else:
+            known = train_decoder(ear, victim, raw, target, steps, seed)
+        made.append((snr_db, raw, known))
+    return known
+
+
+class Linear(nn.Module):
+    """The affine function of features that least squares give, as images."""
+
+    def __init__(self, weight: Tensor, shape: torch.Size) -> None:
+        super().__init__()
+        self.weight, self.shape = weight, shape
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply it to features `[n, d]`."""
+        ones = torch.ones(len(x), 1, dtype=self.weight.dtype)
+        return (torch.cat([x.to(self.weight.dtype), ones], 1) @ self.weight).view(-1, *self.shape).float()
+
+
+def fit_linear(ear: Ear, victim: int, raw: Tensor, target: Tensor, seed: int) -> Linear:
+    """Find the linear decoder with the least squared error on the known images, each heard a few times."""
+    heard = torch.cat([ear.hear(raw, victim, "known", seed, i) for i in range(LISTENS)]).double()
+    x = torch.cat([heard, torch.ones(len(heard), 1, dtype=torch.float64)], 1)
+    y = target.flatten(1).double().repeat(LISTENS, 1)
+    # Features may be dependent: the solution of least norm.
+    return Linear(torch.linalg.lstsq(x, y, driver="gelsd").solution, target.shape[1:])
+
+
+def train_decoder(ear: Ear, victim: int, raw: Tensor, target: Tensor, steps: int, seed: int) -> nn.Module:
+    """Train a network by Adam on the mean squared error; each batch is heard with other noise."""
+    network = build_with_key(lambda: make_decoder(raw.shape[1], target.shape[1:]), seed, "decoder")
+    optimizer, clock = torch.optim.Adam(network.parameters(), RATE), keyed(seed, "batches")
+    for step in range(steps):
+        at = torch.randint(len(raw), (BATCH,), generator=clock)
+        heard = ear.hear(raw[at], victim, "known", seed, step)
+        with torch.enable_grad():
+            loss = (network(heard) - target[at]).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return network.eval()
+
+
+def make_decoder(features: int, shape: torch.Size) -> nn.Module:
+    """Make a network from features to images in [-1, 1], of a multiple of 4 pixels a side."""
+    channels, side = shape[0], shape[-1] // 4
+    return nn.Sequential(
+        nn.Linear(features, 128 * side * side),
+        nn.Unflatten(1, (128, side, side)),
+        nn.BatchNorm2d(128),
+        nn.ReLU(),
+        nn.ConvTranspose2d(128, 64, 4, 2, 1),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        nn.ConvTranspose2d(64, 32, 4, 2, 1),
+        nn.ReLU(),
+        nn.Conv2d(32, channels, 3, padding=1),
+        nn.Tanh(),
+    )
+
+
+class Classifier:
+    """The attacker's answer to an image: its class, by a small convolutional network."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Choose the classes of images in [-1, 1] `[n, c, h, w]`, int64 `[n]`."""
+        with torch.no_grad():
+            return torch.cat([self.network(part).argmax(1) for part in images.split(512)])
+
+
+def train_classifier(target: Tensor, labels: Tensor, classes: int, steps: int, seed: int) -> Classifier:
+    """Train it on the attacker's own images."""
+    channels, side = target.shape[1], target.shape[-1] // 4
+
+    def make() -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(channels, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(32, 64, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(64 * side * side, classes),
+        )
+
+    network = build_with_key(make, seed, "classifier")
+    optimizer, clock = torch.optim.Adam(network.parameters(), RATE), keyed(seed, "classifier batches")
+    for _ in range(steps):
+        at = torch.randint(len(target), (BATCH,), generator=clock)
+        with torch.enable_grad():
+            loss = nn.functional.cross_entropy(network(target[at]), labels[at])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return Classifier(network.eval())

@@ -1,0 +1,51 @@
+"""What is heard of the features that clients send: by the base station, or by somebody else over a link of his own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from semcom.config import ConfigError
+from semcom.engine.host.keys import keyed
+from semcom.engine.world import World
+
+BATCH = 64
+"""Samples that meet one frame of a link, as in a mini-batch."""
+
+
+@dataclass(frozen=True)
+class Ear:
+    """A receiver of features.
+
+    Attributes:
+        world: the run whose clients send.
+        snr_db: mean SNR of his link (None: the base station's, the test SNR of each client).
+    """
+
+    world: World
+    snr_db: float | None = None
+
+    def __post_init__(self) -> None:
+        link = self.world.session.draws.link
+        if link.users > 1 or link.lasting:
+            what = f"{link.users} users share a resource" if link.users > 1 else "fading lasts from round to round"
+            raise ConfigError(f"attack: the run's {what}, and a listener hears clients one by one; attack another run")
+
+    def find_snr_db(self, client: int) -> float:
+        """Find the mean SNR at which he hears a client, in dB."""
+        draws = self.world.session.draws
+        found = draws.test_snrs[0] if self.snr_db is None else self.snr_db
+        return float(draws.snr_db("up", [client])[0]) if found is None else found  # type: ignore[arg-type]
+
+    def hear(self, features: Tensor, client: int, *key: object) -> Tensor:
+        """Pass features `[n, d]` through his link, equalised by what he knows of it, with draws named by the key."""
+        link = self.world.session.draws.link.of(client)
+        n, d = features.shape
+        sizes = [min(BATCH, n - at) for at in range(0, n, BATCH)]
+        generator = keyed(self.world.config.seed, "ear", client, *key)
+        drawn = {name: t[None] for name, t in link.draw(sizes, d, generator, features.dtype).items()}
+        snr_db = torch.tensor([self.find_snr_db(client)], dtype=features.dtype)
+        with torch.no_grad():
+            return link(features[None], drawn, snr_db)[0]

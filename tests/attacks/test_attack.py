@@ -1,0 +1,194 @@
+"""Attacks against closed forms: the LMMSE estimator, the identity, nothing to see; areas under ROC curves."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import semcom
+from semcom.attacks.invert import choose_known_images, fit_linear
+from semcom.attacks.listen import Ear
+from semcom.attacks.member import compute_area
+from semcom.attacks.options import Attack
+from semcom.cli.main import main
+from semcom.config import ConfigError
+from semcom.data.federation import scale_bytes
+from semcom.models.registry import ENCODERS
+from semcom.runs.result.result import Result
+from tests import worlds
+
+PIXELS = 64
+
+
+@ENCODERS.register("test-pixels")
+def pixels(channels: int, features: int) -> nn.Module:
+    """Features that are the pixels themselves."""
+    made = nn.Linear(channels * PIXELS, features)
+    with torch.no_grad():
+        made.weight.copy_(torch.eye(features, channels * PIXELS))
+        made.bias.zero_()
+    return nn.Sequential(nn.Flatten(), made)
+
+
+@ENCODERS.register("test-blind")
+def blind(channels: int, features: int) -> nn.Module:
+    """Features that do not depend on the image."""
+    made = nn.Linear(channels * PIXELS, features)
+    nn.init.zeros_(made.weight)
+    return nn.Sequential(nn.Flatten(), made)
+
+
+def victim(out: Path, encoder: str, features: int, method: str = "local", **more: Any) -> Path:
+    """A run of four clients that hardly learns, on bars of 8x8 pixels."""
+    fields = {"data": {"name": "test-bars", "size": 8}, "partition": {"ways": 2, "shots": 5}, "out": str(out)}
+    train = {"rounds": 1, "lr": 1e-12, "batch_size": 4, **more.pop("train", {})}
+    model = {"features": features, "init": "client" if method == "local" else "common"}
+    semcom.run(worlds.settings(method, encoder, 4, **fields, train=train, model=model, **more))
+    return out
+
+
+def linear(folder: Path, **more: Any) -> dict[str, float]:
+    return semcom.attack(folder, decoder="linear", clients=2, steps=1, **more).numbers
+
+
+def test_features_that_are_the_image_give_it_away(tmp_path: Path) -> None:
+    """Without noise the linear decoder finds the identity: a PSNR above 60 dB."""
+    found = linear(victim(tmp_path, "test-pixels", PIXELS, channel={"kind": "none"}))
+    assert found["psnr"] > 60 > found["psnr_class"] > found["psnr_mean"]
+
+
+def test_features_that_tell_nothing_give_the_mean_image(tmp_path: Path) -> None:
+    found = linear(victim(tmp_path, "test-blind", 8, channel={"kind": "awgn", "snr_db": 10.0}))
+    assert found["psnr"] == pytest.approx(found["psnr_mean"], abs=0.2)
+
+
+@pytest.mark.parametrize("snr_db", [-3.0, 10.0])
+def test_a_linear_encoder_over_awgn_leaves_the_error_of_the_lmmse_estimator(tmp_path: Path, snr_db: float) -> None:
+    """y = A x + n: the trace of C - C A^T (A C A^T + no I)^-1 A C, C the covariance of the images; to 2 %."""
+    channel = {"kind": "awgn", "power": "free", "snr_db": snr_db}
+    result = semcom.load(victim(tmp_path, "test-pixels", 8, channel=channel))
+    generator = torch.Generator().manual_seed(0)
+    shared = torch.randn(4000, 1, 8, 1, generator=generator) / 2  # rows of pixels go together
+    target = (shared + torch.randn(4000, 1, 8, 8, generator=generator) / 4).expand(-1, 1, 8, 8).contiguous()
+    x = target.flatten(1).double()
+    ear, a = Ear(result.world), torch.eye(8, PIXELS, dtype=torch.float64)
+    features = (x @ a.T).float()
+    found = fit_linear(ear, 0, features, target, 0)
+    error = (found(ear.hear(features, 0, "fresh")).double().flatten(1) - x).square().sum(1).mean()
+    c = torch.cov(x.T)
+    gain = c @ a.T @ torch.linalg.inv(a @ c @ a.T + 10 ** (-snr_db / 10) * torch.eye(8, dtype=torch.float64))
+    assert float(error) == pytest.approx(float(torch.trace(c - gain @ a @ c)), rel=0.02)
+
+
+def test_a_bad_channel_hides_and_another_encoder_too(tmp_path: Path) -> None:
+    """The network sees less at -10 dB than at 20; the personal encoder of another client is of little use."""
+    channel = {"kind": "awgn", "snr_db": 20.0}
+    folder = victim(tmp_path, "test-conv", 16, channel=channel)
+    own = semcom.attack(folder, clients=1, steps=200).numbers
+    noisy = semcom.attack(folder, clients=1, steps=200, at="eavesdropper", snr_db=-10.0).numbers
+    other = semcom.attack(folder, clients=1, steps=200, knows="clients", known=100).numbers
+    assert own["psnr"] > noisy["psnr"] + 0.5 and own["psnr"] > other["psnr"]
+    assert own["psnr_mean"] == noisy["psnr_mean"]  # which needs no listening
+    summary = semcom.load(folder).summary["leak"]
+    assert summary["psnr"] == own["psnr"] and summary["eavesdropper--10dB"]["psnr"] == noisy["psnr"]
+    found = semcom.study(folder)
+    (row,) = found.runs.to_dict("records")
+    assert row["leak.psnr"] == own["psnr"] and row["leak.clients.psnr"] == other["psnr"]
+    assert found.mean(metric="leak.psnr")["mean"].tolist() == [own["psnr"]]
+
+
+def test_of_a_shared_encoder_pairs_of_other_clients_are_as_good_as_ones_own(tmp_path: Path) -> None:
+    folder = victim(tmp_path, "test-conv", 8, method="fedavg")
+    result, index = semcom.load(folder), torch.arange(5)
+    images = result.federation.images[index]
+    assert torch.equal(result.encode(images, 0), result.encode(images, 3))
+    again = [linear(folder, knows="clients", known=1000) for _ in range(2)]
+    assert again[0] == again[1]  # and the same numbers each time
+
+
+def test_the_attackers_images_are_no_victims(tmp_path: Path) -> None:
+    federation = semcom.load(victim(tmp_path, "test-conv", 8)).federation
+    victims = np.array([1, 2])
+    theirs = {int(i) for k in victims for table in (federation.train, federation.test) for i in table[int(k)]}
+    mine = choose_known_images(federation, victims, "encoder", 30, 0)
+    assert len(mine.index) == 30 == len(set(mine.index.tolist())) and not theirs & set(mine.index.tolist())
+    others = choose_known_images(federation, victims, "clients", 1000, 0)
+    owned = {k: set(federation.train[k].tolist()) for k in (0, 3)}
+    assert all(i in owned[k] for i, k in zip(others.index.tolist(), others.client.tolist(), strict=True))
+    assert len(others.index) == sum(map(len, owned.values()))
+    with pytest.raises(ConfigError, match="^clients: all 4 are victims, and no image is left to the attacker$"):
+        choose_known_images(federation, np.arange(4), "clients", 10, 0)
+
+
+def test_areas_are_those_of_scikit_learn_and_their_variance_that_of_drawing_again() -> None:
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(0)
+    areas, told = [], []
+    for _ in range(400):
+        members, others = rng.normal(0.7, 1, 60).round(1), rng.normal(0, 1.5, 40).round(1)  # with ties
+        found = compute_area(members, others)
+        labels, scores = np.repeat([1, 0], [60, 40]), np.concatenate([members, others])
+        assert found.auc == pytest.approx(roc_auc_score(labels, scores))
+        areas.append(found.auc)
+        told.append(found.variance)
+    assert np.mean(told) == pytest.approx(np.var(areas), rel=0.2)  # of 400 the variance is known to 7 %
+
+
+def test_a_model_that_has_not_learnt_knows_no_member_and_one_that_has_does(tmp_path: Path) -> None:
+    found = semcom.attack(victim(tmp_path / "a", "test-conv", 8), kind="member").numbers
+    assert found["auc_low"] < 0.5 < found["auc_high"]
+    long = {"rounds": 60, "lr": 0.03, "batch_size": 4, "eval_every": 60}
+    folder = victim(tmp_path / "b", "test-pixels", 64, train=long, channel={"kind": "none"})
+    learnt = semcom.attack(folder, kind="member").numbers
+    assert learnt["auc_low"] > 0.5
+    assert semcom.load(folder).summary["leak"]["auc"] == learnt["auc"]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"kind": "guess"}, "kind: 'guess' is unknown; known are invert, member"),
+        ({"at": "eavesdropper"}, "snr_db: none is given, and an eavesdropper has his own"),
+        ({"snr_db": 3.0}, "snr_db: 3.0 is for an eavesdropper; give at eavesdropper"),
+        ({"kind": "member", "decoder": "linear"}, "decoder: 'linear' has no effect on kind member; leave it out"),
+        ({"known": 0}, "known: 0 is not a whole number of at least 1"),
+    ],
+)
+def test_an_attack_that_makes_no_sense_is_one_line(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{why}$"):
+        Attack(**options)
+
+
+def test_who_is_heard_beside_others_is_refused(tmp_path: Path) -> None:
+    channel = {"kind": "rayleigh", "users": 2, "antennas": 2}
+    folder = victim(tmp_path, "test-conv", 8, channel=channel)
+    why = "^attack: the run's 2 users share a resource, and a listener hears clients one by one; attack another run$"
+    with pytest.raises(ConfigError, match=why):
+        semcom.attack(folder)
+
+
+def test_the_command_prints_what_was_seen_and_without_looking(tmp_path: Path, capsys: Any) -> None:
+    folder = victim(tmp_path, "test-conv", 8)
+    assert main(["attack", str(folder), "--clients", "1", "--steps", "5"]) == 0
+    out = capsys.readouterr().out
+    assert "rebuilt from features:" in out and "mean image of the class:" in out and (folder / "leak.png").exists()
+    assert main(["attack", str(folder), "--kind", "member"]) == 0
+    assert capsys.readouterr().out.startswith("membership: AUC 0.")
+
+
+def test_rebuilt_images_are_measured_as_images_that_come_back(tmp_path: Path) -> None:
+    """PSNR by hand, the mean over a client's images."""
+    result: Result = semcom.load(victim(tmp_path, "test-conv", 8))
+    found = semcom.attack(tmp_path, clients=1, steps=5)
+    assert found.rebuilt is not None
+    wanted, seen = (scale_bytes(t, torch.float64) / 2 for t in (found.rebuilt.originals, found.rebuilt.rebuilt))
+    by_hand = (-10 * (wanted - seen).square().flatten(1).mean(1).log10()).mean()
+    assert found.numbers["psnr"] == pytest.approx(float(by_hand), abs=0.02)  # of bytes
+    assert len(wanted) == len(result.federation.test[0]) and math.isfinite(found.numbers["accuracy"])
