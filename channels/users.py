@@ -73,7 +73,8 @@ class Combined(Link):
         """Options of the base station."""
 
         antennas: int = 1
-        """Antennas of the base station, which fade independently and are combined (maximum ratio, both ways)."""
+        """Antennas of the base station, which are combined (maximum ratio, both ways): they fade independently, or as a
+        scene has them."""
         users: int = 1
         """Clients that send on the same resource at the same time, and are told apart by the antennas."""
         combining: Combining = "mmse"

@@ -31,7 +31,7 @@ ROOMS = {
         {"engine"},
         {"methods"},
         {"runs"},
-        {"flower"},
+        {"flower", "attacks"},
         {"studies"},
         {"plots"},
         {"cli"},

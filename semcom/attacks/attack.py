@@ -47,7 +47,7 @@ def attack(
     """Attack a finished run, and keep the numbers in its summary.json, as `leak`.
 
     Tables, figures and comparisons have them as metrics: `leak.psnr`, `leak.ssim`, `leak.accuracy`, `leak.auc`; those
-    of another listener or knowledge as `leak.SETTING.psnr`. Nothing of the run is trained again.
+    of another listener or knowledge have its name between. Nothing of the run is trained again.
 
     Args:
         folder: of the run, which must have kept its models.

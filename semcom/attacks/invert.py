@@ -103,38 +103,46 @@ def invert(
         what = f"images of {size} pixels a side" if federation.pictured else "arrays of numbers"
         raise ConfigError(f"kind: invert rebuilds images of a multiple of 4 pixels a side, and the data are {what}")
     mine = choose_known_images(federation, victims, knows, known, seed)
-    images = federation.images.cpu()[mine.index]
-    target, labels = scale_bytes(images, torch.float32), federation.labels.cpu()[mine.index]
+    images, labels = federation.images.cpu()[mine.index], federation.labels.cpu()[mine.index]
+    target = scale_bytes(images, torch.float32)
     classify = train_classifier(target, labels, len(federation.classes), steps, seed)
-    mean = target.mean(0)
-    seen = [target[labels == c] for c in range(len(federation.classes))]
-    by_class = torch.stack([own.mean(0) if len(own) else mean for own in seen])
-    others = {int(k): result.encode(images[mine.client == k], int(k), view) for k in mine.client.unique() if k >= 0}
+    by_class = _average_by_class(target, labels, len(federation.classes))
     made: list[tuple[float, Tensor, nn.Module]] = []
     rows, parts = [], []
     for victim in victims.tolist():
-        if knows == "encoder":
-            raw = result.encode(images, victim, view)
-        else:
-            raw = torch.zeros(len(images), result.world.features)
-            for k, features in others.items():
-                raw[mine.client == k] = features.float()
-        found = _find_decoder(made, ear, victim, raw.float(), target, decoder, steps, seed)
+        raw = _encode_known(result, images, mine.client, victim, view)
+        network = _find_decoder(made, ear, victim, raw, target, decoder, steps, seed)
         index = federation.test[victim].cpu()
         originals, truth = federation.images.cpu()[index], federation.labels.cpu()[index]
         heard = ear.hear(result.encode(originals, victim, view).float(), victim, "victim", seed)
         with torch.no_grad():
-            rebuilt = torch.cat([found(part) for part in heard.split(512)])
+            rebuilt = torch.cat([network(part) for part in heard.split(512)])
         wanted = scale_bytes(originals, torch.float32)
-        answers = {"": rebuilt, "_mean": mean.expand_as(wanted), "_class": by_class[truth]}
-        row = {f"{name}{end}": v for end, images_ in answers.items() for name, v in _compare(images_, wanted).items()}
-        row["accuracy"] = float((classify(rebuilt) == truth).float().mean())
-        row["accuracy_originals"] = float((classify(wanted) == truth).float().mean())
-        rows.append(row)
+        answers = {"": rebuilt, "_mean": target.mean(0).expand_as(wanted), "_class": by_class[truth]}
+        row = {f"{name}{end}": v for end, of in answers.items() for name, v in _compare(of, wanted).items()}
+        right = {
+            end: float((classify(of) == truth).float().mean()) for end, of in (("", rebuilt), ("_originals", wanted))
+        }
+        rows.append(row | {f"accuracy{end}": share for end, share in right.items()})
         parts.append((originals, to_bytes(rebuilt), to_bytes(by_class[truth])))
     numbers = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
     whose = np.repeat(victims, [len(part[0]) for part in parts])
-    return Rebuilt(*(torch.cat(each) for each in zip(*parts, strict=True)), whose, numbers)
+    originals, rebuilt, of_class = (torch.cat(each) for each in zip(*parts, strict=True))
+    return Rebuilt(originals, rebuilt, of_class, whose, numbers)
+
+
+def _encode_known(result: Result, images: Tensor, client: Tensor, victim: int, view: str | None) -> Tensor:
+    """Compute the features of the known images, each by the encoder that he has them from, `[n, d]`."""
+    found = torch.zeros(len(images), result.world.features)
+    for k in client.unique().tolist():
+        found[client == k] = result.encode(images[client == k], victim if k < 0 else k, view).float()
+    return found
+
+
+def _average_by_class(target: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """Compute the mean image of each class, `[C, ...]`; that of all for a class without any."""
+    own = [target[labels == c] for c in range(classes)]
+    return torch.stack([of.mean(0) if len(of) else target.mean(0) for of in own])
 
 
 def _compare(found: Tensor, wanted: Tensor) -> dict[str, float]:

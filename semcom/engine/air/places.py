@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +17,6 @@ from semcom.channels.scene import read_scene
 from semcom.config import ConfigError, Resolved, parse_snr
 from semcom.engine.air.part import NO_CHANNEL, NO_NOISE, NOTHING_SENT, Part, Planned
 from semcom.engine.air.rates import Direction
-from semcom.engine.air.timeline import Timeline
 from semcom.engine.host.keys import keyed
 
 
@@ -30,12 +29,12 @@ class Places(Part):
         link: the run's channel.
         powers_w: transmit powers, for energies in joule. None: energies are counted by `air.symbol_energy`.
         loses: whether losses follow from `network.path_loss`.
-        timeline: the time of the rounds (None: not counted).
+        clock: function from a round to the time of the run at which it begins, s (None: not counted).
     """
 
     powers_w: Mapping[Direction, float] | None = None
     loses: ClassVar[bool] = False
-    timeline: Timeline | None = None
+    clock: Callable[[int], float] | None = None
 
     def __init__(self, config: Resolved, link: Link) -> None:
         self.config, self.link = config, link
@@ -65,7 +64,7 @@ class Places(Part):
 
     def find_seconds(self, round_: int) -> float:
         """Find the time of the run at which a round begins, s: by the clock (`network.flops`), or with 1 s a round."""
-        return max(round_ - 1.0, 0.0) if self.timeline is None else self.timeline.find_start_s(round_)
+        return max(round_ - 1.0, 0.0) if self.clock is None else self.clock(round_)
 
     def describe(self, round_: int) -> dict[str, np.ndarray]:
         """Describe all clients in a round for summary.json: places and mean SNRs, `[K]` each; {} without places."""

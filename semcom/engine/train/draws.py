@@ -80,7 +80,7 @@ class Draws:
         self._turns: dict[int, np.ndarray] = {}
         self._groups: tuple[int, int, dict[int, list[int]]] = (-1, 1, {})
         self.places = PLACES.get(config.network.kind)(config, link)
-        self.places.timeline = timeline
+        self.places.clock = None if timeline is None else timeline.find_start_s
         test = config.channel.test_snr_db
         self.test_snrs: tuple[float | None, ...] = (None,)
         if test is not None:
