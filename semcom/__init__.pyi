@@ -24,6 +24,7 @@ from semcom.engine.air.registry import (
     ACCESS as ACCESS,
     COMPRESSIONS as COMPRESSIONS,
     PLACES as PLACES,
+    PRIVACY as PRIVACY,
     RATES as RATES,
     SPEEDS as SPEEDS,
 )

@@ -248,7 +248,7 @@ TRAIN_TEXT = """\
 Train one method. METHOD comes first (see: semcom list methods).
 --help after METHOD shows its own flags too, --hyper.NAME; likewise
 --help after --channel.kind, --partition.kind, --data.name,
---air.access, --air.compress, --air.rate, --network.kind,
+--air.access, --air.compress, --air.privacy, --air.rate, --network.kind,
 --network.path-loss or --network.speeds."""
 
 

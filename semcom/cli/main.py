@@ -62,9 +62,10 @@ commands:
   env                 print versions and devices, for a report of a fault
   list WHAT [NAME]    WHAT: methods, channels, partitions, datasets,
                       augmentations, encoders, heads, tasks, metrics,
-                      schedulers, accesses (to the air), compressions, rates,
-                      places, path-losses, speeds, experiments, figures or
-                      kinds (of figures); NAME: all that one takes
+                      schedulers, accesses (to the air), compressions,
+                      privacies, rates, places, path-losses, speeds,
+                      experiments, figures or kinds (of figures); NAME: all
+                      that one takes
 
 `semcom COMMAND --help` explains a command's flags, `semcom train METHOD --help`
 those of a method too.

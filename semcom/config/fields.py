@@ -125,11 +125,14 @@ class AirConfig(Section):
     compress: str = setting("none", later=True)
     """What is done to what goes up error-free (see: semcom list compressions): `quantise`, each number is rounded;
     `top-k`, only the largest numbers of an update are sent."""
+    privacy: str = setting("none", later=True)
+    """Protection of what is averaged (see: semcom list privacies): `gaussian`, updates are clipped, and the base
+    station adds noise to their mean: differential privacy of each client."""
     rate: str = setting("fixed", later=True)
     """Rate of error-free exchange (see: semcom list rates): `fixed`, whatever the SNR; `capacity`, what each client's
     SNR allows less a backoff; `mcs`, the fastest of 5G's schemes that is not above that."""
     options: Any = None
-    """Options of the access, the compression and the rate: a mapping with some of their fields."""
+    """Options of the access, the compression, the privacy and the rate: a mapping with some of their fields."""
     bandwidth_hz: float | None = setting(None, MEASURE)
     """Band that the participating clients share (None: that of the link's subcarriers if it has any, or 1 MHz)."""
     symbol_energy: float = setting(1.0, MEASURE)

@@ -88,6 +88,8 @@ class World:
             lowering=draws.lowering,
             powers_beside=draws.powers_beside,
             clock=draws.find_seconds,
+            clients=config.clients,
+            sampled=config.network.scheduling == "random",
             timeline=timeline,
         )
         chunk = None if config.chunk == "auto" else config.chunk

@@ -72,7 +72,7 @@ class Orthogonal(Access):
 
     def send(self, pop: Population, part: Prefix, since: Population | None, name: str) -> Population:
         """Send each model by itself."""
-        return self.air.up(pop, part, name, since)
+        return self.air.send_models(pop, part, name, since)
 
 
 class Superposed(Access):

@@ -27,10 +27,10 @@ from torch import Tensor
 from semcom.channels import Link
 from semcom.channels.link import Cost
 from semcom.channels.statistics import ClientStatistics
-from semcom.config import AirConfig
+from semcom.config import AirConfig, ConfigError
 from semcom.engine.air.arrivals import Arrivals
 from semcom.engine.air.rates import Direction
-from semcom.engine.air.registry import ACCESS, COMPRESSIONS, RATES
+from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PRIVACY, RATES
 from semcom.engine.air.timeline import Timeline
 from semcom.engine.air.uncoded import Uncoded
 from semcom.engine.air.updates import Received, map_update_starts, read_shared_start
@@ -78,7 +78,8 @@ class Air:
         powers_beside: `(direction, client) -> [U]`, the powers of several users as `Fades` has them.
         clock: the time of the run at which the round begins, s.
         timeline: the time of the round (None: not counted).
-        access, compression, rates: the parts of the exchange that the configuration names.
+        clients: K, and `sampled`, whether a round's are a random choice of them, as privacy counts.
+        access, compression, privacy, rates: the parts of the exchange that the configuration names.
         uncoded: transmissions of numbers without error correction.
         arrivals: clients that get through.
     """
@@ -98,6 +99,8 @@ class Air:
     lowering: Callable[[Direction, np.ndarray], np.ndarray] = lambda direction, ids: np.ones(len(ids))
     powers_beside: Callable[[Any, int], Tensor | None] = lambda direction, client: None
     clock: Callable[[], float] = lambda: 0.0
+    clients: int = 0
+    sampled: bool = False
     timeline: Timeline | None = None
 
     def __post_init__(self) -> None:
@@ -107,6 +110,8 @@ class Air:
         self.rates = RATES.get(own.rate)(own.options, *channel, self.clock, self.logs)
         self.access = ACCESS.get(own.access)(own.options, self)
         self.compression = COMPRESSIONS.get(own.compress)(own.options, own.bits_per_float, self.key)
+        who = (self.clients, self.participants, self.sampled)
+        self.privacy = PRIVACY.get(own.privacy)(own.options, self.key, *who)
         self.arrivals = Arrivals(own.bits_per_float, self.rates, self.timeline)
 
     def up(self, pop: Population, part: Prefix, name: str = "", since: Population | None = None) -> Population:
@@ -122,6 +127,11 @@ class Air:
         Returns:
             the models as the base station has them, also of clients that did not get through; see `arrivals`.
         """
+        self._check_private("models of single clients go up")
+        return self.send_models(pop, part, name, since)
+
+    def send_models(self, pop: Population, part: Prefix, name: str = "", since: Population | None = None) -> Population:
+        """Send models up as `up` does, on their way into an average."""
         part = pop.moving(part)
         if self.compression.compresses_models(since, name):
             self.add_error_free("up", pop.ids, *self.compression.count_models(pop, part), name=name)
@@ -166,6 +176,8 @@ class Air:
             name -> `[1, ...]`, ready for `Population.share`.
         """
         part = pop.moving(part)
+        if self.privacy.protects:
+            pop, weights = self.privacy.clip(pop, part, since), torch.full_like(weights, 1 / len(weights))
         pop = self.access.send(pop, part, since, name)
         here = self.arrivals.find(pop.ids, name)
         if not here.any():
@@ -174,7 +186,10 @@ class Air:
             weights, ids = Order(np.flatnonzero(here), weights.device)(weights), pop.ids[here]
             pop, weights = pop.select(ids), weights / weights.sum()
             since = None if since is None else since.select(ids)
-        return self.access.average(pop, part, weights, since, name)
+        mean = self.privacy.blur(self.access.average(pop, part, weights, since, name), len(weights), name)
+        if (epsilon := self.privacy.find_epsilon()) is not None:
+            self.report("epsilon", torch.tensor([epsilon]))
+        return mean
 
     def send(
         self,
@@ -195,6 +210,8 @@ class Air:
             floats: number of sent values of each tensor, `[n]`.
             broadcast: whether the tensors are the same and reach all clients at once: counted once.
         """
+        if direction == "up":
+            self._check_private(f"{name} goes up")
         if direction == "up" and self.compression.compresses_tensors():
             bits = np.where(floats > 0, self.compression.count_bits(floats), 0)
             self.add_error_free("up", ids, floats, bits, name=name)
@@ -245,6 +262,7 @@ class Air:
         """Return the totals as plain numbers."""
         found: dict[str, Any] = {"client_rounds": self.client_rounds}
         found |= {way: asdict(total) for way, total in self.totals.items()}
+        found |= {"releases": self.privacy.releases} if self.privacy.protects else {}
         found |= {} if self.timeline is None else {"timeline": self.timeline.counters()}
         return found if self.sent_s is None else {**found, "sent_s": self.sent_s.tolist()}
 
@@ -252,10 +270,17 @@ class Air:
         """Continue from the result of `counters`."""
         self.client_rounds = counters["client_rounds"]
         self.totals = {"up": Traffic(**counters["up"]), "down": Traffic(**counters["down"])}
+        if self.privacy.protects:
+            self.privacy.releases = counters["releases"]
         if self.timeline is not None:
             self.timeline.resume(counters["timeline"])
         if self.sent_s is not None:
             self.sent_s = np.array(counters["sent_s"])
+
+    def _check_private(self, what: str) -> None:
+        """Raise ConfigError if something goes up that `air.privacy` would have to protect, and does not."""
+        if self.privacy.protects:
+            raise ConfigError(f"air.privacy: {what} beside what is averaged, which it does not protect")
 
     def _models(
         self, direction: Direction, pop: Population, part: Prefix, name: str, since: Population | None

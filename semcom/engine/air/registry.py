@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from semcom.engine.air.access import Access
     from semcom.engine.air.compression import Compression
     from semcom.engine.air.places import Places
+    from semcom.engine.air.privacy import Privacy
     from semcom.engine.air.rates import Rates
     from semcom.engine.air.speeds import Speeds
 
@@ -42,6 +43,13 @@ RATES: Registry[type[Rates]] = Registry(
     options="Options",
 )
 """Rates of error-free exchange: name -> subclass of `Rates`."""
+PRIVACY: Registry[type[Privacy]] = Registry(
+    "privacy",
+    {"none": "semcom.engine.air.privacy:Privacy", "gaussian": "semcom.engine.air.privacy:Gaussian"},
+    base="semcom.engine.air.privacy:Privacy",
+    options="Options",
+)
+"""Ways to protect what is averaged: name -> subclass of `Privacy`."""
 PLACES: Registry[type[Places]] = Registry(
     "places",
     {

@@ -1,8 +1,8 @@
 """The owners of a section's options, and a configuration with its options built.
 
 The method of a run owns `hyper` (flags `--hyper.NAME`); its dataset, partition and link own the `options` of theirs.
-The options of the air belong to its access, compression and rate together, those of the network to its places, path
-loss and speeds.
+The options of the air belong to its access, compression, privacy and rate together, those of the network to its
+places, path loss and speeds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from semcom.config.errors import show_value
 from semcom.config.misplaced import describe_misplaced_field
 from semcom.config.options import build_options, parse_option_value, read_option_default, spell_option
 from semcom.data.registry import DATASETS, PARTITIONS
-from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PLACES, RATES, SPEEDS
+from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PLACES, PRIVACY, RATES, SPEEDS
 from semcom.methods.registry import METHODS
 from semcom.registry import find_entry
 
@@ -32,7 +32,7 @@ OWNERS: Mapping[str, Mapping[str, Registry[Any]]] = {
     "data": {"data.name": DATASETS},
     "partition": {"partition.kind": PARTITIONS},
     "channel": {"channel.kind": LINKS},
-    "air": {"air.access": ACCESS, "air.compress": COMPRESSIONS, "air.rate": RATES},
+    "air": {"air.access": ACCESS, "air.compress": COMPRESSIONS, "air.privacy": PRIVACY, "air.rate": RATES},
     "network": {"network.kind": PLACES, "network.path_loss": PATH_LOSSES, "network.speeds": SPEEDS},
 }
 """Section, as its flags begin -> the field that names an owner of its options -> the registry of such owners."""

@@ -1,0 +1,205 @@
+"""Privacy of what is averaged: clients clip their updates, and the base station adds noise to the mean.
+
+Client-level differential privacy (H. B. McMahan, D. Ramage, K. Talwar, L. Zhang, "Learning Differentially Private
+Recurrent Language Models", ICLR 2018), of neighbours that differ in all data of one client. An update has a norm of at
+most C = `clip`, so the sum of n updates changes by at most 2 C. The mean of all with equal weights gets noise of the
+deviation z C / n, z = `noise_multiplier`: a Gaussian mechanism with z / 2 times its sensitivity. T of them are one with
+z / (2 sqrt(T)), whose epsilon is exact (B. Balle, Y.-X. Wang, ICML 2018). Where a round's clients are drawn at random
+without replacement, the amplification is that of `dp_accounting` for replaced clients.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from semcom.channels.options import MEASURE, NOT_NEGATIVE, BaseOptions, Rule, require
+from semcom.config import ConfigError
+from semcom.engine.air.part import Part, Planned
+from semcom.engine.air.updates import map_update_starts
+from semcom.engine.host.sending import send_to_device
+from semcom.engine.store.population import Population, Prefix, in_part
+
+UNBOUNDED = ("running_mean", "running_var", "num_batches_tracked")
+"""Ends of the names of BatchNorm's statistics, which are no part of an update."""
+
+
+@dataclass
+class Privacy(Part):
+    """What is done to averaged models; the base of all, which does nothing.
+
+    Attributes:
+        options: of the air.
+        key: as of an `Air`.
+        clients, participants: K, and those of a round.
+        sampled: whether a round's clients are a random choice.
+        releases: means that were released so far.
+        protects: whether all that goes up is protected.
+    """
+
+    options: Any
+    key: Callable[[str, str, int], torch.Generator]
+    clients: int
+    participants: int
+    sampled: bool
+    releases: int = 0
+    protects: ClassVar[bool] = False
+
+    def clip(self, pop: Population, part: Prefix, since: Population | None) -> Population:
+        """Clip the updates of a part of the clients' models since the result of `Air.down`."""
+        return pop
+
+    def blur(self, mean: dict[str, Tensor], clients: int, name: str) -> dict[str, Tensor]:
+        """Add noise to the mean of so many clients; `name` is that of the upload."""
+        return mean
+
+    def find_epsilon(self) -> float | None:
+        """Find the epsilon of all releases so far; None if nothing is promised."""
+        return None
+
+
+@dataclass
+class Gaussian(Privacy):
+    """Clipped updates of equal weight, and Gaussian noise on their mean."""
+
+    @dataclass(frozen=True)
+    class Options(BaseOptions):
+        """Options of the mechanism."""
+
+        clip: float = 1.0
+        """C: largest norm of a client's update, of all its averaged tensors together; larger ones are scaled to it."""
+        noise_multiplier: float = 1.0
+        """z: deviation of the noise on the sum of the updates, over C."""
+        delta: float = 1e-5
+        """Delta of the guarantee, whose epsilon is told in each round."""
+
+        def check(self) -> None:
+            """Check the ranges."""
+            require("clip", self.clip, MEASURE)
+            require("noise_multiplier", self.noise_multiplier, NOT_NEGATIVE)
+            require("delta", self.delta, Rule(lambda v: 0 < v < 1, "a number in (0, 1)"))
+
+    @classmethod
+    def list_unused(cls, run: Planned) -> Iterator[tuple[str, str]]:
+        """Yield the mechanism where it would protect nothing, or not all."""
+        if run.method.split:
+            yield "", "{method} sends features and labels, which it does not protect"
+        if not run.method.averages:
+            yield "", "{method} averages no models"
+        if run.config.air.compress != "none":
+            yield "", "compressed updates have no bounded norm"
+
+    protects = True
+
+    def __post_init__(self) -> None:
+        if self._amplifies and importlib.util.find_spec("dp_accounting") is None:
+            wanted = "of rounds with some of the clients it is computed by dp-accounting"
+            raise ConfigError(f"air.privacy: epsilon {wanted}; install 'semcom[dp]'")
+
+    @property
+    def _amplifies(self) -> bool:
+        return self.sampled and self.participants < self.clients and self.options.noise_multiplier > 0
+
+    def clip(self, pop: Population, part: Prefix, since: Population | None) -> Population:
+        """Scale each client's update to a norm of at most `clip`. Raises ConfigError for what has no bounded norm."""
+        if since is None:
+            raise ConfigError("air.privacy: models go up that are no updates, whose norms are not bounded")
+        cohorts = []
+        for c, start in zip(pop.spread(part).stacks(), map_update_starts(since, pop), strict=True):
+            names = [name for name in c.tensors if in_part(name, part)]
+            if loose := [name for name in names if name.endswith(UNBOUNDED)]:
+                what = f"{loose[0]} goes up, a statistic without a bounded norm"
+                raise ConfigError(
+                    f"air.privacy: {what}; choose an encoder without BatchNorm, or a method that keeps it"
+                )
+            updates = {name: c.tensors[name] - start(name).received for name in names}
+            norm = torch.stack([u.flatten(1).double().square().sum(1) for u in updates.values()]).sum(0).sqrt()
+            scale = (self.options.clip / norm.clamp_min(torch.finfo(norm.dtype).tiny)).clamp_max(1.0)
+            clipped = {}
+            for name, u in updates.items():
+                by = scale.to(u.dtype).view(-1, *[1] * (u.ndim - 1))
+                clipped[name] = torch.where(by < 1, start(name).received + by * u, c.tensors[name])
+            cohorts.append(replace(c, tensors={**c.tensors, **clipped}))
+        return Population(tuple(cohorts))
+
+    def blur(self, mean: dict[str, Tensor], clients: int, name: str) -> dict[str, Tensor]:
+        """Add noise to each tensor, and count the release."""
+        self.releases += 1
+        deviation = self.options.noise_multiplier * self.options.clip / clients
+        if not deviation:
+            return mean
+        found = {}
+        for tensor, value in mean.items():
+            drawn = torch.randn(value.shape, generator=self.key("privacy", name + tensor, 0), dtype=value.dtype)
+            found[tensor] = value + deviation * send_to_device(drawn, value.device)
+        return found
+
+    def find_epsilon(self) -> float | None:
+        """Find the epsilon at `delta` of all releases so far; None without noise."""
+        z, delta = self.options.noise_multiplier, self.options.delta
+        if not z:
+            return None
+        if self._amplifies:
+            return find_sampled_epsilon(z / 2, self.participants, self.clients, self.releases, delta)
+        return find_gaussian_epsilon(z / 2, self.releases, delta)
+
+
+@lru_cache(maxsize=256)
+def find_gaussian_epsilon(multiplier: float, releases: int, delta: float) -> float:
+    """Find the exact epsilon of some releases by a Gaussian mechanism.
+
+    Args:
+        multiplier: deviation of its noise over its sensitivity.
+        releases: their number.
+        delta: of the guarantee.
+
+    Example:
+        >>> from semcom.engine.air.privacy import find_gaussian_epsilon
+        >>> round(find_gaussian_epsilon(1.0, 1, 1e-5), 3)
+        4.377
+    """
+    from scipy.optimize import brentq  # take a while to import
+    from scipy.special import log_ndtr
+
+    if not releases:
+        return 0.0
+    s = multiplier / math.sqrt(releases)
+
+    def excess(epsilon: float) -> float:
+        """Compute the delta at an epsilon less the wanted one."""
+        first, second = log_ndtr(0.5 / s - epsilon * s), log_ndtr(-0.5 / s - epsilon * s)
+        return math.exp(first) - math.exp(epsilon + second) - delta
+
+    if excess(0.0) <= 0:
+        return 0.0
+    top = 1.0
+    while excess(top) > 0:
+        top *= 2
+    return float(brentq(excess, 0.0, top, xtol=1e-9))
+
+
+@lru_cache(maxsize=256)
+def find_sampled_epsilon(multiplier: float, participants: int, clients: int, releases: int, delta: float) -> float:
+    """Bound the epsilon of releases with random clients in each, drawn without replacement, by `dp_accounting`.
+
+    Args:
+        multiplier, releases, delta: as of `find_gaussian_epsilon`.
+        participants, clients: of a release, and all.
+    """
+    from dp_accounting import NeighboringRelation, dp_event
+    from dp_accounting.rdp import RdpAccountant
+
+    if not releases:
+        return 0.0
+    accountant = RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
+    one = dp_event.SampledWithoutReplacementDpEvent(clients, participants, dp_event.GaussianDpEvent(multiplier))
+    accountant.compose(one, releases)
+    bound = float(accountant.get_epsilon(delta))
+    return min(bound, find_gaussian_epsilon(multiplier, releases, delta))  # a subset tells no more than all

@@ -1,0 +1,158 @@
+"""Differential privacy of what is averaged: clipping and noise by hand, epsilon against closed forms and a library."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from scipy.stats import norm
+
+import semcom
+from semcom.config import ConfigError
+from semcom.engine.air.privacy import find_gaussian_epsilon, find_sampled_epsilon
+from semcom.engine.world import World
+from tests import worlds
+from tests.methods import arms
+from tests.runs.rounds.test_run import interrupt, timeless
+from tests.worlds import mapped
+
+needs_library = pytest.mark.skipif(importlib.util.find_spec("dp_accounting") is None, reason="pip install 'semcom[dp]'")
+SIZES = (4, 4, 4)
+
+
+def private(sizes: tuple[int, ...] = SIZES, method: str = "fedavg", **options: float) -> World:
+    return worlds.world(method, sizes, encoder="mlp", air={"privacy": "gaussian", **options})
+
+
+def moved(w: World, steps: tuple[float, ...]) -> tuple[Any, Any]:
+    """Models that have moved by so much in every number of the head since they were received."""
+    received = w.air.down(w.population(shared=""), "")
+    by = dict(zip(range(len(steps)), steps, strict=True))
+
+    def move(name: str, t: torch.Tensor) -> torch.Tensor:
+        step = torch.tensor([by[k] for k in range(len(by))], dtype=t.dtype).view(-1, *[1] * (t.ndim - 1))
+        return t + step if name.startswith("head.") else t
+
+    return mapped(received.spread(""), move), received
+
+
+def test_updates_are_clipped_to_the_norm_and_weigh_the_same() -> None:
+    """Of the head's n numbers, moved by 1, -2 and 0.001: norms sqrt(n), 2 sqrt(n) and less than C = 1/2."""
+    w = private(sizes=(9, 2, 4), clip=0.5, noise_multiplier=0.0)
+    pop, received = moved(w, (1.0, -2.0, 1e-3))
+    mean = w.air.average(pop, "head.", w.weights(pop.ids), since=received)
+    start, n = worlds.client(received, 0), sum(t.numel() for t in mean.values())
+    for name, value in mean.items():
+        step = (0.5 / math.sqrt(n) - 0.5 / math.sqrt(n) + 1e-3) / 3
+        torch.testing.assert_close(value[0], start[name] + step, rtol=0, atol=1e-12)
+    assert w.air.privacy.find_epsilon() is None
+
+
+def test_without_a_bound_and_noise_it_is_the_method_itself() -> None:
+    """Bit for bit: clients of equal size, a norm that nobody reaches."""
+    found = [
+        worlds.world("fedavg", SIZES, encoder="mlp", air=air)
+        for air in ({}, {"privacy": "gaussian", "clip": 1e9, "noise_multiplier": 0.0})
+    ]
+    first, second = (arms.flat(arms.rounds(w, n=3)[-1]) for w in found)
+    assert torch.equal(first, second)
+
+
+def test_the_noise_of_a_mean_is_that_of_the_sum_over_the_clients() -> None:
+    w = private(clip=2.0, noise_multiplier=3.0)
+    pop, received = moved(w, (0.0, 0.0, 0.0))
+    start, drawn = worlds.client(received, 0), []
+    for round_ in range(1, 200):
+        w.session.tally.begin(round_)
+        mean = w.air.average(pop, "", w.weights(pop.ids), since=received)
+        drawn.append(torch.cat([(t[0] - start[name]).flatten() for name, t in mean.items()]))
+    noise = torch.cat(drawn) / (3.0 * 2.0 / len(SIZES))
+    assert abs(float(noise.mean())) < 5 / len(noise) ** 0.5
+    assert abs(float(noise.square().mean()) - 1) < 5 * (2 / len(noise)) ** 0.5
+    assert not torch.equal(drawn[0], drawn[1])
+
+
+@pytest.mark.parametrize("multiplier", [0.5, 1.0, 4.0])
+@pytest.mark.parametrize("delta", [1e-5, 1e-2])
+def test_one_release_is_the_analytic_gaussian_mechanism(multiplier: float, delta: float) -> None:
+    """Balle and Wang, Theorem 8, written out: delta at the epsilon that is found."""
+    e = find_gaussian_epsilon(multiplier, 1, delta)
+    at = norm.cdf(0.5 / multiplier - e * multiplier) - math.exp(e) * norm.cdf(-0.5 / multiplier - e * multiplier)
+    assert at == pytest.approx(delta, rel=1e-6)
+
+
+def test_many_releases_are_one_with_less_noise_and_none_tells_nothing() -> None:
+    assert find_gaussian_epsilon(3.0, 9, 1e-5) == pytest.approx(find_gaussian_epsilon(1.0, 1, 1e-5))
+    assert find_gaussian_epsilon(1.0, 0, 1e-5) == 0.0
+    assert find_gaussian_epsilon(1e4, 1, 1e-2) == 0.0  # delta alone covers it
+
+
+@needs_library
+@pytest.mark.parametrize("releases", [1, 10, 100])
+def test_epsilon_is_that_of_dp_accounting(releases: int) -> None:
+    """The exact one by privacy loss distributions; amplified it is less, and never more than without sampling."""
+    from dp_accounting import dp_event
+    from dp_accounting.pld import PLDAccountant
+
+    accountant = PLDAccountant()
+    accountant.compose(dp_event.GaussianDpEvent(2.0), releases)
+    exact = find_gaussian_epsilon(2.0, releases, 1e-5)
+    assert exact == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-3)
+    sampled = [find_sampled_epsilon(2.0, n, 1000, releases, 1e-5) for n in (10, 500, 1000)]
+    assert sampled[0] < sampled[1] <= exact and sampled[2] == exact
+
+
+@needs_library
+def test_a_run_tells_its_epsilon_and_goes_on_with_it(tmp_path: Path) -> None:
+    def request(out: Path | None = None) -> Any:
+        air = {"privacy": "gaussian", "noise_multiplier": 2.0, "delta": 1e-3}
+        train = {"participation": 0.5, "checkpoint_every": 1}
+        return worlds.request("fedper", encoder="mlp", air=air, train=train, out=out and str(out))
+
+    whole = semcom.run(request())
+    told = [line["epsilon"] for line in whole.metrics]
+    assert told == [pytest.approx(find_sampled_epsilon(1.0, 2, 4, r, 1e-3), rel=1e-6) for r in range(1, 7)]
+    assert whole.summary["epsilon"] == pytest.approx(told[-1])
+    interrupt(request(tmp_path), 3)
+    assert [timeless(line) for line in semcom.run(request(tmp_path)).metrics] == [timeless(x) for x in whole.metrics]
+    best = dataclasses.replace(request(), network=dataclasses.replace(request().network, scheduling="best-snr"))
+    chosen = semcom.run(best).metrics[0]["epsilon"]  # a choice that is not by chance hides nobody
+    assert chosen == pytest.approx(find_gaussian_epsilon(1.0, 1, 1e-3), rel=1e-6) and chosen > told[0]
+
+
+@pytest.mark.parametrize(
+    ("method", "more", "why"),
+    [
+        ("fedcl", {}, "air.privacy: 'gaussian' has no effect, as fedcl sends features and labels, which it"),
+        ("local", {}, "air.privacy: 'gaussian' has no effect, as local averages no models"),
+        ("fedavg", {"compress": "quantise"}, "air.privacy: 'gaussian' has no effect, as compressed updates have no"),
+        ("fedavg", {"clip": 0.0}, "air.clip: 0.0 is not a positive number"),
+        ("fedavg", {"delta": 1.0}, "air.delta: 1.0 is not a number"),
+    ],
+)
+def test_what_it_would_not_protect_is_refused(method: str, more: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{why}"):
+        worlds.request(method, air={"privacy": "gaussian", **more})
+
+
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [
+        ("fedproto", "averages no models|prototypes"),
+        ("fedpac", "air.privacy: .* beside what is averaged, which it does not protect"),
+        ("scaffold", "air.privacy: models go up that are no updates, whose norms are not bounded"),
+    ],
+)
+def test_what_goes_up_beside_the_mean_ends_the_run_in_one_line(method: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        semcom.run(worlds.request(method, encoder="mlp", air={"privacy": "gaussian"}))
+
+
+def test_statistics_of_batchnorm_have_no_bounded_norm() -> None:
+    with pytest.raises(ConfigError, match="^air.privacy: .*running_mean goes up, a statistic without a bounded norm"):
+        semcom.run(worlds.request("fedavg", encoder="dcgan-narrow", air={"privacy": "gaussian"}))
