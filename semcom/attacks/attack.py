@@ -51,7 +51,9 @@ def attack(
 
     Args:
         folder: of the run, which must have kept its models.
-        plugins, trust, device: as for `semcom.load`.
+        plugins: as for `semcom.load`.
+        trust: as for `semcom.load`.
+        device: as for `semcom.load` (None: the processor).
         options: fields of `semcom.attacks.options.Attack`, such as `kind="invert", at="eavesdropper", snr_db=0.0`.
 
     Raises:
