@@ -84,7 +84,7 @@ def carry_out_attack(result: Result, wanted: Attack) -> Leak:
     """Carry out an attack on the models of a result."""
     victims = result.clients[: wanted.clients]
     if wanted.kind == "member":
-        return Leak(infer_membership(result, victims, wanted.view), None, "")
+        return Leak(infer_membership(result, victims, wanted.view), None, wanted.name_setting())
     ear = Ear(result.world, wanted.snr_db)
     names = ("knows", "known", "decoder", "steps", "view", "seed")
     found = invert(result, ear, victims, **{name: getattr(wanted, name) for name in names})
@@ -92,14 +92,15 @@ def carry_out_attack(result: Result, wanted: Attack) -> Leak:
 
 
 def store_leak(folder: Path, wanted: Attack, found: Leak) -> None:
-    """Add the numbers to summary.json; those of the same attack before are replaced."""
+    """Add the numbers to summary.json, and the effort; those of the same setting before are replaced."""
     summary = read_summary(folder)
     assert summary is not None, "it has been loaded"
     leak: dict[str, Any] = dict(summary.get(LEAK, {}))
+    numbers = {**found.numbers, f"{wanted.kind}_with": wanted.describe_size()}
     if found.setting:
-        leak[found.setting] = {**leak.get(found.setting, {}), **found.numbers}
+        leak[found.setting] = {**leak.get(found.setting, {}), **numbers}
     else:
-        leak |= found.numbers
+        leak |= numbers
     write_summary(folder, {**summary, LEAK: leak})
 
 

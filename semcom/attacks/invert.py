@@ -65,19 +65,20 @@ def choose_known_images(federation: Federation, victims: np.ndarray, knows: Know
         ConfigError: there are none.
     """
     others = np.setdiff1d(np.arange(len(federation.train)), victims)
+    theirs = [of[k] for of in (federation.train, federation.test, federation.validation) for k in victims.tolist()]
+    taken = torch.zeros(len(federation.images), dtype=torch.bool)
+    taken[torch.cat(theirs).cpu()] = True
     if knows == "clients":
-        pool = torch.cat([federation.train[k] for k in others.tolist()] or [federation.train.flat[:0]])
+        pool = torch.cat([federation.train[k] for k in others.tolist()] or [federation.train.flat[:0]]).cpu()
         client = torch.from_numpy(np.repeat(others, federation.train.sizes[others]))
+        pool, client = pool[~taken[pool]], client[~taken[pool]]  # clients may share an image
     else:
-        theirs = [of[k] for of in (federation.train, federation.test, federation.validation) for k in victims.tolist()]
-        taken = torch.zeros(len(federation.images), dtype=torch.bool)
-        taken[torch.cat(theirs).cpu()] = True
         pool = (~taken).nonzero().flatten()
         client = torch.full_like(pool, -1)
     if not len(pool):
         raise ConfigError(f"clients: all {len(federation.train)} are victims, and no image is left to the attacker")
     some = torch.randperm(len(pool), generator=keyed(seed, "known"))[:known]
-    return Known(pool.cpu()[some], client[some])
+    return Known(pool[some], client[some])
 
 
 def invert(
@@ -107,7 +108,7 @@ def invert(
     target = scale_bytes(images, torch.float32)
     classify = train_classifier(target, labels, len(federation.classes), steps, seed)
     by_class = _average_by_class(target, labels, len(federation.classes))
-    made: list[tuple[float, Tensor, nn.Module]] = []
+    made: list[tuple[tuple[float, int], Tensor, nn.Module]] = []
     rows, parts = [], []
     for victim in victims.tolist():
         raw = _encode_known(result, images, mine.client, victim, view)
@@ -154,7 +155,7 @@ def _compare(found: Tensor, wanted: Tensor) -> dict[str, float]:
 
 
 def _find_decoder(
-    made: list[tuple[float, Tensor, nn.Module]],
+    made: list[tuple[tuple[float, int], Tensor, nn.Module]],
     ear: Ear,
     victim: int,
     raw: Tensor,
@@ -163,15 +164,15 @@ def _find_decoder(
     steps: int,
     seed: int,
 ) -> nn.Module:
-    """Train a decoder for a victim, or find that of another one with the same features at the same SNR."""
-    snr_db = ear.find_snr_db(victim)
-    known = next((one for at, features, one in made if at == snr_db and torch.equal(features, raw)), None)
+    """Train a decoder for a victim, or find that of another one with the same features and the same channel."""
+    channel = ear.find_snr_db(victim), ear.world.session.draws.link.like(victim)
+    known = next((one for at, features, one in made if at == channel and torch.equal(features, raw)), None)
     if known is None:
         if decoder == "linear":
             known = fit_linear(ear, victim, raw, target, seed)
         else:
             known = train_decoder(ear, victim, raw, target, steps, seed)
-        made.append((snr_db, raw, known))
+        made.append((channel, raw, known))
     return known
 
 

@@ -29,6 +29,10 @@ class Ear:
 
     def __post_init__(self) -> None:
         link = self.world.session.draws.link
+        if self.snr_db is not None and not link.noisy:
+            raise ConfigError(
+                f"snr_db: {self.snr_db!r} has no effect, as {self.world.config.channel.kind} has no noise"
+            )
         if link.users > 1 or link.lasting:
             what = f"{link.users} users share a resource" if link.users > 1 else "fading lasts from round to round"
             raise ConfigError(f"attack: the run's {what}, and a listener hears clients one by one; attack another run")
@@ -41,7 +45,8 @@ class Ear:
 
     def hear(self, features: Tensor, client: int, *key: object) -> Tensor:
         """Pass features `[n, d]` through his link, equalised by what he knows of it, with draws named by the key."""
-        link = self.world.session.draws.link.of(client)
+        draws = self.world.session.draws
+        link = draws.link.at(draws.find_seconds()).of(client)
         n, d = features.shape
         sizes = [min(BATCH, n - at) for at in range(0, n, BATCH)]
         generator = keyed(self.world.config.seed, "ear", client, *key)

@@ -51,6 +51,11 @@ def infer_membership(result: Result, victims: np.ndarray, view: str | None = Non
     if not result.world.session.draws.task.classifies:
         raise ConfigError(f"kind: member is about the losses of classes, and the task is {result.config.task}")
     federation, areas = result.federation, []
+    small = [k for k in victims.tolist() if min(federation.train.sizes[k], federation.test.sizes[k]) < 2]
+    if small:
+        raise ConfigError(
+            f"clients: client {small[0]} has fewer than two training or test images, of which none follows"
+        )
     for victim in victims.tolist():
         losses = []
         for table in (federation.train, federation.test):

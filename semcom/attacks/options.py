@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from semcom.channels.options import COUNT, NOT_NEGATIVE, one_of, require
+from semcom.channels.options import COUNT, NOT_NEGATIVE, Rule, one_of, require
 from semcom.config import ConfigError
 
 Kind = Literal["invert", "member"]
 Place = Literal["base", "eavesdropper"]
 Knows = Literal["encoder", "clients"]
 Decoder = Literal["network", "linear"]
-OF_INVERT = ("at", "snr_db", "knows", "known", "decoder", "steps")
+OF_INVERT = ("at", "snr_db", "knows", "known", "decoder", "steps", "seed")
 """Options of inversion alone."""
 
 
@@ -50,6 +50,7 @@ class Attack:
             for name in ("known", "steps", "clients"):
                 require(name, getattr(self, name), COUNT)
             require("seed", self.seed, NOT_NEGATIVE)
+            require("snr_db", self.snr_db, Rule(lambda v: -100 <= v <= 200, "a number from -100 to 200 dB"))
         except ValueError as error:
             raise ConfigError(str(error)) from None
         if (self.at == "eavesdropper") != (self.snr_db is not None):
@@ -60,7 +61,15 @@ class Attack:
             raise ConfigError(f"{idle[0]}: {getattr(self, idle[0])!r} has no effect on kind {self.kind}; leave it out")
 
     def name_setting(self) -> str:
-        """Name what differs from a base station that knows the encoder, such as "eavesdropper-0dB-clients"."""
+        """Name what differs from a base station that knows the encoder of the headline's models.
+
+        Such as "eavesdropper-0dB-clients"; "" where nothing does.
+        """
         listener = f"eavesdropper-{self.snr_db:g}dB" if self.at == "eavesdropper" else ""
         knows, decoder = self.knows * (self.knows == "clients"), self.decoder * (self.decoder == "linear")
-        return "-".join(filter(None, (listener, knows, decoder)))
+        return "-".join(filter(None, (listener, knows, decoder, self.view)))
+
+    def describe_size(self) -> str:
+        """Describe the effort, by which numbers of two runs may be compared or not."""
+        names = ("clients",) if self.kind == "member" else ("clients", "known", "steps", "seed")
+        return ", ".join(f"{name} {getattr(self, name)}" for name in names)

@@ -8,6 +8,7 @@ import semcom
 from semcom.attacks.options import Attack
 from semcom.cli.analysis import read_analysis_words
 from semcom.cli.fields import PLUGIN, TRUST
+from semcom.config import ConfigError
 from semcom.files import resolve_file
 from semcom.screen import say
 
@@ -31,6 +32,8 @@ def carry_out_attack_command(words: list[str]) -> None:
     """Carry out `semcom attack RUN`."""
     (folder,), wanted = read_analysis_words(words, ("RUN",), AttackFlags(), "semcom attack")
     own = {f.name: getattr(wanted, f.name) for f in fields(Attack)}
+    if wanted.kind != "invert" and wanted.out is not None:
+        raise ConfigError(f"out: {wanted.out!r} has no effect on kind {wanted.kind}, which draws nothing; leave it out")
     found = semcom.attack(folder, plugins=wanted.plugins, trust=wanted.trust, **own)
     numbers = found.numbers
     if found.rebuilt is None:

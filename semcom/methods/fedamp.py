@@ -48,7 +48,7 @@ class FedAMP(Method):
     personal = "encoder and head"
     sends = "w_k up, u_k down"
     # Each has a mixture of its own, of whole models.
-    unused = ("air.access", "air.compress=top-k", "air.repeat", "train.deadline_s")
+    unused = ("air.privacy", "air.access", "air.compress=top-k", "air.repeat", "train.deadline_s")
 
     @dataclass(frozen=True)
     class Hyper(Method.Hyper):

@@ -56,7 +56,12 @@ class FedDBE(FedAvg):
     paper = "Zhang et al., NeurIPS 2023"
     preset = {}
     averages: tuple[str, ...] = ("encoder.", "head.1.")
-    unused = ("model.init", "air.repeat", "train.deadline_s")  # the consensus is that of all clients of round 1
+    unused = (
+        "air.privacy",
+        "model.init",
+        "air.repeat",
+        "train.deadline_s",
+    )  # the consensus is that of all clients of round 1
     shares = "encoder and head, mean features"
     personal = "a bias of the features"
     sends = "w up, w and the mean features down; in round 1 mean features up"

@@ -37,7 +37,12 @@ class FedDyn(FedAvg):
 
     paper = "Acar et al., ICLR 2021"
     preset = {}
-    unused = ("model.init", "air.repeat", "train.deadline_s")  # h belongs to the g_k as long as every model arrives
+    unused = (
+        "air.privacy",
+        "model.init",
+        "air.repeat",
+        "train.deadline_s",
+    )  # h belongs to the g_k as long as every model arrives
     personal = "a gradient g_k"
 
     @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class FedPAC(FedAvg):
         "batch_size": 50, "local_epochs": 5, "rounds": 200,
     }  # fmt: skip
     averages = ("encoder.",)
-    unused = ("air.compress=top-k", "air.repeat", "train.deadline_s")  # each head is combined of all
+    unused = ("air.privacy", "air.compress=top-k", "air.repeat", "train.deadline_s")  # each head is combined of all
     shares = "encoder, class prototypes"
     personal = "head, a combination of the clients'"
     sends = "encoder, head, prototypes, counts, V and h up; encoder, combined head and prototypes down"

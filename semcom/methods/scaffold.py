@@ -38,6 +38,7 @@ class Scaffold(FedAvg):
     paper = "Karimireddy et al., ICML 2020"
     preset = {}
     unused = (
+        "air.privacy",  # control variates go up too
         "train.lr", "train.optimizer", "train.momentum", "train.weight_decay",
         "model.init", "air.repeat", "train.deadline_s",  # c is the mean of the c_k as long as every change arrives
     )  # fmt: skip

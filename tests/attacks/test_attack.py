@@ -96,6 +96,7 @@ def test_a_bad_channel_hides_and_another_encoder_too(tmp_path: Path) -> None:
     assert own["psnr"] > noisy["psnr"] + 0.5 and own["psnr"] > other["psnr"]
     assert own["psnr_mean"] == noisy["psnr_mean"]  # which needs no listening
     summary = semcom.load(folder).summary["leak"]
+    assert summary["invert_with"] == "clients 1, known 2000, steps 200, seed 0"
     assert summary["psnr"] == own["psnr"] and summary["eavesdropper--10dB"]["psnr"] == noisy["psnr"]
     found = semcom.study(folder)
     (row,) = found.runs.to_dict("records")
@@ -158,6 +159,8 @@ def test_a_model_that_has_not_learnt_knows_no_member_and_one_that_has_does(tmp_p
         ({"at": "eavesdropper"}, "snr_db: none is given, and an eavesdropper has his own"),
         ({"snr_db": 3.0}, "snr_db: 3.0 is for an eavesdropper; give at eavesdropper"),
         ({"kind": "member", "decoder": "linear"}, "decoder: 'linear' has no effect on kind member; leave it out"),
+        ({"kind": "member", "seed": 1}, "seed: 1 has no effect on kind member; leave it out"),
+        ({"at": "eavesdropper", "snr_db": math.inf}, "snr_db: inf is not a number from -100 to 200 dB"),
         ({"known": 0}, "known: 0 is not a whole number of at least 1"),
     ],
 )
@@ -172,6 +175,12 @@ def test_who_is_heard_beside_others_is_refused(tmp_path: Path) -> None:
     why = "^attack: the run's 2 users share a resource, and a listener hears clients one by one; attack another run$"
     with pytest.raises(ConfigError, match=why):
         semcom.attack(folder)
+
+
+def test_noise_where_there_is_none_is_refused(tmp_path: Path) -> None:
+    folder = victim(tmp_path, "test-conv", 8, channel={"kind": "none"})
+    with pytest.raises(ConfigError, match="^snr_db: 3.0 has no effect, as none has no noise$"):
+        semcom.attack(folder, at="eavesdropper", snr_db=3.0)
 
 
 def test_the_command_prints_what_was_seen_and_without_looking(tmp_path: Path, capsys: Any) -> None:

@@ -93,8 +93,16 @@ class Gaussian(Privacy):
             yield "", "{method} sends features and labels, which it does not protect"
         if not run.method.averages:
             yield "", "{method} averages no models"
-        if run.config.air.compress != "none":
+        config, options = run.config, run.config.air.options
+        if config.air.compress != "none":
             yield "", "compressed updates have no bounded norm"
+        if config.air.parameters != "ideal":
+            yield "", "updates that cross the channel uncoded have no bounded norm"
+        lossy = not getattr(options, "repeat", True) or getattr(options, "coverage", "repetition") == "none"
+        if lossy or config.train.deadline_s is not None:
+            yield "", "those that arrive would tell who they are"
+        if config.new_clients:
+            yield "", "new clients get a mean of personal parts, which it does not protect"
 
     protects = True
 
@@ -125,7 +133,10 @@ class Gaussian(Privacy):
             clipped = {}
             for name, u in updates.items():
                 by = scale.to(u.dtype).view(-1, *[1] * (u.ndim - 1))
-                clipped[name] = torch.where(by < 1, start(name).received + by * u, c.tensors[name])
+                # An update that is not finite is none.
+                step = torch.where(norm.isfinite().view_as(by), by * u, 0.0)
+                whole = (scale >= 1).view_as(by)
+                clipped[name] = torch.where(whole, c.tensors[name], start(name).received + step)
             cohorts.append(replace(c, tensors={**c.tensors, **clipped}))
         return Population(tuple(cohorts))
 

@@ -345,7 +345,10 @@ def _clients(study: Study, places: Places, choices: Choices) -> Figure:
 
 def _map_clients(study: Study, places: Places, choices: Choices) -> Figure:
     """Draw the clients where they stand around the base station, coloured by the headline, one variant at a time."""
-    note = "Clients where the last round found them, coloured by their {}, mean over seeds; triangles: out of sight."
+    note = (
+        "Clients at their places in the last round, coloured by their {}, in a scene the mean over seeds; triangles: "
+    )
+    note += "out of sight."
     metric, ground = study.metric, _draw_buildings(study)
     made, traces = Figure("map", "Map", note.format(metric.label)), []
     base = go.Scatter(x=[0], y=[0], mode="markers", name="base station", hoverinfo="name", showlegend=False)

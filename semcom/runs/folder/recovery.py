@@ -113,6 +113,9 @@ def read_checkpoint(path: Path, config: Resolved, progress: dict[str, Any]) -> d
     found: Any = content.get("progress")
     if isinstance(found, dict):
         found.setdefault("losses", {})  # older versions counted none
+        air, wanted = found.get("air"), progress["air"]
+        if isinstance(air, dict):
+            found["air"] = {**{name: wanted[name] for name in ("sent_s", "timeline") if name in wanted}, **air}
     fits = checkpoint.fits_checkpoint_template({**progress, "seconds": {}}, found)
     if not fits or found["round"] > config.train.rounds:
         raise RunError(f"{path}: its counters do not fit this run; move it away to start again")

@@ -131,6 +131,12 @@ def test_a_run_tells_its_epsilon_and_goes_on_with_it(tmp_path: Path) -> None:
         ("fedcl", {}, "air.privacy: 'gaussian' has no effect, as fedcl sends features and labels, which it"),
         ("local", {}, "air.privacy: 'gaussian' has no effect, as local averages no models"),
         ("fedavg", {"compress": "quantise"}, "air.privacy: 'gaussian' has no effect, as compressed updates have no"),
+        (
+            "fedavg",
+            {"parameters": "analog"},
+            "air.privacy: 'gaussian' has no effect, as updates that cross the channel",
+        ),
+        ("fedavg", {"rate": "mcs", "repeat": False}, "air.privacy: 'gaussian' has no effect, as those that arrive"),
         ("fedavg", {"clip": 0.0}, "air.clip: 0.0 is not a positive number"),
         ("fedavg", {"delta": 1.0}, "air.delta: 1.0 is not a number"),
     ],
@@ -143,14 +149,21 @@ def test_what_it_would_not_protect_is_refused(method: str, more: dict[str, Any],
 @pytest.mark.parametrize(
     ("method", "why"),
     [
-        ("fedproto", "averages no models|prototypes"),
-        ("fedpac", "air.privacy: .* beside what is averaged, which it does not protect"),
-        ("scaffold", "air.privacy: models go up that are no updates, whose norms are not bounded"),
+        *((name, f"air.privacy: 'gaussian' has no effect, as {name} does not use it") for name in ("fedpac", "scaffold", "feddyn")),
+        ("fedcosr", "air.privacy: centroids goes up beside what is averaged, which it does not protect"),
     ],
 )
-def test_what_goes_up_beside_the_mean_ends_the_run_in_one_line(method: str, why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
+def test_methods_that_send_more_than_a_mean_are_refused(method: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{why}"):
         semcom.run(worlds.request(method, encoder="mlp", air={"privacy": "gaussian"}))
+
+
+def test_an_update_that_is_not_finite_is_none() -> None:
+    w = private(clip=0.5, noise_multiplier=0.0)
+    pop, received = moved(w, (math.inf, math.nan, 1e-3))
+    mean = w.air.average(pop, "head.", w.weights(pop.ids), since=received)
+    for name, value in mean.items():
+        torch.testing.assert_close(value[0], worlds.client(received, 0)[name] + 1e-3 / 3, rtol=0, atol=1e-9)
 
 
 def test_statistics_of_batchnorm_have_no_bounded_norm() -> None:
