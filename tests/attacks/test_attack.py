@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import semcom
-from semcom.attacks.invert import choose_known_images, fit_linear
+from semcom.attacks.invert import choose_known_images, compare_images, fit_linear
 from semcom.attacks.listen import Ear
 from semcom.attacks.member import compute_area
 from semcom.attacks.options import Attack
@@ -190,6 +190,13 @@ def test_the_command_prints_what_was_seen_and_without_looking(tmp_path: Path, ca
     assert "rebuilt from features:" in out and "mean image of the class:" in out and (folder / "leak.png").exists()
     assert main(["attack", str(folder), "--kind", "member"]) == 0
     assert capsys.readouterr().out.startswith("membership: AUC 0.")
+
+
+def test_images_with_room_for_it_have_an_ssim() -> None:
+    images = torch.rand(3, 1, 16, 16, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    found = compare_images(images, images)
+    assert found == {"psnr": 100.0, "ssim": pytest.approx(1.0)}
+    assert compare_images(images[..., :8, :8], images[..., :8, :8]) == {"psnr": 100.0}
 
 
 def test_rebuilt_images_are_measured_as_images_that_come_back(tmp_path: Path) -> None:

@@ -149,7 +149,10 @@ def test_what_it_would_not_protect_is_refused(method: str, more: dict[str, Any],
 @pytest.mark.parametrize(
     ("method", "why"),
     [
-        *((name, f"air.privacy: 'gaussian' has no effect, as {name} does not use it") for name in ("fedpac", "scaffold", "feddyn")),
+        *(
+            (name, f"air.privacy: 'gaussian' has no effect, as {name} does not use it")
+            for name in ("fedpac", "scaffold", "feddyn")
+        ),
         ("fedcosr", "air.privacy: centroids goes up beside what is averaged, which it does not protect"),
     ],
 )
