@@ -24,7 +24,6 @@ import pandas as pd
 
 from semcom.channels.scene import read_scene
 from semcom.config import (
-    AirConfig,
     ChannelConfig,
     DataConfig,
     ModelConfig,
@@ -89,7 +88,6 @@ def _make_grid(scale: str) -> Grid:
         partition=PartitionConfig(kind="place", options={"scene": SCENE, **size}),
         model=ModelConfig(encoder="cnn-linear", features=64),
         channel=ChannelConfig(kind="rayleigh", options={"antennas": 4}),
-        air=AirConfig(),
         network=NetworkConfig(kind="cell"),
         clients=4 if smoke else 20,
         train=TrainConfig(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,8 @@ from semcom.channels.scene import list_scenes, read_scene
 from semcom.channels.users import Fades, separate_users
 
 Times = Literal["drawn", "round"]
+FindTime = Callable[[float], int]
+"""Function from seconds to the index of a time."""
 
 
 class CIR(OFDM):
@@ -55,12 +57,12 @@ class CIR(OFDM):
     def make_profile(self) -> Recorded:
         """Read the file. Raises ValueError for one that holds no impulse responses, or those of fewer antennas."""
         path = str(self.options.path)
-        paths, delays, doppler_hz, each_time = _read_responses(path)
-        if self.options.time == "round" and not each_time:
+        paths, delays, doppler_hz, find_time = _read_responses(path)
+        if self.options.time == "round" and find_time is None:
             raise ValueError(f"time: {path!r} has no times of its own; round is for a scene")
         if self.antennas > paths.shape[2]:
             raise ValueError(f"antennas: the file has {paths.shape[2]}, fewer than {self.antennas}; take at most these")
-        profile = Recorded(paths[:, :, : self.antennas], delays, doppler_hz, each_time)
+        profile = Recorded(paths[:, :, : self.antennas], delays, doppler_hz, find_time)
         warn_of_cyclic_prefix("path: the file", "its clients", profile.last_path_s, self.options)
         return profile
 
@@ -87,7 +89,7 @@ class CIR(OFDM):
         if self.options.time == "drawn":
             return self
         link = copy.copy(self)
-        link.profile = self.profile.at(read_scene(self.options.path).find_time(seconds))
+        link.profile = self.profile.at(seconds)
         return link
 
     def law(self) -> Listed | None:
@@ -121,22 +123,14 @@ class CIR(OFDM):
         times = torch.randint(h.shape[1], clients.shape, generator=generator)
         return h[clients, times].permute(0, 3, 2, 1)
 
-    def draw_all(
-        self,
-        clients: Sequence[int],
-        sizes: Sequence[Sequence[int]],
-        d: int,
-        generators: Sequence[torch.Generator],
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | None = None,
-        fades: Sequence[Fades] | None = None,
-    ) -> list[dict[str, Tensor]]:
-        """Draw as `OFDM` does; other users of which `fades` does not tell are clients of the file by chance."""
-        if self.users > 1 and not (fades and fades[0].generators):
-            told = fades or [Fades((), 0) for _ in clients]
-            each = zip(told, clients, generators, strict=True)
-            fades = [self._choose_users(fade, client, generator) for fade, client, generator in each]
-        return super().draw_all(clients, sizes, d, generators, dtype, device, fades)
+    def find_fades(
+        self, clients: Sequence[int], generators: Sequence[torch.Generator], fades: Sequence[Fades] | None
+    ) -> Sequence[Fades] | None:
+        """Choose other users of which `fades` does not tell: clients of the file, by chance."""
+        if self.users == 1 or (fades and fades[0].generators):
+            return fades
+        each = zip(fades or [Fades((), 0) for _ in clients], clients, generators, strict=True)
+        return [self._choose_users(fade, client, generator) for fade, client, generator in each]
 
     def _choose_users(self, fade: Fades, client: int, generator: torch.Generator) -> Fades:
         """Choose who is beside a client, and make the generators of all of them."""
@@ -178,12 +172,13 @@ class Recorded(Profile):
         paths: amplitudes, complex `[client, time, antenna, path]`.
         delays: s, `[client, time, path]`.
         doppler_hz: shifts of the paths, `[client, time, path]`.
-        each_time: whether the mean power is 1 at each time, as in a scene, whose gains make the SNRs.
+        find_time: of a scene, `Scene.find_time`; its mean power is 1 at each time, as its gains make the SNRs.
     """
 
-    def __init__(self, paths: Tensor, delays: Tensor, doppler_hz: Tensor, each_time: bool) -> None:
+    def __init__(self, paths: Tensor, delays: Tensor, doppler_hz: Tensor, find_time: FindTime | None) -> None:
         power = paths.abs().square().sum(3).mean(2)
-        power = power if each_time else power.mean(1, keepdim=True)
+        power = power.mean(1, keepdim=True) if find_time is None else power
+        self.find_time = find_time
         self.paths, self.delays = paths / power.sqrt()[:, :, None, None], delays
         self.shifts = doppler_hz
         self.doppler_hz = float(doppler_hz.abs().max()) if doppler_hz.any() else None
@@ -192,8 +187,10 @@ class Recorded(Profile):
         self.last_path_s = float((last.amax(2) - first.amin(2)).max())
         self._at: dict[int, Recorded] = {}
 
-    def at(self, time: int) -> Recorded:
-        """Return the responses of one of the times alone."""
+    def at(self, seconds: float) -> Recorded:
+        """Return the responses of a scene at the time that belongs to so many seconds alone."""
+        assert self.find_time is not None, "checked by `CIR.make_profile`"
+        time = self.find_time(seconds)
         if time not in self._at:
             one = self._at[time] = copy.copy(self)
             one.paths, one.delays, one.shifts = (t[:, [time]] for t in (self.paths, self.delays, self.shifts))
@@ -244,8 +241,8 @@ class Recorded(Profile):
         )
 
 
-def _read_responses(path: str) -> tuple[Tensor, Tensor, Tensor, bool]:
-    """Read paths, complex128, delays and Doppler shifts, float64, and whether they are a scene's, as for `Recorded`.
+def _read_responses(path: str) -> tuple[Tensor, Tensor, Tensor, FindTime | None]:
+    """Read paths, complex128, delays and Doppler shifts, float64, and of a scene its `find_time`, as for `Recorded`.
 
     Raises:
         ValueError: the file has other content.
@@ -256,7 +253,7 @@ def _read_responses(path: str) -> tuple[Tensor, Tensor, Tensor, bool]:
             torch.from_numpy(scene.a.astype(np.complex128)),
             torch.from_numpy(scene.tau.astype(np.float64)),
             torch.from_numpy(scene.doppler_hz.astype(np.float64)),
-            True,
+            scene.find_time,
         )
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -273,7 +270,7 @@ def _read_responses(path: str) -> tuple[Tensor, Tensor, Tensor, bool]:
     if len(silent):
         raise ValueError(f"path: client {silent[0]} in {path!r} has no path with any power")
     delays = torch.from_numpy(tau.astype(np.float64))[:, None].expand(-1, a.shape[1], -1)
-    return torch.from_numpy(a.astype(np.complex128))[:, :, None], delays, torch.zeros_like(delays), False
+    return torch.from_numpy(a.astype(np.complex128))[:, :, None], delays, torch.zeros_like(delays), None
 
 
 def _is_scene(path: str) -> bool:

@@ -219,6 +219,7 @@ class OFDM(Combined):
         fades: Sequence[Fades] | None = None,
     ) -> list[dict[str, Tensor]]:
         """Draw as `draw` does, for several clients. Those with frames of one size are drawn at once."""
+        fades = self.find_fades(clients, generators, fades)
         drawn = [Link.draw(self, own, d, g, dtype) for own, g in zip(sizes, generators, strict=True)]
         alike: dict[tuple[int, int], list[int]] = {}
         for i, (client, own) in enumerate(zip(clients, sizes, strict=True)):
@@ -230,6 +231,12 @@ class OFDM(Combined):
             for i, elements in zip(rows, made, strict=True):
                 drawn[i] |= elements
         return drawn
+
+    def find_fades(
+        self, clients: Sequence[int], generators: Sequence[torch.Generator], fades: Sequence[Fades] | None
+    ) -> Sequence[Fades] | None:
+        """Find where the fading of these clients comes from; a subclass may complete what is given."""
+        return fades
 
     def _frame(self, client: int, most: int) -> tuple[int, int]:
         """Count the subcarriers of a client, and the slots that `most` symbols take on them."""

@@ -7,14 +7,14 @@ victim's. His decoder is a transposed convolutional network, or the best linear 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from semcom.attacks.listen import Ear
+from semcom.attacks.listen import BATCH, Ear
 from semcom.attacks.options import Decoder, Knows
 from semcom.config import ConfigError
 from semcom.data.federation import Federation, scale_bytes, to_bytes
@@ -23,8 +23,10 @@ from semcom.runs.result.result import Result
 from semcom.tasks.metric import PSNR, SSIM
 from semcom.tasks.reconstruction import ROOM, Reconstruction
 
-BATCH, RATE = 64, 1e-3
-"""Samples of a step of the attacker's training, and the rate of his Adam."""
+RATE = 1e-3
+"""Rate of the attacker's Adam; a step has as many samples as a frame."""
+AT_ONCE = 512
+"""Samples that pass a network of his at once."""
 LISTENS = 4
 """Times that he hears each of his images for the linear decoder, each with other noise."""
 
@@ -106,7 +108,7 @@ def invert(
     mine = choose_known_images(federation, victims, knows, known, seed)
     images, labels = federation.images.cpu()[mine.index], federation.labels.cpu()[mine.index]
     target = scale_bytes(images, torch.float32)
-    classify = train_classifier(target, labels, len(federation.classes), steps, seed)
+    classifier = train_classifier(target, labels, len(federation.classes), steps, seed)
     by_class = _average_by_class(target, labels, len(federation.classes))
     made: list[tuple[tuple[float, int], Tensor, nn.Module]] = []
     rows, parts = [], []
@@ -116,13 +118,13 @@ def invert(
         index = federation.test[victim].cpu()
         originals, truth = federation.images.cpu()[index], federation.labels.cpu()[index]
         heard = ear.hear(result.encode(originals, victim, view).float(), victim, "victim", seed)
-        with torch.no_grad():
-            rebuilt = torch.cat([network(part) for part in heard.split(512)])
+        rebuilt = _apply(network, heard)
         wanted = scale_bytes(originals, torch.float32)
         answers = {"": rebuilt, "_mean": target.mean(0).expand_as(wanted), "_class": by_class[truth]}
         row = {f"{name}{end}": v for end, of in answers.items() for name, v in compare_images(of, wanted).items()}
         right = {
-            end: float((classify(of) == truth).float().mean()) for end, of in (("", rebuilt), ("_originals", wanted))
+            end: float((_apply(classifier, of).argmax(1) == truth).float().mean())
+            for end, of in (("", rebuilt), ("_originals", wanted))
         }
         rows.append(row | {f"accuracy{end}": share for end, share in right.items()})
         parts.append((originals, to_bytes(rebuilt), to_bytes(by_class[truth])))
@@ -201,16 +203,12 @@ def fit_linear(ear: Ear, victim: int, raw: Tensor, target: Tensor, seed: int) ->
 def train_decoder(ear: Ear, victim: int, raw: Tensor, target: Tensor, steps: int, seed: int) -> nn.Module:
     """Train a network by Adam on the mean squared error; each batch is heard with other noise."""
     network = build_with_key(lambda: make_decoder(raw.shape[1], target.shape[1:]), seed, "decoder")
-    optimizer, clock = torch.optim.Adam(network.parameters(), RATE), keyed(seed, "batches")
-    for step in range(steps):
-        at = torch.randint(len(raw), (BATCH,), generator=clock)
+
+    def compute_loss(at: Tensor, step: int) -> Tensor:
         heard = ear.hear(raw[at], victim, "known", seed, step)
-        with torch.enable_grad():
-            loss = (network(heard) - target[at]).square().mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    return network.eval()
+        return (network(heard) - target[at]).square().mean()
+
+    return _train(network, compute_loss, len(raw), steps, keyed(seed, "batches"))
 
 
 def make_decoder(features: int, shape: torch.Size) -> nn.Module:
@@ -231,20 +229,31 @@ def make_decoder(features: int, shape: torch.Size) -> nn.Module:
     )
 
 
-class Classifier:
-    """The attacker's answer to an image: its class, by a small convolutional network."""
+def _train(
+    network: nn.Module,
+    compute_loss: Callable[[Tensor, int], Tensor],
+    samples: int,
+    steps: int,
+    clock: torch.Generator,
+) -> nn.Module:
+    """Train a network by Adam on the loss of random samples in each step, which `clock` draws."""
+    optimizer = torch.optim.Adam(network.parameters(), RATE)
+    for step in range(steps):
+        loss = compute_loss(torch.randint(samples, (BATCH,), generator=clock), step)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return network.eval()
 
-    def __init__(self, network: nn.Module) -> None:
-        self.network = network
 
-    def __call__(self, images: Tensor) -> Tensor:
-        """Choose the classes of images in [-1, 1] `[n, c, h, w]`, int64 `[n]`."""
-        with torch.no_grad():
-            return torch.cat([self.network(part).argmax(1) for part in images.split(512)])
+def _apply(network: nn.Module, inputs: Tensor) -> Tensor:
+    """Pass samples through a trained network."""
+    with torch.no_grad():
+        return torch.cat([network(part) for part in inputs.split(AT_ONCE)])
 
 
-def train_classifier(target: Tensor, labels: Tensor, classes: int, steps: int, seed: int) -> Classifier:
-    """Train it on the attacker's own images."""
+def train_classifier(target: Tensor, labels: Tensor, classes: int, steps: int, seed: int) -> nn.Module:
+    """Train a small convolutional network on the attacker's own images: from images in [-1, 1] to scores `[n, C]`."""
     channels, side = target.shape[1], target.shape[-1] // 4
 
     def make() -> nn.Module:
@@ -260,12 +269,8 @@ def train_classifier(target: Tensor, labels: Tensor, classes: int, steps: int, s
         )
 
     network = build_with_key(make, seed, "classifier")
-    optimizer, clock = torch.optim.Adam(network.parameters(), RATE), keyed(seed, "classifier batches")
-    for _ in range(steps):
-        at = torch.randint(len(target), (BATCH,), generator=clock)
-        with torch.enable_grad():
-            loss = nn.functional.cross_entropy(network(target[at]), labels[at])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    return Classifier(network.eval())
+
+    def compute_loss(at: Tensor, step: int) -> Tensor:
+        return nn.functional.cross_entropy(network(target[at]), labels[at])
+
+    return _train(network, compute_loss, len(target), steps, keyed(seed, "classifier batches"))

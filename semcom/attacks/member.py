@@ -34,9 +34,12 @@ def compute_area(members: np.ndarray, others: np.ndarray) -> Area:
         >>> compute_area(np.array([3.0, 2.0]), np.array([1.0, 2.0])).auc
         0.875
     """
-    below = (members[:, None] > others).astype(float) + 0.5 * (members[:, None] == others)
-    shares = (below.mean(1), below.mean(0))  # of the others that each member is above, and the other way round
-    return Area(float(below.mean()), float(sum(np.var(of, ddof=1) / len(of) for of in shares)))
+    from scipy.stats import rankdata  # takes half a second to import
+
+    m, ranks = len(members), rankdata(np.concatenate([members, others]))
+    # Of the others that each member is above, and of the members that each of the others is above.
+    shares = (ranks[:m] - rankdata(members)) / len(others), (ranks[m:] - rankdata(others)) / m
+    return Area(float(shares[0].mean()), float(sum(np.var(of, ddof=1) / len(of) for of in shares)))
 
 
 def infer_membership(result: Result, victims: np.ndarray, view: str | None = None) -> dict[str, float]:

@@ -27,7 +27,7 @@ from torch import Tensor
 from semcom.channels import Link
 from semcom.channels.link import Cost
 from semcom.channels.statistics import ClientStatistics
-from semcom.config import AirConfig, ConfigError
+from semcom.config import AirConfig
 from semcom.engine.air.arrivals import Arrivals
 from semcom.engine.air.rates import Direction
 from semcom.engine.air.registry import ACCESS, COMPRESSIONS, PRIVACY, RATES
@@ -127,7 +127,7 @@ class Air:
         Returns:
             the models as the base station has them, also of clients that did not get through; see `arrivals`.
         """
-        self._check_private("models of single clients go up")
+        self.privacy.refuse("models of single clients go up")
         return self.send_models(pop, part, name, since)
 
     def send_models(self, pop: Population, part: Prefix, name: str = "", since: Population | None = None) -> Population:
@@ -176,8 +176,7 @@ class Air:
             name -> `[1, ...]`, ready for `Population.share`.
         """
         part = pop.moving(part)
-        if self.privacy.protects:
-            pop, weights = self.privacy.clip(pop, part, since), torch.full_like(weights, 1 / len(weights))
+        pop, weights = self.privacy.clip(pop, part, since, weights)
         pop = self.access.send(pop, part, since, name)
         here = self.arrivals.find(pop.ids, name)
         if not here.any():
@@ -211,7 +210,7 @@ class Air:
             broadcast: whether the tensors are the same and reach all clients at once: counted once.
         """
         if direction == "up":
-            self._check_private(f"{name} goes up")
+            self.privacy.refuse(f"{name} goes up")
         if direction == "up" and self.compression.compresses_tensors():
             bits = np.where(floats > 0, self.compression.count_bits(floats), 0)
             self.add_error_free("up", ids, floats, bits, name=name)
@@ -276,11 +275,6 @@ class Air:
             self.timeline.resume(counters["timeline"])
         if self.sent_s is not None:
             self.sent_s = np.array(counters["sent_s"])
-
-    def _check_private(self, what: str) -> None:
-        """Raise ConfigError if something goes up that `air.privacy` would have to protect, and does not."""
-        if self.privacy.protects:
-            raise ConfigError(f"air.privacy: {what} beside what is averaged, which it does not protect")
 
     def _models(
         self, direction: Direction, pop: Population, part: Prefix, name: str, since: Population | None

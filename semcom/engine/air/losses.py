@@ -39,15 +39,17 @@ class Losses:
 
     def find_lost(self) -> dict[int, float]:
         """Find how many planned uploads of each client did not arrive, of those that planned any."""
-        options = {name.split(" ")[0] for name in self.counts} - {MEANT, CHOSEN}
-        missing = [self.of(option) for option in options]
+        missing = self._list_missing().values()
         return {k: sum(each.get(k, 0) for each in missing) for k in self.of(MEANT)}
+
+    def _list_missing(self) -> dict[str, dict[int, float]]:
+        """List what each option kept back, by client."""
+        options = {name.split(" ")[0] for name in self.counts} - {MEANT, CHOSEN}
+        return {option: self.of(option) for option in options}
 
     def describe(self, config: Resolved) -> str | None:
         """Describe uploads that hardly ever arrived, of all clients or some; None if all got through now and then."""
-        meant, options = self.of(MEANT), {name.split(" ")[0] for name in self.counts} - {MEANT, CHOSEN}
-        missing = {option: self.of(option) for option in options}
-        kept = self.find_lost()
+        meant, missing, kept = self.of(MEANT), self._list_missing(), self.find_lost()
         sent, lost = sum(meant.values()), sum(kept.values())
         never = [k for k, n in meant.items() if kept[k] > n * (1 - 1e-6)]
         if not never and (not lost or lost < NEARLY * sent):

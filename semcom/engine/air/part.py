@@ -19,11 +19,11 @@ class Planned(Protocol):
 
     @property
     def config(self) -> Resolved:
-        """Its configuration."""
+        """Return the resolved configuration."""
 
     @property
     def link(self) -> Link:
-        """The channel."""
+        """Return the channel of the run."""
 
     @property
     def method(self) -> Any:

@@ -52,9 +52,18 @@ class Privacy(Part):
     releases: int = 0
     protects: ClassVar[bool] = False
 
-    def clip(self, pop: Population, part: Prefix, since: Population | None) -> Population:
-        """Clip the updates of a part of the clients' models since the result of `Air.down`."""
-        return pop
+    def refuse(self, what: str) -> None:
+        """Raise ConfigError if something goes up that would have to be protected, and is not."""
+
+    def clip(
+        self, pop: Population, part: Prefix, since: Population | None, weights: Tensor
+    ) -> tuple[Population, Tensor]:
+        """Clip the updates of a part of the clients' models since the result of `Air.down`, and weigh them.
+
+        Args:
+            pop, part, since, weights: as of `Air.average`.
+        """
+        return pop, weights
 
     def blur(self, mean: dict[str, Tensor], clients: int, name: str) -> dict[str, Tensor]:
         """Add noise to the mean of so many clients; `name` is that of the upload."""
@@ -115,8 +124,18 @@ class Gaussian(Privacy):
     def _amplifies(self) -> bool:
         return self.sampled and self.participants < self.clients and self.options.noise_multiplier > 0
 
-    def clip(self, pop: Population, part: Prefix, since: Population | None) -> Population:
-        """Scale each client's update to a norm of at most `clip`. Raises ConfigError for what has no bounded norm."""
+    def refuse(self, what: str) -> None:
+        """Refuse it."""
+        raise ConfigError(f"air.privacy: {what} beside what is averaged, which it does not protect")
+
+    def clip(
+        self, pop: Population, part: Prefix, since: Population | None, weights: Tensor
+    ) -> tuple[Population, Tensor]:
+        """Scale each client's update to a norm of at most `clip`, all of one weight.
+
+        Raises:
+            ConfigError: it has no bounded norm.
+        """
         if since is None:
             raise ConfigError("air.privacy: models go up that are no updates, whose norms are not bounded")
         cohorts = []
@@ -138,7 +157,7 @@ class Gaussian(Privacy):
                 whole = (scale >= 1).view_as(by)
                 clipped[name] = torch.where(whole, c.tensors[name], start(name).received + step)
             cohorts.append(replace(c, tensors={**c.tensors, **clipped}))
-        return Population(tuple(cohorts))
+        return Population(tuple(cohorts)), torch.full_like(weights, 1 / len(weights))
 
     def blur(self, mean: dict[str, Tensor], clients: int, name: str) -> dict[str, Tensor]:
         """Add noise to each tensor, and count the release."""
